@@ -214,7 +214,10 @@ fn files_of_the_tree_are_not_taken_for_parts() {
             world.write(format!("{dir}/a"), if dir == "src" { "new" } else { "older" });
             world.write(format!("{dir}/sub/a"), "of the tree");
             world.set_time(format!("{dir}/sub/a"), 1_000_000_000);
+            world.write(format!("{dir}/sub/b"), format!("b of {dir}"));
+            world.set_time(format!("{dir}/sub/b"), dir.len() as i64 + i64::from(dir == "src"));
         }
+        world.write("src/sub/new", "new");
         let part = world.path("dst/sub").display().to_string();
         let (from, to) = (way.from("src/"), way.to("dst/"));
         world.ok(&format!("-a --partial-dir={part} {from} {to}"));

@@ -127,18 +127,18 @@ fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
     let writing = &options.writing;
     let path = |dir: &[u8]| named(root, dir, options);
     let partial = |dir: &[u8]| match dir.first() {
-        Some(b'/') => {
-            let dir = path(dir);
-            let is_below = below(root, &dir.path).is_some();
-            Ok(if is_below { PartialDir::Among(dir) } else { PartialDir::Outside(dir) })
-        }
+        // Among files of the tree nobody could tell which of them are parts.
+        Some(b'/') => Ok(match path(dir) {
+            dir if below(root, &dir.path).is_some() => None,
+            dir => Some(PartialDir::Outside(dir)),
+        }),
         _ => {
             let names = dir.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
             let below = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'));
             let below = below.ok().filter(|below| !below.is_root());
             let dir = deltic_core::path::printable(dir);
             let why = || format!("--partial-dir={dir}: neither absolute nor a directory below");
-            below.map(PartialDir::Beside).ok_or_else(|| SyncError::Selection(why()))
+            below.map(PartialDir::Beside).map(Some).ok_or_else(|| SyncError::Selection(why()))
         }
     };
     Ok(Writing {
@@ -149,7 +149,7 @@ fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
         names_apart: writing.inplace && (options.metadata.hard_links || options.remove.sources),
         delay: writing.delay,
         temp_dir: writing.temp_dir.as_deref().map(path),
-        partial_dir: writing.partial_dir.as_deref().map(partial).transpose()?,
+        partial_dir: writing.partial_dir.as_deref().map(partial).transpose()?.flatten(),
     })
 }
 

@@ -8,19 +8,27 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::place::Place;
-use super::snapshot::{LocalSnapshot, file_type, inode_of};
+use super::snapshot::{LocalSnapshot, file_type};
 use super::writing::PartialDir;
 use crate::dir::{Dir, Use};
 
+/// What has the second name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Other {
+    /// It keeps it: it may be what is being matched against, and would count as changed without it.
+    Stays,
+    /// It loses it.
+    Goes,
+}
+
 impl PartialDir {
-    /// Gives `staged` of `from`, which is for `place`, its second name. What has it already keeps it without `is_part`: it
-    /// may be what is being matched against, and would count as changed without it.
+    /// Gives `staged` of `from`, which is for `place`, its second name.
     pub(super) fn show(
         &self,
         root: &Dir,
         place: &Place,
         (from, staged): (&Dir, &Name),
-        is_part: Option<impl Fn((u64, u64)) -> bool>,
+        other: Other,
     ) -> Result<(), Errno> {
         let dir = match self.open(place) {
             Err(Errno::NOENT) => {
@@ -29,34 +37,23 @@ impl PartialDir {
             }
             opened => opened?,
         };
-        match (from.link(staged, &dir, &place.name), is_part) {
-            (Err(Errno::EXIST), Some(is_part)) if self.may_go(&dir, place, &is_part) => {
+        match from.link(staged, &dir, &place.name) {
+            Err(Errno::EXIST) if other == Other::Goes => {
                 dir.remove_file(&place.name)?;
                 from.link(staged, &dir, &place.name)
             }
-            (linked, _) => linked,
+            linked => linked,
         }
     }
 
-    /// Takes the second name of what was for `place` away, and the directory if it is beside it and empty. Among files of
-    /// the destination it is what `is_part` knows.
-    pub(super) fn hide(&self, root: &Dir, place: &Place, is_part: impl Fn((u64, u64)) -> bool) {
+    /// Takes the second name of what was for `place` away, and the directory if it is beside it and empty.
+    pub(super) fn hide(&self, root: &Dir, place: &Place) {
         let Ok(dir) = self.open(place) else { return };
         // What stays is of no harm: something to match against.
-        if self.may_go(&dir, place, is_part) {
-            let _ = dir.remove_file(&place.name);
-        }
+        let _ = dir.remove_file(&place.name);
         if let Some((above, name)) = self.beside(place) {
             let _ = root.dir(&above, Use::Pass).and_then(|above| above.remove_dir(&name));
         }
-    }
-
-    /// Whether the second name of `place` in `dir` may be taken from what has it: among files of the destination, if it
-    /// `is_part`.
-    fn may_go(&self, dir: &Dir, place: &Place, is_part: impl Fn((u64, u64)) -> bool) -> bool {
-        let Self::Among(_) = self else { return true };
-        let found = dir.find(&place.name).ok().flatten();
-        found.is_some_and(|stat| is_part(inode_of(&stat)))
     }
 
     /// What has the second name of `place`.
@@ -73,7 +70,7 @@ impl PartialDir {
     fn open(&self, place: &Place) -> Result<Dir, Errno> {
         match self {
             Self::Beside(path) => place.dir.dir(path, Use::Read),
-            Self::Outside(dir) | Self::Among(dir) => dir.open(),
+            Self::Outside(dir) => dir.open(),
         }
     }
 
@@ -85,7 +82,7 @@ impl PartialDir {
                 made => made,
             },
             None => match self {
-                Self::Outside(dir) | Self::Among(dir) => dir.make(),
+                Self::Outside(dir) => dir.make(),
                 Self::Beside(_) => Err(Errno::INVAL),
             },
         }

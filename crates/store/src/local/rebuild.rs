@@ -16,6 +16,7 @@ use super::heritage::Heritage;
 use super::holes::{Under, write_sparse};
 use super::inplace::Changing;
 use super::log::{Log, remove_log};
+use super::partial::Other;
 use super::place::{COMMIT, Place};
 use super::room::{Reserve, Room, reserve_all};
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at, version_of};
@@ -127,18 +128,17 @@ impl LocalRebuild {
         *own = fate.max(*own);
         drop(own);
         if first {
-            self.show(false);
+            self.show(Other::Stays);
         }
     }
 
-    /// Lets it be seen while it is not complete, where that is asked for, if need be `instead` of an older part.
-    fn show(&self, instead: bool) {
+    /// Lets it be seen while it is not complete, where that is asked for.
+    fn show(&self, other: Other) {
         let Some(partial) = &self.store.writing.partial_dir else { return };
         let show = || {
             let place = Place::of(&self.store.root, "show", &self.path).ok()?;
             let dir = self.stages().dir(&self.staged.home).ok()?;
-            let is_part = instead.then_some(|inode| self.store.is_part(&place, inode));
-            partial.show(&self.store.root, &place, (&dir, &self.staged.name), is_part).ok()
+            partial.show(&self.store.root, &place, (&dir, &self.staged.name), other).ok()
         };
         // What cannot be shown is kept all the same.
         let _ = show();
@@ -149,7 +149,7 @@ impl LocalRebuild {
         if let Some(partial) = &self.store.writing.partial_dir
             && let Ok(place) = Place::of(&self.store.root, "hide", &self.path)
         {
-            partial.hide(&self.store.root, &place, |inode| inode == self.inode);
+            partial.hide(&self.store.root, &place);
         }
     }
 
@@ -504,7 +504,7 @@ impl Drop for LocalRebuild {
         match *lock(&self.fate) {
             Fate::Gone => {}
             Fate::Worthwhile => {
-                self.show(true);
+                self.show(Other::Goes);
                 // Closing does it too, but not while a child that is being started has the handle as well.
                 let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
                 self.stages().leave(&self.path, home, name.clone());

@@ -214,7 +214,7 @@ impl LocalStore {
         let own = stages(Arc::clone(&root), Whose::Own)?;
         let kept = options.backup.as_ref().and_then(|backup| backup.dir.as_ref());
         let shown = match &options.writing.partial_dir {
-            Some(PartialDir::Outside(dir) | PartialDir::Among(dir)) => Some(dir),
+            Some(PartialDir::Outside(dir)) => Some(dir),
             _ => None,
         };
         let named = [kept, shown, options.writing.temp_dir.as_ref()];
@@ -497,23 +497,14 @@ impl Inner {
 
     /// The new version is at `place`: what was left of attempts at it goes.
     pub(super) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
-        if let Some(partial) = &self.writing.partial_dir {
-            let is_new =
-                |inode| place.dir.stat(&place.name).is_ok_and(|new| inode_of(&new) == inode);
-            let is_part = |inode| is_new(inode) || self.is_part(place, inode);
-            partial.hide(&self.root, place, is_part);
-        }
         self.stages(whose).clear(&place.path, home);
         // What grew there may have been brought home first.
         if let (Some(temp), Whose::Own) = (&self.temp, whose) {
             temp.clear(&place.path, &RelPath::root());
         }
-    }
-
-    /// Whether `inode` was left behind for `place` where new files grow.
-    pub(super) fn is_part(&self, place: &Place, inode: (u64, u64)) -> bool {
-        let left = self.growing().leftovers(place).unwrap_or_default();
-        left.iter().any(|left| left.version().inode() == inode)
+        if let Some(partial) = &self.writing.partial_dir {
+            partial.hide(&self.root, place);
+        }
     }
 
     /// What was left behind for `place`, wherever that may be.

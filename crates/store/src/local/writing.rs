@@ -31,7 +31,4 @@ pub enum PartialDir {
     Beside(RelPath),
     /// In one directory for all.
     Outside(NamedDir),
-    /// In one directory of the destination, which may be one of the tree: what is there is left alone, unless it is known
-    /// to be a part.
-    Among(NamedDir),
 }
