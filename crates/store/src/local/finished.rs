@@ -239,14 +239,14 @@ impl Finished {
     /// Moves it into place, having checked that it is still ours and replaces what it is to replace.
     pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<(), StoreError> {
         self.expected.check(place, store)?;
-        store.back_up(place, Goes::Replaced)?;
         let stages = store.stages(self.whose);
         let dir = stages.dir(&self.home).at(COMMIT, &self.path)?;
         let staged = dir.stat(&self.name).at(COMMIT, &self.path)?;
         if inode_of(&staged) != self.inode {
             return Err(StoreError::Conflict { path: self.path.clone() });
         }
-        place.land(&dir, &self.name).at(COMMIT, &self.path)?;
+        let land = || place.land(&dir, &self.name).at(COMMIT, &self.path);
+        store.back_up(place, Goes::Replaced, land)?;
         if self.is_noted {
             remove_log(&dir, &self.name);
         }

@@ -343,11 +343,11 @@ impl LocalStore {
         if found.is_some_and(|stat| file_type(&stat).is_dir()) {
             return Ok(true);
         }
-        self.0.back_up(place, Goes::Replaced)?;
-        match place.dir.remove_file(&place.name) {
-            Ok(()) | Err(Errno::NOENT) => Ok(false),
+        let remove = || match place.dir.remove_file(&place.name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(StoreError::new(action, &place.path, errno)),
-        }
+        };
+        self.0.back_up(place, Goes::Replaced, remove).map(|()| false)
     }
 
     /// The place of `path`; where it is in the directory of the `last` one, that one's handle serves again.
