@@ -483,16 +483,21 @@ fn a_changed_destination_is_not_overwritten_unseen() {
 
 #[test]
 fn what_another_run_brings_meanwhile_is_no_conflict() {
-    for way in WAYS {
+    for (way, options) in
+        WAYS.into_iter().flat_map(|way| [(way, "-aH"), (way, "-a --delay-updates")])
+    {
         let world = World::new();
         for n in 0..4 {
             world.write(format!("src/large-{n}"), noise(300_000, n));
             world.write(format!("src/small-{n}"), noise(100, n));
         }
         world.link("small-0", "src/link");
-        fs::hard_link(world.path("src/large-0"), world.path("src/linked")).unwrap();
+        if options == "-aH" {
+            fs::hard_link(world.path("src/large-0"), world.path("src/linked")).unwrap();
+        }
         world.write("dst/large-0", "old");
-        let words = |more: &str| format!("-aH {more} {} {}", way.from("src/"), way.to("dst/"));
+        let words =
+            |more: &str| format!("{options} {more} {} {}", way.from("src/"), way.to("dst/"));
         let slow = words("--bwlimit=500K");
         let slow: Vec<_> = slow.split_whitespace().collect();
         let run = thread::scope(|scope| {

@@ -10,9 +10,10 @@ use rustix::io::Errno;
 
 use super::backup::Goes;
 use super::log::remove_log;
+use super::more::Reach;
 use super::place::{COMMIT, Place};
-use super::snapshot::{LocalSnapshot, Version, file_type, inode_of};
-use super::stage::{Whose, new_name};
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at};
+use super::stage::{Whose, discard, new_name};
 use super::store::Inner;
 use crate::error::At as _;
 use crate::{Replaces, StoreError, lock};
@@ -236,6 +237,42 @@ impl Expected {
 }
 
 impl Finished {
+    /// The same as [`land`](Self::land); or lets it go, where another run put what `is_same` there meanwhile.
+    pub(super) fn land_unless(
+        &self,
+        store: &Inner,
+        place: &Place,
+        is_same: &dyn Fn(&Meta, &Meta) -> bool,
+    ) -> Result<(), StoreError> {
+        match self.land(store, place) {
+            Err(StoreError::Conflict { .. })
+                if self.is_there(store, place, is_same).is_ok_and(|is_there| is_there) =>
+            {
+                let dir = store.stages(self.whose).dir(&self.home);
+                let _ = dir.map(|dir| discard(&dir, &self.name));
+                store.settle(place, (self.whose, &self.home));
+                Ok(())
+            }
+            landed => landed,
+        }
+    }
+
+    /// Whether `place` holds what `is_same`. What is to be one file with others is not looked for: they may be apart there.
+    fn is_there(
+        &self,
+        store: &Inner,
+        place: &Place,
+        is_same: &dyn Fn(&Meta, &Meta) -> bool,
+    ) -> Result<bool, Errno> {
+        let dir = store.stages(self.whose).dir(&self.home)?;
+        let is_ours = inode_of(&dir.stat(&self.name)?) == self.inode;
+        let new = look_at(&dir, &self.name, store.see)?;
+        let new = store.sifted(new, || Reach::Name(dir.path_to(&self.name)));
+        let is = place.look(store.see)?;
+        let is = store.sifted(is, || Reach::Name(place.dir.path_to(&place.name)));
+        Ok(is_ours && new.linked().is_none() && is_same(&new, &is))
+    }
+
     /// Moves it into place, having checked that it is still ours and replaces what it is to replace.
     pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<(), StoreError> {
         self.expected.check(place, store)?;

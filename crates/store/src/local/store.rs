@@ -810,7 +810,7 @@ impl Store for LocalStore {
         link_waiting(&self.0, path, (leader, seen))
     }
 
-    fn land(&self) -> Vec<(RelPath, StoreError)> {
+    fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
         let delayed = lock(&self.0.delayed).take();
         let (mut last, mut failed) = (None::<Place>, Vec::new());
         for finished in delayed {
@@ -818,7 +818,8 @@ impl Store for LocalStore {
                 Some(place) => place.next(&self.0.root, COMMIT, &finished.path),
                 None => self.place(COMMIT, &finished.path),
             };
-            let landed = place.and_then(|place| finished.land(&self.0, last.insert(place)));
+            let landed =
+                place.and_then(|place| finished.land_unless(&self.0, last.insert(place), is_same));
             failed.extend(landed.err().map(|error| (finished.path, error)));
         }
         failed
