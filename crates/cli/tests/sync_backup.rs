@@ -3,9 +3,13 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 
+use common::attrs::SOMEBODY;
 use common::dice::Dice;
-use common::{WAYS, Way, World};
+use common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, noise, skip};
 
 fn words(way: Way, options: &str) -> String {
     let force = if options.contains("--delete") { "--force-delete" } else { "" };
@@ -231,4 +235,184 @@ fn no_old_version_is_lost_and_no_new_one() {
             assert!(is_right || run.code == Some(23), "{name} is wrong: {told}\n{after:#?}");
         }
     }
+}
+
+/// A run of an ordinary user by `program`, over what is root's.
+fn run_as_somebody(world: &World, (program, first): (&str, &[&str]), words: &str) -> Run {
+    let mut command = std::process::Command::new(program);
+    command.args(first).args(words.split_whitespace()).uid(SOMEBODY).gid(SOMEBODY);
+    Run::of(&mut world.settle(command))
+}
+
+/// With files of root's in a directory that everybody may write to, of which a user may read all but those that are closed.
+fn world_of_root() -> World {
+    let world = World::new();
+    for name in ["small", "large", "closed", "lent"] {
+        world.write(format!("src/{name}"), noise(if name == "large" { 300_000 } else { 5 }, 1));
+    }
+    for name in ["small", "large", "closed", "lent", "gone", "closed-gone"] {
+        world.write(format!("dst/{name}"), format!("old {name}"));
+        world.set_time(format!("dst/{name}"), 1_000_000_000);
+        world.chmod(&format!("dst/{name}"), if name.starts_with("closed") { 0o600 } else { 0o640 });
+        let group = rustix::fs::Gid::from_raw(SOMEBODY);
+        rustix::fs::chown(world.path(format!("dst/{name}")), None, Some(group))
+            .expect("it is ours to give");
+    }
+    for dir in ["src", "dst"] {
+        world.link(dir, &format!("{dir}/link"));
+    }
+    world.chmod("dst/lent", 0o4755);
+    world.chmod("dst/small", 0o644);
+    world.mkdir("kept");
+    for (dir, mode) in [("", 0o755), ("dst", 0o777), ("kept", 0o777)] {
+        world.chmod(dir, mode);
+    }
+    world
+}
+
+/// Where the system protects hard links, a user may give none to what he may not both read and write.
+#[test]
+fn what_a_user_may_not_link_is_kept_as_well() {
+    if !is_root() {
+        return skip("only root becomes somebody else");
+    }
+    for (options, kept, suffix) in [
+        ("--delete", "dst", "~"),
+        ("--delete-before --no-fsync", "dst", "~"),
+        ("--delete --delay-updates", "dst", "~"),
+        ("--delete --backup-dir=../kept", "kept", ""),
+    ] {
+        let world = world_of_root();
+        let words = format!("sync -rltO -b --force-delete {options} src/ dst/");
+        let run = run_as_somebody(&world, (DELTIC, &[]), &words);
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{options} {run:#?}");
+        for name in ["small", "large", "closed", "lent"] {
+            let same = world.read(format!("dst/{name}")) == world.read(format!("src/{name}"));
+            assert!(same, "{name} {options}");
+        }
+        assert_eq!(fs::read_link(world.path("dst/link")).unwrap().as_os_str(), "src");
+        let old = |name: &str| format!("{kept}/{name}{suffix}");
+        assert_eq!(fs::read_link(world.path(old("link"))).unwrap().as_os_str(), "dst");
+        // Whoever makes a copy is who it is of: it lends nobody his rights.
+        for (name, mode, user) in [
+            ("small", 0o644, SOMEBODY),
+            ("large", 0o640, SOMEBODY),
+            ("lent", 0o755, SOMEBODY),
+            ("closed", 0o600, 0),
+            ("gone", 0o640, 0),
+            ("closed-gone", 0o600, 0),
+        ] {
+            let path = old(name);
+            assert_eq!(world.read(&path), format!("old {name}").as_bytes(), "{options}");
+            assert_eq!((world.mode(&path), world.time(&path).0), (mode, 1_000_000_000), "{path}");
+            let is = world.path(&path).metadata().unwrap();
+            assert_eq!((is.uid(), is.gid()), (user, SOMEBODY), "{path} {options}");
+        }
+        for name in ["gone", "closed-gone"] {
+            assert!(!world.exists(format!("dst/{name}")), "{name} {options}");
+        }
+        world.assert_clean("dst");
+    }
+    // What a group may read that the copy is not of, its own may not.
+    let world = world_of_root();
+    for name in ["small", "large"] {
+        rustix::fs::chown(world.path(format!("dst/{name}")), None, Some(rustix::fs::Gid::ROOT))
+            .unwrap();
+    }
+    world.chmod("dst/small", 0o664);
+    world.chmod("dst/large", 0o654);
+    let run = run_as_somebody(&world, (DELTIC, &[]), "sync -rltO -b src/ dst/");
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+    assert_eq!((world.mode("dst/small~"), world.mode("dst/large~")), (0o644, 0o644));
+}
+
+#[test]
+fn what_was_moved_to_the_backups_comes_back_if_nothing_takes_its_place() {
+    if !is_root() || !is_installed("strace") {
+        return skip("only root becomes somebody else, and strace has a rename fail");
+    }
+    let world = world_of_root();
+    let first = ["-qq", "-f", "-o", "/dev/null", "-e", "inject=renameat:error=EIO", DELTIC];
+    let words = "sync -rltO -b --backup-dir=../kept src/closed dst/";
+    let run = run_as_somebody(&world, ("strace", &first), words);
+    assert_eq!(run.code, Some(23), "{run:#?}");
+    assert!(run.stderr.contains("put in place closed: "), "{run:#?}");
+    assert_eq!(world.read("dst/closed"), b"old closed");
+    assert!(world.names("kept").is_empty());
+    // It has been there.
+    let run = run_as_somebody(&world, (DELTIC, &[]), words);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    assert_eq!(world.read("kept/closed"), b"old closed");
+}
+
+/// A file system at `dst` that has no hard links, gone with this value.
+struct Linkless<'a>(&'a World, String);
+
+impl<'a> Linkless<'a> {
+    fn mount(world: &'a World) -> Option<Self> {
+        world.mkdir("dst");
+        let run = |program: &str, words: &[&str]| {
+            let run = Run::of(&mut world.command(program, words));
+            (run.code == Some(0)).then_some(run.stdout)
+        };
+        let can = is_root()
+            && ["mkfs.exfat", "mount.exfat-fuse", "losetup"].into_iter().all(is_installed);
+        let device = || {
+            fs::File::create(world.path("disk")).ok()?.set_len(16 << 20).ok()?;
+            run("mkfs.exfat", &["disk"])?;
+            Some(run("losetup", &["-f", "--show", "disk"])?.trim().to_owned())
+        };
+        let disk = can.then(device).flatten().map(|device| Self(world, device));
+        let disk = disk
+            .filter(|disk| run("mount.exfat-fuse", &["-o", "umask=022", &disk.1, "dst"]).is_some());
+        if disk.is_none() {
+            skip("exFAT cannot be mounted here, which has no hard links");
+        }
+        disk
+    }
+}
+
+impl Drop for Linkless<'_> {
+    fn drop(&mut self) {
+        Run::of(&mut self.0.command("umount", ["dst"]));
+        Run::of(&mut self.0.command("losetup", ["-d", &self.1]));
+    }
+}
+
+#[test]
+fn old_versions_are_kept_where_there_are_no_hard_links() {
+    let world = World::new();
+    let Some(_disk) = Linkless::mount(&world) else { return };
+    for (way, kept) in WAYS.into_iter().zip(["k", "l", "m"]) {
+        for options in ["", "--no-fsync", "--delay-updates", "DIR"] {
+            for name in ["a", "sub/large", "gone"] {
+                let old = format!("old {name} {kept} {options}").repeat(9_000);
+                world.write(format!("dst/{name}"), old);
+                world.write(format!("src/{name}"), format!("new {name} {kept} {options}"));
+            }
+            fs::remove_file(world.path("src/gone")).unwrap();
+            let more = options.replace("DIR", &format!("--backup-dir={kept}"));
+            let (from, to) = (way.from("src/"), way.to("dst/"));
+            world.ok(&format!("-rt -b --delete --force-delete {more} {from} {to}"));
+            for name in ["a", "sub/large", "gone"] {
+                let is = match options {
+                    "DIR" => format!("dst/{kept}/{name}"),
+                    _ => format!("dst/{name}~"),
+                };
+                let old = format!("old {name} {kept} {options}").repeat(9_000);
+                assert!(world.read(&is) == old.as_bytes(), "{is} {way:?} {options}");
+            }
+            for name in ["a", "sub/large"] {
+                let same = world.read(format!("dst/{name}")) == world.read(format!("src/{name}"));
+                assert!(same, "{name} {way:?} {options}");
+            }
+            assert!(!world.exists("dst/gone"), "{way:?} {options}");
+        }
+    }
+    // There is no room for a copy beside both.
+    let old = noise(7 << 20, 1);
+    world.write("dst/huge", &old);
+    world.write("src/huge", noise(4 << 20, 2));
+    world.ok("-rt -b src/ dst/");
+    assert!(world.read("dst/huge") == world.read("src/huge") && world.read("dst/huge~") == old);
 }

@@ -483,21 +483,27 @@ fn a_changed_destination_is_not_overwritten_unseen() {
 
 #[test]
 fn what_another_run_brings_meanwhile_is_no_conflict() {
-    for way in WAYS {
+    // Meanwhile is when so many names are staged: of those that wait, all small ones.
+    let both = |way| [(way, "-aH", 1), (way, "-a --delay-updates", 4)];
+    for (way, options, staged) in WAYS.into_iter().flat_map(both) {
         let world = World::new();
         for n in 0..4 {
-            world.write(format!("src/large-{n}"), noise(300_000, n));
+            world.write(format!("src/vast-{n}"), noise(300_000, n));
             world.write(format!("src/small-{n}"), noise(100, n));
         }
         world.link("small-0", "src/link");
-        fs::hard_link(world.path("src/large-0"), world.path("src/linked")).unwrap();
-        world.write("dst/large-0", "old");
-        let words = |more: &str| format!("-aH {more} {} {}", way.from("src/"), way.to("dst/"));
+        if options == "-aH" {
+            fs::hard_link(world.path("src/vast-0"), world.path("src/linked")).unwrap();
+        }
+        world.write("dst/vast-0", "old");
+        let words =
+            |more: &str| format!("{options} {more} {} {}", way.from("src/"), way.to("dst/"));
         let slow = words("--bwlimit=500K");
         let slow: Vec<_> = slow.split_whitespace().collect();
         let run = thread::scope(|scope| {
             let syncing = scope.spawn(|| world.sync(&slow));
-            while !world.exists("dst/.deltic") && !syncing.is_finished() {
+            let names = || fs::read_dir(world.path("dst/.deltic")).map_or(0, Iterator::count);
+            while names() < staged && !syncing.is_finished() {
                 thread::sleep(Duration::from_millis(2));
             }
             world.ok(&words(""));

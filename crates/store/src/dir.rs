@@ -457,10 +457,19 @@ impl Dir {
         fs::renameat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes())
     }
 
-    /// Moves `name` to `new_name` in `dir`, where nothing may be. Not every file system can.
+    /// Moves `name` to `new_name` in `dir`, where nothing may be.
     pub(crate) fn rename_new(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
-        let flags = RenameFlags::NOREPLACE;
-        fs::renameat_with(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes(), flags)
+        let (from, to, flags) = (name.as_bytes(), new_name.as_bytes(), RenameFlags::NOREPLACE);
+        match fs::renameat_with(&self.fd, from, &dir.fd, to, flags) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                // This file system cannot tell and move in one step.
+                match dir.find(new_name)? {
+                    Some(_) => Err(Errno::EXIST),
+                    None => self.rename(name, dir, new_name),
+                }
+            }
+            moved => moved,
+        }
     }
 
     /// Removes `name`, which is no directory.

@@ -208,8 +208,8 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.link_waiting(path, leader, seen)
     }
 
-    fn land(&self) -> Vec<(RelPath, StoreError)> {
-        self.inner.land()
+    fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
+        self.inner.land(is_same)
     }
 
     fn flush(&self) -> Result<(), StoreError> {

@@ -394,9 +394,11 @@ pub trait Store: Tree {
         Ok(false)
     }
 
-    /// Gives every new version its name whose commit waits for this, in the order of their commits; what failed. A store
-    /// that does not let commits wait has nothing to do.
-    fn land(&self) -> Vec<(RelPath, StoreError)> {
+    /// Gives every new version its name whose commit waits for this, in the order of their commits; what failed. One is let go
+    /// where by now something else is that `is_same`: that is asked of the new version and of what is there. A store that does not
+    /// let commits wait has nothing to do.
+    fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
+        let _ = is_same;
         Vec::new()
     }
 

@@ -269,7 +269,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Abandon { handle } => done(self.abandon(handle)),
             Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
             Work::Land => {
-                let failures = self.store.land().into_iter();
+                let is_same = |new: &Meta, is: &Meta| receiver::is_there(&self.options, new, is);
+                let failures = self.store.land(&is_same).into_iter();
                 Answer::Landed(failures.map(|(path, error)| (path, failed(&error))).collect())
             }
             Work::Sweep => done(self.store.sweep().map(|_| ())),

@@ -336,7 +336,7 @@ fn less(mode: u32, acl: Option<&Acl>, unset: &Unset) -> u32 {
 }
 
 impl On<'_> {
-    fn stat(self) -> Result<Stat, Errno> {
+    pub(super) fn stat(self) -> Result<Stat, Errno> {
         match self {
             Self::Open(fd) | Self::Handle(fd) => fs::fstat(fd),
             Self::Link(dir, name) => dir.stat(name),

@@ -5,8 +5,10 @@
 //! is in what the root is in. In a tree elsewhere, which is theirs, all that is older gives way. A place that is not free is passed by for one further.
 //!
 //! The old version gets its second name while it still has its first: at no time is there none of the two. On another file
-//! system a copy of it gets that name, which is complete, and flushed where that is asked for, before anything happens to the
-//! old version.
+//! system, or where it can have no second name or we may not give it one, a copy of it gets that name, which is complete, and
+//! flushed where that is asked for, before anything happens to the old version. One that is replaced and that we cannot copy
+//! either, most often as we may not read it, is moved: then for a moment nothing is in its place, and should the new version
+//! not get there, it is moved back. After a kill just then it is found where backups are.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
@@ -105,38 +107,61 @@ pub(super) enum Goes {
     Removed,
 }
 
+/// Where an old version is once it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// With the backups, and in its place.
+    Too,
+    /// With the backups alone.
+    Alone,
+}
+
 impl Backup {
-    /// Keeps what is at `place`, if it is there and no directory, by `copy` where it cannot have another name.
-    fn keep(
+    /// Keeps what is at `place`, if it is there and no directory, by `copy` where it cannot have another name. Where it is now,
+    /// if it was moved.
+    fn keep<'a>(
         &self,
         (root, taken): (&Dir, &Taken<'_>),
-        (place, goes): (&Place, Goes),
+        (place, goes): (&'a Place, Goes),
         copy: impl Fn(&Dir, &Name) -> Result<(), Errno>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<Spot<'a>>, StoreError> {
         let Some(stat) = place.dir.find(&place.name).at(BACK_UP, &place.path)? else {
-            return Ok(());
+            return Ok(None);
         };
         let is_one = || self.is_beside() && self.has(&place.path);
         if file_type(&stat).is_dir() || goes == Goes::Removed && is_one() {
-            return Ok(());
+            return Ok(None);
         }
-        let put = |dir: &Dir, name: &Name| match place.dir.link(&place.name, dir, name) {
-            Err(Errno::XDEV) => copy(dir, name),
-            linked => linked,
+        let put = |dir: &Dir, name: &Name| {
+            let copied = || copy(dir, name).map(|()| Kept::Too);
+            let moved = || place.dir.rename_new(&place.name, dir, name).map(|()| Kept::Alone);
+            match (place.dir.link(&place.name, dir, name), goes) {
+                (Err(errno), Goes::Removed) if is_no_to_links(errno) => {
+                    moved().or_else(|_| copied())
+                }
+                (Err(errno), Goes::Replaced) if is_no_to_links(errno) => match copied() {
+                    // It changes: nobody has seen what would go.
+                    Err(errno) if errno != Errno::BUSY => moved().map_err(|_| errno),
+                    copied => copied,
+                },
+                (linked, _) => linked.map(|()| Kept::Too),
+            }
         };
         // A second time, should another old version come there first.
-        let mut kept = Ok(());
         for _ in 0..2 {
             let spot = self.spot(root, place, taken)?;
             if is_torn(&stat) && spot.has_file().at(BACK_UP, &place.path)? {
-                return Ok(());
+                return Ok(None);
             }
-            kept = self.put(root, (place, &spot), put);
-            if kept != Err(Errno::EXIST) {
-                break;
+            match self.put(root, (place, &spot), put) {
+                Err(Errno::EXIST) => {}
+                kept => {
+                    let kept = kept.at(BACK_UP, &place.path)?;
+                    return Ok((kept == Kept::Alone).then_some(spot));
+                }
             }
         }
-        kept.at(BACK_UP, &place.path)
+        Err(StoreError::new(BACK_UP, &place.path, Errno::EXIST))
     }
 
     /// Where the old version at `place` is kept: the first place that is free.
@@ -288,12 +313,12 @@ impl Backup {
     }
 
     /// Calls `put` with the directory and the name of the `spot` for what is at `place`, where what is older is gone then.
-    fn put(
+    fn put<T>(
         &self,
         root: &Dir,
         (place, spot): (&Place, &Spot<'_>),
-        put: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
+        put: impl FnOnce(&Dir, &Name) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         let (dir, name) = (spot.dir(), &spot.name);
         match dir.find(name)? {
             Some(stat) if file_type(&stat).is_dir() => {
@@ -343,13 +368,25 @@ impl Spot<'_> {
 }
 
 impl Inner {
-    /// Keeps the old version at `place`, if old versions are kept.
-    pub(super) fn back_up(&self, place: &Place, goes: Goes) -> Result<(), StoreError> {
-        let Some(backup) = &self.backup else { return Ok(()) };
+    /// Keeps the old version at `place`, if old versions are kept, and calls `then`, which puts another there or removes it.
+    pub(super) fn back_up(
+        &self,
+        place: &Place,
+        goes: Goes,
+        then: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(backup) = &self.backup else { return then() };
         self.touched.add(&place.dir_path);
-        let taken = self.listed.taken();
-        backup
-            .keep((&self.root, &taken), (place, goes), |to, name| self.copy_away(place, (to, name)))
+        let copy = |to: &Dir, name: &Name| self.copy_away(place, (to, name));
+        let moved = backup.keep((&self.root, &self.listed.taken()), (place, goes), copy)?;
+        match (moved, goes) {
+            (None, _) => then(),
+            (Some(_), Goes::Removed) => Ok(()),
+            (Some(spot), Goes::Replaced) => then().inspect_err(|_| {
+                // Where even that fails, it is found there.
+                let _ = spot.dir().rename_new(&spot.name, &place.dir, &place.name);
+            }),
+        }
     }
 
     /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept. Where it has changed
@@ -391,8 +428,7 @@ impl Inner {
         Ok(unset)
     }
 
-    /// Makes `name` of `to`, which is on another file system, a copy of what is at `place`. Attributes that cannot be had there it
-    /// does without.
+    /// Makes `name` of `to` a copy of what is at `place`. Attributes that cannot be had there it does without.
     fn copy_away(&self, place: &Place, (to, name): (&Dir, &Name)) -> Result<(), Errno> {
         let stat = place.dir.stat(&place.name)?;
         let copied = match file_type(&stat) {
@@ -453,19 +489,38 @@ impl Inner {
         look_at(&place.dir, &place.name, self.see_of_old())
     }
 
-    /// All that may be given.
     fn see_of_old(&self) -> See {
-        let root = geteuid().is_root();
-        See { users: root, groups: root, ..self.see }
+        See { users: true, groups: true, ..self.see }
     }
 
+    /// Sets all that may be given.
     fn set_as_old(&self, old: &Meta, on: On<'_>) -> Unset {
         let see = self.see_of_old();
+        let own = Meta { user: None, group: None, mode: self.mode_of_own(old, on), ..old.clone() };
+        let old = if geteuid().is_root() { old } else { &own };
         let (acls, xattrs) = (see.acls, see.xattrs != Scope::Nothing);
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
         let ways = (see, &Filter::default());
         Attrs::of_new(old, (keep, ways), None, (self.umask, Heritage::default())).set(on)
     }
+
+    /// The mode of a copy that has the owner it was made with: that lends nobody the rights of another than the `old` one did,
+    /// and another group gets none that all do not have.
+    fn mode_of_own(&self, old: &Meta, on: On<'_>) -> u32 {
+        let is = on.stat().ok().filter(|_| !self.see.noted);
+        let has_user = is.is_none_or(|is| old.user == Some(is.st_uid));
+        let has_group = is.is_none_or(|is| old.group == Some(is.st_gid));
+        let mode = if has_user && has_group { old.mode } else { old.mode & 0o1777 };
+        if has_group { mode } else { mode & (0o1707 | (mode & 0o7) << 3) }
+    }
+}
+
+/// Whether the system says so of another name that cannot be, or that we may not give.
+const fn is_no_to_links(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::XDEV | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK
+    )
 }
 
 /// Gives the directory `made` the mode of the `other`, but that its owner may work in it. A place in the tree itself may have

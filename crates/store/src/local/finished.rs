@@ -10,9 +10,10 @@ use rustix::io::Errno;
 
 use super::backup::Goes;
 use super::log::remove_log;
+use super::more::Reach;
 use super::place::{COMMIT, Place};
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of};
-use super::stage::{Whose, new_name};
+use super::stage::{Whose, discard, new_name};
 use super::store::Inner;
 use crate::error::At as _;
 use crate::{Replaces, StoreError, lock};
@@ -28,6 +29,8 @@ pub(super) struct Finished {
     pub(super) inode: (u64, u64),
     /// Whether something was noted of it.
     pub(super) is_noted: bool,
+    /// What it is to be, where that is nothing rare, nor one of several names: it is packed.
+    pub(super) meta: Option<Meta>,
     pub(super) expected: Expected,
 }
 
@@ -82,8 +85,18 @@ impl Finished {
         };
         let is_own = self.whose == Whose::Own;
         let mut to = vec![
-            kind | u8::from(at_home) << 2 | u8::from(is_own) << 3 | u8::from(self.is_noted) << 4,
+            kind | u8::from(at_home) << 2
+                | u8::from(is_own) << 3
+                | u8::from(self.is_noted) << 4
+                | u8::from(self.meta.is_some()) << 5,
         ];
+        if let Some(Meta { len, modified, mode, user, group, .. }) = &self.meta {
+            to.put_signed(modified.secs);
+            let owner = [user, group].map(|id| id.map_or(0, |id| u64::from(id) + 1));
+            let [user, group] = owner;
+            let numbers = [*len, modified.nanos.into(), (*mode).into(), user, group];
+            numbers.into_iter().for_each(|number| to.put_varint(number));
+        }
         [self.inode.0, self.inode.1].into_iter().for_each(|number| to.put_varint(number));
         if let Some(Version { inode, len, modified, changed, names }) = version {
             [inode.0, inode.1, *len, *names].into_iter().for_each(|number| to.put_varint(number));
@@ -111,6 +124,15 @@ fn unpacked(bytes: &[u8]) -> Finished {
         let secs = from.signed().expect(WHOLE);
         Timestamp { secs, nanos: from.varint_u32().expect(WHOLE) }
     };
+    let meta = (bits & 32 != 0).then(|| {
+        let secs = from.signed().expect(WHOLE);
+        let len = number(&mut from);
+        let mut small = || from.varint_u32().expect(WHOLE);
+        let (modified, mode) = (Timestamp { secs, nanos: small() }, small());
+        let mut id = || number(&mut from).checked_sub(1).map(|id| id as u32);
+        let (user, group) = (id(), id());
+        Meta { user, group, ..Meta::plain(Kind::File, len, modified, mode) }
+    });
     let inode = (number(&mut from), number(&mut from));
     let expected = match bits & 3 {
         0 => Expected::Nothing,
@@ -131,7 +153,7 @@ fn unpacked(bytes: &[u8]) -> Finished {
         None => path.split_last().expect(WHOLE).0,
     };
     let whose = if bits & 8 != 0 { Whose::Own } else { Whose::Temp };
-    Finished { path, home, whose, name, inode, is_noted: bits & 16 != 0, expected }
+    Finished { path, home, whose, name, inode, is_noted: bits & 16 != 0, meta, expected }
 }
 
 /// Has `path` wait as another name of what waits at `leader`; whether something does.
@@ -157,6 +179,7 @@ pub(super) fn link_waiting(
         name: own_name,
         inode,
         is_noted: false,
+        meta: None,
         expected: replaces,
     };
     lock(&store.delayed).push(finished, false)?;
@@ -236,17 +259,40 @@ impl Expected {
 }
 
 impl Finished {
+    /// The same as [`land`](Self::land); or lets it go, where another run put what `is_same` there meanwhile.
+    pub(super) fn land_unless(
+        &self,
+        store: &Inner,
+        place: &Place,
+        is_same: &dyn Fn(&Meta, &Meta) -> bool,
+    ) -> Result<(), StoreError> {
+        let is_there = |new| {
+            let is = place.look(store.see).ok();
+            let sifted = |is| store.sifted(is, || Reach::Name(place.dir.path_to(&place.name)));
+            is.is_some_and(|is| is_same(new, &sifted(is)))
+        };
+        match self.land(store, place) {
+            Err(StoreError::Conflict { .. }) if self.meta.as_ref().is_some_and(is_there) => {
+                let dir = store.stages(self.whose).dir(&self.home);
+                let _ = dir.map(|dir| discard(&dir, &self.name));
+                store.settle(place, (self.whose, &self.home));
+                Ok(())
+            }
+            landed => landed,
+        }
+    }
+
     /// Moves it into place, having checked that it is still ours and replaces what it is to replace.
     pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<(), StoreError> {
         self.expected.check(place, store)?;
-        store.back_up(place, Goes::Replaced)?;
         let stages = store.stages(self.whose);
         let dir = stages.dir(&self.home).at(COMMIT, &self.path)?;
         let staged = dir.stat(&self.name).at(COMMIT, &self.path)?;
         if inode_of(&staged) != self.inode {
             return Err(StoreError::Conflict { path: self.path.clone() });
         }
-        place.land(&dir, &self.name).at(COMMIT, &self.path)?;
+        let land = || place.land(&dir, &self.name).at(COMMIT, &self.path);
+        store.back_up(place, Goes::Replaced, land)?;
         if self.is_noted {
             remove_log(&dir, &self.name);
         }
@@ -276,6 +322,11 @@ mod tests {
             Expected::Version(version),
             Expected::Seen(Box::new(seen(2))),
         ];
+        let plain = |user| Meta {
+            user,
+            group: Some(7),
+            ..Meta::plain(Kind::File, 1 << 50, modified, 0o644)
+        };
         let finished = |(nth, expected): (usize, &Expected)| Finished {
             path: path(["a", "dir/b", "dir/deep/c", "d"][nth]),
             home: path(["", "dir", "dir", ""][nth]),
@@ -283,6 +334,8 @@ mod tests {
             name: Name::new(format!("staged-{nth}").as_bytes()).unwrap(),
             inode: (nth as u64, u64::MAX),
             is_noted: nth > 1,
+            meta: [None, Some(plain(None)), Some(plain(Some(0))), Some(plain(Some(u32::MAX)))][nth]
+                .clone(),
             expected: expected.clone(),
         };
         let all = || expected.iter().enumerate().map(finished);

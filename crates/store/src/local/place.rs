@@ -54,20 +54,6 @@ impl Place {
         Ok(meta)
     }
 
-    /// Moves `staged` of `from` here, where nothing may be.
-    pub(super) fn land_new(&self, from: &Dir, staged: &Name) -> Result<(), Errno> {
-        match from.rename_new(staged, &self.dir, &self.name) {
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                // This file system cannot tell and move in one step.
-                match self.dir.find(&self.name)? {
-                    Some(_) => Err(Errno::EXIST),
-                    None => from.rename(staged, &self.dir, &self.name),
-                }
-            }
-            landed => landed,
-        }
-    }
-
     /// Whether [`land`](Self::land) would find a directory here that is not empty. One that may not be listed may be empty.
     pub(super) fn is_barred(&self) -> Result<bool, Errno> {
         let here = RelPath::root().join(&self.name).map_err(|_| Errno::NAMETOOLONG)?;

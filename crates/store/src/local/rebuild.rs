@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use deltic_core::RelPath;
+use deltic_core::{Meta, RelPath};
 use rustix::fs::{self, FlockOperation, Stat};
 use rustix::io::Errno;
 
@@ -337,7 +337,7 @@ impl LocalRebuild {
     }
 
     /// What it is when nothing but its name is missing.
-    fn finished(&self, expected: Expected) -> Finished {
+    fn finished(&self, meta: &Meta, expected: Expected) -> Finished {
         let Staged { home, whose, name, .. } = &self.staged;
         Finished {
             path: self.path.clone(),
@@ -346,6 +346,7 @@ impl LocalRebuild {
             name: name.clone(),
             inode: self.inode,
             is_noted: !matches!(*lock(&self.log), Log::Unwritten),
+            meta: (meta.is_file() && meta.more.is_none()).then(|| meta.clone()),
             expected,
         }
     }
@@ -478,7 +479,7 @@ impl Rebuild for LocalRebuild {
         }
         self.bring_home(&place)?;
         let unset = self.finish(&commit, (&place, old))?;
-        let finished = self.finished(expected);
+        let finished = self.finished(commit.meta, expected);
         if self.store.writing.delay {
             self.doom(Fate::Gone);
             lock(&self.store.delayed).push(finished, commit.meta.linked().is_some())?;

@@ -255,11 +255,13 @@ impl Removal {
         (name, path, item): (&Name, &RelPath, Item),
     ) -> Result<(), StoreError> {
         if !self.going.dry_run {
+            let remove = || dir.remove_file(name).at(REMOVE, path);
             if store.keeps_old() {
                 let place = Place::of(&store.root, REMOVE, path)?;
-                store.back_up(&place, Goes::Removed)?;
+                store.back_up(&place, Goes::Removed, remove)?;
+            } else {
+                remove()?;
             }
-            dir.remove_file(name).at(REMOVE, path)?;
         }
         if store.backs_up_beside(path) {
             self.stay(Stays::Backups);

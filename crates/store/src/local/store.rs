@@ -343,11 +343,11 @@ impl LocalStore {
         if found.is_some_and(|stat| file_type(&stat).is_dir()) {
             return Ok(true);
         }
-        self.0.back_up(place, Goes::Replaced)?;
-        match place.dir.remove_file(&place.name) {
-            Ok(()) | Err(Errno::NOENT) => Ok(false),
+        let remove = || match place.dir.remove_file(&place.name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(StoreError::new(action, &place.path, errno)),
-        }
+        };
+        self.0.back_up(place, Goes::Replaced, remove).map(|()| false)
     }
 
     /// The place of `path`; where it is in the directory of the `last` one, that one's handle serves again.
@@ -801,7 +801,7 @@ impl Store for LocalStore {
         link_waiting(&self.0, path, (leader, seen))
     }
 
-    fn land(&self) -> Vec<(RelPath, StoreError)> {
+    fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
         let delayed = lock(&self.0.delayed).take();
         let (mut last, mut failed) = (None::<Place>, Vec::new());
         for finished in delayed {
@@ -809,7 +809,8 @@ impl Store for LocalStore {
                 Some(place) => place.next(&self.0.root, COMMIT, &finished.path),
                 None => self.place(COMMIT, &finished.path),
             };
-            let landed = place.and_then(|place| finished.land(&self.0, last.insert(place)));
+            let landed =
+                place.and_then(|place| finished.land_unless(&self.0, last.insert(place), is_same));
             failed.extend(landed.err().map(|error| (finished.path, error)));
         }
         failed

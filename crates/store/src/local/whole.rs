@@ -96,7 +96,7 @@ fn land(
 ) -> Result<(), StoreError> {
     let path = &place.path;
     let dir = store.stages.dir(home).at(COMMIT, path)?;
-    match place.land_new(&dir, name) {
+    match dir.rename_new(name, &place.dir, &place.name) {
         Err(Errno::EXIST) => return Err(StoreError::Conflict { path: path.clone() }),
         landed => landed.at(COMMIT, path)?,
     }

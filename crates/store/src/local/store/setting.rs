@@ -179,15 +179,16 @@ impl LocalStore {
         let heritage = self.0.heritage(&place).at(action, path)?;
         let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
         make(&dir, &name).at(action, path)?;
-        self.0.back_up(&place, Goes::Replaced)?;
-        let set = set(&dir, &name, heritage);
-        let landed = set.and_then(|unset| place.land(&dir, &name).map(|()| unset));
+        let landed = set(&dir, &name, heritage).at(action, path).and_then(|unset| {
+            let land = || place.land(&dir, &name).at(action, path);
+            self.0.back_up(&place, Goes::Replaced, land).map(|()| unset)
+        });
         if landed.is_err() {
             // What stays is litter for the sweep.
             let _ = dir.remove_file(&name);
         }
         self.0.touched.add(&place.dir_path);
-        landed.at(action, path)?.of(path)
+        landed?.of(path)
     }
 }
 

@@ -209,7 +209,7 @@ fn what_waits_gets_its_name_when_it_is_told_to_and_not_over_what_came_meanwhile(
     assert_eq!(names_in(root.path()), [".deltic", "one"]);
     assert_eq!(fs::read(root.path().join("one")).unwrap(), b"old");
     fs::write(root.path().join("two"), "theirs").unwrap();
-    let failed = store.land();
+    let failed = store.land(&|_, _| false);
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert!(matches!(&failed[0], (at, StoreError::Conflict { .. }) if *at == path("two")));
     let content = |name: &str| fs::read(root.path().join(name)).unwrap();
@@ -217,7 +217,7 @@ fn what_waits_gets_its_name_when_it_is_told_to_and_not_over_what_came_meanwhile(
         [content("one"), content("two"), content("three")],
         [&b"new"[..], b"theirs", b"new"]
     );
-    assert!(store.land().is_empty());
+    assert!(store.land(&|_, _| false).is_empty());
     store.sweep().unwrap();
     assert_eq!(names_in(root.path()), ["one", "three", "two"]);
 }
