@@ -367,13 +367,11 @@ impl Teller for Words {
             Notice::Trouble(trouble)
                 if matches!(trouble.kind, TroubleKind::Skipped | TroubleKind::UnsafeLink) =>
             {
-                let is_heard = is_heard(trouble.kind, &self.view);
-                if is_heard {
-                    self.say(&trouble.message);
+                if !is_heard(trouble.kind, &self.view) {
+                    return;
                 }
-                // As rsync's, a log has only links that are named elsewhere too.
-                let is_logged = is_heard || trouble.kind == TroubleKind::Skipped;
-                if let Some(log) = self.log.as_mut().filter(|_| is_logged) {
+                self.say(&trouble.message);
+                if let Some(log) = &mut self.log {
                     log.line(&self.setting, &trouble.message);
                 }
             }

@@ -416,3 +416,26 @@ fn old_versions_are_kept_where_there_are_no_hard_links() {
     world.ok("-rt -b src/ dst/");
     assert!(world.read("dst/huge") == world.read("src/huge") && world.read("dst/huge~") == old);
 }
+
+#[test]
+fn two_runs_at_once_keep_the_old_versions() {
+    for words in ["-a -b", "-a -b --backup-dir=../kept"] {
+        let world = World::new();
+        for n in 0..150 {
+            world.write(format!("src/{n}"), format!("new version of {n}"));
+            world.write(format!("dst/{n}"), format!("old of {n}"));
+        }
+        let run = format!("{words} src/ dst/");
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| world.ok(&run));
+            world.ok(&run);
+            other.join().unwrap();
+        });
+        for n in 0..150 {
+            let kept =
+                if words.contains("kept") { format!("kept/{n}") } else { format!("dst/{n}~") };
+            assert_eq!(world.read(kept), format!("old of {n}").as_bytes(), "{words}");
+        }
+        world.assert_clean("dst");
+    }
+}

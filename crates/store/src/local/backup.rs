@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use deltic_core::meta::Scope;
 use deltic_core::path::BadPath;
@@ -28,7 +28,7 @@ use super::inplace::is_torn;
 use super::named::NamedDir;
 use super::place::Place;
 use super::snapshot::{Version, file_type, inode_of, look_at};
-use super::stage::discard;
+use super::stage::{discard, new_name};
 use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::error::At;
@@ -96,6 +96,14 @@ impl Taken<'_> {
         };
         true
     }
+
+    /// What was given is not free.
+    fn take_back(&self, path: &RelPath, of: &RelPath) {
+        let mut given = lock(self.given);
+        if given.get(path) == Some(of) {
+            given.remove(path);
+        }
+    }
 }
 
 /// Why an old version goes.
@@ -116,14 +124,37 @@ enum Kept {
     Alone,
 }
 
+/// A directory for names that are ours, and a new one in it.
+struct Aside(Arc<Dir>, Name);
+
+impl Aside {
+    /// Makes what is at `place` the file of `spot`, at once, if it `is_old`; whether it is.
+    fn link_over(
+        &self,
+        place: &Place,
+        spot: &Spot<'_>,
+        is_old: impl Fn(Option<Stat>) -> bool,
+    ) -> Result<bool, Errno> {
+        let Self(dir, name) = self;
+        place.dir.link(&place.name, dir, name)?;
+        let linked = match dir.find(name) {
+            Ok(is) if is_old(is) => dir.rename(name, spot.dir(), &spot.name).map(|()| true),
+            found => found.map(|_| false),
+        };
+        // It stays where it was renamed to a name of the same file, too.
+        let _ = dir.remove_file(name);
+        linked
+    }
+}
+
 impl Backup {
     /// Keeps what is at `place`, if it is there and no directory, by `copy` where it cannot have another name. Where it is now,
-    /// if it was moved.
+    /// if it was moved. What is not `was`, if that is said, another run put there: what it kept is not to give way to that.
     fn keep<'a>(
         &self,
         (root, taken): (&Dir, &Taken<'_>),
-        (place, goes): (&'a Place, Goes),
-        copy: impl Fn(&Dir, &Name) -> Result<(), Errno>,
+        (place, goes, was): (&'a Place, Goes, Option<(u64, u64)>),
+        (copy, aside): (impl Fn(&Dir, &Name) -> Result<(), Errno>, impl Fn() -> Option<Aside>),
     ) -> Result<Option<Spot<'a>>, StoreError> {
         let Some(stat) = place.dir.find(&place.name).at(BACK_UP, &place.path)? else {
             return Ok(None);
@@ -132,6 +163,9 @@ impl Backup {
         if file_type(&stat).is_dir() || goes == Goes::Removed && is_one() {
             return Ok(None);
         }
+        let conflict = || StoreError::Conflict { path: place.path.clone() };
+        let old = was.unwrap_or_else(|| inode_of(&stat));
+        let is_old = |is: Option<Stat>| is.is_some_and(|is| inode_of(&is) == old);
         let put = |dir: &Dir, name: &Name| {
             let copied = || copy(dir, name).map(|()| Kept::Too);
             let moved = || place.dir.rename_new(&place.name, dir, name).map(|()| Kept::Alone);
@@ -152,6 +186,20 @@ impl Backup {
             let spot = self.spot(root, place, taken)?;
             if is_torn(&stat) && spot.has_file().at(BACK_UP, &place.path)? {
                 return Ok(None);
+            }
+            if spot.has_file().at(BACK_UP, &place.path)?
+                && let Some(aside) = aside()
+            {
+                // An older one gives way to nothing but the old version.
+                match aside.link_over(place, &spot, is_old) {
+                    Ok(true) => return Ok(None),
+                    Ok(false) => return Err(conflict()),
+                    // There it cannot be given another name.
+                    Err(_) => {}
+                }
+            }
+            if !is_old(place.dir.find(&place.name).at(BACK_UP, &place.path)?) {
+                return Err(conflict());
             }
             match self.put(root, (place, &spot), put) {
                 Err(Errno::EXIST) => {}
@@ -185,6 +233,7 @@ impl Backup {
                 if let Some(spot) = spot.at(BACK_UP, &place.path)? {
                     return Ok(spot);
                 }
+                taken.take_back(&path, &place.path);
             }
             if path == of {
                 return Err(StoreError::new(BACK_UP, &place.path, Errno::EXIST));
@@ -369,16 +418,21 @@ impl Spot<'_> {
 
 impl Inner {
     /// Keeps the old version at `place`, if old versions are kept, and calls `then`, which puts another there or removes it.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] where it is not what it `was`, if that is said.
     pub(super) fn back_up(
         &self,
         place: &Place,
-        goes: Goes,
+        (goes, was): (Goes, Option<(u64, u64)>),
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let Some(backup) = &self.backup else { return then() };
         self.touched.add(&place.dir_path);
         let copy = |to: &Dir, name: &Name| self.copy_away(place, (to, name));
-        let moved = backup.keep((&self.root, &self.listed.taken()), (place, goes), copy)?;
+        let aside = || Some(Aside(self.stages.dir_for(place).ok()?, new_name(&place.path)));
+        let taken = self.listed.taken();
+        let moved = backup.keep((&self.root, &taken), (place, goes, was), (copy, aside))?;
         match (moved, goes) {
             (None, _) => then(),
             (Some(_), Goes::Removed) => Ok(()),

@@ -284,7 +284,7 @@ impl Finished {
 
     /// Moves it into place, having checked that it is still ours and replaces what it is to replace.
     pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<(), StoreError> {
-        self.expected.check(place, store)?;
+        let was = self.expected.check(place, store)?.as_ref().map(inode_of);
         let stages = store.stages(self.whose);
         let dir = stages.dir(&self.home).at(COMMIT, &self.path)?;
         let staged = dir.stat(&self.name).at(COMMIT, &self.path)?;
@@ -292,7 +292,7 @@ impl Finished {
             return Err(StoreError::Conflict { path: self.path.clone() });
         }
         let land = || place.land(&dir, &self.name).at(COMMIT, &self.path);
-        store.back_up(place, Goes::Replaced, land)?;
+        store.back_up(place, (Goes::Replaced, was), land)?;
         if self.is_noted {
             remove_log(&dir, &self.name);
         }

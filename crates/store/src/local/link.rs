@@ -39,7 +39,7 @@ pub(super) fn link(
             if from.sifted(linked.clone(), || Reach::Name(dir.path_to(&name)))
                 == lasting_of(is) =>
         {
-            store.back_up(&place, Goes::Replaced, || place.land(&dir, &name).at(LINK, path))
+            store.back_up(&place, (Goes::Replaced, None), || place.land(&dir, &name).at(LINK, path))
         }
         Ok(_) => Err(StoreError::Changed { path: path.clone() }),
         Err(errno) => Err(StoreError::new(LINK, path, errno)),

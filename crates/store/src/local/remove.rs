@@ -258,7 +258,7 @@ impl Removal {
             let remove = || dir.remove_file(name).at(REMOVE, path);
             if store.keeps_old() {
                 let place = Place::of(&store.root, REMOVE, path)?;
-                store.back_up(&place, Goes::Removed, remove)?;
+                store.back_up(&place, (Goes::Removed, None), remove)?;
             } else {
                 remove()?;
             }

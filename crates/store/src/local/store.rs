@@ -347,7 +347,7 @@ impl LocalStore {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(StoreError::new(action, &place.path, errno)),
         };
-        self.0.back_up(place, Goes::Replaced, remove).map(|()| false)
+        self.0.back_up(place, (Goes::Replaced, None), remove).map(|()| false)
     }
 
     /// The place of `path`; where it is in the directory of the `last` one, that one's handle serves again.
