@@ -127,24 +127,29 @@ enum Kept {
 /// A directory for names that are ours, and a new one in it.
 struct Aside(Arc<Dir>, Name);
 
-impl Aside {
-    /// Makes what is at `place` the file of `spot`, at once, if it `is_old`; whether it is.
-    fn link_over(
-        &self,
-        place: &Place,
-        spot: &Spot<'_>,
-        is_old: impl Fn(Option<Stat>) -> bool,
-    ) -> Result<bool, Errno> {
-        let Self(dir, name) = self;
-        place.dir.link(&place.name, dir, name)?;
-        let linked = match dir.find(name) {
-            Ok(is) if is_old(is) => dir.rename(name, spot.dir(), &spot.name).map(|()| true),
-            found => found.map(|_| false),
+/// Gives what is at `place` the name of `spot`, over an older file or not, if it `is_old`; else that is stale.
+fn link_to(
+    place: &Place,
+    spot: &Spot<'_>,
+    over: bool,
+    aside: &impl Fn() -> Option<Aside>,
+    is_old: impl Fn(Option<Stat>) -> bool,
+) -> Result<(), Errno> {
+    let Some(Aside(dir, name)) = aside() else {
+        return if over {
+            Err(Errno::NOSYS)
+        } else {
+            place.dir.link(&place.name, spot.dir(), &spot.name)
         };
-        // It stays where it was renamed to a name of the same file, too.
-        let _ = dir.remove_file(name);
-        linked
-    }
+    };
+    place.dir.link(&place.name, &dir, &name)?;
+    let linked = match dir.find(&name) {
+        Ok(is) if is_old(is) => spot.take((&dir, &name), over),
+        found => found.and(Err(Errno::STALE)),
+    };
+    // It stays where it was renamed to a name of the same file, too.
+    let _ = dir.remove_file(&name);
+    linked
 }
 
 impl Backup {
@@ -166,20 +171,39 @@ impl Backup {
         let conflict = || StoreError::Conflict { path: place.path.clone() };
         let old = was.unwrap_or_else(|| inode_of(&stat));
         let is_old = |is: Option<Stat>| is.is_some_and(|is| inode_of(&is) == old);
-        let put = |dir: &Dir, name: &Name| {
-            let copied = || copy(dir, name).map(|()| Kept::Too);
-            let moved = || place.dir.rename_new(&place.name, dir, name).map(|()| Kept::Alone);
-            match (place.dir.link(&place.name, dir, name), goes) {
-                (Err(errno), Goes::Removed) if is_no_to_links(errno) => {
-                    moved().or_else(|_| copied())
-                }
-                (Err(errno), Goes::Replaced) if is_no_to_links(errno) => match copied() {
-                    // It changes: nobody has seen what would go.
-                    Err(errno) if errno != Errno::BUSY => moved().map_err(|_| errno),
-                    copied => copied,
-                },
-                (linked, _) => linked.map(|()| Kept::Too),
+        let is_in_place = || Ok(is_old(place.dir.find(&place.name)?));
+        // Under a name of its own until it is whole; an older one gives way at once.
+        let copied = |spot: &Spot<'_>, over: bool| {
+            let (dir, own) = (spot.dir(), new_name(&place.path));
+            copy(dir, &own)?;
+            let kept = match is_in_place() {
+                Ok(true) => spot.take((dir, &own), over).map(|()| Kept::Too),
+                Ok(false) => Err(Errno::STALE),
+                Err(errno) => Err(errno),
+            };
+            kept.inspect_err(|_| {
+                let _ = dir.remove_file(&own);
+            })
+        };
+        let moved = |spot: &Spot<'_>, over| match is_in_place()? {
+            true => spot.take((&place.dir, &place.name), over).map(|()| Kept::Alone),
+            false => Err(Errno::STALE),
+        };
+        let put = |spot: &Spot<'_>, over: bool| match (
+            link_to(place, spot, over, &aside, is_old),
+            goes,
+        ) {
+            (Err(errno), Goes::Removed) if is_no_to_links(errno) => {
+                moved(spot, over).or_else(|_| copied(spot, over))
             }
+            (Err(errno), Goes::Replaced) if is_no_to_links(errno) => match copied(spot, over) {
+                // It changes: nobody has seen what would go.
+                Err(errno) if !matches!(errno, Errno::BUSY | Errno::STALE | Errno::EXIST) => {
+                    moved(spot, over).map_err(|_| errno)
+                }
+                copied => copied,
+            },
+            (linked, _) => linked.map(|()| Kept::Too),
         };
         // A second time, should another old version come there first.
         for _ in 0..2 {
@@ -187,22 +211,11 @@ impl Backup {
             if is_torn(&stat) && spot.has_file().at(BACK_UP, &place.path)? {
                 return Ok(None);
             }
-            if spot.has_file().at(BACK_UP, &place.path)?
-                && let Some(aside) = aside()
-            {
-                // An older one gives way to nothing but the old version.
-                match aside.link_over(place, &spot, is_old) {
-                    Ok(true) => return Ok(None),
-                    Ok(false) => return Err(conflict()),
-                    // There it cannot be given another name.
-                    Err(_) => {}
-                }
-            }
-            if !is_old(place.dir.find(&place.name).at(BACK_UP, &place.path)?) {
-                return Err(conflict());
-            }
-            match self.put(root, (place, &spot), put) {
+            let way = self.make_way(root, (place, &spot));
+            match way.and_then(|over| put(&spot, over)) {
                 Err(Errno::EXIST) => {}
+                Err(Errno::STALE) => return Err(conflict()),
+                Err(Errno::BUSY) if is_in_place() == Ok(false) => return Err(conflict()),
                 kept => {
                     let kept = kept.at(BACK_UP, &place.path)?;
                     return Ok((kept == Kept::Alone).then_some(spot));
@@ -369,17 +382,21 @@ impl Backup {
         put: impl FnOnce(&Dir, &Name) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let (dir, name) = (spot.dir(), &spot.name);
-        match dir.find(name)? {
-            Some(stat) if file_type(&stat).is_dir() => {
-                if !self.is_apart() {
-                    return Err(Errno::EXIST);
-                }
-                remove_all(dir, name, (root, &place.dir))?;
-            }
-            Some(_) => dir.remove_file(name)?,
-            None => {}
+        if self.make_way(root, (place, spot))? {
+            dir.remove_file(name)?;
         }
         put(dir, name)
+    }
+
+    /// Removes the older directory that stands at `spot`; whether a file stands there, which stays for now.
+    fn make_way(&self, root: &Dir, (place, spot): (&Place, &Spot<'_>)) -> Result<bool, Errno> {
+        let (dir, name) = (spot.dir(), &spot.name);
+        match dir.find(name)? {
+            Some(stat) if !file_type(&stat).is_dir() => Ok(true),
+            Some(_) if self.is_apart() => remove_all(dir, name, (root, &place.dir)).map(|()| false),
+            Some(_) => Err(Errno::EXIST),
+            None => Ok(false),
+        }
     }
 }
 
@@ -398,6 +415,14 @@ impl Spot<'_> {
 
     /// Whether a file is there: of what is [torn](is_torn) an earlier run kept the old version, and no other is to take its
     /// place.
+    /// Gives this name to the file `from`, over an older one or not.
+    fn take(&self, (dir, name): (&Dir, &Name), over: bool) -> Result<(), Errno> {
+        match over {
+            true => dir.rename(name, self.dir(), &self.name),
+            false => dir.rename_new(name, self.dir(), &self.name),
+        }
+    }
+
     fn has_file(&self) -> Result<bool, Errno> {
         Ok(self.dir().find(&self.name)?.is_some_and(|stat| file_type(&stat).is_file()))
     }
@@ -508,7 +533,7 @@ impl Inner {
         let copy = to.create(name)?;
         let _ = self.fill(place, (&old, &stat), &copy)?;
         let is_whole = fs::fstat(&copy)?.st_size == stat.st_size;
-        let is_still = Version::of(&fs::fstat(&old)?) == Version::of(&stat);
+        let is_still = Version::of(&fs::fstat(&old)?).is_but_for_names(Version::of(&stat));
         if is_whole && is_still { Ok(()) } else { Err(Errno::BUSY) }
     }
 
