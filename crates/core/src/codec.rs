@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// One byte.
+    /// Takes one byte.
     ///
     /// # Errors
     /// [`CodecError::Truncated`] at the end.
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         Ok(*first)
     }
 
-    /// One varint.
+    /// Takes one varint.
     ///
     /// # Errors
     /// [`CodecError::Truncated`] at the end, [`CodecError::NotCanonical`] where it could be shorter,
@@ -112,7 +112,7 @@ impl<'a> Reader<'a> {
         Err(CodecError::OutOfRange)
     }
 
-    /// One varint that fits 32 bits.
+    /// Takes one varint that fits 32 bits.
     ///
     /// # Errors
     /// As [`Reader::varint`]; [`CodecError::OutOfRange`] above 32 bits.
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
         u32::try_from(self.varint()?).map_err(|_| CodecError::OutOfRange)
     }
 
-    /// One zigzag varint.
+    /// Takes one zigzag varint.
     ///
     /// # Errors
     /// As [`Reader::varint`].
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.rest)
     }
 
-    /// Whether no byte is left.
+    /// True if no byte is left.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()

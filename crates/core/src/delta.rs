@@ -7,19 +7,19 @@ use crate::span::Span;
 /// Longest run that [`CopyRuns`] merges copies into, in bytes.
 pub const MAX_RUN_BYTES: u32 = 8 << 20;
 
-/// One step from old to new. Steps stand on their own: any order gives the same bytes.
+/// A step from old to new. Steps stand on their own: any order gives the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Bytes that old has.
     Copy {
-        /// Where they are in old.
+        /// Bytes of old.
         old: Span,
-        /// Where they belong in new, in bytes from its start.
+        /// Place in new, in bytes from its start.
         new_start: u64,
     },
     /// Bytes that have to travel.
     Literal {
-        /// Where they belong in new.
+        /// Place in new.
         new: Span,
     },
 }
@@ -41,7 +41,7 @@ pub enum CoverError {
     },
 }
 
-/// Which bytes of new are there already. Law 5: they tile it exactly once, in any order.
+/// Bytes of new that are there already. Law 5: they tile it exactly once, in any order.
 ///
 /// Its memory grows with the number of holes, not of pieces.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// Nothing of `len` bytes is covered.
+    /// A cover of `len` bytes, none of which is there.
     #[must_use]
     pub const fn new(len: u64) -> Self {
         Self { len, missing: len, runs: BTreeMap::new() }
@@ -82,13 +82,13 @@ impl Cover {
         Ok(())
     }
 
-    /// Whether every byte is covered.
+    /// True if every byte is covered.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.missing == 0
     }
 
-    /// How many bytes are not covered.
+    /// Bytes that are not covered.
     #[must_use]
     pub const fn missing(&self) -> u64 {
         self.missing

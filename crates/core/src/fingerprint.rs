@@ -37,7 +37,7 @@ impl Fingerprint {
         &self.0
     }
 
-    /// What travels of it: its first bytes.
+    /// The part that travels: its first bytes.
     #[must_use]
     pub fn short(&self) -> ShortFingerprint {
         ShortFingerprint(*self.0.first_chunk().expect("a short fingerprint is a prefix"))
@@ -68,7 +68,7 @@ impl ShortFingerprint {
     }
 }
 
-/// How many bytes of a chunk's fingerprint travel.
+/// Number of bytes of a chunk's fingerprint that travel.
 ///
 /// A chunk of new is told by its length and so many bytes. Each is compared with each chunk of old, and a length says about
 /// ten bits more. Where two chunks are taken for one, the digest tells, and the file is brought over again (law 9).
@@ -88,8 +88,8 @@ impl BriefLen {
         if Self::MIN.0 <= bytes && bytes <= Self::MAX.0 { Some(Self(bytes)) } else { None }
     }
 
-    /// As few as find the chunks of a file that has about so many: a mistake costs more than a byte for each would, if it is
-    /// as frequent as one in some hundred thousand.
+    /// The fewest bytes that find the chunks of a file that has about so many: a mistake costs more than a byte for each
+    /// would, if it is as frequent as one in some hundred thousand.
     #[must_use]
     pub const fn for_chunks(chunks: u64) -> Self {
         let pairs = 2 * (u64::BITS - chunks.leading_zeros());
@@ -135,13 +135,13 @@ impl BriefFingerprint {
         &self.bytes[..self.len.get()]
     }
 
-    /// How many they are.
+    /// Length in bytes.
     #[must_use]
     pub const fn len(&self) -> BriefLen {
         self.len
     }
 
-    /// Whether `fingerprint` begins with it.
+    /// True if `fingerprint` begins with it.
     #[must_use]
     pub fn begins(&self, fingerprint: &Fingerprint) -> bool {
         fingerprint.0.starts_with(self.as_bytes())

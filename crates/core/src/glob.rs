@@ -1,12 +1,13 @@
 //! Shell patterns over one name, as a remote shell would expand them: `*`, `?`, `[…]` and `\`.
 
-/// Whether `text` has a wildcard, so that it stands for names that are there.
+/// True if `text` has a wildcard, so that it stands for names that are there.
 #[must_use]
 pub fn has_wildcards(text: &[u8]) -> bool {
     text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
-/// Whether `pattern` matches all of `name`. A wildcard in front does not match a dot in front; an unclosed `[` is itself.
+/// True if `pattern` matches all of `name`. A wildcard in front does not match a dot in front; an unclosed `[` is
+/// itself.
 ///
 /// After a mismatch only the last `*` can help: whatever an earlier one might take, it can take as well.
 #[must_use]
@@ -38,7 +39,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// What of `pattern` follows the item that took `byte`; `None` where it does not take it.
+/// The rest of `pattern` behind the item that took `byte`; `None` where it does not take it.
 fn take(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     match pattern {
         [] => None,
@@ -52,7 +53,8 @@ fn take(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     }
 }
 
-/// Whether the set that opened before `inner` has `byte`, and what follows it; `None` where it is not closed.
+/// Looks for `byte` in the set that opened before `inner`: true if it is there, and what follows; `None` if it is not
+/// closed.
 fn set(inner: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let (except, mut rest) = match inner {
         [b'!' | b'^', rest @ ..] => (true, rest),

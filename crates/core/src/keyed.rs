@@ -111,8 +111,8 @@ impl KeyedSum {
         Self { engine, secrets: Box::new(Secrets::of(key)) }
     }
 
-    /// Whether this machine multiplies without carries by an instruction. Where it does not, a sum takes longer than a
-    /// BLAKE3 hash, and a peer should not be offered one.
+    /// True if this machine multiplies without carries by an instruction. Where it does not, a sum takes longer than
+    /// a BLAKE3 hash, and a peer should not be offered one.
     #[must_use]
     pub fn is_fast() -> bool {
         Engine::best() != Engine::PORTABLE
@@ -131,7 +131,7 @@ impl fmt::Debug for KeyedSum {
     }
 }
 
-/// What multiplies: instructions of the processor, or plain Rust. All give the same sums.
+/// Multiplier: instructions of the processor, or plain Rust. All give the same sums.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Engine(Witness);
 
@@ -170,7 +170,7 @@ const PAGE_ROWS: usize = 64;
 /// Names the key's expansion: another text gives other sums.
 const CONTEXT: &str = "deltic 2026 keyed sum";
 
-/// What a key is expanded to. Each row lies in a cache line of its own.
+/// Rows that a key is expanded to. Each row lies in a cache line of its own.
 #[derive(Clone)]
 #[repr(C, align(64))]
 struct Secrets {

@@ -30,6 +30,7 @@ pub mod suite;
 pub mod tally;
 pub mod walk;
 pub mod weak;
+pub mod zeros;
 
 pub use chunk::{Algorithm, AnyChunker, AtEnd, Chunker, ChunkerSpec, Sizes};
 pub use codec::{CodecError, Put, Reader};
@@ -54,3 +55,4 @@ pub use strong::{Strong, StrongSum, SumKey};
 pub use tally::{Compared, Tally, TallyKey, Tallying};
 pub use walk::{Follow, Mounts};
 pub use weak::{Adler, Crc32c, Rolling, Weak};
+pub use zeros::ZeroRun;

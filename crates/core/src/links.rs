@@ -1,7 +1,7 @@
-//! Where symlinks lead, as far as their words tell.
+//! Targets of symlinks, as far as their text tells.
 
-/// Whether a symlink at `path`, below a root, whose target reads `target`, may lead out of that root. Absolute targets do, and
-/// those with `..` behind a name: what that name is nobody knows. As rsync's `--safe-links` has it.
+/// True if a symlink at `path`, below a root, whose target reads `target`, may lead out of that root. Absolute
+/// targets do, and those with `..` behind a name: what that name is nobody knows. As rsync's `--safe-links` has it.
 #[must_use]
 pub fn leaves_root(path: &[u8], target: &[u8]) -> bool {
     if target.is_empty() || target.starts_with(b"/") {
@@ -23,7 +23,7 @@ pub fn leaves_root(path: &[u8], target: &[u8]) -> bool {
     false
 }
 
-/// What `--munge-links` puts before targets, so that they lead nowhere.
+/// Prefix that `--munge-links` puts before targets, so that they lead nowhere.
 pub const MUNGED: &[u8] = b"/rsyncd-munged/";
 
 #[cfg(test)]

@@ -20,11 +20,11 @@ pub const RESEND_BELOW_BYTES: u64 = 800 << 10;
 /// A chunk of new that may be one of old: their weak sums and lengths are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Which chunk of new, from 0.
+    /// Chunk of new, from 0.
     pub new: u32,
-    /// Which chunk of old.
+    /// Chunk of old.
     pub old: ChunkNo,
-    /// How long both are, in bytes.
+    /// Length of both, in bytes.
     pub len: u32,
 }
 
@@ -35,7 +35,7 @@ pub struct Run {
     pub new: u32,
     /// The first chunk of old.
     pub old: ChunkNo,
-    /// How many there are; at least one.
+    /// Number of chunks; at least one.
     pub chunks: u32,
     /// Bytes of all of them.
     pub len: u64,
@@ -48,7 +48,7 @@ impl Run {
         Self { new: one.new, old: one.old, chunks: 1, len: one.len as u64 }
     }
 
-    /// What to do where the strong sums over the run of old and of new are not equal.
+    /// Next step where the strong sums over the run of old and of new are not equal.
     #[must_use]
     pub const fn refuted(&self) -> Refuted {
         Refuted::of(self.chunks, self.len)
@@ -67,7 +67,7 @@ impl Run {
     }
 }
 
-/// What becomes of a run that was refuted.
+/// Next step for a run that was refuted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refuted {
     /// Its bytes are sent.

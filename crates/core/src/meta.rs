@@ -1,4 +1,4 @@
-//! What a tree says of an entry besides its content.
+//! Metadata of an entry: all that a tree says of it besides its content.
 
 mod acl;
 mod ids;
@@ -20,7 +20,7 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-/// What kind of entry a name is.
+/// Kind of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A regular file.
@@ -66,23 +66,23 @@ impl Item {
     }
 }
 
-/// What a device's name stands for.
+/// The device that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Device {
-    /// How it is driven.
+    /// Class of its driver.
     pub class: DeviceClass,
-    /// Which driver.
+    /// Number of the driver.
     pub major: u32,
-    /// Which of the driver's devices.
+    /// Number of the device at its driver.
     pub minor: u32,
 }
 
-/// How a device is driven.
+/// Class of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceClass {
     /// A byte at a time.
     Char,
-    /// In blocks.
+    /// A device of blocks.
     Block,
 }
 
@@ -106,7 +106,7 @@ pub const MAX_ACL_NAMED: usize = 4096;
 /// An entry's kind, size, modification time and mode; and, where that was asked for, whose it is and more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Meta {
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
     /// Length in bytes; 0 for anything but a file.
     pub len: u64,
@@ -118,7 +118,7 @@ pub struct Meta {
     pub user: Option<u32>,
     /// Number of its group.
     pub group: Option<u32>,
-    /// What few entries have, or few runs ask for.
+    /// Metadata that few entries have, or few runs ask for.
     pub more: Option<Box<More>>,
 }
 
@@ -129,25 +129,35 @@ impl Meta {
         Self { kind, len, modified, mode, user: None, group: None, more: None }
     }
 
-    /// Whether this is a regular file.
+    /// About what its extended attributes and ACLs take in memory, in bytes.
+    #[must_use]
+    pub fn more_bytes(&self) -> usize {
+        let Some(more) = self.more.as_deref() else { return 0 };
+        let acls = more.access_acl.iter().chain(&more.default_acl);
+        let acls: usize = acls.map(|acl| 64 + acl.named.len() * 16).sum();
+        let xattr = |xattr: &Xattr| 64 + xattr.name.len() + xattr.value.len();
+        acls + more.xattrs.iter().map(xattr).sum::<usize>()
+    }
+
+    /// True if this is a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.kind == Kind::File
     }
 
-    /// Whether this is a directory.
+    /// True if this is a directory.
     #[must_use]
     pub fn is_dir(&self) -> bool {
         self.kind == Kind::Dir
     }
 
-    /// Whether this is a symbolic link.
+    /// True if this is a symbolic link.
     #[must_use]
     pub const fn is_symlink(&self) -> bool {
         matches!(self.kind, Kind::Symlink(_))
     }
 
-    /// Whether kind, size, time and mode are equal, whatever else was looked at.
+    /// True if kind, size, time and mode are equal, whatever else was looked at.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         let plain = |meta: &Self| (meta.len, meta.modified, meta.mode);
@@ -178,7 +188,7 @@ impl Meta {
         self.more.as_ref().map_or(&[], |more| &more.xattrs)
     }
 
-    /// Which file it is a name of, where that was asked for and there are others.
+    /// The file that it is a name of, where that was asked for and there are others.
     #[must_use]
     pub fn linked(&self) -> Option<Linked> {
         self.more.as_ref()?.linked
@@ -192,7 +202,7 @@ impl Meta {
         }
     }
 
-    /// Whose it is at the sender, as far as the receiver keeps that.
+    /// Its owner at the sender, as far as the receiver keeps that.
     #[must_use]
     pub fn owner(&self) -> Owner {
         self.more.as_ref().and_then(|more| more.owner).unwrap_or_default()
@@ -205,7 +215,19 @@ impl Meta {
         self.more = More { owner, ..more }.boxed();
     }
 
-    /// Whether it has attributes that could not be read.
+    /// True for a directory that no source means: it is on the way to some.
+    #[must_use]
+    pub fn is_on_the_way(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.on_the_way)
+    }
+
+    /// Says so of a directory.
+    pub fn set_on_the_way(&mut self) {
+        let more = self.more.take().map_or_else(More::default, |more| *more);
+        self.more = More { on_the_way: true, ..more }.boxed();
+    }
+
+    /// True if it has attributes that could not be read.
     #[must_use]
     pub fn is_partly_unread(&self) -> bool {
         self.unread().is_some()
@@ -218,7 +240,7 @@ impl Meta {
     }
 }
 
-/// Whose an entry is, by number, where that was asked for.
+/// Owner of an entry, by number, where that was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// Its user.
@@ -227,23 +249,25 @@ pub struct Owner {
     pub group: Option<u32>,
 }
 
-/// What few entries have, or few runs ask for. Nothing, where it is empty: then [`Meta::more`] is `None`.
+/// Metadata that few entries have, or few runs ask for. Where it is empty, [`Meta::more`] is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct More {
     /// When it was last read.
     pub accessed: Option<Timestamp>,
-    /// Which file it is a name of, where that has others.
+    /// The file that it is a name of, where that has other names.
     pub linked: Option<Linked>,
-    /// What it says besides the mode of who may do what.
+    /// Access ACL, besides what the mode says.
     pub access_acl: Option<Acl>,
-    /// What new entries of this directory get.
+    /// Default ACL: what new entries of this directory get.
     pub default_acl: Option<Acl>,
-    /// In order of name, each name once.
+    /// Extended attributes in order of name, each name once.
     pub xattrs: Vec<Xattr>,
     /// There are ACLs or extended attributes that could not be read, and are not in here: whoever is to have the same keeps
     /// those it has.
     pub unread: Option<Unread>,
-    /// Whose it is at the sender, where the receiver is to tell that. It does not travel.
+    /// It is a directory that is to be there for what is below it, and else to be left alone (`--no-implied-dirs`).
+    pub on_the_way: bool,
+    /// Its owner at the sender, where the receiver is to report that. It does not travel.
     pub owner: Option<Owner>,
 }
 
@@ -260,20 +284,20 @@ impl More {
 pub enum Unread {
     /// We may not.
     Denied,
-    /// They are more than is carried.
+    /// More attributes than are carried.
     TooMuch,
     /// Whatever the system says, or the sender knows.
     Other,
 }
 
-/// Which file a name is of that has other names.
+/// The file of an entry that has several names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Linked {
-    /// In a tree: this one, which has so many names, here or elsewhere.
+    /// In a tree: this inode, which has so many names, here or elsewhere.
     Inode(Inode, u32),
-    /// In a list: one of so many names, of which this is the first that is told.
+    /// In a list: a file of so many names, of which this is the first in the list.
     First(u32),
-    /// In a list: that of the entry which was told so many before; all else that is said of this one is said there.
+    /// In a list: the file of the entry so many before this one; all else that is said of this one is said there.
     Back(u64),
 }
 
@@ -288,7 +312,7 @@ impl Linked {
     }
 }
 
-/// What all names of one file share.
+/// Identity of a file, which all its names share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode {
     /// The device that it is on.
@@ -306,7 +330,7 @@ pub struct Xattr {
     pub value: Box<[u8]>,
 }
 
-/// What is looked at besides what every look shows: a plain run asks for nothing, and pays for nothing.
+/// Attributes to look at besides those that every look shows: a plain run asks for none, and pays for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct See {
     /// [`Meta::user`].
@@ -323,29 +347,29 @@ pub struct See {
     pub xattrs: Scope,
     /// Files are read without a change of when they were last read, where we may ask for that.
     pub untouched: bool,
-    /// What is [noted] of an entry counts, and not what it looks like.
+    /// True if [noted] attributes of an entry count, and not its own.
     pub noted: bool,
 }
 
 impl See {
-    /// What every look shows, of the same entries.
+    /// The same without what is asked for besides every look.
     #[must_use]
     pub fn plain(self) -> Self {
         Self { noted: self.noted, ..Self::default() }
     }
 }
 
-/// Which extended attributes are looked at. Those of `system.*` never are.
+/// Extended attributes to look at. Those of `system.*` never are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// None.
     #[default]
     Nothing,
-    /// Those of `user.*`: an ordinary user's.
+    /// Attributes of `user.*`: an ordinary user's.
     User,
     /// An ordinary user's, some of which stand for [others'](noted::DISGUISE).
     Disguised,
-    /// As a sender sees them: those that others' stand for, and others' for which none stands.
+    /// Attributes as a sender sees them: those that others' stand for, and others' for which none stands.
     Undisguised,
     /// All but those in which rsync notes what it could not set.
     Foreign,
@@ -354,7 +378,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether an attribute of this name is looked at.
+    /// True if an attribute of this name is looked at.
     #[must_use]
     pub fn admits(self, name: &[u8]) -> bool {
         match self {
@@ -370,7 +394,7 @@ impl Scope {
 }
 
 impl Scope {
-    /// What an attribute is called that a tree has under `name`.
+    /// The name that travels of an attribute that a tree has under `name`.
     #[must_use]
     pub fn told(self, name: &[u8]) -> &[u8] {
         let is_disguised = matches!(self, Self::Disguised | Self::Undisguised);
@@ -379,7 +403,7 @@ impl Scope {
             .unwrap_or(name)
     }
 
-    /// What a tree calls the attribute `name`.
+    /// The name in a tree of the attribute `name`.
     #[must_use]
     pub fn kept(self, name: &[u8]) -> Vec<u8> {
         match self {
@@ -389,7 +413,7 @@ impl Scope {
     }
 }
 
-/// How the names begin of attributes in which rsync notes what it could not set.
+/// Prefix of the attributes in which rsync notes what it could not set.
 pub const NOTED: &[u8] = b"user.rsync.%";
 
 /// A name in a directory and what it stands for.
@@ -397,6 +421,6 @@ pub const NOTED: &[u8] = b"user.rsync.%";
 pub struct Entry {
     /// Its name.
     pub name: Name,
-    /// What the tree says of it.
+    /// Metadata by the tree.
     pub meta: Meta,
 }

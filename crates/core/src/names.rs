@@ -19,7 +19,7 @@ use crate::path::Name;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     bytes: Vec<u8>,
-    /// Where names begin that are kept whole, in `bytes`.
+    /// Offsets in `bytes` of names that are kept whole.
     blocks: Vec<usize>,
     len: usize,
     last: Vec<u8>,
@@ -57,13 +57,13 @@ enum Left {
 }
 
 impl Names {
-    /// How many there are.
+    /// Number of names.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -102,7 +102,7 @@ impl Names {
         Ok(())
     }
 
-    /// Whether `name` is one of them.
+    /// True if `name` is one of them.
     #[must_use]
     pub fn contains(&self, name: &Name) -> bool {
         let name = name.as_bytes();
@@ -165,7 +165,7 @@ impl Rest {
         Self { dirs, ..self }
     }
 
-    /// Which directories they were read in, if that was told.
+    /// Directories that they were read in, if that was said.
     #[must_use]
     pub fn dirs(&self) -> &[Inode] {
         &self.dirs
@@ -249,7 +249,7 @@ impl IntoIterator for Pile {
     type IntoIter =
         std::iter::Chain<std::vec::IntoIter<Name>, std::iter::Map<Unpacked, fn(Vec<u8>) -> Name>>;
 
-    /// In the order in which they were added.
+    /// Names in the order in which they were added.
     fn into_iter(self) -> Self::IntoIter {
         let name: fn(Vec<u8>) -> Name =
             |name| Name::new(&name).expect("it was checked when it was pushed");
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(names.len(), 1);
     }
 
-    /// What keeps a directory of a million files within the memory that an end may take.
+    /// Keeps a directory of a million files within the memory that an end may take.
     #[test]
     fn numbered_names_take_few_bytes() {
         let mut pile = Pile::default();

@@ -16,7 +16,7 @@ pub struct Packed {
     len: usize,
 }
 
-/// Where one of them is. Those that were added earlier are before.
+/// Place of one byte string. Those that were added earlier are before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At(u32);
 
@@ -25,7 +25,7 @@ impl At {
         Self((part * PART_BYTES + start) as u32)
     }
 
-    /// In which buffer it is, and where it begins there.
+    /// Its buffer, and its start in there.
     const fn part_and_start(self) -> (usize, usize) {
         (self.0 as usize / PART_BYTES, self.0 as usize % PART_BYTES)
     }
@@ -35,7 +35,7 @@ impl At {
 #[derive(Debug, Default)]
 pub struct Shelf {
     parts: Vec<Part>,
-    /// Which one is being filled.
+    /// The buffer that is being filled.
     filling: usize,
     /// The others that are empty.
     free: Vec<usize>,
@@ -44,7 +44,7 @@ pub struct Shelf {
 #[derive(Debug, Default)]
 struct Part {
     bytes: Vec<u8>,
-    /// How many in it are not taken.
+    /// Number of strings in it that are not taken.
     kept: usize,
 }
 
@@ -53,7 +53,7 @@ struct Part {
 #[error("too many names")]
 pub struct Crowded;
 
-/// Those that are not taken yet. What is taken makes room.
+/// Strings that are not taken yet. Taking one makes room.
 #[derive(Debug)]
 pub struct Unpacked {
     parts: std::vec::IntoIter<Vec<u8>>,
@@ -63,13 +63,13 @@ pub struct Unpacked {
 }
 
 impl Packed {
-    /// How many there are.
+    /// Number of strings.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -210,7 +210,7 @@ fn read(part: &[u8], start: usize) -> (&[u8], usize) {
     (text, part.len() - reader.rest().len())
 }
 
-/// How much is kept in one buffer. One that is longer has a buffer of its own.
+/// Bytes of one buffer. A string that is longer has a buffer of its own.
 const PART_BYTES: usize = 1 << 20;
 /// More have no number.
 const MAX_PARTS: usize = u32::MAX as usize / PART_BYTES + 1;

@@ -30,7 +30,7 @@ pub enum BadPath {
     TooLong,
 }
 
-/// One directory entry's name: no slash, no NUL, neither `.` nor `..`, at most [`MAX_NAME_BYTES`].
+/// Name of a directory entry: no slash, no NUL, neither `.` nor `..`, at most [`MAX_NAME_BYTES`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Box<[u8]>);
 
@@ -103,14 +103,14 @@ impl RelPath {
         Ok(Self(bytes.into()))
     }
 
-    /// Whether [`join`](Self::join) makes a path of `name`.
+    /// True if [`join`](Self::join) makes a path of `name`.
     #[must_use]
     pub fn holds(&self, name: &Name) -> bool {
         let len = self.0.len() + usize::from(!self.is_root()) + name.0.len();
         len <= MAX_PATH_BYTES && self.components().count() < MAX_DEPTH
     }
 
-    /// Whether this is the root itself.
+    /// True if this is the root itself.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
@@ -129,7 +129,7 @@ impl RelPath {
         Some((Self(self.0[..parent].into()), Name(name.into())))
     }
 
-    /// Whether this path is `dir` or lies below it.
+    /// True if this path is `dir` or lies below it.
     #[must_use]
     pub fn starts_with(&self, dir: &Self) -> bool {
         dir.is_root()

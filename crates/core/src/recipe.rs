@@ -21,7 +21,7 @@ pub const GROUP_MASK: u8 = 31;
 pub struct Chunk {
     /// Length in bytes, never 0.
     pub len: u32,
-    /// Of its bytes.
+    /// Fingerprint of its bytes.
     pub fingerprint: Fingerprint,
 }
 
@@ -43,7 +43,7 @@ pub struct Group {
     pub len: u64,
     /// Number of chunks, from 1 to [`MAX_GROUP_CHUNKS`].
     pub chunks: u32,
-    /// Of its chunks' lengths and fingerprints.
+    /// Fingerprint of its chunks' lengths and fingerprints.
     pub fingerprint: Fingerprint,
 }
 
@@ -76,7 +76,7 @@ impl Grouper {
         if ends || self.chunks == MAX_GROUP_CHUNKS { self.finish() } else { None }
     }
 
-    /// Whether the next chunk starts a group.
+    /// True if the next chunk starts a group.
     #[must_use]
     pub const fn is_at_start(&self) -> bool {
         self.chunks == 0
@@ -168,7 +168,7 @@ impl Default for DigestBuilder {
 pub struct FileDigest(blake3::Hasher);
 
 impl FileDigest {
-    /// At the start of a file.
+    /// A grouper at the start of a file.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -205,9 +205,9 @@ pub fn digest_of<'a>(chunks: impl IntoIterator<Item = &'a Chunk>) -> Digest {
 /// The chunks at the front of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// In order.
+    /// Chunks in order.
     pub chunks: Vec<Chunk>,
-    /// How many bytes they cover; the next chunk starts there.
+    /// Bytes that they cover; the next chunk starts there.
     pub consumed: usize,
 }
 

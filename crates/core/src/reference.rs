@@ -39,7 +39,7 @@ pub fn cut(spec: &ChunkerSpec, data: &[u8]) -> usize {
     found.unwrap_or(data.len())
 }
 
-/// In how many bytes past the minimum a chunk without normalised sizes should end.
+/// Bytes past the minimum in which a chunk without normalised sizes should end.
 fn wait(sizes: Sizes) -> u64 {
     (sizes.avg() - sizes.min()).max(1).into()
 }
@@ -116,7 +116,7 @@ fn rabin_ends(sizes: Sizes, chunk: &[u8]) -> bool {
     chunk.len() >= sizes.min() as usize && is_high(chunk, wait(sizes))
 }
 
-/// Whether the fingerprint of the last 48 bytes is the highest of so many.
+/// True if the fingerprint of the last 48 bytes is the highest of so many.
 fn is_high(chunk: &[u8], of: u64) -> bool {
     let highest = (1 << 53) - 1;
     rabin(&chunk[chunk.len() - 48..]) >= highest - highest / of
@@ -133,7 +133,7 @@ fn rabin(data: &[u8]) -> u64 {
     })
 }
 
-/// Where the chunk `data` ends that no main divisor did, if it is not the last of the file.
+/// End of the chunk `data` that no main divisor found, if it is not the last of the file.
 fn tttd_backup(sizes: Sizes, data: &[u8]) -> Option<usize> {
     let ends = sizes.min() as usize..=data.len();
     let is_backup = |len: &usize| is_high(&data[..*len], wait(sizes).div_ceil(2));
@@ -289,7 +289,7 @@ pub fn digest(chunks: &[Chunk]) -> Digest {
     Digest::from_bytes(blake3::derive_key("deltic 2026 recipe", &bytes))
 }
 
-/// Which of `known` an index finds: the one right after `after` where it is equal, else the first that is.
+/// The chunk of `known` that an index finds: the one right after `after` where it is equal, else the first that is.
 #[must_use]
 pub fn find_chunk(
     known: &[Chunk],
@@ -522,12 +522,12 @@ pub fn search(old: &[u8], new: &[u8], block_len: usize, neighbours: bool) -> Vec
     found
 }
 
-/// Which bytes of a file are covered: one flag each.
+/// Covered bytes of a file: one flag each.
 #[derive(Clone, Debug)]
 pub struct CoverMap(Vec<bool>);
 
 impl CoverMap {
-    /// Nothing of `len` bytes is covered.
+    /// A map of `len` bytes, none covered.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self(vec![false; len])
@@ -540,14 +540,14 @@ impl CoverMap {
         free.map(|run| run.fill(true)).is_some()
     }
 
-    /// How many bytes are not covered.
+    /// Bytes that are not covered.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.0.iter().filter(|covered| !**covered).count() as u64
     }
 }
 
-/// What `ops` make of `old`, with literals from `new`. Zeros where no step wrote.
+/// The bytes that `ops` make of `old`, with literals from `new`. Zeros where no step wrote.
 ///
 /// # Panics
 /// Where a step reaches beyond either version.

@@ -1,32 +1,32 @@
-//! Which entries of a tree take part in a sync: rsync's filter rules, as data, and how they are read from text. Matching
-//! lives with the trees, in the store.
+//! Filter rules as data: which entries of a tree take part in a sync, as with rsync, and how the rules are read from
+//! text. Matching lives with the trees, in the store.
 
 mod parse;
 
 pub use parse::{BadLine, BadRule, Line, LineEnd, cvs_defaults, old_rule, read, read_old, rule};
 
-/// What becomes of an entry that a rule's pattern matches.
+/// Effect of a rule on an entry that its pattern matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// It takes part.
+    /// The entry takes part.
     Include,
-    /// It does not, nor does anything below it.
+    /// The entry does not take part, nor does anything below it.
     Exclude,
 }
 
 /// An end whose names are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// Which names are sent.
+    /// The sender's: which names are sent.
     Sender,
-    /// Which names may be deleted.
+    /// The receiver's: which names may be deleted.
     Receiver,
 }
 
-/// At which ends a rule counts.
+/// Ends at which a rule counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sides {
-    /// Not said: at both, but where excluded names are to be deleted at the sender only.
+    /// Both, but the sender only where excluded names are to be deleted.
     #[default]
     Unsaid,
     /// Hides and shows.
@@ -38,7 +38,7 @@ pub enum Sides {
 }
 
 impl Sides {
-    /// Whether a rule that says this counts at `side`, given what [`Rules::delete_excluded`] says.
+    /// True if a rule that says this counts at `side`, given what [`Rules::delete_excluded`] says.
     #[must_use]
     pub const fn has(self, side: Side, delete_excluded: bool) -> bool {
         match (self, side) {
@@ -50,7 +50,7 @@ impl Sides {
     }
 }
 
-/// What a rule's modifiers say, besides what it does.
+/// Modifiers of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Marks {
     /// `s` and `r`.
@@ -66,28 +66,28 @@ pub struct Marks {
 /// Includes or excludes what a pattern matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PatternRule {
-    /// What to do with matching entries.
+    /// Effect on matching entries.
     pub action: Action,
     /// `!`: those that do *not* match.
     pub negated: bool,
-    /// Where it counts, and how it is matched.
+    /// Modifiers: where it counts, and how it is matched.
     pub marks: Marks,
     /// A glob; bytes, as names are.
     pub pattern: Box<[u8]>,
 }
 
-/// How the lines of a file of rules are read.
+/// Syntax of a file of rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reading {
-    /// What a line is.
+    /// Syntax of a line.
     pub syntax: Syntax,
     /// `w`: rules end at any white space, and there are no comments.
     pub words: bool,
-    /// What each of its rules says besides its own.
+    /// Modifiers that each of its rules has besides its own.
     pub marks: Marks,
 }
 
-/// What a line of a file of rules is.
+/// Syntax of a line in a file of rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Syntax {
     /// A rule.
@@ -108,13 +108,13 @@ pub enum Syntax {
 pub struct DirMerge {
     /// The file's name; a path before it says in which directories above the root it is looked for as well.
     pub file: Box<[u8]>,
-    /// What it holds.
+    /// Syntax of the file.
     pub reading: Reading,
-    /// Whether its rules count in directories below; not with `n`.
+    /// True if its rules count in directories below; not with `n`.
     pub inherited: bool,
 }
 
-/// One rule of a filter. The first that matches an entry decides.
+/// A rule of a filter. The first that matches an entry decides.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// By a pattern.
@@ -138,7 +138,7 @@ pub const MAX_DIR_MERGES: usize = 64;
 /// All that both ends need to know about which names take part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// In order.
+    /// Rules in order.
     pub list: Vec<Rule>,
     /// `--delete-excluded`: rules that do not say where they count protect nothing from deletion.
     pub delete_excluded: bool,

@@ -22,7 +22,7 @@ impl Span {
         self.start.saturating_add(self.len as u64)
     }
 
-    /// Whether the span holds no byte.
+    /// True if the span holds no byte.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.len == 0

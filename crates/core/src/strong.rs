@@ -77,7 +77,7 @@ impl Strong {
         }
     }
 
-    /// How many bytes its sums have.
+    /// Bytes of its sums.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -88,7 +88,7 @@ impl Strong {
         }
     }
 
-    /// Whether equal sums mean equal bytes, whoever chose them.
+    /// True if equal sums mean equal bytes, whoever chose them.
     #[must_use]
     pub const fn is_proof(self) -> bool {
         match self {

@@ -15,7 +15,7 @@ use crate::meta::{Device, DeviceClass, EXECUTE_BITS, Kind, Meta, Timestamp};
 /// Bytes of one sum.
 pub const TALLY_SUM_BYTES: usize = 16;
 
-/// What sums are taken with: nobody who chose names or times before the session can know it.
+/// Key of the sums: nobody who chose names or times before the session can know it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TallyKey([u8; KEY_BYTES]);
 
@@ -43,7 +43,7 @@ impl fmt::Debug for TallyKey {
 
 const TALLY_CONTEXT: &str = "deltic 2026 tally";
 
-/// What a run compares of entries, besides kinds, lengths and targets.
+/// Attributes that a run compares of entries, besides kinds, lengths and targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Digests of what is in files.
@@ -52,7 +52,7 @@ pub struct Compared {
     pub file_times: bool,
     /// Permission bits.
     pub modes: bool,
-    /// Of files, only whether anybody may execute them.
+    /// True if files are compared by whether anybody may execute them.
     pub executability: bool,
     /// Times of directories.
     pub dir_times: bool,
@@ -66,10 +66,10 @@ pub struct Compared {
     pub groups: bool,
 }
 
-/// What stands for the entries of a directory.
+/// Digest of the entries of a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many there are.
+    /// Number of entries.
     pub entries: u64,
     /// Over all but owners and groups.
     pub sum: u128,
@@ -91,7 +91,7 @@ pub struct Tallying {
 }
 
 impl Tallying {
-    /// Of no entry so far.
+    /// A sum over no entry so far.
     #[must_use]
     pub fn new(key: &TallyKey, compared: Compared) -> Self {
         let zero = key.hash(&0_u32.to_le_bytes())[0];
@@ -136,7 +136,7 @@ impl Tallying {
     }
 }
 
-/// What the number of a user or group counts as.
+/// Sum of the number of a user or group.
 fn number(key: &TallyKey, last: &mut (u32, u128), id: u32) -> u128 {
     if last.0 != id {
         *last = (id, key.hash(&id.to_le_bytes())[0]);
@@ -144,7 +144,7 @@ fn number(key: &TallyKey, last: &mut (u32, u128), id: u32) -> u128 {
     last.1
 }
 
-/// What is compared of an entry; longer than a number.
+/// Writes what is compared of an entry; longer than a number.
 fn write(to: &mut Vec<u8>, name: &[u8], meta: &Meta, compared: Compared) {
     let (kind, has_time) = match &meta.kind {
         Kind::File => (0, compared.file_times),

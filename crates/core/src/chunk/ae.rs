@@ -13,7 +13,7 @@
 //! 3. Of equal bytes the first is the extreme one: a run of one byte makes chunks of `window + 1`.
 //! 4. A chunk ends at `max`, whatever its bytes. One whose window reaches there or to the end of the file ends there.
 //!
-//! What the code does besides:
+//! The code differs from the paper's loop:
 //!
 //! 1. It looks at windows, not at bytes. Bytes of one window that exceed each other all end theirs behind it, so only the
 //!    last of them counts: the window's extreme, where that first comes up. The next window is searched where it reaches
@@ -59,7 +59,7 @@ impl Chunker for Ae {
 struct Cut<'a> {
     extreme: Extreme,
     window: usize,
-    /// At least one byte, at most the maximum.
+    /// Bytes of the chunk: at least one, at most the maximum.
     data: &'a [u8],
 }
 

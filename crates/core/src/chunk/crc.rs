@@ -6,7 +6,7 @@
 //!           else max, or the end of the file            where limit = 2^32 - 1 - (2^32 - 1) / (avg - min)
 //! ```
 //!
-//! What differs from the papers, and why:
+//! Differences from the papers, and why:
 //!
 //! 1. The criterion is a comparison, not a remainder or a mask, so a hash cuts as often as it should: once in
 //!    `avg - min` bytes, and always where they are equal. The mean on random bytes is `avg`; with a mask of the bits of

@@ -11,7 +11,7 @@
 //! level 2: strict = 2^64 / avg / 4 - 1,  loose = 2^64 / avg * 4 - 1
 //! ```
 //!
-//! What differs from the papers, and why:
+//! Differences from the papers, and why:
 //!
 //! 1. The hash is warmed up over the bytes before `min`. A cut then depends on 64 bytes of content, never on where the
 //!    chunk began, so boundaries re-align after an edit as soon as one candidate is shared (DESIGN §6). To hash all bytes
@@ -25,10 +25,10 @@
 use super::rolling::{Found, Rolling, search, warm_up};
 use super::{Chunker, Sizes, split_mix};
 
-/// How strongly lengths are drawn to the mean.
+/// Strength with which lengths are drawn to the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
-    /// Not at all: one criterion.
+    /// No levels: one criterion.
     Zero,
     /// Two bits more before the mean and two fewer after it: FastCDC's level 2.
     Two,
@@ -60,7 +60,7 @@ impl Chunker for Gear {
     }
 }
 
-/// What a gear hash is judged by.
+/// Thresholds that a gear hash is judged by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     min: usize,
@@ -125,7 +125,7 @@ impl Rolling<3> for GearHash {
     }
 }
 
-/// One random number per byte value: SplitMix64 from [`SEED`].
+/// A random number for each byte value: SplitMix64 from [`SEED`].
 pub(crate) static GEAR: [u64; 256] = table();
 
 /// The first seed after "deltic" in ASCII for which no run of one byte value has a hash as low as one in 128. So holes and

@@ -7,7 +7,7 @@
 //!           else max, or the end of the file
 //! ```
 //!
-//! Where the paper is silent we chose:
+//! Choices where the paper is silent:
 //!
 //! 1. A peak is the last byte of its chunk.
 //! 2. `window` follows from the mean, in whole numbers alone, so that all machines agree; see [`window`].
@@ -17,7 +17,7 @@
 //! While `min > window` a cut depends on the bytes around it and on nothing else, so boundaries meet again right after
 //! an edit. No other hashless chunker here has that.
 //!
-//! What the code does besides: it climbs. Of a window only the largest byte can be a peak, where that last comes up. It is
+//! The code also climbs. Of a window only the largest byte can be a peak, where that last comes up. It is
 //! one if nothing as large follows; the bytes before it, which were skipped, are looked at only then. Once the byte is
 //! 255, the search for another goes backwards from the window's end, and all before that one is never looked at.
 

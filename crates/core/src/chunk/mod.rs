@@ -1,4 +1,4 @@
-//! Where chunks end (DESIGN §4, laws 1 and 4): one file per algorithm, and [`ChunkerSpec`], the choice as plain data.
+//! Chunk boundaries (DESIGN §4, laws 1 and 4): one file per algorithm, and [`ChunkerSpec`], the choice as plain data.
 
 mod ae;
 mod crc;
@@ -61,7 +61,7 @@ pub trait Chunker {
     fn cut(&self, data: &[u8]) -> usize;
 }
 
-/// Whether bytes are the last of their file.
+/// Position of bytes in their file: at its end, or before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
     /// The file ends with them.
@@ -71,7 +71,7 @@ pub enum AtEnd {
 }
 
 impl AtEnd {
-    /// How many bytes a chunker must see, so that no later one changes what it cuts.
+    /// Bytes that a chunker must see, so that no later one changes what it cuts.
     fn least_to_cut(self, chunker: &impl Chunker) -> usize {
         if self == Self::Yes { 1 } else { chunker.max_len() }
     }
@@ -102,7 +102,7 @@ pub fn cut_all(
 /// Why lengths do not describe chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSizes {
-    /// Not `MIN_CHUNK_BYTES <= min <= avg <= max <= MAX_CHUNK_BYTES`.
+    /// Sizes outside of `MIN_CHUNK_BYTES <= min <= avg <= max <= MAX_CHUNK_BYTES`.
     #[error(
         "chunk sizes must rise from min over avg to max, within {MIN_CHUNK_BYTES} to {MAX_CHUNK_BYTES} bytes"
     )]
@@ -142,7 +142,7 @@ impl Sizes {
         self.min
     }
 
-    /// What the mean aims at, in bytes: a power of two.
+    /// Target of the mean, in bytes: a power of two.
     #[must_use]
     pub const fn avg(self) -> u32 {
         self.avg
@@ -154,7 +154,7 @@ impl Sizes {
         self.max
     }
 
-    /// In how many bytes past the minimum a hash should end a chunk, so that the mean is right; at least one.
+    /// Bytes past the minimum in which a hash should end a chunk, so that the mean is right; at least one.
     const fn wait(self) -> u32 {
         if self.min < self.avg { self.avg - self.min } else { 1 }
     }
@@ -227,7 +227,7 @@ impl Algorithm {
         Self::Sieve,
     ];
 
-    /// Whether it has a form for each instruction set, or one form of plain Rust.
+    /// True if it has a form for each instruction set; else it has one form of plain Rust.
     #[must_use]
     pub const fn has_vector_form(self) -> bool {
         match self {
@@ -442,20 +442,20 @@ const TAG_FIXED: u8 = 1;
 /// The mean number of random bytes until one given value comes up.
 const RANDOM_WAIT_BYTES: u32 = 256;
 
-/// How many chunks a default recipe aims at, where the mean may still choose.
+/// Number of chunks that a default recipe aims at, where the mean may still choose.
 const DEFAULT_CHUNKS: u64 = 1 << 19;
 /// 4 KiB chunks for 1 GiB: smaller ones cost more processor time in hashing than they save on a fast wire.
 const LEN_PER_SQUARED_AVG: u64 = 64;
 /// The smallest and largest default mean, in bytes.
 const DEFAULT_AVG_BYTES: (u32, u32) = (2 << 10, 128 << 10);
-/// How far below and above the mean default chunks may be.
+/// Factor by which default chunks may be shorter or longer than the mean.
 const DEFAULT_SPREAD: u32 = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Of a window's hash. FastCDC's is cold: see there.
+    /// Cuts by a window's hash. FastCDC's is cold: see there.
     #[test]
     fn a_run_of_one_byte_is_cut_at_the_maximum() {
         let tight = Sizes::new(512, 512, 4096).unwrap();

@@ -85,14 +85,14 @@ impl Segments {
 pub struct Segment {
     /// Its bytes. The next segment starts behind them.
     pub own: Range<u64>,
-    /// It is read from its start to here.
+    /// End of the bytes that are read, from its start.
     pub read_end: u64,
-    /// Whether the file ends there.
+    /// Whole or cut: the file ends at `read_end`, or goes on.
     pub at_end: AtEnd,
 }
 
 impl Segment {
-    /// How many bytes are to be read from its start.
+    /// Bytes to be read from its start.
     #[must_use]
     pub const fn read_len(&self) -> usize {
         (self.read_end - self.own.start) as usize
@@ -166,7 +166,7 @@ impl Segment {
 trait Source {
     type Error;
 
-    /// Those that are there, from the first on.
+    /// Bytes that are there, from the first on.
     fn bytes(&self) -> &[u8];
 
     /// Gets more, if there are more.
@@ -188,11 +188,11 @@ impl Source for AtHand<'_> {
     }
 }
 
-/// As they are read.
+/// Bytes as they are read.
 struct Arriving<'a, R> {
     buffer: &'a mut [u8],
     have: usize,
-    /// Where in the file they start.
+    /// Start of the bytes in the file.
     start: u64,
     read: R,
 }
@@ -220,9 +220,9 @@ impl<E, R: FnMut(u64, &mut [u8]) -> Result<(), E>> Source for Arriving<'_, R> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run<T> {
     start: u64,
-    /// Where its chunks end, rising.
+    /// Ends of its chunks, rising.
     ends: Vec<u64>,
-    /// What was made of each.
+    /// Sums, one for each chunk.
     sums: Vec<T>,
 }
 
@@ -233,13 +233,13 @@ impl<T> Run<T> {
         self.start
     }
 
-    /// Where its last chunk ends, or its start.
+    /// End of its last chunk, or its start.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.ends.last().copied().unwrap_or(self.start)
     }
 
-    /// How many of its chunks end up to `at`, and whether a chunk may start there.
+    /// Number of its chunks that end up to `at`, and true if a chunk may start there.
     fn split(&self, at: u64) -> (usize, bool) {
         let before = self.ends.partition_point(|end| *end <= at);
         let last = before.checked_sub(1).map_or(self.start, |n| self.ends[n]);
@@ -254,7 +254,7 @@ impl<T> Run<T> {
 #[derive(Clone, Debug)]
 pub struct Stitch<T> {
     segments: Segments,
-    /// Where the certain chunks end.
+    /// End of the certain chunks.
     at: u64,
     waiting: VecDeque<Run<T>>,
 }
@@ -284,7 +284,7 @@ impl<T> Stitch<T> {
         self.release()
     }
 
-    /// What must be read and cut again before anything else is certain.
+    /// Bytes that must be read and cut again before anything else is certain.
     #[must_use]
     pub fn seam(&self) -> Option<Segment> {
         let next = self.waiting.front()?;
@@ -294,7 +294,7 @@ impl<T> Stitch<T> {
         Some(self.segments.seam(self.at, end))
     }
 
-    /// Where the certain chunks end. At the end of the file, all are.
+    /// End of the certain chunks. At the end of the file, all are.
     #[must_use]
     pub const fn certain(&self) -> u64 {
         self.at
@@ -317,7 +317,7 @@ impl<T> Stitch<T> {
     }
 }
 
-/// How much is read at a time, in bytes: what fits into a second-level cache beside where it comes from.
+/// Bytes read at a time: as many as fit into a second-level cache beside their source.
 const PIECE_BYTES: usize = 128 << 10;
 
 /// How far behind a segment is read, in longest chunks. Boundaries of the sieve have met by then, but for one segment in

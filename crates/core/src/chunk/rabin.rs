@@ -6,7 +6,7 @@
 //!           else max, or the end of the file        where limit = 2^53 - 1 - (2^53 - 1) / (avg - min)
 //! ```
 //!
-//! What differs from LBFS, and why:
+//! Differences from LBFS, and why:
 //!
 //! 1. The polynomial is ours: irreducible, as a fingerprint needs, and of degree 53, so that a byte more still fits a
 //!    word. Among a few random ones it is the one whose runs of one byte stay lowest.
@@ -82,9 +82,10 @@ impl Rolling<4> for Fingerprint {
 const POLYNOMIAL: u64 = 0x0025_a5b6_82de_b26d;
 const DEGREE: u32 = POLYNOMIAL.ilog2();
 
-/// What makes of a hash and eight more powers a remainder again: eight bits to clear, and what they are modulo `P`.
+/// Table that turns a hash and eight more powers into a remainder again: eight bits to clear, and their value modulo
+/// `P`.
 static CARRIES: [u64; 256] = carries();
-/// What is left of a byte that leaves: itself, a window of powers further up.
+/// Remainders of a byte that leaves: itself, a window of powers further up.
 static LEAVES: [u64; 256] = leaves();
 
 const fn carries() -> [u64; 256] {

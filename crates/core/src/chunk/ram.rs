@@ -6,14 +6,14 @@
 //!       else max, or the end of the file
 //! ```
 //!
-//! Where the paper is silent we chose:
+//! Choices where the paper is silent:
 //!
 //! 1. The byte that reaches `top` is the last of its chunk.
 //! 2. `window = avg - 256`, and at least `min - 1`: on random bytes `top` is 255, which comes up once in 256 bytes, so
 //!    the mean is `avg`; and no chunk is shorter than `min`.
 //! 3. A chunk ends at `max`, whatever its bytes.
 //!
-//! What the code does besides: no byte is larger than 255, so the search ends where it finds one. Most of a window of
+//! The code also stops early: no byte is larger than 255, so the search ends where it finds one. Most of a window of
 //! random or compressed bytes is never looked at.
 //!
 //! A cut depends on all of the chunk before it. After an edit boundaries meet again only by chance, and in data of few

@@ -28,11 +28,11 @@ pub(super) trait Rolling<const LANES: usize> {
     /// The hash one byte further: `leaves` lies a window before `enters`.
     fn roll(hash: Self::Hash, enters: u8, leaves: u8) -> Self::Hash;
 
-    /// Whether a chunk ends where the hash is this.
+    /// True if a chunk ends where the hash is this.
     fn ends(hash: Self::Hash, limit: Self::Hash) -> bool;
 }
 
-/// What a search came to.
+/// Result of a search.
 pub(super) enum Found<H> {
     /// The first end.
     End(usize),
@@ -78,7 +78,7 @@ pub(super) fn warm_up<R: Rolling<LANES>, const LANES: usize>(data: &[u8], end: u
     window.iter().fold(R::Hash::default(), |hash, byte| R::enter(hash, *byte))
 }
 
-/// As [`first`], with the hash before the first of `ends`.
+/// Does as [`first`], with the hash before the first of `ends`.
 #[inline(never)]
 pub(super) fn search<R: Rolling<LANES>, const LANES: usize>(
     data: &[u8],

@@ -9,7 +9,7 @@
 //! otherwise cut = max, or the end of the file
 //! ```
 //!
-//! Where the paper is silent we chose:
+//! Choices where the paper is silent:
 //!
 //! 1. The byte that completes the rise is the last of its chunk.
 //! 2. The first step judged is the one to byte `min`.
@@ -17,7 +17,7 @@
 //! 4. `LENGTH` and `TRIGGER` are the paper's, and `skip` follows from the mean: random bytes rise that long, and fall that
 //!    often before, after known numbers of bytes.
 //!
-//! What the code does besides:
+//! The code differs from the paper's loop:
 //!
 //! 1. It takes [`STEPS`] steps at once, as one bit each, whatever the vectors. "As many ups since the last down" is a shift
 //!    and an addition per up, whose carry runs through equal neighbours.
@@ -170,7 +170,7 @@ const STEPS: usize = MAX_LANES;
 
 /// The mean number of random bytes, without those skipped, until they rise so often in a row.
 const RANDOM_WAIT_BYTES: u32 = 870;
-/// How often random bytes cause a skip before that, a hundred times over.
+/// Skips that random bytes cause before that, a hundred times over.
 const SKIPS_IN_100_WAITS: u32 = 825;
 
 #[cfg(test)]

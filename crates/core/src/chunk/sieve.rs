@@ -85,7 +85,7 @@ impl Sieve {
         None
     }
 
-    /// Whether a chunk ends at `end`, where the mesh let it pass.
+    /// True if a chunk ends at `end`, where the mesh let it pass.
     #[inline(always)]
     fn ends(&self, data: &[u8], end: usize) -> bool {
         let (words, _) = data[end - WINDOW..end].as_chunks::<8>();
@@ -152,10 +152,10 @@ impl Kernel for Cut<'_> {
     }
 }
 
-/// Where the mesh let positions of a block pass.
+/// Positions of a block that the mesh let pass.
 #[derive(Clone, Copy)]
 struct Passed {
-    /// Where the block starts.
+    /// Start of the block.
     start: usize,
     /// A bit for each position.
     words: [u64; WORDS],
@@ -179,7 +179,7 @@ impl<S: Simd> Mesh<S> {
         Self { simd, low, high, bits: simd.splat(bits), before: simd.nothing() }
     }
 
-    /// Where the next block, which starts at `start`, has positions that pass.
+    /// Positions that pass in the next block, which starts at `start`.
     #[inline(always)]
     fn block(&mut self, start: usize, block: &[u8]) -> Passed {
         let simd = self.simd;
@@ -211,7 +211,7 @@ impl<S: Simd> Mesh<S> {
         simd.xor(simd.low_nibbles(self.low, bytes), simd.high_nibbles(self.high, bytes))
     }
 
-    /// What is zero where a position passes, with the next `terms`.
+    /// Sums that are zero where a position passes, with the next `terms`.
     #[inline(always)]
     fn sums(&mut self, terms: S::Vector) -> S::Vector {
         let simd = self.simd;
@@ -237,9 +237,9 @@ const WINDOW: usize = 32;
 /// Bits more before the mean and fewer after it: FastCDC's level 2.
 const NORMALISATION: u32 = 2;
 
-/// What the low four bits of a byte say.
+/// Terms by the low four bits of a byte.
 const LOW: [u8; 16] = nibbles(0);
-/// What the high four bits of a byte say; no value is also in [`LOW`], so no byte's term is 0.
+/// Terms by the high four bits of a byte; no value is also in [`LOW`], so no byte's term is 0.
 const HIGH: [u8; 16] = nibbles(1);
 /// Odd numbers for the words of the window.
 const KEYS: [u64; WINDOW / 8] = [mix(4) | 1, mix(5) | 1, mix(6) | 1, mix(7) | 1];

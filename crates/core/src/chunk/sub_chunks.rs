@@ -7,7 +7,7 @@
 //!                                      cut where a chunk ends with a candidate and has its minimum, and at every maximum
 //! ```
 //!
-//! What differs from the paper, and why:
+//! Differences from the paper, and why:
 //!
 //! 1. Candidates do not depend on where a segment begins: the window before it is read as well.
 //! 2. A maximum may fall into a sub-chunk, of which the paper does not speak. So the first stage also ends sub-chunks at
@@ -30,11 +30,11 @@ use std::ops::Range;
 use super::Sizes;
 use crate::weak::Crc32c;
 
-/// What [`TwoStage::sub_chunks`](super::TwoStage::sub_chunks) found in a segment, in order.
+/// Sub-chunks that [`TwoStage::sub_chunks`](super::TwoStage::sub_chunks) found in a segment, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubChunks<T> {
     found: Vec<SubChunk<T>>,
-    /// Where the segment ends.
+    /// End of the segment.
     end: u64,
 }
 
@@ -44,7 +44,7 @@ struct SubChunk<T> {
     len: u32,
     sum: Crc32c,
     end: End,
-    /// What else was taken of it, if it is thought to be a chunk.
+    /// Sum of a whole chunk, if it is thought to be one.
     whole: Option<T>,
 }
 
@@ -52,17 +52,17 @@ struct SubChunk<T> {
 enum End {
     /// The hash would cut.
     Candidate,
-    /// It would, and what follows in the segment was judged as if it did.
+    /// A chunk would, and the rest of the segment was judged as if it did.
     Assumed,
-    /// Nothing would, but perhaps the maximum.
+    /// No chunk would, but perhaps the maximum.
     Mark,
 }
 
 /// Sub-chunks in the making.
 pub(super) struct Queue<'a, T, F> {
-    /// What is not in one yet.
+    /// Bytes that are in no sub-chunk yet.
     rest: &'a [u8],
-    /// Where that starts.
+    /// Start of those bytes.
     at: u64,
     of_part: F,
     found: Vec<SubChunk<T>>,
@@ -80,7 +80,7 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> Queue<'a, T, F> {
         self.end_is(End::Candidate);
     }
 
-    /// What follows is judged as if a chunk of the file started there.
+    /// Judges the rest as if a chunk of the file started there.
     pub(super) fn assume(&mut self) {
         self.end_is(End::Assumed);
     }
@@ -129,13 +129,13 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> Queue<'a, T, F> {
 pub struct Merged<T> {
     /// Its length in bytes.
     pub len: u32,
-    /// Of its bytes.
+    /// Sum of its bytes.
     pub sum: Crc32c,
-    /// What else the first stage took of it, if it was thought to be a chunk there.
+    /// Sum that the first stage took of it besides, if it was thought to be a chunk there.
     pub whole: Option<T>,
 }
 
-/// What the second stage cannot go on without.
+/// Answer that the second stage cannot go on without.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// The sum of these bytes, for [`Merge::split`]: a maximum falls behind them, into a sub-chunk.
@@ -151,14 +151,14 @@ pub enum Ask {
 #[derive(Clone, Debug)]
 pub struct Merge<T> {
     sizes: Sizes,
-    /// Where the open chunk starts.
+    /// Start of the open chunk.
     start: u64,
-    /// What of it is merged, in bytes: less than the maximum.
+    /// Bytes of it that are merged: less than the maximum.
     len: u32,
     sum: Crc32c,
     whole: Option<T>,
     waiting: VecDeque<SubChunk<T>>,
-    /// Where the segments end that wait.
+    /// Ends of the segments that wait.
     segment_ends: VecDeque<u64>,
     /// A boundary was assumed where the open chunk does not end.
     doubts: bool,
@@ -186,7 +186,7 @@ impl<T> Merge<T> {
         self.release()
     }
 
-    /// What is needed before anything else is certain.
+    /// Answer that is needed before anything else is certain.
     #[must_use]
     pub fn asks(&self) -> Option<Ask> {
         self.waiting.front()?;
@@ -241,7 +241,7 @@ impl<T> Merge<T> {
         (self.len > 0).then_some(Merged { len: self.len, sum: self.sum, whole: self.whole })
     }
 
-    /// Where what is not merged starts.
+    /// Start of the bytes that are not merged.
     fn at(&self) -> u64 {
         self.start + u64::from(self.len)
     }

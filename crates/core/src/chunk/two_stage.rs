@@ -37,7 +37,7 @@ pub struct TwoStage {
     isa: Isa,
 }
 
-/// Which ends the first stage of a segment judges.
+/// Ends that the first stage of a segment judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
     /// All.
@@ -47,7 +47,7 @@ pub enum Judge {
     AsCut,
 }
 
-/// What is rolled, and how high or low it must be.
+/// Hash that is rolled, and the bound that it must reach.
 #[derive(Clone, Copy, Debug)]
 enum Hash {
     Crc { limit: u32 },
@@ -180,7 +180,7 @@ impl TwoStage {
         Merge::new(self.sizes)
     }
 
-    /// Where chunks may end in a segment, counted from the first byte that is read for it.
+    /// Range in which chunks may end in a segment, counted from the first byte that is read for it.
     fn ends(&self, segment: &Range<u64>) -> Range<usize> {
         let start = Self::read(segment).start;
         let first = (segment.start + 1).max(self.sizes.min().into());
@@ -229,7 +229,7 @@ impl TwoStage {
 /// The second stage: the chunks so far.
 struct Walk {
     sizes: Sizes,
-    /// Where the open chunk starts.
+    /// Start of the open chunk.
     start: u64,
 }
 

@@ -44,14 +44,14 @@ pub enum Record {
     },
 }
 
-/// Which old a delta starts from.
+/// The old version that a delta starts from, and the new one that it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The digest of old under `spec`.
     pub old_digest: Digest,
     /// The length of old in bytes.
     pub old_len: u64,
-    /// What cuts both versions into chunks for their digests.
+    /// Chunker of both versions, for their digests.
     pub spec: ChunkerSpec,
 }
 
@@ -91,7 +91,7 @@ pub struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// At the start of new; the chunks of old are known by their full fingerprints.
+    /// A writer at the start of new; the chunks of old are known by their full fingerprints.
     #[must_use]
     pub fn new(old: &'a Index) -> Self {
         Self { old, runs: CopyRuns::new(), literal: Vec::new(), after: None, new_start: 0 }

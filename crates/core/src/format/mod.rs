@@ -36,13 +36,13 @@ pub enum FormatError {
     /// Another kind of file.
     #[error("not a {expected} file")]
     Kind {
-        /// What was asked for.
+        /// Format that was asked for.
         expected: &'static str,
     },
     /// A version that this program does not know.
     #[error("{expected} file has unknown version {version}")]
     Version {
-        /// What was asked for.
+        /// Version that was asked for.
         expected: &'static str,
         /// The version that the file claims.
         version: u8,
@@ -71,9 +71,9 @@ pub enum FormatError {
 ///
 /// Sealed in effect: its two implementations are [`recipe::Recipe`] and [`delta::Delta`].
 pub trait Format: Default {
-    /// What a record says.
+    /// One record of the format.
     type Record;
-    /// What the kind is called.
+    /// Name of the kind, for messages.
     const NAME: &'static str;
     /// Its first bytes; the last of them is the version.
     const MAGIC: [u8; MAGIC_BYTES];
@@ -162,7 +162,7 @@ impl<F: Format> Parser<F> {
 }
 
 impl Place {
-    /// Where a record with this tag leads.
+    /// The state after a record with this tag.
     const fn after(self, tag: u8) -> Result<Self, FormatError> {
         match (self, tag) {
             (Self::Header, TAG_HEADER) => Ok(Self::Body),

@@ -29,14 +29,14 @@ pub enum Record {
     End(End),
 }
 
-/// What is known of a file once all of it was read.
+/// Length, chunks and digest of a file, once all of it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// Number of its chunks.
     pub chunks: u64,
     /// Its length in bytes.
     pub len: u64,
-    /// Of its chunks.
+    /// Digest of its chunks.
     pub digest: Digest,
 }
 
@@ -139,7 +139,7 @@ impl Summary {
         Ok(())
     }
 
-    /// What its chunks amount to.
+    /// Ends the file, and gives what its chunks amount to.
     #[must_use]
     pub fn finish(mut self) -> End {
         if let Some(group) = self.grouper.finish() {

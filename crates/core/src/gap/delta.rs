@@ -1,4 +1,4 @@
-//! What the sender answers: the new gap as copies and literals.
+//! The sender's answer: the new gap as copies and literals.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::span::Span;
 /// A new gap, made of an old one. Its literals lie where it was made from, or read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GapDelta<'a> {
-    /// In the order of new. None is empty, and none could be one with the piece before it.
+    /// Pieces in the order of new. None is empty, and none could be one with the piece before it.
     pub(super) pieces: Vec<Piece<'a>>,
 }
 
@@ -21,7 +21,7 @@ pub(super) enum Piece<'a> {
     Copy {
         /// The first one.
         start: usize,
-        /// How many.
+        /// Length in bytes.
         len: usize,
     },
     /// These bytes.
@@ -31,10 +31,10 @@ pub(super) enum Piece<'a> {
 /// Why a delta does not fit the gap that it came for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDelta {
-    /// It copies what old does not have.
+    /// A copy of bytes that old does not have.
     #[error("delta of a gap copies bytes beyond the end of the old gap")]
     BeyondOld,
-    /// It makes more or fewer bytes than the new gap has.
+    /// A delta of more or fewer bytes than the new gap has.
     #[error("delta of a gap makes {made} bytes, not {expected}")]
     Len {
         /// Bytes it would make.
@@ -47,7 +47,7 @@ pub enum BadDelta {
 impl<'a> GapDelta<'a> {
     /// The new gap as what the old gap with these `sums`, of the session's `seed`, has of it, and the rest.
     ///
-    /// Where sums are equal by chance it makes other bytes than `new`: whoever applies it must check.
+    /// The delta from old to `new`. Where sums are equal by chance it makes other bytes: whoever applies it must check.
     ///
     /// # Panics
     /// If `new` is longer than [`MAX_GAP_BYTES`].
@@ -66,7 +66,7 @@ impl<'a> GapDelta<'a> {
         Search::new(new, sums, seed).delta()
     }
 
-    /// How many bytes travel as they are.
+    /// Bytes that travel as they are.
     #[must_use]
     pub fn literal_len(&self) -> usize {
         let literals = self.pieces.iter().map(|piece| match piece {
@@ -76,7 +76,7 @@ impl<'a> GapDelta<'a> {
         literals.sum()
     }
 
-    /// How many bytes of each of these lengths, laid end to end, travel as they are.
+    /// Bytes of each of these lengths, laid end to end, that travel as they are.
     ///
     /// # Panics
     /// If they are longer together than what it makes.
@@ -98,7 +98,7 @@ impl<'a> GapDelta<'a> {
         })
     }
 
-    /// How many bytes it makes.
+    /// Bytes that it makes.
     #[must_use]
     pub fn new_len(&self) -> usize {
         self.pieces.iter().map(Piece::len).sum()
@@ -198,7 +198,7 @@ impl<'a> GapDelta<'a> {
         if delta.new_len() > MAX_GAP_BYTES { Err(CodecError::OutOfRange) } else { Ok(delta) }
     }
 
-    /// Whether each copy lies in `old` and all pieces together have `new_len` bytes.
+    /// Checks that each copy lies in `old` and all pieces together have `new_len` bytes.
     fn check(&self, old: &[u8], new_len: usize) -> Result<(), BadDelta> {
         let beyond = |piece: &Piece<'_>| match *piece {
             Piece::Copy { start, len } => start + len > old.len(),

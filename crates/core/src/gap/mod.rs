@@ -1,7 +1,7 @@
 //! The fine level: what little changed between two neighbours that match (DESIGN §2).
 //!
-//! Where chunks of new matched nothing, but the ones before and behind did, there is a *gap in new*, and between the
-//! same neighbours a *gap in old*. The receiver has the old one and sends short sums of its blocks; the sender rolls over
+//! A *gap in new* is where chunks of new matched nothing, but the ones before and behind did. Between the same neighbours
+//! lies a *gap in old*. The receiver has the old one and sends short sums of its blocks; the sender rolls over
 //! the new one and answers with copies and literals:
 //!
 //! ```text
@@ -126,7 +126,7 @@ impl BlockLen {
         self.0
     }
 
-    /// How many bytes of such a block's sum travel.
+    /// Bytes of such a block's sum that travel.
     #[must_use]
     pub const fn sum_bytes(self) -> usize {
         if self.0 == Self::MIN { SHORT_SUM_BYTES } else { SUM_BYTES }

@@ -1,4 +1,4 @@
-//! How the sender finds old blocks in the new gap.
+//! The sender's search for old blocks in the new gap.
 //!
 //! ```text
 //! in order   blocks one behind the other, while their sums hold: first from the start of both gaps
@@ -9,7 +9,7 @@
 //!            in order from there
 //! ```
 //!
-//! What was passed is literal, and so is what is left when nothing is found.
+//! Bytes that were passed are literal, and so is what is left when nothing is found.
 //!
 //! 1. One edit, and any number of overwrites, need the first two steps only: each byte is summed once, forwards, as
 //!    memory is read fastest.
@@ -31,28 +31,28 @@ use super::{BlockLen, GapSums};
 /// A position in new, and the old block that may lie there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
-    /// In bytes.
+    /// Offset in bytes.
     at: usize,
     /// Its number; that of all blocks at the end of old.
     block: usize,
 }
 
-/// One gap under search.
+/// A gap under search.
 pub(super) struct Search<'a, 's> {
     new: &'a [u8],
     sums: &'s GapSums,
     polynomial: Polynomial,
-    /// Where what matches up to the end begins, as far as that is known. Nothing is looked for from there on.
+    /// Start of what matches up to the end, as far as that is known. Nothing is looked for from there on.
     back: Place,
     /// The blocks between the two; known when the back is.
     middle: Option<Range<usize>>,
     table: Option<Table>,
-    /// How many sums of windows were compared with a block's. What the filter rules out is not.
+    /// Sums of windows that were compared with a block's. What the filter rules out is not.
     compared: Cell<u64>,
 }
 
 impl<'a, 's> Search<'a, 's> {
-    /// Nothing is known yet.
+    /// A search that knows nothing yet.
     pub(super) fn new(new: &'a [u8], sums: &'s GapSums, seed: u64) -> Self {
         let back = Place { at: new.len(), block: sums.sums.len() };
         let polynomial = Polynomial::new(seed, sums.block_len);
@@ -60,7 +60,7 @@ impl<'a, 's> Search<'a, 's> {
         Self { new, sums, polynomial, back, middle: None, table: None, compared }
     }
 
-    /// What matches, and what does not; how many sums were compared for that.
+    /// The delta, and how many sums were compared for it.
     pub(super) fn delta(mut self) -> (GapDelta<'a>, u64) {
         let mut delta = GapDelta::default();
         let mut found = Place { at: 0, block: 0 };
@@ -81,12 +81,12 @@ impl<'a, 's> Search<'a, 's> {
         }
     }
 
-    /// Where these blocks lie in old.
+    /// Place of these blocks in old.
     fn old_bytes(&self, blocks: Range<usize>) -> Range<usize> {
         self.sums.start_of(blocks.start)..self.sums.start_of(blocks.end)
     }
 
-    /// Whether the block is where it may lie, in front of the back.
+    /// True if the block is where it may lie, in front of the back.
     fn matches(&self, place: Place) -> bool {
         let Some(sum) = self.sums.sums.get(place.block) else { return false };
         let end = place.at + self.sums.len_of(place.block);
@@ -114,7 +114,7 @@ impl<'a, 's> Search<'a, 's> {
         if self.matches(place) { self.behind(place) } else { place }
     }
 
-    /// How many blocks are not shorter than the others.
+    /// Number of blocks that are not shorter than the others.
     const fn whole_blocks(&self) -> usize {
         self.sums.old_len / self.sums.block_len()
     }
@@ -165,7 +165,7 @@ impl<'a, 's> Search<'a, 's> {
         self.middle.insert(place.block..end).clone()
     }
 
-    /// In front of the blocks that match in a row up to the end, but not before `front`.
+    /// The place in front of the blocks that match in a row up to the end, but not before `front`.
     fn precede(&self, front: Place) -> Place {
         let mut place = self.back;
         while place.block > front.block {
@@ -224,7 +224,7 @@ impl<'a, 's> Search<'a, 's> {
 ///
 /// A sum finds its place by its highest bits: they need no other hash, since nobody knows the seed beforehand.
 struct Table {
-    /// Whether a block's sum begins with these bits: nearly every window's does not.
+    /// Flags by the first bits of sums: true if a block's sum begins with them. Nearly every window's does not.
     filter: Box<[u8; FILTER]>,
     /// [`EMPTY`], [`FORGOTTEN`], or a block's number among those in the table, from 1; as many as a power of two.
     slots: Vec<u16>,
@@ -249,7 +249,7 @@ impl Table {
         table
     }
 
-    /// Where too many other sums begin with the same bits the block is left out.
+    /// Adds a block, unless too many other sums begin with the same bits.
     fn insert(&mut self, block: usize, sums: &[u32]) {
         let sum = sums[block];
         let entry = (block - self.first + 1) as u16;
@@ -265,7 +265,7 @@ impl Table {
         entry == EMPTY || self.has(entry, sum, sums)
     }
 
-    /// Whether any of these sums may be in the table.
+    /// True if any of these sums may be in the table.
     #[inline(always)]
     fn may_have_any(&self, wanted: &[u32; LANES]) -> bool {
         let mut any = 0;
@@ -275,7 +275,7 @@ impl Table {
         any != 0
     }
 
-    /// Whether this sum may be in the table.
+    /// True if this sum may be in the table.
     #[inline(always)]
     fn may_have(&self, wanted: u32) -> bool {
         self.filter[filtered(wanted)] != 0
@@ -307,7 +307,7 @@ impl Table {
     }
 }
 
-/// Where the filter keeps what it knows of a sum.
+/// Slot of the filter for a sum.
 #[inline(always)]
 const fn filtered(sum: u32) -> usize {
     (sum >> (SUM_BITS - FILTER.trailing_zeros())) as usize % FILTER
@@ -317,7 +317,7 @@ const fn filtered(sum: u32) -> usize {
 const FILTER: usize = 1 << 14;
 const EMPTY: u16 = 0;
 const FORGOTTEN: u16 = u16::MAX;
-/// So that probing ends soon.
+/// Slots for each block, so that probing ends soon.
 const SLOTS_PER_BLOCK: usize = 4;
 /// Slots looked at for one sum, at most.
 const PROBES: usize = 16;

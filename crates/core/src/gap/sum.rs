@@ -22,12 +22,12 @@ use std::array::from_fn;
 use super::BlockLen;
 use crate::chunk::split_mix;
 
-/// What all sums of a gap have in common.
+/// The polynomial of all sums of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Polynomial {
     /// `K^n`.
     powers: [u64; LANES + 1],
-    /// Which bits of a sum there are.
+    /// Bits that a sum keeps.
     mask: u32,
 }
 
@@ -93,14 +93,14 @@ pub(super) struct Rolling {
     step: u64,
     /// `-K^(m + 1)`.
     gone: u64,
-    /// Which bits of a sum there are.
+    /// Bits that a sum keeps.
     mask: u32,
-    /// Of windows that start at consecutive bytes.
+    /// Hashes of windows that start at consecutive bytes.
     hashes: [u64; LANES],
 }
 
 impl Rolling {
-    /// At the first windows of `len` bytes in `data`, which has them all.
+    /// Hashes of the first windows of `len` bytes in `data`, which has them all.
     pub(super) fn new(polynomial: &Polynomial, data: &[u8], len: usize) -> Self {
         let step = polynomial.powers[1];
         Self {

@@ -1,4 +1,4 @@
-//! What the receiver says of old: short sums of blocks.
+//! The receiver's word on old: short sums of blocks.
 
 use super::sum::Polynomial;
 use super::{BlockLen, MAX_GAP_BYTES, SUM_BYTES};
@@ -9,7 +9,7 @@ use crate::codec::{CodecError, Put, Reader};
 pub struct GapSums {
     pub(super) old_len: usize,
     pub(super) block_len: BlockLen,
-    /// Of the blocks in their order; the last one may be shorter.
+    /// Sums of the blocks in their order; the last block may be shorter.
     pub(super) sums: Vec<u32>,
 }
 
@@ -58,17 +58,17 @@ impl GapSums {
         Ok(Self { old_len, block_len, sums })
     }
 
-    /// How many bytes all blocks but the last have.
+    /// Bytes of each block but the last.
     pub(super) const fn block_len(&self) -> usize {
         self.block_len.get() as usize
     }
 
-    /// How many bytes a block has. There must be such a block.
+    /// Bytes of one block. There must be such a block.
     pub(super) fn len_of(&self, block: usize) -> usize {
         self.block_len().min(self.old_len - block * self.block_len())
     }
 
-    /// Where a block starts in old; for the number of blocks, where old ends.
+    /// Start of a block in old; for the number of blocks, the end of old.
     pub(super) fn start_of(&self, block: usize) -> usize {
         (block * self.block_len()).min(self.old_len)
     }

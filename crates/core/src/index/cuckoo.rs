@@ -104,7 +104,7 @@ impl<S: SumBits> Bucket<S> {
         (0..WAYS).find(|way| self.sums[*way] == sum && self.lasts[*way] != EMPTY)
     }
 
-    /// Whether there was room for `entry`.
+    /// Puts `entry` in, and returns true if there was room.
     #[inline]
     fn put(&mut self, (sum, last): (S, u32)) -> bool {
         let free = self.lasts.iter().position(|last| *last == EMPTY);
@@ -191,25 +191,25 @@ impl<S: SumBits> Cuckoo<S> {
         self.find_last(sum).map(|last| ChunkNo(self.next[last as usize]))
     }
 
-    /// How many chunks it keeps.
+    /// Number of chunks that it keeps.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.next.len()
     }
 
-    /// Whether it keeps none.
+    /// True if it keeps none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.next.is_empty()
     }
 
-    /// How many chunks came over budget and will not be found.
+    /// Number of chunks that came over budget and will not be found.
     #[must_use]
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// How full it is.
+    /// Fill of the table.
     #[must_use]
     pub fn load(&self) -> Load {
         Load { taken: self.taken, slots: self.buckets.len() * WAYS, overflow: self.overflow.len() }
@@ -279,14 +279,14 @@ impl<S: SumBits> Cuckoo<S> {
         if done { Ok(()) } else { Err(entry) }
     }
 
-    /// Which entry to kick. Always the same would run in circles; nothing depends on its being hard to foretell.
+    /// Entry to kick. Always the same would run in circles; nothing depends on its being hard to foretell.
     const fn throw(&mut self) -> usize {
         self.dice = self.dice.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
         (self.dice >> (u32::BITS - WAYS.trailing_zeros())) as usize
     }
 }
 
-/// How full a [`Cuckoo`] is, in different sums.
+/// Fill of a [`Cuckoo`], in different sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Slots that hold a sum.

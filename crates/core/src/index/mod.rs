@@ -1,4 +1,4 @@
-//! What the receiver knows of old: its chunks and groups, to be found by what travels of their fingerprints.
+//! The receiver's index of old: its chunks and groups, found by the part of their fingerprints that travels.
 //!
 //! Content is chosen by others, so three things are made impossible (RELIABILITY §3.2): look-ups never walk a chain of
 //! equal chunks (only the first of them is in the table), nobody can aim at slots of the table (its hash has a random
@@ -63,12 +63,12 @@ pub struct Index {
     group_table: Table,
 }
 
-/// In the order of their chunks, which do not overlap.
+/// A group of old. Groups are in the order of their chunks, which do not overlap.
 #[derive(Clone, Copy, Debug)]
 struct KnownGroup {
     first: ChunkNo,
     group: Group,
-    /// Whether it would end there whatever follows: not cut short by the end of its file.
+    /// True if it would end there whatever follows: not cut short by the end of its file.
     ends: bool,
 }
 
@@ -203,7 +203,7 @@ impl Index {
         self.groups.last().map_or(0, |known| self.starts[known.first.at()] + known.group.len)
     }
 
-    /// Where chunk `no` lies in old, and its full fingerprint.
+    /// Place of chunk `no` in old, and its full fingerprint.
     ///
     /// # Panics
     /// On a number that this index did not give.
@@ -212,7 +212,7 @@ impl Index {
         (Span::new(self.starts[no.at()], self.lens[no.at()]), self.fingerprints[no.at()])
     }
 
-    /// What [`Index::chunk`] says of each of `range`, in order.
+    /// Places and fingerprints of each of `range`, in order, as by [`Index::chunk`].
     ///
     /// # Panics
     /// On numbers that this index did not give.
@@ -230,26 +230,26 @@ impl Index {
         chunks.take_while(move |(span, _)| span.end() <= old.end())
     }
 
-    /// How many chunks it keeps.
+    /// Number of chunks that it keeps.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.fingerprints.len()
     }
 
-    /// Whether it keeps none.
+    /// True if it keeps none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.fingerprints.is_empty()
     }
 
-    /// How many chunks came over budget and will not be found.
+    /// Number of chunks that came over budget and will not be found.
     #[must_use]
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
 }
 
-/// What a chunk is found by: as much of its fingerprint as travels in any case.
+/// Key of a chunk in the table: as much of its fingerprint as travels in any case.
 fn chunk_key(fingerprint: &Fingerprint) -> u64 {
     key_of(fingerprint.as_bytes())
 }

@@ -2,7 +2,7 @@
 
 use super::MAX_ACL_NAMED;
 
-/// Who may do what with an entry, or with what is made in a directory. Permissions are 4 to read, 2 to write, 1 to execute.
+/// Permissions on an entry, or on what is made in a directory: 4 to read, 2 to write, 1 to execute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Acl {
     /// The owner.
@@ -13,18 +13,18 @@ pub struct Acl {
     pub mask: Option<u8>,
     /// Everybody else.
     pub other: u8,
-    /// In order, each once.
+    /// Named users and groups in order, each once.
     pub named: Vec<Named>,
 }
 
-/// What a named user or group may do.
+/// Permissions of a named user or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Named {
-    /// Whose number `id` is.
+    /// User or group: the meaning of `id`.
     pub who: Who,
     /// The number.
     pub id: u32,
-    /// What they may do.
+    /// Permissions, as bits.
     pub perms: u8,
 }
 
@@ -72,7 +72,7 @@ impl Acl {
         self.named.dedup_by_key(|named| (named.who, named.id));
     }
 
-    /// Whether all permissions are some, and the names are few, in order, each once, and masked.
+    /// True if all permissions are some, and the names are few, in order, each once, and masked.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         let perms = [self.owner, self.group, self.other, self.mask.unwrap_or(0)];
@@ -84,7 +84,7 @@ impl Acl {
             && (self.mask.is_some() || self.named.is_empty())
     }
 
-    /// As Linux keeps it.
+    /// The form in which Linux keeps it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = VERSION.to_le_bytes().to_vec();
@@ -115,7 +115,7 @@ impl Acl {
         Self { owner: bits(6), group, mask, other: bits(0), named: self.named.clone() }
     }
 
-    /// Whether both say the same besides what the mode says.
+    /// True if both say the same besides what the mode says.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         let beside = |acl: &Self| acl.mask.map(|_| acl.group);

@@ -1,4 +1,4 @@
-//! Whose a new entry becomes: the rules of `--usermap` and `--groupmap`.
+//! Owner of a new entry: the rules of `--usermap` and `--groupmap`.
 
 use std::ops::RangeInclusive;
 
@@ -23,7 +23,7 @@ enum From {
     Names(Box<[u8]>),
 }
 
-/// What the receiver makes of them.
+/// Result of a rule, at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum To {
     /// A number.
@@ -44,13 +44,13 @@ impl IdRules {
         Ok(Self { text: text.into(), rules })
     }
 
-    /// What was read.
+    /// Text that was read.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty()
@@ -61,7 +61,7 @@ impl IdRules {
         self.rules.iter().map(|(_, to)| to)
     }
 
-    /// What the number `id` becomes, whose name on the sender's side is `name`, or empty.
+    /// Result for the number `id`, whose name on the sender's side is `name`, or empty.
     #[must_use]
     pub fn target(&self, id: u32, name: &[u8]) -> Option<&To> {
         let fits = |(from, _): &&(From, To)| match from {
@@ -92,8 +92,8 @@ fn rule(pair: &str) -> Option<(From, To)> {
     Some((from, to))
 }
 
-/// Whether `name` is what `pattern` says: `*` for any bytes, `?` for one, `[a-z]` and `[!a-z]` for one of a set, `\` for the
-/// next byte as it is. Takes no more steps than both lengths multiplied.
+/// True if `name` is what `pattern` says: `*` for any bytes, `?` for one, `[a-z]` and `[!a-z]` for one of a set, `\`
+/// for the next byte as it is. Takes no more steps than both lengths multiplied.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut rest, mut left) = (pattern, name);
     // Where the last `*` was, and what of the name it has not swallowed.
@@ -114,7 +114,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// What of a pattern follows its first item, if that fits `byte`.
+/// The rest of a pattern behind its first item, if that fits `byte`.
 fn one(pattern: &[u8], byte: Option<u8>) -> Option<&[u8]> {
     let byte = byte?;
     match pattern {

@@ -15,7 +15,7 @@ pub struct ModeRules {
 #[error("'{0}' is no change of modes, as D755, Fgo-w or +X")]
 pub struct BadModeRules(String);
 
-/// One item between commas.
+/// An item between commas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule {
     of: Of,
@@ -24,9 +24,9 @@ struct Rule {
     who: u32,
     /// Set, added or removed for these.
     bits: u32,
-    /// Of the bits, those to execute are added only where somebody may already, and to directories.
+    /// True for `X`: bits to execute are added only where somebody may already, and to directories.
     conditional: bool,
-    /// Whose bits are copied, if any are: the place of the lowest.
+    /// Class whose bits are copied, if any are: the place of its lowest bit.
     copy: Option<u32>,
 }
 
@@ -57,19 +57,19 @@ impl ModeRules {
         Ok(Self { text: text.into(), umask: umask & 0o777, rules })
     }
 
-    /// What was read.
+    /// Text that was read.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What an item without anybody leaves alone.
+    /// Bits that an item without anybody leaves alone.
     #[must_use]
     pub const fn umask(&self) -> u32 {
         self.umask
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty()
@@ -183,7 +183,7 @@ impl Rule {
         }
     }
 
-    /// What `=` clears: all permissions of whom it is about, and the special bits that it sets anew.
+    /// Bits that `=` clears: all permissions of those it is about, and the special bits that it sets anew.
     fn replaced(&self, whom: u32) -> u32 {
         let special = |bit: u32, place: u32| if whom & place == 0 { 0 } else { bit };
         let specials = special(0o4000, 0o100) | special(0o2000, 0o010);

@@ -1,4 +1,4 @@
-//! What only the superuser may set, noted in extended attributes instead, in the form of rsync's `--fake-super`: one end
+//! Notes of what only the superuser may set, in extended attributes, in the form of rsync's `--fake-super`: one end
 //! writes them as an ordinary user, another reads them back.
 
 use super::{Acl, Device, DeviceClass, Kind, MAX_ACL_NAMED, Named, Who};
@@ -12,10 +12,10 @@ pub const DEFAULT_ACL: &[u8] = b"user.rsync.%dacl";
 /// Stands before the names of attributes that are not an ordinary user's.
 pub const DISGUISE: &[u8] = b"user.rsync.";
 
-/// What an entry would be, had its owner been the superuser.
+/// Metadata that an entry would have, had its owner been the superuser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noted {
-    /// What kind it would be.
+    /// Kind that it would be.
     pub kind: NotedKind,
     /// Its permission bits (`0o7777`).
     pub mode: u32,
@@ -43,7 +43,7 @@ pub enum NotedKind {
 }
 
 impl NotedKind {
-    /// What is noted of an entry of this kind.
+    /// Note for an entry of this kind.
     #[must_use]
     pub const fn of(kind: &Kind) -> Self {
         match kind {
@@ -150,7 +150,7 @@ pub fn acl_bytes(acl: &Acl) -> Vec<u8> {
 }
 
 const ALL_BITS: u32 = 0o7777;
-/// What stands for permissions that the mode says.
+/// Bits that stand for permissions that the mode says.
 const NO_ENTRY: u32 = 0x80;
 /// Tells a named user's permissions from a group's.
 const IS_USER: u32 = 1 << 31;

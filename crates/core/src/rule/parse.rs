@@ -3,16 +3,16 @@
 use super::{Action, DirMerge, Marks, PatternRule, Reading, Rule, Sides, Syntax};
 use crate::path::{MAX_PATH_BYTES, Name, printable};
 
-/// What one rule asks for.
+/// Meaning of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// One more rule.
+    /// A rule.
     Rule(Rule),
     /// The rules of this file, here (`.`).
     Merge {
         /// Its path.
         file: Box<[u8]>,
-        /// What it holds.
+        /// Syntax of the file.
         reading: Reading,
     },
     /// The rules of `-C`, here.
@@ -21,20 +21,20 @@ pub enum Line {
     Clear,
 }
 
-/// Where lines of a file end.
+/// End of lines in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineEnd {
-    /// At a line feed or a carriage return.
+    /// A line feed or a carriage return.
     #[default]
     Line,
-    /// At a NUL (`--from0`).
+    /// A NUL (`--from0`).
     Nul,
 }
 
 /// Why text is no rule. Messages are safe to print.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRule {
-    /// It starts like none.
+    /// A start that no rule has.
     #[error("unknown filter rule: '{0}'")]
     Unknown(String),
     /// A modifier that does not exist, or not for this kind of rule, or not with those before it.
@@ -48,7 +48,7 @@ pub enum BadRule {
     /// The pattern or file name is missing.
     #[error("unexpected end of filter rule: '{0}'")]
     Unfinished(String),
-    /// What is to be merged is a directory.
+    /// A directory in the place of a file to merge.
     #[error("not the name of a file in filter rule: '{0}'")]
     NoFile(String),
     /// Something follows where nothing may.
@@ -62,13 +62,29 @@ pub enum BadRule {
     TooLong,
 }
 
+impl BadRule {
+    /// What is wrong, without the rule's own words.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Unknown(_) => "unknown filter rule",
+            Self::Modifier { .. } => "invalid modifier in filter rule",
+            Self::Unfinished(_) => "unexpected end of filter rule",
+            Self::NoFile(_) => "not the name of a file in filter rule",
+            Self::Trailing(_) => "nothing may follow in filter rule",
+            Self::Sided(_) => "a rule names a side in a file that has one already",
+            Self::TooLong => "too long a pattern or file name",
+        }
+    }
+}
+
 /// A line that is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct BadLine {
     /// Counted from one.
     pub line: usize,
-    /// What is wrong.
+    /// Reason.
     pub why: BadRule,
 }
 
@@ -133,7 +149,7 @@ pub fn read(bytes: &[u8], reading: &Reading, end: LineEnd) -> Result<Vec<Line>, 
     Ok(read)
 }
 
-/// What `-C` excludes before anybody says more.
+/// Rules that `-C` excludes by before anybody says more.
 #[must_use]
 pub fn cvs_defaults(marks: Marks) -> Vec<Line> {
     let marks = Marks { perishable: true, ..marks };
@@ -180,11 +196,11 @@ enum Kind {
     Clear,
 }
 
-/// What stands before the pattern or file name.
+/// The part before the pattern or file name.
 struct Prefix {
     kind: Kind,
     marks: Marks,
-    /// Of what the file holds.
+    /// Syntax of the file that is merged.
     syntax: Syntax,
     negated: bool,
     cvs: bool,
@@ -208,7 +224,7 @@ fn one_rule(text: &[u8], reading: &Reading) -> Result<Vec<Line>, BadRule> {
     prefix.finish(marks, rest).map_err(|why| why(printable(text)))
 }
 
-/// What a rule says itself, and what its file says of all its rules.
+/// The modifiers of a rule and of the file that it is in, together.
 fn joined(own: Marks, file: Marks) -> Option<Marks> {
     let ((Sides::Unsaid, sides) | (sides, Sides::Unsaid)) = (own.sides, file.sides) else {
         return None;

@@ -5,14 +5,14 @@ use crate::span::Span;
 use crate::strong::{Strong, SumKey};
 use crate::weak::Rolling;
 
-/// How blocks are made and summed: what both ends agree on.
+/// Length and sums of blocks: agreed between both ends.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockSpec {
     /// The length of each block but the last.
     pub len: FixedLen,
-    /// What suggests a match.
+    /// Weak sum, which suggests a match.
     pub weak: Rolling,
-    /// What confirms it.
+    /// Strong sum, which confirms it.
     pub strong: Strong,
     /// The key of the strong sums, if they have one.
     pub key: Option<SumKey>,
@@ -25,14 +25,14 @@ pub struct BlockSums {
     weak: Vec<u32>,
     /// The sums' bytes, one behind the other.
     strong: Vec<u8>,
-    /// Of the block that is shorter than the others, in bytes. Zero if none is.
+    /// Length of the block that is shorter than the others, in bytes. Zero if none is.
     short_len: u32,
 }
 
 /// Why a block cannot follow those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBlock {
-    /// It is empty, or longer than blocks are.
+    /// An empty block, or one longer than blocks are.
     #[error("a block of {0} bytes")]
     Len(u32),
     /// The one before was shorter than the others, and so the last.
@@ -102,25 +102,25 @@ impl BlockSums {
         self
     }
 
-    /// How blocks are made and summed.
+    /// Length and sums of blocks.
     #[must_use]
     pub const fn spec(&self) -> &BlockSpec {
         &self.spec
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.weak.len() as u32
     }
 
-    /// How long old is, in bytes.
+    /// Length of old, in bytes.
     #[must_use]
     pub fn old_len(&self) -> u64 {
         u64::from(self.full()) * u64::from(self.spec.len.get()) + u64::from(self.short_len)
     }
 
-    /// Where block `number` lies in old, counted from 0.
+    /// Place in old of block `number`, counted from 0.
     ///
     /// # Panics
     /// Where there is no such block.
@@ -150,7 +150,7 @@ impl BlockSums {
         &self.strong[number as usize * bytes..][..bytes]
     }
 
-    /// How many blocks have the full length.
+    /// Number of blocks of the full length.
     pub(super) fn full(&self) -> u32 {
         self.count() - u32::from(self.short_len > 0)
     }

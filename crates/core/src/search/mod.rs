@@ -9,7 +9,7 @@
 //! the last, shorter block of old is looked for at the end of new only
 //! ```
 //!
-//! What the search does differently, or the papers leave open:
+//! Differences of the search from the papers, or what these leave open:
 //!
 //! 1. *Streaming.* New comes in pieces; a window that reaches beyond a piece waits for the next one. Between two pieces the
 //!    weak sum of that window is kept, so short pieces cost no more than long ones.
@@ -42,21 +42,21 @@ use crate::span::Span;
 use crate::strong::StrongSum;
 use crate::weak::{Roll, RollAdler, RollCrc32c, Rolling};
 
-/// How many bytes strong sums may be taken of, for each byte of new. One is what an unchanged file needs.
+/// Bytes that strong sums may be taken of, for each byte of new. One is what an unchanged file needs.
 pub const STRONG_PER_BYTE: u64 = 2;
-/// How many more, in bytes.
+/// Bytes that strong sums may be taken of besides.
 pub const SLACK_BYTES: u64 = 64 << 10;
 
-/// Whether the block that follows the last match is tried before all others.
+/// Order of look-ups: the block that follows the last match first, or none before others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Locality {
-    /// It is (WebR2sync+ §5.2).
+    /// The neighbour first (WebR2sync+ §5.2).
     Neighbour,
     /// Every window is looked up alike: rsync as the papers describe it.
     Ignored,
 }
 
-/// What a search has cost so far.
+/// Cost of a search so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Windows whose tag some block has.
@@ -65,7 +65,7 @@ pub struct Counts {
     pub weak: u64,
     /// Strong sums of windows that were taken: one for each at most.
     pub strong: u64,
-    /// How many of these were no block's.
+    /// Those of them that were no block's.
     pub false_alarms: u64,
     /// Windows whose weak sum was a block's while the budget was spent.
     pub unproven: u64,
@@ -76,7 +76,7 @@ pub struct Counts {
 pub struct Searcher {
     looker: Looker,
     roller: Roller,
-    /// How many bytes of new are settled.
+    /// Bytes of new that are settled.
     settled: u64,
     /// The weak sum of the first window that is not, where that was looked up already.
     window: Option<u32>,
@@ -146,7 +146,7 @@ impl Searcher {
         self.looker.block_len() as u32
     }
 
-    /// What the search has cost so far.
+    /// Cost of the search so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.looker.counts
@@ -216,9 +216,9 @@ struct Looker {
     old: Arc<BlockSums>,
     table: Table,
     locality: Locality,
-    /// Where in new which block is expected next.
+    /// Place in new and number of the block that is expected next.
     expected: Option<(u64, u32)>,
-    /// How many bytes strong sums were taken of.
+    /// Bytes that strong sums were taken of.
     spent: u64,
     counts: Counts,
 }

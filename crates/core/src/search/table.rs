@@ -7,7 +7,7 @@
 //! starts      = where the entries of each value of some fewer highest bits begin
 //! ```
 //!
-//! What differs from rsync's, and why:
+//! Differences from rsync's, and why:
 //!
 //! 1. The first level is a bit for each tag, small enough for the nearest caches: most positions end there. As in rsync today
 //!    there are more than 2^16 tags for many blocks; else nearly all would be taken.
@@ -29,7 +29,7 @@ pub(super) struct Table {
     multiplier: u32,
     tags: Vec<u64>,
     tag_shift: u32,
-    /// One more than there are values.
+    /// Starts, one more than there are values.
     starts: Vec<u32>,
     start_shift: u32,
     entries: Vec<Entry>,

@@ -11,7 +11,7 @@
 /// Bytes in a [`Row`].
 pub(crate) const ROW_BYTES: usize = 64;
 
-/// What is multiplied in one step: four pairs of words of 64 bits.
+/// Operands of one step: four pairs of words of 64 bits.
 pub(crate) type Row = [u8; ROW_BYTES];
 
 /// Carry-less multiplication.
@@ -45,7 +45,7 @@ pub(crate) trait Carryless: Copy {
 
 /// An algorithm over carry-less products.
 pub(crate) trait Kernel {
-    /// What it finds.
+    /// Result of the search.
     type Output;
 
     /// Runs it. Implementations are `#[inline(always)]`: only inside of the caller may they use its instructions.
@@ -299,7 +299,7 @@ mod x86 {
         }
     }
 
-    /// What a wider witness has from the narrow one in it.
+    /// Elements that a wider witness takes from the narrow one in it.
     macro_rules! elements_of_pclmul {
         () => {
             type Element = __m128i;

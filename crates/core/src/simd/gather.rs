@@ -8,9 +8,9 @@ use super::x86::{Avx512, ops};
 
 /// A vector of words of one width. Lane 0 is that of the first region.
 pub(crate) trait Words: Copy {
-    /// What a lane holds.
+    /// Word of a lane.
     type Word: Copy;
-    /// As many words as there are lanes.
+    /// Words, as many as there are lanes.
     type Vector: Copy;
 
     /// Words in a vector.
@@ -33,7 +33,7 @@ pub(crate) trait Words: Copy {
     /// A bit for each lane with `a >= b`, that of lane 0 lowest.
     fn ge(self, a: Self::Vector, b: Self::Vector) -> u16;
 
-    /// What the table holds for the low byte of each lane.
+    /// Table entries by the low byte of each lane.
     fn look_up(self, table: &[Self::Word; 256], a: Self::Vector) -> Self::Vector;
 
     /// For each lane the word that begins there: at `data[at]`, and at every `stride`-th byte behind it.

@@ -31,13 +31,14 @@ use scalar::Scalar;
 
 /// A vector of bytes and what chunkers do with it. Lane 0 holds the first byte.
 ///
-/// Where an answer has one bit for each lane, bit 0 is of lane 0 and bits past the last lane are zero.
+/// Operations of one instruction set. An answer of one bit for each lane has lane 0 in bit 0, and zeros past the last
+/// lane.
 pub(crate) trait Simd: Copy {
-    /// As many bytes as there are lanes.
+    /// Bytes, as many as there are lanes.
     type Vector: Copy;
     /// Sixteen bytes to look up.
     type Table: Copy;
-    /// What [`Simd::sums`] keeps of the vectors before.
+    /// State that [`Simd::sums`] keeps of the vectors before.
     type Before: Copy;
 
     /// Bytes in a vector: a power of two, at most [`MAX_LANES`].
@@ -68,13 +69,13 @@ pub(crate) trait Simd: Copy {
     /// The bits that are in either.
     fn or(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// Where `a >= b`.
+    /// Lanes in which `a >= b`.
     fn ge(self, a: Self::Vector, b: Self::Vector) -> u64;
 
-    /// Where `a == b`.
+    /// Lanes in which `a == b`.
     fn eq(self, a: Self::Vector, b: Self::Vector) -> u64;
 
-    /// Where `a > b`.
+    /// Lanes in which `a > b`.
     #[inline(always)]
     fn gt(self, a: Self::Vector, b: Self::Vector) -> u64 {
         !self.ge(b, a) & all_lanes(Self::LANES)
@@ -89,13 +90,13 @@ pub(crate) trait Simd: Copy {
     /// A table of sixteen bytes.
     fn table(self, bytes: &[u8; 16]) -> Self::Table;
 
-    /// What the table holds for the low four bits of each lane.
+    /// Table entries by the low four bits of each lane.
     fn low_nibbles(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
 
-    /// What the table holds for the high four bits of each lane.
+    /// Table entries by the high four bits of each lane.
     fn high_nibbles(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
 
-    /// As if zeros had come before.
+    /// State as if zeros had come before.
     fn nothing(self) -> Self::Before;
 
     /// Sums of the eight and of the sixteen terms up to each lane, by doubling:
@@ -120,7 +121,7 @@ pub(crate) const fn all_lanes(lanes: usize) -> u64 {
     u64::MAX >> (MAX_LANES - lanes)
 }
 
-/// What most instruction sets keep of the vector before, for [`Simd::sums`].
+/// State that most instruction sets keep of the vector before, for [`Simd::sums`].
 #[cfg(any(
     target_arch = "x86_64",
     all(target_arch = "aarch64", target_feature = "neon", target_endian = "little"),
@@ -149,7 +150,7 @@ impl<V: Copy> Before<V> {
 
 /// An algorithm over vectors of any length.
 pub(crate) trait Kernel {
-    /// What it finds.
+    /// Result of the operation.
     type Output;
 
     /// Runs it. Implementations are `#[inline(always)]`: only inside of the caller may they use its instructions.

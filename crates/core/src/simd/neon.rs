@@ -103,5 +103,5 @@ ops! {
     }
 }
 
-/// Of eight lanes, a bit for each.
+/// Weights that make one bit of each of eight lanes.
 const WEIGHTS: u64 = 0x8040_2010_0804_0201;

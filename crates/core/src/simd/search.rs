@@ -1,13 +1,14 @@
 //! The two phases that all hashless chunkers share: Extreme Byte Search and Range Scan (VectorCDC §4.1, §4.2).
 //!
-//! What they search for is data, not a closure: a closure that is called more than once may stay a function, and that one
-//! would be compiled without the features of the instruction set.
+//! Parameters of these searches are data, not closures: a closure that is called more than once may stay a function,
+//! and that one would be
+//! compiled without the features of the instruction set.
 
 use std::ops::Range;
 
 use super::{MAX_LANES, Simd, all_lanes};
 
-/// Which bytes exceed others.
+/// Order in which bytes exceed others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extreme {
     /// Larger ones.
@@ -17,7 +18,7 @@ pub(crate) enum Extreme {
 }
 
 impl Extreme {
-    /// What no byte exceeds.
+    /// The byte that no other exceeds.
     #[inline(always)]
     pub(crate) const fn utmost(self) -> u8 {
         match self {
@@ -26,7 +27,7 @@ impl Extreme {
         }
     }
 
-    /// Whether `a` exceeds `b`.
+    /// True if `a` exceeds `b`.
     #[inline(always)]
     pub(crate) const fn exceeds(self, a: u8, b: u8) -> bool {
         match self {
@@ -37,7 +38,7 @@ impl Extreme {
 
     /// The extreme byte of `data`, which is not empty: a tree of lane-wise extremes (§4.1).
     ///
-    /// Nothing exceeds the utmost byte, so the search ends behind the first block that holds one.
+    /// The extreme of `data`. The search ends behind the first block that holds the utmost byte.
     #[inline(always)]
     pub(crate) fn of<S: Simd>(self, simd: S, data: &[u8]) -> u8 {
         let lanes = self.lanes(simd, data);
@@ -110,7 +111,7 @@ pub(crate) enum Wanted {
 }
 
 impl Wanted {
-    /// Where `data` first has one: packed scanning (§4.2).
+    /// First place in `data` that has one: packed scanning (§4.2).
     #[inline(always)]
     pub(crate) fn find<S: Simd>(self, simd: S, data: &[u8]) -> Option<usize> {
         if data.len() < S::LANES {
@@ -139,7 +140,7 @@ impl Wanted {
         (found != 0).then(|| at + first(found))
     }
 
-    /// Where `data` last has one.
+    /// Last place in `data` that has one.
     #[inline(always)]
     pub(crate) fn find_last<S: Simd>(self, simd: S, data: &[u8]) -> Option<usize> {
         if data.len() < S::LANES {
@@ -166,7 +167,7 @@ impl Wanted {
         (found != 0).then(|| last(found))
     }
 
-    /// Where they are in `data`, which is shorter than a vector, if there are any.
+    /// Places in `data`, which is shorter than a vector, if there are any.
     #[inline(always)]
     fn within<S: Simd>(self, simd: S, data: &[u8]) -> Option<u64> {
         if data.is_empty() {
@@ -176,7 +177,7 @@ impl Wanted {
         (found != 0).then_some(found)
     }
 
-    /// Where they are in each vector of a block; nowhere at all, if in none.
+    /// Places in each vector of a block; all zero if there is none.
     #[inline(always)]
     fn masks<S: Simd>(self, simd: S, block: &[u8]) -> [u64; UNROLLED] {
         let mut found = [0; UNROLLED];
@@ -187,7 +188,7 @@ impl Wanted {
         if found.iter().fold(0, |any, found| any | found) == 0 { [0; UNROLLED] } else { found }
     }
 
-    /// Where they are in the first vector of `bytes`.
+    /// Places in the first vector of `bytes`.
     #[inline(always)]
     fn mask<S: Simd>(self, simd: S, bytes: &[u8]) -> u64 {
         let bytes = simd.load(bytes);

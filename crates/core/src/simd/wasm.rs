@@ -129,7 +129,7 @@ fn turned(a: v128, by: u32) -> v128 {
     v128_or(u8x16_shl(a, by), u8x16_shr(a, u8::BITS - by))
 }
 
-/// What `pick` makes of all lanes.
+/// Folds all lanes by `pick`.
 #[inline(always)]
 fn fold(a: v128, pick: fn(v128, v128) -> v128) -> u8 {
     let a = pick(a, u64x2_shuffle::<1, 0>(a, a));

@@ -1,4 +1,4 @@
-//! What a link is worth: NetSync's choice of chunks and of a compressor (NetSync §4.4).
+//! Cost model of a link: NetSync's choice of chunks and of a compressor (NetSync §4.4).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub const fn netsync_avg_bytes(bits_per_second: Option<u64>) -> u32 {
     }
 }
 
-/// How fast bytes cross, and how late they arrive.
+/// Bandwidth and delay of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Bandwidth in one direction; not 0.
@@ -22,7 +22,7 @@ pub struct Link {
     pub round_trip: Duration,
 }
 
-/// What a compressor did to bytes like those that will travel: measured, never assumed.
+/// Speed and gain of a compressor on bytes like those that will travel: measured, never assumed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Codec {
     /// Length after compression for one byte before it. 1 where nothing is compressed.
@@ -52,7 +52,7 @@ impl Link {
         on_the_wire + computing + self.round_trip.as_secs_f64() / 2.0
     }
 
-    /// Which of `codecs` brings `bytes` over first; the earlier one of equals. Nothing where there is none.
+    /// The codec that brings `bytes` over first; the earlier one of equals. `None` where there is none.
     #[must_use]
     pub fn fastest<'a>(&self, bytes: u64, codecs: &'a [Codec]) -> Option<&'a Codec> {
         codecs.iter().min_by(|a, b| self.seconds(bytes, a).total_cmp(&self.seconds(bytes, b)))

@@ -1,5 +1,5 @@
-//! How two ends bring a file up to date, as plain data: Deltic's own way, and each system of the papers as a preset
-//! (DESIGN §1, docs/papers.md).
+//! Strategies: how two ends bring a file up to date, as plain data. Deltic's own way, and each system of the papers
+//! as a preset (DESIGN §1, docs/papers.md).
 //!
 //! A strategy chooses among stages that all strategies share; no preset has code of its own. What no strategy can choose is
 //! safety: none commits a file on the word of a weak sum, or of a hash that can be forged ([`Strategy::proof`]).
@@ -14,7 +14,7 @@ use crate::chunk::{Algorithm, ChunkerSpec, FixedLen, Sizes};
 use crate::strong::Strong;
 use crate::weak::Weak;
 
-/// Who tells sums of what, and who searches.
+/// Roles in a conversation: who sends sums of what, and who searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Conversation {
     /// The sender tells fingerprints of the chunks of new; the receiver says what it needs. Nothing is confirmed: equal
@@ -29,7 +29,7 @@ pub enum Conversation {
     RecipeRolled,
 }
 
-/// How long chunks are, and who says where they end.
+/// Lengths of chunks, and who says where they end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Chunking {
     /// [`ChunkerSpec::for_len`].
@@ -40,46 +40,46 @@ pub enum Chunking {
     ByBandwidth,
 }
 
-/// Where sums of blocks come from.
+/// Source of the sums of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sums {
-    /// They are computed from the bytes.
+    /// Computed from the bytes.
     Computed,
-    /// What the storage layer keeps is used where it keeps any, and joined (SkySync §3.1, §3.2.1).
+    /// Kept by the storage layer, used where it keeps any, and joined (SkySync §3.1, §3.2.1).
     Stored,
 }
 
-/// What rules weak sums out before they are looked for.
+/// Filter that rules weak sums out before they are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Filter {
     /// A table of 16-bit tags (rsync; WebR2sync §5.2).
     Tags,
-    /// Nothing: the sum itself is the place (SkySync §3.2.2), or it is a fingerprint.
+    /// None: the sum itself is the place (SkySync §3.2.2), or it is a fingerprint.
     Nothing,
 }
 
-/// Whether what lies right behind the last match is tried before any look-up (WebR2sync §5.2).
+/// Order of look-ups: what lies right behind the last match is tried first, or not (WebR2sync §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Locality {
-    /// It is.
+    /// It is tried first.
     First,
     /// Each chunk is looked up.
     Ignored,
 }
 
-/// Whether matches that follow each other are told as one (NetSync §4.3).
+/// Form of matches that follow each other: joined, or one by one (NetSync §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Merge {
-    /// One token for each run ([`Runs`](crate::Runs)).
+    /// A token for each run ([`Runs`](crate::Runs)).
     Runs,
-    /// One token for each chunk.
+    /// A token for each chunk.
     Never,
 }
 
-/// How one file uses more than one thread. The chunks are the same in any case (law 2).
+/// Use of threads for one file. The chunks are the same in any case (law 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Parallel {
-    /// Not at all: each end does one thing after the other.
+    /// No threads: each end does one thing after the other.
     No,
     /// Candidates in parallel; when all are known, chunks and their sums by one thread (SS-CDC; ParaSync §2.3). Strong sums
     /// of what may match in parallel.
@@ -90,7 +90,7 @@ pub enum Parallel {
     Stitch,
 }
 
-/// What waits for what.
+/// Order of the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Delivery {
     /// Each step waits for all of the one before: all literals are written in the order of the file, then all copies are made
@@ -100,20 +100,21 @@ pub enum Delivery {
     /// Each list of sums is complete before it is used. Then new is written from its start to its end, copies and literals
     /// as they lie in it, one at a time, while later literals are on their way.
     InOrder,
-    /// Nothing waits: batches flow in all steps, and what arrives is written where it belongs (ParaSync §3.2, §3.3).
+    /// All steps overlap: batches flow in all of them, and what arrives is written where it belongs (ParaSync §3.2,
+    /// §3.3).
     Pipelined,
 }
 
 /// When literals are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// Where the user asks for it.
+    /// Compression where the user asks for it.
     AsAsked,
-    /// Where it makes the transfer shorter ([`Link::fastest`]; NetSync §4.4).
+    /// Compression where it makes the transfer shorter ([`Link::fastest`]; NetSync §4.4).
     ByCost,
 }
 
-/// What proves that the receiver's file is the sender's, before anything becomes visible.
+/// Proof that the receiver's file is the sender's, before anything becomes visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proof {
     /// The digest over the fingerprints of all chunks: each byte is hashed once.
@@ -125,31 +126,31 @@ pub enum Proof {
 /// All choices for one sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Strategy {
-    /// As [`Strategy::named`] and the greeting have it.
+    /// Name, as [`Strategy::named`] and the greeting have it.
     pub name: &'static str,
-    /// Who tells what.
+    /// Roles of the ends.
     pub conversation: Conversation,
-    /// Where chunks end.
+    /// Chunk boundaries.
     pub chunking: Chunking,
-    /// What suggests a match; nothing where fingerprints travel.
+    /// Weak sum, which suggests a match; none where fingerprints travel.
     pub weak: Option<Weak>,
-    /// What confirms it. Fingerprints need no confirmation; they are the session's ([`Fingerprinter`](crate::Fingerprinter)),
+    /// Strong sum, which confirms it. Fingerprints need no confirmation; they are the session's
     /// which may name chunks by something faster.
     pub strong: Strong,
-    /// Where both come from.
+    /// Source of both sums.
     pub sums: Sums,
-    /// What is asked before the index of weak sums ([`Cuckoo`](crate::index::Cuckoo)). A search at any place
+    /// Filter that is asked before the index of weak sums ([`Cuckoo`](crate::index::Cuckoo)). A search at any place
     /// ([`Searcher`](crate::Searcher)) asks tags in any case.
     pub filter: Filter,
-    /// Where it is looked for first.
+    /// Place where it is looked for first.
     pub locality: Locality,
-    /// How matches are told.
+    /// Form of matches.
     pub merge: Merge,
-    /// How threads share the chunking.
+    /// Threads that share the chunking.
     pub parallel: Parallel,
-    /// What waits.
+    /// Order of the steps.
     pub delivery: Delivery,
-    /// How literals travel.
+    /// Compression of literals.
     pub compression: Compression,
     /// A stronger sum for one more try where the proof did not hold, before all of the file is sent (WebR2sync §5.2).
     pub stronger: Option<Strong>,
@@ -214,7 +215,7 @@ impl Strategy {
         Self { chunking: Chunking::Always(spec), ..self }
     }
 
-    /// What is checked before a commit. Law 9: where it does not hold, a stronger or a full transfer follows.
+    /// Proof that is checked before a commit. Law 9: where it does not hold, a stronger or a full transfer follows.
     ///
     /// Whole chunks with known fingerprints prove themselves. All other strategies end with one more hash over the file: a
     /// rolling search leaves no chunks, MD5 and SHA-1 are broken, SipHash is short, and SHA-256 of the matched chunks alone
@@ -227,7 +228,7 @@ impl Strategy {
         }
     }
 
-    /// Whether an end rolls over its version byte by byte.
+    /// True if an end rolls over its version byte by byte.
     #[must_use]
     pub const fn rolls(&self) -> bool {
         matches!(self.conversation, Conversation::Signature | Conversation::RecipeRolled)

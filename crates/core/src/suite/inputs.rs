@@ -1,4 +1,4 @@
-//! What the suite cuts: bytes of every kind, lengths and positions around all that could matter.
+//! Inputs of the suite: bytes of every kind, lengths and positions around all that could matter.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ impl Input {
     }
 }
 
-/// Where something changes: the sizes, and where a window ends that random bytes wait 256 more for.
+/// Lengths at which something changes: the sizes, and where a window ends that random bytes wait 256 more for.
 pub(super) struct Edges([usize; 4]);
 
 impl Edges {
@@ -182,7 +182,7 @@ fn holes(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// How far around an edge is looked: two of the longest vectors and a little.
+/// Distance from an edge that is looked at: two of the longest vectors and a little.
 const NEAR: usize = 2 * MAX_LANES + 2;
 /// Up to this length of chunks all lengths and positions are tried.
 const THICK_BYTES: usize = 16 << 10;

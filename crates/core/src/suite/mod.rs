@@ -1,4 +1,4 @@
-//! One suite for all forms of all chunkers (law 4): library code, so that it runs also where there are no tests.
+//! The suite for all forms of all chunkers (law 4): library code, so that it runs also where there are no tests.
 //!
 //! ```text
 //! for each case:                    every instruction set  ==  plain Rust
@@ -30,12 +30,12 @@ pub struct Mismatch {
     expected: usize,
 }
 
-/// How many answers were compared.
+/// Number of answers that were compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// Those of an instruction set with those of plain Rust.
+    /// Answers of an instruction set against those of plain Rust.
     pub with_scalar: u64,
-    /// Those of plain Rust with those of the reference, on bytes that go on past the minimum.
+    /// Answers of plain Rust against those of the reference, on bytes that go on past the minimum.
     pub with_reference: u64,
 }
 
@@ -53,7 +53,7 @@ pub fn specs() -> impl Iterator<Item = ChunkerSpec> {
     std::iter::once(fixed).chain(by_content)
 }
 
-/// What the reference does for each byte that a chunk may end with, in steps of about a nanosecond.
+/// Cost of the reference for each byte that a chunk may end with, in steps of about a nanosecond.
 const fn steps_per_end(algorithm: Algorithm, sizes: Sizes) -> u64 {
     match algorithm {
         Algorithm::Crc => 2 * 256,

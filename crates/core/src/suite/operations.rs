@@ -19,9 +19,9 @@ pub fn check_operations(isa: Isa) -> Result<(), &'static str> {
 }
 
 struct Operations<'a> {
-    /// As many bytes as the longest vector has lanes.
+    /// Bytes, as many as the longest vector has lanes.
     a: &'a [u8],
-    /// As many.
+    /// Bytes, as many as the longest vector has lanes.
     b: &'a [u8],
 }
 

@@ -82,7 +82,7 @@ const fn signed(byte: u8) -> u16 {
     byte as i8 as u16
 }
 
-/// As many sums as registers of the smallest vectors hold.
+/// Sums side by side: as many as registers of the smallest vectors hold.
 const LANES: usize = 32;
 
 #[cfg(test)]

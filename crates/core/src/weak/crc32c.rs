@@ -39,6 +39,12 @@ impl Crc32c {
         Self(crc32c::crc32c(bytes))
     }
 
+    /// The sum of the bytes of `self` with `bytes` behind them.
+    #[must_use]
+    pub fn append(self, bytes: &[u8]) -> Self {
+        Self(crc32c::crc32c_append(self.0, bytes))
+    }
+
     /// The sum that was written down as `sum`, with both inversions.
     #[must_use]
     pub const fn new(sum: u32) -> Self {
@@ -73,7 +79,7 @@ impl fmt::Debug for Crc32c {
     }
 }
 
-/// What multiplies: instructions of the processor, or a small table.
+/// Multiplier: instructions of the processor, or a small table.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Engine(Option<Clmul>);

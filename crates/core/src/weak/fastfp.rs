@@ -7,7 +7,7 @@
 //! FastFP(+L)  = sum of hash(i) for i in 1..=n, where L divides i or i = n
 //! ```
 //!
-//! Where the paper is silent, or cannot be followed:
+//! Choices where the paper is silent, or cannot be followed:
 //!
 //! 1. *Skipped bytes.* FastCDC hashes nothing before the minimum; a sum of what it does hash would leave these bytes
 //!    out, and chunks that differ there alone would collide. The sum begins with the chunk's first byte.
@@ -17,7 +17,7 @@
 //! 4. *Bits.* The paper's hash has 32 bits. Ours has 64 and is judged by the highest; its lower half, which is what a gear
 //!    of 32 bits makes of the lower half of the table, is what is added up.
 //!
-//! What differs from Algorithm 1: the recurrence makes each hash wait for the one before. Added up over all `i` it says
+//! The recurrence of Algorithm 1 makes each hash wait for the one before. Added up over all `i` it says
 //!
 //! ```text
 //! FastFP = 2 (FastFP - hash(n)) + sum of GEAR[byte]       and so       FastFP = 2 hash(n) - sum of GEAR[byte]

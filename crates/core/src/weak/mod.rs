@@ -37,7 +37,7 @@ impl Weak {
     pub const ALL: [Self; 5] =
         [Self::Adler, Self::Crc32c, Self::FastFp, Self::FastFpStride, Self::LastFp];
 
-    /// How many bits each sum has.
+    /// Bits of each sum.
     pub const BITS: u32 = u32::BITS;
 
     /// The sum of `bytes`.

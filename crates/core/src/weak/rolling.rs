@@ -28,7 +28,7 @@ pub(crate) trait Roll {
     /// The sum as it rolls best.
     type State: Copy;
 
-    /// What rolls on from a window with this sum.
+    /// The state that rolls on from a window with this sum.
     fn state(&self, sum: u32) -> Self::State;
 
     /// The same one byte further: `leaves` was the first byte of the window, `enters` comes behind its last.

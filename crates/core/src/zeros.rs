@@ -1,0 +1,152 @@
+//! Runs of zeros: literals travel without them.
+//!
+//! ```text
+//! bytes   a b c 0 0 0 … 0 d e 0 0 … 0        runs   (3, 0 0 0 … 0) (2, 0 0 … 0)
+//!                                            rest   a b c d e
+//! ```
+//!
+//! A run of [`LEAST_RUN`] bytes holds a whole probe, wherever it begins. So bytes without zeros cost one short look in each
+//! stride, and no pass over all of them.
+
+/// The shortest run that is taken out. A shorter one may stay: it costs a copy of what lies behind it.
+pub const LEAST_RUN: usize = 1024;
+
+const STRIDE: usize = 512;
+const PROBE: usize = 64;
+const _: () = assert!(STRIDE + PROBE <= LEAST_RUN, "every run holds a probe");
+
+/// A run of zeros, and the number of other bytes between the run before and this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZeroRun {
+    /// Other bytes before it.
+    pub before: u32,
+    /// Its length in bytes.
+    pub len: u32,
+}
+
+/// Takes every run of at least [`LEAST_RUN`] zeros out of `bytes`; the runs, and the rest.
+#[must_use]
+pub fn take_out(mut bytes: Vec<u8>) -> (Vec<ZeroRun>, Vec<u8>) {
+    let (mut runs, mut kept, mut from) = (Vec::new(), 0, 0);
+    let mut at = 0;
+    while at + PROBE <= bytes.len() {
+        if !is_zero(&bytes[at..at + PROBE]) {
+            at += STRIDE;
+            continue;
+        }
+        let start = at - bytes[from..at].iter().rev().take_while(|byte| **byte == 0).count();
+        let end = at + zeros_ahead(&bytes[at..]);
+        if end - start >= LEAST_RUN {
+            let before = start - from;
+            bytes.copy_within(from..start, kept);
+            runs.push(ZeroRun { before: before as u32, len: (end - start) as u32 });
+            (kept, from) = (kept + before, end);
+        }
+        at = (end + 1).next_multiple_of(STRIDE);
+    }
+    if !runs.is_empty() {
+        let left = bytes.len() - from;
+        bytes.copy_within(from.., kept);
+        bytes.truncate(kept + left);
+    }
+    (runs, bytes)
+}
+
+/// Puts `runs` back into the `rest`, which makes `len` bytes; nothing where they do not.
+#[must_use]
+pub fn put_back(runs: &[ZeroRun], rest: &[u8], len: usize) -> Option<Vec<u8>> {
+    if rest_len(runs, len) != Some(rest.len()) {
+        return None;
+    }
+    let (mut bytes, mut rest, mut at) = (vec![0; len], rest, 0);
+    for run in runs {
+        let piece = rest.split_off(..run.before as usize)?;
+        bytes[at..at + piece.len()].copy_from_slice(piece);
+        at += piece.len() + run.len as usize;
+    }
+    bytes[at..].copy_from_slice(rest);
+    Some(bytes)
+}
+
+/// The number of other bytes among `len`, of which these are runs; nothing where the runs and what lies between them are longer.
+#[must_use]
+pub fn rest_len(runs: &[ZeroRun], len: usize) -> Option<usize> {
+    let sum = |of: fn(&ZeroRun) -> u32| runs.iter().map(|run| u64::from(of(run))).sum::<u64>();
+    let rest = (len as u64).checked_sub(sum(|run| run.len))?;
+    (sum(|run| run.before) <= rest).then_some(rest as usize)
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().fold(0, |any, byte| any | byte) == 0
+}
+
+/// The number of zeros that `bytes` begins with.
+fn zeros_ahead(bytes: &[u8]) -> usize {
+    let whole = bytes.chunks_exact(PROBE).take_while(|part| is_zero(part)).count() * PROBE;
+    whole + bytes[whole..].iter().take_while(|byte| **byte == 0).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Zeros and others, in runs around the lengths that matter.
+    fn content() -> impl Strategy<Value = Vec<u8>> {
+        let len = prop_oneof![
+            0..4usize,
+            PROBE - 1..PROBE + 2,
+            STRIDE - 1..STRIDE + 2,
+            LEAST_RUN - 2..LEAST_RUN + 3,
+            0..4 * LEAST_RUN,
+        ];
+        let run = (any::<bool>(), len).prop_map(|(zero, len)| vec![u8::from(!zero); len]);
+        prop::collection::vec(run, 0..12).prop_map(|runs| runs.concat())
+    }
+
+    /// The same, slow and obvious.
+    fn reference(bytes: &[u8]) -> (Vec<ZeroRun>, Vec<u8>) {
+        let (mut runs, mut rest, mut before) = (Vec::new(), Vec::new(), 0);
+        for run in bytes.chunk_by(|one, next| (*one == 0) == (*next == 0)) {
+            if run[0] == 0 && run.len() >= LEAST_RUN {
+                runs.push(ZeroRun { before, len: run.len() as u32 });
+                before = 0;
+            } else {
+                rest.extend_from_slice(run);
+                before += run.len() as u32;
+            }
+        }
+        (runs, rest)
+    }
+
+    proptest! {
+        #[test]
+        fn every_long_run_is_taken_out_and_put_back(bytes in content()) {
+            let (runs, rest) = take_out(bytes.clone());
+            prop_assert_eq!((&runs, &rest), (&reference(&bytes).0, &reference(&bytes).1));
+            prop_assert_eq!(put_back(&runs, &rest, bytes.len()), Some(bytes));
+        }
+
+        #[test]
+        fn runs_that_do_not_fit_make_nothing(
+            runs in prop::collection::vec((0..9u32, 0..9u32), 0..5),
+            rest in 0..20usize,
+            len in 0..40usize,
+        ) {
+            let runs: Vec<_> = runs.iter().map(|(before, len)| ZeroRun { before: *before, len: *len }).collect();
+            let made = put_back(&runs, &vec![1; rest], len);
+            let zeros: usize = runs.iter().map(|run| run.len as usize).sum();
+            let between: usize = runs.iter().map(|run| run.before as usize).sum();
+            prop_assert_eq!(made.is_some(), zeros + rest == len && between <= rest);
+            prop_assert!(made.is_none_or(|made| made.iter().filter(|byte| **byte == 0).count() == zeros));
+        }
+    }
+
+    #[test]
+    fn claims_beyond_any_length_are_no_sum() {
+        let runs = [ZeroRun { before: u32::MAX, len: u32::MAX }; 4];
+        assert_eq!(rest_len(&runs, usize::MAX), Some(usize::MAX - 4 * u32::MAX as usize));
+        assert_eq!(rest_len(&runs, 1 << 20), None);
+    }
+}
