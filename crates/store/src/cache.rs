@@ -42,6 +42,8 @@ pub struct Cache {
     most: u64,
     /// How many buckets there were when that was looked at last.
     seen: AtomicU64,
+    /// How long ago a file may have been read; `None`: however long.
+    max_age: Option<Duration>,
 }
 
 /// When the reading of a file began, or a moment before.
@@ -57,6 +59,12 @@ impl Moment {
     #[must_use]
     pub fn now() -> Self {
         Self(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    }
+
+    /// Whether what was noted at this second is young enough. What was noted in the future has no age that we know.
+    fn is_within(self, max_age: Option<Duration>, noted: u32) -> bool {
+        let age = self.0.as_secs().checked_sub(noted.into()).map(Duration::from_secs);
+        max_age.is_none_or(|max_age| age.is_some_and(|age| age < max_age))
     }
 
     /// Whether a change from now on gives the file another time than it has. The file system may count in seconds: then
@@ -83,12 +91,18 @@ impl Cache {
     }
 
     fn of(table: OwnedFd, most: u64) -> Self {
-        let cache = Self { table, most, seen: AtomicU64::new(0) };
+        let cache = Self { table, most, seen: AtomicU64::new(0), max_age: None };
         if cache.buckets().is_none() {
             // What is left there is none of ours; where it cannot grow, it stays empty.
             fs::ftruncate(&cache.table, FIRST_BUCKETS * BUCKET_BYTES as u64).ok();
         }
         cache
+    }
+
+    /// The same, believing nothing of what was read longer ago.
+    #[must_use]
+    pub fn no_older_than(self, max_age: Option<Duration>) -> Self {
+        Self { max_age, ..self }
     }
 
     /// Sees whether another process made the table longer. Until then, what stands elsewhere since is not known.
@@ -102,7 +116,7 @@ impl Cache {
         let key = key_of(version);
         let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
         if self.read_near(version.inode, &mut near).is_some() {
-            let found = find_in(&near, &key);
+            let found = self.find_in(&near, &key);
             // While one of these is free, it stands nowhere else.
             if found.is_some() || near.chunks_exact(SLOT_BYTES).any(is_free) {
                 return found;
@@ -125,15 +139,40 @@ impl Cache {
     fn find_anywhere(&self, inode: (u64, u64), key: &[u8; KEY_BYTES]) -> Option<Digest> {
         let mut bucket = [0; BUCKET_BYTES];
         self.read(place_of(inode, self.buckets()?), &mut bucket)?;
-        find_in(&bucket, key)
+        self.find_in(&bucket, key)
+    }
+
+    fn find_in(&self, slots: &[u8], key: &[u8; KEY_BYTES]) -> Option<Digest> {
+        // Files of one device differ by their numbers: these are looked at first.
+        let number = &key[8..INODE_BYTES];
+        let slots = slots.chunks_exact(SLOT_BYTES);
+        let mut slots =
+            slots.filter(|slot| slot[8..INODE_BYTES] == *number && slot.starts_with(key));
+        let slot = slots.find(|slot| is_sound(slot))?;
+        let is_young = Moment::now().is_within(self.max_age, noted_at(slot));
+        let digest = slot[KEY_BYTES..].first_chunk().copied().map(Digest::from_bytes);
+        digest.filter(|_| is_young)
     }
 
     /// Notes the digest of this version, which was read from `begun` on and did not change meanwhile; unless it changed so
     /// shortly before that another change could look the same.
     pub fn note(&self, version: &Version, begun: Moment, digest: &Digest) {
-        if !begun.is_past(version.changed) {
-            return;
+        if begun.is_past(version.changed) {
+            self.keep(version, begun, digest);
         }
+    }
+
+    /// Notes the digest of what was put in place as this version, which began at `begun`.
+    ///
+    /// A change right behind that may leave it the same ctime. But who writes to it gives it another time of modification,
+    /// unless that is the present too: then nothing is noted.
+    pub fn note_written(&self, version: &Version, begun: Moment, digest: &Digest) {
+        if begun.is_past(version.modified) {
+            self.keep(version, begun, digest);
+        }
+    }
+
+    fn keep(&self, version: &Version, begun: Moment, digest: &Digest) {
         let slot = slot_of(version, begun, digest);
         let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
         if let Some(place) = self.read_near(version.inode, &mut near)
@@ -183,9 +222,8 @@ impl Cache {
     /// The slot that goes where none is free and the table cannot grow.
     fn oldest(&self, bucket: &[u8; BUCKET_BYTES]) -> Option<usize> {
         let full = self.buckets()? * 2 * BUCKET_BYTES as u64 > self.most;
-        let noted = |slot: &[u8]| slot[NOTED_AT..].first_chunk().copied().map(u32::from_le_bytes);
         let slots = bucket.chunks_exact(SLOT_BYTES).enumerate();
-        let oldest = slots.min_by_key(|(_, slot)| noted(slot));
+        let oldest = slots.min_by_key(|(_, slot)| noted_at(slot));
         oldest.filter(|_| full).map(|(at, _)| at)
     }
 
@@ -229,13 +267,9 @@ const fn first_slot(inode: (u64, u64)) -> usize {
     (hash_of(inode) >> 32) as usize % (BUCKET_BYTES / SLOT_BYTES - NEAR_SLOTS + 1)
 }
 
-fn find_in(slots: &[u8], key: &[u8; KEY_BYTES]) -> Option<Digest> {
-    // Files of one device differ by their numbers: these are looked at first.
-    let number = &key[8..INODE_BYTES];
-    let slots = slots.chunks_exact(SLOT_BYTES);
-    let mut slots = slots.filter(|slot| slot[8..INODE_BYTES] == *number && slot.starts_with(key));
-    let slot = slots.find(|slot| is_sound(slot))?;
-    slot[KEY_BYTES..].first_chunk().copied().map(Digest::from_bytes)
+/// The second at which a slot was noted.
+fn noted_at(slot: &[u8]) -> u32 {
+    slot[NOTED_AT..].first_chunk().copied().map_or(0, u32::from_le_bytes)
 }
 
 /// Where `slot` may be written: over a former version of the same file, or where it is free.

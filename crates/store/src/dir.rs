@@ -7,15 +7,17 @@
 //! Symlinks that are to be [kept](KeptLinks) and taken for the directories behind them (`--keep-dirlinks`) are followed once,
 //! when they are first looked at, and only below the root. What lies behind is held from then on, and paths below it start
 //! there: whatever becomes of the link, or of any name on the way to it, nothing is resolved through it a second time. So are
-//! links on the way to a named source, wherever they lead, if they are [ours or the system's](Dir::follow_ours).
+//! links on the way to a named source, wherever they lead, if they are [ours or the system's](Dir::end_of).
+
+mod way;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::{Name, RelPath};
@@ -27,6 +29,9 @@ use rustix::io::Errno;
 
 use crate::lock;
 
+pub use way::Trust;
+pub(crate) use way::{Led, WayEnd};
+
 /// A directory, held.
 #[derive(Debug)]
 pub(crate) struct Dir {
@@ -37,19 +42,23 @@ pub(crate) struct Dir {
 }
 
 /// The directories behind symlinks that are taken for directories, by the paths of the links.
-#[derive(Debug, Default)]
-pub(crate) struct KeptLinks(Mutex<BTreeMap<RelPath, Arc<OwnedFd>>>);
+#[derive(Debug)]
+pub(crate) struct KeptLinks {
+    behind: Mutex<BTreeMap<RelPath, Arc<OwnedFd>>>,
+    /// Which are taken for them where they are [named](Dir::named_dir).
+    trust: Trust,
+}
 
 impl KeptLinks {
     /// How many lead to this directory.
     fn lead_to(&self, dir: (u64, u64)) -> usize {
         let is_it = |fd: &&Arc<OwnedFd>| fs::fstat(fd).is_ok_and(|stat| inode(&stat) == dir);
-        lock(&self.0).values().filter(is_it).count()
+        lock(&self.behind).values().filter(is_it).count()
     }
 
     /// What the last link on the way to `path` leads to, and the path behind that.
     fn above(&self, path: &RelPath) -> Option<(Arc<OwnedFd>, RelPath)> {
-        let links = lock(&self.0);
+        let links = lock(&self.behind);
         if links.is_empty() {
             return None;
         }
@@ -102,13 +111,6 @@ impl Use {
     }
 }
 
-/// Where a way led.
-pub(crate) enum Led {
-    To(Dir),
-    /// No further than this symlink of another user.
-    Stranger(PathBuf),
-}
-
 impl Dir {
     /// Opens a root: a path of the operator's is followed.
     pub(crate) fn open_root(path: &Path) -> Result<Self, Errno> {
@@ -136,25 +138,6 @@ impl Dir {
     /// Whether it is that one.
     pub(crate) fn is_missing(&self) -> bool {
         self.way == Way::Nowhere
-    }
-
-    /// Makes the last directory of `path`, unless there is one: whether it was made.
-    pub(crate) fn make_root(path: &Path, mode: Mode) -> Result<bool, Errno> {
-        match fs::mkdirat(CWD, path, mode) {
-            Err(Errno::EXIST) => Self::open_root(path).map(|_| false),
-            made => made.map(|()| true),
-        }
-    }
-
-    /// Removes the last directory of `path`, if it is empty.
-    pub(crate) fn remove_root(path: &Path) -> Result<(), Errno> {
-        fs::unlinkat(CWD, path, AtFlags::REMOVEDIR)
-    }
-
-    /// Flushes the directory in which the root at `path` has its name.
-    pub(crate) fn flush_above_root(path: &Path) -> Result<(), Errno> {
-        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        Self::open_root(above.unwrap_or_else(|| Path::new(".")))?.flush()
     }
 
     /// Flushes the names in it; one that we may write and not read cannot be flushed by us.
@@ -209,9 +192,10 @@ impl Dir {
         Self { way, ..self }
     }
 
-    /// The same handle, as a root that may [keep links](Self::keep_link).
-    pub(crate) fn keeping_links(self) -> Self {
-        Self { links: Some(KeptLinks::default()), ..self }
+    /// The same handle, as a root that may [keep links](Self::keep_link), and those of whom `trust` says on the way to what is
+    /// named.
+    pub(crate) fn keeping_links(self, trust: Trust) -> Self {
+        Self { links: Some(KeptLinks { behind: Mutex::default(), trust }), ..self }
     }
 
     /// Takes the symlink at `path` for the directory behind it from now on, if there is one. A link that leads out of the root
@@ -225,13 +209,33 @@ impl Dir {
             Way::Walk | Way::Follow | Way::Nowhere => Err(Errno::XDEV),
         };
         match opened {
-            Ok(fd) => lock(&links.0).insert(path.clone(), Arc::new(fd)),
+            Ok(fd) => lock(&links.behind).insert(path.clone(), Arc::new(fd)),
             // It leads to something else, or nowhere.
             Err(Errno::NOTDIR | Errno::NOENT | Errno::LOOP) => return Ok(None),
             Err(Errno::XDEV) if !self.leads_to_dir(path)? => return Ok(None),
             Err(errno) => return Err(errno),
         };
         self.dir(path, Use::Pass).map(Some)
+    }
+
+    /// The same of a link that is ours or the superuser's, and leads on through no other user's: else it is not permitted.
+    pub(crate) fn keep_our_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
+        let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
+        let link = Path::new(OsStr::from_bytes(name.as_bytes()));
+        let walked = match self.dir(&above, Use::Pass)?.led_to(link, Trust::Ours) {
+            Ok(Led::To(dir)) => inode(&fs::fstat(&dir)?),
+            Ok(Led::Stranger(_)) => return Err(Errno::PERM),
+            // It leads to something else, or nowhere.
+            Err(Errno::NOTDIR | Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        let Some(kept) = self.keep_link(path)? else { return Ok(None) };
+        if inode(&fs::fstat(&kept)?) == walked {
+            return Ok(Some(kept));
+        }
+        // Somebody put another one there meanwhile.
+        self.links.iter().for_each(|links| _ = lock(&links.behind).remove(path));
+        Err(Errno::AGAIN)
     }
 
     /// The directory `path`. Each symlink on the way, which the operator named, is taken for the directory behind it from now
@@ -245,52 +249,13 @@ impl Dir {
             at = at.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
             let stat = above.stat(&name)?;
             if FileType::from_raw_mode(stat.st_mode).is_symlink() && !self.keeps_link(&at) {
-                match above.follow_ours(Path::new(OsStr::from_bytes(name.as_bytes())))? {
-                    Led::To(behind) => lock(&links.0).insert(at.clone(), Arc::new(behind.fd)),
+                match above.led_to(Path::new(OsStr::from_bytes(name.as_bytes())), links.trust)? {
+                    Led::To(behind) => lock(&links.behind).insert(at.clone(), Arc::new(behind.fd)),
                     Led::Stranger(_) => return Err(Errno::LOOP),
                 };
             }
         }
         self.dir(path, Use::Pass)
-    }
-
-    /// Follows `way` from here, name by name, through symlinks that are ours or the superuser's: whoever else may put one there
-    /// could lead us to what he may not see himself. Each is held while it is looked at and read.
-    pub(crate) fn follow_ours(self, way: &Path) -> Result<Led, Errno> {
-        let ours = [0, rustix::process::geteuid().as_raw()];
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (mut held, mut at, mut links) = (self.fd, PathBuf::new(), 0);
-        // The names ahead, the next one last.
-        let mut ahead: Vec<OsString> = Vec::new();
-        let put = |ahead: &mut Vec<OsString>, way: &Path| {
-            let names = way.components().filter(|name| *name != Component::CurDir);
-            ahead.extend(names.rev().map(|name| name.as_os_str().to_owned()));
-        };
-        put(&mut ahead, way);
-        while let Some(name) = ahead.pop() {
-            let next = fs::openat(&held, &name, flags, Mode::empty())?;
-            let stat = fs::fstat(&next)?;
-            at.push(name);
-            if !FileType::from_raw_mode(stat.st_mode).is_symlink() {
-                // What is no directory has nothing below it: that is said of the next name, or in the end.
-                held = next;
-                continue;
-            }
-            if !ours.contains(&stat.st_uid) {
-                return Ok(Led::Stranger(at));
-            }
-            links += 1;
-            if links > MAX_LINKS {
-                return Err(Errno::LOOP);
-            }
-            let target = fs::readlinkat(&next, "", Vec::new())?.into_bytes();
-            put(&mut ahead, Path::new(&OsString::from_vec(target)));
-            at.pop();
-        }
-        match FileType::from_raw_mode(fs::fstat(&held)?.st_mode).is_dir() {
-            true => Self::of(held).map(Led::To),
-            false => Err(Errno::NOTDIR),
-        }
     }
 
     /// Whether there is a directory behind the symlink at `path`, wherever it leads.
@@ -304,12 +269,13 @@ impl Dir {
 
     /// Whether a symlink at `path` is taken for a directory.
     pub(crate) fn keeps_link(&self, path: &RelPath) -> bool {
-        self.links.as_ref().is_some_and(|links| lock(&links.0).contains_key(path))
+        self.links.as_ref().is_some_and(|links| lock(&links.behind).contains_key(path))
     }
 
     /// Whether the directory `name` of `dir` is one that a kept symlink leads to.
     pub(crate) fn leads_to(&self, dir: &Self, name: &Name) -> bool {
-        let Some(links) = self.links.as_ref().filter(|links| !lock(&links.0).is_empty()) else {
+        let Some(links) = self.links.as_ref().filter(|links| !lock(&links.behind).is_empty())
+        else {
             return false;
         };
         dir.stat(name).is_ok_and(|stat| links.lead_to(inode(&stat)) > 0)
@@ -324,7 +290,7 @@ impl Dir {
     /// Which directory the kept symlink at `path` leads to, by device and number, and how many of them do.
     pub(crate) fn behind_link(&self, path: &RelPath) -> Option<((u64, u64), usize)> {
         let links = self.links.as_ref()?;
-        let behind = lock(&links.0).get(path).map(Arc::clone)?;
+        let behind = lock(&links.behind).get(path).map(Arc::clone)?;
         let behind = inode(&fs::fstat(&behind).ok()?);
         Some((behind, links.lead_to(behind)))
     }
@@ -518,6 +484,24 @@ impl AsFd for Dir {
     }
 }
 
+/// Changes the mode of an open file or directory. `rustix` has no function for it that goes through the C library, where
+/// wrappers such as fakeroot stand.
+pub(crate) fn set_mode_of_open(open: impl AsFd, mode: Mode) -> Result<(), Errno> {
+    let mode = nix::sys::stat::Mode::from_bits_retain(mode.bits());
+    nix::sys::stat::fchmod(open, mode).map_err(|errno| Errno::from_raw_os_error(errno as i32))
+}
+
+/// Changes the mode of what `handle` stands for: the only way where it may not be read, before Linux 6.6.
+#[expect(clippy::disallowed_methods, reason = "the path is that of a handle")]
+pub(crate) fn set_mode_of_held(handle: impl AsFd, mode: Mode) -> Result<(), Errno> {
+    fs::chmod(proc_path(handle.as_fd()), mode)
+}
+
+/// The link that `/proc` has for what a handle stands for.
+pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> Vec<u8> {
+    format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes()
+}
+
 fn read_entries(
     dir: &OwnedFd,
     buffer: &mut [MaybeUninit<u8>],
@@ -578,8 +562,6 @@ fn symlink_or(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
     }
 }
 
-/// Symlinks that are followed on the way to one directory, as the kernel has it.
-const MAX_LINKS: usize = 40;
 /// Tries of a resolution that a concurrent rename disturbed.
 const MAX_TRIES: usize = 8;
 const NAMES_BUFFER_BYTES: usize = 64 << 10;

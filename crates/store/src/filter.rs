@@ -8,19 +8,23 @@
 //! directories add in files of their own is a `Scope`, made when a directory is entered and shared by all
 //! below it.
 
+mod dirs;
 mod git;
 mod pattern;
 mod reads;
 mod scope;
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 use deltic_core::rule::{Action, DirMerge, PatternRule, Reading, Rule, Rules, Side};
 use deltic_core::{Meta, Name};
 use pattern::{Pattern, Text};
 
-pub(crate) use reads::{Reads, read_bounded};
+pub(crate) use reads::{Linked, Reads, read_bounded};
 pub(crate) use scope::{Fate, Judge, Scope, Scopes, Start};
+
+use crate::lock;
 
 /// Compiled rules, for one side. Without rules it costs nothing. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +39,14 @@ struct Book {
     nodes: Vec<Node>,
     /// The files that the rules name and directories may bring.
     merges: Vec<Arc<Merge>>,
+    ignored: Mutex<Ignored>,
+}
+
+/// Files of rules that do not count.
+#[derive(Debug, Default)]
+struct Ignored {
+    all: HashSet<String>,
+    untold: Vec<String>,
 }
 
 /// One thing to ask, in order.
@@ -64,7 +76,7 @@ struct Merge {
     inherited: bool,
     /// Whether its rules count at this side. If not it is not read, but a later rule about this name is none all the same.
     counts: bool,
-    /// From which directory down, above the root, it is looked for as well.
+    /// From which directory down, above the one whose rules name it, it is looked for as well.
     above: Option<Box<[u8]>>,
 }
 
@@ -78,6 +90,7 @@ impl Filter {
             from0: rules.from0,
             nodes: Vec::new(),
             merges: Vec::new(),
+            ignored: Mutex::default(),
         };
         for rule in &rules.list {
             match rule {
@@ -104,6 +117,12 @@ impl Filter {
         Scope::default().decide_xattr(&book.nodes, name) != Some(Action::Exclude)
     }
 
+    /// Files of rules that were found not to count since this was asked last, and why.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let Some(book) = &self.0 else { return Vec::new() };
+        std::mem::take(&mut lock(&book.ignored).untold)
+    }
+
     /// Takes those attributes away that the rules exclude.
     pub(crate) fn sift(&self, meta: &mut Meta) {
         if self.0.is_some() {
@@ -123,6 +142,21 @@ fn sift(meta: &mut Meta, admits: impl Fn(&[u8]) -> bool) {
 }
 
 impl Book {
+    /// Notes that the file of rules `file` does not count, for it is a symlink of another user.
+    fn ignore(&self, file: String) {
+        let mut ignored = lock(&self.ignored);
+        let warning = match ignored.all.len() {
+            ..MAX_IGNORED => {
+                format!("{file}: a symlink of another user; rules behind it do not count")
+            }
+            MAX_IGNORED => "rules behind more symlinks of other users do not count".into(),
+            _ => return,
+        };
+        if ignored.all.insert(file) {
+            ignored.untold.push(warning);
+        }
+    }
+
     /// The rule, if it counts at this side.
     fn compile(&self, rule: &PatternRule) -> Option<Compiled> {
         let PatternRule { action, negated, marks, pattern } = rule;
@@ -158,6 +192,9 @@ impl Compiled {
         self.pattern.matches(&text) != self.negated
     }
 }
+
+/// Most files of rules that do not count of which each is told.
+const MAX_IGNORED: usize = 1000;
 
 #[cfg(test)]
 mod tests;

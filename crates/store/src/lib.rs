@@ -126,6 +126,8 @@ pub struct Listing {
     pub versions: Vec<Option<Version>>,
     /// One error for each entry that is missing above; nothing may be deleted on the word of a listing with errors.
     pub errors: Vec<StoreError>,
+    /// What is not as it was asked for, though nothing is missing above.
+    pub warnings: Vec<String>,
     /// Whether the directory may hold other names, which were not asked for.
     pub partial: bool,
     /// Whether one of the directories that were named as this one, with all below, has nothing in it: most likely what belongs
@@ -248,7 +250,11 @@ pub trait Store: Tree {
     ///
     /// # Errors
     /// Of each, in order, those of the three.
-    fn replace_all(&self, files: &[Whole<'_>], keep: Keep) -> Vec<Result<(), StoreError>> {
+    fn replace_all(
+        &self,
+        files: &[Whole<'_>],
+        keep: Keep,
+    ) -> Vec<Result<Option<Version>, StoreError>> {
         files.iter().map(|file| self.replace(file, keep)).collect()
     }
 
@@ -256,10 +262,10 @@ pub trait Store: Tree {
     ///
     /// # Errors
     /// Those of the three.
-    fn replace(&self, file: &Whole<'_>, keep: Keep) -> Result<(), StoreError> {
+    fn replace(&self, file: &Whole<'_>, keep: Keep) -> Result<Option<Version>, StoreError> {
         let rebuild = self.create(file.path, file.bytes.len() as u64)?;
         rebuild.write(0, file.bytes)?;
-        rebuild.commit(file.commit(keep)).map(drop)
+        rebuild.commit(file.commit(keep))
     }
 
     /// What unfinished rebuilds of `path` left behind, newest first: sources of bytes, of no proven content.
@@ -286,10 +292,11 @@ pub trait Store: Tree {
     /// its mode and an old one that was closed to its owner the one it had; replaces anything else. Of what it `will` get, as
     /// far as that is known, it has its owner and group at once, where it was there or no modes are kept, and what is made in
     /// it the group that it would get in such a directory. An old one lets nobody do any more what it will not; a new one
-    /// whose mode is not kept has it at once, and its owner may work in it.
+    /// whose mode is not kept has it at once, and its owner may work in it. Either has its extended attributes and ACLs at
+    /// once, so that these need not be set again in the end.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// Where it cannot be made; [`StoreError::Unset`] where it was, and lacks attributes or ACLs.
     fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError>;
 
     /// Puts a symlink to `target` at `path`, in one step, in place of anything but a full directory.

@@ -32,14 +32,15 @@ mod writing;
 #[cfg(test)]
 mod tests;
 
+pub use crate::dir::Trust;
 pub use attrs::umask;
 pub use backup::Backup;
 pub(crate) use copy::write_at;
 pub use inplace::UnderWay;
-pub use named::NamedDir;
+pub use named::{NamedDir, NamedFile};
 pub use rebuild::LocalRebuild;
 pub(crate) use snapshot::read_at;
 pub use snapshot::{LocalSnapshot, Version};
 pub use sources::{SourceArg, SourceArgs, SourceOptions, Sources};
-pub use store::{LocalOptions, LocalStore, create_above, create_root, remove_root};
+pub use store::{KeepLinks, LocalOptions, LocalStore, create_above, create_root, remove_root};
 pub use writing::{PartialDir, Writing};

@@ -195,9 +195,17 @@ impl Store for MemoryStore {
             .map(|(id, notes)| Resumed { rebuild: MemoryRebuild::resumed(self, path, id), notes }))
     }
 
-    fn make_dir(&self, path: &RelPath, _: Option<(&Meta, Keep)>) -> Result<(), StoreError> {
+    fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError> {
         check_path("make directory", path)?;
-        lock(&self.state).make_dir(path).at("make directory", path)
+        let mut state = lock(&self.state);
+        let early = |(meta, Keep { acls, xattrs, .. })| {
+            (meta, Keep { acls, xattrs, omit_dir_times: true, ..Keep::default() })
+        };
+        let made = state.make_dir(path).and_then(|()| match will.map(early) {
+            Some((meta, keep)) => state.set_meta(path, meta, keep),
+            None => Ok(()),
+        });
+        made.at("make directory", path)
     }
 
     fn make_symlink(

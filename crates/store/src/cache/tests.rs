@@ -74,6 +74,40 @@ fn what_was_noted_is_found_and_no_other_version_is() {
 }
 
 #[test]
+fn what_was_read_too_long_ago_is_not_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let ago = |secs| Moment(Moment::now().0 - Duration::from_secs(secs));
+    let cache = Cache::open(dir.path()).unwrap();
+    cache.note(&version(7), ago(100), &digest(7));
+    let in_the_future = Moment(Moment::now().0 + Duration::from_secs(10_000));
+    cache.note(&version(8), in_the_future, &digest(8));
+    let within = |secs| {
+        let cache = Cache::open(dir.path()).unwrap();
+        cache.no_older_than(Some(Duration::from_secs(secs)))
+    };
+    assert!(knows(&cache, 7) && knows(&cache, 8));
+    assert!(knows(&within(1000), 7) && !knows(&within(100), 7) && !knows(&within(0), 7));
+    assert!(!knows(&within(1000), 8), "nobody knows how old that is");
+    // What is read again is known again.
+    note(&cache, 7);
+    assert!(knows(&within(100), 7) && !knows(&within(0), 7));
+}
+
+#[test]
+fn what_was_written_is_known_unless_its_time_is_the_present() {
+    let cache = small(MAX_BYTES);
+    let begun = Moment::now();
+    let now = Timestamp { secs: begun.0.as_secs() as i64, nanos: 1 };
+    let put = Version { changed: now, ..version(7) };
+    cache.note_written(&put, begun, &digest(7));
+    assert_eq!(cache.find(&put), Some(digest(7)));
+    let late = Timestamp { secs: now.secs + 1, ..now };
+    let untimed = Version { modified: late, changed: late, ..version(8) };
+    cache.note_written(&untimed, begun, &digest(8));
+    assert_eq!(cache.find(&untimed), None);
+}
+
+#[test]
 fn a_later_version_takes_the_place_of_a_former_one() {
     let cache = small(MAX_BYTES);
     for secs in 0..1000 {

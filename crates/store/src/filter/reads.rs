@@ -4,13 +4,23 @@ use deltic_core::RelPath;
 
 use crate::{Snapshot, StoreError};
 
+/// A symlink in the place of a file of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Linked {
+    /// It is followed, wherever it leads, if it is ours or the superuser's.
+    Follow,
+    /// It is no such file.
+    Ignore,
+}
+
 /// Where files of rules are read.
 pub(crate) trait Reads {
     /// All of the regular file at `path`; nothing where there is none, or a directory.
     ///
     /// # Errors
-    /// Where there is something that cannot be read, or is too long: what it forbids would go unheard.
-    fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>, StoreError>;
+    /// - [`StoreError::Stranger`] where a symlink that would be followed is another user's;
+    /// - where there is something that cannot be read, or is too long: what it forbids would go unheard.
+    fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Whether anything is at `path`.
     fn has(&self, path: &RelPath) -> bool;

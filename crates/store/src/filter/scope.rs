@@ -5,16 +5,15 @@
 //! taken for each directory, to find its parent's scope, and none at all where the rules name no such files.
 
 use std::collections::{HashMap, HashSet};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::path::printable;
 use deltic_core::rule::{self, Action, Line, LineEnd, MAX_DIR_MERGES, Reading, Rule, Syntax};
 use deltic_core::{Meta, Name, RelPath};
 
+use super::dirs::{Place, absolute, dirs_between, resolved};
 use super::pattern::Text;
-use super::{Book, Filter, Merge, Node, Reads, git};
+use super::{Book, Filter, Linked, Merge, Node, Reads, git};
 use crate::local::above::Above;
 use crate::{StoreError, lock};
 
@@ -26,6 +25,8 @@ pub(crate) struct Scope(Vec<Slot>);
 #[derive(Clone, Debug)]
 struct Slot {
     merge: Arc<Merge>,
+    /// Directories from this one down are searched for it: those above the one where the search begins are searched first.
+    from: Option<Arc<[u8]>>,
     layer: Option<Arc<Layer>>,
 }
 
@@ -285,48 +286,66 @@ impl Chain<'_> {
 
     /// What counts above the root, where the rules look there.
     fn above_root(&self) -> Result<Arc<Scope>, StoreError> {
-        let slot = |merge: &Arc<Merge>| Slot { merge: Arc::clone(merge), layer: None };
+        let Scopes { base, start, .. } = self.scopes;
+        // Whoever lists names of the root has the root itself above them.
+        let path = match start {
+            Start::Root => base.to_vec(),
+            Start::Names => [base, &b"/"[..]].concat(),
+        };
+        let slot = |merge: &Arc<Merge>| {
+            let from = self.first_above(merge, &path);
+            Slot { merge: Arc::clone(merge), from, layer: None }
+        };
         let mut scope = Scope(self.book.merges.iter().map(slot).collect());
-        for n in 0..self.book.merges.len() {
-            for dir in self.dirs_above(&scope.0[n].merge) {
-                let Some(above) = Above::open(&dir) else { continue };
-                let place = Place { dir: &RelPath::root(), reads: &above, path: &dir };
-                self.fill(&mut scope, n, &place)?;
-            }
+        let mut n = 0;
+        // A file may name further ones.
+        while n < scope.0.len() {
+            self.fill_above(&mut scope, n, &path)?;
+            n += 1;
         }
         Ok(Arc::new(scope))
     }
 
-    /// The directories above the root in which a file is looked for, downwards.
-    fn dirs_above(&self, merge: &Merge) -> Vec<Box<[u8]>> {
-        let base = &*self.scopes.base;
-        if base.is_empty() {
-            return Vec::new();
-        }
-        // Whoever lists names of the root has the root itself above them.
-        let mut dirs: Vec<&[u8]> =
-            if self.scopes.start == Start::Names { vec![base] } else { Vec::new() };
-        let slashes = base.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        dirs.extend(slashes.rev().map(|(at, _)| &base[..at]));
-        let first = match (&merge.above, merge.reading.syntax) {
+    /// The first directory above `path`, where names are listed, in which a file of the filter's own rules is looked for.
+    fn first_above(&self, merge: &Merge, path: &[u8]) -> Option<Arc<[u8]>> {
+        match (&merge.above, merge.reading.syntax) {
             (_, Syntax::Git) => {
                 let is_top = |dir: &&[u8]| Above::open(dir).is_some_and(|dir| dir.has(&git_dir()));
                 let root_is_top = self.scopes.start == Start::Root && self.reads.has(&git_dir());
-                if root_is_top { None } else { dirs.iter().position(is_top) }
+                let mut dirs = dirs_between(b"", path).rev();
+                if root_is_top { None } else { dirs.find(is_top).map(Arc::from) }
             }
             (None, _) => None,
-            (Some(from), _) => {
-                let from = if from.starts_with(b"/") {
-                    from.to_vec()
-                } else {
-                    [base, b"/", from].concat()
-                };
-                let from = absolute(Path::new(std::ffi::OsStr::from_bytes(&from)));
-                dirs.iter().position(|dir| **dir == *from)
-            }
-        };
-        let Some(first) = first else { return Vec::new() };
-        dirs[..=first].iter().rev().map(|dir| (*dir).into()).collect()
+            (Some(above), _) => Some(resolved(&self.scopes.base, above)),
+        }
+    }
+
+    /// Reads file `n` of each directory above the one at `path` in which it is looked for, downwards; whether anything changed.
+    fn fill_above(&self, scope: &mut Scope, n: usize, path: &[u8]) -> Result<bool, StoreError> {
+        let Some(from) = scope.0[n].from.clone() else { return Ok(false) };
+        let mut changed = false;
+        for path in dirs_between(&from, path) {
+            changed |= match self.below_root(path) {
+                Some(dir) => self.fill(scope, n, &Place { dir: &dir, reads: self.reads, path })?,
+                None => match Above::open(path) {
+                    Some(above) => {
+                        let place = Place { dir: &RelPath::root(), reads: &above, path };
+                        self.fill(scope, n, &place)?
+                    }
+                    None => false,
+                },
+            };
+        }
+        Ok(changed)
+    }
+
+    /// The directory at `path`, if it is the root or below it.
+    fn below_root(&self, path: &[u8]) -> Option<RelPath> {
+        match path.strip_prefix(&*self.scopes.base)? {
+            [] => Some(RelPath::root()),
+            [b'/', dir @ ..] => RelPath::parse(dir).ok(),
+            _ => None,
+        }
     }
 
     /// What counts in `dir`.
@@ -340,8 +359,11 @@ impl Chain<'_> {
         let mut scope = (**above).clone();
         let mut changed = false;
         let mut n = 0;
-        // A file may name further ones.
+        // A file may name further ones, which directories above may bring as well.
         while n < scope.0.len() {
+            if n >= above.0.len() {
+                changed |= self.fill_above(&mut scope, n, &path)?;
+            }
             changed |= self.fill(&mut scope, n, &place)?;
             n += 1;
         }
@@ -362,9 +384,18 @@ impl Chain<'_> {
             changed |= self.fill_from_git(scope, n, place)?;
         }
         let file = place.file(merge.name.as_bytes())?;
-        let bytes = match merge.reading.syntax {
-            Syntax::Git => unless_linked(place.reads.read(&file))?,
-            _ => place.reads.read(&file)?,
+        // git follows no link to its files, and does without them.
+        let linked = match merge.reading.syntax {
+            Syntax::Git => Linked::Ignore,
+            _ => Linked::Follow,
+        };
+        let bytes = match place.reads.read(&file, linked) {
+            // Whoever put it there shall neither tell us what to read nor keep us from what we do.
+            Err(StoreError::Stranger { .. }) => {
+                self.book.ignore(place.shown(&file));
+                None
+            }
+            read => read?,
         };
         let Some(bytes) = bytes else { return Ok(changed) };
         let mut draft = Draft {
@@ -394,7 +425,7 @@ impl Chain<'_> {
         if !place.reads.has(&place.file(b".git")?) {
             return Ok(false);
         }
-        let bytes = unless_linked(place.reads.read(&place.file(b".git/info/exclude")?))?;
+        let bytes = place.reads.read(&place.file(b".git/info/exclude")?, Linked::Ignore)?;
         let marks = scope.0[n].merge.reading.marks;
         let nodes = git::nodes(&bytes.unwrap_or_default(), marks);
         scope.0[n].layer = Draft { nodes, anchor: place.path.len() + 1, above: None }.finish();
@@ -412,15 +443,16 @@ impl Chain<'_> {
         let end = if self.book.from0 { LineEnd::Nul } else { LineEnd::Line };
         let lines = rule::read(text.bytes, text.reading, end).map_err(|bad| StoreError::Rules {
             file: place.shown(text.file),
-            why: bad.to_string(),
+            // What it says is nobody's business: a link may lead to what who wrote it there may not read.
+            why: format!("line {}: {}", bad.line, bad.why.kind()),
         })?;
         for line in lines {
             match line {
-                Line::Rule(rule) => self.add(draft, scope, &rule),
+                Line::Rule(rule) => self.add(draft, scope, &rule, place.path),
                 Line::CvsDefaults(marks) => {
                     for line in rule::cvs_defaults(marks) {
                         if let Line::Rule(rule) = line {
-                            self.add(draft, scope, &rule);
+                            self.add(draft, scope, &rule, place.path);
                         }
                     }
                 }
@@ -433,9 +465,9 @@ impl Chain<'_> {
                     let inner = place.merged(text.file, &file)?;
                     let missing = || StoreError::Rules {
                         file: place.shown(text.file),
-                        why: format!("no such file: {}", printable(&file)),
+                        why: "a file that it merges is not there".into(),
                     };
-                    let bytes = place.reads.read(&inner)?.ok_or_else(missing)?;
+                    let bytes = place.reads.read(&inner, Linked::Follow)?.ok_or_else(missing)?;
                     let text = Source { bytes: &bytes, reading: &reading, file: &inner };
                     self.read(draft, scope, (place, &text), depth + 1)?;
                 }
@@ -446,7 +478,8 @@ impl Chain<'_> {
         Ok(())
     }
 
-    fn add(&self, draft: &mut Draft, scope: &mut Scope, rule: &Rule) {
+    /// Adds a rule that a file of the directory at `path` brings.
+    fn add(&self, draft: &mut Draft, scope: &mut Scope, rule: &Rule, path: &[u8]) {
         match rule {
             Rule::Pattern(rule) => draft.nodes.extend(self.book.compile(rule).map(Node::Rule)),
             Rule::DirMerge(merge) => {
@@ -455,7 +488,10 @@ impl Chain<'_> {
                     .merge(merge)
                     .filter(|merge| scope.0.iter().all(|slot| slot.merge.name != merge.name));
                 draft.nodes.extend(merge.is_some().then_some(Node::Merge(scope.0.len())));
-                scope.0.extend(merge.map(|merge| Slot { merge, layer: None }));
+                scope.0.extend(merge.map(|merge| {
+                    let from = Some(resolved(path, merge.above.as_deref().unwrap_or_default()));
+                    Slot { merge, from, layer: None }
+                }));
             }
         }
     }
@@ -482,94 +518,8 @@ struct Source<'a> {
     file: &'a RelPath,
 }
 
-/// A directory that may bring files of rules.
-struct Place<'a> {
-    dir: &'a RelPath,
-    reads: &'a dyn Reads,
-    /// Its path from the root of the file system on.
-    path: &'a [u8],
-}
-
-impl Place<'_> {
-    fn file(&self, names: &[u8]) -> Result<RelPath, StoreError> {
-        let mut path = self.dir.clone();
-        for name in names.split(|byte| *byte == b'/') {
-            let name = Name::new(name).and_then(|name| path.join(&name));
-            path =
-                name.map_err(|_| StoreError::BadName { action: "read rules", path: path.clone() })?;
-        }
-        Ok(path)
-    }
-
-    /// The file that `file` names as `inner`: below the root, and counted from the directory.
-    fn merged(&self, file: &RelPath, inner: &[u8]) -> Result<RelPath, StoreError> {
-        let outside = || StoreError::Rules {
-            file: self.shown(file),
-            why: format!("{} does not lie below the root", printable(inner)),
-        };
-        let mut names: Vec<&[u8]> = self.dir.components().collect();
-        if inner.starts_with(b"/") {
-            return Err(outside());
-        }
-        for name in inner.split(|byte| *byte == b'/') {
-            match name {
-                b"" | b"." => {}
-                b".." => drop(names.pop().ok_or_else(outside)?),
-                name => names.push(name),
-            }
-        }
-        RelPath::parse(&names.join(&b"/"[..]))
-            .ok()
-            .filter(|path| !path.is_root())
-            .ok_or_else(outside)
-    }
-
-    fn shown(&self, file: &RelPath) -> String {
-        let mut path = self.path[..self.path.len() - self.dir.as_bytes().len()].to_vec();
-        if !path.ends_with(b"/") {
-            path.push(b'/');
-        }
-        path.extend_from_slice(file.as_bytes());
-        printable(&path)
-    }
-
-    fn check(&self, file: &RelPath, holds: bool, why: &str) -> Result<(), StoreError> {
-        if holds {
-            Ok(())
-        } else {
-            Err(StoreError::Rules { file: self.shown(file), why: why.into() })
-        }
-    }
-}
-
-/// git follows no link to its files, and does without them.
-fn unless_linked(read: Result<Option<Vec<u8>>, StoreError>) -> Result<Option<Vec<u8>>, StoreError> {
-    match read {
-        Err(StoreError::OutsideRoot { .. }) => Ok(None),
-        read => read,
-    }
-}
-
 fn git_dir() -> RelPath {
     RelPath::parse(b".git").expect("a name")
-}
-
-/// `path` from the root of the file system on, by its words alone, and without a slash at the end.
-fn absolute(path: &Path) -> Box<[u8]> {
-    if path.as_os_str().is_empty() {
-        return Box::default();
-    }
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let mut clean = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::ParentDir => drop(clean.pop()),
-            Component::Normal(name) => clean.push(name),
-            _ => {}
-        }
-    }
-    let bytes = clean.as_os_str().as_bytes();
-    bytes.strip_suffix(b"/").unwrap_or(bytes).into()
 }
 
 /// Most scopes kept for one root, besides those of directories that bring files of rules, and about as many more.

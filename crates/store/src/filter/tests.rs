@@ -29,7 +29,7 @@ fn filter(rules: &[&str]) -> Filter {
 struct Files<'a>(&'a [(&'a str, &'a str)]);
 
 impl Reads for Files<'_> {
-    fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>, StoreError> {
+    fn read(&self, path: &RelPath, _: Linked) -> Result<Option<Vec<u8>>, StoreError> {
         let file = self.0.iter().find(|(name, _)| name.as_bytes() == path.as_bytes());
         Ok(file.map(|(_, text)| text.as_bytes().to_vec()))
     }
@@ -190,6 +190,38 @@ fn directories_add_rules_that_are_inherited_and_anchored_where_they_are() {
 }
 
 #[test]
+fn a_file_that_a_directory_names_is_looked_for_above_it_from_where_its_path_says() {
+    for (rule, admitted) in [
+        (": ../.n", [true, false, false, true]),
+        (": ../../.n", [false, false, false, true]),
+        (": ../../../.n", [false, false, false, true]),
+        (": /top/root/.n", [false, false, false, true]),
+        // What does not lie above it is not looked at, as in rsync.
+        (": .n", [true, true, false, true]),
+        (": ../x/.n", [true, true, false, true]),
+        (": y/.n", [true, true, false, true]),
+        (": /elsewhere/.n", [true, true, false, true]),
+        (":n ../../.n", [true, true, false, true]),
+    ] {
+        let files = Files(&[
+            (".n", "- root"),
+            ("d/.n", "- above\n- /anchored"),
+            ("d/e/.r", rule),
+            ("d/e/.n", "- own\n- /e/anchored"),
+            ("d/x/.n", "- x"),
+            ("d/e/y/.n", "- y"),
+        ]);
+        let filter = filter(&[": .r"]);
+        let judge = |name: &str| admits_in(&filter, &files, &path(&format!("d/e/{name}")), false);
+        let found = ["root", "above", "own", "x"].map(judge);
+        assert_eq!(found, admitted, "{rule}");
+        assert!(judge("anchored") && judge("y"), "{rule}");
+        let beside = admits_in(&filter, &files, &path("d/above"), false);
+        assert!(beside, "{rule}: only what is below the file that names it");
+    }
+}
+
+#[test]
 fn a_second_rule_about_one_file_is_none_whichever_side_the_first_is_for() {
     let files = Files(&[(".r", "- a")]);
     let both = filter_at(&[":s .r", ": .r"], Side::Receiver);
@@ -225,17 +257,19 @@ fn a_file_of_rules_may_name_further_ones_below_the_root() {
 fn a_file_of_rules_that_cannot_be_understood_is_an_error_that_names_the_line() {
     let long = "- x\n".repeat(5000);
     for (text, why) in [
-        ("- a\nbad", "/top/root/d/.r: line 2: unknown filter rule: 'bad'"),
-        (". /etc/passwd", "/etc/passwd does not lie below the root"),
+        ("- a\nbad", "/top/root/d/.r: line 2: unknown filter rule"),
+        (". /etc/passwd", "a file that it merges does not lie below the root"),
         (". ../../x", "does not lie below the root"),
-        (". none", "no such file: none"),
+        (". none", "a file that it merges is not there"),
         (". .r", "too many files within files"),
         (&long, "too many rules"),
         ("P,s x", "invalid modifier"),
     ] {
         let scopes = Scopes::new(filter(&[": .r"]), Path::new("/top/root"), Start::Root);
         let error = scopes.judge(&path("d/e"), &Files(&[("d/.r", text)])).unwrap_err();
-        assert!(error.to_string().contains(why), "{error}");
+        let error = error.to_string();
+        let shows = ["bad", "passwd", "none"].into_iter().find(|word| error.contains(word));
+        assert!(error.contains(why) && shows.is_none(), "{error}");
     }
 }
 

@@ -9,9 +9,9 @@ use deltic_core::{RelPath, See};
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, file_type};
 use crate::StoreError;
-use crate::dir::Dir;
+use crate::dir::{Dir, Led, Trust};
 use crate::error::At;
-use crate::filter::{Reads, read_bounded};
+use crate::filter::{Linked, Reads, read_bounded};
 
 /// A directory above a root, held while its file of rules is read.
 #[derive(Debug)]
@@ -25,9 +25,11 @@ impl Above {
     }
 }
 
+const ACTION: &str = "read rules";
+
 impl Reads for Above {
-    fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>, StoreError> {
-        self.0.read(path)
+    fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.read(path, linked)
     }
 
     fn has(&self, path: &RelPath) -> bool {
@@ -36,21 +38,37 @@ impl Reads for Above {
 }
 
 impl Reads for Dir {
-    fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>, StoreError> {
-        let action = "read rules";
-        let place = match Place::of(self, action, path) {
+    fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError> {
+        let place = match Place::of(self, ACTION, path) {
             Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => return Ok(None),
             place => place?,
         };
-        match place.dir.find(&place.name).at(action, path)? {
-            Some(stat) if !file_type(&stat).is_dir() => {
-                // A look at the rules is no reading of the file, whatever is asked for of others.
-                let see = See { untouched: true, ..See::default() };
-                let snapshot = LocalSnapshot::open(&place.dir, &place.name, path, see);
-                snapshot.and_then(|snapshot| read_bounded(&snapshot, path)).map(Some)
+        // A look at the rules is no reading of the file, whatever is asked for of others.
+        let see = See { untouched: true, ..See::default() };
+        let snapshot = match place.dir.find(&place.name).at(ACTION, path)?.as_ref().map(file_type) {
+            None => return Ok(None),
+            Some(kind) if kind.is_dir() => return Ok(None),
+            Some(kind) if !kind.is_symlink() => {
+                LocalSnapshot::open(&place.dir, &place.name, path, see)?
             }
-            _ => Ok(None),
-        }
+            Some(_) if linked == Linked::Ignore => return Ok(None),
+            Some(_) => {
+                let way = Path::new(OsStr::from_bytes(place.name.as_bytes())).to_path_buf();
+                let end = match place.dir.end_of(&way, Trust::Ours).at(ACTION, path) {
+                    Ok(Led::To(end)) => end,
+                    Ok(Led::Stranger(_)) => {
+                        return Err(StoreError::Stranger { link: path.to_string() });
+                    }
+                    Err(StoreError::NotFound { .. }) => return Ok(None),
+                    Err(error) => return Err(error),
+                };
+                match LocalSnapshot::open_end(&end, path, see) {
+                    Err(StoreError::NotFound { .. }) => return Ok(None),
+                    opened => opened?,
+                }
+            }
+        };
+        read_bounded(&snapshot, path).map(Some)
     }
 
     fn has(&self, path: &RelPath) -> bool {

@@ -5,7 +5,7 @@
 //! should be gets no bits that lend it to others, and what lacks its ACL is open to nobody to whom that would have closed it
 //! as the owning group.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use deltic_core::meta::noted::{Noted, NotedKind};
@@ -20,7 +20,7 @@ use rustix::process;
 use super::heritage::Heritage;
 use super::more::{ACL, Reach, access_acl, inherit, set_acls, set_xattrs};
 use super::noted;
-use crate::dir::{Dir, Use};
+use crate::dir::{Dir, Use, proc_path, set_mode_of_held, set_mode_of_open};
 use crate::{Filter, Keep, Unset};
 
 /// What to set on an entry.
@@ -209,26 +209,62 @@ impl<'a> Attrs<'a> {
         };
         let now = stat.st_mode & ALL_BITS;
         let mut wanted = self.mode.unwrap_or_else(|| self.keep.executable(self.meta, now));
-        let unread = self.meta.is_partly_unread();
         self.set_owner(on, &stat, unset);
         if unset.why(OWNER).or_else(|| unset.why(GROUP)).is_some() {
             wanted &= !LENDING_BITS;
         }
         self.inherit_group(on, unset);
         let at = on.reach();
-        if self.keep.xattrs && !unread {
-            unset.append(self.set_xattrs(on, &at, now));
-        }
-        if self.keep.acls && !unread && !self.meta.is_symlink() {
-            set_acls(&at, self.meta, wanted, unset);
-            wanted = less(wanted, self.meta.access_acl(), unset);
-        }
+        self.set_more(on, (now, wanted), unset);
+        wanted = less(wanted, self.meta.access_acl(), unset);
         if let Some(acl) = self.heritage.acl.as_ref().filter(|_| !self.keep.acls) {
             unset.note(ACL, inherit(&at, acl, wanted));
             wanted = less(wanted, Some(acl), unset);
         }
         // Nobody may have asked for a mode: but a change of owner, or of an ACL, may have taken special bits away.
         Some(wanted)
+    }
+
+    /// Sets what a directory, in which things are to be made, gets besides owner, mode and times: too much to keep until all
+    /// is made. Also returns the bits that its mode must lack then, because its ACL could not be set.
+    pub(super) fn set_early(&self, on: On<'_>) -> (Unset, u32) {
+        let mut unset = Unset::default();
+        match on.stat() {
+            Ok(stat) => {
+                let now = stat.st_mode & ALL_BITS;
+                let wanted = if self.notes { self.mode.unwrap_or(now) } else { now };
+                self.set_more(on, (now, wanted), &mut unset);
+            }
+            Err(errno) => unset.note("attributes", Err(errno)),
+        }
+        let withheld = match self.notes {
+            true => 0,
+            false => ALL_BITS & !less(ALL_BITS, self.meta.access_acl(), &unset),
+        };
+        (unset, withheld)
+    }
+
+    /// Without these bits in its mode.
+    pub(super) fn without(mut self, bits: u32) -> Self {
+        self.mode = self.mode.map(|mode| mode & !bits);
+        self
+    }
+
+    /// Sets extended attributes, and ACLs with the permissions of `wanted`, on what has the mode `now`.
+    fn set_more(&self, on: On<'_>, (now, wanted): (u32, u32), unset: &mut Unset) {
+        let Keep { acls, xattrs, .. } = self.keep;
+        if self.meta.is_partly_unread() || !(acls || xattrs) {
+            return;
+        }
+        let at = on.reach();
+        if xattrs {
+            unset.append(self.set_xattrs(on, &at, now));
+        }
+        match acls && !self.meta.is_symlink() {
+            true if self.notes => noted::set_acls(&at, self.meta, wanted, unset),
+            true => set_acls(&at, self.meta, wanted, unset),
+            false => {}
+        }
     }
 
     /// Sets the extended attributes of what has the mode `now`.
@@ -275,13 +311,7 @@ impl<'a> Attrs<'a> {
         let is_so = is_plain
             && (mode, stat.st_uid, stat.st_gid) == (wanted.mode, wanted.user, wanted.group);
         unset.note(noted::NOTE, noted::set(&at, Some(&wanted).filter(|_| !is_so)));
-        let unread = self.meta.is_partly_unread();
-        if self.keep.xattrs && !unread {
-            unset.append(set_xattrs(&at, self.meta, (self.scope, self.rules)));
-        }
-        if self.keep.acls && !unread && !self.meta.is_symlink() {
-            noted::set_acls(&at, self.meta, wanted.mode, unset);
-        }
+        self.set_more(on, (mode, wanted.mode), unset);
         None
     }
 
@@ -370,9 +400,8 @@ impl On<'_> {
             return Ok(());
         }
         let set = match self {
-            Self::Open(fd) => fs::fchmod(fd, to_set),
-            // The only way to change the mode of a held file that may not be read, before Linux 6.6.
-            Self::Handle(fd) => fs::chmodat(CWD, &*proc_path(fd), to_set, AtFlags::empty()),
+            Self::Open(fd) => set_mode_of_open(fd, to_set),
+            Self::Handle(fd) => set_mode_of_held(fd, to_set),
             Self::Link(..) => Ok(()),
         };
         if set == Err(Errno::PERM) && self.has_mode(mode) { Ok(()) } else { set }
@@ -405,11 +434,6 @@ pub(super) fn open_to_owner(root: &Dir, path: &RelPath) -> Option<u32> {
 /// Changes the mode of what `handle` stands for, which may not be open to read.
 pub(super) fn set_mode(handle: impl AsFd, mode: u32) -> Result<(), Errno> {
     On::Handle(handle.as_fd()).set_mode(mode & ALL_BITS)
-}
-
-/// The link that `/proc` has for what a handle stands for.
-pub(super) fn proc_path(fd: BorrowedFd<'_>) -> Vec<u8> {
-    format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes()
 }
 
 /// The times that are to be set; what is not said stays.

@@ -30,7 +30,7 @@ use super::place::Place;
 use super::snapshot::{Version, file_type, inode_of, look_at};
 use super::stage::{discard, new_name};
 use super::store::Inner;
-use crate::dir::{Dir, Use};
+use crate::dir::{Dir, Use, set_mode_of_open};
 use crate::error::At;
 use crate::{Filter, Keep, StoreError, Unset, lock};
 
@@ -136,11 +136,8 @@ fn link_to(
     is_old: impl Fn(Option<Stat>) -> bool,
 ) -> Result<(), Errno> {
     let Some(Aside(dir, name)) = aside() else {
-        return if over {
-            Err(Errno::NOSYS)
-        } else {
-            place.dir.link(&place.name, spot.dir(), &spot.name)
-        };
+        let link = || place.dir.link(&place.name, spot.dir(), &spot.name);
+        return if over { Err(Errno::NOSYS) } else { link() };
     };
     place.dir.link(&place.name, &dir, &name)?;
     let linked = match dir.find(&name) {
@@ -172,22 +169,21 @@ impl Backup {
         let old = was.unwrap_or_else(|| inode_of(&stat));
         let is_old = |is: Option<Stat>| is.is_some_and(|is| inode_of(&is) == old);
         let is_in_place = || Ok(is_old(place.dir.find(&place.name)?));
+        let take = |spot: &Spot<'_>, from: (&Dir, &Name), over: bool| match is_in_place()? {
+            true => spot.take(from, over),
+            false => Err(Errno::STALE),
+        };
         // Under a name of its own until it is whole; an older one gives way at once.
-        let copied = |spot: &Spot<'_>, over: bool| {
+        let copied = |spot: &Spot<'_>, over| {
             let (dir, own) = (spot.dir(), new_name(&place.path));
             copy(dir, &own)?;
-            let kept = match is_in_place() {
-                Ok(true) => spot.take((dir, &own), over).map(|()| Kept::Too),
-                Ok(false) => Err(Errno::STALE),
-                Err(errno) => Err(errno),
-            };
-            kept.inspect_err(|_| {
+            let taken = take(spot, (dir, &own), over);
+            taken.map(|()| Kept::Too).inspect_err(|_| {
                 let _ = dir.remove_file(&own);
             })
         };
-        let moved = |spot: &Spot<'_>, over| match is_in_place()? {
-            true => spot.take((&place.dir, &place.name), over).map(|()| Kept::Alone),
-            false => Err(Errno::STALE),
+        let moved = |spot: &Spot<'_>, over| {
+            take(spot, (&place.dir, &place.name), over).map(|()| Kept::Alone)
         };
         let put = |spot: &Spot<'_>, over: bool| match (
             link_to(place, spot, over, &aside, is_old),
@@ -413,8 +409,6 @@ impl Spot<'_> {
         self.tree.as_ref().unwrap_or(self.beside)
     }
 
-    /// Whether a file is there: of what is [torn](is_torn) an earlier run kept the old version, and no other is to take its
-    /// place.
     /// Gives this name to the file `from`, over an older one or not.
     fn take(&self, (dir, name): (&Dir, &Name), over: bool) -> Result<(), Errno> {
         match over {
@@ -423,6 +417,8 @@ impl Spot<'_> {
         }
     }
 
+    /// Whether a file is there: of what is [torn](is_torn) an earlier run kept the old version, and no other is to take its
+    /// place.
     fn has_file(&self) -> Result<bool, Errno> {
         Ok(self.dir().find(&self.name)?.is_some_and(|stat| file_type(&stat).is_file()))
     }
@@ -608,7 +604,7 @@ fn set_mode_like(made: &Dir, other: Result<Dir, Errno>) -> Result<(), Errno> {
     match other {
         Ok(other) => {
             let mode = fs::fstat(other)?.st_mode & 0o7777;
-            fs::fchmod(made, Mode::from_raw_mode(mode | 0o700))
+            set_mode_of_open(made, Mode::from_raw_mode(mode | 0o700))
         }
         Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(errno),
@@ -677,7 +673,7 @@ mod tests {
     fn backups_are_nobodys_to_delete() {
         let path = |path: &str| RelPath::parse(path.as_bytes()).unwrap();
         let protects = |below: Option<&str>, of: &str| {
-            let dir = NamedDir { path: "/dst/old/kept".into(), insecure: false };
+            let dir = NamedDir { path: "/dst/old/kept".into(), trust: crate::dir::Trust::Ours };
             let dir = below.is_none_or(|below| !below.is_empty()).then_some(dir);
             let (suffix, below) = ((*b"~").into(), below.map(path));
             let backup = Backup { dir, suffix, below, above: false };

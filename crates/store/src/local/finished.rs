@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::backup::Goes;
 use super::log::remove_log;
 use super::more::Reach;
+use super::partial::Other;
 use super::place::{COMMIT, Place};
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of};
 use super::stage::{Whose, discard, new_name};
@@ -275,6 +276,8 @@ impl Finished {
             Err(StoreError::Conflict { .. }) if self.meta.as_ref().is_some_and(is_there) => {
                 let dir = store.stages(self.whose).dir(&self.home);
                 let _ = dir.map(|dir| discard(&dir, &self.name));
+                // What stays is something to match against.
+                let _ = store.hide_partial(place, self.inode);
                 store.settle(place, (self.whose, &self.home));
                 Ok(())
             }
@@ -291,8 +294,11 @@ impl Finished {
         if inode_of(&staged) != self.inode {
             return Err(StoreError::Conflict { path: self.path.clone() });
         }
+        store.hide_partial(place, self.inode).at(COMMIT, &self.path)?;
         let land = || place.land(&dir, &self.name).at(COMMIT, &self.path);
-        store.back_up(place, (Goes::Replaced, was), land)?;
+        store.back_up(place, (Goes::Replaced, was), land).inspect_err(|_| {
+            store.show_partial(place, (&dir, &self.name), Other::Goes);
+        })?;
         if self.is_noted {
             remove_log(&dir, &self.name);
         }

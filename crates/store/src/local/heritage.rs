@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::more::{Reach, default_acl, forget_default_acl};
 use super::place::Place;
 use super::recent::Recent;
-use crate::dir::Dir;
+use crate::dir::{Dir, set_mode_of_open};
 
 /// What one directory hands down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Heritage {
 /// Makes `dir`, open to read and just made, hand down nothing.
 pub(super) fn disinherit(dir: &Dir) -> Result<(), Errno> {
     forget_default_acl(&Reach::Followed(dir.own_path()));
-    match fs::fchmod(dir, Mode::RWXU) {
+    match set_mode_of_open(dir, Mode::RWXU) {
         // Owners are made up there.
         Err(Errno::PERM) => Ok(()),
         set => set,

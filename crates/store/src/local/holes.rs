@@ -1,12 +1,52 @@
-//! Files with holes: blocks of zeros are not written (`--sparse`).
+//! Files with holes: they are not read, and blocks of zeros are not written (`--sparse`).
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{self, FallocateFlags};
+use rustix::fs::{self, FallocateFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::copy::{BLOCK_BYTES, write_at};
+use super::copy::{BLOCK_BYTES, read_through, write_at};
+use super::snapshot::read_at;
+
+/// Whether a file has fewer blocks than its length asks for.
+pub(super) fn has_holes(stat: &Stat) -> bool {
+    const SECTOR_BYTES: u64 = 512;
+    (stat.st_blocks as u64).saturating_mul(SECTOR_BYTES) < stat.st_size as u64
+}
+
+/// Reads until `buf` is full or the file ends, and asks for no hole: the kernel would make pages of zeros of it.
+pub(super) fn read_around(
+    file: BorrowedFd<'_>,
+    start: u64,
+    buf: &mut [u8],
+) -> Result<usize, Errno> {
+    let mut done = 0;
+    while done < buf.len() {
+        let (at, left) = (start + done as u64, (buf.len() - done) as u64);
+        let data = match fs::seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // There is no more data, or no more file.
+            Err(Errno::NXIO) => (fs::fstat(file)?.st_size as u64).max(at),
+            // The file system knows of no holes.
+            Err(_) => return Ok(done + read_at(file, at, &mut buf[done..])?),
+        };
+        let hole = (data - at).min(left) as usize;
+        buf[done..done + hole].fill(0);
+        done += hole;
+        if done == buf.len() {
+            break;
+        }
+        let end = fs::seek(file, SeekFrom::Hole(data)).unwrap_or(data);
+        let want = end.saturating_sub(data).min((buf.len() - done) as u64) as usize;
+        let got = read_at(file, data, &mut buf[done..done + want])?;
+        done += got;
+        if got == 0 || got < want {
+            break;
+        }
+    }
+    Ok(done)
+}
 
 /// What is in the place of bytes that are about to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +74,33 @@ pub(super) fn write_sparse(
             (true, Under::Blocks) => clear(file, at, run)?,
         }
         done += run.len();
+    }
+    Ok(())
+}
+
+/// Makes holes of the blocks of zeros in a file of `len` bytes, where it has other blocks.
+pub(super) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
+    let mut at = 0;
+    while at < len {
+        let data = match fs::seek(file, SeekFrom::Data(at)) {
+            // There is none, or this file system cannot tell.
+            Err(Errno::NXIO | Errno::INVAL) => break,
+            found => found?,
+        };
+        at = fs::seek(file, SeekFrom::Hole(data))?.min(len);
+        read_through(file, data..at, |start, bytes| {
+            let mut done = 0;
+            while done < bytes.len() {
+                let start = start + done as u64;
+                let (run, is_zero) = run(start, &bytes[done..]);
+                // Less than a block is no hole.
+                if is_zero && !whole_blocks(start, run.len() as u64).is_empty() {
+                    clear(file, start, run)?;
+                }
+                done += run.len();
+            }
+            Ok(())
+        })?;
     }
     Ok(())
 }
@@ -106,6 +173,39 @@ mod tests {
         let mut content = vec![0; LEN];
         assert_eq!(read_at(file.as_fd(), 0, &mut content).unwrap(), LEN);
         (content, fs::fstat(&file).unwrap().st_blocks)
+    }
+
+    #[test]
+    fn a_file_with_holes_is_read_as_any_other() {
+        let (dir, block) = (tempfile::tempdir().unwrap(), BLOCK_BYTES as usize);
+        let one = |ones: Range<usize>| std::iter::once(ones).collect::<Vec<_>>();
+        for (len, ones) in [
+            (0, Vec::new()),
+            (5 * block + 7, Vec::new()),
+            (LEN, one(0..block)),
+            (LEN, vec![block..2 * block, 4 * block..LEN]),
+            (LEN - 9, one(2 * block - 1..2 * block + 1)),
+        ] {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+            let file = fs::openat(CWD, dir.path().join("file"), flags, Mode::RWXU).unwrap();
+            fs::ftruncate(&file, len as u64).unwrap();
+            let mut expected = vec![0; len];
+            for run in ones {
+                write_at(file.as_fd(), run.start as u64, &vec![1; run.len()]).unwrap();
+                expected[run].fill(1);
+            }
+            for start in
+                [0, 1, block - 1, block, 3 * block + 5, len.saturating_sub(1), len, len + 9]
+            {
+                for want in [1, block, 2 * block + 3, LEN, LEN + 9] {
+                    let mut buf = vec![9; want];
+                    let got = read_around(file.as_fd(), start as u64, &mut buf).unwrap();
+                    let there =
+                        &expected[start.min(len)..(start + want).min(len).max(start.min(len))];
+                    assert!(buf[..got] == *there, "{len} {start} {want} {got}");
+                }
+            }
+        }
     }
 
     #[test]

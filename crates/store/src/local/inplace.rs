@@ -18,7 +18,7 @@ use rustix::process::geteuid;
 
 use super::attrs::{AT_ANY_TIME, set_mode};
 use super::copy::{BLOCK_BYTES, Copier, End, read_through};
-use super::holes::{Under, write_sparse};
+use super::holes::{Under, dig, write_sparse};
 use super::place::Place;
 use super::room::reserve_all;
 use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, read_at};
@@ -246,11 +246,10 @@ impl Writer<'_> {
                 }
             }
         }
-        if fs::fstat(self.file())?.st_size as u64 == len {
-            Ok(())
-        } else {
-            fs::ftruncate(self.file(), len)
+        if fs::fstat(self.file())?.st_size as u64 != len {
+            fs::ftruncate(self.file(), len)?;
         }
+        if writing.sparse { dig(to.file, len) } else { Ok(()) }
     }
 }
 

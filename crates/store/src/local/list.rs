@@ -37,6 +37,10 @@ impl Part {
     }
 }
 
+/// Bytes of attributes and ACLs after which a part ends.
+const PART_BYTES: usize = 4 << 20;
+/// Names that are looked at before those bytes are counted again.
+const BATCH_NAMES: usize = 16;
 /// Names that are looked at in one part.
 pub(super) const PART_NAMES: usize = 8 << 10;
 
@@ -65,7 +69,14 @@ pub(super) fn list(
         None => look((dir, path), name, how),
     };
     listing.entries.reserve_exact(rest.len().min(most));
-    look_at_some((dir, path), (judge, how), look, (&mut rest).take(most), &mut listing);
+    // Attributes may be a thousand times as long as names.
+    let (mut names, mut bytes) = (most, 0);
+    while names > 0 && rest.len() > 0 && (bytes < PART_BYTES || most == usize::MAX) {
+        let (some, before) = (names.min(BATCH_NAMES), listing.entries.len());
+        look_at_some((dir, path), (judge, how), look, (&mut rest).take(some), &mut listing);
+        names -= some;
+        bytes += listing.entries[before..].iter().map(|e| e.meta.more_bytes()).sum::<usize>();
+    }
     listing.rest = (rest.len() > 0).then_some(rest);
     listing
 }
@@ -113,7 +124,7 @@ pub(super) fn names_for(
     dirs.iter().for_each(|dir| pile_up((dir, path), keep, &mut names, listing));
     let rest = names.in_order();
     // What is listed at once is not gone on with.
-    let here = if rest.len() > most { here().ok() } else { None };
+    let here = if most < usize::MAX { here().ok() } else { None };
     Some(Box::new(if let Some(here) = here { rest.read_in(here) } else { rest }))
 }
 

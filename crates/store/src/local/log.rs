@@ -72,7 +72,8 @@ impl Log {
             opened => opened?,
         };
         let log = fs::fstat(&file)?;
-        if !is_ours(&log, 1) || !is_ours(&stat, STAGED_NAMES) || log.st_size as u64 > MAX_LOG_BYTES
+        let has_one_name = names(log.st_nlink) == 1;
+        if !has_one_name || !is_ours(&log) || !is_ours(&stat) || log.st_size as u64 > MAX_LOG_BYTES
         {
             return Ok(None);
         }
@@ -154,10 +155,10 @@ fn about(boot: &[u8], staged: &Stat) -> Vec<u8> {
     [MAGIC, numbers.as_flattened(), boot].concat()
 }
 
-/// A regular file of `most` names or fewer, that nobody else may write.
-fn is_ours(stat: &Stat, most: u64) -> bool {
+/// A regular file that nobody else may write.
+fn is_ours(stat: &Stat) -> bool {
     let owner = stat.st_uid == rustix::process::geteuid().as_raw();
-    file_type(stat).is_file() && owner && names(stat.st_nlink) <= most && stat.st_mode & 0o022 == 0
+    file_type(stat).is_file() && owner && stat.st_mode & 0o022 == 0
 }
 
 /// What tells this boot of the machine from every other.
@@ -176,8 +177,6 @@ fn boot() -> Option<&'static [u8]> {
 
 pub(super) const STAGED_SUFFIX: &[u8] = b".tmp";
 pub(super) const LOG_SUFFIX: &[u8] = b".log";
-/// Its own, and that under which it is shown.
-const STAGED_NAMES: u64 = 2;
 const MAGIC: &[u8] = b"deltic log 1";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const MAX_BOOT_BYTES: usize = 64;

@@ -1,26 +1,28 @@
-//! Directories that options name (`--backup-dir` and its like).
+//! Directories and files that options and arguments name (`--backup-dir` and its like, the destination, lists).
 //!
 //! Such a path may lead through directories in which others may put symlinks, as a destination that is another user's. So a
 //! symlink on the way is followed only if it is the superuser's or our own: what others put there could lead anywhere.
 
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use deltic_core::Name;
 use deltic_core::path::printable;
-use rustix::fs::{self, Mode};
+use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::StoreError;
-use crate::dir::{Dir, Led};
+use crate::dir::{Dir, Led, Trust, WayEnd};
 
 /// The directory that an option names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedDir {
     /// Where it is.
     pub path: PathBuf,
-    /// Whether symlinks on the way are followed, whoever made them (`--insecure-links`).
-    pub insecure: bool,
+    /// Whose symlinks on the way are followed.
+    pub trust: Trust,
 }
 
 impl NamedDir {
@@ -33,28 +35,37 @@ impl NamedDir {
     }
 
     /// Fails where a symlink of another user is on the way, and says which.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::Stranger`].
+    pub fn check(&self) -> Result<(), StoreError> {
         match self.walk() {
-            Ok(Led::Stranger(link)) => {
-                Err(StoreError::Stranger { link: printable(link.as_os_str().as_bytes()) })
-            }
+            Ok(Led::Stranger(link)) => Err(stranger(&link)),
             // What is missing is made, and what else is wrong is said by who uses it.
             Ok(Led::To(_)) | Err(_) => Ok(()),
         }
     }
 
-    /// Makes the last directory of the path, unless there is one.
-    pub(super) fn make(&self) -> Result<(), Errno> {
-        let Some(name) = self.path.file_name() else { return self.open().map(drop) };
-        let above = match self.path.parent() {
-            Some(above) if above != Path::new("") => above,
-            _ => Path::new("."),
-        };
-        let name = Name::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
-        let mode = Mode::from_raw_mode(0o777);
-        match fs::mkdirat(self.at(above).open()?, name.as_bytes(), mode) {
-            Err(Errno::EXIST) => self.open().map(drop),
-            made => made,
+    /// Makes the last directory of the path, unless there is one: whether it was made.
+    pub(super) fn make(&self, mode: Mode) -> Result<bool, Errno> {
+        let Some(name) = self.path.file_name() else { return self.open().map(|_| false) };
+        match fs::mkdirat(self.above()?, name, mode) {
+            Err(Errno::EXIST) => self.open().map(|_| false),
+            made => made.map(|()| true),
+        }
+    }
+
+    /// Removes it, if it is empty.
+    pub(super) fn remove(&self) -> Result<(), Errno> {
+        let name = self.path.file_name().ok_or(Errno::INVAL)?;
+        fs::unlinkat(self.above()?, name, AtFlags::REMOVEDIR)
+    }
+
+    /// Holds the directory in which it has its name.
+    pub(super) fn above(&self) -> Result<Dir, Errno> {
+        match self.path.parent() {
+            Some(above) if above != Path::new("") => self.at(above).open(),
+            _ => self.at(Path::new(".")).open(),
         }
     }
 
@@ -63,7 +74,8 @@ impl NamedDir {
         let missing = |dir: &Self| dir.open().is_err_and(|errno| errno == Errno::NOENT);
         let ancestors = self.path.ancestors().filter(|dir| *dir != Path::new(""));
         let above: Vec<_> = ancestors.map(|dir| self.at(dir)).take_while(missing).collect();
-        above.iter().rev().try_for_each(Self::make)?;
+        let mode = Mode::from_raw_mode(0o777);
+        above.iter().rev().try_for_each(|dir| dir.make(mode).map(drop))?;
         self.open()
     }
 
@@ -72,13 +84,69 @@ impl NamedDir {
     }
 
     fn walk(&self) -> Result<Led, Errno> {
-        if self.insecure {
-            return Dir::open_root(&self.path).map(Led::To);
-        }
         match Dir::open_straight(&self.path) {
             Ok(dir) => Ok(Led::To(dir)),
+            Err(Errno::NAMETOOLONG) => Err(Errno::NAMETOOLONG),
             // There are symlinks, or this kernel cannot tell.
-            Err(_) => Dir::open_root(Path::new("."))?.follow_ours(&self.path),
+            Err(_) => begin(&self.path)?.led_to(&self.path, self.trust),
         }
     }
+}
+
+/// A file that an option names, whether or not it is there: its name in a held directory.
+#[derive(Debug)]
+pub struct NamedFile(WayEnd);
+
+impl NamedFile {
+    /// Follows the symlinks on the way to `path`, and in its place, that `trust` says.
+    ///
+    /// # Errors
+    /// Where its directory is not there, or cannot be entered, or a symlink of another user is on the way.
+    pub fn find(path: &Path, trust: Trust) -> io::Result<Self> {
+        if path.as_os_str().is_empty() {
+            return Err(Errno::NOENT.into());
+        }
+        match begin(path)?.end_of(path, trust)? {
+            Led::To(end) => Ok(Self(end)),
+            Led::Stranger(link) => Err(io::Error::other(stranger(&link))),
+        }
+    }
+
+    /// Opens it to read.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn read(&self) -> io::Result<OwnedFd> {
+        Ok(self.0.open(OFlags::RDONLY | OFlags::NOCTTY)?)
+    }
+
+    /// Opens it to write behind what it has, and makes it if need be.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn append(&self) -> io::Result<OwnedFd> {
+        Ok(self.0.open(OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOCTTY)?)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &OsStr {
+        &self.0.name
+    }
+}
+
+/// The directory that it is in.
+impl AsFd for NamedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.dir.as_fd()
+    }
+}
+
+/// Where the way to `path` begins; where we are, we need not be allowed to look.
+fn begin(path: &Path) -> Result<Dir, Errno> {
+    Dir::open_root(Path::new(if path.is_absolute() { "/" } else { "." }))
+}
+
+fn stranger(link: &Path) -> StoreError {
+    StoreError::Stranger { link: printable(link.as_os_str().as_bytes()) }
 }

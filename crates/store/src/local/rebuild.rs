@@ -98,7 +98,10 @@ impl LocalRebuild {
         len: u64,
     ) -> Result<Option<Resumed<Self>>, StoreError> {
         let place = Place::of(&store.root, "resume", path)?;
-        let Some(Logged { staged, log, notes }) = store.growing().resume(&place, len)? else {
+        let partial = store.writing.partial_dir.as_ref();
+        let shown = partial.and_then(|partial| partial.inode(&place));
+        let Some(Logged { staged, log, notes }) = store.growing().resume(&place, len, shown)?
+        else {
             return Ok(None);
         };
         let inode = inode_of(&fs::fstat(&staged.file).at("resume", path)?);
@@ -134,22 +137,21 @@ impl LocalRebuild {
 
     /// Lets it be seen while it is not complete, where that is asked for.
     fn show(&self, other: Other) {
-        let Some(partial) = &self.store.writing.partial_dir else { return };
-        let show = || {
-            let place = Place::of(&self.store.root, "show", &self.path).ok()?;
-            let dir = self.stages().dir(&self.staged.home).ok()?;
-            partial.show(&self.store.root, &place, (&dir, &self.staged.name), other).ok()
-        };
-        // What cannot be shown is kept all the same.
-        let _ = show();
+        if self.store.writing.partial_dir.is_some()
+            && let Ok(place) = Place::of(&self.store.root, "show", &self.path)
+            && let Ok(dir) = self.stages().dir(&self.staged.home)
+        {
+            self.store.show_partial(&place, (&dir, &self.staged.name), other);
+        }
     }
 
     /// Takes back what [`Self::show`] did.
     fn hide(&self) {
-        if let Some(partial) = &self.store.writing.partial_dir
+        if self.store.writing.partial_dir.is_some()
             && let Ok(place) = Place::of(&self.store.root, "hide", &self.path)
         {
-            partial.hide(&self.store.root, &place);
+            // It is no file of the tree: what stays is something to match against.
+            let _ = self.store.hide_partial(&place, self.inode);
         }
     }
 

@@ -8,11 +8,11 @@ use deltic_core::{Kind, Meta, More, Name, RelPath, See, Timestamp};
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::{self, Errno};
 
-use super::attrs::proc_path;
+use super::holes::{has_holes, read_around};
 use super::more::{Reach, look};
 use super::noted;
 use super::place::Place;
-use crate::dir::Dir;
+use crate::dir::{Dir, WayEnd, proc_path};
 use crate::error::At;
 use crate::{Snapshot, StoreError};
 
@@ -27,6 +27,7 @@ pub struct LocalSnapshot {
     restless: Option<Instant>,
     /// Whether it may get more names meanwhile: we make some ourselves.
     gets_names: bool,
+    has_holes: bool,
 }
 
 /// What tells versions of a file apart without reading it. ctime is in it because a writer can put mtime back
@@ -61,6 +62,12 @@ impl LocalSnapshot {
         Self::opened(|more| dir.open_behind(name, more), path, see)
     }
 
+    /// Holds the regular file at the `end` of a way, which is called `path`.
+    pub(crate) fn open_end(end: &WayEnd, path: &RelPath, see: See) -> Result<Self, StoreError> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        Self::opened(|more| end.open(flags | more), path, see)
+    }
+
     fn opened(
         open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
         path: &RelPath,
@@ -93,7 +100,9 @@ impl LocalSnapshot {
         let (path, version) = (path.clone(), Version::of(&stat));
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let restless = restless(version.changed, since_epoch).map(|rest| Instant::now() + rest);
-        let snapshot = Self { file, path, meta, version, restless, gets_names: false };
+        let has_holes = has_holes(&stat);
+        let gets_names = false;
+        let snapshot = Self { file, path, meta, version, restless, gets_names, has_holes };
         Ok(file_type(&stat).is_file().then_some(snapshot))
     }
 
@@ -122,7 +131,11 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
-        let read = read_at(&self.file, start, buf).at("read", &self.path)?;
+        let read = match self.has_holes {
+            true => read_around(self.as_fd(), start, buf),
+            false => read_at(&self.file, start, buf),
+        };
+        let read = read.at("read", &self.path)?;
         let len = self.version.len;
         if read < buf.len() && start + (read as u64) < len {
             self.check_unchanged()?;

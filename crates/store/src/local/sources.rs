@@ -27,10 +27,11 @@ use rustix::io::Errno;
 use super::follow;
 use super::list::{Part, dangles, inode};
 use super::more::{Reach, look_again};
+use super::named::NamedDir;
 use super::place::Place;
 use super::remove::remove_unchanged;
 use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at_root};
-use crate::dir::{Dir, Use, Way};
+use crate::dir::{Dir, Trust, Use, Way};
 use crate::filter::{Scopes, Start};
 use crate::{Filter, Listing, StoreError, Tree, Version, lock};
 
@@ -59,6 +60,8 @@ pub struct SourceOptions {
     pub ignore_missing: bool,
     /// Which symlinks are what they point at.
     pub follow: Follow,
+    /// Whose symlinks are followed on the way to arguments.
+    pub trust: Trust,
     /// What is looked at of an entry.
     pub see: See,
     /// A directory that takes no part wherever it is met, whether or not it is there yet: what is written to.
@@ -103,7 +106,10 @@ impl Sources {
             let start = if is_root { Start::Root } else { Start::Names };
             let scopes = Scopes::new(options.rules.clone(), &path, start);
             let dir = held.get(&path).map_or_else(
-                || Dir::open_root(&path).map(|dir| Arc::new(following(dir, options.follow))),
+                || {
+                    let named = NamedDir { path: path.clone(), trust: options.trust };
+                    named.open().map(|dir| Arc::new(following(dir, &options)))
+                },
                 |dir| Ok(Arc::clone(dir)),
             );
             if let Ok(dir) = &dir {
@@ -377,8 +383,11 @@ impl Sources {
 }
 
 /// The handle `dir`, through which paths lead along symlinks if some are followed; else along those that arguments name.
-fn following(dir: Dir, follow: Follow) -> Dir {
-    if follow == Follow::Never { dir.keeping_links() } else { dir.with_way(Way::Follow) }
+fn following(dir: Dir, options: &SourceOptions) -> Dir {
+    match options.follow {
+        Follow::Never => dir.keeping_links(options.trust),
+        _ => dir.with_way(Way::Follow),
+    }
 }
 
 /// The path in what is packed of an argument.

@@ -26,7 +26,7 @@ use super::heritage::disinherit;
 use super::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
 use super::place::{COMMIT, Place};
 use super::recent::Recent;
-use super::snapshot::{LocalSnapshot, Version, file_type};
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, names};
 use crate::dir::{Dir, Use};
 use crate::error::At;
 use crate::{STAGING_NAME, StoreError, lock};
@@ -182,7 +182,7 @@ impl Stages {
     fn open(&self, home: &RelPath) -> Result<(Name, Dir), Errno> {
         for name in [self.own_name(), staging_name()] {
             match self.root.dir(&below(home, &name)?, Use::Read) {
-                Ok(dir) if self.is_ours(&dir, &fs::fstat(&dir)?) => return Ok((name, dir)),
+                Ok(dir) if self.is_ours(&dir)? => return Ok((name, dir)),
                 Ok(_) | Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP | Errno::NOTDIR) => {}
                 Err(errno) => return Err(errno),
             }
@@ -191,10 +191,12 @@ impl Stages {
     }
 
     /// What others can change in there is not what we put there.
-    fn is_ours(&self, dir: &Dir, stat: &Stat) -> bool {
-        let is_of = |of: MadeUp| stat.st_uid == of.user && (of.opens || !is_open(stat));
-        let plainly = MadeUp { user: self.user, opens: false };
-        file_type(stat).is_dir() && (is_of(plainly) || is_of(self.made_up(dir, stat.st_dev)))
+    fn is_ours(&self, dir: &Dir) -> Result<bool, Errno> {
+        let stat = fs::fstat(dir)?;
+        let is_of = |of: MadeUp| stat.st_uid == of.user && (of.opens || !is_open(&stat));
+        let is_plainly_ours = || is_of(MadeUp { user: self.user, opens: false });
+        Ok(file_type(&stat).is_dir()
+            && (is_plainly_ours() || is_of(self.made_up(dir, stat.st_dev))))
     }
 
     /// What the system makes of a new file of ours in `dir`, which is of this device. Nobody comes between that file and us, as
@@ -204,8 +206,8 @@ impl Stages {
             let name = new_name(&RelPath::root());
             let stat = dir.create_as(&name, Mode::RUSR | Mode::WUSR).and_then(fs::fstat);
             let _ = dir.remove_file(&name);
-            let plainly = MadeUp { user: self.user, opens: false };
-            stat.map_or(plainly, |stat| MadeUp { user: stat.st_uid, opens: is_open(&stat) })
+            let as_asked = MadeUp { user: self.user, opens: false };
+            stat.map_or(as_asked, |stat| MadeUp { user: stat.st_uid, opens: is_open(&stat) })
         })
     }
 
@@ -228,7 +230,7 @@ impl Stages {
                     };
                 }
                 Err(Errno::EXIST) => match self.root.dir(&below(home, &name)?, Use::Read) {
-                    Ok(dir) if self.is_ours(&dir, &fs::fstat(&dir)?) => return Ok(()),
+                    Ok(dir) if self.is_ours(&dir)? => return Ok(()),
                     Err(Errno::NOENT) => return Ok(()),
                     _ => {}
                 },
@@ -295,11 +297,17 @@ impl Stages {
         self.with_known(place, |dir, _, known| take(dir, place, known))
     }
 
-    /// The newest staged file of `len` bytes that was left behind for `place` and has a log that holds.
-    pub(super) fn resume(&self, place: &Place, len: u64) -> Result<Option<Logged>, StoreError> {
+    /// The newest staged file of `len` bytes that was left behind for `place` and has a log that holds. It has no other name
+    /// than that of `shown`, which goes with the commit.
+    pub(super) fn resume(
+        &self,
+        place: &Place,
+        len: u64,
+        shown: Option<(u64, u64)>,
+    ) -> Result<Option<Logged>, StoreError> {
         self.with_known(place, |dir, home, known| {
             for at in 0..known.len().min(MAX_LEFTOVERS) {
-                let found = resume(dir, &known[at].name, len).at("resume", &place.path)?;
+                let found = resume(dir, &known[at].name, (len, shown)).at("resume", &place.path)?;
                 if let Some((file, log, notes)) = found {
                     let (home, whose) = (home.clone(), self.whose);
                     let staged = Staged { file, home, whose, name: known.remove(at).name };
@@ -475,7 +483,11 @@ fn take(
 
 /// The staged file `name`, its log, and what was noted, if all is as it was left. A log that does not hold goes, and with
 /// it the key that it names.
-fn resume(dir: &Dir, name: &Name, len: u64) -> Result<Option<(OwnedFd, Log, Notes)>, Errno> {
+fn resume(
+    dir: &Dir,
+    name: &Name,
+    (len, shown): (u64, Option<(u64, u64)>),
+) -> Result<Option<(OwnedFd, Log, Notes)>, Errno> {
     let file = match dir.open(name, OFlags::RDWR) {
         Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP) => return Ok(None),
         opened => opened?,
@@ -483,7 +495,10 @@ fn resume(dir: &Dir, name: &Name, len: u64) -> Result<Option<(OwnedFd, Log, Note
     if !try_lock(&file)? {
         return Ok(None);
     }
-    if fs::fstat(&file)?.st_size as u64 == len
+    let stat = fs::fstat(&file)?;
+    let most_names = 1 + u64::from(shown == Some(inode_of(&stat)));
+    if stat.st_size as u64 == len
+        && names(stat.st_nlink) <= most_names
         && let Ok(Some((log, notes))) = Log::resume(dir, (&file, name))
     {
         return Ok(Some((file, log, notes)));

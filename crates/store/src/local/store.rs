@@ -1,5 +1,6 @@
 //! A local directory as a destination.
 
+mod making;
 mod setting;
 
 use std::collections::{HashMap, HashSet};
@@ -8,7 +9,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::meta::OWNER_BITS;
 use deltic_core::names::Rest;
 use deltic_core::path::printable;
 use deltic_core::{Entry, Follow, Kind, Meta, Name, RelPath, See, Timestamp};
@@ -16,8 +16,8 @@ use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process;
 
-use super::attrs::{Attrs, On, Ways, open_to_owner, set_mode, umask};
-use super::backup::{Backup, Goes, Listed};
+use super::attrs::{Attrs, On, Ways, open_to_owner, umask};
+use super::backup::{Backup, Listed};
 use super::copy::Copier;
 use super::finished::{Delayed, link_waiting};
 use super::heritage::{Heritage, Heritages};
@@ -29,14 +29,14 @@ use super::named::NamedDir;
 use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
 use super::remove::{Removals, remove_after, remove_unchanged};
-use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
 use super::whole::put_new;
 use super::writing::{PartialDir, Writing};
 use setting::node_of;
 
-use crate::dir::{Dir, Use};
+use crate::dir::{Dir, Trust, Use};
 use crate::error::At;
 use crate::filter::{Scopes, Start};
 use crate::{
@@ -69,12 +69,24 @@ pub struct LocalOptions {
     pub backup: Option<Backup>,
     /// Whether other file systems below the root are left alone when a directory is removed.
     pub one_file_system: bool,
-    /// Whether symlinks to directories may be [taken for these](Store::keep_dirlink).
-    pub keep_dirlinks: bool,
+    /// Which symlinks to directories may be [taken for these](Store::keep_dirlink).
+    pub keep_dirlinks: KeepLinks,
     /// How new versions come to their place.
     pub writing: Writing,
     /// Told which files are changing where they are.
     pub under_way: UnderWay,
+}
+
+/// Symlinks that are taken for the directories that they lead to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepLinks {
+    /// None.
+    #[default]
+    None,
+    /// Those that are ours or the superuser's, and lead through no other user's.
+    Ours,
+    /// All.
+    All,
 }
 
 #[derive(Debug)]
@@ -94,6 +106,7 @@ pub(super) struct Inner {
     pub(super) delayed: Mutex<Delayed>,
     /// Files of several names that changed where they are.
     pub(super) left: LeftFiles,
+    keeps: KeepLinks,
     pub(super) under_way: UnderWay,
     pub(super) copier: Copier,
     pub(super) touched: Touched,
@@ -103,6 +116,8 @@ pub(super) struct Inner {
     pub(super) heritages: Heritages,
     /// Directories that still lack their mode.
     unfinished: Mutex<HashMap<RelPath, Unfinished>>,
+    /// Bits that the modes of directories are to lack, because their ACLs could not be set.
+    withheld: Mutex<HashMap<RelPath, u32>>,
     /// Directories that were looked at under their own names, by device and number, where symlinks may lead to them.
     looked_at: Mutex<HashSet<(u64, u64)>>,
 }
@@ -128,27 +143,28 @@ impl Unfinished {
     }
 }
 
-/// Makes the directory `path` unless it exists, its owner's alone, but not the one above it: whether it was made. What holds it
+/// Makes the directory `dir` unless it exists, its owner's alone, but not the one above it: whether it was made. What holds it
 /// is to [know that](LocalStore::with_new_root).
 ///
 /// # Errors
 /// Where it cannot be made, or is something else.
-pub fn create_root(path: &Path, durability: Durability) -> Result<bool, StoreError> {
-    create(path, Mode::RWXU, durability)
+pub fn create_root(dir: &NamedDir, durability: Durability) -> Result<bool, StoreError> {
+    create(dir, Mode::RWXU, durability)
 }
 
 /// Makes a directory above a root, unless it exists, for whom the process makes things: whether it was made.
 ///
 /// # Errors
 /// Where it cannot be made, or is something else.
-pub fn create_above(path: &Path, durability: Durability) -> Result<bool, StoreError> {
-    create(path, Mode::from_raw_mode(0o777), durability)
+pub fn create_above(dir: &NamedDir, durability: Durability) -> Result<bool, StoreError> {
+    create(dir, Mode::from_raw_mode(0o777), durability)
 }
 
-fn create(path: &Path, mode: Mode, durability: Durability) -> Result<bool, StoreError> {
-    let made = Dir::make_root(path, mode).at("make directory", &RelPath::root())?;
+fn create(dir: &NamedDir, mode: Mode, durability: Durability) -> Result<bool, StoreError> {
+    let made = dir.make(mode).at("make directory", &RelPath::root())?;
     if durability == Durability::Run {
-        Dir::flush_above_root(path).at("flush above", &RelPath::root())?;
+        let flushed = dir.above().and_then(|above| above.flush());
+        flushed.at("flush above", &RelPath::root())?;
     }
     Ok(made)
 }
@@ -157,19 +173,17 @@ fn create(path: &Path, mode: Mode, durability: Durability) -> Result<bool, Store
 ///
 /// # Errors
 /// Where it cannot be removed.
-pub fn remove_root(path: &Path) -> Result<(), StoreError> {
-    Dir::remove_root(path).at("remove", &RelPath::root())
+pub fn remove_root(dir: &NamedDir) -> Result<(), StoreError> {
+    dir.remove().at("remove", &RelPath::root())
 }
 
 impl LocalStore {
-    /// Holds the directory `root`; changes nothing.
+    /// Holds the directory `root`, wherever symlinks lead; changes nothing.
     ///
     /// # Errors
     /// Where it is no directory, or not ours to enter.
     pub fn open(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
-        let dir = Dir::open_root(root).at("open", &RelPath::root())?;
-        let dir = if options.keep_dirlinks { dir.keeping_links() } else { dir };
-        Self::new(dir, root, options)
+        Self::open_named(&NamedDir { path: root.into(), trust: Trust::Anyone }, options)
     }
 
     /// The same, where the root was just [made](create_root): it lacks its mode until [`Store::set_meta`].
@@ -199,13 +213,19 @@ impl LocalStore {
         Self::new(Dir::missing_root().at("open", &RelPath::root())?, root, options)
     }
 
-    /// Holds the directory that an option names; changes nothing.
+    /// Holds the directory that an argument or an option names; changes nothing.
     ///
     /// # Errors
     /// Where it is no directory, or not ours to enter, or a symlink of another user is on the way.
     pub fn open_named(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
         root.check()?;
-        Self::new(root.open().at("open", &RelPath::root())?, &root.path, options)
+        let dir = root.open().at("open", &RelPath::root())?;
+        let dir = if options.keep_dirlinks == KeepLinks::None {
+            dir
+        } else {
+            dir.keeping_links(root.trust)
+        };
+        Self::new(dir, &root.path, options)
     }
 
     pub(super) fn new(root: Dir, path: &Path, options: LocalOptions) -> Result<Self, StoreError> {
@@ -243,6 +263,7 @@ impl LocalStore {
             removals: Removals::default(),
             delayed: Mutex::default(),
             left: LeftFiles::default(),
+            keeps: options.keep_dirlinks,
             under_way: options.under_way,
             copier: Copier::default(),
             touched: Touched::new(options.durability),
@@ -250,6 +271,7 @@ impl LocalStore {
             owner: (process::geteuid().as_raw(), process::getegid().as_raw()),
             heritages: Heritages::default(),
             unfinished: Mutex::default(),
+            withheld: Mutex::default(),
             looked_at: Mutex::default(),
         })))
     }
@@ -279,6 +301,7 @@ impl LocalStore {
             }
             Much::Part(part) => list((&held, dir), &mut judge, (Follow::Never, see), part),
         };
+        listing.warnings = self.0.scopes.filter().warnings();
         // Where versions are told nothing goes.
         if self.0.one_file_system && listing.versions.is_empty() {
             let is_home = self.0.is_home(fs::fstat(&held));
@@ -293,61 +316,10 @@ impl LocalStore {
         Place::of(&self.0.root, action, path)
     }
 
-    /// Lets us write in a directory of ours that says otherwise, until its mode is set. If we may not, what is done in it
-    /// will say so.
-    fn open_to_owner(&self, path: &RelPath) {
-        if let Some(mode) = open_to_owner(&self.0.root, path) {
-            lock(&self.0.unfinished).insert(path.clone(), Unfinished::Opened(mode));
-        }
-    }
-
-    /// Makes the directory `path`, which was there and is to get this, ready for what is made in it. If we may not, what sets
-    /// the rest says so.
-    fn set_first(&self, path: &RelPath, will: Option<(&Meta, Keep)>) {
-        let Some((meta, keep)) = will else { return };
-        let attrs = Attrs::of_existing(meta, (keep, self.0.ways()));
-        let dir = self.0.root.dir(path, Use::Pass);
-        let _ = dir.and_then(|dir| attrs.set_first(On::Handle(dir.as_fd())));
-        self.0.heritages.clear();
-        self.0.touched.add(path);
-    }
-
-    /// Gives a directory that was just made what nobody can be trusted with before it has its owner.
-    fn show(&self, path: &RelPath, attrs: Attrs<'_>) -> Result<(), Errno> {
-        let dir = self.0.root.dir(path, Use::Pass)?;
-        // What cannot be set is told when all is.
-        let _ = attrs.inheriting(fs::fstat(&dir)?.st_mode).set(On::Handle(dir.as_fd()));
-        self.0.heritages.clear();
-        Ok(())
-    }
-
     /// What the root hands down it got from above.
     fn heritage_of_root(&self) -> Heritage {
         let acl = default_acl(&Reach::Followed(self.0.root.own_path()));
         Heritage { acl, ..Heritage::default() }
-    }
-
-    /// Makes a new root ready for what is made in it.
-    fn show_root(&self, will: Option<(&Meta, Keep)>) {
-        let Some(meta) = shown(will) else { return self.set_first(&RelPath::root(), will) };
-        let umask = self.heritage_of_root().umask(self.0.umask);
-        let what = (Keep::default(), self.0.ways());
-        let attrs = Attrs::of_new(&meta, what, None, (umask, Heritage::default()));
-        let _ = self.show(&RelPath::root(), attrs);
-    }
-
-    /// Removes what is at `place`, unless that is a directory: then it says so.
-    fn clear_for_dir(&self, place: &Place) -> Result<bool, StoreError> {
-        let action = "make directory";
-        let found = place.dir.find(&place.name).at(action, &place.path)?;
-        if found.is_some_and(|stat| file_type(&stat).is_dir()) {
-            return Ok(true);
-        }
-        let remove = || match place.dir.remove_file(&place.name) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(StoreError::new(action, &place.path, errno)),
-        };
-        self.0.back_up(place, (Goes::Replaced, None), remove).map(|()| false)
     }
 
     /// The place of `path`; where it is in the directory of the `last` one, that one's handle serves again.
@@ -502,9 +474,6 @@ impl Inner {
         if let (Some(temp), Whose::Own) = (&self.temp, whose) {
             temp.clear(&place.path, &RelPath::root());
         }
-        if let Some(partial) = &self.writing.partial_dir {
-            partial.hide(&self.root, place);
-        }
     }
 
     /// What was left behind for `place`, wherever that may be.
@@ -614,8 +583,16 @@ impl Store for LocalStore {
 
     fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
         check_path(LOOK, path)?;
-        let behind = match self.0.root.keep_link(path) {
+        let root = &self.0.root;
+        let behind = match self.0.keeps {
+            KeepLinks::Ours => root.keep_our_link(path),
+            KeepLinks::None | KeepLinks::All => root.keep_link(path),
+        };
+        let behind = match behind {
             Err(Errno::XDEV) => Err(Errno::LOOP),
+            Err(Errno::PERM) => {
+                return Err(StoreError::Stranger { link: printable(path.as_bytes()) });
+            }
             behind => behind,
         }
         .at(LOOK, path)?;
@@ -630,7 +607,11 @@ impl Store for LocalStore {
         LocalRebuild::new(Arc::clone(&self.0), path, len)
     }
 
-    fn replace_all(&self, files: &[Whole<'_>], keep: Keep) -> Vec<Result<(), StoreError>> {
+    fn replace_all(
+        &self,
+        files: &[Whole<'_>],
+        keep: Keep,
+    ) -> Vec<Result<Option<Version>, StoreError>> {
         let mut last = None;
         let mut replace = |file: &Whole<'_>| {
             if file.seen.is_some() || !self.0.puts_plainly() {
@@ -658,61 +639,11 @@ impl Store for LocalStore {
     }
 
     fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError> {
-        let action = "make directory";
-        if path.is_root() && self.has_new_root() {
-            self.show_root(will);
-            return Ok(());
+        self.make_ready(path, will)?;
+        match will {
+            Some((meta, keep)) if keep.acls || keep.xattrs => self.set_early(path, meta, keep),
+            _ => Ok(()),
         }
-        if path.is_root() {
-            self.open_to_owner(path);
-        }
-        if path.is_root() || self.0.root.keeps_link(path) {
-            self.set_first(path, will);
-            return Ok(());
-        }
-        let place = self.place(action, path)?;
-        let above = self.0.heritage(&place);
-        let is_plain = above.as_ref().is_ok_and(|above| *above == Heritage::default());
-        let above = above.unwrap_or_default();
-        let owner = (self.0.owner.0, above.group.unwrap_or(self.0.owner.1));
-        let shown = shown(will);
-        let of_new = |meta| {
-            let withheld = (above.umask(self.0.umask), Heritage::default());
-            Attrs::of_new(meta, (Keep::default(), self.0.ways()), None, withheld)
-        };
-        let shown = shown.as_ref().map(of_new);
-        let mode = shown.as_ref().map_or(Mode::RWXU, |attrs| attrs.birth_mode(owner) | Mode::RWXU);
-        // A second time, should something be in the way.
-        for _ in 0..2 {
-            match place.dir.make_dir(&place.name, mode) {
-                Err(Errno::EXIST) if self.clear_for_dir(&place)? => {
-                    self.open_to_owner(path);
-                    self.set_first(path, will);
-                    return Ok(());
-                }
-                Err(Errno::EXIST) => {}
-                made => {
-                    made.at(action, path)?;
-                    let lacks = if is_plain { Unfinished::Plain } else { Unfinished::Heir };
-                    lock(&self.0.unfinished).insert(path.clone(), lacks);
-                    if above.closes_to_owner() {
-                        let made = self.0.root.dir(path, Use::Pass);
-                        let open = |dir: Dir| set_mode(&dir, fs::fstat(&dir)?.st_mode | OWNER_BITS);
-                        made.and_then(open).at(action, path)?;
-                    }
-                    match shown {
-                        Some(attrs) if attrs.suits(owner) => {}
-                        Some(attrs) => self.show(path, attrs).at(action, path)?,
-                        // One that is not setgid has our group, and so hands it down in any case.
-                        None if above.group.is_some() => self.set_first(path, will),
-                        None => {}
-                    }
-                    self.0.touched.add(&place.dir_path);
-                    return Ok(());
-                }
-            }
-        }
-        Err(StoreError::Conflict { path: path.clone() })
     }
 
     fn make_symlink(
@@ -820,15 +751,6 @@ impl Store for LocalStore {
         let swept = self.0.temp.as_ref().map_or(Ok(0), Stages::sweep);
         Ok(self.0.stages.sweep()? + swept?)
     }
-}
-
-/// What a new directory gets at once, where it is to get a mode that nobody keeps: the next run would take another for what the
-/// user wants. Its owner may work in it until the end.
-fn shown(will: Option<(&Meta, Keep)>) -> Option<Meta> {
-    let (meta, _) = will.filter(|(_, keep)| !keep.modes)?;
-    let mode = meta.mode & 0o777 | OWNER_BITS;
-    let (user, group) = (meta.user, meta.group);
-    Some(Meta { user, group, ..Meta::plain(Kind::Dir, 0, Timestamp::default(), mode) })
 }
 
 /// Whether `path` is that of an entry of `dir`, which is not the root.

@@ -115,7 +115,7 @@ fn opening_a_store_changes_nothing_and_a_swept_one_leaves_nothing() {
 fn a_file_is_no_older_backup_of_itself() {
     for inplace in [false, true] {
         let root = tempfile::tempdir().unwrap();
-        let dir = NamedDir { path: root.path().to_path_buf(), insecure: false };
+        let dir = NamedDir { path: root.path().to_path_buf(), trust: Trust::Ours };
         let backup = Backup { dir: Some(dir), suffix: Box::default(), below: None, above: false };
         let writing = Writing { inplace, ..Writing::default() };
         let options = LocalOptions { backup: Some(backup), writing, ..LocalOptions::default() };
@@ -136,7 +136,7 @@ fn a_file_is_no_older_backup_of_itself() {
 #[test]
 fn the_way_to_an_old_version_leads_round_what_is_listed_and_not_there_yet() {
     let root = tempfile::tempdir().unwrap();
-    let dir = NamedDir { path: root.path().join("k"), insecure: false };
+    let dir = NamedDir { path: root.path().join("k"), trust: Trust::Ours };
     let (suffix, below) = (Box::default(), Some(path("k")));
     let backup = Some(Backup { dir: Some(dir), suffix, below, above: false });
     let options = LocalOptions { backup, ..LocalOptions::default() };
@@ -152,13 +152,17 @@ fn the_way_to_an_old_version_leads_round_what_is_listed_and_not_there_yet() {
 #[test]
 fn a_root_is_made_but_not_the_way_to_it() {
     let above = tempfile::tempdir().unwrap();
-    assert!(create_root(&above.path().join("root"), crate::Durability::Run).unwrap());
+    let create = |path: &str| {
+        let dir = NamedDir { path: above.path().join(path), trust: Trust::Ours };
+        create_root(&dir, crate::Durability::Run)
+    };
+    assert!(create("root").unwrap());
     assert_eq!(above.path().join("root").metadata().unwrap().mode() & 0o077, 0);
-    assert!(!create_root(&above.path().join("root"), crate::Durability::Run).unwrap());
-    let missing = create_root(&above.path().join("no/root"), crate::Durability::Run);
+    assert!(!create("root").unwrap());
+    let missing = create("no/root");
     assert!(matches!(missing, Err(StoreError::NotFound { .. })));
     fs::write(above.path().join("file"), b"").unwrap();
-    assert!(create_root(&above.path().join("file"), crate::Durability::Run).is_err());
+    assert!(create("file").is_err());
     let no_dir = LocalStore::open(&above.path().join("file"), LocalOptions::default());
     assert!(matches!(no_dir, Err(StoreError::NotADir { .. })));
 }

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::attrs::{Attrs, On};
 use super::copy::write_at;
 use super::place::{COMMIT, Place};
+use super::snapshot::{Version, version_of};
 use super::stage::{Staged, Whose, discard};
 use super::store::Inner;
 use crate::error::At;
@@ -22,7 +23,7 @@ pub(super) fn put_new(
     store: &Inner,
     place: &Place,
     (file, keep): (&Whole<'_>, Keep),
-) -> Result<(), StoreError> {
+) -> Result<Option<Version>, StoreError> {
     let heritage = store.heritage(place).at(COMMIT, &place.path)?;
     let attrs = Attrs::of_new(file.meta, (keep, store.ways()), None, (store.umask, heritage));
     let what = (file.bytes, &attrs);
@@ -38,7 +39,8 @@ pub(super) fn put_new(
         // All of it is at hand: nobody will want to go on with a part of it.
         discard(&dir, &staged.name);
     }
-    put?.of(&place.path)
+    put?.of(&place.path)?;
+    Ok(version_of(&staged.file))
 }
 
 /// The same with a file that gets its first name in its place. `None`, if it must have one before: to be flushed, or because
@@ -47,7 +49,7 @@ fn put_nameless(
     store: &Inner,
     place: &Place,
     what: (&[u8], &Attrs<'_>),
-) -> Option<Result<(), StoreError>> {
+) -> Option<Result<Option<Version>, StoreError>> {
     if store.touched.is_durable() {
         return None;
     }
@@ -59,7 +61,7 @@ fn put_nameless(
     match place.dir.put(&file, &place.name) {
         Ok(()) => {
             store.settle(place, (Whose::Own, &home));
-            Some(unset.of(&place.path))
+            Some(unset.of(&place.path).map(|()| version_of(&file)))
         }
         Err(Errno::EXIST) => Some(Err(StoreError::Conflict { path: place.path.clone() })),
         // If it is not that, a rename will say what it is.

@@ -7,7 +7,7 @@ use deltic_core::{Item, Kind, Meta, Name, RelPath, Timestamp};
 use rustix::io::Errno;
 
 use crate::error::At;
-use crate::filter::{Fate, Reads, Scope, Scopes};
+use crate::filter::{Fate, Linked, Reads, Scope, Scopes};
 use crate::{Going, Keep, Removed, StoreError};
 
 /// Directories and what they hold, and the files in the making.
@@ -281,7 +281,7 @@ impl TreeState {
 }
 
 impl Reads for TreeState {
-    fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>, StoreError> {
+    fn read(&self, path: &RelPath, _: Linked) -> Result<Option<Vec<u8>>, StoreError> {
         match self.find(path) {
             Ok(Some(node)) if node.meta.is_file() => Ok(Some(node.bytes.to_vec())),
             _ => Ok(None),
@@ -303,9 +303,10 @@ pub(super) fn give(own: &mut Meta, from: &Meta, keep: Keep) {
         more.accessed = from.accessed().filter(|_| !from.is_dir()).or(more.accessed);
     }
     if keep.acls && !from.is_symlink() && !from.is_partly_unread() {
-        more.access_acl = from.access_acl().map(|acl| acl.with_mode(own.mode));
+        more.access_acl = from.access_acl().cloned();
         more.default_acl = from.default_acl().cloned();
     }
+    more.access_acl = more.access_acl.map(|acl| acl.with_mode(own.mode));
     if keep.xattrs && !from.is_partly_unread() {
         more.xattrs = from.xattrs().to_vec();
     }

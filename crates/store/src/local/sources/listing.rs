@@ -117,6 +117,7 @@ impl Sources {
             listing.errors.extend(self.refused.iter().map(error));
         }
         self.thin(&mut listing, dir);
+        listing.warnings = self.options.rules.warnings();
         listing.is_empty_source = is_first && self.has_empty_source(dir, &listing);
         let sift = |entry: &mut Entry| self.options.protects.sift(&mut entry.meta);
         listing.entries.iter_mut().for_each(sift);
@@ -248,7 +249,10 @@ impl Sources {
                     Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
                         all.skipped.extend(dir.join(&entry.name));
                     }
-                    Ok(Some(entry)) => {
+                    Ok(Some(mut entry)) => {
+                        if self.is_on_the_way(dir, &entry) {
+                            entry.meta.set_on_the_way();
+                        }
                         // What is below one that is no directory is not there: that is told, too.
                         is_known = entry.meta.is_dir();
                         entries.push((*at, entry));
@@ -263,6 +267,15 @@ impl Sources {
             }
         }
         missing
+    }
+
+    /// Whether a directory is to be left alone: no argument means it, nor all that is in one that it is in.
+    fn is_on_the_way(&self, dir: &RelPath, entry: &Entry) -> bool {
+        let is_named = || dir.join(&entry.name).is_ok_and(|path| !self.at(&path).is_empty());
+        self.options.plain_implied_dirs
+            && entry.meta.is_dir()
+            && !is_named()
+            && !self.takes_contents(dir)
     }
 
     /// Whether a directory is only named, where directories do not take part.

@@ -11,11 +11,12 @@ use deltic_core::{Entry, Follow, Meta, Mounts, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::SourceOptions;
-use crate::dir::{Dir, Use};
+use crate::dir::{Dir, Trust, Use};
 use crate::error::At;
 use crate::filter::Scopes;
 use crate::local::follow;
 use crate::local::list::{Part, dangles, list, sift};
+use crate::local::named::NamedDir;
 use crate::local::snapshot::{file_type, look_at, look_at_root, look_behind};
 use crate::{Listing, StoreError, check_path};
 
@@ -26,6 +27,14 @@ pub(super) struct Base {
     pub(super) dir: Result<Arc<Dir>, Errno>,
     /// What files of rules say of the names in it.
     pub(super) scopes: Scopes,
+}
+
+impl Base {
+    /// Fails where a symlink of another user keeps us from it, and says which.
+    fn check(&self) -> Result<(), StoreError> {
+        let path = self.path.clone();
+        self.dir.as_ref().map_or_else(|_| NamedDir { path, trust: Trust::Ours }.check(), |_| Ok(()))
+    }
 }
 
 /// An argument, and the directory that its path starts in.
@@ -64,7 +73,10 @@ impl<'a> Source<'a> {
 
     /// What the system answered to `action` on it.
     pub(super) fn error(&self, action: &'static str, errno: Errno) -> StoreError {
-        self.error_of(action, errno.into())
+        match self.base.check() {
+            Err(stranger) if errno == Errno::LOOP => self.error_for(action, &stranger.to_string()),
+            _ => self.error_of(action, errno.into()),
+        }
     }
 
     /// What the system answered where it was to be looked at.

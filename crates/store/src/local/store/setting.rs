@@ -37,6 +37,7 @@ impl LocalStore {
             _ => Heritage::default(),
         };
         let umask = above.umask(self.0.umask);
+        let withheld = lock(&self.0.withheld).remove(path).unwrap_or_default();
         let set = |on: On<'_>, dir: &Dir| {
             let what = (keep, self.0.ways());
             let attrs = match made {
@@ -44,7 +45,7 @@ impl LocalStore {
                 None => Attrs::of_existing(meta, what),
             };
             let is = fs::fstat(dir)?;
-            let attrs = attrs.inheriting(is.st_mode);
+            let attrs = attrs.inheriting(is.st_mode).without(withheld);
             let lacks = made.is_some() || !attrs.are_on(&is);
             Ok(lacks.then(|| attrs.set(on)))
         };

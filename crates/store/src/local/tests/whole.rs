@@ -16,7 +16,7 @@ fn quick_store(root: &Path, needs_names: bool) -> LocalStore {
 fn put_whole(store: &LocalStore, at: &str, bytes: &[u8], mode: u32) -> Result<(), StoreError> {
     let meta = Meta { mode, len: bytes.len() as u64, ..file_meta() };
     let file = Whole { path: &path(at), bytes, meta: &meta, seen: None };
-    store.replace_all(&[file], KEEP_ALL).pop().unwrap()
+    store.replace_all(&[file], KEEP_ALL).pop().unwrap().map(drop)
 }
 
 #[test]

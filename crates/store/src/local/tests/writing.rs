@@ -28,7 +28,7 @@ fn stores_that_write_otherwise_keep_every_law() {
     // The second is most likely another file system.
     for aside in ["/tmp", "/dev/shm"].into_iter().filter(|aside| Path::new(aside).exists()) {
         keep_every_law(aside, |aside| Writing {
-            temp_dir: Some(NamedDir { path: aside.into(), insecure: false }),
+            temp_dir: Some(NamedDir { path: aside.into(), trust: Trust::Ours }),
             ..Writing::default()
         });
     }
@@ -229,7 +229,7 @@ fn what_is_not_complete_is_shown_until_it_is() {
         let partial = match beside {
             true => PartialDir::Beside(path(".part")),
             false => {
-                PartialDir::Outside(NamedDir { path: kept.path().join("made"), insecure: false })
+                PartialDir::Outside(NamedDir { path: kept.path().join("made"), trust: Trust::Ours })
             }
         };
         let writing = Writing { partial_dir: Some(partial), ..Writing::default() };

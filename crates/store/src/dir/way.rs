@@ -1,0 +1,116 @@
+//! The way to what an option or an argument names: through which symlinks it may lead.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{self, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{Dir, Use};
+
+/// Whose symlinks are followed on the way to what an option or an argument names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Ours and the superuser's.
+    #[default]
+    Ours,
+    /// Anybody's (`--insecure-links`).
+    Anyone,
+}
+
+impl Trust {
+    /// By whether links of others are to be followed.
+    #[must_use]
+    pub const fn new(insecure: bool) -> Self {
+        if insecure { Self::Anyone } else { Self::Ours }
+    }
+}
+
+/// Where a way led.
+pub(crate) enum Led<T = Dir> {
+    To(T),
+    /// No further than this symlink of another user.
+    Stranger(PathBuf),
+}
+
+/// The end of a way: a name in a held directory, which may be nobody's. It is no symlink, or one that the kernel alone can
+/// follow (`/proc/self/fd/3`).
+#[derive(Debug)]
+pub(crate) struct WayEnd {
+    pub(crate) dir: Dir,
+    pub(crate) name: OsString,
+    is_magic: bool,
+}
+
+impl WayEnd {
+    /// Opens what has the name, or makes a file of it if `flags` say so.
+    pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let follow = if self.is_magic { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let mode = Mode::from_raw_mode(0o666);
+        fs::openat(&self.dir, &self.name, flags | follow | OFlags::CLOEXEC, mode)
+    }
+}
+
+impl Dir {
+    /// The directory at the [end](Self::end_of) of `way`.
+    pub(crate) fn led_to(self, way: &Path, trust: Trust) -> Result<Led, Errno> {
+        match self.end_of(way, trust)? {
+            Led::To(end) => Self::of(end.open(Use::Pass.flags())?).map(Led::To),
+            Led::Stranger(link) => Ok(Led::Stranger(link)),
+        }
+    }
+
+    /// Follows `way` from here, name by name, through symlinks that are ours or the superuser's: whoever else may put one there
+    /// could lead us to what he may not see himself. Each is held while it is looked at and read. The last name need not exist.
+    pub(crate) fn end_of(self, way: &Path, trust: Trust) -> Result<Led<WayEnd>, Errno> {
+        let ours = [0, rustix::process::geteuid().as_raw()];
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (mut held, mut at, mut links) = (self, PathBuf::new(), 0);
+        // The names ahead, the next one last.
+        let mut ahead: Vec<OsString> = Vec::new();
+        let put = |ahead: &mut Vec<OsString>, way: &Path| {
+            let names = way.components().filter(|name| *name != Component::CurDir);
+            ahead.extend(names.rev().map(|name| name.as_os_str().to_owned()));
+        };
+        put(&mut ahead, way);
+        while let Some(name) = ahead.pop() {
+            let is_last = ahead.is_empty();
+            let end = |dir, name, is_magic| Ok(Led::To(WayEnd { dir, name, is_magic }));
+            let mut next = match fs::openat(&held, &name, flags, Mode::empty()) {
+                Err(Errno::NOENT) if is_last => return end(held, name, false),
+                next => next?,
+            };
+            let stat = fs::fstat(&next)?;
+            at.push(&name);
+            let is_link = FileType::from_raw_mode(stat.st_mode).is_symlink();
+            if is_link && trust == Trust::Ours && !ours.contains(&stat.st_uid) {
+                return Ok(Led::Stranger(at));
+            }
+            let is_magic = is_link && fs::fstatfs(&next)?.f_type == fs::PROC_SUPER_MAGIC;
+            if is_last && (is_magic || !is_link) {
+                return end(held, name, is_magic);
+            }
+            if is_magic {
+                next = fs::openat(&held, &name, flags.difference(OFlags::NOFOLLOW), Mode::empty())?;
+            }
+            if is_magic || !is_link {
+                // What is no directory has nothing below it: that is said of the next name.
+                held = Self { fd: next, ..held };
+                continue;
+            }
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(Errno::LOOP);
+            }
+            let target = fs::readlinkat(&next, "", Vec::new())?.into_bytes();
+            put(&mut ahead, Path::new(&OsString::from_vec(target)));
+            at.pop();
+        }
+        Ok(Led::To(WayEnd { dir: held, name: ".".into(), is_magic: false }))
+    }
+}
+
+/// Symlinks that are followed on the way to one directory, as the kernel has it.
+const MAX_LINKS: usize = 40;

@@ -1,0 +1,107 @@
+//! Directories that may bring files of rules: how these are called, and which directories lie above others.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use deltic_core::path::printable;
+use deltic_core::{Name, RelPath};
+
+use super::Reads;
+use crate::StoreError;
+
+/// A directory that may bring files of rules.
+pub(super) struct Place<'a> {
+    pub(super) dir: &'a RelPath,
+    pub(super) reads: &'a dyn Reads,
+    /// Its path from the root of the file system on.
+    pub(super) path: &'a [u8],
+}
+
+impl Place<'_> {
+    pub(super) fn file(&self, names: &[u8]) -> Result<RelPath, StoreError> {
+        let mut path = self.dir.clone();
+        for name in names.split(|byte| *byte == b'/') {
+            let name = Name::new(name).and_then(|name| path.join(&name));
+            path =
+                name.map_err(|_| StoreError::BadName { action: "read rules", path: path.clone() })?;
+        }
+        Ok(path)
+    }
+
+    /// The file that `file` names as `inner`: below the root, and counted from the directory.
+    pub(super) fn merged(&self, file: &RelPath, inner: &[u8]) -> Result<RelPath, StoreError> {
+        let outside = || StoreError::Rules {
+            file: self.shown(file),
+            why: "a file that it merges does not lie below the root".into(),
+        };
+        let mut names: Vec<&[u8]> = self.dir.components().collect();
+        if inner.starts_with(b"/") {
+            return Err(outside());
+        }
+        for name in inner.split(|byte| *byte == b'/') {
+            match name {
+                b"" | b"." => {}
+                b".." => drop(names.pop().ok_or_else(outside)?),
+                name => names.push(name),
+            }
+        }
+        RelPath::parse(&names.join(&b"/"[..]))
+            .ok()
+            .filter(|path| !path.is_root())
+            .ok_or_else(outside)
+    }
+
+    pub(super) fn shown(&self, file: &RelPath) -> String {
+        let mut path = self.path[..self.path.len() - self.dir.as_bytes().len()].to_vec();
+        if !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path.extend_from_slice(file.as_bytes());
+        printable(&path)
+    }
+
+    pub(super) fn check(&self, file: &RelPath, holds: bool, why: &str) -> Result<(), StoreError> {
+        if holds {
+            Ok(())
+        } else {
+            Err(StoreError::Rules { file: self.shown(file), why: why.into() })
+        }
+    }
+}
+
+/// The directory that the one at `path` calls `above`, a path from it or from the root of the file system on.
+pub(super) fn resolved(path: &[u8], above: &[u8]) -> Arc<[u8]> {
+    let path = if above.starts_with(b"/") { above.into() } else { [path, b"/", above].concat() };
+    Arc::from(absolute(Path::new(OsStr::from_bytes(&path))))
+}
+
+/// The directories above `path` from `from` on, downwards; none, if that is not above it.
+pub(super) fn dirs_between<'a>(
+    from: &[u8],
+    path: &'a [u8],
+) -> impl DoubleEndedIterator<Item = &'a [u8]> {
+    let (is_above, first) =
+        (path.starts_with(from) && path.get(from.len()) == Some(&b'/'), from.len());
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    slashes.map(|(at, _)| &path[..at]).filter(move |dir| is_above && dir.len() >= first)
+}
+
+/// `path` from the root of the file system on, by its words alone, and without a slash at the end.
+pub(super) fn absolute(path: &Path) -> Box<[u8]> {
+    if path.as_os_str().is_empty() {
+        return Box::default();
+    }
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let mut clean = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(clean.pop()),
+            Component::Normal(name) => clean.push(name),
+            _ => {}
+        }
+    }
+    let bytes = clean.as_os_str().as_bytes();
+    bytes.strip_suffix(b"/").unwrap_or(bytes).into()
+}
