@@ -19,7 +19,7 @@ use deltic_core::{Digest, Meta, Name, RelPath, Span};
 
 use crate::error::PeerError;
 use crate::frame::frame_behind;
-use crate::hello::Request;
+use crate::hello::{NamesFrom, Request};
 use crate::message::{Payload, ToReceiver, frames};
 use crate::options::{Links, Metadata, Options, Select};
 use crate::wire::{Bad, Wire, whole};
@@ -95,7 +95,8 @@ impl Frame {
 /// The frame that a batch begins with.
 #[must_use]
 pub fn asked(single: Option<Name>, options: Options) -> Vec<u8> {
-    Request::Receive { destination: Box::default(), single, options }.encode()
+    let (destination, names) = (Box::default(), NamesFrom::Nowhere);
+    Request::Receive { destination, single, names, options }.encode()
 }
 
 /// Whether a sender tells its list by frames of this kind: `Listing`, `Listed`, `Missing` and `Owners`. They are a batch's too.
@@ -144,9 +145,10 @@ impl Wire for Span {
 }
 
 impl Payload {
-    /// Whether it can be a literal of a batch, of `len` bytes.
+    /// Whether it can be a literal of a batch, of `len` bytes. Batches of this version have none without its zeros.
     #[must_use]
-    pub const fn is_literal_of(&self, len: u32) -> bool {
-        len as usize <= MAX_LITERAL_BYTES && self.may_hold(len as usize)
+    pub fn is_literal_of(&self, len: u32) -> bool {
+        let is_sparse = matches!(self, Self::Sparse(_));
+        len as usize <= MAX_LITERAL_BYTES && !is_sparse && self.may_hold(len as usize)
     }
 }

@@ -15,6 +15,9 @@ pub enum PeerError {
     /// No capability in common that a session could be held with.
     #[error("no common {0}")]
     NothingInCommon(&'static str),
+    /// A check does not hold: the way between the ends changed what it carried.
+    #[error("the connection damaged what it carried")]
+    Damaged,
     /// A frame's type is not known in this direction.
     #[error("unknown frame type {0}")]
     UnknownFrame(u8),

@@ -17,7 +17,7 @@ use crate::limits::{
     MAX_BATCH, MAX_BLOCK_BYTES, MAX_CAPABILITIES, MAX_GREETING_BYTES, MAX_LEVEL, MAX_NAMES,
     MAX_NAMES_BYTES, MAX_RULES, MAX_SOURCES, MAX_STREAMS, MAX_TEXT_BYTES, MAX_THREADS,
 };
-use crate::options::{Delete, Metadata, Options};
+use crate::options::{Delete, Guard, Metadata, Options};
 use crate::streams::Join;
 use crate::wire::{Bad, Wire, whole};
 
@@ -32,8 +32,14 @@ const SIEVE: &str = "chunker:sieve";
 const KEYED: &str = "names:keyed";
 /// Literals compressed by zstd.
 const ZSTD: &str = "compress:zstd";
+/// Literals without their long runs of zeros.
+const ZEROS: &str = "zeros";
+/// Checks behind frames, by CRC-32C.
+const CHECKS: &str = "checks:crc32c";
 /// More streams than one.
 const STREAMS: &str = "streams";
+/// A guard that allows a share of the names to be deleted.
+const DELETE_SHARE: &str = "delete:share";
 
 /// Behind it, how many files of a session an end can hold open at once.
 const FILES: &str = "files:";
@@ -58,11 +64,15 @@ pub struct Hello {
 }
 
 impl Hello {
+    /// The type of the frame.
+    pub const KIND: u8 = HELLO;
+
     /// What this version can do; `part` is drawn at random.
     #[must_use]
     pub fn ours(part: Key) -> Self {
-        let names =
-            [RECIPE, SIEVE, ZSTD, STREAMS].into_iter().chain(KeyedSum::is_fast().then_some(KEYED));
+        let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE]
+            .into_iter()
+            .chain(KeyedSum::is_fast().then_some(KEYED));
         let strategies = Strategy::ALL.iter().map(capability);
         Self {
             program: concat!("deltic ", env!("CARGO_PKG_VERSION")).into(),
@@ -90,6 +100,12 @@ impl Hello {
     pub fn holding(mut self, files: Option<usize>) -> Self {
         self.capabilities.extend(files.map(|files| format!("{FILES}{files}")));
         self
+    }
+
+    /// The version of the program that says this, or the program where it is another one.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.program.strip_prefix("deltic ").unwrap_or(&self.program)
     }
 
     /// How many files of a session it can hold open at once, if few.
@@ -180,7 +196,9 @@ fn in_place(place: &Fingerprint) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     zstd: bool,
+    zeros: bool,
     streams: bool,
+    delete_share: bool,
     keyed: bool,
     /// Whether the sender may name chunks before it knows the receiver: it guesses [`Terms::is_keyed`] right.
     offers: bool,
@@ -200,17 +218,26 @@ impl Terms {
         self.zstd
     }
 
+    /// Whether literals may travel without their long runs of zeros. Strategies of the papers send what they would.
+    #[must_use]
+    pub fn zeros(self, strategy: &Strategy) -> bool {
+        self.zeros && strategy.conversation == Conversation::Recipe
+    }
+
     /// Whether the session may have more streams than one.
     #[must_use]
     pub const fn streams(self) -> bool {
         self.streams
     }
 
-    /// Checks that both ends know a strategy.
+    /// Checks that both ends know a strategy, and this way to delete.
     ///
     /// # Errors
     /// [`PeerError::NothingInCommon`].
-    pub fn admits(self, strategy: &Strategy) -> Result<(), PeerError> {
+    pub fn admits(self, strategy: &Strategy, delete: Delete) -> Result<(), PeerError> {
+        if matches!(delete, Delete::Guarded(Guard { percent: Some(_), .. })) && !self.delete_share {
+            return Err(PeerError::NothingInCommon("--max-delete in percent"));
+        }
         let place = Strategy::ALL.iter().position(|known| known == strategy);
         let admitted = *strategy == Strategy::DELTIC
             || place.is_some_and(|place| self.strategies >> place & 1 == 1);
@@ -294,13 +321,29 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     if !both(SIEVE) {
         return Err(PeerError::NothingInCommon("chunker"));
     }
+    if !both(CHECKS) {
+        return Err(PeerError::NothingInCommon("checks"));
+    }
     let known = Strategy::ALL.iter().enumerate().filter(|(_, known)| both(&capability(known)));
     let strategies = known.fold(0, |bits, (place, _)| bits | 1 << place);
-    let (zstd, streams, keyed) = (both(ZSTD), both(STREAMS), both(KEYED));
+    let (zstd, zeros) = (both(ZSTD), both(ZEROS));
+    let (streams, keyed) = (both(STREAMS), both(KEYED));
+    let delete_share = both(DELETE_SHARE);
     let offers = keyed == sender.capabilities.contains(KEYED);
     let (part, key) = (sender.part, sender.part.of_session());
     let most_files = sender.most_files();
-    Ok(Terms { zstd, streams, keyed, offers, strategies, most_files, key, part })
+    Ok(Terms {
+        zstd,
+        zeros,
+        streams,
+        delete_share,
+        keyed,
+        offers,
+        strategies,
+        most_files,
+        key,
+        part,
+    })
 }
 
 /// What the dialling end asks of the other.
@@ -321,12 +364,14 @@ pub enum Request {
         destination: Box<[u8]>,
         /// The source's own name where it is one entry with nothing in it: the destination may then be its new name.
         single: Option<Name>,
+        /// Where names below the only source are listed that the answering end is to tell, if it is to.
+        names: NamesFrom,
         /// How to sync.
         options: Options,
     },
 }
 
-/// Where the names are written that a [`Request::Send`] is for.
+/// Where the names are written that a [`Request`] is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NamesFrom {
     /// Nowhere: the sources stand for themselves.
@@ -454,10 +499,11 @@ impl Request {
                 names.put(to);
                 options.put(to);
             }
-            Self::Receive { destination, single, options } => {
+            Self::Receive { destination, single, names, options } => {
                 to.put_u8(1);
                 destination.put(to);
                 single.put(to);
+                names.put(to);
                 options.put(to);
             }
         }
@@ -478,6 +524,7 @@ impl Request {
             1 => Ok(Self::Receive {
                 destination: Wire::take(from)?,
                 single: Wire::take(from)?,
+                names: Wire::take(from)?,
                 options: Wire::take(from)?,
             }),
             _ => Err(CodecError::OutOfRange.into()),
@@ -536,9 +583,14 @@ pub enum AbortCause {
     Internal,
     /// A stream beside the first ended early.
     Stream,
+    /// The two ends have too little in common.
+    Incompatible,
+    /// A check does not hold.
+    Damaged,
 }
 
-crate::wire::closed_set!(AbortCause: Selection = 0, Protocol = 1, Internal = 2, Stream = 3);
+crate::wire::closed_set!(AbortCause: Selection = 0, Protocol = 1, Internal = 2, Stream = 3,
+    Incompatible = 4, Damaged = 5);
 
 impl Abort {
     /// The frame that says so.
@@ -695,13 +747,18 @@ impl Wire for Delete {
     fn put(&self, to: &mut Vec<u8>) {
         match self {
             Self::Never => to.put_u8(0),
-            Self::Guarded => to.put_u8(1),
+            Self::Guarded(Guard { percent: None, names: None }) => to.put_u8(1),
             Self::AtMost(most) => {
                 to.put_u8(2);
                 most.put(to);
             }
-            Self::GuardedOf(names) => {
+            Self::Guarded(Guard { percent: None, names: Some(names) }) => {
                 to.put_u8(3);
+                names.put(to);
+            }
+            Self::Guarded(Guard { percent: Some(percent), names }) => {
+                to.put_u8(4);
+                to.put_u8(*percent);
                 names.put(to);
             }
         }
@@ -710,9 +767,14 @@ impl Wire for Delete {
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         match from.u8()? {
             0 => Ok(Self::Never),
-            1 => Ok(Self::Guarded),
+            1 => Ok(Self::Guarded(Guard::default())),
             2 => Ok(Self::AtMost(from.varint()?)),
-            3 => Ok(Self::GuardedOf(from.varint()?)),
+            3 => Ok(Self::Guarded(Guard { percent: None, names: Some(from.varint()?) })),
+            4 => {
+                let percent = Some(from.u8()?).filter(|percent| *percent <= 100);
+                let percent = Some(percent.ok_or(CodecError::OutOfRange)?);
+                Ok(Self::Guarded(Guard { percent, names: Wire::take(from)? }))
+            }
             _ => Err(CodecError::OutOfRange.into()),
         }
     }

@@ -16,12 +16,14 @@
 //! ```
 
 pub mod batch;
+pub mod check;
 mod cutting;
 mod digests;
 pub mod error;
 pub mod frame;
 pub mod hello;
 pub mod limits;
+mod listed;
 pub mod message;
 pub mod options;
 pub mod purpose;

@@ -2,7 +2,6 @@
 //!
 //! They are part of the protocol: both ends enforce them on what comes in and honour them in what goes out.
 
-use deltic_core::meta::{More, Xattr};
 use deltic_core::{Kind, Meta, RelPath};
 
 /// Largest payload of one frame, in bytes.
@@ -31,8 +30,14 @@ pub const MAX_LEVEL: u32 = 22;
 pub const MAX_BLOCK_BYTES: u32 = 128 << 10;
 /// Most bytes that either end reads before the hello and the request are through.
 pub const MAX_GREETING_BYTES: usize = MAX_FRAME_BYTES;
+/// Most bytes of frames without a check behind them. A writer checks sooner: once a frame makes a run long.
+pub const MAX_UNCHECKED_BYTES: usize = 2 * MAX_FRAME_BYTES;
+/// Most signs of life in a row: more than an end writes in [`MAX_MUTE_SECONDS`] with the shortest silence.
+pub const MAX_ALIVES: u32 = 4 * MAX_MUTE_SECONDS as u32;
 /// Most entries listed by the sender and not yet settled by the receiver.
 pub const ENTRY_WINDOW: u64 = 16 << 10;
+/// Bytes of the attributes and ACLs of entries listed and not settled, beyond which no more entries that have some are listed.
+pub const LISTED_BYTES: usize = 8 << 20;
 /// Most tallies of directories told that are not answered, or are of directories that no listing has named.
 pub const TALLY_WINDOW: usize = 4096;
 /// Most entries of all directories whose tallies are told and not answered: a part of [`ENTRY_WINDOW`].
@@ -70,6 +75,8 @@ pub const WHOLE_BELOW_BYTES: u64 = 2 << 10;
 pub const TOLD_BY_CHUNK_BYTES: u64 = 128 << 10;
 /// Files up to this length, in bytes, are not looked for under other names: many of them cost less to send than to find.
 pub const MOVED_ABOVE_BYTES: u64 = 16 << 10;
+/// Lengths of which the first new file is known, so that another one may be matched against it; not seen by the peer.
+pub const MAX_REPEATABLE: usize = 1 << 14;
 /// Bytes of a file that are read, cut and summed in one piece of work, at least.
 pub const SEGMENT_BYTES: u64 = 512 << 10;
 /// Most files under way at once.
@@ -94,10 +101,10 @@ pub const MAX_LINKED: usize = 1 << 20;
 pub const MAX_LINKED_BYTES: usize = 128 << 20;
 /// Most other trees of the receiver that a run compares with.
 pub const MAX_ALTERNATES: usize = 20;
-/// Most names that `Delete::Guarded` removes.
+/// Names that `Delete::Guarded` removes whatever share of the destination they are, unless a share is named.
 pub const GUARDED_DELETES: u64 = 1000;
-/// Names whose removal it lets pass whatever share of the tree they are.
-pub const FEW_DELETES: u64 = 20;
+/// The share of the destination's names that it removes if that is more.
+pub const GUARDED_PERCENT: u8 = 25;
 
 /// Most names that a question shows before many are removed.
 pub const MAX_ASKED: usize = 5;
@@ -110,15 +117,7 @@ pub(crate) fn linked_bytes(path: &RelPath, meta: &Meta) -> usize {
         Kind::Symlink(target) => target.len(),
         _ => 0,
     };
-    path.as_bytes().len() + target + meta.more.as_deref().map_or(0, more_bytes)
-}
-
-/// What is kept of a first name besides, for those that come by themselves; about what it takes in memory.
-fn more_bytes(more: &More) -> usize {
-    let acls = more.access_acl.iter().chain(&more.default_acl);
-    let acls: usize = acls.map(|acl| 64 + acl.named.len() * 16).sum();
-    let xattr = |xattr: &Xattr| 64 + xattr.name.len() + xattr.value.len();
-    acls + more.xattrs.iter().map(xattr).sum::<usize>()
+    path.as_bytes().len() + target + meta.more_bytes()
 }
 
 #[cfg(test)]
@@ -134,9 +133,9 @@ mod tests {
 
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
-            MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_LEVEL MAX_BLOCK_BYTES MAX_GREETING_BYTES
-            ENTRY_WINDOW TALLY_WINDOW TALLIED_ENTRIES TALLIED_NAMES GROUP_WINDOW OFFERED_GROUPS GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES MOVED_ABOVE_BYTES SEGMENT_BYTES
-            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_LINKED MAX_LINKED_BYTES MAX_ALTERNATES GUARDED_DELETES FEW_DELETES MAX_ASKED MAX_MUTE_SECONDS
+            MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_LEVEL MAX_BLOCK_BYTES MAX_GREETING_BYTES MAX_UNCHECKED_BYTES MAX_ALIVES
+            ENTRY_WINDOW LISTED_BYTES TALLY_WINDOW TALLIED_ENTRIES TALLIED_NAMES GROUP_WINDOW OFFERED_GROUPS GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES MOVED_ABOVE_BYTES MAX_REPEATABLE SEGMENT_BYTES
+            MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_LINKED MAX_LINKED_BYTES MAX_ALTERNATES GUARDED_DELETES GUARDED_PERCENT MAX_ASKED MAX_MUTE_SECONDS
         ]
         .into_iter()
     }

@@ -11,14 +11,14 @@ use deltic_core::fingerprint::{BriefFingerprint, BriefLen, ShortFingerprint};
 use deltic_core::path::MAX_NAME_BYTES;
 use deltic_core::recipe::Digest;
 use deltic_core::tally::TALLY_SUM_BYTES;
-use deltic_core::{Entry, Key, Meta, RelPath, Tally};
+use deltic_core::{Entry, Key, Meta, RelPath, Tally, ZeroRun, zeros};
 
 use crate::digests::DigestLine;
 use crate::error::PeerError;
 use crate::frame::frame_behind;
 use crate::report::{Action, Change, Differs, MadeRoot, Question, Totals, Trouble};
 use crate::sums::{PatchStep, SumLine, Token};
-use crate::wire::{Bad, Wire, closed_set, items, whole};
+use crate::wire::{Bad, Wire, closed_set, items, put_flags, take_flags, whole};
 
 /// A listed entry's place in the sender's list, counted from 0 over all directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,14 +101,37 @@ pub enum Payload {
     Plain(Vec<u8>),
     /// One zstd frame.
     Zstd(Vec<u8>),
+    /// Without their long runs of zeros.
+    Sparse(Sparse),
+}
+
+/// Literals without their long runs of zeros.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Sparse {
+    /// The runs, at least one.
+    pub runs: Vec<ZeroRun>,
+    /// The other bytes, as they are or as one zstd frame.
+    pub rest: Vec<u8>,
+    /// Whether they are that.
+    pub zstd: bool,
 }
 
 impl Payload {
     /// Whether it can be `bytes` literal bytes, and at least one. What is packed is no longer than that.
-    pub(crate) const fn may_hold(&self, bytes: usize) -> bool {
+    pub(crate) fn may_hold(&self, bytes: usize) -> bool {
         let fits = match self {
             Self::Plain(plain) => plain.len() == bytes,
             Self::Zstd(frame) => frame.len() <= bytes,
+            Self::Sparse(Sparse { runs, rest, zstd }) => match zeros::rest_len(runs, bytes) {
+                Some(len) => {
+                    if *zstd {
+                        rest.len() <= len
+                    } else {
+                        rest.len() == len
+                    }
+                }
+                None => false,
+            },
         };
         fits && bytes > 0
     }
@@ -119,6 +142,9 @@ impl std::fmt::Debug for Payload {
         match self {
             Self::Plain(bytes) => write!(f, "Plain({} bytes)", bytes.len()),
             Self::Zstd(bytes) => write!(f, "Zstd({} bytes)", bytes.len()),
+            Self::Sparse(Sparse { runs, rest, zstd }) => {
+                write!(f, "Sparse({} runs, {} bytes, zstd: {zstd})", runs.len(), rest.len())
+            }
         }
     }
 }
@@ -239,6 +265,14 @@ impl Done {
                 wants > 0 && matches!(action, Action::Created | Action::Updated | Action::Copied)
             }
             Self::Failed(_) => true,
+        }
+    }
+
+    /// Bytes of the file that were matched, if it is a new one in its place.
+    pub(crate) const fn matched(&self) -> Option<u64> {
+        match self {
+            Self::Replaced { matched, .. } => Some(*matched),
+            Self::Same { .. } | Self::Failed(_) => None,
         }
     }
 
@@ -393,16 +427,37 @@ impl Wire for Digest {
 /// Takes the rest of the frame.
 impl Wire for Payload {
     fn put(&self, to: &mut Vec<u8>) {
-        let (zstd, bytes) = match self {
-            Self::Plain(bytes) => (false, bytes),
-            Self::Zstd(bytes) => (true, bytes),
+        let (sparse, zstd, bytes) = match self {
+            Self::Plain(bytes) => (None, false, bytes),
+            Self::Zstd(bytes) => (None, true, bytes),
+            Self::Sparse(Sparse { runs, rest, zstd }) => (Some(runs), *zstd, rest),
         };
-        zstd.put(to);
+        put_flags(to, [zstd, sparse.is_some()]);
+        sparse.into_iter().for_each(|runs| runs.put(to));
         to.put_bytes(bytes);
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let wrap = if bool::take(from)? { Self::Zstd } else { Self::Plain };
-        Ok(wrap(from.rest().to_vec()))
+        let [zstd, sparse] = take_flags(from)?;
+        let runs = if sparse { Vec::take(from)? } else { Vec::new() };
+        let rest = from.rest().to_vec();
+        match (sparse, zstd) {
+            (true, _) if runs.is_empty() => Err(CodecError::OutOfRange.into()),
+            (true, _) => Ok(Self::Sparse(Sparse { runs, rest, zstd })),
+            (false, true) => Ok(Self::Zstd(rest)),
+            (false, false) => Ok(Self::Plain(rest)),
+        }
+    }
+}
+
+/// No run is empty.
+impl Wire for ZeroRun {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.before.put(to);
+        self.len.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (before, len) = (from.varint_u32()?, from.varint_u32()?);
+        if len == 0 { Err(CodecError::OutOfRange.into()) } else { Ok(Self { before, len }) }
     }
 }
 

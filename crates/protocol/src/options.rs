@@ -11,6 +11,8 @@ mod writing;
 use deltic_core::rule::Rules;
 use deltic_core::{Follow, Kind, Strategy};
 
+use crate::limits::{GUARDED_DELETES, GUARDED_PERCENT};
+
 pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, Window};
 pub use links::Links;
 pub use metadata::{Metadata, Powers};
@@ -99,7 +101,7 @@ impl Options {
     /// Whether the user may be asked before many names are removed.
     #[must_use]
     pub fn asks(&self) -> bool {
-        self.remove.asks && self.delete == Delete::Guarded && !self.dry_run
+        self.remove.asks && matches!(self.delete, Delete::Guarded(_)) && !self.dry_run
     }
 
     /// Whether sources may go one part after the other, before all of them have arrived: nothing that goes is looked at
@@ -132,12 +134,36 @@ pub enum Delete {
     /// Never.
     #[default]
     Never,
-    /// Yes, but not from an empty source, and no more names than [`GUARDED_DELETES`](crate::limits::GUARDED_DELETES), nor
-    /// more than a few that are more than a quarter of the tree: that is an accident more often than a wish.
-    Guarded,
-    /// The same where the list is a part of one of so many names, as in a round of a watch.
-    GuardedOf(u64),
-    /// Yes, up to this many names (`--max-delete`), whatever they are, but not from an empty source; without a limit if that
-    /// is the highest number (`--force-delete`).
+    /// Yes, but not from an empty source, and all or nothing: more names than this allows are an accident more often than a
+    /// wish.
+    Guarded(Guard),
+    /// Yes, but no more names than this (`--max-delete`), and none from an empty source; without a limit if that is the
+    /// highest number (`--force-delete`).
     AtMost(u64),
+}
+
+/// How many names may be deleted before that looks like an accident.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Guard {
+    /// This share of the destination's names, in percent (`--max-delete 10%`). By default it is
+    /// [`GUARDED_PERCENT`], and at least [`GUARDED_DELETES`].
+    pub percent: Option<u8>,
+    /// The number of these names where the list is a part of them only, as in a round of a watch.
+    pub names: Option<u64>,
+}
+
+impl Guard {
+    /// How many names may go of `there`, the number of names at the destination as far as the list tells.
+    #[must_use]
+    pub fn most(self, there: u64) -> u64 {
+        let there = self.names.unwrap_or(there);
+        let share = |percent: u8| {
+            let share = u128::from(there) * u128::from(percent) / 100;
+            u64::try_from(share).unwrap_or(u64::MAX)
+        };
+        match self.percent {
+            Some(percent) => share(percent),
+            None => share(GUARDED_PERCENT).max(GUARDED_DELETES),
+        }
+    }
 }

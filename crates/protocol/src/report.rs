@@ -104,6 +104,24 @@ pub struct Trouble {
     pub message: String,
 }
 
+impl Trouble {
+    /// That what is at `path` is left out for its kind, in rsync's words.
+    #[must_use]
+    pub fn skipped(kind: &Kind, path: &RelPath) -> Self {
+        let message = match kind {
+            Kind::Dir => format!("skipping directory {path}"),
+            _ => format!("skipping non-regular file \"{path}\""),
+        };
+        Self { kind: TroubleKind::Skipped, message }
+    }
+
+    /// The same, and why.
+    #[must_use]
+    pub fn because(self, why: &str) -> Self {
+        Self { message: format!("{}: {why}", self.message), ..self }
+    }
+}
+
 /// What a trouble means for the run's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TroubleKind {
@@ -207,6 +225,13 @@ pub enum Notice {
         /// Bytes, never more in sum than were listed.
         bytes: u64,
     },
+    /// So many bytes went over the wire so far, both ways; told now and then.
+    Wire {
+        /// Bytes since the session began.
+        bytes: u64,
+    },
+    /// Every file is in place or has failed: what is left is deleting, setting directories and flushing.
+    Closing,
     /// A listed name; only where that is all there is to tell.
     Entry {
         /// Where it is below the root.

@@ -279,6 +279,7 @@ const ACCESS_ACL: u32 = 1 << 16;
 const DEFAULT_ACL: u32 = 1 << 17;
 const XATTRS: u32 = 1 << 18;
 const UNREAD: u32 = 1 << 19;
+const ON_THE_WAY: u32 = 1 << 20;
 
 impl Wire for Meta {
     fn put(&self, to: &mut Vec<u8>) {
@@ -302,6 +303,7 @@ impl Wire for Meta {
             (more.default_acl.is_some(), DEFAULT_ACL),
             (!more.xattrs.is_empty(), XATTRS),
             (more.unread.is_some(), UNREAD),
+            (more.on_the_way, ON_THE_WAY),
         ];
         let has = fields.iter().filter(|(has, _)| *has).fold(0, |bits, (_, bit)| bits | bit);
         (self.mode | has).put(to);
@@ -328,7 +330,7 @@ impl Wire for Meta {
         let kind = kind(number, from)?;
         let len = if kind == Kind::File { from.varint()? } else { 0 };
         let (modified, bits) = (Timestamp::take(from)?, u32::take(from)?);
-        if bits >= UNREAD << 1 || len > i64::MAX as u64 {
+        if bits >= ON_THE_WAY << 1 || len > i64::MAX as u64 {
             return Err(CodecError::OutOfRange.into());
         }
         let mut meta = Self::plain(kind, len, modified, bits & 0o7777);
@@ -344,6 +346,7 @@ impl Wire for Meta {
                 .transpose()?
                 .unwrap_or_default(),
             unread: (bits & UNREAD != 0).then_some(Unread::Other),
+            on_the_way: bits & ON_THE_WAY != 0,
             owner: None,
         };
         meta.more = more.boxed();

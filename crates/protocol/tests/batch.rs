@@ -6,11 +6,11 @@ mod frames;
 use std::fmt::Write;
 
 use deltic_core::chunk::FixedLen;
-use deltic_core::{ChunkerSpec, Digest, Kind, Meta, Name, RelPath, Span, Timestamp};
+use deltic_core::{ChunkerSpec, Digest, Kind, Meta, Name, RelPath, Span, Timestamp, ZeroRun};
 use deltic_protocol::batch::{Frame, MAGIC, Old, Part, asked, is_told, read_as};
 use deltic_protocol::frame::HEADER_BYTES;
-use deltic_protocol::message::Payload;
-use deltic_protocol::options::{Delete, Metadata, Options, Select};
+use deltic_protocol::message::{Payload, Sparse};
+use deltic_protocol::options::{Delete, Guard, Metadata, Options, Select};
 use deltic_protocol::{PeerError, ToReceiver};
 use frames::{split, to_receiver, to_sender};
 use proptest::prelude::*;
@@ -78,6 +78,9 @@ fn a_copy_is_not_empty_not_too_long_and_within_64_bits() {
     assert!(plain(512 << 10).is_literal_of(512 << 10) && !plain(5).is_literal_of(6));
     assert!(!plain((512 << 10) + 1).is_literal_of((512 << 10) + 1) && !plain(0).is_literal_of(0));
     assert!(Payload::Zstd(vec![0; 3]).is_literal_of(4), "it may come to be as long");
+    let runs = vec![ZeroRun { before: 0, len: 4 }];
+    let sparse = Payload::Sparse(Sparse { runs, rest: Vec::new(), zstd: false });
+    assert!(!sparse.is_literal_of(4), "a batch has none of these");
 }
 
 #[test]
@@ -88,7 +91,7 @@ fn what_is_carried_over_is_as_it_was_written_and_what_is_removed_as_it_is_asked(
         times: true,
         checksum: true,
         dry_run: true,
-        delete: Delete::Guarded,
+        delete: Delete::Guarded(Guard::default()),
         metadata: Metadata { users: true, hard_links: true, ..Metadata::default() },
         select: Select { relative: true, list_only: true, ..Select::default() },
         ..Options::default()

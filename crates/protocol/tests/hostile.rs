@@ -19,19 +19,19 @@ use deltic_core::strategy::Parallel;
 use deltic_core::{
     Acl, AtEnd, BlockLen, BriefFingerprint, BriefLen, ChunkerSpec, Compared, Digest, Entry,
     Fingerprint, GapDelta, GapSums, Key, Kind, Meta, More, RelPath, ShortFingerprint, Strategy,
-    StrongSum, Tally, Timestamp, Xattr,
+    StrongSum, Tally, Timestamp, Xattr, ZeroRun,
 };
 use deltic_protocol::limits::{
-    ENTRY_WINDOW, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES,
-    MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS, MAX_TEXT_BYTES, MAX_XATTRS_BYTES,
-    OFFERED_GROUPS, TALLY_WINDOW, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
+    ENTRY_WINDOW, LISTED_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH,
+    MAX_FRAME_BYTES, MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS, MAX_TEXT_BYTES,
+    MAX_XATTRS_BYTES, OFFERED_GROUPS, TALLY_WINDOW, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
-    ChunkLine, ChunkLines, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
+    ChunkLine, ChunkLines, Done, Extent, GapLine, GroupLine, How, NameLine, Payload, Sparse,
 };
 use deltic_protocol::options::{
-    AlternateUse, Alternates, Append, Compare, Delete, Links, Metadata, Missing, Options, Remove,
-    Select, Writing,
+    AlternateUse, Alternates, Append, Compare, Delete, Guard, Links, Metadata, Missing, Options,
+    Remove, Select, Writing,
 };
 use deltic_protocol::receiver::{self, Expect, Receiver, Setting};
 use deltic_protocol::report::{
@@ -1050,6 +1050,7 @@ fn metadata_that_was_not_asked_for_is_refused() {
         with(More { default_acl: Some(Acl::default()), ..More::default() }),
         with(More { xattrs, ..More::default() }),
         with(More { unread: Some(Unread::Other), ..More::default() }),
+        with(More { on_the_way: true, ..More::default() }),
     ] {
         let mut victim = Victim::new(Setting::default());
         assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), unasked);
@@ -1286,6 +1287,30 @@ fn unsettled_entries_are_bounded() {
 }
 
 #[test]
+fn attributes_of_unsettled_entries_are_bounded() {
+    let metadata = Metadata { xattrs: true, ..Metadata::default() };
+    let options = Options { metadata, ..options() };
+    let mut machine = Receiver::new(Setting { options, ..Setting::default() });
+    const VALUE_BYTES: usize = 60_000;
+    let xattr = Xattr { name: (*b"user.a").into(), value: vec![7; VALUE_BYTES].into() };
+    let more = More { xattrs: vec![xattr], ..More::default() }.boxed();
+    let listing = |n: usize| ToReceiver::Listing {
+        dir: RelPath::root(),
+        own: None,
+        entries: vec![Entry {
+            name: name(&format!("{n:09}")),
+            meta: Meta { more: more.clone(), ..dir() },
+        }],
+        extent: Extent::More,
+    };
+    // No work is done: nothing is settled.
+    let refused = (0..1000).find_map(|n| machine.handle(listing(n)).err().map(|why| (n, why)));
+    let (told, why) = refused.expect("so many are too much");
+    assert_eq!(why, PeerError::Limit("attributes of unsettled entries"));
+    assert!((LISTED_BYTES..LISTED_BYTES + MAX_FRAME_BYTES).contains(&(told * (VALUE_BYTES + 70))));
+}
+
+#[test]
 fn unanswered_groups_are_bounded() {
     let mut victim = Victim::wanted_of(i64::MAX as u64);
     let huge = Meta { len: i64::MAX as u64, ..file_of(0) };
@@ -1461,6 +1486,36 @@ fn literals_that_were_not_asked_for_are_refused() {
     let packed =
         ToReceiver::Fill { file: A, chunks: one(0..1), payload: Payload::Zstd(vec![0; 1001]) };
     assert_eq!(Victim::needed().refusal(packed), length, "packed to more than it was");
+}
+
+#[test]
+fn zeros_that_were_left_out_make_the_length_of_their_chunks() {
+    let sparse = |runs: &[(u32, u32)], rest: usize, zstd| {
+        let runs = runs.iter().map(|(before, len)| ZeroRun { before: *before, len: *len });
+        let payload = Sparse { runs: runs.collect(), rest: vec![1; rest], zstd };
+        ToReceiver::Fill { file: A, chunks: one(0..1), payload: Payload::Sparse(payload) }
+    };
+    for fits in [
+        sparse(&[(0, 1000)], 0, false),
+        sparse(&[(3, 500), (7, 400)], 100, false),
+        sparse(&[(100, 900)], 100, true),
+        sparse(&[(3, 900)], 9, true),
+    ] {
+        assert_eq!(Victim::needed().machine.handle(fits), Ok(()));
+    }
+    let length = PeerError::Unexpected("literals of another length than their chunks");
+    for misfit in [
+        sparse(&[(0, 1001)], 0, false),
+        sparse(&[(0, 999)], 0, false),
+        sparse(&[(0, 500), (0, u32::MAX)], 0, false),
+        sparse(&[(101, 900)], 100, false),
+        sparse(&[(u32::MAX, 900), (u32::MAX, 1)], 99, false),
+        sparse(&[(0, 900)], 99, false),
+        sparse(&[(0, 900)], 101, true),
+        sparse(&[], 1001, false),
+    ] {
+        assert_eq!(Victim::needed().refusal(misfit), length);
+    }
 }
 
 #[test]
@@ -2429,9 +2484,14 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::Extra { .. } => {
             let (name, names) = (name("z"), u64::from(luck));
             let extra = deltic_protocol::receiver::Extra { name, names };
-            Answer::Extra(Ok((vec![extra], None)))
+            let warnings = vec![trouble(TroubleKind::Warned)];
+            let extras = vec![extra];
+            Answer::Extra(Ok(receiver::Unlisted { extras, rest: None, warnings }))
         }
         Work::Count { .. } => Answer::Counted(u64::from(luck)),
+        Work::CountMoved { new, .. } => {
+            Answer::CountedMoved { files: u64::from(luck), new: new.clone() }
+        }
         Work::SetDirs { .. } => Answer::SetDirs(Vec::new()),
         Work::Land if fails => {
             let trouble = trouble(TroubleKind::Failed);
@@ -2740,19 +2800,24 @@ fn a_question_is_asked_once_and_only_where_it_may_be() {
     let question = || ToSender::Ask(Question { names: 2000, of: 2001, first: vec![path("a")] });
     let unasked = Err(PeerError::Unexpected("a question"));
     for (remove, delete, dry_run, may) in [
-        (Remove::default(), Delete::Guarded, false, false),
+        (Remove::default(), Delete::Guarded(Guard::default()), false, false),
         (asks.clone(), Delete::Never, false, false),
         (asks.clone(), Delete::AtMost(7), false, false),
-        (asks.clone(), Delete::Guarded, true, false),
-        (asks.clone(), Delete::Guarded, false, true),
+        (asks.clone(), Delete::Guarded(Guard::default()), true, false),
+        (asks.clone(), Delete::Guarded(Guard::default()), false, true),
     ] {
         let mut machine = Sender::new(Options { remove, delete, dry_run, ..options() });
         assert_eq!(machine.handle(question()), if may { Ok(()) } else { unasked.clone() });
         assert_eq!(machine.handle(question()), unasked);
     }
+    let fifo = || Meta::plain(Kind::Fifo, 0, Timestamp::default(), 0o644);
     let unheard = PeerError::Unexpected("the answer to no question");
     let setting = |user_is_here| {
-        let options = Options { remove: asks.clone(), delete: Delete::Guarded, ..options() };
+        let options = Options {
+            remove: asks.clone(),
+            delete: Delete::Guarded(Guard { percent: Some(0), names: None }),
+            ..options()
+        };
         Setting { options, user_is_here, ..Setting::default() }
     };
     assert_eq!(Victim::new(setting(false)).refusal(ToReceiver::Allow(true)), unheard);
@@ -2760,7 +2825,8 @@ fn a_question_is_asked_once_and_only_where_it_may_be() {
     let own = || ToReceiver::Listing {
         dir: RelPath::root(),
         own: Some(dir()),
-        entries: Vec::new(),
+        // An empty source lets nothing go, whatever is answered.
+        entries: vec![Entry { name: name("b"), meta: fifo() }],
         extent: Extent::Last,
     };
     let mut victim = Victim::new(setting(true));
@@ -2772,7 +2838,7 @@ fn a_question_is_asked_once_and_only_where_it_may_be() {
         let mut victim = Victim::new(setting(false));
         victim.take([own(), ToReceiver::Listed { intact: true }]).unwrap();
         let first = vec![path("a")];
-        let asked = ToSender::Ask(Question { names: 1, of: 1, first });
+        let asked = ToSender::Ask(Question { names: 1, of: 2, first });
         assert!(victim.frames.contains(&asked), "{:?}", victim.frames);
         assert!(!victim.machine.is_finished());
         victim.take([ToReceiver::Allow(allowed)]).unwrap();
@@ -2884,7 +2950,7 @@ proptest! {
     fn no_frames_and_answers_make_a_receiver_panic(
         events in events(likely_to_receiver()),
         flags: [bool; 4],
-        delete in prop::sample::select(vec![Delete::Never, Delete::Guarded, Delete::GuardedOf(3), Delete::AtMost(3)]),
+        delete in prop::sample::select(vec![Delete::Never, Delete::Guarded(Guard::default()), Delete::Guarded(Guard { percent: Some(3), names: Some(3) }), Delete::AtMost(3)]),
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
         compare in likely_compare(),
         ways in prop::option::of(likely_ways()),
@@ -2920,7 +2986,7 @@ proptest! {
         strategy in prop::sample::select(Strategy::ALL.to_vec()),
         checksum: bool,
         ways in prop::option::of(likely_ways()),
-        delete in prop::sample::select(vec![Delete::Never, Delete::Guarded]),
+        delete in prop::sample::select(vec![Delete::Never, Delete::Guarded(Guard::default())]),
     ) {
         let options = Options { strategy, checksum, delete, ..ways.unwrap_or_else(options) };
         let mut machine = Sender::new(options).eager();

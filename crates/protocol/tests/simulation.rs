@@ -19,7 +19,7 @@ use deltic_core::meta::{Inode, Linked};
 use deltic_core::strategy::Delivery;
 use deltic_core::{Kind, RelPath, Strategy, Strong, Timestamp};
 use deltic_protocol::limits::ENTRY_WINDOW;
-use deltic_protocol::options::{Delete, Options};
+use deltic_protocol::options::{Delete, Guard, Options};
 use deltic_protocol::report::{Action, Item, Totals};
 
 const SESSIONS: u64 = 4000;
@@ -699,7 +699,7 @@ fn a_full_directory_in_the_way_counts_as_its_names() {
     old.0.insert(path("d"), Node::other(deltic_core::Kind::Dir, NOW, 0o755));
     for (delete, goes) in [
         (Delete::Never, false),
-        (Delete::Guarded, false),
+        (Delete::Guarded(Guard::default()), false),
         (Delete::AtMost(1500), false),
         (Delete::AtMost(1501), true),
     ] {
@@ -824,6 +824,40 @@ fn a_wrong_guess_costs_no_literal_and_many_of_them_end_it() {
     assert_eq!(totals.literal, 400 * 20_000);
     let guesses = session.destination.similar.len();
     assert!((17..400).contains(&guesses), "{guesses}");
+}
+
+#[test]
+fn files_of_one_run_that_are_equal_come_once() {
+    let mut dice = Dice::new(5);
+    let (one, other) = (dice.bytes(600_000), dice.bytes(300_000));
+    let mut edited = one.clone();
+    edited[300_000] ^= 1;
+    let file = |bytes: &[u8], time| Node::file(bytes.to_vec(), at(time), 0o644);
+    let new = Tree(
+        [("a", &one, 1), ("b", &one, 2), ("c", &edited, 3), ("d/e", &one, 4), ("f", &other, 5)]
+            .map(|(name, bytes, time)| (path(name), file(bytes, time)))
+            .into_iter()
+            .chain([(path("d"), Node::other(Kind::Dir, at(1), 0o755))])
+            .collect(),
+    );
+    let literal = literal_of(&plain(new.clone(), Tree::default()), 1);
+    assert!((900_000..910_000).contains(&literal), "{literal}");
+    let mut whole = plain(new, Tree::default());
+    whole.options.whole_file = true;
+    assert_eq!(literal_of(&whole, 2), 4 * 600_000 + 300_000);
+}
+
+#[test]
+fn files_of_one_length_that_are_not_equal_are_guessed_at_for_a_while() {
+    let mut dice = Dice::new(6);
+    let file = |dice: &mut Dice| Node::file(dice.bytes(300_000), at(7), 0o644);
+    let new = (0..20).map(|n| (path(&format!("{n:02}")), file(&mut dice))).collect();
+    let case = plain(Tree(new), Tree::default());
+    let mut session = Session::new(&case, &mut dice);
+    let totals = session.finish();
+    check_result(&case, &session, &totals);
+    assert_eq!(totals.literal, 20 * 300_000);
+    assert_eq!(session.destination.similar.len(), 19);
 }
 
 #[test]

@@ -5,9 +5,10 @@ mod frames;
 
 use std::fmt::Write;
 
-use deltic_core::Key;
 use deltic_core::codec::CodecError;
 use deltic_core::meta::Inode;
+use deltic_core::{Key, Strategy};
+use deltic_protocol::check::{CHECK, Checksum};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, Reply, Request, check_magic};
 use deltic_protocol::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_FRAME_BYTES};
@@ -62,6 +63,8 @@ fn a_golden_frame_cut_short_or_drawn_out_is_malformed() {
     }
 }
 
+const CHECKED: Checksum = Checksum::NOTHING;
+
 fn decodes(kind: u8, payload: &[u8]) -> bool {
     ToReceiver::decode(kind, payload).is_ok()
         || ToSender::decode(kind, payload).is_ok()
@@ -72,6 +75,7 @@ fn decodes(kind: u8, payload: &[u8]) -> bool {
         || matches!(Abort::decode(kind, payload), Ok(Some(_)))
         || matches!(Alive::decode(kind, payload), Ok(Some(_)))
         || matches!(Aside::decode(kind, payload), Ok(Some(_)))
+        || kind == CHECK && matches!(CHECKED.verify(payload), Ok(()) | Err(PeerError::Damaged))
 }
 
 #[test]
@@ -95,7 +99,7 @@ fn each_type_number_belongs_to_one_frame() {
             ToReceiver::decode(kind, &[]) != Err(PeerError::UnknownFrame(kind)),
             ToSender::decode(kind, &[]) != Err(PeerError::UnknownFrame(kind)),
             // Of the greeting, and of further streams.
-            (1..=6).contains(&kind),
+            (1..=7).contains(&kind),
             [Aside::KIND, OVER].contains(&kind),
         ];
         assert!(owners.iter().filter(|owns| **owns).count() <= 1, "{kind}");
@@ -196,10 +200,12 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
         let turned = negotiate(&other, &ours);
         assert_eq!(terms.is_err(), turned.is_err());
         let has = |name: &str| other.capabilities.contains(name);
+        let needed = ["recipe:keyed-8", "chunker:sieve", "checks:crc32c"];
         match terms {
             Ok(terms) => {
-                assert!(has("recipe:keyed-8") && has("chunker:sieve"));
+                assert!(needed.iter().all(|name| has(name)));
                 assert_eq!(terms.zstd(), has("compress:zstd"));
+                assert_eq!(terms.zeros(&Strategy::DELTIC), has("zeros"));
                 // The sender's part alone makes the key, so that it can name chunks before it hears the receiver.
                 let turned = turned.unwrap();
                 assert_eq!((terms.zstd(), terms.is_keyed()), (turned.zstd(), turned.is_keyed()));
@@ -210,7 +216,7 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
                 assert_eq!(turned.offers(), guess(&other) == terms.is_keyed());
             }
             Err(error) => {
-                assert!(!has("recipe:keyed-8") || !has("chunker:sieve"), "{error}");
+                assert!(!needed.iter().all(|name| has(name)), "{error}");
             }
         }
     }

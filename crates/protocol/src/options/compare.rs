@@ -22,6 +22,8 @@ pub struct Compare {
     /// Digests that contents are compared by, and recipes of old versions, may be known from an earlier run; off with
     /// `--no-cache`.
     pub cached: bool,
+    /// How many seconds ago a file may have been read whose digest is known (`--checksum-max-age`); `None`: however many.
+    pub max_age_secs: Option<u64>,
     /// How near times are the same time (`--modify-window`).
     pub window: Window,
     /// Shortest file that is brought over, in bytes (`--min-size`).
@@ -158,6 +160,7 @@ impl Wire for Compare {
         self.max_bytes.put(to);
         self.alternates.put(to);
         self.fuzzy.put(to);
+        self.max_age_secs.put(to);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
@@ -175,6 +178,7 @@ impl Wire for Compare {
             max_bytes: Wire::take(from)?,
             alternates: Wire::take(from)?,
             fuzzy: Wire::take(from)?,
+            max_age_secs: Wire::take(from)?,
         })
     }
 }

@@ -74,6 +74,7 @@ impl Options {
             min_bytes: _,
             max_bytes: _,
             fuzzy: _,
+            max_age_secs: _,
         } = compare;
         let quick = !size_only && !ignore_times && !matches!(window, Window::Secs(_));
         // Nobody reads a file for a tally: what is in it is known, or it is not tallied.

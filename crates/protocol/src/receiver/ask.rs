@@ -19,7 +19,18 @@ use crate::summing::{Portion, Summed};
 use crate::sums::{Search, Summing};
 use crate::work::{Handle, Setback};
 
-use super::Proof;
+use super::{NewFiles, Proof};
+
+/// A share of the sender's metadata, for directories to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// None of it.
+    Nothing,
+    /// All but the attributes and ACLs, which they have got before.
+    Late,
+    /// All that the options carry over.
+    All,
+}
 
 /// What the receiver asks its driver to do. Paths are below the destination's root.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
@@ -54,18 +65,20 @@ pub enum Work {
     /// Count the names that [`Work::Remove`] would remove in all, by what rules say now, as far as it can be said; what
     /// `gives_way` counts itself in any case. Answer with [`Answer::Counted`].
     Count { path: RelPath, gives_way: bool },
+    /// Count the files at these paths and below that are like one of the `new` ones. Answer with [`Answer::CountedMoved`].
+    CountMoved { paths: Vec<RelPath>, new: Box<NewFiles> },
     /// Make a directory, or let its owner work in it; set what counts of this before anything is made in it, which is the mode
-    /// of a new one alone where nothing `carries` over. Answer with [`Answer::Done`].
-    MakeDir { path: RelPath, meta: Meta, carries: bool },
+    /// of a new one alone where nothing is carried over, and else its attributes and ACLs too. Answer with [`Answer::Done`].
+    MakeDir { path: RelPath, meta: Meta, carries: Carries },
     /// Make a symbolic link; answer with [`Answer::Done`].
     MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
     /// Make a FIFO, a socket's name or a device's; answer with [`Answer::Done`].
     MakeSpecial { path: RelPath, meta: Meta },
     /// Set what the options carry over of this metadata; answer with [`Answer::Done`].
     SetMeta { path: RelPath, meta: Meta },
-    /// The same for directories, one after the other in this order; where nothing `carries` over, new ones get their mode
+    /// The same for directories, one after the other in this order; where nothing is carried over, new ones get their mode
     /// alone. Answer with [`Answer::SetDirs`].
-    SetDirs { dirs: Vec<(RelPath, Meta)>, carries: bool },
+    SetDirs { dirs: Vec<(RelPath, Meta)>, carries: Carries },
     /// Remove a name and all below it, or some of that, and go on with the next at the same question. Where it `gives_way` to
     /// something else, what rules say of the name itself does not count; in a dry run nothing goes, and what would is told. No
     /// more names than `most` go now, what gives way not counted. Answer with [`Answer::Removed`].
@@ -153,6 +166,8 @@ pub struct Small {
 /// Where a file that is not in place may have an old version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
+    /// At this path, where a file came in this run that is as long.
+    pub repeated: Option<RelPath>,
     /// In this alternate, under its own name.
     pub alternate: Option<usize>,
     /// In its directory, under a name like its own.
@@ -166,6 +181,8 @@ pub struct Elsewhere {
 /// What speaks for a file of another name being an old version; the first speaks loudest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kinship {
+    /// It came in this run, and is as long.
+    Repeat,
     /// It has the same length and the same time: nobody touched it when it moved.
     Twin,
     /// It has the same name, or a length that few have.
@@ -335,6 +352,17 @@ pub struct Extra {
     pub names: u64,
 }
 
+/// What stands in a directory of the destination and was not asked to be kept.
+#[derive(Debug, Default)]
+pub struct Unlisted {
+    /// In any order.
+    pub extras: Vec<Extra>,
+    /// Names that were not looked at.
+    pub rest: Option<Box<Rest>>,
+    /// What is to be told of it.
+    pub warnings: Vec<Trouble>,
+}
+
 /// What a user or group of the sender's becomes here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ours {
@@ -355,10 +383,17 @@ pub enum Answer {
     Digested(Vec<Option<Digest>>),
     /// What each alternate has; nothing where it cannot be said.
     Beside(Vec<Option<Meta>>),
-    /// Names in any order, each with how many names removing it would remove; and those that were not looked at.
-    Extra(Result<(Vec<Extra>, Option<Box<Rest>>), Trouble>),
+    /// What is there besides.
+    Extra(Result<Unlisted, Trouble>),
     /// How many names there are.
     Counted(u64),
+    /// How far names that go have only moved.
+    CountedMoved {
+        /// How many files are like a new one.
+        files: u64,
+        /// The new files that none of them was like.
+        new: Box<NewFiles>,
+    },
     /// The files that could not be put in their places.
     Landed(Vec<(RelPath, Trouble)>),
     /// The directories that could not be set.

@@ -9,7 +9,7 @@ use crate::options::Delete;
 use crate::report::{Change, Trouble, TroubleKind};
 
 use super::beside::{Beside, Waiting};
-use super::deleting::Removal;
+use super::deleting::{NO_LIMIT, Removal};
 use super::file::Candidate;
 use super::linking::LaterName;
 use super::{Place, Receiver, Removed, Work};
@@ -67,12 +67,13 @@ impl Receiver {
         // Where nothing is to be, what is protected stays.
         let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
         let names = names.saturating_sub(u64::from(!is_deleted));
-        let removal = Removal { path, gives_way: !is_deleted, weight: 0, names };
+        let removal = Removal { path, gives_way: !is_deleted, names, ..Removal::default() };
         self.ask_clearing(file, removal);
     }
 
     fn ask_clearing(&mut self, file: FileNo, removal: Removal) {
-        let work = removal.work(self.setting.options.dry_run);
+        let most = if self.setting.options.dry_run { NO_LIMIT } else { removal.names };
+        let work = removal.work(self.setting.options.dry_run, most);
         self.jobs.ask(work, Place::Clear { file, removal });
     }
 
@@ -81,7 +82,7 @@ impl Receiver {
         let options = &self.setting.options;
         match options.delete {
             Delete::AtMost(most) => most,
-            Delete::Guarded | Delete::GuardedOf(_) => GUARDED_DELETES,
+            Delete::Guarded(_) => GUARDED_DELETES,
             Delete::Never if options.remove.force => GUARDED_DELETES,
             // Only what is empty.
             Delete::Never => 0,

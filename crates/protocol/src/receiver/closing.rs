@@ -7,7 +7,7 @@ use crate::message::ToSender;
 use crate::report::Notice;
 use crate::work::Setback;
 
-use super::{Place, Receiver, Work};
+use super::{Carries, Place, Receiver, Work};
 
 /// The steps after the last file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,7 @@ impl Receiver {
         let Some(intact) = self.list.is_intact() else { return };
         let busy = !self.jobs.idle() || !self.queue.is_idle() || !self.sections.is_empty();
         let waits = self.comparing.first().is_some()
+            || self.repeats.first().is_some()
             || self.arrivals.are_leaving()
             || self.deleting.is_asking()
             || self.deleting.is_removing();
@@ -47,7 +48,10 @@ impl Receiver {
         };
         self.closing = Some(next);
         match next {
-            Closing::Landing => self.land(),
+            Closing::Landing => {
+                self.notices.push_back(Notice::Closing);
+                self.land();
+            }
             Closing::Deleting => self.delete(intact),
             Closing::Sweeping => self.ask_to_close(Work::Sweep, Place::Sweep),
             Closing::SettingDirs => self.set_dirs(),
@@ -73,9 +77,9 @@ impl Receiver {
         dirs.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
         let implied = self.take_implied_dirs(&mut dirs);
         if !implied.is_empty() {
-            self.jobs.ask(Work::SetDirs { dirs: implied, carries: false }, Place::SetDirs);
+            self.set_dirs_now(implied, Carries::Nothing);
         }
-        self.jobs.ask(Work::SetDirs { dirs, carries: true }, Place::SetDirs);
+        self.set_dirs_now(dirs, self.carried_late());
     }
 
     fn ask_to_close(&mut self, work: Work, place: Place) {

@@ -6,9 +6,9 @@ use deltic_core::path::printable;
 use deltic_core::{Entry, Kind, Meta, RelPath, Timestamp};
 
 use crate::message::FileNo;
-use crate::options::{Append, Links, Options};
+use crate::options::{Append, Delete, Links, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Trouble, TroubleKind};
-use crate::work::Setback;
+use crate::work::{Setback, Turn};
 
 use super::beside::Beside;
 use super::clearing::Cleared;
@@ -18,7 +18,7 @@ use super::linking::first_of;
 use super::owning::Known;
 use super::sections::Lost;
 use super::tallying::gone;
-use super::{Ours, Place, Receiver, Setting, Work};
+use super::{Carries, Ours, Place, Receiver, Setting, Work};
 
 /// An entry, and what stands in its place.
 #[derive(Debug)]
@@ -142,10 +142,8 @@ impl Receiver {
             Kind::File => self.decide_file((file, path), meta, old, beside),
             Kind::Device(_) if !self.setting.is_privileged => {
                 self.miss(file);
-                let message = format!(
-                    "skipping non-regular file \"{path}\": only the superuser makes devices"
-                );
-                self.tell_trouble(Trouble { kind: TroubleKind::Skipped, message });
+                let skipped = Trouble::skipped(&meta.kind, &path);
+                self.tell_trouble(skipped.because("only the superuser makes devices"));
             }
             _ => self.decide_other((file, path), meta, old, beside),
         }
@@ -165,7 +163,8 @@ impl Receiver {
             return self.trouble(gone(&path));
         }
         if self.setting.options.dry_run {
-            self.dirs.push((path.clone(), meta));
+            let late = self.late_of(&meta);
+            self.dirs.push((path.clone(), late));
             self.release(&path);
         } else {
             self.make_dir(path, meta);
@@ -195,13 +194,41 @@ impl Receiver {
         self.changed(Change { path, item, action, differs, facts });
     }
 
-    /// Makes a directory, or makes ready one that is there; its metadata comes last, but for what counts before anything is in it.
+    /// Makes a directory, or makes ready one that is there. Its mode and times come last; one that may be on the way only gets
+    /// all else then, too.
     pub(super) fn make_dir(&mut self, path: RelPath, meta: Meta) {
-        let carries = !self.setting.options.select.plain_implied_dirs;
-        let first = if carries { meta.clone() } else { on_the_way(&meta) };
-        self.dirs.push((path.clone(), meta));
-        let work = Work::MakeDir { path: path.clone(), meta: first, carries };
-        self.jobs.ask(work, Place::MakeDir(path));
+        let late = self.late_of(&meta);
+        self.dirs.push((path.clone(), late));
+        let (meta, carries) = match self.carried_late() {
+            Carries::Late => (meta, Carries::All),
+            _ => (on_the_way(&meta), Carries::Nothing),
+        };
+        let place = Place::MakeDir { path: path.clone(), bytes: meta.more_bytes() };
+        self.ask_to_write(Turn::Any, Work::MakeDir { path, meta, carries }, place);
+    }
+
+    /// The share of metadata that directories get in the end: all of it where only then it is known which are on the way.
+    pub(super) const fn carried_late(&self) -> Carries {
+        match self.setting.options.select.plain_implied_dirs {
+            true => Carries::All,
+            false => Carries::Late,
+        }
+    }
+
+    /// The part of a directory's metadata that is kept until the end.
+    fn late_of(&self, meta: &Meta) -> Meta {
+        if self.carried_late() == Carries::All {
+            return meta.clone();
+        }
+        let Meta { modified, mode, user, group, .. } = *meta;
+        Meta { user, group, ..Meta::plain(Kind::Dir, 0, modified, mode) }
+    }
+
+    /// Sets directories that are there.
+    pub(super) fn set_dirs_now(&mut self, dirs: Vec<(RelPath, Meta)>, carries: Carries) {
+        let bytes = dirs.iter().map(|(_, meta)| meta.more_bytes()).sum();
+        let work = Work::SetDirs { dirs, carries };
+        self.ask_to_write(Turn::Any, work, Place::SetDirs { bytes });
     }
 
     pub(super) fn made_dir(&mut self, path: &RelPath, made: Result<(), Setback>) {
@@ -232,14 +259,19 @@ impl Receiver {
         let Setting { options, made_dirs, .. } = &self.setting;
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
         let is_new = path.is_root() && *made_dirs > 0;
-        let Differs { mode, user, group, acl, .. } = differs;
+        let Differs { mode, user, group, acl, xattrs, .. } = differs;
         // One that may be on the way only is left alone until that is known.
         let changes = (mode || user || group || acl) && !options.select.plain_implied_dirs;
         if (!is_open || is_new || changes) && !options.dry_run {
             return self.make_dir(path, meta);
         }
-        if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &meta) {
-            self.dirs.push((path.clone(), meta));
+        let sets_now = xattrs && !options.dry_run && self.carried_late() == Carries::Late;
+        let late = self.late_of(&meta);
+        if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &late) {
+            self.dirs.push((path.clone(), late));
+        }
+        if sets_now {
+            self.set_dirs_now(vec![(path.clone(), meta)], Carries::All);
         }
         self.release(&path);
     }
@@ -330,6 +362,9 @@ impl Receiver {
             kind: seen.is_some() && old_file.is_none(),
             ..self.differs_from_known(&meta, (&old_file, &beside))
         };
+        if old_file.is_none() && matches!(options.delete, Delete::Guarded(_)) {
+            self.deleting.new.note(&meta);
+        }
         let looks = old_file.as_ref().map(|old| quick(options, &meta, old));
         if let (Some(Quick::Same), Some(old)) = (looks, &old_file) {
             return self.keep_file((file, path), (meta, old), differs);
@@ -349,6 +384,7 @@ impl Receiver {
             compared: false,
             beside,
             may_have_moved: false,
+            repeats: None,
         };
         if looks == Some(Quick::Unknown) {
             self.compare(candidate);

@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use deltic_core::names::Rest;
 use deltic_core::rule::Rule;
 use deltic_core::{Names, RelPath};
 
 use crate::error::PeerError;
-use crate::limits::{FEW_DELETES, GUARDED_DELETES, MAX_ASKED};
+use crate::limits::MAX_ASKED;
 use crate::message::{Extent, ToSender};
-use crate::options::{Delete, Options};
+use crate::options::{Delete, Guard, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Question, Trouble, TroubleKind};
 
 use super::extras::{Extras, Taken};
+use super::new_files::NewFiles;
 use super::sections::Section;
-use super::{Extra, Place, Receiver, Removed, Work, ends};
+use super::{Extra, Place, Receiver, Removed, Unlisted, Work, ends};
 
 /// Names that are being removed at once, as far as is known; directories of more count as much as [`LARGE`], for what is in
 /// each is kept while it is being removed.
@@ -40,11 +40,16 @@ pub(super) struct Deleting {
     /// How many names did not come that deletions need not wait for: sources that vanished or kept changing, and files that
     /// there was no room for.
     pub(super) excused: u64,
-    /// How far they are counted once more, and how many of those go.
+    /// How far they are counted once more.
     recounted: Taken,
-    going: u64,
+    /// Files that are new here; how far names that go were compared with them, and how many have only moved.
+    pub(super) new: NewFiles,
+    compared: Taken,
+    moved: u64,
     /// How many may go besides those that were counted, if more are there when it comes to that.
     spare: u64,
+    /// Names that may still go, where not all do.
+    ration: Option<u64>,
     /// Names that had to go to make way, and count as deletions.
     cleared: u64,
     /// Whether the user is being asked if they go.
@@ -91,6 +96,14 @@ impl Deleting {
         self.keep_later.remove(dir);
     }
 
+    /// As many of these `names` as may go, and whether that is rationed.
+    fn grant(&mut self, names: u64) -> (u64, bool) {
+        let Some(ration) = &mut self.ration else { return (names, false) };
+        let granted = names.min(*ration);
+        *ration -= granted;
+        (granted, true)
+    }
+
     /// How many names go in all, those included that made way.
     const fn names_to_go(&self) -> u64 {
         self.extras.names().saturating_add(self.cleared)
@@ -98,7 +111,7 @@ impl Deleting {
 }
 
 /// What is being removed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Removal {
     pub(super) path: RelPath,
     /// Whether something else is to be in its place.
@@ -107,20 +120,25 @@ pub(super) struct Removal {
     pub(super) weight: usize,
     /// How many names more may go with it: those that were counted, or all else would bind what was there then only.
     pub(super) names: u64,
+    /// Whether these names are a part of [`Deleting::ration`].
+    pub(super) is_rationed: bool,
 }
 
-/// How many names may be removed where so many are listed: by accident, few; by will, as many as were said. A number is said
-/// of what goes day by day, and not of a source that is not mounted: an empty one takes nothing but where there is no limit.
-fn most_deletes(delete: Delete, listed: u64) -> u64 {
+/// How many names may be removed where so many are `listed`, and `going` are not. A number or a share is said of what goes day
+/// by day, and not of a source that is not mounted: an empty one takes nothing but where there is no limit.
+fn most_deletes(delete: Delete, listed: u64, going: u64) -> u64 {
     match delete {
         Delete::Never => 0,
         Delete::AtMost(NO_LIMIT) => NO_LIMIT,
         _ if listed == 0 => 0,
         Delete::AtMost(most) => most,
-        // A third of what is listed is a quarter of what was there.
-        Delete::GuardedOf(names) => (names / 4).clamp(FEW_DELETES, GUARDED_DELETES),
-        Delete::Guarded => (listed / 3).clamp(FEW_DELETES, GUARDED_DELETES),
+        Delete::Guarded(guard) => guard.most(listed.saturating_add(going)),
     }
+}
+
+/// The words before what a run without the dry run would do.
+const fn if_dry_run(options: &Options) -> &'static str {
+    if options.dry_run { "without -n " } else { "" }
 }
 
 /// How many names stay for an empty source that is `dir`, or what it is in, if there is one.
@@ -179,16 +197,13 @@ impl Receiver {
     }
 
     /// Takes names of `dir` that are not in the list, and asks for those that are left.
-    pub(super) fn extra(
-        &mut self,
-        dir: RelPath,
-        found: Result<(Vec<Extra>, Option<Box<Rest>>), Trouble>,
-    ) {
+    pub(super) fn extra(&mut self, dir: RelPath, unlisted: Result<Unlisted, Trouble>) {
         self.enter(&dir);
-        let (extras, rest) = match found {
-            Ok(found) => found,
+        let Unlisted { extras, rest, warnings } = match unlisted {
+            Ok(unlisted) => unlisted,
             Err(trouble) => return self.trouble(trouble),
         };
+        warnings.into_iter().for_each(|warning| self.tell_trouble(warning));
         let dry_run = self.setting.options.dry_run;
         let Deleting { extras: going, empty, .. } = &mut self.deleting;
         let mut staying = held_by(empty, &dir);
@@ -222,29 +237,27 @@ impl Receiver {
                 true => "not everything arrived",
                 false => "the source could not be listed in full",
             };
-            let message = format!("delete nothing: {why}; --ignore-errors allows it");
+            let message = format!("nothing deleted: {why}; --ignore-errors goes on");
             return self.trouble(Trouble { kind: TroubleKind::Failed, message });
         }
         self.hold_back_empty();
         if self.deleting.extras.is_empty() {
             return;
         }
-        let Options { rules, follow, .. } = &self.setting.options;
+        let Options { rules, follow, select, .. } = &self.setting.options;
         let brings_rules = |rule: &Rule| matches!(rule, Rule::DirMerge(_));
-        let may_spare = follow.keep_dirs || rules.list.iter().any(brings_rules);
-        let is_over = self.deleting.names_to_go() > self.most_deletes();
-        if is_over && !self.setting.options.dry_run && may_spare {
+        let keeps_links = follow.keep_dirs || select.plain_implied_dirs;
+        let may_spare = keeps_links || rules.list.iter().any(brings_rules);
+        if self.is_over() && !self.setting.options.dry_run && may_spare {
             return self.recount();
         }
         self.delete_within_limits();
     }
 
-    /// Counts what goes by the rules that came with this run, and the links that were kept in it, until it is too much.
+    /// Counts what goes by the rules that came with this run, and the links that were kept in it.
     fn recount(&mut self) {
-        let most = self.most_deletes();
-        let Deleting { out, extras, recounted, going, cleared, .. } = &mut self.deleting;
+        let Deleting { out, extras, recounted, .. } = &mut self.deleting;
         while *out < REMOVALS_AT_ONCE
-            && cleared.saturating_add(*going) <= most
             && let Some((path, names)) = extras.see(recounted)
         {
             *out += 1;
@@ -259,32 +272,78 @@ impl Receiver {
     pub(super) fn recounted(&mut self, names: u64, now: u64) {
         let now = now.min(names);
         self.deleting.out -= 1;
-        self.deleting.going = self.deleting.going.saturating_add(now);
         self.deleting.extras.spare(names - now);
         self.recount();
     }
 
+    /// Names that count for the limits: a number counts all that go, the guard those that are lost.
+    fn going(&self) -> u64 {
+        self.deleting.names_to_go().saturating_sub(self.deleting.moved)
+    }
+
     fn most_deletes(&self) -> u64 {
-        most_deletes(self.setting.options.delete, self.list.known())
+        most_deletes(self.setting.options.delete, self.list.known(), self.going())
+    }
+
+    fn is_over(&self) -> bool {
+        self.going() > self.most_deletes()
     }
 
     fn delete_within_limits(&mut self) {
-        let names = self.deleting.names_to_go();
-        if names <= self.most_deletes() {
-            self.remove_all();
-        } else if self.setting.options.dry_run {
-            self.hold_back(names);
-            self.remove_all();
-        } else if self.setting.options.asks() {
-            self.ask(names);
-        } else {
-            self.hold_back(names);
+        if self.is_over() && self.count_moved() {
+            return;
         }
+        let is_empty = self.list.known() == 0;
+        match self.setting.options.delete {
+            _ if !self.is_over() => self.remove_all(),
+            Delete::AtMost(most) if !is_empty => self.remove_some(most),
+            _ if self.setting.options.dry_run => {
+                self.hold_back();
+                self.remove_all();
+            }
+            _ if self.setting.options.asks() && !is_empty => self.ask(),
+            _ => self.hold_back(),
+        }
+    }
+
+    /// Compares some more of what goes with what is new; whether there is more of both.
+    fn count_moved(&mut self) -> bool {
+        let Deleting { extras, compared, new, .. } = &mut self.deleting;
+        if new.is_empty() {
+            return false;
+        }
+        let next = std::iter::from_fn(|| extras.see(compared)).map(|(path, _)| path);
+        let paths: Vec<_> = next.take(REMOVALS_AT_ONCE).collect();
+        if paths.is_empty() {
+            return false;
+        }
+        let new = Box::new(std::mem::take(new));
+        self.jobs.ask(Work::CountMoved { paths, new }, Place::CountMoved);
+        true
+    }
+
+    pub(super) fn counted_moved(&mut self, files: u64, new: NewFiles) {
+        self.deleting.moved = self.deleting.moved.saturating_add(files);
+        self.deleting.new = new;
+        self.delete_within_limits();
     }
 
     fn remove_all(&mut self) {
         self.deleting.removing = true;
-        self.deleting.spare = self.most_deletes().saturating_sub(self.deleting.names_to_go());
+        self.deleting.spare = self.most_deletes().saturating_sub(self.going());
+        self.remove_more();
+    }
+
+    /// Removes names until they are as many as may go.
+    fn remove_some(&mut self, most: u64) {
+        let (names, would) = (self.deleting.names_to_go(), if_dry_run(&self.setting.options));
+        let stay = names.saturating_sub(most);
+        let message = format!(
+            "{would}deletions stop at --max-delete={most}: {stay} of {names} names to be removed stay"
+        );
+        self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
+        self.deleting.removing = true;
+        self.deleting.ration = Some(most.saturating_sub(self.deleting.cleared));
         self.remove_more();
     }
 
@@ -292,22 +351,33 @@ impl Receiver {
     pub(super) fn remove_more(&mut self) {
         while self.deleting.removing
             && self.deleting.out < REMOVALS_AT_ONCE
+            && self.deleting.ration != Some(0)
             && let Some((path, names)) = self.deleting.extras.next()
         {
-            self.remove(path, names);
+            let (names, is_rationed) = self.deleting.grant(names);
+            self.remove_granted(path, names, is_rationed);
+        }
+        // What does not go after all gives its part back.
+        if self.deleting.ration == Some(0) && self.deleting.out == 0 {
+            self.deleting.removing = false;
         }
     }
 
     /// Removes what stands here, so many names with all below, or tells what would go.
     pub(super) fn remove(&mut self, path: RelPath, names: u64) {
+        self.remove_granted(path, names, false);
+    }
+
+    fn remove_granted(&mut self, path: RelPath, names: u64, is_rationed: bool) {
         let weight = usize::try_from(names).map_or(LARGE, |names| names.clamp(1, LARGE));
         self.deleting.out += weight;
-        self.ask_removal(Removal { path, gives_way: false, weight, names });
+        self.ask_removal(Removal { path, gives_way: false, weight, names, is_rationed });
     }
 
     fn ask_removal(&mut self, removal: Removal) {
-        let work = removal.work(self.setting.options.dry_run);
-        self.jobs.ask(work, Place::Remove(removal));
+        let dry_run = self.setting.options.dry_run;
+        let most = if dry_run && !removal.is_rationed { NO_LIMIT } else { removal.names };
+        self.jobs.ask(removal.work(dry_run, most), Place::Remove(removal));
     }
 
     /// Tells what stays in places of empty sources.
@@ -317,51 +387,56 @@ impl Receiver {
                 true => ("the source".into(), String::new()),
                 false => (format!("the source {source}"), format!(" in {source}")),
             };
-            let why = (format!("{of} is empty"), "--force-delete".into());
             if names > 0 {
-                self.tell_held_back(&below, names, why);
+                self.tell_empty(&below, &of, names);
             }
         }
     }
 
-    /// Why so many names do not go, and what lets them.
-    fn held_back_for(&self, names: u64) -> (String, String) {
-        let more = || format!("--max-delete={names} or --force-delete");
-        match (self.list.known(), self.setting.options.delete) {
-            (0, _) => ("the source is empty".into(), "--force-delete".into()),
-            (_, Delete::AtMost(most)) => (format!("that is more than --max-delete={most}"), more()),
-            (_, Delete::GuardedOf(of)) => {
-                let most = self.most_deletes();
-                (format!("that is more than {most} of {of} names, the guard of a watch"), more())
-            }
-            _ => ("that looks like an accident".into(), more()),
+    fn tell_empty(&mut self, below: &str, source: &str, names: u64) {
+        let why = format!("{source} is empty, and {names} names would be removed");
+        self.tell_held_back(below, format!("{why}; --force-delete goes on"));
+    }
+
+    /// Tells that all stays that was to go.
+    fn hold_back(&mut self) {
+        let (names, listed) = (self.deleting.names_to_go(), self.list.known());
+        if listed == 0 {
+            return self.tell_empty("", "the source", names);
         }
-    }
-
-    fn hold_back(&mut self, names: u64) {
-        self.tell_held_back("", names, self.held_back_for(names));
-    }
-
-    /// Tells that so many names stay, those `below` what is said, or would without the dry run.
-    fn tell_held_back(&mut self, below: &str, names: u64, (why, allows): (String, String)) {
-        let Options { dry_run, delete, .. } = self.setting.options;
-        let of = format!("{names} names would go, and {why}; {allows} allows it");
-        let message = match dry_run {
-            true => format!("without -n nothing is deleted{below}: {of}"),
-            false => format!("delete nothing{below}: {of} (-n lists them)"),
+        let (going, most) = (self.going(), self.most_deletes());
+        let besides = match self.deleting.moved {
+            0 => String::new(),
+            moved => format!(" besides {moved} that moved"),
         };
+        let (there, hint) = match self.setting.options.delete {
+            // A watch takes the answer itself.
+            Delete::Guarded(Guard { names: Some(there), .. }) => (there, String::new()),
+            _ => {
+                let hint = format!("; --max-delete {names} or --force-delete goes on");
+                (listed.saturating_add(going), hint)
+            }
+        };
+        let would = format!("{going} of {there} names would be removed{besides}");
+        self.tell_held_back("", format!("{would} (limit {most}){hint}"));
+    }
+
+    /// Tells that names stay, those `below` what is said, or would without the dry run.
+    fn tell_held_back(&mut self, below: &str, why: String) {
+        let Options { dry_run, delete, .. } = self.setting.options;
+        let would = if_dry_run(&self.setting.options);
+        let message = format!("{would}nothing deleted{below}: {why}");
         // A number that was said decides how the dry run ends, too.
         let kind = match delete {
-            Delete::Guarded | Delete::GuardedOf(_) | Delete::Never if dry_run => {
-                TroubleKind::Warned
-            }
+            Delete::Guarded(_) | Delete::Never if dry_run => TroubleKind::Warned,
             _ => TroubleKind::DeleteLimit,
         };
         self.tell_trouble(Trouble { kind, message });
     }
 
     /// Leaves it to the user, wherever that is.
-    fn ask(&mut self, names: u64) {
+    fn ask(&mut self) {
+        let names = self.deleting.names_to_go();
         let first = self.deleting.extras.first(MAX_ASKED);
         // All that is listed is in place by now.
         let question = Question { names, of: self.list.known().saturating_add(names), first };
@@ -387,7 +462,7 @@ impl Receiver {
         if allowed {
             return self.remove_all();
         }
-        self.hold_back(self.deleting.names_to_go());
+        self.hold_back();
     }
 
     pub(super) fn removed(&mut self, mut removal: Removal, removed: Removed) {
@@ -399,18 +474,21 @@ impl Receiver {
             return self.ask_removal(removal);
         }
         self.deleting.out -= removal.weight;
-        if removed.goes_on {
+        if removal.is_rationed {
+            let ration = self.deleting.ration.get_or_insert_default();
+            *ration = ration.saturating_add(removal.names);
+        } else if removed.goes_on {
             self.tell_trouble(removal.refilled("delete"));
         }
     }
 
     /// Whether more may go: what was counted of it, and else what the limits leave.
     fn may_go_on(&mut self, removal: &mut Removal) -> bool {
-        if removal.names == 0 {
+        if removal.names == 0 && !removal.is_rationed {
             removal.names = self.deleting.spare.min(MORE_AT_ONCE);
             self.deleting.spare -= removal.names;
         }
-        removal.names > 0 || self.setting.options.dry_run
+        removal.names > 0 || self.setting.options.dry_run && !removal.is_rationed
     }
 
     /// Tells what went, or would; what gives way is replaced itself, not deleted.
@@ -426,9 +504,8 @@ impl Receiver {
 }
 
 impl Removal {
-    /// The next step of it.
-    pub(super) fn work(&self, dry_run: bool) -> Work {
-        let most = if dry_run { NO_LIMIT } else { self.names };
+    /// The next step of it, in which `most` names go.
+    pub(super) fn work(&self, dry_run: bool, most: u64) -> Work {
         Work::Remove { path: self.path.clone(), gives_way: self.gives_way, dry_run, most }
     }
 
@@ -451,20 +528,30 @@ impl Removal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::GUARDED_DELETES;
 
     #[test]
     fn an_accident_takes_few_names_and_a_will_as_many_as_were_said() {
-        let guarded = |listed| most_deletes(Delete::Guarded, listed);
-        assert_eq!(guarded(0), 0, "an empty source empties nothing");
-        assert_eq!([guarded(1), guarded(3 * FEW_DELETES)], [FEW_DELETES; 2]);
-        assert_eq!(guarded(3 * FEW_DELETES + 3), FEW_DELETES + 1);
-        assert_eq!(guarded(u64::MAX), GUARDED_DELETES);
-        assert_eq!(most_deletes(Delete::GuardedOf(4 * FEW_DELETES + 4), 1), FEW_DELETES + 1);
-        assert_eq!(most_deletes(Delete::GuardedOf(u64::MAX), 0), 0);
-        assert_eq!(most_deletes(Delete::Never, 100), 0);
-        assert_eq!(most_deletes(Delete::AtMost(7), 1), 7);
-        assert_eq!(most_deletes(Delete::AtMost(7), 0), 0, "nor does a number");
-        assert_eq!(most_deletes(Delete::AtMost(NO_LIMIT), 0), NO_LIMIT);
+        let most = |guard, listed, going| most_deletes(Delete::Guarded(guard), listed, going);
+        let default = Guard::default();
+        assert_eq!(most(default, 0, 7), 0, "an empty source empties nothing");
+        assert_eq!(most(default, 1, 7), GUARDED_DELETES);
+        assert_eq!(
+            most(default, 3 * GUARDED_DELETES + 6, GUARDED_DELETES + 2),
+            GUARDED_DELETES + 2
+        );
+        assert_eq!(most(default, u64::MAX, 1), u64::MAX / 4);
+        let of = |names| Guard { names: Some(names), ..default };
+        assert_eq!(most(of(4 * GUARDED_DELETES + 8), 1, 1), GUARDED_DELETES + 2);
+        assert_eq!(most(of(u64::MAX), 0, 1), 0);
+        let share = |percent| Guard { percent: Some(percent), ..default };
+        assert_eq!(most(share(25), 315, 302), 154);
+        assert_eq!([0, 10, 100].map(|percent| most(share(percent), 5, 5)), [0, 1, 10]);
+        assert_eq!(most(Guard { names: Some(50), ..share(10) }, 5, 5), 5);
+        let at_most = |most, listed| most_deletes(Delete::AtMost(most), listed, 9);
+        assert_eq!(most_deletes(Delete::Never, 100, 1), 0);
+        assert_eq!([at_most(7, 1), at_most(7, 0)], [7, 0], "nor does a number");
+        assert_eq!(at_most(NO_LIMIT, 0), NO_LIMIT);
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub(super) struct Candidate {
     pub(super) beside: Option<Beside>,
     /// Whether it is to be looked for in the chart.
     pub(super) may_have_moved: bool,
+    /// A file that came in this run and may be the same.
+    pub(super) repeats: Option<RelPath>,
 }
 
 impl Candidate {
@@ -149,13 +151,14 @@ impl Incoming {
 
     /// Where else an old version may be, unless one is in place or nothing is to be matched against.
     fn elsewhere(&self, fuzzy: Fuzzy, most: Option<Kinship>) -> Elsewhere {
-        let Candidate { meta, old, beside, may_have_moved, .. } = &self.candidate;
+        let Candidate { meta, old, beside, may_have_moved, repeats, .. } = &self.candidate;
         if old.is_some() || self.how == How::Whole {
             return Elsewhere::default();
         }
         let alternate = beside.as_ref().map(|beside| beside.alternate);
         let moved = most.filter(|_| *may_have_moved);
-        Elsewhere { alternate, fuzzy, moved, new: (meta.len, meta.modified) }
+        let (repeated, new) = (repeats.clone(), (meta.len, meta.modified));
+        Elsewhere { repeated, alternate, fuzzy, moved, new }
     }
 
     /// The first old version that holds anything: one that begins where all do, laid end to end.
@@ -436,6 +439,10 @@ impl Receiver {
     pub(super) fn abandoned(&mut self, file: FileNo) {
         let (dry_run, strategy) = (self.setting.options.dry_run, self.setting.options.strategy);
         let Some(incoming) = self.files.get_mut(&file) else { return };
+        let Candidate { meta, repeats, .. } = &mut incoming.candidate;
+        let (len, guess) = (meta.len, repeats.take());
+        self.end_repeat((file, len), guess, None);
+        let Some(incoming) = self.files.get_mut(&file) else { return };
         match incoming.failure.take() {
             Some(setback) if setback.then == Then::Retry && incoming.tries < MAX_ATTEMPTS => {
                 // What went wrong may lie in what was matched: go without it (law 9). But a source that changed is matched
@@ -529,6 +536,9 @@ impl Receiver {
         attempt.into_iter().for_each(|attempt| self.load.end(&attempt));
         self.queue.settled(&candidate);
         self.report_settled(candidate.meta.len.saturating_sub(reported));
+        let Candidate { path, meta, repeats, .. } = &candidate;
+        let matched = done.matched().map(|matched| (path, matched));
+        self.end_repeat((file, meta.len), repeats.clone(), matched);
         if let (Done::Same { .. }, Some(old)) = (&done, &candidate.old) {
             self.stays(file, old);
         }

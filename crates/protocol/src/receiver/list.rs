@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use deltic_core::{Meta, Name, RelPath};
+use deltic_core::{Entry, Meta, Name, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, MAX_BATCH};
+use crate::listed::ListedBytes;
 use crate::message::Extent;
 
 use super::ends;
@@ -18,6 +19,8 @@ pub(super) struct List {
     /// Entries told so far.
     told: u64,
     settled: u64,
+    /// Of those between.
+    bytes: ListedBytes,
     /// Entries listed, or in directories that are alike.
     known: u64,
     /// Directories whose own listing is still to come; and what they are to get at the end if it does come, where nothing in
@@ -40,6 +43,7 @@ impl List {
             state: State::Growing,
             told: 0,
             settled: 0,
+            bytes: ListedBytes::default(),
             known: 0,
             announced: HashMap::from([(RelPath::root(), None)]),
             listing: None,
@@ -92,9 +96,13 @@ impl List {
     }
 
     /// Takes so many entries, if the window has room for them.
-    pub(super) fn take_entries(&mut self, entries: u64) -> Result<(), PeerError> {
+    pub(super) fn take_entries(&mut self, listed: &[Entry]) -> Result<(), PeerError> {
+        let entries = listed.len() as u64;
         self.told += entries;
         self.known += entries;
+        if !self.bytes.take(listed, self.told) {
+            return Err(PeerError::Limit("attributes of unsettled entries"));
+        }
         // The last frame that fitted the window may reach past it by its own entries.
         let most = ENTRY_WINDOW + MAX_BATCH as u64;
         if self.told - self.settled > most {
@@ -108,6 +116,7 @@ impl List {
     /// before.
     pub(super) fn settle(&mut self, waiting: Option<u64>) -> Option<u64> {
         let upto = waiting.unwrap_or(self.told);
+        self.bytes.settle(upto);
         let is_more = upto > self.settled;
         self.settled = self.settled.max(upto);
         is_more.then_some(upto)
@@ -233,12 +242,15 @@ mod tests {
     #[test]
     fn a_window_of_entries_is_told_ahead_and_no_more() {
         let mut list = List::new();
-        let most = ENTRY_WINDOW + MAX_BATCH as u64;
-        assert_eq!(list.take_entries(most), Ok(()));
+        let most = ENTRY_WINDOW as usize + MAX_BATCH;
+        let plain = Meta::plain(Kind::File, 0, Timestamp::default(), 0o644);
+        let entry = Entry { name: Name::new(b"file").unwrap(), meta: plain };
+        let entries = |count| vec![entry.clone(); count];
+        assert_eq!(list.take_entries(&entries(most)), Ok(()));
         assert_eq!(list.settle(Some(10)), Some(10));
         assert_eq!([list.settle(Some(10)), list.settle(Some(9))], [None; 2]);
-        assert_eq!(list.take_entries(10), Ok(()));
-        assert!(list.take_entries(1).is_err());
+        assert_eq!(list.take_entries(&entries(10)), Ok(()));
+        assert!(list.take_entries(&entries(1)).is_err());
         assert_eq!(list.settle(None), Some(list.told()));
     }
 }

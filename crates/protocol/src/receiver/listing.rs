@@ -7,7 +7,7 @@ use crate::message::{Extent, FileNo};
 use crate::report::Notice;
 
 use super::sections::{Lost, Section};
-use super::{Place, Receiver, Work, ends};
+use super::{Carries, Place, Receiver, Work, ends};
 
 impl Receiver {
     pub(super) fn listing(
@@ -28,9 +28,9 @@ impl Receiver {
         let kept = self.list.go_on(&section, extent);
         self.dirs.extend(kept.map(|meta| (section.dir.clone(), meta)));
         section.first = self.list.told();
+        self.list.take_entries(&section.entries)?;
         self.take_linked(&mut section)?;
         section.metas_mut().for_each(|meta| self.adopt(meta));
-        self.list.take_entries(section.entries.len() as u64)?;
         self.count(&section);
         self.rename(&mut section);
         if self.setting.options.select.list_only {
@@ -75,7 +75,7 @@ impl Receiver {
         if !(has_own || self.setting.options.dry_run) {
             let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
             let dirs = vec![(RelPath::root(), meta)];
-            self.jobs.ask(Work::SetDirs { dirs, carries: false }, Place::SetDirs);
+            self.set_dirs_now(dirs, Carries::Nothing);
         }
     }
 
@@ -187,8 +187,11 @@ impl Receiver {
         let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
         let paths = own.chain(entries).collect();
         let (users, groups) = self.strangers(section);
-        let is_dir = |entry: &&Entry| entry.meta.is_dir() && self.setting.options.follow.keep_dirs;
-        let dirs = section.entries.iter().filter(is_dir);
+        // Where a symlink stands in their place, it may be kept.
+        let keeps = self.setting.options.follow.keep_dirs;
+        let may_be_link =
+            |Entry { meta, .. }: &&Entry| meta.is_dir() && keeps || meta.is_on_the_way();
+        let dirs = section.entries.iter().filter(may_be_link);
         let dirs = dirs.filter_map(|entry| section.dir.join(&entry.name).ok()).collect();
         self.jobs.ask(Work::Look { paths, dirs, users, groups }, Place::Look(no));
     }

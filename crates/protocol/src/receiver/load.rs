@@ -25,7 +25,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Literal bytes received and not yet written.
+    /// Bytes of literals, and of attributes of directories, received and not yet written.
     pub(super) const fn backlog_bytes(&self) -> usize {
         self.backlog_bytes
     }

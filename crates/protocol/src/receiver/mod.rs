@@ -31,11 +31,13 @@ mod listing;
 mod load;
 mod missing;
 mod moved;
+mod new_files;
 mod offered;
 mod owning;
 mod place;
 mod proof;
 mod queue;
+mod repeats;
 mod sections;
 mod tallying;
 mod telling;
@@ -70,15 +72,18 @@ use owning::Owners;
 use place::Place;
 use proof::ProofPart;
 use queue::Queue;
+use repeats::Repeats;
 use sections::{Section, Sections};
 use tallying::Tallies;
 
 pub use ask::{
-    Alike, Answer, Charted, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Kinship, Mended,
-    New, OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unseen, Work,
+    Alike, Answer, Carries, Charted, CopyRun, Elsewhere, Extra, Facing, Kept, KeptChunk, Kinship,
+    Mended, New, OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unlisted,
+    Unseen, Work,
 };
 pub use compare::is_there;
 pub use expect::Expect;
+pub use new_files::NewFiles;
 pub use proof::Proof;
 
 /// What the receiver knows before the conversation begins.
@@ -130,6 +135,7 @@ pub struct Receiver {
     listed_as: Option<RelPath>,
     queue: Queue,
     moved: Moved,
+    repeats: Repeats,
     comparing: Comparing,
     /// What is listed where a directory stands that is being removed.
     clearing: BTreeMap<FileNo, Cleared>,
@@ -171,6 +177,7 @@ impl Receiver {
             root_is_whole: false,
             listed_as: None,
             moved: Moved::default(),
+            repeats: Repeats::default(),
             comparing: Comparing::default(),
             clearing: BTreeMap::new(),
             arrivals: Arrivals::default(),
@@ -208,7 +215,8 @@ impl Receiver {
         self.closing == Some(Closing::Finished)
     }
 
-    /// Literal bytes received and not yet written: a driver stops reading frames while there are many.
+    /// Bytes of literals, and of attributes of directories, received and not yet written: a driver stops reading frames while
+    /// there are many.
     #[must_use]
     pub const fn backlog_bytes(&self) -> usize {
         self.load.backlog_bytes()
@@ -351,7 +359,10 @@ impl Receiver {
                 self.counted(file, path, names);
             }
             (Place::CountGoing(names), Answer::Counted(now)) => self.recounted(names, now),
-            (Place::MakeDir(path), Answer::Done(made)) => self.made_dir(&path, made),
+            (Place::CountMoved, Answer::CountedMoved { files, new }) => {
+                self.counted_moved(files, *new);
+            }
+            (Place::MakeDir { path, .. }, Answer::Done(made)) => self.made_dir(&path, made),
             (Place::Make { change } | Place::Touch { change }, Answer::Done(done)) => {
                 self.changed_in_place(change, done);
             }
@@ -360,7 +371,7 @@ impl Receiver {
             }
             (Place::Remove(removal), Answer::Removed(removed)) => self.removed(removal, removed),
             (Place::Ask, Answer::Asked(allowed)) => self.answered(allowed),
-            (Place::SetDirs, Answer::SetDirs(troubles)) => {
+            (Place::SetDirs { .. }, Answer::SetDirs(troubles)) => {
                 troubles.into_iter().for_each(|trouble| self.trouble(trouble));
             }
             (Place::Land, Answer::Landed(failed)) => self.landed(failed),
@@ -445,9 +456,11 @@ impl Receiver {
         let unasked = self.files.first_unasked().map(|file| file.0);
         let beside = self.beside.keys().next().map(|file| file.0);
         let charting = self.moved.first().map(|file| file.0);
+        let repeating = self.repeats.first().map(|file| file.0);
         let linking = self.linking.first().map(|file| file.0);
         let comparing = self.comparing.first().map(|file| file.0);
-        let waiting = [looking, queued, charting, clearing, beside, linking, comparing, unasked];
+        let waiting =
+            [looking, queued, charting, repeating, clearing, beside, linking, comparing, unasked];
         if let Some(upto) = self.list.settle(waiting.into_iter().flatten().min()) {
             self.frames.push_back(ToSender::Settled { upto: FileNo(upto) });
         }

@@ -94,6 +94,7 @@ impl Moved {
     /// Learns from how much of a file its `kinship` brought, in bytes.
     pub(super) fn learn(&mut self, kinship: Kinship, matched: u64, len: u64) {
         let luck = match kinship {
+            Kinship::Repeat => return,
             Kinship::Twin => &mut self.twins,
             Kinship::Kin => &mut self.kin,
         };
@@ -106,7 +107,7 @@ impl Receiver {
     /// Puts a file into the queue; before that it may have to wait until it can be looked for.
     pub(super) fn enqueue(&mut self, candidate: Candidate) {
         if !self.may_have_moved(&candidate) {
-            return self.queue.push(candidate);
+            return self.queue_up(candidate);
         }
         self.moved.wanted_bytes = self.moved.wanted_bytes.saturating_add(candidate.meta.len);
         self.moved.waiting.insert(candidate.file, candidate);
@@ -142,7 +143,7 @@ impl Receiver {
         for (_, mut candidate) in std::mem::take(&mut self.moved.waiting) {
             // A first copy finds nothing there, and need not look.
             candidate.may_have_moved = self.moved.has_files;
-            self.queue.push(candidate);
+            self.queue_up(candidate);
         }
     }
 

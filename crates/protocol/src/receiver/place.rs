@@ -47,7 +47,11 @@ pub(super) enum Place {
     },
     /// So many would go by what was known when it was listed.
     CountGoing(u64),
-    MakeDir(RelPath),
+    CountMoved,
+    MakeDir {
+        path: RelPath,
+        bytes: usize,
+    },
     Make {
         change: Change,
     },
@@ -60,7 +64,9 @@ pub(super) enum Place {
     },
     Remove(Removal),
     Ask,
-    SetDirs,
+    SetDirs {
+        bytes: usize,
+    },
     Land,
     Sweep,
     Flush,
@@ -131,12 +137,13 @@ impl Concerns for Place {
 }
 
 impl Place {
-    /// What waits to be written until the answer comes: literals, in bytes, and copies.
+    /// What waits to be written until the answer comes: literals and attributes of directories, in bytes, and copies.
     pub(super) const fn weight(&self) -> (usize, usize) {
         match self {
             Self::Write { payload_bytes, .. }
             | Self::Mend { payload_bytes, .. }
             | Self::Replace { payload_bytes, .. } => (*payload_bytes, 0),
+            Self::MakeDir { bytes, .. } | Self::SetDirs { bytes } => (*bytes, 0),
             Self::Copy(_, spans) => (0, spans.len()),
             _ => (0, 0),
         }

@@ -176,6 +176,7 @@ mod tests {
             compared: false,
             beside: None,
             may_have_moved: false,
+            repeats: None,
         }
     }
 

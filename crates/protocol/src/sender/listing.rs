@@ -11,6 +11,7 @@ use deltic_core::{Entry, Follow, Kind, Meta, RelPath, Tally, Xattr};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, MAX_BATCH, MAX_OWNER_NAMES};
+use crate::listed::ListedBytes;
 use crate::message::{Extent, FileNo, NameLine, ToReceiver};
 use crate::options::Options;
 use crate::report::{Notice, Trouble, TroubleKind};
@@ -24,6 +25,8 @@ const LISTS_AT_ONCE: usize = 4;
 const SMALL_AT_ONCE: usize = 64;
 /// Entries that lists at once have together, if directories are as large as the last one was.
 const ENTRIES_AT_ONCE: usize = 4096;
+/// So many bytes of attributes and ACLs count as one more entry of a directory.
+const ENTRY_BYTES: usize = 1 << 10;
 /// Paths in one frame: the longest fit.
 const MISSING_AT_ONCE: usize = 128;
 /// Entries' own bytes in one frame.
@@ -38,13 +41,15 @@ pub(super) struct Lister {
     /// Directories still to list, the last is the next; and the tally of the directory above, where that was told by it.
     pub(super) dirs: Vec<(RelPath, Option<u32>)>,
     lists_out: usize,
-    /// Entries of the directory that was listed last.
+    /// Entries of the directory that was listed last; those with attributes or ACLs count as more.
     last_len: usize,
     /// Directories listed and not yet told.
     pub(super) ready: VecDeque<Ready>,
     pub(super) tallies: Tallies,
     next: u64,
     settled: u64,
+    /// Of those between.
+    bytes: ListedBytes,
     intact: bool,
     complete: bool,
     pub(super) names: u64,
@@ -110,6 +115,7 @@ impl Lister {
             tallies: Tallies::new(options),
             next: 0,
             settled: 0,
+            bytes: ListedBytes::default(),
             intact: true,
             complete: false,
             names: 0,
@@ -124,11 +130,12 @@ impl Lister {
     }
 
     /// The numbers of the entries that are settled now and were not.
-    pub(super) const fn settle(&mut self, upto: FileNo) -> Result<Range<FileNo>, PeerError> {
+    pub(super) fn settle(&mut self, upto: FileNo) -> Result<Range<FileNo>, PeerError> {
         if upto.0 < self.settled || upto.0 > self.next {
             return Err(PeerError::Unexpected("settled entries that were not listed"));
         }
         let before = std::mem::replace(&mut self.settled, upto.0);
+        self.bytes.settle(upto.0);
         Ok(FileNo(before)..upto)
     }
 
@@ -143,7 +150,7 @@ impl Lister {
     }
 
     const fn has_room(&self) -> bool {
-        self.unsettled() + self.tallies.kept() < ENTRY_WINDOW
+        self.unsettled() + self.tallies.kept() < ENTRY_WINDOW && self.bytes.has_room()
     }
 
     /// Directories that are listed, or about to be, and wait for anything but their answer.
@@ -185,12 +192,13 @@ impl Sender {
         let mut entries = VecDeque::from(self.take_listed(&mut listed));
         let mut own = listed.own;
         if own.is_some() && !self.options.takes(&Kind::Dir) {
-            self.trouble(skipped(&Kind::Dir, &dir));
+            self.trouble(Trouble::skipped(&Kind::Dir, &dir));
             own = None;
             entries.clear();
             listed.rest = None;
         }
-        self.lister.last_len = entries.len();
+        let bytes: usize = entries.iter().map(|entry| entry.meta.more_bytes()).sum();
+        self.lister.last_len = entries.len() + bytes / ENTRY_BYTES;
         if !listed.missing.is_empty() {
             self.tell_missing(listed.missing);
         }
@@ -319,6 +327,7 @@ impl Sender {
         if extent != Extent::More || own.is_some() || !entries.is_empty() {
             self.lister.names += u64::from(own.is_some());
             entries.iter_mut().for_each(|entry| leave_said(&mut entry.meta));
+            self.lister.bytes.take(&entries, self.lister.next);
             self.frames.push_back(ToReceiver::Listing { dir, own, entries, extent });
             self.report_listed();
         }
@@ -349,7 +358,7 @@ impl Sender {
         };
         if is_left_out(&entry.meta.kind, &self.options) {
             if !self.options.select.list_only {
-                self.trouble(skipped(&entry.meta.kind, &path));
+                self.trouble(Trouble::skipped(&entry.meta.kind, &path));
             }
             if entry.meta.is_dir() {
                 return false;
@@ -448,15 +457,6 @@ fn entry_notices(dir: &RelPath, own: Option<&Meta>, entries: &[Entry]) -> Vec<No
         Some(Notice::Entry { path: dir.join(&entry.name).ok()?, meta: entry.meta.clone() })
     };
     own.into_iter().chain(entries.iter().filter_map(entry)).collect()
-}
-
-/// That what is at `path` is left out for its kind, in rsync's words.
-fn skipped(kind: &Kind, path: &RelPath) -> Trouble {
-    let message = match kind {
-        Kind::Dir => format!("skipping directory {path}"),
-        _ => format!("skipping non-regular file \"{path}\""),
-    };
-    Trouble { kind: TroubleKind::Skipped, message }
 }
 
 fn unsendable(dir: &RelPath, entry: &Entry, bad: &BadPath) -> Trouble {

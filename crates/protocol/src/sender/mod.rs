@@ -82,6 +82,8 @@ pub struct Sender {
     leaving: Leaving,
     /// Whether the user was asked: once is enough.
     was_asked: bool,
+    /// Whether [`Notice::Closing`] was given.
+    reported_closing: bool,
     /// Of the way to the receiver, where the driver knows.
     bits_per_second: Option<u64>,
     finished: bool,
@@ -185,6 +187,7 @@ impl Sender {
             counts: Counts::default(),
             leaving: Leaving::default(),
             was_asked: false,
+            reported_closing: false,
             bits_per_second: None,
             finished: false,
         }
@@ -215,7 +218,19 @@ impl Sender {
 
     /// The next notice, if any.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.notices.pop_front()
+        self.notices.pop_front().or_else(|| self.closing())
+    }
+
+    /// [`Notice::Closing`], once every listed file is done.
+    fn closing(&mut self) -> Option<Notice> {
+        let is_closing = !self.finished && self.has_sent_all();
+        (is_closing && !std::mem::replace(&mut self.reported_closing, true))
+            .then_some(Notice::Closing)
+    }
+
+    /// Whether the list is complete and the receiver wants no more of it.
+    fn has_sent_all(&self) -> bool {
+        self.lister.is_complete() && self.entries.is_empty() && self.files.is_empty()
     }
 
     /// The next piece of work, if any.
@@ -490,7 +505,7 @@ impl Sender {
     }
 
     fn finish(&mut self, totals: Totals) -> Result<(), PeerError> {
-        if !self.lister.is_complete() || !self.entries.is_empty() || !self.files.is_empty() {
+        if !self.has_sent_all() {
             return Err(PeerError::Unexpected("the end of an unfinished session"));
         }
         self.finished = true;

@@ -8,15 +8,16 @@ use deltic_core::gap::apply;
 use deltic_core::meta::{Inode, Linked};
 use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of, scan};
 use deltic_core::strategy::Conversation;
+use deltic_core::zeros::put_back;
 use deltic_core::{
     AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Kind, Meta, Name,
     Reader, RelPath, Span, Tally,
 };
-use deltic_protocol::message::{NameLine, Payload};
+use deltic_protocol::message::{NameLine, Payload, Sparse};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
     Alike, Answer, Charted, CopyRun, Elsewhere, Facing, Kept, KeptChunk, Kinship, Mended, New,
-    OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unseen, Work,
+    OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unlisted, Unseen, Work,
 };
 use deltic_protocol::report::{Item, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
@@ -210,18 +211,26 @@ impl Destination {
             Work::Compare { dir, tally, .. } => Answer::Compared(self.compare(&dir, &tally)),
             Work::Extra { dir, keep, .. } => {
                 let dir_is_real = self.tree.is_dir(&dir);
-                let mut extras = Vec::new();
+                let mut found = Unlisted::default();
                 for entry in self.tree.children(&dir) {
                     if dir_is_real && !keep.as_ref().is_some_and(|keep| keep.contains(&entry.name))
                     {
                         let path = dir.join(&entry.name).unwrap();
                         let names = self.count(&path);
-                        extras.push(deltic_protocol::receiver::Extra { name: entry.name, names });
+                        found
+                            .extras
+                            .push(deltic_protocol::receiver::Extra { name: entry.name, names });
                     }
                 }
-                Answer::Extra(Ok((extras, None)))
+                Answer::Extra(Ok(found))
             }
             Work::Count { path, .. } => Answer::Counted(self.count(&path)),
+            Work::CountMoved { paths, mut new } => {
+                let goes = |path: &RelPath| paths.iter().any(|going| path.starts_with(going));
+                let going = self.tree.0.iter().filter(|(path, _)| goes(path));
+                let files = going.filter(|(_, node)| new.take(&node.meta)).count() as u64;
+                Answer::CountedMoved { files, new }
+            }
             Work::Ask(_) => Answer::Asked(false),
             // The cases let no commit wait.
             Work::Land => unreachable!("{work:?}"),
@@ -691,6 +700,13 @@ impl Destination {
 
     /// A file that is like it, or any other: a guess may be wrong.
     fn similar(&mut self, path: &RelPath, elsewhere: &Elsewhere) -> Option<(Similar, Node)> {
+        if let Some(first) = &elsewhere.repeated {
+            let node = self.tree.0.get(first).filter(|node| node.meta.is_file());
+            let kinship = Some(Kinship::Repeat);
+            return node.map(|node| {
+                (Similar { path: first.clone(), len: node.meta.len, kinship }, node.clone())
+            });
+        }
         let most = elsewhere.moved?;
         assert!(elsewhere.new.0 > 16 << 10, "{path} is not worth it");
         let wild = self.dice.percent(self.faults.guess);
@@ -843,11 +859,18 @@ fn gathered(joined: &[u8], gap: &OldGap) -> Vec<u8> {
 }
 
 fn unpacked(payload: Payload) -> Vec<u8> {
+    let inflated = |mut bytes: Vec<u8>| {
+        let one = bytes.len().min(1);
+        bytes.rotate_right(one);
+        bytes
+    };
     match payload {
         Payload::Plain(bytes) => bytes,
-        Payload::Zstd(mut bytes) => {
-            bytes.rotate_right(1);
-            bytes
+        Payload::Zstd(bytes) => inflated(bytes),
+        Payload::Sparse(Sparse { runs, rest, zstd }) => {
+            let rest = if zstd { inflated(rest) } else { rest };
+            let len = rest.len() + runs.iter().map(|run| run.len as usize).sum::<usize>();
+            put_back(&runs, &rest, len).expect("the machine checked its length")
         }
     }
 }

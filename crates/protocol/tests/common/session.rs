@@ -50,6 +50,7 @@ pub struct Told {
     pub changes: Vec<Change>,
     pub troubles: Vec<String>,
     pub totals: Option<Totals>,
+    closing: bool,
 }
 
 impl Told {
@@ -61,7 +62,10 @@ impl Told {
                 self.settled += bytes;
                 assert!(self.settled <= self.listed, "{} of {}", self.settled, self.listed);
             }
-            Notice::MadeRoot(_) => {}
+            Notice::MadeRoot(_) | Notice::Wire { .. } => {}
+            Notice::Closing => {
+                assert!(!std::mem::replace(&mut self.closing, true), "a run closes once");
+            }
             Notice::Changed(change) => self.changes.push(change),
             Notice::Trouble(trouble) => self.troubles.push(format!("{trouble:?}")),
             Notice::Entry { .. } => unreachable!("no case only lists"),

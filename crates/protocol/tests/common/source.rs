@@ -7,12 +7,13 @@ use std::sync::Arc;
 use deltic_core::chunk::{TwoStage, cut_all};
 use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
+use deltic_core::zeros::take_out;
 use deltic_core::{
     AtEnd, Chunker, Compared, Crc32c, Digest, Entry, GapDelta, Isa, Key, Meta, Name, Names, Op,
     RelPath, Span, StrongSum, Tally, TallyKey, Tallying,
 };
 use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
-use deltic_protocol::message::{How, Payload};
+use deltic_protocol::message::{How, Payload, Sparse};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
     Answer, Body, Deltas, Gap, Listed, Opened, Sealing, Searched, Sums, Work,
@@ -391,8 +392,15 @@ impl Source {
             let at = self.dice.below(bytes.len());
             bytes[at] ^= 1;
         }
-        bytes.rotate_left(usize::from(zstd));
-        if zstd { Payload::Zstd(bytes) } else { Payload::Plain(bytes) }
+        let sparse = self.dice.percent(50);
+        let (runs, mut bytes) = if sparse { take_out(bytes) } else { (Vec::new(), bytes) };
+        let one = usize::from(zstd).min(bytes.len());
+        bytes.rotate_left(one);
+        match zstd {
+            _ if !runs.is_empty() => Payload::Sparse(Sparse { runs, rest: bytes, zstd }),
+            true => Payload::Zstd(bytes),
+            false => Payload::Plain(bytes),
+        }
     }
 
     /// Somebody edits a file.

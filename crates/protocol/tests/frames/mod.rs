@@ -11,16 +11,19 @@ use deltic_core::path::printable;
 use deltic_core::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_core::{
     Acl, BlockLen, BriefFingerprint, ChunkerSpec, Digest, Entry, Follow, GapSums, Key, Kind, Meta,
-    More, Mounts, Name, RelPath, ShortFingerprint, StrongSum, Tally, Timestamp, Xattr,
+    More, Mounts, Name, RelPath, ShortFingerprint, StrongSum, Tally, Timestamp, Xattr, ZeroRun,
 };
+use deltic_protocol::check::Checksum;
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
-    ChunkLine, ChunkLines, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
+    ChunkLine, ChunkLines, Done, Extent, GapLine, GroupLine, How, NameLine, Payload, Sparse,
 };
 use deltic_protocol::options::Writing;
-use deltic_protocol::options::{AlternateUse, Alternates, Compare, Delete, Fuzzy, Options, Window};
+use deltic_protocol::options::{
+    AlternateUse, Alternates, Compare, Delete, Fuzzy, Guard, Options, Window,
+};
 use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers, Remove, Select};
 use deltic_protocol::report::{
     Action, Change, Differs, Facts, Item, MadeRoot, Question, Totals, Trouble, TroubleKind,
@@ -61,6 +64,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             default_acl: Some(Acl { mask: None, named: Vec::new(), ..acl }),
             xattrs: vec![Xattr { name: b"user.a"[..].into(), value: b"\0\xff"[..].into() }],
             unread: Some(Unread::Other),
+            on_the_way: true,
             owner: None,
         }
         .boxed(),
@@ -116,6 +120,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let request = Request::Receive {
         destination: b"/data"[..].into(),
         single: None,
+        names: NamesFrom::Nowhere,
         options: options.clone(),
     };
     let token = streams::Token::from_bytes([0x70; 32]);
@@ -124,6 +129,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let by_strategy = Request::Receive {
         destination: b"/data"[..].into(),
         single: None,
+        names: NamesFrom::Nowhere,
         options: Options { strategy, ..options.clone() },
     };
     let metadata = Metadata {
@@ -137,6 +143,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let with_metadata = Request::Receive {
         destination: b"/data"[..].into(),
         single: None,
+        names: NamesFrom::Nowhere,
         options: Options { metadata, ..options.clone() },
     };
     let compare = Compare {
@@ -147,11 +154,13 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         max_bytes: Some(300),
         alternates: Alternates { usage: AlternateUse::Link, dirs: vec![b"../old"[..].into()] },
         fuzzy: Fuzzy::Everywhere,
+        max_age_secs: Some(86_400),
         ..Compare::default()
     };
     let by_comparison = Request::Receive {
         destination: b"/data"[..].into(),
         single: None,
+        names: NamesFrom::Nowhere,
         options: Options { compare, ..options.clone() },
     };
     let select = Select {
@@ -193,6 +202,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let in_place = Request::Receive {
         destination: b"/data"[..].into(),
         single: None,
+        names: NamesFrom::Nowhere,
         options: Options { writing, block_bytes: Some(4096), ..options.clone() },
     };
     let part = Key::from_bytes([0x17; 32]);
@@ -221,6 +231,11 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Names", Names(vec![b"a/b"[..].into(), b"c"[..].into()]).encode()),
         ("Reply", Reply { single: Some(Name::new(b"a").unwrap()), join: None }.encode()),
         ("Reply.join", Reply { single: None, join: Some(join) }.encode()),
+        ("Check", {
+            let mut sum = Checksum::NOTHING;
+            sum.add(&Alive.encode());
+            sum.check().to_vec()
+        }),
         (
             "Abort",
             Abort { cause: AbortCause::Protocol, message: "too much: frame length".into() }
@@ -321,6 +336,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             ToReceiver::Fill { file, chunks: one(1..3), payload: Payload::Zstd(b"frame".to_vec()) }
                 .encode(),
         ),
+        ("Fill.sparse", sparse(false).encode()),
+        ("Fill.sparse.zstd", sparse(true).encode()),
         (
             "Mended",
             ToReceiver::Mended {
@@ -589,9 +606,11 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
     let request = prop_oneof![
         ((vec(bytes(), 0..4), names_from()), options())
             .prop_map(|((sources, names), options)| Request::Send { sources, names, options }),
-        (bytes(), option(name()), options()).prop_map(|(destination, single, options)| {
-            Request::Receive { destination, single, options }
-        }),
+        (bytes(), option(name()), names_from(), options()).prop_map(
+            |(destination, single, names, options)| {
+                Request::Receive { destination, single, names, options }
+            }
+        ),
     ];
     let join = (any::<[u8; 32]>(), vec(any::<u8>(), 1..108)).prop_map(|(token, socket)| {
         Join::new(streams::Token::from_bytes(token), socket.into()).unwrap()
@@ -602,6 +621,8 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
         AbortCause::Protocol,
         AbortCause::Internal,
         AbortCause::Stream,
+        AbortCause::Incompatible,
+        AbortCause::Damaged,
     ]);
     let abort = (cause, text()).prop_map(|(cause, message)| Abort { cause, message });
     (hello, request, reply, abort)
@@ -610,9 +631,9 @@ pub fn greeting() -> impl Strategy<Value = (Hello, Request, Reply, Abort)> {
 fn options() -> impl Strategy<Value = Options> {
     let delete = prop_oneof![
         Just(Delete::Never),
-        Just(Delete::Guarded),
-        number().prop_map(Delete::AtMost),
-        number().prop_map(Delete::GuardedOf)
+        (prop::option::of(0..=100u8), prop::option::of(number()))
+            .prop_map(|(percent, names)| Delete::Guarded(Guard { percent, names })),
+        number().prop_map(Delete::AtMost)
     ];
     let block = option(1..=MAX_BLOCK_BYTES);
     let numbers = ((0..=MAX_THREADS, 0..=MAX_STREAMS, 0..=MAX_LEVEL, block), any::<u32>());
@@ -760,9 +781,9 @@ fn compare() -> impl Strategy<Value = Compare> {
     let alternates =
         (usage, vec(bytes(), 0..3)).prop_map(|(usage, dirs)| Alternates { usage, dirs });
     let fuzzy = of(&[Fuzzy::Never, Fuzzy::Here, Fuzzy::Everywhere]);
-    let bounds = (number(), option(number()));
+    let bounds = (number(), option(number()), option(number()));
     (any::<[bool; 6]>(), window, bounds, alternates, fuzzy).prop_map(
-        |(flag, window, (min_bytes, max_bytes), alternates, fuzzy)| Compare {
+        |(flag, window, (min_bytes, max_bytes, max_age_secs), alternates, fuzzy)| Compare {
             size_only: flag[0],
             ignore_times: flag[1],
             update: flag[2],
@@ -774,6 +795,7 @@ fn compare() -> impl Strategy<Value = Compare> {
             max_bytes,
             alternates,
             fuzzy,
+            max_age_secs,
         },
     )
 }
@@ -876,9 +898,20 @@ fn chunks() -> impl Strategy<Value = ChunkLines> {
 
 fn payload() -> impl Strategy<Value = Payload> {
     let len = prop_oneof![of(&[512, 1024, 2048, 4096]), 0..5usize];
-    (any::<bool>(), len).prop_map(|(zstd, len)| {
-        if zstd { Payload::Zstd(vec![7; len]) } else { Payload::Plain(vec![7; len]) }
+    let run = (0..9u32, 1..9000u32).prop_map(|(before, len)| ZeroRun { before, len });
+    (any::<bool>(), len, vec(run, 0..4)).prop_map(|(zstd, len, runs)| match zstd {
+        _ if !runs.is_empty() => Payload::Sparse(Sparse { runs, rest: vec![7; len], zstd }),
+        true => Payload::Zstd(vec![7; len]),
+        false => Payload::Plain(vec![7; len]),
     })
+}
+
+fn sparse(zstd: bool) -> ToReceiver {
+    let run = |before, len| ZeroRun { before, len };
+    let (runs, rest) = (vec![run(0, 4096), run(3, 300_000)], b"literal".to_vec());
+    let payload = Payload::Sparse(Sparse { runs, rest, zstd });
+    let chunks = std::iter::once(1..3).collect();
+    ToReceiver::Fill { file: FileNo(300), chunks, payload }
 }
 
 fn spec() -> impl Strategy<Value = ChunkerSpec> {
@@ -964,14 +997,16 @@ fn more() -> impl Strategy<Value = More> {
     };
     let xattrs = xattrs.prop_map(move |all| all.into_iter().map(xattr).collect());
     let acls = (option::of(acl()), option::of(acl()));
-    (option::of(time()), option::of(linked), acls, xattrs, any::<bool>()).prop_map(
-        |(accessed, linked, (access_acl, default_acl), xattrs, unread)| More {
+    let bits = any::<[bool; 2]>();
+    (option::of(time()), option::of(linked), acls, xattrs, bits).prop_map(
+        |(accessed, linked, (access_acl, default_acl), xattrs, [unread, on_the_way])| More {
             accessed,
             linked,
             access_acl,
             default_acl,
             xattrs,
             unread: unread.then_some(Unread::Other),
+            on_the_way,
             owner: None,
         },
     )

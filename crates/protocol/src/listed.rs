@@ -1,0 +1,73 @@
+//! The bytes of attributes and ACLs of entries that are listed and not settled, as both ends count them.
+
+use std::collections::VecDeque;
+
+use deltic_core::Entry;
+
+use crate::limits::LISTED_BYTES;
+
+/// The bytes of each listing that has some, until all its entries are settled.
+#[derive(Debug, Default)]
+pub(crate) struct ListedBytes {
+    /// The number behind the last entry of each, and its bytes.
+    listings: VecDeque<(u64, usize)>,
+    sum: usize,
+}
+
+impl ListedBytes {
+    /// Counts a listing whose last entry is the one before `upto`. Returns whether there was room for it.
+    pub(crate) fn take(&mut self, entries: &[Entry], upto: u64) -> bool {
+        let bytes = entries.iter().map(|entry| entry.meta.more_bytes()).sum();
+        let had_room = self.has_room();
+        if bytes > 0 {
+            self.listings.push_back((upto, bytes));
+            self.sum += bytes;
+        }
+        bytes == 0 || had_room
+    }
+
+    /// Entries below `upto` are settled.
+    pub(crate) fn settle(&mut self, upto: u64) {
+        while let Some((_, bytes)) = self.listings.pop_front_if(|(last, _)| *last <= upto) {
+            self.sum -= bytes;
+        }
+    }
+
+    /// Returns true where one more listing has room.
+    pub(crate) const fn has_room(&self) -> bool {
+        self.sum < LISTED_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_core::meta::More;
+    use deltic_core::{Kind, Meta, Name, Timestamp, Xattr};
+
+    fn entry(value_bytes: usize) -> Entry {
+        let value = vec![0; value_bytes].into();
+        let xattr = Xattr { name: (*b"user.a").into(), value };
+        let more = More { xattrs: vec![xattr], ..More::default() };
+        let plain = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755);
+        Entry { name: Name::new(b"dir").unwrap(), meta: Meta { more: more.boxed(), ..plain } }
+    }
+
+    #[test]
+    fn listings_with_attributes_wait_until_earlier_ones_are_settled() {
+        let mut listed = ListedBytes::default();
+        let plain = Entry {
+            name: Name::new(b"file").unwrap(),
+            meta: Meta::plain(Kind::File, 0, Timestamp::default(), 0o644),
+        };
+        assert!(listed.take(&[entry(LISTED_BYTES / 2)], 1) && listed.has_room());
+        assert!(listed.take(&[entry(LISTED_BYTES / 2)], 2) && !listed.has_room());
+        // What has none counts as an entry alone.
+        assert!(listed.take(&[plain], 3));
+        assert!(!listed.take(&[entry(0)], 4));
+        listed.settle(1);
+        assert!(listed.has_room());
+        listed.settle(4);
+        assert_eq!(listed.sum, 0);
+    }
+}
