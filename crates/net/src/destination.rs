@@ -8,8 +8,8 @@ use deltic_core::rule::{Rule, Rules, Side};
 use deltic_core::{Mounts, RelPath, See};
 use deltic_protocol::options::{self, AlternateUse, Options};
 use deltic_store::local::{
-    Backup, LocalOptions, LocalStore, NamedDir, PartialDir, UnderWay, Writing, create_above,
-    create_root,
+    Backup, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir, Trust, UnderWay, Writing,
+    create_above, create_root,
 };
 use deltic_store::{Durability, Filter, StoreError};
 
@@ -28,18 +28,19 @@ pub(crate) fn lacking<'a>(root: &'a Path, options: &Options) -> Vec<&'a Path> {
 }
 
 /// Makes what is [lacking]: what was made, the last first.
-pub(crate) fn make(lacking: &[&Path], options: &Options) -> Result<Vec<PathBuf>, StoreError> {
+pub(crate) fn make(lacking: &[&Path], options: &Options) -> Result<Vec<NamedDir>, StoreError> {
     let mut made = Vec::new();
     let Some((root, above)) = lacking.split_last() else { return Ok(made) };
-    for dir in above {
-        if create_above(dir, durability(options))? {
-            made.insert(0, dir.to_path_buf());
+    for dir in above.iter().map(|dir| root_of(dir, options)) {
+        if create_above(&dir, durability(options))? {
+            made.insert(0, dir);
         }
     }
     // It need not change then, which who is not in its group could not without the loss of setgid.
     let create = if options.modes { create_root } else { create_above };
-    if create(root, durability(options))? {
-        made.insert(0, root.to_path_buf());
+    let root = root_of(root, options);
+    if create(&root, durability(options))? {
+        made.insert(0, root);
     }
     Ok(made)
 }
@@ -57,10 +58,21 @@ pub(crate) fn local_options(
         see,
         backup: options.remove.backup.as_ref().map(|kept| backup(root, kept, options)),
         one_file_system: options.select.mounts != Mounts::Enter,
-        keep_dirlinks: options.follow.keep_dirs,
+        keep_dirlinks: keep_links(options),
         writing: writing(root, options)?,
         under_way: under_way.clone(),
     })
+}
+
+/// A link that stands for a directory on the way is followed if no other user could have put it there.
+pub(crate) const fn keep_links(options: &Options) -> KeepLinks {
+    let Options { follow, select, .. } = options;
+    match (follow.keep_dirs, select.plain_implied_dirs) {
+        (true, _) => KeepLinks::All,
+        (false, true) if follow.insecure => KeepLinks::All,
+        (false, true) => KeepLinks::Ours,
+        (false, false) => KeepLinks::None,
+    }
 }
 
 /// Where old versions of what is below `root` are kept.
@@ -155,7 +167,12 @@ fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
 
 /// The directory that an option calls `dir`.
 fn named(root: &Path, dir: &[u8], options: &Options) -> NamedDir {
-    NamedDir { path: root.join(OsStr::from_bytes(dir)), insecure: options.follow.insecure }
+    root_of(&root.join(OsStr::from_bytes(dir)), options)
+}
+
+/// The directory `path`, reached through links of whom the options say.
+pub(crate) fn root_of(path: &Path, options: &Options) -> NamedDir {
+    NamedDir { path: path.to_path_buf(), trust: Trust::new(options.follow.insecure) }
 }
 
 fn durability(options: &Options) -> Durability {
@@ -178,10 +195,9 @@ pub(crate) fn open_alternates(
     };
     let mut warnings = Vec::new();
     let mut open = |dir: &[u8]| {
-        let NamedDir { path, insecure } = named(root, dir, options);
+        let NamedDir { path, trust } = named(root, dir, options);
         let local = LocalOptions { see, rules: rules.clone(), ..LocalOptions::default() };
-        let opened =
-            LocalStore::open_named(&NamedDir { path: past_missing(&path), insecure }, local);
+        let opened = LocalStore::open_named(&NamedDir { path: past_missing(&path), trust }, local);
         if let Err(error) = &opened {
             let path = deltic_core::path::printable(path.as_os_str().as_bytes());
             let why = match error {

@@ -16,10 +16,11 @@ use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 
 use crate::batch::Tap;
 use crate::error::SyncError;
-use crate::greeting::{Agree, Greeting};
+use crate::greeting::{Agree, GREETING_PATIENCE, Greeting};
 use crate::machine::{Hands, Machine};
 use crate::monitor::{Monitor, Stage};
 use crate::outlets::{Closed, Lane, Outlets};
+use crate::plan::Traffic;
 use crate::pool::Pool;
 use crate::streams::News;
 use crate::transport::{Counters, RawFrame, ReadEnd, Reading};
@@ -31,6 +32,9 @@ const FAR_AWAY: Duration = Duration::from_millis(25);
 
 /// Time between two looks at what has left.
 const SENT_EVERY: Duration = Duration::from_millis(100);
+
+/// Bytes on the wire between two notices of them.
+const WIRE_STEP: u64 = 64 << 10;
 
 /// How long the last words of an end that reads no more may take to arrive.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
@@ -83,7 +87,8 @@ async fn turn<M: Machine, H: Hands<M>>(
     let mut answers = Vec::new();
     let mut first_answer = std::pin::pin!(tokio::time::sleep(FAR_AWAY));
     let mut is_unanswered = true;
-    let mut unsent = Unsent::default();
+    let mut greeted_late = std::pin::pin!(tokio::time::sleep(GREETING_PATIENCE));
+    let (mut unsent, mut wire) = (Unsent::default(), Wire::default());
     loop {
         while let Ok(news) = news.try_recv() {
             match news {
@@ -100,7 +105,11 @@ async fn turn<M: Machine, H: Hands<M>>(
         while let Some(notice) = machine.poll_notice() {
             unsent.take(notice, outlets.given(), watch);
         }
-        unsent.tell(counters.traffic().sent, watch);
+        let traffic = counters.traffic();
+        unsent.tell(traffic.sent, watch);
+        if let Some(notice) = wire.moved_to(traffic) {
+            watch(notice);
+        }
         counters.set_works(pool.is_at_work());
         if machine.is_finished() {
             monitor.note_compared(machine.counts());
@@ -147,6 +156,7 @@ async fn turn<M: Machine, H: Hands<M>>(
             }
             // Only wakes the loop.
             () = tokio::time::sleep(SENT_EVERY), if !unsent.is_empty() => {}
+            () = &mut greeted_late, if greeting.is_some() => return Err(SyncError::NoAnswerInTime),
             () = &mut first_answer, if is_unanswered => {
                 is_unanswered = false;
                 machine.unanswered();
@@ -200,6 +210,22 @@ impl Unsent {
 
     fn is_empty(&self) -> bool {
         self.settled.is_empty()
+    }
+}
+
+/// Bytes on the wire that were told, both ways.
+#[derive(Default)]
+struct Wire(u64);
+
+impl Wire {
+    /// How many there are now, if that is many more than were told.
+    fn moved_to(&mut self, Traffic { sent, received }: Traffic) -> Option<Notice> {
+        let bytes = sent.saturating_add(received);
+        if bytes < self.0.saturating_add(WIRE_STEP) {
+            return None;
+        }
+        self.0 = bytes;
+        Some(Notice::Wire { bytes })
     }
 }
 
@@ -266,7 +292,7 @@ async fn hear_out<M: Machine>(
         match frame {
             // They may all go at once.
             Err(ReadEnd::Lost) => continue,
-            Err(ReadEnd::Closed | ReadEnd::Broken(_) | ReadEnd::Silent) => return None,
+            Err(ReadEnd::Closed | ReadEnd::Broken(_)) => return None,
             frame => match take(machine, greeting, frame) {
                 Ok(()) => {}
                 Err(error) => return Some(Err(error)),

@@ -1,5 +1,7 @@
 //! Why a whole run ended early. A file that fails is a [`Trouble`](deltic_protocol::report::Trouble) instead.
 
+use std::cmp::Ordering;
+use std::fmt;
 use std::io;
 
 use deltic_core::RelPath;
@@ -48,9 +50,15 @@ pub enum SyncError {
     /// The other end is no Deltic, or one that we share no capability with.
     #[error("{0}")]
     Incompatible(String),
+    /// The other end is a Deltic of a version that ours cannot talk to.
+    #[error("{0}")]
+    Versions(Versions),
     /// The other end broke the protocol.
     #[error("the other end broke the protocol: {0}")]
     Protocol(String),
+    /// The connection changed what it carried.
+    #[error("the connection damaged what it carried; nothing of that was used")]
+    Damaged,
     /// The connection ended before the run did.
     #[error("the connection ended early: {0}")]
     Disconnected(String),
@@ -104,7 +112,57 @@ pub enum SyncError {
     Torn(RelPath),
 }
 
+/// The versions of two ends that cannot talk to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Versions {
+    /// The version of this end.
+    pub here: String,
+    /// The version of the other end.
+    pub there: String,
+    /// The host of the other end, if it has a name.
+    pub host: Option<String>,
+}
+
+impl Versions {
+    /// Compares this end's version with the other's.
+    #[must_use]
+    pub fn order(&self) -> Ordering {
+        let numbers = |version: &str| -> Vec<u64> {
+            let numbers = version.split(|c: char| !c.is_ascii_digit());
+            numbers.map_while(|number| number.parse().ok()).collect()
+        };
+        numbers(&self.here).cmp(&numbers(&self.there))
+    }
+
+    /// The same as the other end sees it.
+    fn turned(&self) -> Self {
+        Self { here: self.there.clone(), there: self.here.clone(), host: None }
+    }
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { here, there, host } = self;
+        write!(f, "incompatible versions: {here} here, {there} ")?;
+        match host {
+            Some(host) => write!(f, "on {host}"),
+            None => f.write_str("at the other end"),
+        }
+    }
+}
+
 impl SyncError {
+    /// The same error; versions that do not fit name the host of the other end.
+    pub(crate) fn on(self, host: &str) -> Self {
+        match self {
+            Self::Versions(versions) => {
+                let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+                Self::Versions(Versions { host: Some(host.into()), ..versions })
+            }
+            other => other,
+        }
+    }
+
     /// The words of a run whose other end is a task of this very process, on this machine.
     pub(crate) fn of_one_process(self) -> Self {
         match self {
@@ -121,6 +179,8 @@ impl From<Abort> for SyncError {
             AbortCause::Selection => Self::SelectionThere(message),
             AbortCause::Protocol | AbortCause::Internal => Self::Refused(message),
             AbortCause::Stream => Self::StreamLost,
+            AbortCause::Incompatible => Self::Incompatible(message),
+            AbortCause::Damaged => Self::Damaged,
         }
     }
 }
@@ -132,6 +192,7 @@ impl From<PeerError> for SyncError {
             PeerError::Rsync | PeerError::NothingInCommon(_) => {
                 Self::Incompatible(error.to_string())
             }
+            PeerError::Damaged => Self::Damaged,
             _ => Self::Protocol(error.to_string()),
         }
     }
@@ -141,7 +202,6 @@ impl From<ReadEnd> for SyncError {
     fn from(end: ReadEnd) -> Self {
         match end {
             ReadEnd::Closed => Self::Disconnected("the other end closed it".into()),
-            ReadEnd::Silent => Self::Disconnected("the other end said nothing for too long".into()),
             ReadEnd::Lost => Self::StreamLost,
             ReadEnd::Broken(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 Self::Disconnected("in the midst of a frame".into())
@@ -163,9 +223,13 @@ pub(crate) fn last_word(error: &SyncError) -> Option<Abort> {
         | SyncError::SelectionThere(_)
         | SyncError::Transport { .. } => return None,
         SyncError::Selection(_) | SyncError::Usage(_) => AbortCause::Selection,
-        SyncError::Protocol(_) | SyncError::Incompatible(_) | SyncError::Unclean(_) => {
-            AbortCause::Protocol
+        SyncError::Versions(versions) => {
+            let message = versions.turned().to_string();
+            return Some(Abort { cause: AbortCause::Incompatible, message });
         }
+        SyncError::Incompatible(_) => AbortCause::Incompatible,
+        SyncError::Damaged => AbortCause::Damaged,
+        SyncError::Protocol(_) | SyncError::Unclean(_) => AbortCause::Protocol,
         SyncError::StreamLost => AbortCause::Stream,
         _ => AbortCause::Internal,
     };

@@ -11,15 +11,17 @@ use deltic_core::keyed::KEY_BYTES;
 use deltic_core::{Key, Strategy};
 use deltic_protocol::hello::{MAGIC, Reply, check_magic};
 use deltic_protocol::limits::MAX_GREETING_BYTES;
+use deltic_protocol::options::{Delete, Options};
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
 
 use crate::bounds::files_at_once;
-use crate::error::SyncError;
+use crate::error::{SyncError, Versions};
 use crate::streams::Role;
 use crate::transport::{Arrivals, Counters, RawFrame, ReadEnd};
 
-/// How long the other end may take to greet: it may ask its user for a password first.
-pub(crate) const GREETING_PATIENCE: Duration = Duration::from_secs(120);
+/// Longest time for the other end's whole greeting. A user may have to type a password first, for which sshd allows two
+/// minutes, and sources may take long to open.
+pub(crate) const GREETING_PATIENCE: Duration = Duration::from_secs(600);
 /// Bytes of a stream that is no Deltic's that are quoted, and how long the rest of them is waited for.
 const QUOTED_BYTES: usize = 64 + MAGIC.len();
 const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
@@ -29,6 +31,7 @@ pub(crate) struct Greeting {
     ours: Hello,
     role: Role,
     strategy: Strategy,
+    delete: Delete,
     /// From when the hello came.
     terms: Option<Terms>,
 }
@@ -37,9 +40,9 @@ pub(crate) struct Greeting {
 pub(crate) type Agree = Box<dyn FnOnce(Terms, Reply) + Send>;
 
 impl Greeting {
-    /// To a session by `strategy`, for which we said `ours` and asked for this role.
-    pub(crate) const fn new(ours: Hello, role: Role, strategy: Strategy) -> Self {
-        Self { ours, role, strategy, terms: None }
+    /// To a session with these options, for which we said `ours` and asked for this role.
+    pub(crate) const fn new(ours: Hello, role: Role, options: &Options) -> Self {
+        Self { ours, role, strategy: options.strategy, delete: options.delete, terms: None }
     }
 
     /// Takes the next frame; with the last one the greeting is over.
@@ -49,14 +52,26 @@ impl Greeting {
             return Ok(Some((terms, Reply::decode(frame.kind, &frame.payload)?)));
         }
         let theirs = Hello::decode(frame.kind, &frame.payload)?;
-        let terms = match self.role {
-            Role::Sends => negotiate(&self.ours, &theirs),
-            Role::Receives => negotiate(&theirs, &self.ours),
-        }?;
-        terms.admits(&self.strategy)?;
+        let terms = agree(self.role, &self.ours, &theirs)?;
+        terms.admits(&self.strategy, self.delete)?;
         self.terms = Some(terms);
         Ok(None)
     }
+}
+
+/// The terms of an end of this role with the other one.
+pub(crate) fn agree(role: Role, ours: &Hello, theirs: &Hello) -> Result<Terms, SyncError> {
+    let terms = match role {
+        Role::Sends => negotiate(ours, theirs),
+        Role::Receives => negotiate(theirs, ours),
+    };
+    terms.map_err(|_| {
+        SyncError::Versions(Versions {
+            here: ours.version().into(),
+            there: theirs.version().into(),
+            host: None,
+        })
+    })
 }
 
 /// Refuses a frame that is too long for a greeting.
@@ -72,12 +87,19 @@ pub(crate) fn hello() -> Hello {
     Hello::ours(Key::from_bytes(bytes)).holding(files_at_once())
 }
 
-/// Reads [`MAGIC`]; nothing else is waited for so long.
+/// Does what hears a greeting, as long as one may take.
+pub(crate) async fn in_time<T>(
+    hearing: impl Future<Output = Result<T, SyncError>>,
+) -> Result<T, SyncError> {
+    timeout(GREETING_PATIENCE, hearing).await.unwrap_or(Err(SyncError::NoAnswerInTime))
+}
+
+/// Reads [`MAGIC`].
 pub(crate) async fn hear_magic(
     arrivals: &mut Arrivals,
     counters: &Counters,
 ) -> Result<(), ReadEnd> {
-    timeout(GREETING_PATIENCE, read_magic(arrivals)).await.unwrap_or(Err(ReadEnd::Silent))?;
+    read_magic(arrivals).await?;
     counters.count_received(arrivals.bytes().len());
     arrivals.skip(MAGIC.len());
     Ok(())

@@ -29,11 +29,12 @@ mod transport;
 mod user;
 pub mod watch;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use deltic_store::local::umask;
+pub use deltic_store::local::{NamedFile, Trust, umask};
 pub use deltic_store::reason;
 pub use error::SyncError;
 pub use plan::{Plan, Traffic};
@@ -134,7 +135,6 @@ fn supervised(
     watch: Watch<'_>,
     session: impl AsyncFnOnce(Watch<'_>) -> Result<(), SyncError>,
 ) -> Result<Totals, SyncError> {
-    let runtime = runtime()?;
     let mut totals = Totals::default();
     let mut note = |notice: Notice| {
         if let Notice::Finished(finished) = notice {
@@ -142,7 +142,8 @@ fn supervised(
         }
         watch(notice);
     };
-    let result = runtime.block_on(async {
+    // A piece of work under way when a run ends early may still end: what it stages, the next run takes up.
+    let result = block_on(Duration::from_millis(500), async {
         let result = tokio::select! {
             result = session(&mut note) => result,
             () = told_to_end() => Err(SyncError::Interrupted),
@@ -158,8 +159,6 @@ fn supervised(
             () = told_to_end() => Err(under_way.end().map_or(SyncError::Interrupted, SyncError::Torn)),
         }
     });
-    // A piece of work under way when a run ends early may still end: what it stages, the next run takes up.
-    runtime.shutdown_timeout(Duration::from_millis(500));
     result.map(|()| totals)
 }
 
@@ -170,19 +169,19 @@ async fn settled(under_way: &UnderWay) {
     }
 }
 
-/// Ends with the first signal that asks a program to end.
-async fn told_to_end() {
+/// Ends with the first signal that asks a program to end. Signals are heard from the call on, not from the first poll:
+/// one that comes while a remote shell starts counts.
+fn told_to_end() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut signals: Vec<_> =
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
             .into_iter()
             .filter_map(|kind| signal(kind).ok())
             .collect();
-    std::future::poll_fn(|context| {
+    std::future::poll_fn(move |context| {
         let told = signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
         if told { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     })
-    .await;
 }
 
 /// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
@@ -196,18 +195,15 @@ pub fn agent(
     bwlimit: Option<u64>,
     cache: Option<PathBuf>,
 ) -> Result<(), SyncError> {
-    let runtime = runtime()?;
     let further = Further::Answer { dirs };
     let conduct = Conduct { bwlimit, further, cache, ..Conduct::default() };
     let under_way = conduct.under_way.clone();
-    let result = runtime.block_on(async {
+    // Standard input may be in the midst of a read that nothing will end.
+    block_on(Duration::ZERO, async {
         let result = serve(transport::stdio(), conduct).await;
         settled(&under_way).await;
         result
-    });
-    // Standard input may be in the midst of a read that nothing will end.
-    runtime.shutdown_background();
-    result
+    })
 }
 
 /// Leads this process's standard input and output to a session on this machine, as one more stream of it.
@@ -215,15 +211,15 @@ pub fn agent(
 /// # Errors
 /// [`SyncError::Refused`] where none waits for it, or its token is wrong.
 pub fn join() -> Result<(), SyncError> {
-    let runtime = runtime()?;
-    let result = runtime.block_on(streams::relay());
-    runtime.shutdown_background();
-    result
+    block_on(Duration::ZERO, streams::relay())
 }
 
 async fn converse(plan: Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), SyncError> {
     let (link, further) = connect(&plan, &conduct.under_way)?;
-    let is_remote = matches!(further, Further::Dial { .. });
+    let host = match &further {
+        Further::Dial { host, .. } => Some(host.clone()),
+        Further::Never | Further::Answer { .. } => None,
+    };
     let counters = Arc::clone(&conduct.counters);
     let (session, child) = Session::new(link, Conduct { further, ..conduct });
     match (dial(session, plan, watch).await, counters.heard()) {
@@ -234,12 +230,12 @@ async fn converse(plan: Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), 
             let error = transport::farewell(child, heard).await;
             Err(error.unwrap_or(SyncError::Disconnected(why)))
         }
-        (Err(error), _) if !is_remote => Err(error.of_one_process()),
+        (Err(error), _) if host.is_none() => Err(error.of_one_process()),
         // What is no Deltic may not know that it should end.
         (Err(error), Heard::Nothing) => Err(error),
         (Err(error), Heard::Hello) => {
             transport::farewell(child, Heard::Hello).await;
-            Err(error)
+            Err(error.on(&host.unwrap_or_default()))
         }
     }
 }
@@ -273,6 +269,18 @@ fn connect(plan: &Plan, under_way: &UnderWay) -> Result<(Ends, Further), SyncErr
 async fn serve(ends: Ends, conduct: Conduct) -> Result<(), SyncError> {
     let (session, _) = Session::new(ends, conduct);
     session.serve(&mut |_| ()).await
+}
+
+/// Runs `work` to its end in a runtime of its own, whose threads get `patience` to end. A panic becomes an error:
+/// unwinding through the runtime could wait for ever for a thread that reads.
+fn block_on<T>(
+    patience: Duration,
+    work: impl Future<Output = Result<T, SyncError>>,
+) -> Result<T, SyncError> {
+    let runtime = runtime()?;
+    let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
+    runtime.shutdown_timeout(patience);
+    ended.unwrap_or(Err(SyncError::Internal))
 }
 
 /// One thread: whatever takes long is done by those of the pool, and tasks that hand bytes to each other would only wake

@@ -13,7 +13,7 @@ use crate::pool::Cost;
 use crate::streams::Role;
 
 /// Literals received and not yet written beyond which no frame is taken. With the frames that are read ahead this is what
-/// a kill can cost, which the README bounds.
+/// a kill can cost, which docs/promises.md bounds.
 const MAX_BACKLOG_BYTES: usize = 2 << 20;
 /// Copies found and not made beyond which no frame is taken.
 const MAX_COPIES_WAITING: usize = 1 << 17;

@@ -76,13 +76,15 @@ fn pause(patience: &Patience) -> Duration {
 #[expect(clippy::disallowed_methods, reason = "makes what is synced")]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
     use std::sync::Arc;
 
-    use deltic_protocol::hello::Alive;
+    use deltic_protocol::hello::{Alive, MAGIC};
     use deltic_protocol::options::Options;
     use tokio::time::timeout;
 
-    use crate::conduct::Conduct;
+    use crate::conduct::{Conduct, Further};
+    use crate::greeting::hello;
     use crate::plan::{Destination, Names, Plan, Remote, Sources};
     use crate::session::{Session, dial};
     use crate::transport::{Reader, Writer, memory};
@@ -131,6 +133,62 @@ mod tests {
         }
     }
 
+    fn plan(sources: Sources, destination: PathBuf, options: Options) -> Plan {
+        Plan {
+            sources,
+            names: Names::None,
+            destination: Destination::Local(destination),
+            patience: Patience::of_silence(options.silence),
+            options,
+            remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
+            bwlimit: None,
+            by_blake3: false,
+            cache: None,
+            batch: None,
+        }
+    }
+
+    /// Says a byte of this a second; its side stays open.
+    async fn trickle(said: Vec<u8>, to: Writer) {
+        let Writer::Memory(to) = to else { unreachable!("both ends are in memory") };
+        for byte in said {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if to.send(vec![byte]).await.is_err() {
+                return;
+            }
+        }
+        to.closed().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_that_does_not_greet_is_given_up_whatever_it_says_meanwhile() {
+        let dir = tempfile::tempdir().expect("a directory can be made");
+        let greeting = [&MAGIC[..], &hello().encode()].concat();
+        let alive = [&greeting[..], &Alive.encode().repeat(1000)].concat();
+        for said in [Vec::new(), greeting, alive] {
+            let (near, far) = memory();
+            tokio::spawn(trickle(said.clone(), near.writer));
+            let conduct =
+                Conduct { further: Further::Answer { dirs: Vec::new() }, ..Conduct::default() };
+            let served = Session::new(far, conduct).0.serve(&mut |_| ()).await;
+            assert!(matches!(served, Err(SyncError::NoAnswerInTime)), "{served:?}");
+            drop(near.reader);
+            for pulls in [true, false] {
+                let (near, far) = memory();
+                tokio::spawn(trickle(said.clone(), far.writer));
+                let sources = match pulls {
+                    true => Sources::Remote { host: "there".into(), paths: vec!["x".into()] },
+                    false => Sources::Local(vec![dir.path().into()]),
+                };
+                let plan = plan(sources, dir.path().join("dst"), Options::default());
+                let dialled =
+                    dial(Session::new(near, Conduct::default()).0, plan, &mut |_| ()).await;
+                assert!(matches!(dialled, Err(SyncError::NoAnswerInTime)), "{pulls} {dialled:?}");
+                drop(far.reader);
+            }
+        }
+    }
+
     /// What the receiver asks for gets lost: from then on each end waits for the other.
     #[tokio::test]
     async fn two_ends_that_wait_for_each_other_give_up() {
@@ -143,18 +201,7 @@ mod tests {
         // The greeting arrives.
         tokio::spawn(relay(far.reader, near.writer, |count| count > 1));
         let options = Options { recursive: true, silence: 1, ..Options::default() };
-        let plan = Plan {
-            sources: Sources::Local(vec![source]),
-            names: Names::None,
-            destination: Destination::Local(destination),
-            patience: Patience::of_silence(options.silence),
-            options,
-            remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
-            bwlimit: None,
-            by_blake3: false,
-            cache: None,
-            batch: None,
-        };
+        let plan = plan(Sources::Local(vec![source]), destination, options);
         let serving = async { Session::new(theirs, Conduct::default()).0.serve(&mut |_| ()).await };
         let dialling = async {
             let conduct = Conduct::default();
@@ -166,7 +213,7 @@ mod tests {
                 error = run_out(&patience, &counters) => Err(error),
             }
         };
-        let both = async { tokio::join!(dialling, serving) };
+        let both = async { tokio::join!(Box::pin(dialling), Box::pin(serving)) };
         let (dialled, served) = timeout(Duration::from_secs(30), both).await.expect("they end");
         assert!(dialled.is_err() && served.is_err(), "{dialled:?} {served:?}");
     }

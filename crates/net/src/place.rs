@@ -141,7 +141,8 @@ fn parent(path: &Path) -> PathBuf {
     }
 }
 
-fn unusable(path: &Path, why: &str) -> SyncError {
+/// It cannot be a destination.
+pub(crate) fn unusable(path: &Path, why: impl Display) -> SyncError {
     SyncError::Selection(of_destination(path, why))
 }
 

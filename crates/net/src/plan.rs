@@ -4,12 +4,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use deltic_core::Packed;
 use deltic_protocol::options::Options;
+
+use crate::error::SyncError;
 
 /// One run: every source on one side, one destination on the other. At most one side is remote.
 #[derive(Clone, Debug)]
@@ -126,12 +129,82 @@ impl Destination {
 /// How to start the other end.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// The remote shell and its arguments (`-e`); the host and the command are appended.
+    /// The remote shell and its arguments (`-e`); the host and the command are appended, or take the places of `{host}`, `{user}`
+    /// and `{command}`.
     pub shell: Vec<OsString>,
     /// The program to start there (`--deltic-path`); `agent` is appended.
     pub program: OsString,
     /// Options of `agent`, behind that (`--remote-option`).
     pub options: Vec<OsString>,
+}
+
+impl Remote {
+    /// The words that run `command` on `host` (`[user@]host`): as rsync, `shell… [-l user] host command…`, or the shell's own
+    /// words where it has places for these.
+    ///
+    /// # Errors
+    /// [`SyncError::Usage`] where the words leave a user out or miss one.
+    pub fn words(&self, host: &str, command: &[OsString]) -> Result<Vec<OsString>, SyncError> {
+        let (user, host) = match host.rsplit_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, host),
+        };
+        let has = |place: &str| self.shell.iter().any(|word| contains(word, place));
+        if !has(HOST) && !has(COMMAND) {
+            let login = user.into_iter().flat_map(|user| ["-l", user]);
+            let way = login.chain([host]).map(OsString::from);
+            return Ok(self.shell.iter().cloned().chain(way).chain(command.to_vec()).collect());
+        }
+        let wrong = |what: &str| Err(SyncError::Usage(what.into()));
+        match (user, has(USER)) {
+            (Some(_), false) => return wrong("a user is named, and -e has no place for {user}"),
+            (None, true) => {
+                return wrong("-e has a place for {user}, and none is named: USER@HOST:PATH");
+            }
+            _ => {}
+        }
+        let joined = command.join(OsStr::new(" "));
+        let mut words = Vec::new();
+        for word in &self.shell {
+            if word == COMMAND {
+                // No shell splits what is run there.
+                words.extend(command.iter().flat_map(|word| split(word)));
+                continue;
+            }
+            let word = replaced(word, USER, OsStr::new(user.unwrap_or_default()));
+            words.push(replaced(&replaced(&word, HOST, OsStr::new(host)), COMMAND, &joined));
+        }
+        if !has(COMMAND) {
+            words.extend_from_slice(command);
+        }
+        Ok(words)
+    }
+}
+
+/// The places in the words of a remote shell.
+const HOST: &str = "{host}";
+const USER: &str = "{user}";
+const COMMAND: &str = "{command}";
+
+fn contains(word: &OsStr, part: &str) -> bool {
+    word.as_bytes().windows(part.len()).any(|bytes| bytes == part.as_bytes())
+}
+
+/// `word` with `by` in the place of each `part`.
+fn replaced(word: &OsStr, part: &str, by: &OsStr) -> OsString {
+    let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());
+    let at = |bytes: &[u8]| bytes.windows(part.len()).position(|it| it == part.as_bytes());
+    while let Some(found) = at(rest) {
+        bytes.extend([&rest[..found], by.as_bytes()].concat());
+        rest = &rest[found + part.len()..];
+    }
+    OsString::from_vec([&bytes, rest].concat())
+}
+
+/// A word of a command at its blanks, as the shell of another machine would: `sudo deltic`.
+fn split(word: &OsStr) -> impl Iterator<Item = OsString> {
+    let words = word.as_bytes().split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    words.map(|word| OsStr::from_bytes(word).to_owned())
 }
 
 /// What went over the wire and how long it took.
@@ -141,4 +214,33 @@ pub struct Traffic {
     pub sent: u64,
     /// Bytes that this end received.
     pub received: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(shell: &str, host: &str) -> Result<String, SyncError> {
+        let shell = shell.split(' ').map(OsString::from).collect();
+        let remote = Remote { shell, program: "deltic".into(), options: Vec::new() };
+        let command = ["sudo deltic", "agent"].map(OsString::from);
+        let words = remote.words(host, &command)?;
+        Ok(words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join("|"))
+    }
+
+    #[test]
+    fn a_remote_shell_gets_the_host_and_the_command_where_it_has_places_for_them() {
+        for (shell, host, wanted) in [
+            ("ssh -p 2", "h", "ssh|-p|2|h|sudo deltic|agent"),
+            ("ssh", "me@work@h", "ssh|-l|me@work|h|sudo deltic|agent"),
+            ("docker exec -i {host} {command}", "box", "docker|exec|-i|box|sudo|deltic|agent"),
+            ("kubectl exec pod/{host} --", "p-1", "kubectl|exec|pod/p-1|--|sudo deltic|agent"),
+            ("run -u={user} {host} ({command})", "me@h", "run|-u=me|h|(sudo deltic agent)"),
+            ("here {command}", "h", "here|sudo|deltic|agent"),
+        ] {
+            assert_eq!(words(shell, host).unwrap(), wanted, "{shell}");
+        }
+        assert!(words("x {host}", "me@h").unwrap_err().to_string().contains("no place for {user}"));
+        assert!(words("x {user} {host}", "h").unwrap_err().to_string().contains("none is named"));
+    }
 }

@@ -15,7 +15,7 @@ use crate::monitor::{Either, Monitor, Spent};
 use crate::plan::{Destination, Plan, Sources};
 use crate::session::{Session, dial};
 use crate::shape::carry;
-use crate::{Outcome, SyncError, runtime, serve, supervised, transport};
+use crate::{Outcome, SyncError, block_on, serve, supervised, transport};
 
 /// How to rehearse.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,8 +87,8 @@ pub fn rehearse(
 /// [`SyncError`] where it cannot be started.
 pub fn run_beyond(link: Link, command: Command) -> Result<ExitStatus, SyncError> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let runtime = runtime()?;
-    let ended = runtime.block_on(async {
+    // A thread may still wait for standard input.
+    block_on(Duration::ZERO, async {
         let mut command = tokio::process::Command::from(command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|source| SyncError::Start { program, source })?;
@@ -100,8 +100,5 @@ pub fn run_beyond(link: Link, command: Command) -> Result<ExitStatus, SyncError>
         carry(from, transport::standard_output(), link).await;
         let failed = |source| SyncError::Transport { action: "wait for the far end", source };
         child.wait().await.map_err(failed)
-    });
-    // A thread may still wait for standard input.
-    runtime.shutdown_background();
-    ended
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,17 +21,19 @@ use deltic_protocol::receiver::{Expect, Receiver, Setting};
 use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
-use deltic_protocol::{Hello, PeerError, Terms, negotiate};
-use deltic_store::local::{LocalOptions, LocalStore, SourceArg, Sources, UnderWay, remove_root};
+use deltic_protocol::{Hello, PeerError, Terms};
+use deltic_store::local::{
+    LocalOptions, LocalStore, NamedDir, SourceArg, Sources, Trust, UnderWay, remove_root,
+};
 use deltic_store::{Tree, shortened};
 
 use crate::batch::{Batch, Tap};
 use crate::bounds::files_at_once;
 use crate::conduct::{Conduct, Further};
-use crate::destination::{lacking, local_options, make, open_alternates};
+use crate::destination::{lacking, local_options, make, open_alternates, root_of};
 use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
-use crate::greeting::{Agree, GREETING_PATIENCE, Greeting, check_len, hear_magic, hello};
+use crate::greeting::{Agree, Greeting, agree, check_len, hear_magic, hello, in_time};
 use crate::hands::digests::Digests;
 use crate::hands::owners::is_privileged;
 use crate::hands::receiving::ReceivingHands;
@@ -40,17 +42,19 @@ use crate::hands::sending::SendingHands;
 use crate::machine::{Hands, Machine};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
-use crate::place::{
-    Resolved, exists, expand, here, inode_of, of_destination, places, resolve, unmade,
-};
+use crate::place::{Resolved, exists, expand, here, inode_of, places, resolve, unmade, unusable};
 use crate::plan::{self, Patience};
-use crate::sources::{expand_globs, expected, first_name, names_in_file, open};
+use crate::sources::{
+    ListForm, expand_globs, expected, first_name, names_in_file, names_to_tell, open,
+};
 use crate::streams::{Door, Joined, Joining, Role, beside};
 use crate::transport::{
     Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
 };
 use crate::user::User;
 
+/// Longest time for the last frames to leave, and for further streams to end.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(120);
 /// How long a last word may take to leave.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 /// Most places that an end says it reads or writes in.
@@ -94,14 +98,14 @@ struct Agreed {
 /// go again, unless something is in them after all.
 #[derive(Default)]
 struct Made {
-    dirs: Vec<PathBuf>,
+    dirs: Vec<NamedDir>,
     store: Option<LocalStore>,
 }
 
 impl Drop for Made {
     fn drop(&mut self) {
         if self.store.as_ref().is_none_or(LocalStore::was_made_in_vain) {
-            let _ = self.dirs.iter().try_for_each(|dir| remove_root(dir));
+            let _ = self.dirs.iter().try_for_each(remove_root);
         }
     }
 }
@@ -120,7 +124,7 @@ impl Session {
         let flow = Flow::new(&conduct);
         let figures = conduct.figures();
         let Ends { reader, writer, child } = ends;
-        let (batches, writing) = start_writer(writer, &flow, Stream::First);
+        let (batches, writing) = start_writer(writer, &flow, Stream::First, &MAGIC);
         let Conduct { further, cache, user, under_way, inside, beside, tap, batch, .. } = conduct;
         let ours = hello();
         let arrivals = reader.into();
@@ -156,10 +160,6 @@ impl Session {
         self.figures.map(|figures| figures.bits_per_second)
     }
 
-    fn hello(&self) -> Vec<u8> {
-        [&MAGIC[..], &self.ours.encode()].concat()
-    }
-
     /// Says hello, and what we want, at once.
     async fn ask(&mut self, request: &Request) -> Result<(), SyncError> {
         if !request.fits() {
@@ -167,7 +167,7 @@ impl Session {
                 "too many or too long paths and patterns for one run; sync a directory instead";
             return Err(SyncError::Usage(message.into()));
         }
-        self.say([self.hello(), request.encode()].concat()).await;
+        self.say([self.ours.encode(), request.encode()].concat()).await;
         Ok(())
     }
 
@@ -186,12 +186,26 @@ impl Session {
 
     /// Hears all of a greeting.
     async fn hear_out(&mut self, mut greeting: Greeting) -> Result<(Terms, Reply), SyncError> {
-        hear_magic(&mut self.arrivals, &self.flow.counters).await?;
-        loop {
-            if let Some(agreed) = greeting.hear(&self.hear().await?)? {
-                return Ok(agreed);
+        in_time(async {
+            hear_magic(&mut self.arrivals, &self.flow.counters).await?;
+            loop {
+                if let Some(agreed) = greeting.hear(&self.hear().await?)? {
+                    return Ok(agreed);
+                }
             }
-        }
+        })
+        .await
+    }
+
+    /// Hears who dialled, and what it asks for.
+    async fn hear_request(&mut self) -> Result<(Hello, Request), SyncError> {
+        hear_magic(&mut self.arrivals, &self.flow.counters).await?;
+        let frame = self.hear().await?;
+        let theirs = Hello::decode(frame.kind, &frame.payload)?;
+        // Who has nothing in common with us may ask for what we cannot read.
+        agree(Role::Sends, &self.ours, &theirs)?;
+        let frame = self.hear().await?;
+        Ok((theirs, Request::decode(frame.kind, &frame.payload)?))
     }
 
     /// Says where this end reads or writes, if sources are to be removed: an end on the same machine refuses where that is also
@@ -226,7 +240,7 @@ impl Session {
             plan::Names::Here(names) => self.tell_names(names, &options).await?,
             plan::Names::There { .. } => None,
         };
-        let greeting = Greeting::new(self.ours.clone(), Role::Receives, options.strategy);
+        let greeting = Greeting::new(self.ours.clone(), Role::Receives, &options);
         let (terms, Reply { single, join }) = self.hear_out(greeting).await?;
         if let Some(tap) = &self.tap {
             tap.begin(single.clone(), &options);
@@ -298,6 +312,8 @@ impl Session {
             return Ok(Resolved { root: PathBuf::new(), rename: None, missing: true });
         }
         let resolved = resolve(&self.place(destination), single, options.select.mkpath)?;
+        let strange = |error| unusable(&resolved.root, error);
+        root_of(&resolved.root, options).check().map_err(strange)?;
         // Who only compares needs the file as well.
         let named = resolved.rename.as_ref().filter(|_| options.dry_run);
         let named = named.map(|name| resolved.root.join(OsStr::from_bytes(name.as_bytes())));
@@ -322,9 +338,9 @@ impl Session {
         let names = match names {
             plan::Names::None => None,
             plan::Names::Here(names) => Some(names),
-            plan::Names::There { .. } => {
-                let why = "--files-from: a list on the other machine is for sources there";
-                return Err(SyncError::Usage(why.into()));
+            plan::Names::There { path, nul } => {
+                let from = NamesFrom::File { path: path.as_bytes().into(), nul };
+                return self.push_listed((&paths, from), destination, options, watch).await;
             }
         };
         let sources = open(&paths, names, &options)?;
@@ -340,6 +356,42 @@ impl Session {
             tap.sources.set(Arc::clone(&hands)).ok();
         }
         self.push_by(hands, (destination, single), options, watch).await
+    }
+
+    /// The same with the names that a list of the other end has, which it tells first.
+    async fn push_listed(
+        mut self,
+        (paths, names): (&[OsString], NamesFrom),
+        destination: &OsStr,
+        options: Options,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        if self.tap.is_some() {
+            let why = "--write-batch: a list on the other machine does not go with it";
+            return Err(SyncError::Usage(why.into()));
+        }
+        if removes_sources(&options) {
+            let dirs: Vec<_> = paths.iter().filter_map(|path| inode_of(Path::new(path))).collect();
+            self.tell_places(dirs);
+        }
+        let destination = destination.as_bytes().into();
+        let (single, options_too) = (None, options.clone());
+        self.ask(&Request::Receive { destination, single, names, options: options_too }).await?;
+        let greeting = Greeting::new(self.ours.clone(), Role::Sends, &options);
+        let (terms, Reply { join, .. }) = self.hear_out(greeting).await?;
+        let names = self.hear_names().await?;
+        let (tell, told) = oneshot::channel();
+        tell.send((terms, join)).ok();
+        let joining = self.dialling(told, options.streams);
+        let agreed = Agreed { terms, joining, user_is_here: true };
+        let result = match open(paths, Some(names), &options) {
+            Ok(sources) => {
+                let sources = sources.without(self.inside.take()).beside(self.beside.take());
+                self.send(sources, options, agreed, watch).await
+            }
+            Err(error) => Err(error),
+        };
+        self.end(result).await
     }
 
     /// The same with what a batch holds.
@@ -365,7 +417,8 @@ impl Session {
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        self.ask(&Request::Receive { destination, single, options: options.clone() }).await?;
+        let (names, options_too) = (NamesFrom::Nowhere, options.clone());
+        self.ask(&Request::Receive { destination, single, names, options: options_too }).await?;
         let (tell, told) = oneshot::channel();
         let names = Arc::clone(&hands);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
@@ -375,10 +428,7 @@ impl Session {
         });
         let course = Course {
             joining: self.dialling(told, options.streams),
-            greeting: Some((
-                Greeting::new(self.ours.clone(), Role::Sends, options.strategy),
-                agree,
-            )),
+            greeting: Some((Greeting::new(self.ours.clone(), Role::Sends, &options), agree)),
             threads: options.threads,
         };
         let machine = Sender::new(options).over(self.rate());
@@ -388,31 +438,31 @@ impl Session {
 
     /// Does what the dialling end asks.
     pub(crate) async fn serve(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
-        self.say(self.hello()).await;
-        hear_magic(&mut self.arrivals, &self.flow.counters).await?;
-        let frame = self.hear().await?;
-        let theirs = Hello::decode(frame.kind, &frame.payload)?;
-        let frame = self.hear().await?;
-        let request = Request::decode(frame.kind, &frame.payload);
-        // Who has nothing in common with us may ask for what we cannot read.
-        let terms = match &request {
-            Ok(Request::Receive { .. }) => negotiate(&theirs, &self.ours)?,
-            Ok(Request::Send { .. }) | Err(_) => negotiate(&self.ours, &theirs)?,
-        };
-        self.theirs = Some(theirs);
-        let result = match request {
-            Ok(request) => {
-                let patience = Patience::of_silence(request.silence());
-                self.flow.beats(patience.silence);
-                let counters = Arc::clone(&self.flow.counters);
-                tokio::select! {
-                    result = self.serve_request(request, terms, watch) => result,
-                    error = run_out(&patience, &counters) => Err(error),
-                }
-            }
-            Err(error) => Err(error.into()),
-        };
+        // A future as large as a session's is moved once, and not once for each that holds it.
+        let result = Box::pin(self.answer(watch)).await;
         self.end(result).await
+    }
+
+    /// Greets, hears the request, and serves it.
+    async fn answer(&mut self, watch: Watch<'_>) -> Result<(), SyncError> {
+        self.say(self.ours.encode()).await;
+        let is_far = matches!(self.further, Further::Answer { .. });
+        let heard = self.hear_request();
+        // Sources may take long to open where the other end is in this process, and it does not end without us.
+        let (theirs, request) = if is_far { in_time(heard).await? } else { heard.await? };
+        let role = match &request {
+            Request::Receive { .. } => Role::Receives,
+            Request::Send { .. } => Role::Sends,
+        };
+        let terms = agree(role, &self.ours, &theirs)?;
+        self.theirs = Some(theirs);
+        let patience = Patience::of_silence(request.silence());
+        self.flow.beats(patience.silence);
+        let counters = Arc::clone(&self.flow.counters);
+        tokio::select! {
+            result = self.serve_request(request, terms, watch) => result,
+            error = run_out(&patience, &counters) => Err(error),
+        }
     }
 
     async fn serve_request(
@@ -421,18 +471,18 @@ impl Session {
         terms: Terms,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
+        let (Request::Send { options, .. } | Request::Receive { options, .. }) = &request;
+        terms.admits(&options.strategy, options.delete)?;
         match request {
-            Request::Send { options, .. } | Request::Receive { options, .. }
-                if terms.admits(&options.strategy).is_err() =>
-            {
-                Err(PeerError::NothingInCommon("strategy of this name").into())
-            }
             Request::Send { sources, names, options } => {
                 let paths: Vec<_> =
                     sources.iter().flat_map(|path| expand_globs(self.place(path))).collect();
                 let names = match names {
                     NamesFrom::Nowhere => None,
-                    NamesFrom::File { path, nul } => Some(names_in_file(&path, nul)?),
+                    NamesFrom::File { path, nul } => {
+                        let form = ListForm { nul, commented: true };
+                        Some(names_in_file(&path, form, Trust::new(options.follow.insecure))?)
+                    }
                     NamesFrom::Frames => Some(self.hear_names().await?),
                 };
                 let sources = open(&paths, names, &options)?;
@@ -442,11 +492,23 @@ impl Session {
                 let agreed = Agreed { terms, joining, user_is_here: false };
                 self.send(sources, options, agreed, watch).await
             }
-            Request::Receive { destination, single, options } => {
+            Request::Receive { destination, single, names, options } => {
+                let listed = match names {
+                    NamesFrom::Nowhere => None,
+                    NamesFrom::File { path, nul } => {
+                        Some(names_to_tell(&path, nul, Trust::new(options.follow.insecure))?)
+                    }
+                    NamesFrom::Frames => {
+                        return Err(PeerError::Unexpected("names of our own sources").into());
+                    }
+                };
                 self.check_elsewhere(&options, || inode_of(&self.place(&destination)))?;
                 let resolved = self.resolve(&destination, single.as_ref(), &options)?;
                 let expect = single.filter(|_| resolved.rename.is_some());
                 let joining = self.agree(terms, None, options.streams).await;
+                for frame in listed.into_iter().flat_map(|names| Names::frames(names.into_iter())) {
+                    self.say(frame).await;
+                }
                 let expect = expect.map(|name| [name].into());
                 let agreed = Agreed { terms, joining, user_is_here: false };
                 self.receive(resolved, (options, expect), agreed, watch).await
@@ -557,7 +619,7 @@ impl Session {
             most_files: [files_at_once(), agreed.terms.most_files()].into_iter().flatten().min(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);
-        let unusable = |error| SyncError::Selection(of_destination(&root, error));
+        let unusable = |error| unusable(&root, error);
         let mut made = Made::default();
         let store = if missing && (options.dry_run || lists) {
             let local = LocalOptions { see, ..LocalOptions::default() };
@@ -565,8 +627,9 @@ impl Session {
         } else {
             made.dirs = make(&lacking, &options).map_err(|error| unmade(&root, error))?;
             let local = local_options(&root, &options, (see, &self.under_way))?;
-            let store = LocalStore::open(&root, local).map_err(unusable)?;
-            let is_new = made.dirs.first() == Some(&root);
+            let store = LocalStore::open_named(&root_of(&root, &options), local);
+            let store = store.map_err(unusable)?;
+            let is_new = made.dirs.first().is_some_and(|made| made.path == root);
             if is_new { store.with_new_root() } else { store }
         };
         made.store = Some(store.clone());
@@ -610,7 +673,7 @@ impl Session {
         let result = beside(session, joining.go_on(joined)).await;
         if result.is_ok() {
             // A stream is left only once who sends has said that it is over: an early end would be a fault.
-            tokio::time::timeout(GREETING_PATIENCE, closed.recv()).await.ok();
+            tokio::time::timeout(CLOSING_PATIENCE, closed.recv()).await.ok();
         }
         result
     }
@@ -623,7 +686,7 @@ impl Session {
             tokio::time::timeout(ABORT_PATIENCE, said).await.ok();
         }
         drop(batches);
-        let patience = if result.is_ok() { GREETING_PATIENCE } else { ABORT_PATIENCE };
+        let patience = if result.is_ok() { CLOSING_PATIENCE } else { ABORT_PATIENCE };
         let written = tokio::time::timeout(patience, writing).await;
         result?;
         match written {

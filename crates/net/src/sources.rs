@@ -16,10 +16,10 @@ use deltic_core::packed::Crowded;
 use deltic_core::path::{BadPath, printable};
 use deltic_core::rule::Side;
 use deltic_core::{Name, Packed, glob};
-use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES};
+use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_TEXT_BYTES};
 use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::Expect;
-use deltic_store::local::{SourceArg, SourceArgs, SourceOptions, Sources};
+use deltic_store::local::{NamedFile, SourceArg, SourceArgs, SourceOptions, Sources, Trust};
 use deltic_store::{Filter, reason, shortened};
 
 use crate::error::SyncError;
@@ -115,6 +115,7 @@ fn source_options(options: &Options) -> SourceOptions {
         plain_implied_dirs: select.plain_implied_dirs,
         ignore_missing: select.missing != Missing::Fail,
         follow: options.follow.follow,
+        trust: Trust::new(options.follow.insecure),
         see: options.metadata.seen_by_sender(),
         destination: None,
         beside: None,
@@ -123,13 +124,11 @@ fn source_options(options: &Options) -> SourceOptions {
 
 /// How a list holds names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListForm {
-    /// Each ends in a NUL.
-    Nuls,
-    /// Each is a line.
-    Lines,
-    /// The same, where a line that begins with `#` or `;` is a comment.
-    Commented,
+pub struct ListForm {
+    /// Each ends in a NUL, and not with its line.
+    pub nul: bool,
+    /// What begins with `#` or `;` is a comment.
+    pub commented: bool,
 }
 
 /// The names of a list in a file. Empty ones are none.
@@ -137,9 +136,9 @@ pub enum ListForm {
 /// # Errors
 /// Where it cannot be read, or is too long for one session.
 pub fn read_names(from: impl Read, form: ListForm) -> io::Result<Packed> {
-    let nul = form == ListForm::Nuls;
+    let ListForm { nul, commented } = form;
     let ends = |byte: &u8| if nul { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
-    let is_comment = |line: &[u8]| form == ListForm::Commented && matches!(line, [b'#' | b';', ..]);
+    let is_comment = |line: &[u8]| commented && matches!(line, [b'#' | b';', ..]);
     let is_name = |line: &&[u8]| !line.is_empty() && !is_comment(line);
     let mut from = BufReader::new(from.take(MAX_NAMES_BYTES as u64 + 1));
     let (mut names, mut bytes, mut text) = (Packed::default(), 0, Vec::new());
@@ -156,12 +155,26 @@ pub fn read_names(from: impl Read, form: ListForm) -> io::Result<Packed> {
 }
 
 /// The names of the list in the file `path` on this machine.
-pub(crate) fn names_in_file(path: &[u8], nul: bool) -> Result<Packed, SyncError> {
-    let form = if nul { ListForm::Nuls } else { ListForm::Commented };
-    let read = fs::File::open(crate::place::expand(path)).and_then(|file| read_names(file, form));
+pub(crate) fn names_in_file(
+    path: &[u8],
+    form: ListForm,
+    trust: Trust,
+) -> Result<Packed, SyncError> {
+    let file = NamedFile::find(&crate::place::expand(path), trust).and_then(|file| file.read());
+    let read = file.and_then(|file| read_names(fs::File::from(file), form));
     read.map_err(|error| {
         SyncError::Selection(format!("read {}: {}", printable(path), reason(&error)))
     })
+}
+
+/// The same of a list for sources elsewhere, which goes there as it is.
+pub(crate) fn names_to_tell(path: &[u8], nul: bool, trust: Trust) -> Result<Packed, SyncError> {
+    let names = names_in_file(path, ListForm { nul, commented: false }, trust)?;
+    if names.iter().any(|(_, name)| name.len() > MAX_TEXT_BYTES) {
+        let (path, why) = (printable(path), BadPath::TooLong);
+        return Err(SyncError::Selection(format!("read {path}: a name in it: {why}")));
+    }
+    Ok(names)
 }
 
 /// The paths that `argument` stands for: itself, or what its wildcards match, in order. Where nothing does, itself.
@@ -251,13 +264,15 @@ mod tests {
 
     #[test]
     fn lists_are_lines_or_end_in_nul_and_have_comments() {
+        let form = |nul, commented| ListForm { nul, commented };
         let names = |text: &str, form| {
             let names = read_names(text.as_bytes(), form).unwrap();
             names.into_iter().map(|name| String::from_utf8(name).unwrap()).collect::<Vec<_>>()
         };
-        assert_eq!(names("a\r\n\n# no\n;no\nb c", ListForm::Commented), ["a", "b c"]);
-        assert_eq!(names("a\n#b\n\n;c", ListForm::Lines), ["a", "#b", ";c"]);
-        assert_eq!(names("a\nb\0\0#c\0", ListForm::Nuls), ["a\nb", "#c"]);
+        assert_eq!(names("a\r\n\n# no\n;no\nb c", form(false, true)), ["a", "b c"]);
+        assert_eq!(names("a\n#b\n\n;c", form(false, false)), ["a", "#b", ";c"]);
+        assert_eq!(names("a\nb\0\0#c\0", form(true, false)), ["a\nb", "#c"]);
+        assert_eq!(names("a\nb\0\0#c\0;d\0e", form(true, true)), ["a\nb", "e"]);
     }
 
     #[test]

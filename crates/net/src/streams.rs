@@ -132,7 +132,7 @@ async fn attach_all(
         let why = match timeout_at(deadline, dials.join_next()).await {
             Ok(None) => return failed,
             Ok(Some(Ok(Ok(link)))) => {
-                joined.attach(link, &[]);
+                joined.attach(link, b"");
                 continue;
             }
             Ok(Some(Ok(Err(why)))) => why,
@@ -191,14 +191,11 @@ impl Joined {
         self.news.try_send(news).ok();
     }
 
-    /// Makes a stream one of the session's, after `greeting`.
-    fn attach(&self, link: Link, greeting: &[u8]) {
+    /// Makes a stream one of the session's; `opening` is said first.
+    fn attach(&self, link: Link, opening: &'static [u8]) {
         let Link { reader, writer, child } = link;
         let writer = Writer::Stream(writer);
-        let (batches, writing) = start_writer(writer, &self.flow, Stream::Further);
-        if !greeting.is_empty() {
-            batches.try_send(greeting.to_vec()).expect("nothing was said before");
-        }
+        let (batches, writing) = start_writer(writer, &self.flow, Stream::Further, opening);
         // Who receives says nothing here, but its side stays open until the other's is closed.
         let kept = match self.role {
             Role::Sends => {

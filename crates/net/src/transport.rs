@@ -1,6 +1,8 @@
 //! Byte streams between two ends: in memory, on this process's own standard streams, or those of a child.
 
 mod child;
+#[cfg(test)]
+mod damage;
 mod flow;
 mod hearing;
 mod saying;

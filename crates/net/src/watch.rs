@@ -20,13 +20,13 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use deltic_core::path::printable;
-use deltic_core::rule::Rule;
-use deltic_core::{Follow, Mounts, RelPath};
+use deltic_core::rule::{Action::Exclude, Marks, PatternRule, Rule, Sides};
+use deltic_core::{Follow, Mounts, RelPath, glob};
 use deltic_protocol::options::{Delete, Missing, Options};
 use deltic_store::local::SourceArg;
 use deltic_store::reason;
@@ -37,6 +37,7 @@ use crate::error::SyncError;
 use crate::place;
 use crate::plan::{Destination, Names, Plan, Sources};
 use crate::sources::argument;
+use crate::user::User;
 use crate::{Outcome, runtime, told_to_end};
 use batch::{Batch, Fault};
 use dirt::{Change, Dirt};
@@ -61,6 +62,10 @@ pub struct Round {
     pub number: u64,
     /// How many names and directories are compared; `None` where all are.
     pub names: Option<usize>,
+    /// Who answers where the guard asks, unless that is whoever runs it.
+    pub user: Option<User>,
+    /// How many names that user did not let go.
+    refused: Arc<AtomicU64>,
     dirt: Dirt,
 }
 
@@ -86,17 +91,21 @@ pub enum Note {
     SourceBack,
     /// There are more directories than the system lets be watched: all is compared now and then instead.
     TooManyDirs,
+    /// So many names are to be removed, which the guard holds back until that is [confirmed](Confirming).
+    HeldBack(u64),
 }
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let said = match self {
             Self::SourceGone => "the source is gone; waiting for it",
             Self::SourceBack => "the source is there again",
             Self::TooManyDirs => {
                 "too many directories to watch them all: everything is compared now and then instead"
             }
-        })
+            Self::HeldBack(names) => return write!(f, "{names} names wait to be removed"),
+        };
+        f.write_str(said)
     }
 }
 
@@ -136,14 +145,80 @@ struct Inner {
 struct State {
     batch: Batch,
     notes: Vec<Note>,
+    held: Option<Held>,
+    /// How many names the next round may remove whatever the guard says.
+    allowed: u64,
     is_lost: bool,
     is_short: bool,
+}
+
+/// Deletions that the guard holds back.
+#[derive(Debug)]
+struct Held {
+    dirt: Dirt,
+    names: u64,
+}
+
+impl State {
+    /// Keeps what a round brought but for deletions, of which so many names wait.
+    fn hold_back(&mut self, dirt: Dirt, names: u64) {
+        self.notes.push(Note::HeldBack(names));
+        match &mut self.held {
+            Some(held) => {
+                // Of names that are not known some may have been counted twice: whoever confirms too few is asked again.
+                let knows = held.dirt.knows_gone();
+                held.names = if knows { held.names + names } else { held.names.max(names) };
+                held.dirt.join(dirt);
+            }
+            held => *held = Some(Held { dirt, names }),
+        }
+    }
+
+    /// Takes in a change. If what is held back is there again, it is compared once more.
+    fn note(&mut self, now: Duration, change: Change) {
+        let back = match (&change, &mut self.held) {
+            (Change::Came(path), Some(held)) => held.dirt.forget_gone(path),
+            _ => false,
+        };
+        self.batch.note(now, change);
+        if let Some(held) = self.held.take_if(|_| back) {
+            self.batch.held_back(held.dirt);
+        }
+    }
+
+    /// Rules that keep what is held back from being asked for in each round.
+    fn protecting(&self) -> Vec<Rule> {
+        let gone = self.held.iter().flat_map(|held| held.dirt.all_gone());
+        gone.map(protects).collect()
+    }
+
+    fn confirm(&mut self) -> u64 {
+        let Some(Held { dirt, names }) = self.held.take() else { return 0 };
+        self.batch.confirm(dirt);
+        self.allowed = names;
+        names
+    }
+}
+
+/// The user's word to a watch, from any thread.
+#[derive(Clone, Debug)]
+pub struct Confirming(Shared);
+
+impl Confirming {
+    /// Lets deletions go that are held back; how many names they were when they were counted. More do not go.
+    #[must_use]
+    pub fn confirm(&self) -> u64 {
+        let names = self.0.with(State::confirm);
+        self.0.0.changed.notify_one();
+        names
+    }
 }
 
 impl Shared {
     fn new(pace: Pace, divides: bool) -> Self {
         let batch = Batch::new(pace);
-        let state = State { batch, notes: Vec::new(), is_lost: false, is_short: false };
+        let (notes, held, allowed) = (Vec::new(), None, 0);
+        let state = State { batch, notes, held, allowed, is_lost: false, is_short: false };
         let state = Mutex::new(state);
         Self(Arc::new(Inner { start: Instant::now(), divides, state, changed: Arc::default() }))
     }
@@ -162,7 +237,11 @@ impl Shared {
         let (is_lost, is_short) = (watches.lacks_root(), watches.is_short());
         self.with(|state| {
             for change in changes {
-                state.batch.note(now, if self.0.divides { change } else { Change::All });
+                // Where no part can be synced everything is, but what goes is known even so.
+                state.note(now, change);
+                if !self.0.divides {
+                    state.batch.note(now, Change::All);
+                }
             }
             match (state.is_lost, is_lost) {
                 (false, true) => state.notes.push(Note::SourceGone),
@@ -258,8 +337,15 @@ impl Watch {
             };
             self.names = Some(names);
         }
+        let refused = round.refused.load(Ordering::Acquire);
         self.shared.with(|state| match ended {
-            Ended::Well => {}
+            Ended::Well => {
+                let settled = |held: &mut Held| {
+                    held.dirt.all_gone().is_empty() && round.dirt.covers_dirs(&held.dirt)
+                };
+                state.held.take_if(settled);
+            }
+            Ended::HeldBack if refused > 0 => state.hold_back(round.dirt, refused),
             Ended::HeldBack => state.batch.held_back(round.dirt),
             Ended::Partly => state.batch.failed(now, round.dirt, Fault::Names),
             Ended::Broken => {
@@ -269,6 +355,12 @@ impl Watch {
                 state.batch.failed(now, all, Fault::Run);
             }
         });
+    }
+
+    /// Where deletions are confirmed that are held back.
+    #[must_use]
+    pub fn confirming(&self) -> Confirming {
+        Confirming(self.shared.clone())
     }
 
     /// Whether a round has gone through.
@@ -286,7 +378,7 @@ impl Watch {
     /// Whether everything that was seen is at the destination, as far as rounds went well.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.shared.with(|state| state.batch.is_clean())
+        self.shared.with(|state| state.batch.is_clean() && state.held.is_none())
     }
 
     fn is_ending(&self) -> bool {
@@ -300,16 +392,50 @@ impl Watch {
         if self.names.is_some() {
             // One that went away is waited for: in its place there may be a mount point.
             plan.options.select.existing = true;
-            plan.options.remove.asks = false;
         }
+        let (allowed, protecting) =
+            self.shared.with(|state| (std::mem::take(&mut state.allowed), state.protecting()));
+        plan.options.rules.list.splice(..0, protecting);
+        let refused = Arc::default();
+        // Who started it may be at a terminal, and need not be later.
+        let user = (self.names.is_some() || !plan.options.remove.asks)
+            .then(|| allowing(allowed, Arc::clone(&refused)));
+        plan.options.remove.asks = true;
         let args = if dirt.is_all() { None } else { args_of(&self.roots, &dirt) };
         let names = args.map(|args| {
             plan.sources = Sources::Local(args);
             divide(&mut plan.options, self.names.unwrap_or(0));
             dirt.len()
         });
-        Round { plan, number: self.rounds, names, dirt }
+        Round { plan, number: self.rounds, names, user, refused, dirt }
     }
+}
+
+/// The rule that what is at `path` at the destination stays.
+fn protects(path: &RelPath) -> Rule {
+    let mut pattern = vec![b'/'];
+    // Where no byte is special, the backslash is not either.
+    let is_wild = glob::has_wildcards(path.as_bytes());
+    for byte in path.as_bytes() {
+        if is_wild && b"*?[\\".contains(byte) {
+            pattern.push(b'\\');
+        }
+        pattern.push(*byte);
+    }
+    let marks = Marks { sides: Sides::Receiver, ..Marks::default() };
+    let pattern = pattern.into();
+    Rule::Pattern(PatternRule { action: Exclude, negated: false, marks, pattern })
+}
+
+/// Lets so many names go, and notes how many were too many.
+fn allowing(names: u64, refused: Arc<AtomicU64>) -> User {
+    User::new(move |question| {
+        let allows = question.names <= names;
+        if !allows {
+            refused.store(question.names, Ordering::Release);
+        }
+        allows
+    })
 }
 
 /// Longest wait for nothing.
@@ -399,8 +525,8 @@ fn divide(options: &mut Options, names: u64) {
     options.select.relative = true;
     // It may be gone by now, which is another change.
     options.select.missing = Missing::Ignore;
-    if options.delete == Delete::Guarded {
+    if let Delete::Guarded(guard) = &mut options.delete {
         // Of a part of the list no share can be told.
-        options.delete = Delete::GuardedOf(names);
+        guard.names = Some(names);
     }
 }

@@ -387,6 +387,7 @@ impl Version {
             *bytes = match payload {
                 Payload::Plain(plain) => plain,
                 Payload::Zstd(frame) => zstd::bulk::decompress(&frame, len as usize).ok()?,
+                Payload::Sparse(_) => return None,
             };
             *held = at;
         }

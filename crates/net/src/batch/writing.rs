@@ -11,11 +11,12 @@ use deltic_core::{ChunkerSpec, Digest, Index, Kind, Meta, Name, RelPath};
 use deltic_protocol::batch::{MAGIC, Old, Part, asked, is_told};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
-use deltic_store::local::{LocalOptions, LocalSnapshot, LocalStore, Sources};
+use deltic_store::local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore, Sources};
 use deltic_store::{Snapshot, Store, StoreError, Tree, reason};
 
 use super::{Batch, MAX_STEPS, cut, other};
 use crate::conduct::Conduct;
+use crate::destination::{keep_links, root_of};
 use crate::error::SyncError;
 use crate::hands::packing::{level, packed};
 use crate::hands::sending::SendingHands;
@@ -117,6 +118,8 @@ pub(crate) async fn write(
             Notice::Changed(change) if change.action == Action::Unchanged && !tells_unchanged => {}
             Notice::Trouble(trouble) if is_quiet && !is_of_source(&trouble) => {}
             Notice::Trouble(_) => watch(notice),
+            // Another part of the run follows.
+            Notice::Closing => {}
             _ if is_quiet => {}
             notice => watch(notice),
         }
@@ -188,10 +191,11 @@ pub(super) fn standing(
     if missing {
         return Ok(None);
     }
-    let keep_dirlinks = plan.options.follow.keep_dirs;
+    let keep_dirlinks = keep_links(&plan.options);
     let options = LocalOptions { keep_dirlinks, ..LocalOptions::default() };
     let unusable = |error| SyncError::Selection(of_destination(&root, error));
-    let tree = LocalStore::open(&root, options).map_err(unusable)?;
+    let tree = LocalStore::open_named(&root_of(&root, &plan.options), options);
+    let tree = tree.map_err(unusable)?;
     Ok(Some((Standing { tree, keep_dirlinks }, rename)))
 }
 
@@ -199,7 +203,7 @@ pub(super) fn standing(
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     tree: LocalStore,
-    keep_dirlinks: bool,
+    keep_dirlinks: KeepLinks,
 }
 
 impl Standing {
@@ -207,7 +211,8 @@ impl Standing {
     pub(super) fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
         let mut above = Vec::new();
         let mut at = path.clone();
-        while let Some((dir, _)) = at.split_last().filter(|_| self.keep_dirlinks) {
+        while let Some((dir, _)) = at.split_last().filter(|_| self.keep_dirlinks != KeepLinks::None)
+        {
             above.push(dir.clone());
             at = dir;
         }

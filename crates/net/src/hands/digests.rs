@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use deltic_core::names::Rest;
 use deltic_core::{Compared, Digest, Entry, RelPath};
@@ -16,6 +17,7 @@ use super::strategies::digest_of_bytes;
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
     dir: Option<PathBuf>,
+    max_age: Option<Duration>,
     /// Opened when the first is asked for: most runs ask for none.
     cache: OnceLock<Option<Cache>>,
 }
@@ -37,7 +39,15 @@ pub(super) fn list<T: Tree>(
 impl Digests {
     /// With what is known in `dir`, if the options let it count.
     pub(crate) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
-        Self { dir: dir.filter(|_| options.compare.cached), cache: OnceLock::new() }
+        let max_age = options.compare.max_age_secs.map(Duration::from_secs);
+        Self { dir: dir.filter(|_| options.compare.cached), max_age, cache: OnceLock::new() }
+    }
+
+    /// Notes that of the version which was put in place from `begun` on. It was taken while that was written.
+    pub(super) fn note_written(&self, version: &Version, begun: Moment, digest: &Digest) {
+        if let Some(cache) = self.cache() {
+            cache.note_written(version, begun, digest);
+        }
     }
 
     /// Of each of these files; none where one cannot be read, or changed meanwhile.
@@ -86,7 +96,8 @@ impl Digests {
     }
 
     fn cache(&self) -> Option<&Cache> {
-        self.cache.get_or_init(|| Cache::open(self.dir.as_deref()?)).as_ref()
+        let open = || Some(Cache::open(self.dir.as_deref()?)?.no_older_than(self.max_age));
+        self.cache.get_or_init(open).as_ref()
     }
 
     fn find(&self, version: Version) -> Option<Digest> {
@@ -140,7 +151,6 @@ mod tests {
     use deltic_store::local::{LocalOptions, LocalStore, SourceArg, SourceArgs};
     use deltic_store::local::{SourceOptions, Sources};
     use std::fs;
-    use std::time::Duration;
 
     /// What is asked of the same tree by two runs.
     fn twice(cached: bool) -> usize {

@@ -38,6 +38,11 @@ fn failed(error: &StoreError) -> Trouble {
     Trouble { kind: TroubleKind::Failed, message: error.to_string() }
 }
 
+/// What is told, and keeps nothing from going on.
+fn warned(message: &str) -> Trouble {
+    Trouble { kind: TroubleKind::Warned, message: message.to_owned() }
+}
+
 fn setback(error: &StoreError) -> Setback {
     let then = match error {
         StoreError::Changed { .. } | StoreError::Short { .. } => Then::Retry,

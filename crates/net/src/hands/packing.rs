@@ -1,10 +1,12 @@
-//! Whether literals travel compressed: as the user asked, or where that makes a transfer shorter (NetSync §4.4).
+//! Literals as they travel: without their long runs of zeros, and compressed as the user asked, or where that makes a
+//! transfer shorter (NetSync §4.4).
 
 use std::sync::Mutex;
 use std::time::Instant;
 
 use deltic_core::strategy::{Codec, Compression, Link};
-use deltic_protocol::message::Payload;
+use deltic_core::zeros::take_out;
+use deltic_protocol::message::{Payload, Sparse};
 
 use super::lock;
 use crate::monitor::{Stage, within};
@@ -21,6 +23,8 @@ pub(super) struct Packing {
     /// Where it is by cost, and both ends can: what they have to cross.
     link: Option<Link>,
     tried: Mutex<Tried>,
+    /// Whether zeros are left out.
+    zeros: bool,
 }
 
 /// What zstd did to a payload of late.
@@ -34,15 +38,33 @@ impl Packing {
     /// For a link of which nothing may be known: then nothing is compressed that the user did not ask to be.
     pub(super) fn new(compression: Compression, link: Option<Link>) -> Self {
         let by_cost = compression == Compression::ByCost;
-        Self { link: link.filter(|_| by_cost), tried: Mutex::default() }
+        Self { link: link.filter(|_| by_cost), tried: Mutex::default(), zeros: false }
+    }
+
+    /// The same between ends that may leave zeros out, or not.
+    pub(super) fn without_zeros(self, zeros: bool) -> Self {
+        Self { zeros, ..self }
     }
 
     /// The bytes as they travel; at the level that is `asked` for, if the user wants them compressed.
     pub(super) fn pack(&self, bytes: Vec<u8>, asked: Option<i32>) -> Payload {
         match self.link.filter(|_| asked.is_none()) {
-            None => packed(bytes, asked),
+            None => self.pack_as_asked(bytes, asked),
             Some(link) => self.cheaper(link, bytes),
         }
+    }
+
+    /// The same whatever the link is.
+    pub(super) fn pack_as_asked(&self, bytes: Vec<u8>, asked: Option<i32>) -> Payload {
+        if !self.zeros {
+            return packed(bytes, asked);
+        }
+        let (runs, rest) = within(Stage::Pack, || take_out(bytes));
+        if runs.is_empty() {
+            return packed(rest, asked);
+        }
+        let (zstd, rest) = squeezed(rest, asked);
+        Payload::Sparse(Sparse { runs, rest, zstd })
     }
 
     fn cheaper(&self, link: Link, bytes: Vec<u8>) -> Payload {
@@ -75,17 +97,18 @@ pub(crate) const fn level(asked: u32) -> i32 {
 
 /// The bytes as they travel, compressed at a level if there is one.
 pub(crate) fn packed(bytes: Vec<u8>, level: Option<i32>) -> Payload {
-    match level {
-        Some(level) => compressed(bytes, level),
-        None => Payload::Plain(bytes),
+    match squeezed(bytes, level) {
+        (true, frame) => Payload::Zstd(frame),
+        (false, bytes) => Payload::Plain(bytes),
     }
 }
 
-/// As a zstd frame, unless that is no shorter.
-fn compressed(bytes: Vec<u8>, level: i32) -> Payload {
+/// The bytes, as one zstd frame where a level is given and that is shorter; whether they are.
+fn squeezed(bytes: Vec<u8>, level: Option<i32>) -> (bool, Vec<u8>) {
+    let Some(level) = level else { return (false, bytes) };
     match within(Stage::Pack, || zstd::bulk::compress(&bytes, level)) {
-        Ok(frame) if frame.len() < bytes.len() => Payload::Zstd(frame),
-        _ => Payload::Plain(bytes),
+        Ok(frame) if frame.len() < bytes.len() => (true, frame),
+        _ => (false, bytes),
     }
 }
 
@@ -110,6 +133,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::hands::receiving::unpacked;
 
     fn link(bits_per_second: u64) -> Option<Link> {
         Some(Link { bits_per_second, round_trip: Duration::ZERO })
@@ -142,6 +166,24 @@ mod tests {
         assert!(matches!(packing.pack(noise(), None), Payload::Plain(_)));
         let packed = (0..TRIED_EVERY).map(|_| packing.pack(text.clone(), None));
         assert!(packed.into_iter().any(|payload| matches!(payload, Payload::Zstd(_))));
+    }
+
+    #[test]
+    fn zeros_are_left_out_and_the_rest_is_compressed_if_that_was_asked_for() {
+        let packing = Packing::new(Compression::AsAsked, None).without_zeros(true);
+        let bytes = [noise(), vec![0; 70_000], b"new from old, ".repeat(2000)].concat();
+        for asked in [None, Some(ZSTD_LEVEL)] {
+            let payload = packing.pack(bytes.clone(), asked);
+            let Payload::Sparse(sparse) = &payload else { panic!("{payload:?}") };
+            assert_eq!((sparse.runs.len(), sparse.zstd), (1, asked.is_some()));
+            assert!(sparse.rest.len() <= bytes.len() - 70_000);
+            assert_eq!(unpacked(&payload, bytes.len()).as_deref(), Some(&bytes[..]));
+            assert_eq!(unpacked(&payload, bytes.len() - 1), None);
+        }
+        let payload = packing.pack(vec![0; 70_000], Some(ZSTD_LEVEL));
+        let Payload::Sparse(sparse) = &payload else { panic!("{payload:?}") };
+        assert!(sparse.rest.is_empty() && !sparse.zstd);
+        assert!(matches!(packing.pack(noise(), None), Payload::Plain(_)));
     }
 
     fn noise() -> Vec<u8> {

@@ -9,6 +9,9 @@ mod slot;
 mod tallying;
 mod writing;
 
+#[cfg(test)]
+pub(super) use writing::unpacked;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +19,7 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{Compared, Fingerprinter, Key, Kind, Meta, RelPath, SumKey, TallyKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{self, Answer, New, Receiver, Removed, Work};
+use deltic_protocol::receiver::{self, Answer, Carries, New, Receiver, Removed, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_store::{Going, Keep, Store, StoreError};
@@ -51,8 +54,6 @@ pub(crate) struct ReceivingHands<S: Store> {
     tallied: (TallyKey, Compared),
     found: Found,
     terms: Terms,
-    /// Whether the store flushes what it puts in place.
-    durable: bool,
     /// Whether an interrupted transfer may go on; strategies of the papers begin anew.
     keeps_notes: bool,
     /// How chunks are named in this session.
@@ -81,7 +82,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Digest { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
             Work::Commit { .. } | Work::Replace(_) | Work::SetMeta { .. } | Work::Flush
-                if self.durable =>
+                if self.options.durable =>
             {
                 Cost::Flush
             }
@@ -109,6 +110,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             | Work::Link { .. }
             | Work::Extra { .. }
             | Work::Count { .. }
+            | Work::CountMoved { .. }
             | Work::MakeDir { .. }
             | Work::MakeSymlink { .. }
             | Work::MakeSpecial { .. }
@@ -194,6 +196,10 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 Answer::Extra(self.extra(&dir, (keep.as_ref(), rest)))
             }
             Work::Count { path, gives_way } => Answer::Counted(self.count(&path, gives_way)),
+            Work::CountMoved { paths, mut new } => {
+                let files = self.count_moved(paths, &mut new);
+                Answer::CountedMoved { files, new }
+            }
             Work::MakeDir { path, meta, carries } => {
                 done(self.store.make_dir(&path, Some((&meta, self.kept(carries)))))
             }
@@ -337,7 +343,6 @@ impl<S: Store> ReceivingHands<S> {
             tallied: (TallyKey::of(&theirs), options.tallied().unwrap_or_default()),
             found: Found::default(),
             terms,
-            durable: options.durable,
             keeps_notes: strategy.conversation == Conversation::Recipe,
             names: terms.fingerprinter(strategy),
             gap_seed: terms.gap_seed(),
@@ -377,13 +382,13 @@ impl<S: Store> ReceivingHands<S> {
     }
 
     /// Takes for done what another run did meanwhile, as `is_done` says.
-    fn unless(
+    fn unless<T: Default>(
         &self,
-        result: Result<(), StoreError>,
+        result: Result<T, StoreError>,
         is_done: impl FnOnce() -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<T, StoreError> {
         match result {
-            Err(StoreError::Conflict { .. }) if is_done() => Ok(()),
+            Err(StoreError::Conflict { .. }) if is_done() => Ok(T::default()),
             result => result,
         }
     }
@@ -401,8 +406,12 @@ impl<S: Store> ReceivingHands<S> {
     }
 
     /// What is carried over, if anything.
-    fn kept(&self, carries: bool) -> Keep {
-        if carries { self.keep } else { Keep::default() }
+    fn kept(&self, carries: Carries) -> Keep {
+        match carries {
+            Carries::Nothing => Keep::default(),
+            Carries::Late => Keep { acls: false, xattrs: false, ..self.keep },
+            Carries::All => self.keep,
+        }
     }
 
     fn slot(&self, handle: Handle) -> Arc<Slot<S>> {

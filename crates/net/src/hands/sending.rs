@@ -8,8 +8,8 @@ use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
 use deltic_core::{
-    AtEnd, ChunkerSpec, Compared, Entry, Fingerprinter, GapDelta, Key, Meta, Op, RelPath, Searcher,
-    Span, Strategy, Strong, StrongSum, SumKey, Tally, TallyKey, Tallying,
+    AtEnd, ChunkerSpec, Compared, Entry, Fingerprinter, GapDelta, Key, Kind, Meta, Op, RelPath,
+    Searcher, Span, Strategy, Strong, StrongSum, SumKey, Tally, TallyKey, Tallying,
 };
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, NameLine, Payload};
@@ -235,7 +235,8 @@ impl<T: Tree> SendingHands<T> {
             names: terms.fingerprinter(&self.strategy),
             gap_seed: terms.gap_seed(),
             key: terms.sum_key(),
-            packing: Packing::new(self.strategy.compression, self.link.filter(|_| terms.zstd())),
+            packing: Packing::new(self.strategy.compression, self.link.filter(|_| terms.zstd()))
+                .without_zeros(terms.zeros(&self.strategy)),
         });
     }
 
@@ -256,15 +257,13 @@ impl<T: Tree> SendingHands<T> {
         let listing = list(&self.tree, dir, rest, tallied.map(|(_, compared)| compared));
         let listing = listing.map_err(|error| sort(&error))?;
         let own = self.own.clone().filter(|_| dir.is_root() && begins);
-        let skipped = listing.skipped.iter().map(|path| Trouble {
-            kind: TroubleKind::Skipped,
-            message: format!("skipping directory {path}"),
-        });
-        let destination = listing.destination.iter().map(|path| Trouble {
-            kind: TroubleKind::Skipped,
-            message: format!("skipping directory {path}: it is the destination"),
-        });
-        let troubles = listing.errors.iter().map(sort).chain(skipped).chain(destination).collect();
+        let skipped = |path| Trouble::skipped(&Kind::Dir, path);
+        let destination = listing.destination.iter().map(skipped);
+        let destination = destination.map(|trouble| trouble.because("it is the destination"));
+        let skipped = listing.skipped.iter().map(skipped);
+        let warnings = listing.warnings.iter().map(|text| super::warned(text));
+        let troubles = listing.errors.iter().map(sort).chain(skipped).chain(destination);
+        let troubles = troubles.chain(warnings).collect();
         let missing = match dir.is_root() {
             true => std::mem::take(&mut *lock(&self.missing)),
             false => Vec::new(),
@@ -347,7 +346,8 @@ impl<T: Tree> SendingHands<T> {
         })?;
         let chunk = (!bytes.is_empty()).then(|| self.agreed().names.chunk(&bytes));
         let digest = digest_of(chunk.iter());
-        Ok(Body { payload: packed(bytes, zstd), sealed: Sealed { digest, restless } })
+        let payload = self.agreed().packing.pack_as_asked(bytes, zstd);
+        Ok(Body { payload, sealed: Sealed { digest, restless } })
     }
 
     /// The digest of what was read of a file, if that is of one version.
@@ -498,7 +498,8 @@ impl<T: Tree> SendingHands<T> {
             Ok(())
         })?;
         let bytes = deltas.len() as u32;
-        Ok(Deltas { payload: packed(deltas, zstd), bytes, compared })
+        let payload = self.agreed().packing.pack_as_asked(deltas, zstd);
+        Ok(Deltas { payload, bytes, compared })
     }
 }
 

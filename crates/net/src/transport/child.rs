@@ -22,21 +22,19 @@ pub(crate) enum Part {
     Further,
 }
 
-/// Starts `shell… [-l user] host program agent options…`, as rsync does. The words go to the shell as they are: no command line is
+/// Starts `program agent options…` on `host` by the remote shell. The words go to it as they are: no command line is
 /// ever put together.
 pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, SyncError> {
-    let (shell, args) = (remote.shell.split_first())
+    let mut agent = vec![remote.program.clone(), "agent".into()];
+    agent.extend_from_slice(&remote.options);
+    if part == Part::Further {
+        agent.push("--join".into());
+    }
+    let words = remote.words(host, &agent)?;
+    let (shell, args) = (words.split_first())
         .ok_or_else(|| SyncError::Usage("the remote shell (-e) is empty".into()))?;
     let mut command = Command::new(shell);
-    command.args(args);
-    let host = host.rsplit_once('@').map_or(host, |(user, host)| {
-        command.args(["-l", user]);
-        host
-    });
-    command.arg(host).arg(&remote.program).arg("agent").args(&remote.options);
-    if part == Part::Further {
-        command.arg("--join").kill_on_drop(true);
-    }
+    command.args(args).kill_on_drop(part == Part::Further);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let failed =
         |source| SyncError::Start { program: shell.to_string_lossy().into_owned(), source };

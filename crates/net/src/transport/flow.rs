@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use deltic_protocol::check::CHECK;
 use deltic_protocol::hello::Alive;
 
 use crate::conduct::Conduct;
@@ -25,7 +26,7 @@ pub(crate) struct Counters {
     received: AtomicU64,
     /// Readings of streams that wait to be taken.
     waiting: AtomicUsize,
-    /// Times that something came which is no sign of life.
+    /// Times that something came which is neither a sign of life nor a check.
     told: AtomicU64,
     /// Whether this end has calls of its own under way.
     works: AtomicBool,
@@ -64,7 +65,7 @@ impl Counters {
 
     /// Notes that bytes of a frame of this type came.
     pub(super) fn note(&self, kind: u8) {
-        if kind != Alive::KIND {
+        if kind != Alive::KIND && kind != CHECK {
             self.told.fetch_add(1, Ordering::Relaxed);
         }
     }

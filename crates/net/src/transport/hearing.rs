@@ -1,11 +1,13 @@
 //! Frames in: as many at once as a stream brings, and none is copied.
 
+use std::collections::VecDeque;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
 use deltic_protocol::PeerError;
+use deltic_protocol::check::{CHECK, Inspector};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::streams::{Aside, OVER};
 
@@ -51,8 +53,6 @@ pub(crate) enum ReadEnd {
     Closed,
     /// It closed, or the stream broke, inside one.
     Broken(std::io::Error),
-    /// It did not begin in time.
-    Silent,
     /// It sent what is no frame.
     Bad(PeerError),
     /// A stream beside the first ended.
@@ -126,11 +126,23 @@ pub(crate) async fn read_frames(
 pub(crate) struct Arrivals {
     reader: Reader,
     bytes: Vec<u8>,
+    inspector: Inspector,
+    /// End of the frames that were inspected, in `bytes`.
+    inspected: usize,
+    /// End of those of them that may be taken.
+    admitted: usize,
+    /// Frames that may be taken.
+    ready: VecDeque<RawFrame>,
 }
 
 impl From<Reader> for Arrivals {
     fn from(reader: Reader) -> Self {
-        Self { reader, bytes: Vec::new() }
+        let inspector = match reader {
+            Reader::Stream(_) => Inspector::checked(),
+            Reader::Memory(_) => Inspector::default(),
+        };
+        let (bytes, ready) = (Vec::new(), VecDeque::new());
+        Self { reader, bytes, inspector, inspected: 0, admitted: 0, ready }
     }
 }
 
@@ -145,58 +157,41 @@ impl Arrivals {
         self.reader.read_more(&mut self.bytes).await
     }
 
-    /// Takes the first `len` bytes.
+    /// Takes the first `len` bytes, which are no frames.
     pub(crate) fn skip(&mut self, len: usize) {
         self.bytes.drain(..len);
     }
 
     /// One frame.
     pub(crate) async fn one(&mut self, flow: &Flow) -> Result<RawFrame, ReadEnd> {
-        let Header { kind, len } = self.hear_one(flow).await?;
-        flow.counters.note(kind);
-        let of = Arc::new(self.split(HEADER_BYTES + len));
-        Ok(RawFrame { kind, payload: Piece { range: HEADER_BYTES..of.len(), of } })
-    }
-
-    /// All frames that are there, at least one; or why no more come. Small frames reach the driver together, which wakes it
-    /// once, and none is copied.
-    async fn next(&mut self, flow: &Flow) -> Reading {
-        if let Err(end) = self.hear_one(flow).await {
-            return vec![Err(end)];
-        }
-        let (mut ends, mut end) = (Vec::new(), 0);
-        while let Ok(Some(Header { kind, len })) = header_of(&self.bytes[end..])
-            && let start = end + HEADER_BYTES
-            && start + len <= self.bytes.len()
-        {
-            end = start + len;
-            flow.counters.note(kind);
-            ends.push((kind, start..end));
-        }
-        let of = Arc::new(self.split(end));
-        let frame =
-            |(kind, range)| Ok(RawFrame { kind, payload: Piece { of: Arc::clone(&of), range } });
-        ends.into_iter().map(frame).collect()
-    }
-
-    /// Takes the first `len` bytes where they are; the others move, which are seldom many.
-    fn split(&mut self, len: usize) -> Used {
-        let mut rest = Vec::new();
-        if self.bytes.len() > len {
-            rest = spare::buffer();
-            rest.extend_from_slice(&self.bytes[len..]);
-            self.bytes.truncate(len);
-        }
-        Used(std::mem::replace(&mut self.bytes, rest))
-    }
-
-    /// Reads until there is a whole frame; what it is. Memory follows the bytes that arrive, not the length that was claimed.
-    async fn hear_one(&mut self, flow: &Flow) -> Result<Header, ReadEnd> {
         loop {
-            let header = header_of(&self.bytes).map_err(ReadEnd::Bad)?;
-            if let Some(header) = header.filter(|it| HEADER_BYTES + it.len <= self.bytes.len()) {
-                return Ok(header);
+            if let Some(frame) = self.ready.pop_front() {
+                return Ok(frame);
             }
+            self.fill(flow).await?;
+        }
+    }
+
+    /// All frames that may be taken, at least one; or why no more come. Small frames reach the driver together, which
+    /// wakes it once, and none is copied.
+    async fn next(&mut self, flow: &Flow) -> Reading {
+        while self.ready.is_empty() {
+            if let Err(end) = self.fill(flow).await {
+                return vec![Err(end)];
+            }
+        }
+        self.ready.drain(..).map(Ok).collect()
+    }
+
+    /// Reads until there are frames that may be taken, and takes them.
+    async fn fill(&mut self, flow: &Flow) -> Result<(), ReadEnd> {
+        loop {
+            let inspected = self.inspect();
+            if self.admitted > 0 {
+                self.take_admitted(flow);
+                return Ok(());
+            }
+            inspected.map_err(ReadEnd::Bad)?;
             match self.read().await {
                 Ok(0) if self.bytes.is_empty() => return Err(ReadEnd::Closed),
                 Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
@@ -206,6 +201,45 @@ impl Arrivals {
                     flow.count_in(bytes).await;
                 }
                 Err(error) => return Err(ReadEnd::Broken(error)),
+            }
+        }
+    }
+
+    /// Inspects the frames that are whole. Memory follows the bytes that arrive, not the length that was claimed.
+    fn inspect(&mut self) -> Result<(), PeerError> {
+        while let Some(Header { len, .. }) = header_of(&self.bytes[self.inspected..])? {
+            let end = self.inspected + HEADER_BYTES + len;
+            let Some(frame) = self.bytes.get(self.inspected..end) else { break };
+            let admits = self.inspector.inspect(frame)?;
+            self.inspected = end;
+            if admits {
+                self.admitted = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the frames that may be, where they are; what is behind them moves, which is seldom much.
+    fn take_admitted(&mut self, flow: &Flow) {
+        let len = std::mem::take(&mut self.admitted);
+        self.inspected -= len;
+        let mut rest = Vec::new();
+        if self.bytes.len() > len {
+            rest = spare::buffer();
+            rest.extend_from_slice(&self.bytes[len..]);
+            self.bytes.truncate(len);
+        }
+        let of = Arc::new(Used(std::mem::replace(&mut self.bytes, rest)));
+        let mut end = 0;
+        while let Ok(Some(Header { kind, len })) = header_of(&of[end..]) {
+            let start = end + HEADER_BYTES;
+            end = start + len;
+            if kind != CHECK || !self.inspector.is_checked() {
+                flow.counters.note(kind);
+                self.ready.push_back(RawFrame {
+                    kind,
+                    payload: Piece { of: Arc::clone(&of), range: start..end },
+                });
             }
         }
     }

@@ -7,27 +7,35 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use deltic_protocol::Purpose;
+use deltic_protocol::check::Checksum;
+use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::Alive;
 
 use crate::monitor::Stage;
 
 use super::{BATCHES, Counters, Flow, Stream, WRITTEN_BYTES, Writer, spare};
 
-/// Writes batches of frames from a bounded queue until the queue is closed.
+/// Frames that are checked together, in bytes: who reads them waits for the last, so few on a slow line.
+const RUN_BYTES: usize = 16 << 10;
+
+/// Writes batches of frames from a bounded queue until the queue is closed; `opening` comes before the first.
 pub(crate) fn start_writer(
     writer: Writer,
     flow: &Flow,
     stream: Stream,
+    opening: &'static [u8],
 ) -> (mpsc::Sender<Vec<u8>>, JoinHandle<std::io::Result<()>>) {
     let (batches, taken) = mpsc::channel::<Vec<u8>>(BATCHES);
     let (flow, monitor) = (flow.clone(), flow.monitor.clone());
     let pause = (stream == Stream::First).then(|| flow.pauses());
     let counters = Arc::clone(&flow.counters);
+    flow.monitor.count_sent(Purpose::Control, opening.len());
     let said = Said { taken, pause, counters, owed: 0 };
     let task = tokio::spawn(monitor.watched(Stage::Wire, async move {
         match writer {
-            Writer::Stream(writer) => write_all(writer, said, &flow).await,
-            Writer::Memory(to) => pass_on(to, said, &flow).await,
+            Writer::Stream(writer) => write_all(writer, (said, opening), &flow).await,
+            Writer::Memory(to) => pass_on(to, (said, opening), &flow).await,
         }
     }));
     (batches, task)
@@ -77,9 +85,16 @@ impl Said {
 
 async fn write_all(
     mut writer: Box<dyn AsyncWrite + Send + Unpin>,
-    mut said: Said,
+    (mut said, mut opening): (Said, &[u8]),
     flow: &Flow,
 ) -> std::io::Result<()> {
+    let mut sum = Checksum::NOTHING;
+    // A further stream of a receiver says nothing else.
+    if said.taken.is_empty() && !opening.is_empty() {
+        flow.count_out(opening.len()).await;
+        writer.write_all(std::mem::take(&mut opening)).await?;
+        writer.flush().await?;
+    }
     while let Some(mut batch) = said.next().await {
         while batch.len() < WRITTEN_BYTES
             && let Ok(more) = said.taken.try_recv()
@@ -87,6 +102,10 @@ async fn write_all(
             batch.extend_from_slice(&more);
             spare::keep(more);
         }
+        let len = batch.len();
+        batch = checked(batch, &mut sum);
+        flow.monitor.count_sent(Purpose::Control, batch.len() - len);
+        batch = open_with(&mut opening, batch);
         for piece in batch.chunks(flow.piece_of(&batch)) {
             flow.count_out(piece.len()).await;
             writer.write_all(piece).await?;
@@ -100,9 +119,14 @@ async fn write_all(
     writer.shutdown().await
 }
 
-async fn pass_on(to: mpsc::Sender<Vec<u8>>, mut said: Said, flow: &Flow) -> std::io::Result<()> {
+async fn pass_on(
+    to: mpsc::Sender<Vec<u8>>,
+    (mut said, mut opening): (Said, &[u8]),
+    flow: &Flow,
+) -> std::io::Result<()> {
     let gone = |_| std::io::Error::from(std::io::ErrorKind::BrokenPipe);
     while let Some(batch) = said.next().await {
+        let batch = open_with(&mut opening, batch);
         let piece = flow.piece_of(&batch);
         if piece == batch.len() {
             flow.count_out(piece).await;
@@ -117,6 +141,41 @@ async fn pass_on(to: mpsc::Sender<Vec<u8>>, mut said: Said, flow: &Flow) -> std:
     Ok(())
 }
 
+/// Puts what a stream begins with before its first batch.
+fn open_with(opening: &mut &[u8], mut batch: Vec<u8>) -> Vec<u8> {
+    batch.splice(0..0, std::mem::take(opening).iter().copied());
+    batch
+}
+
+/// Puts a check behind each run of frames. A stream may damage what it carries; memory does not.
+fn checked(mut frames: Vec<u8>, sum: &mut Checksum) -> Vec<u8> {
+    let (mut ends, mut start, mut end) = (Vec::new(), 0, 0);
+    while let Some(header) = frames[end..].first_chunk()
+        && let Ok(Header { len, .. }) = Header::decode(*header)
+    {
+        end += HEADER_BYTES + len;
+        if end - start >= RUN_BYTES || end == frames.len() {
+            ends.push(end);
+            start = end;
+        }
+    }
+    if ends.len() == 1 {
+        // Nearly all: what is long is a single frame.
+        sum.add(&frames);
+        frames.extend_from_slice(&sum.check());
+        return frames;
+    }
+    let (mut with_checks, mut start) = (spare::buffer(), 0);
+    for end in ends {
+        sum.add(&frames[start..end]);
+        with_checks.extend_from_slice(&frames[start..end]);
+        with_checks.extend_from_slice(&sum.check());
+        start = end;
+    }
+    spare::keep(frames);
+    with_checks
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,7 +186,7 @@ mod tests {
         let flow = Flow::new(&Conduct::default());
         flow.beats(Some(Duration::from_secs(3)));
         let (to, mut said) = mpsc::channel(1);
-        let (_batches, _) = start_writer(Writer::Memory(to), &flow, Stream::First);
+        let (_batches, _) = start_writer(Writer::Memory(to), &flow, Stream::First, b"");
         let mut signs = async || {
             let mut signs = 0;
             while let Ok(sign) = tokio::time::timeout(Duration::from_secs(5), said.recv()).await {

@@ -145,6 +145,12 @@ impl Batch {
         self.dirt.join(dirt);
     }
 
+    /// The deletions of what was taken may go by now: the next round is due.
+    pub(crate) fn confirm(&mut self, dirt: Dirt) {
+        self.dirt.join(dirt);
+        self.at_once = true;
+    }
+
     /// Whether nothing waits.
     pub(crate) fn is_clean(&self) -> bool {
         self.dirt.is_clean() && self.failed.is_none()

@@ -30,16 +30,25 @@ pub(crate) struct Dirt {
     /// Names to be compared, by the directory that they are in; in none of those above.
     names: BTreeMap<RelPath, BTreeSet<Name>>,
     count: usize,
+    /// What is gone, with all below it, and did not come back; as far as there are few.
+    gone: BTreeSet<RelPath>,
 }
 
 /// Most directories and names; more are compared as everything.
 const MOST: usize = 4096;
 /// Most names in one directory; more are compared as all that is in it.
 const MOST_IN_DIR: usize = 256;
+/// Most names that are known to be gone.
+const MOST_GONE: usize = 256;
 
 impl Dirt {
     /// Takes in a change.
     pub(crate) fn note(&mut self, change: Change) {
+        match &change {
+            Change::Gone(path) => self.note_gone(path.clone()),
+            Change::Came(path) => drop(self.gone.remove(path)),
+            Change::Name(_) | Change::Dir(_) | Change::All => {}
+        }
         if self.all {
             return;
         }
@@ -63,7 +72,8 @@ impl Dirt {
 
     /// Takes in all that another has.
     pub(crate) fn join(&mut self, other: Self) {
-        let Self { all, dirs, names, .. } = other;
+        let Self { all, dirs, names, gone, count: _ } = other;
+        gone.into_iter().for_each(|path| self.note_gone(path));
         if all {
             self.note(Change::All);
         }
@@ -71,6 +81,33 @@ impl Dirt {
         for (dir, names) in names {
             let paths = names.iter().filter_map(|name| dir.join(name).ok());
             paths.for_each(|path| self.note(Change::Name(path)));
+        }
+    }
+
+    /// Whether every directory of the other is compared: names of others bring no deletion.
+    pub(crate) fn covers_dirs(&self, other: &Self) -> bool {
+        self.all || !other.all && other.dirs.is_subset(&self.dirs)
+    }
+
+    /// What is gone, with all below it.
+    pub(crate) const fn all_gone(&self) -> &BTreeSet<RelPath> {
+        &self.gone
+    }
+
+    /// Whether that is all there is.
+    pub(crate) fn knows_gone(&self) -> bool {
+        (1..MOST_GONE).contains(&self.gone.len())
+    }
+
+    /// This came back.
+    pub(crate) fn forget_gone(&mut self, path: &RelPath) -> bool {
+        self.gone.remove(path)
+    }
+
+    fn note_gone(&mut self, path: RelPath) {
+        self.gone.retain(|gone| !gone.starts_with(&path));
+        if self.gone.len() < MOST_GONE {
+            self.gone.insert(path);
         }
     }
 
@@ -102,7 +139,7 @@ impl Dirt {
     }
 
     fn all(&mut self) {
-        *self = Self { all: true, ..Self::default() };
+        *self = Self { all: true, gone: std::mem::take(&mut self.gone), ..Self::default() };
     }
 
     fn name(&mut self, path: &RelPath) {

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use deltic_core::recipe::digest_of;
+use deltic_core::recipe::{FileDigest, digest_of};
 use deltic_core::{Meta, RelPath};
 use deltic_protocol::receiver::{Proof, Small};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::cache::Moment;
-use deltic_store::{Commit, Rebuild, Replaces, Snapshot, Store, StoreError, Whole};
+use deltic_store::{Commit, Rebuild, Replaces, Snapshot, Store, StoreError, Version, Whole};
 
 use super::panes::Panes;
 use super::writing::unpacked;
@@ -40,6 +40,9 @@ impl<S: Store> ReceivingHands<S> {
         if !holds.map_err(|error| setback(&error))? {
             return Err(unproven(path));
         }
+        let written = staged.as_ref().filter(|_| self.keeps_digests(meta));
+        let digest = written.map(|_| digest_of_bytes(&self.buffers, read)).transpose();
+        let digest = digest.map_err(|error| setback(&error))?;
         drop(staged);
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let staged = lock(&slot.growing).take();
@@ -64,15 +67,16 @@ impl<S: Store> ReceivingHands<S> {
         // It is done once, and may need room.
         self.partings.wait();
         let commit = Commit { meta, keep: self.keep, replaces };
-        let committed = match rebuild.commit(commit) {
-            Err(StoreError::Conflict { .. }) if self.is_there(path, meta) => Ok(None),
-            committed => committed.map_err(|error| setback(&error)),
-        };
+        let committed = self.unless(rebuild.commit(commit), || self.is_there(path, meta));
+        let committed = committed.map_err(|error| setback(&error));
+        if let (Ok(Some(version)), Some(digest)) = (&committed, &digest) {
+            self.digests.note_written(version, begun, digest);
+        }
         if let (Ok(version), true) = (&committed, self.keeps_notes) {
             let old = slot.old.first().filter(|_| slot.in_place);
             old.inspect(|old| self.recipes.forget(*old));
             // What is not flushed may be lost, and the recipe not.
-            if let (Some(version), Some(new), true) = (version, &new, self.durable) {
+            if let (Some(version), Some(new), true) = (version, &new, self.options.durable) {
                 let named = (&self.key_of(&slot), self.terms);
                 self.recipes.note((version, begun), new, named, &proof);
             }
@@ -84,6 +88,12 @@ impl<S: Store> ReceivingHands<S> {
         committed.map(drop)
     }
 
+    /// Whether the digest of what is put in place is to be known to the next run that compares contents. What is not flushed
+    /// may be lost, and the digest not.
+    fn keeps_digests(&self, meta: &Meta) -> bool {
+        self.options.checksum && self.options.durable && meta.len > 0
+    }
+
     /// Whole small files at once: nothing of one is staged before all of it is proven.
     pub(super) fn replace_all(&self, small: &[Small]) -> Vec<Result<(), Setback>> {
         let proven: Vec<_> = small.iter().map(|small| self.proven(small)).collect();
@@ -93,14 +103,21 @@ impl<S: Store> ReceivingHands<S> {
                 Some(Whole { path, bytes, meta, seen: seen.as_ref() })
             })
             .collect();
+        let begun = Moment::now();
         let mut done = self.store.replace_all(&files, self.keep);
         for (file, done) in files.iter().zip(&mut done) {
             if done.as_ref().is_err_and(StoreError::wants_room) {
                 *done = self.partings.with_room(|| self.store.replace(file, self.keep));
             }
         }
-        let unless = |(done, file): (_, &Whole<'_>)| {
-            self.unless(done, || self.is_there(file.path, file.meta))
+        let unless = |(done, file): (Result<Option<Version>, StoreError>, &Whole<'_>)| {
+            let version = self.unless(done, || self.is_there(file.path, file.meta))?;
+            if let Some(version) = version.filter(|_| self.keeps_digests(file.meta)) {
+                let mut digest = FileDigest::new();
+                digest.push(file.bytes);
+                self.digests.note_written(&version, begun, &digest.finish());
+            }
+            Ok::<_, StoreError>(())
         };
         let mut done = done.into_iter().zip(&files).map(unless);
         let result = |(small, proven): (&Small, &Option<Cow<'_, [u8]>>)| {

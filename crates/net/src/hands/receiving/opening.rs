@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::names::Rest;
 use deltic_core::{ChunkerSpec, Entry, Fingerprinter, Key, Meta, Names, RelPath};
-use deltic_protocol::receiver::{Elsewhere, Extra, Kept, Kinship, New, OldLens, Similar};
+use deltic_protocol::receiver::{
+    Elsewhere, Extra, Kept, Kinship, New, NewFiles, OldLens, Similar, Unlisted,
+};
 use deltic_protocol::report::Trouble;
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Rebuild, Resumed, Snapshot, Store, StoreError, Tree};
 
 use super::ReceivingHands;
 use super::slot::{Growing, Slot};
-use crate::hands::{failed, journal, lock};
+use crate::hands::{failed, journal, lock, warned};
 
 /// A file of another name, held open.
 type Other<S> = Option<(Similar, <S as Tree>::Snapshot)>;
@@ -23,23 +25,56 @@ impl<S: Store> ReceivingHands<S> {
         &self,
         dir: &RelPath,
         (keep, rest): (Option<&Names>, Option<Box<Rest>>),
-    ) -> Result<(Vec<Extra>, Option<Box<Rest>>), Trouble> {
+    ) -> Result<Unlisted, Trouble> {
         let listed = match keep {
             Some(keep) => self.store.list_but(dir, &|name| keep.contains(name)),
             None => self.store.list_some(dir, rest),
         };
-        let Some(listing) = if_dir(listed)? else { return Ok((Vec::new(), None)) };
+        let Some(listing) = if_dir(listed)? else { return Ok(Unlisted::default()) };
+        let warnings = listing.warnings.iter().map(|text| warned(text)).collect();
         let extra = |entry: Entry| {
             let path = dir.join(&entry.name).ok().filter(|_| entry.meta.is_dir());
             let names = path.map_or(1, |path| self.count(&path, false));
             Extra { name: entry.name, names }
         };
-        Ok((listing.entries.into_iter().map(extra).collect(), listing.rest))
+        let extras = listing.entries.into_iter().map(extra).collect();
+        Ok(Unlisted { extras, rest: listing.rest, warnings })
     }
 
     /// How many names would go with `path`; where nobody can say it, itself.
     pub(super) fn count(&self, path: &RelPath, gives_way: bool) -> u64 {
         self.store.would_remove(path, gives_way).unwrap_or(1)
+    }
+
+    /// How many files at these paths, and below, are like one of the `new` ones. What cannot be seen is like none.
+    pub(super) fn count_moved(&self, paths: Vec<RelPath>, new: &mut NewFiles) -> u64 {
+        let found = self.store.look_all(&paths).into_iter().zip(paths);
+        let mut dirs = Vec::new();
+        let mut files = 0;
+        let mut see = |path: RelPath, meta: &Meta, dirs: &mut Vec<RelPath>| match meta.is_dir() {
+            true => dirs.push(path),
+            false => files += u64::from(new.take(meta)),
+        };
+        for (found, path) in found {
+            if let Ok(Some(meta)) = found {
+                see(path, &meta, &mut dirs);
+            }
+        }
+        while let Some(dir) = dirs.pop() {
+            let mut rest = None;
+            while let Ok(listing) = self.store.list_some(&dir, rest) {
+                for Entry { name, meta } in listing.entries {
+                    if let Ok(path) = dir.join(&name) {
+                        see(path, &meta, &mut dirs);
+                    }
+                }
+                rest = listing.rest;
+                if rest.is_none() {
+                    break;
+                }
+            }
+        }
+        files
     }
 
     pub(super) fn open_old(
@@ -98,6 +133,11 @@ impl<S: Store> ReceivingHands<S> {
 
     /// Old versions that are not in place: what an alternate has, and a file of another name.
     fn elsewhere(&self, path: &RelPath, elsewhere: &Elsewhere) -> (Option<S::Snapshot>, Other<S>) {
+        let repeated = |path: &RelPath| Some((path.clone(), self.store.open(path).ok()?));
+        if let Some((path, snapshot)) = elsewhere.repeated.as_ref().and_then(repeated) {
+            let (len, kinship) = (snapshot.meta().len, Some(Kinship::Repeat));
+            return (None, Some((Similar { path, len, kinship }, snapshot)));
+        }
         let (beside, similar) = self.alternates.open(&self.store, path, elsewhere);
         // Nothing is more like it than a twin.
         let most = elsewhere.moved.map(|most| similar.as_ref().map_or(most, |_| Kinship::Twin));

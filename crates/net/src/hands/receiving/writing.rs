@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use deltic_core::gap::{GapDelta, apply};
 use deltic_core::recipe::Chunk;
-use deltic_core::{Fingerprint, Fingerprinter, Key, Reader, RelPath, Span};
+use deltic_core::{Fingerprint, Fingerprinter, Key, Reader, RelPath, Span, zeros};
 use deltic_protocol::limits::MAX_FRAME_BYTES;
-use deltic_protocol::message::Payload;
+use deltic_protocol::message::{Payload, Sparse};
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Content, Rebuild, Store, StoreError};
@@ -315,12 +315,18 @@ fn keep_named(
 }
 
 /// Exactly `len` bytes, or nothing.
-pub(super) fn unpacked(payload: &Payload, len: usize) -> Option<Cow<'_, [u8]>> {
+pub(in crate::hands) fn unpacked(payload: &Payload, len: usize) -> Option<Cow<'_, [u8]>> {
     debug_assert!(len <= MAX_FRAME_BYTES, "the machine bounds what a fill may hold");
+    let inflated = |frame: &[u8], len| {
+        within(Stage::Pack, || zstd::bulk::decompress(frame, len)).ok().map(Cow::Owned)
+    };
     let bytes = match payload {
         Payload::Plain(bytes) => Cow::Borrowed(&bytes[..]),
-        Payload::Zstd(frame) => {
-            within(Stage::Pack, || zstd::bulk::decompress(frame, len)).ok()?.into()
+        Payload::Zstd(frame) => inflated(frame, len)?,
+        Payload::Sparse(Sparse { runs, rest, zstd }) => {
+            let rest_len = zeros::rest_len(runs, len)?;
+            let rest = if *zstd { inflated(rest, rest_len)? } else { Cow::Borrowed(&rest[..]) };
+            within(Stage::Pack, || zeros::put_back(runs, &rest, len))?.into()
         }
     };
     (bytes.len() == len).then_some(bytes)

@@ -1,0 +1,179 @@
+//! Sessions over a connection that damages one byte: none ends well with another tree than was sent.
+#![expect(clippy::disallowed_methods, reason = "makes and looks at what is synced")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use deltic_protocol::options::{Append, Delete, Options};
+use tokio::io::AsyncWriteExt;
+
+use super::*;
+use crate::conduct::Conduct;
+use crate::plan::{Destination, Names, Patience, Plan, Remote, Sources};
+use crate::session::{Session, dial};
+
+/// How long a session may take: one that waits for the rest of a frame whose length was damaged waits for ever.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Bytes from one that is damaged to the next: all of them would take minutes.
+const STEP: usize = 7;
+
+/// Which end dials, and which way the byte goes that is damaged.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    pulls: bool,
+    /// From the end that dials.
+    up: bool,
+}
+
+/// The files and links below `root`: what they hold, and when files were modified. A session that was cut off may still be
+/// at work: what vanishes meanwhile is left out.
+fn tree(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, Option<std::time::SystemTime>)> {
+    let mut found = BTreeMap::new();
+    let mut dirs = vec![root.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Ok(meta) = path.symlink_metadata() else { continue };
+            let name = path.strip_prefix(root).expect("it is below").to_owned();
+            if meta.is_dir() {
+                dirs.push(path);
+            } else if meta.is_symlink() {
+                let Ok(target) = std::fs::read_link(&path) else { continue };
+                found.insert(name, (target.into_os_string().into_encoded_bytes(), None));
+            } else {
+                let Ok(bytes) = std::fs::read(&path) else { continue };
+                found.insert(name, (bytes, meta.modified().ok()));
+            }
+        }
+    }
+    found
+}
+
+/// A source, and what is there of it already.
+fn make(source: &Path, destination: &Path) {
+    let log: Vec<u8> = (0..400_u32).map(|n| (n * n % 251) as u8).collect();
+    for (name, bytes) in [("log", &log[..]), ("a name", b"content"), ("sub/file", b"other")] {
+        std::fs::create_dir_all(source.join("sub")).expect("it can be made");
+        std::fs::write(source.join(name), bytes).expect("it can be written");
+    }
+    std::os::unix::fs::symlink("sub/file", source.join("link")).expect("it is new");
+    std::fs::create_dir(destination).expect("it is new");
+    std::fs::write(destination.join("log"), &log[..100]).expect("it is new");
+    std::fs::write(destination.join("stale"), "old").expect("it is new");
+}
+
+fn plan(way: Way, source: &Path, destination: &Path) -> Plan {
+    let mut options = Options { recursive: true, links: true, times: true, ..Options::default() };
+    options.delete = Delete::AtMost(10);
+    options.writing.inplace = true;
+    options.writing.append = Append::Blindly;
+    let source = source.join("");
+    let sources = match way.pulls {
+        true => Sources::Remote { host: "there".into(), paths: vec![source.into()] },
+        false => Sources::Local(vec![source]),
+    };
+    Plan {
+        sources,
+        names: Names::None,
+        destination: Destination::Local(destination.to_owned()),
+        patience: Patience::of_silence(0),
+        options,
+        remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
+        bwlimit: None,
+        by_blake3: false,
+        cache: None,
+        batch: None,
+    }
+}
+
+/// Passes on what comes from one end, the byte `at` changed, and counts it.
+async fn relay(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    (at, passed): (Option<usize>, Arc<AtomicUsize>),
+) {
+    let mut buffer = vec![0; 1 << 14];
+    while let Ok(len @ 1..) = from.read(&mut buffer).await {
+        let before = passed.fetch_add(len, Ordering::Relaxed);
+        if let Some(at) = at.and_then(|at| at.checked_sub(before)).filter(|at| *at < len) {
+            buffer[at] ^= 1;
+        }
+        if to.write_all(&buffer[..len]).await.is_err() {
+            return;
+        }
+    }
+    to.shutdown().await.ok();
+}
+
+/// Holds a session; whether it ended well, and how many bytes went this way.
+fn hold(way: Way, at: Option<usize>, (source, destination): (&Path, &Path)) -> (bool, usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("it starts");
+    let passed = Arc::new(AtomicUsize::new(0));
+    let this = (at, Arc::clone(&passed));
+    let (up, down) = match way.up {
+        true => (this, (None, Arc::default())),
+        false => ((None, Arc::default()), this),
+    };
+    let well = runtime.block_on(async {
+        let (one, near) = tokio::io::duplex(SHAPED_PIPE_BYTES);
+        let (far, other) = tokio::io::duplex(SHAPED_PIPE_BYTES);
+        let (near, far) = (tokio::io::split(near), tokio::io::split(far));
+        tokio::spawn(relay(near.0, far.1, up));
+        tokio::spawn(relay(far.0, near.1, down));
+        let (ours, theirs) = (Link::within(one).into(), Link::within(other).into());
+        let plan = plan(way, source, destination);
+        let serving = async { Session::new(theirs, Conduct::default()).0.serve(&mut |_| ()).await };
+        let mut watch = |_| ();
+        let dialling = dial(Session::new(ours, Conduct::default()).0, plan, &mut watch);
+        let both = async { tokio::join!(Box::pin(dialling), Box::pin(serving)) };
+        matches!(tokio::time::timeout(PATIENCE, both).await, Ok((Ok(()), _)))
+    });
+    runtime.shutdown_background();
+    (well, passed.load(Ordering::Relaxed))
+}
+
+#[test]
+fn no_session_whose_connection_damages_a_byte_ends_well_with_another_tree() {
+    let ways = [(false, true), (false, false), (true, true), (true, false)];
+    std::thread::scope(|scope| {
+        for (pulls, up) in ways {
+            scope.spawn(move || {
+                let way = Way { pulls, up };
+                let dir = tempfile::tempdir().expect("a directory can be made");
+                let [source, destination] = ["src", "dst"].map(|name| dir.path().join(name));
+                make(&source, &destination);
+                let wanted = tree(&source);
+                let (mut well, mut len) = (false, 0);
+                // A slow machine gets another try.
+                for _ in 0..10 {
+                    (well, len) = hold(way, None, (&source, &destination));
+                    if well {
+                        break;
+                    }
+                }
+                assert!(well && len > 200, "{way:?}: {len} bytes");
+                assert_eq!(tree(&destination), wanted, "{way:?}");
+                for at in (0..len).step_by(STEP) {
+                    let dir = tempfile::tempdir().expect("a directory can be made");
+                    let [source, destination] = ["src", "dst"].map(|name| dir.path().join(name));
+                    make(&source, &destination);
+                    let wanted = tree(&source);
+                    let (well, _) = hold(way, Some(at), (&source, &destination));
+                    let found = tree(&destination);
+                    assert!(!well || found == wanted, "{way:?} {at}: {found:?}");
+                    let is_known = |name: &PathBuf| {
+                        let is_staged = name
+                            .components()
+                            .any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
+                        is_staged || name == Path::new("stale") || wanted.contains_key(name)
+                    };
+                    assert!(found.keys().all(is_known), "{way:?} {at}: {found:?}");
+                }
+            });
+        }
+    });
+}
