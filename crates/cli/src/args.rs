@@ -16,6 +16,7 @@ mod writing;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, stdin, stdout};
+use std::mem;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::str::FromStr;
@@ -24,7 +25,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::value_parser;
-use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use deltic_core::Strategy;
 use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 
@@ -33,10 +34,11 @@ use self::filters::Filters;
 use self::show::Show;
 use self::travel::Travel;
 use crate::commands::{
-    agent, bench, completions, delta, man, patch, signature, sync, verify, watch,
+    agent, bench, completions, delta, doctor, install, man, patch, signature, sync, verify, watch,
 };
 use crate::exit::Exit;
 use crate::output;
+use crate::settings::{self, Applied, Places, SettingArgs};
 use crate::size::Size;
 
 pub(crate) use metadata::MetadataArgs;
@@ -68,7 +70,8 @@ pub(crate) enum Command {
     /// Keep a destination equal to its sources: sync, and sync what changes, until interrupted
     #[command(
         after_help = WATCH_EXAMPLES,
-        override_usage = "deltic watch [OPTIONS] SRC... DEST",
+        override_usage = "deltic watch [OPTIONS] SRC... DEST\n       deltic watch --confirm",
+        mut_arg("operands", |operands| operands.required_unless_present("confirm")),
         args_override_self = true,
         disable_help_flag = true,
         disable_version_flag = true
@@ -80,6 +83,8 @@ pub(crate) enum Command {
     Bench(bench::Args),
     Completions(completions::Args),
     Man(man::Args),
+    Doctor(doctor::Args),
+    Install(install::Args),
     /// Serve one session on standard input and output; internal
     ///
     /// `deltic sync` starts this on the other machine. It is not meant to be started by hand.
@@ -87,23 +92,71 @@ pub(crate) enum Command {
     Agent(agent::Args),
 }
 
-/// Understands the words of a command line.
+/// Understands the words of a command line, and the settings of these places.
 ///
 /// # Errors
-/// What clap says of words that make no sense, or the help that they ask for.
-pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
-    let words = normal(words);
-    // What other commands take back is not put together for nothing.
-    let cli = (WITH_OPPOSITES.iter())
-        .filter(|name| words.iter().any(|word| word == *name))
-        .fold(Cli::command(), |cli, name| cli.mut_subcommand(*name, with_opposites));
-    let mut cli = Cli::from_arg_matches(&cli.try_get_matches_from(words)?)?;
+/// What is wrong with words or settings, or the help that they ask for.
+pub(crate) fn read(words: impl Iterator<Item = OsString>, places: &Places) -> Result<Cli, Refusal> {
+    let Understood { matches, applied, .. } = understand(words, places)?;
+    let mut cli = Cli::from_arg_matches(&matches)?;
     match &mut cli.command {
-        Command::Sync(args) => args.split_path(),
-        Command::Watch(args) => args.sync.split_path(),
+        Command::Sync(args) => args.complete(applied),
+        Command::Watch(args) => args.sync.complete(applied),
+        Command::Verify(args) => args.complete(applied),
         _ => {}
     }
     Ok(cli)
+}
+
+/// The same, of the words alone.
+#[cfg(test)]
+pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    read(words, &Places::default()).map_err(|refusal| refusal.error)
+}
+
+/// Why words make no sense, and the settings that were among them.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    error: clap::Error,
+    applied: Applied,
+}
+
+impl From<clap::Error> for Refusal {
+    fn from(error: clap::Error) -> Self {
+        Self { error, applied: Applied::default() }
+    }
+}
+
+/// A command line as clap understands it, with its settings in front.
+struct Understood {
+    cli: clap::Command,
+    matches: ArgMatches,
+    applied: Applied,
+}
+
+fn understand(
+    words: impl Iterator<Item = OsString>,
+    places: &Places,
+) -> Result<Understood, Refusal> {
+    let mut words = words.peekable();
+    let as_rsync = words.peek().is_some_and(|name| is_rsync(name));
+    let mut words = normal(words);
+    // What other commands take back is not put together for nothing.
+    let mut cli = (WITH_OPPOSITES.iter())
+        .filter(|name| words.iter().any(|word| word == *name))
+        .fold(Cli::command(), |cli, name| cli.mut_subcommand(*name, with_opposites));
+    let matches = cli.try_get_matches_from_mut(&words)?;
+    let applied = settings::applied(&cli, &matches, places, as_rsync)
+        .map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, why))?;
+    if applied.words.is_empty() {
+        return Ok(Understood { cli, matches, applied });
+    }
+    // They stand behind the name of the command.
+    words.splice(2..2, applied.words.iter().cloned());
+    match cli.try_get_matches_from_mut(&words) {
+        Ok(matches) => Ok(Understood { cli, matches, applied }),
+        Err(error) => Err(Refusal { error, applied }),
+    }
 }
 
 /// The commands with options that can be taken back.
@@ -112,8 +165,8 @@ const WITH_OPPOSITES: [&str; 2] = ["sync", "watch"];
 /// The words of this process's `sync` as they are needed once more, in one form for all, but for operands and the options
 /// `without` these names.
 pub(crate) fn options_again(without: &[&str]) -> Vec<OsString> {
-    let cli = Cli::command().mut_subcommand("sync", with_opposites);
-    let Ok(matches) = cli.clone().try_get_matches_from(normal(std::env::args_os())) else {
+    let Ok(Understood { cli, matches, .. }) = understand(std::env::args_os(), &Places::here())
+    else {
         return Vec::new();
     };
     let (Some(sync), Some(given)) =
@@ -201,7 +254,7 @@ fn takes_value(arg: &Arg) -> bool {
 }
 
 /// All long names of an option.
-fn names(arg: &Arg) -> impl Iterator<Item = String> {
+pub(crate) fn names(arg: &Arg) -> impl Iterator<Item = String> {
     let aliases = arg.get_all_aliases().unwrap_or_default();
     arg.get_long().into_iter().chain(aliases).map(str::to_owned)
 }
@@ -225,6 +278,13 @@ fn normal(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
         words.remove(1);
         words.push("--help".into());
     }
+    if let [_, first, second] = &words[..]
+        && [first, second].map(|word| word.to_str().unwrap_or_default()).iter().all(is_version)
+        && first != second
+    {
+        // `--version -v` tells the build too.
+        words.insert(1, "sync".into());
+    }
     if let [_, command, help] = &mut words[..]
         && (command == "sync" || command == "rsync")
         && help == "-h"
@@ -232,6 +292,11 @@ fn normal(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
         *help = "--help".into();
     }
     words
+}
+
+/// Tells whether a word asks for the version, or for more of it.
+fn is_version(word: &&str) -> bool {
+    ["--version", "-V", "-v", "--verbose"].contains(word)
 }
 
 /// Whether a program of this name is called as rsync is.
@@ -260,16 +325,26 @@ fn without_empty(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
         let is_empty = name.is_some() || words.peek().is_some_and(|value| value.is_empty());
         let is = |options: &[&str]| is_empty && options.contains(&name.unwrap_or(text));
         let zero = is(EMPTY_IS_ZERO).then(|| format!("{}=0", name.unwrap_or(text)));
-        if zero.is_none() && !is(EMPTY_IS_UNSET) {
+        let is_shell = is_empty && name.is_none() && flags_before_shell(text).is_some();
+        if zero.is_none() && !is_shell && !is(EMPTY_IS_UNSET) {
             kept.push(word);
             continue;
         }
         if name.is_none() {
             words.next();
         }
+        kept.extend(flags_before_shell(text).map(OsString::from));
         kept.extend(zero.map(OsString::from));
     }
     kept
+}
+
+/// The flags in front of an `e` in the same word: those of `-ve`.
+fn flags_before_shell(word: &str) -> Option<&str> {
+    let flags = word.strip_suffix('e').filter(|flags| flags.len() > 1)?;
+    let letters = flags.strip_prefix('-')?;
+    // Behind one of these the rest is its value, and a second hyphen begins a name.
+    (!letters.contains(['-', 'B', 'M', 'T', 'e', 'f', '@'])).then_some(flags)
 }
 
 /// Options that are as if they were not there where their value is empty.
@@ -289,6 +364,8 @@ const EMPTY_IS_UNSET: &[&str] = &[
     "--checksum-seed",
     "--exclude-from",
     "--include-from",
+    "--rsh",
+    "-e",
 ];
 
 /// Options of which an empty value is a 0.
@@ -407,8 +484,7 @@ pub(crate) struct SyncArgs {
     #[arg(long, overrides_with = "no_fsync", help_heading = TRAVEL)]
     pub(crate) fsync: bool,
     /// Remote shell and its options, split into words as a shell does
-    #[arg(short = 'e', long, value_name = "COMMAND", help_heading = TRAVEL)]
-    #[arg(default_value = "", hide_default_value = true)]
+    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh", help_heading = TRAVEL)]
     pub(crate) rsh: Words,
     /// The deltic program on the other machine
     #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
@@ -422,12 +498,26 @@ pub(crate) struct SyncArgs {
     /// What is shown.
     #[command(flatten)]
     pub(crate) show: Show,
+    /// What is set elsewhere.
+    #[command(flatten)]
+    _settings: SettingArgs,
+    /// The settings that count.
+    #[arg(skip)]
+    pub(crate) applied: Applied,
     /// What scripts for rsync may say.
     #[command(flatten)]
     pub(crate) accepted: Accepted,
 }
 
 impl SyncArgs {
+    /// Adds what settings say besides words.
+    fn complete(&mut self, mut applied: Applied) {
+        self.filters.put_last(applied.rules);
+        self.operands = applied.operands.take().unwrap_or_else(|| mem::take(&mut self.operands));
+        self.applied = applied;
+        self.split_path();
+    }
+
     /// Takes options behind the program's name for what rsync would do with them: `--rsync-path='sudo rsync --fake-super'`.
     fn split_path(&mut self) {
         let words = self.deltic_path.as_bytes();
@@ -442,12 +532,6 @@ impl SyncArgs {
     }
 }
 
-/// The remote shell where no word names one: that of the environment, or ssh.
-fn shell() -> String {
-    let of = |name| std::env::var(name).ok().filter(|shell: &String| !shell.is_empty());
-    of("DELTIC_RSH").or_else(|| of("RSYNC_RSH")).unwrap_or_else(|| "ssh".into())
-}
-
 /// Options that print something, or refuse, and end: they need no operands.
 const ANSWERS: [&str; 4] = ["version", "info", "debug", "daemon"];
 
@@ -457,7 +541,7 @@ fn strategies() -> impl TypedValueParser<Value = Strategy> {
     names.try_map(|name| Strategy::named(&name))
 }
 
-/// A command, split as a shell splits words; at least one. Where nothing is said it is the remote shell of the environment.
+/// A command, split as a shell splits words; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Words(pub(crate) Vec<OsString>);
 
@@ -465,7 +549,6 @@ impl FromStr for Words {
     type Err = &'static str;
 
     fn from_str(command: &str) -> Result<Self, Self::Err> {
-        let command = if command.is_empty() { &shell() } else { command };
         let words = shlex::split(command).ok_or("a quote is not closed")?;
         if words.is_empty() {
             return Err("no command");
@@ -475,7 +558,7 @@ impl FromStr for Words {
 }
 
 /// Prints why the words made no sense, or the help that they asked for.
-pub(crate) fn explain(error: &clap::Error) -> Exit {
+pub(crate) fn explain(Refusal { error, applied }: &Refusal) -> Exit {
     if !error.use_stderr() {
         let _ = error.print(); // The reader may have left.
         return Exit::Success;
@@ -486,6 +569,10 @@ pub(crate) fn explain(error: &clap::Error) -> Exit {
     }
     let text = error.render().to_string();
     let text = text.replace("invalid digit found in string", "not a whole number");
+    if let Some(origin) = applied.blame(&text) {
+        output::complain(&as_rsync(error, &text), Some(&origin));
+        return exit_of(error);
+    }
     if output::stands_in() {
         output::complain(&as_rsync(error, &text), Some(sync::HELP));
         return exit_of(error);
@@ -547,8 +634,8 @@ pub(crate) const ISA_VARIABLE: &str = "DELTIC_ISA";
 
 const CARRY: &str = "What is carried over";
 const CHOOSE: &str = "What is taken, left out and removed";
-const TRAVEL: &str = "How it travels";
-const SHOW: &str = "What is shown";
+pub(crate) const TRAVEL: &str = "How it travels";
+pub(crate) const SHOW: &str = "What is shown";
 const COMPATIBLE: &str = "What scripts for rsync may say";
 
 const EXAMPLES: &str = "\

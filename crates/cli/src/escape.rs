@@ -8,6 +8,8 @@ pub(crate) enum Escape {
     Unprintable,
     /// All but control characters (`-8`).
     Control,
+    /// The same, but also no bytes outside of text that control a terminal of eight bits: for logs, which some show raw.
+    Log,
 }
 
 impl Escape {
@@ -29,6 +31,10 @@ impl Escape {
             match self {
                 Self::Unprintable => octal(chunk.invalid(), &mut to),
                 Self::Control => to.extend_from_slice(chunk.invalid()),
+                Self::Log => chunk.invalid().iter().for_each(|byte| match byte {
+                    0x80..=0x9f => octal(&[*byte], &mut to),
+                    byte => to.push(*byte),
+                }),
             }
         }
         to
@@ -83,5 +89,12 @@ mod tests {
     #[test]
     fn eight_bits_pass_where_they_are_asked_for_and_controls_never() {
         assert_eq!(Escape::Control.escaped(b"\xff\x1b\xe4\n"), b"\xff\\#033\xe4\\#012");
+        assert_eq!(Escape::Control.escaped(b"\x9b"), b"\x9b");
+    }
+
+    #[test]
+    fn a_log_takes_text_and_letters_of_any_encoding_and_no_controls_of_eight_bits() {
+        assert_eq!(Escape::Log.escaped(b"a\x9b[2J\xe4\x1b"), b"a\\#233[2J\xe4\\#033");
+        assert_eq!(Escape::Log.escaped("\u{11b}\u{201c}".as_bytes()), "\u{11b}\u{201c}".as_bytes());
     }
 }

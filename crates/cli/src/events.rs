@@ -93,6 +93,7 @@ pub(crate) struct Place<'a> {
 #[derive(Debug, Serialize)]
 pub(crate) struct Progress {
     elapsed_ms: u64,
+    phase: &'static str,
     listed_files: u64,
     listed_bytes: u64,
     listing_complete: bool,
@@ -179,6 +180,7 @@ impl<'a> Event<'a> {
     pub(crate) fn progress(meter: &Meter, elapsed: Duration) -> Self {
         Event::Progress(Progress {
             elapsed_ms: millis(elapsed),
+            phase: meter.phase().word("transferring"),
             listed_files: meter.files,
             listed_bytes: meter.bytes,
             listing_complete: meter.complete,
@@ -275,6 +277,7 @@ impl<'a> Event<'a> {
             Note::SourceGone => "source_gone",
             Note::SourceBack => "source_back",
             Note::TooManyDirs => "too_many_dirs",
+            Note::HeldBack(_) => "held_back",
         };
         Event::Watch { state, message: note.to_string() }
     }
@@ -472,7 +475,7 @@ mod tests {
         let outcome = Outcome::default();
         assert_eq!(
             keys(&Event::progress(&Meter::default(), Duration::ZERO)),
-            "bytes_per_second changed elapsed_ms eta_ms event listed_bytes listed_files listing_complete settled_bytes"
+            "bytes_per_second changed elapsed_ms eta_ms event listed_bytes listed_files listing_complete phase settled_bytes"
         );
         assert_eq!(
             keys(&Event::summary(&outcome, false, Exit::Success)),

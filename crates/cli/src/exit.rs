@@ -1,5 +1,6 @@
 //! How a run ends: rsync's documented exit codes, so that scripts keep their meaning.
 
+use std::cmp::Ordering;
 use std::io;
 use std::process::ExitCode;
 
@@ -91,7 +92,7 @@ impl Exit {
             Self::Interrupted => "received SIGINT, SIGTERM, or SIGHUP",
             Self::Partial => "some files/attrs were not transferred (see previous errors)",
             Self::Vanished => "some files vanished before they could be transferred",
-            Self::DeleteLimit => "the --max-delete limit stopped deletions",
+            Self::DeleteLimit => "a limit stopped deletions",
             Self::Different => "the trees are not equal",
             Self::Timeout => "timeout in data send/receive",
             Self::ConnectTimeout => "timeout waiting for daemon connection",
@@ -126,7 +127,9 @@ impl From<&SyncError> for Exit {
     fn from(error: &SyncError) -> Self {
         match error {
             SyncError::Usage(_) => Self::Usage,
-            SyncError::Incompatible(_) | SyncError::Unclean(_) => Self::Incompatible,
+            SyncError::Incompatible(_) | SyncError::Versions(_) | SyncError::Unclean(_) => {
+                Self::Incompatible
+            }
             SyncError::Selection(_) | SyncError::SelectionThere(_) => Self::Selection,
             SyncError::Transport { .. } => Self::Transport,
             SyncError::Refused(_) | SyncError::Files(_) => Self::Files,
@@ -136,6 +139,7 @@ impl From<&SyncError> for Exit {
                 Self::RemoteShell
             }
             SyncError::Protocol(_)
+            | SyncError::Damaged
             | SyncError::Batch(_)
             | SyncError::Disconnected(_)
             | SyncError::StreamLost
@@ -177,6 +181,13 @@ pub(crate) fn hint(error: &SyncError, help: &'static str) -> Option<&'static str
         SyncError::Incompatible(_) => {
             Some("is the same deltic on both machines? --deltic-path names another one over there")
         }
+        SyncError::Versions(versions) => Some(match versions.order() {
+            Ordering::Less => "the one here is older: update it",
+            Ordering::Greater => {
+                "the one there is older: update it; --deltic-path names another one over there"
+            }
+            Ordering::Equal => "they are two builds of one version: put the same one on both",
+        }),
         SyncError::Unclean(_) => Some(
             "is your shell clean? its start-up files there may print nothing: `ssh HOST true` shows what they print",
         ),
@@ -193,6 +204,7 @@ pub(crate) fn hint(error: &SyncError, help: &'static str) -> Option<&'static str
         SyncError::Disconnected(_) | SyncError::ShellEnded(_) | SyncError::StreamLost => {
             Some("what has arrived is kept: run the same command again")
         }
+        SyncError::Damaged => Some("run the same command again; ssh checks what it carries"),
         SyncError::Transport { .. } => Some("what has arrived is kept: run the same command again"),
         SyncError::Protocol(_) => {
             Some("update deltic on both machines; if that does not help, please report it")

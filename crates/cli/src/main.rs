@@ -3,6 +3,7 @@
 //! The words of the command line become a plan ([`plan`]); everything later sees only the plan. The library prints
 //! nothing and reads no environment; this crate does both, and nothing else.
 
+mod age;
 mod args;
 mod cache;
 mod commands;
@@ -25,11 +26,13 @@ mod popt;
 mod progress;
 mod question;
 mod rate;
+mod settings;
 mod size;
 mod summary;
 mod tell;
 mod view;
 mod words;
+mod wrapper;
 mod zone;
 
 use std::process::ExitCode;
@@ -40,15 +43,15 @@ use args::Command;
 use exit::Exit;
 
 fn main() -> ExitCode {
-    let parsed = args::parse(std::env::args_os());
+    let parsed = args::read(std::env::args_os(), &settings::Places::here());
     let is_far = parsed.as_ref().is_ok_and(|cli| matches!(cli.command, Command::Agent(_)));
     let stands_in = !is_far && output::stands_in();
     if stands_in {
         popt::warn();
     }
     let exit = match parsed {
-        Ok(cli) => prefer_isa().unwrap_or_else(|| run(cli.command)),
-        Err(error) => args::explain(&error),
+        Ok(cli) => wrapper::refuse().or_else(prefer_isa).unwrap_or_else(|| run(cli.command)),
+        Err(refusal) => args::explain(&refusal),
     };
     if exit != Exit::Success && stands_in {
         output::note(&format!("{}\n", output::ending(exit)));
@@ -67,6 +70,8 @@ fn run(command: Command) -> Exit {
         Command::Bench(args) => commands::bench::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => ended(|| commands::man::run(&args)),
+        Command::Doctor(args) => commands::doctor::run(&args),
+        Command::Install(args) => commands::install::run(&args),
         Command::Agent(args) => commands::agent::run(&args),
     }
 }

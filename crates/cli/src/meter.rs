@@ -1,7 +1,8 @@
 //! The arithmetic of progress: how far, how fast, how much longer. Time is an argument.
 //!
 //! Its law: what is shown never goes backwards. While the list still grows the total is a lower bound, and no share
-//! of it is claimed.
+//! of it is claimed; the whole is claimed only once the run is over. A time left is shown only where two halves of the last
+//! seconds agree on it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,7 +28,46 @@ pub(crate) struct Meter {
     pub(crate) changed: u64,
     /// The share shown last, in parts of [`Self::WHOLE`].
     share: u64,
-    samples: VecDeque<(Duration, u64)>,
+    /// Bytes on the wire so far, both ways.
+    wire: u64,
+    /// Whether all files are done.
+    closing: bool,
+    samples: VecDeque<Sample>,
+}
+
+/// How things stood at a time since the start.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Duration,
+    settled: u64,
+    wire: u64,
+}
+
+impl Sample {
+    /// Settled bytes and bytes on the wire a second from `self` to a later sample.
+    fn speeds_to(&self, later: &Self) -> (u64, u64) {
+        let millis = (later.at - self.at).as_millis();
+        let speed = |before: u64, now: u64| {
+            let bytes = u128::from(now.saturating_sub(before)) * 1000;
+            bytes.checked_div(millis).map_or(0, |speed| u64::try_from(speed).unwrap_or(u64::MAX))
+        };
+        (speed(self.settled, later.settled), speed(self.wire, later.wire))
+    }
+}
+
+/// What a run is busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Walking the sources; no byte of a file is settled yet.
+    Listing,
+    /// Reading and comparing files: little or nothing of what is settled went over the wire.
+    Reading,
+    /// Moving new data.
+    Transferring,
+    /// All data is where it is needed, and files are being put together and in place.
+    Writing,
+    /// All files are done: deleting, setting directories, flushing.
+    Flushing,
 }
 
 impl Meter {
@@ -40,6 +80,8 @@ impl Meter {
             Notice::Listed { files, bytes, complete, .. } => self.list(files, bytes, complete),
             Notice::Settled { bytes } => self.settled = self.settled.saturating_add(bytes),
             Notice::Changed(ref change) => self.changed += u64::from(change.item == Item::File),
+            Notice::Wire { bytes } => self.wire = self.wire.max(bytes),
+            Notice::Closing => self.closing = true,
             Notice::Entry { .. }
             | Notice::MadeRoot(_)
             | Notice::Trouble(_)
@@ -56,8 +98,9 @@ impl Meter {
     /// Takes in that `elapsed` has passed since the start.
     pub(crate) fn tick(&mut self, elapsed: Duration) {
         self.share = self.share.max(self.share_now());
-        if self.samples.back().is_none_or(|(last, _)| elapsed >= *last + SAMPLE_EVERY) {
-            self.samples.push_back((elapsed, self.settled));
+        if self.samples.back().is_none_or(|last| elapsed >= last.at + SAMPLE_EVERY) {
+            let Self { settled, wire, .. } = *self;
+            self.samples.push_back(Sample { at: elapsed, settled, wire });
             if self.samples.len() > SAMPLES {
                 self.samples.pop_front();
             }
@@ -74,31 +117,65 @@ impl Meter {
             return 0;
         }
         let share = u128::from(self.settled) * u128::from(Self::WHOLE) / u128::from(self.bytes);
-        u64::try_from(share).map_or(Self::WHOLE, |share| share.min(Self::WHOLE))
+        // The rest is there once the run is over.
+        let most = Self::WHOLE - 1;
+        u64::try_from(share).map_or(most, |share| share.min(most))
     }
 
     /// Bytes a second over the last seconds.
     pub(crate) fn speed(&self) -> u64 {
-        let (Some((from, before)), Some((to, now))) = (self.samples.front(), self.samples.back())
-        else {
-            return 0;
-        };
-        let millis = (*to - *from).as_millis();
-        let bytes = u128::from(now - before) * 1000;
-        bytes.checked_div(millis).map_or(0, |speed| u64::try_from(speed).unwrap_or(u64::MAX))
+        self.speeds().0
     }
 
-    /// How much longer at this speed; nothing while the total is unknown or nothing moves.
+    /// Settled bytes and bytes on the wire a second, over the last seconds.
+    fn speeds(&self) -> (u64, u64) {
+        match (self.samples.front(), self.samples.back()) {
+            (Some(first), Some(last)) => first.speeds_to(last),
+            _ => (0, 0),
+        }
+    }
+
+    /// What the run is busy with.
+    pub(crate) fn phase(&self) -> Phase {
+        let (settled, wire) = self.speeds();
+        match () {
+            () if self.closing => Phase::Flushing,
+            () if self.complete && self.settled >= self.bytes => Phase::Writing,
+            () if !self.complete && self.settled == 0 => Phase::Listing,
+            // What is found equal is settled many times faster than it could be sent.
+            () if wire > 0 && wire.saturating_mul(MOSTLY_SENT) >= settled => Phase::Transferring,
+            () => Phase::Reading,
+        }
+    }
+
+    /// How much longer at this speed; nothing while the total is unknown, nothing moves, or the speed is not steady yet.
     pub(crate) fn left(&self) -> Option<Duration> {
-        let left = self.bytes.saturating_sub(self.settled);
-        let speed = self.speed();
+        self.left_at_this_speed().filter(|left| !left.is_zero() && self.is_steady())
+    }
+
+    /// The same, however short a time was looked at.
+    fn left_at_this_speed(&self) -> Option<Duration> {
+        let (left, speed) = (self.bytes.saturating_sub(self.settled), self.speed());
         (self.complete && speed > 0).then(|| Duration::from_secs(left.div_ceil(speed)))
+    }
+
+    /// Whether enough has been seen to tell the future by: seconds, whose halves were about equally fast.
+    fn is_steady(&self) -> bool {
+        let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
+            return false;
+        };
+        if last.at - first.at < STEADY_AFTER {
+            return false;
+        }
+        let middle = &self.samples[self.samples.len() / 2];
+        let (before, now) = (first.speeds_to(middle).0, middle.speeds_to(last).0);
+        before.min(now).saturating_mul(MOST_UNEVEN) >= before.max(now)
     }
 
     /// rsync's line, without its end.
     pub(crate) fn piped(&self, numbers: Numbers) -> String {
         let percent = self.share * 100 / Self::WHOLE;
-        let time = self.left().unwrap_or_default();
+        let time = self.left_at_this_speed().unwrap_or_default();
         let bytes = numbers.show(self.settled.min(self.bytes));
         piped(&bytes, percent, self.speed() as f64, time)
     }
@@ -117,17 +194,20 @@ impl Meter {
         piped(&numbers.show(bytes), percent, rate, *elapsed) + &done
     }
 
-    /// As much as finds room in a line of so many characters, the most wanted first.
-    pub(crate) fn line(&self, room: usize) -> String {
+    /// As much as finds room in a line of so many characters, the most wanted first. `transfer` is the word for moving data.
+    pub(crate) fn line(&self, transfer: &str, room: usize) -> String {
         let bound = if self.complete { "" } else { "at least " };
         let share = (self.complete && self.bytes > 0)
             .then(|| format!("{}%", self.share * 100 / Self::WHOLE));
         let (settled, bytes) = (HumanBytes(self.settled.min(self.bytes)), HumanBytes(self.bytes));
         let (changed, files) = (HumanCount(self.changed), HumanCount(self.files));
+        let phase = self.phase();
+        let moves = !matches!(phase, Phase::Writing | Phase::Flushing);
         let parts = [
             share,
+            Some(phase.word(transfer).to_owned()),
             Some(format!("{settled} of {bound}{bytes}")),
-            Some(format!("{}/s", HumanBytes(self.speed()))),
+            moves.then(|| format!("{}/s", HumanBytes(self.speed()))),
             self.left().map(|left| format!("{} left", FormattedDuration(left))),
             Some(format!("{changed} changed of {bound}{files} files")),
         ];
@@ -140,6 +220,19 @@ impl Meter {
             line = line + comma + &part;
         }
         line
+    }
+}
+
+impl Phase {
+    /// The word for it, where moving data is called `transfer`.
+    pub(crate) fn word(self, transfer: &str) -> &str {
+        match self {
+            Self::Listing => "listing",
+            Self::Reading => "reading",
+            Self::Transferring => transfer,
+            Self::Writing => "writing",
+            Self::Flushing => "flushing",
+        }
     }
 }
 
@@ -159,6 +252,12 @@ fn piped(bytes: &str, percent: u64, rate: f64, time: Duration) -> String {
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 /// Samples that the speed is the mean of: the last five seconds.
 const SAMPLES: usize = 20;
+/// Time that a first look at the speed takes.
+const STEADY_AFTER: Duration = Duration::from_secs(2);
+/// How many times as fast one half of the last seconds may be as the other where a time left is shown.
+const MOST_UNEVEN: u64 = 2;
+/// Bytes settled for each on the wire, up to which most of them are taken to be sent: literals are compressed, too.
+const MOSTLY_SENT: u64 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -180,8 +279,8 @@ mod tests {
         meter.tick(Duration::from_secs(1));
         assert_eq!(meter.share(), 0);
         assert_eq!(
-            meter.line(usize::MAX),
-            "1.00 KiB of at least 2.00 KiB, 0 B/s, 0 changed of at least 3 files"
+            meter.line("sending", usize::MAX),
+            "reading, 1.00 KiB of at least 2.00 KiB, 0 B/s, 0 changed of at least 3 files"
         );
     }
 
@@ -195,7 +294,7 @@ mod tests {
             meter.note(&Notice::Settled { bytes: (step * 31) % 400 });
             meter.tick(Duration::from_millis(step * 100));
             assert!(meter.share() >= share && meter.settled >= settled && meter.bytes >= bytes);
-            assert!(meter.share() <= Meter::WHOLE);
+            assert!(meter.share() < Meter::WHOLE, "the run is not over");
             (share, settled, bytes) = (meter.share(), meter.settled, meter.bytes);
         }
     }
@@ -218,13 +317,53 @@ mod tests {
     #[test]
     fn a_complete_list_gives_share_speed_and_time_left() {
         let mut meter = after(&[listed(1200, 4 << 30, true)]);
-        meter.tick(Duration::ZERO);
-        meter.note(&Notice::Settled { bytes: 1 << 30 });
-        meter.tick(Duration::from_secs(4));
+        for second in 0..5 {
+            meter.tick(Duration::from_secs(second));
+            meter.note(&Notice::Settled { bytes: 1 << 28 });
+            meter.note(&Notice::Wire { bytes: (second + 1) << 28 });
+        }
         assert_eq!(
-            meter.line(usize::MAX),
-            "25%, 1.00 GiB of 4.00 GiB, 256.00 MiB/s, 00:00:12 left, 0 changed of 1,200 files"
+            meter.line("sending", usize::MAX),
+            "25%, sending, 1.25 GiB of 4.00 GiB, 256.00 MiB/s, 00:00:11 left, 0 changed of 1,200 files"
         );
+    }
+
+    /// Ticks a meter of one file of 1 MiB so often a quarter of a second, with what happens before each tick.
+    fn ticked(steps: &[(u64, u64)]) -> Meter {
+        let mut meter = after(&[listed(1, 1 << 20, true)]);
+        let mut wire = 0;
+        meter.tick(Duration::ZERO);
+        for (n, (settled, sent)) in steps.iter().enumerate() {
+            wire += sent;
+            meter.note(&Notice::Settled { bytes: *settled });
+            meter.note(&Notice::Wire { bytes: wire });
+            meter.tick(Duration::from_millis(250 * (n as u64 + 1)));
+        }
+        meter
+    }
+
+    #[test]
+    fn a_time_left_needs_seconds_of_steady_speed() {
+        assert!(ticked(&[(1000, 1000); 7]).left().is_none());
+        assert!(ticked(&[(1000, 1000); 8]).left().is_some());
+        let faster: Vec<_> = (0..12).map(|n| if n < 6 { (10, 10) } else { (1000, 1000) }).collect();
+        assert!(ticked(&faster).left().is_none());
+        assert!(ticked(&[[(1 << 20, 0)].as_slice(), &[(0, 0); 12]].concat()).left().is_none());
+    }
+
+    #[test]
+    fn the_phase_is_what_holds_the_run_up() {
+        assert_eq!(Meter::default().phase(), Phase::Listing);
+        assert_eq!(ticked(&[(0, 0); 4]).phase(), Phase::Reading);
+        assert_eq!(ticked(&[(100_000, 500); 4]).phase(), Phase::Reading);
+        assert_eq!(ticked(&[(1000, 300); 4]).phase(), Phase::Transferring);
+        let mut meter = ticked(&[(1 << 19, 1 << 19); 2]);
+        assert_eq!((meter.phase(), meter.share()), (Phase::Writing, Meter::WHOLE - 1));
+        assert!(
+            meter.line("sending", usize::MAX).starts_with("99%, writing, 1.00 MiB of 1.00 MiB, ")
+        );
+        meter.note(&Notice::Closing);
+        assert_eq!(meter.phase(), Phase::Flushing);
     }
 
     #[test]
@@ -260,12 +399,10 @@ mod tests {
     fn a_narrow_line_lacks_whole_parts() {
         let mut meter = after(&[listed(1200, 4 << 30, true)]);
         meter.tick(Duration::ZERO);
-        let whole = meter.line(usize::MAX);
-        assert_eq!(meter.line(whole.len()), whole);
-        assert_eq!(meter.line(whole.len() - 1), "0%, 0 B of 4.00 GiB, 0 B/s");
-        assert_eq!(
-            (&*meter.line(20), &*meter.line(2), &*meter.line(1)),
-            ("0%, 0 B of 4.00 GiB", "0%", "")
-        );
+        let line = |room| meter.line("sending", room);
+        let whole = line(usize::MAX);
+        assert_eq!(line(whole.len()), whole);
+        assert_eq!(line(whole.len() - 1), "0%, reading, 0 B of 4.00 GiB, 0 B/s");
+        assert_eq!((&*line(12), &*line(2), &*line(1)), ("0%, reading", "0%", ""));
     }
 }

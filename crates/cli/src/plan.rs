@@ -58,7 +58,7 @@ impl Request {
             (Sources::Remote { .. }, _) => Far::Sources,
         };
         let mut plan = Plan {
-            names: args.select.names(&sources)?,
+            names: args.select.names((&sources, &destination), args.follow.trust())?,
             sources,
             destination,
             options: options(args, select, (far, terminals))?,
@@ -187,14 +187,16 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
     let partial_dir = args.writing.partial_dir(keeps);
     // What is added to a file is not all of it.
     let may_be_whole = args.strategy.is_none() && !args.writing.appends();
-    let remove = args.remove.remove(terminals.can_ask())?;
+    let mut remove = args.remove.remove(terminals.can_ask())?;
+    remove.sources &= !args.batch.only_writes();
     let delete =
         args.remove.deletes(args.filters.delete_excluded, recursive(args) || select.dirs)?;
     // As in rsync: backups beside other names go with no directory.
     let protects = delete != Delete::Never && !args.filters.delete_excluded;
     let beside = remove.backup.as_ref().filter(|backup| protects && backup.dir.is_none());
     let made = (beside.map(|backup| &*backup.suffix), partial_dir.as_deref());
-    let rules = args.filters.rules(args.select.ends_in_nuls(), made)?;
+    let reading = (args.select.ends_in_nuls(), args.follow.trust());
+    let rules = args.filters.rules(reading, made)?;
     Ok(Options {
         recursive: recursive(args),
         links: args.links || (args.archive && !args.no_links),
@@ -245,6 +247,7 @@ pub(crate) const fn recursive(args: &SyncArgs) -> bool {
 mod tests {
     use super::*;
     use crate::args::{self, Command};
+    use deltic_protocol::options::Guard;
 
     fn request_on(words: &str, terminals: Terminals) -> Result<Request> {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();
@@ -332,10 +335,17 @@ mod tests {
 
     #[test]
     fn deletion_is_guarded_until_a_number_is_named() {
+        let guarded = |percent| Delete::Guarded(Guard { percent, names: None });
         for (words, delete) in [
             ("a b", Delete::Never),
-            ("-r --delete a b", Delete::Guarded),
+            ("-r --delete a b", guarded(None)),
             ("-a --delete --max-delete 7 a b", Delete::AtMost(7)),
+            ("-a --delete --max-delete=-7 a b", Delete::AtMost(0)),
+            ("-a --delete --max-delete 10% a b", guarded(Some(10))),
+            ("-a --max-delete 7 a b", Delete::Never),
+            // A setting may say the one, and the user the other.
+            ("-a --delete --max-delete 7 --force-delete a b", Delete::AtMost(u64::MAX)),
+            ("-a --delete --force-delete --max-delete 7 a b", Delete::AtMost(7)),
         ] {
             assert_eq!(request(words).unwrap().plan.options.delete, delete, "{words}");
         }

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use deltic_net::Outcome;
+use deltic_net::plan::{Destination, Sources};
+use deltic_net::{Outcome, Plan};
 use deltic_protocol::report::Notice;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -15,6 +16,8 @@ use crate::view::Live;
 /// What is shown of a run while it goes on.
 pub(crate) struct Progress {
     meter: Meter,
+    /// The word for moving data.
+    transfer: &'static str,
     screen: Screen,
     /// Whether the user is being asked something.
     paused: bool,
@@ -59,8 +62,8 @@ impl Piped {
 }
 
 impl Progress {
-    /// Progress that is shown as `live` says, with such numbers where others read it.
-    pub(crate) fn new(live: Live, numbers: Numbers) -> Self {
+    /// Progress of `plan` that is shown as `live` says, with such numbers where others read it.
+    pub(crate) fn new(plan: &Plan, live: Live, numbers: Numbers) -> Self {
         let screen = match live {
             Live::Nothing => Screen::Nothing,
             Live::Bar => Screen::Bar(None),
@@ -73,7 +76,12 @@ impl Progress {
                 open: false,
             }),
         };
-        Self { meter: Meter::default(), screen, paused: false }
+        let transfer = match (&plan.sources, &plan.destination) {
+            (Sources::Remote { .. }, _) => "receiving",
+            (Sources::Local(_), Destination::Remote { .. }) => "sending",
+            (Sources::Local(_), Destination::Local(_)) => "copying",
+        };
+        Self { meter: Meter::default(), transfer, screen, paused: false }
     }
 
     /// Takes in what the run says.
@@ -95,7 +103,7 @@ impl Progress {
         match &mut self.screen {
             Screen::Bar(bar) if elapsed >= SHORT_RUN => {
                 let (bar, said) = bar.get_or_insert_with(|| (new_bar(Meter::WHOLE), String::new()));
-                let line = self.meter.line(room());
+                let line = self.meter.line(self.transfer, room());
                 if line != *said {
                     said.clone_from(&line);
                     bar.set_position(self.meter.share());
@@ -104,7 +112,7 @@ impl Progress {
             }
             Screen::Lines(last) if elapsed >= *last + LINE_EVERY => {
                 *last = elapsed;
-                output::note(&format!("{}\n", self.meter.line(usize::MAX)));
+                output::note(&format!("{}\n", self.meter.line(self.transfer, usize::MAX)));
             }
             Screen::Piped(piped) if elapsed >= piped.last + LINE_EVERY => {
                 piped.last = elapsed;

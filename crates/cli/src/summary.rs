@@ -6,6 +6,7 @@ use deltic_net::Outcome;
 use deltic_protocol::report::{Action, Change, Item};
 use indicatif::{HumanBytes, HumanCount};
 
+use crate::exit::Exit;
 use crate::numbers::Numbers;
 use crate::view::{Summary, View};
 
@@ -41,10 +42,11 @@ impl Tally {
 }
 
 /// The lines that `view` asks for.
-pub(crate) fn lines(view: &View, outcome: &Outcome, tally: &Tally) -> Vec<String> {
+pub(crate) fn lines(view: &View, outcome: &Outcome, tally: &Tally, exit: Exit) -> Vec<String> {
     let dry_run = view.dry_run;
     match view.summary {
         Summary::Nothing => Vec::new(),
+        Summary::Line => vec![line(outcome, exit)],
         Summary::Short => short(outcome, dry_run, view.color),
         Summary::Totals => totals(outcome, dry_run, view.numbers),
         Summary::Full => {
@@ -52,6 +54,25 @@ pub(crate) fn lines(view: &View, outcome: &Outcome, tally: &Tally) -> Vec<String
             full.into_iter().chain(totals(outcome, dry_run, view.numbers)).collect()
         }
     }
+}
+
+/// Every count in one line, to the byte, whatever the form of other figures.
+fn line(outcome: &Outcome, exit: Exit) -> String {
+    let Outcome { totals, traffic, elapsed } = outcome;
+    let counts = [
+        ("files", totals.files),
+        ("bytes", totals.bytes),
+        ("created", totals.created),
+        ("transferred", totals.transferred),
+        ("deleted", totals.deleted),
+        ("failed", totals.failed),
+        ("literal_bytes", totals.literal),
+        ("matched_bytes", totals.matched),
+        ("sent_bytes", traffic.sent),
+        ("received_bytes", traffic.received),
+    ];
+    let counts = counts.map(|(name, count)| format!("{name}={count}")).join(" ");
+    format!("{counts} seconds={:.3} exit_code={}", elapsed.as_secs_f64(), exit.code())
 }
 
 /// What a person wants to know.
@@ -282,6 +303,16 @@ mod tests {
         assert_eq!(
             logged(&outcome()),
             "sent 1300000 bytes  received 512 bytes  total size 5368709120"
+        );
+    }
+
+    #[test]
+    fn one_line_has_every_count() {
+        assert_eq!(
+            line(&outcome(), Exit::Vanished),
+            "files=1200 bytes=5368709120 created=3 transferred=2 deleted=7 failed=0 \
+             literal_bytes=1234567 matched_bytes=1072507257 sent_bytes=1300000 received_bytes=512 \
+             seconds=2.500 exit_code=24"
         );
     }
 

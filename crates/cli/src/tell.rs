@@ -3,14 +3,14 @@
 //! The library's notices come over a bounded queue to one thread, which owns both streams. So a line never tears the
 //! bar, and a terminal that is slow to read slows the run instead of filling memory.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use deltic_core::{Meta, RelPath};
 use deltic_net::plan::Sources;
-use deltic_net::{Outcome, Plan, SyncError};
+use deltic_net::{NamedFile, Outcome, Plan, SyncError};
 use deltic_protocol::report::{
     Action, Change, Differs, Item, MadeRoot, Notice, Question, Trouble, TroubleKind,
 };
@@ -142,7 +142,7 @@ impl Words {
         if let Some(log) = &mut log {
             log.line(&setting, built);
         }
-        let progress = Progress::new(view.live, view.numbers);
+        let progress = Progress::new(plan, view.live, view.numbers);
         let (tally, explain) = (Tally::default(), view.explain.then(|| Explain::new(plan)));
         let (listed, held) = (List::default(), Held::default());
         let (links, accessed) = (plan.options.links, plan.options.metadata.accessed);
@@ -288,7 +288,7 @@ impl Words {
         for line in self.setting.made_root(made, self.view.dry_run) {
             self.say(self.view.escape.escaped(&line));
             if let Some(log) = &mut self.log {
-                log.line(&self.setting, Escape::Control.escaped(&line));
+                log.line(&self.setting, Escape::Log.escaped(&line));
             }
         }
     }
@@ -308,7 +308,7 @@ impl Words {
         match log.names.as_ref().is_some_and(Format::itemizes) {
             true if is_itemized => log.change(change, &self.setting, &self.view),
             _ if !is_itemized => {
-                log.line(&self.setting, format::up_to_date(change, Escape::Control));
+                log.line(&self.setting, format::up_to_date(change, Escape::Log));
             }
             _ => {}
         }
@@ -384,7 +384,11 @@ impl Teller for Words {
             }
             Notice::Entry { path, meta } => self.list(path, meta),
             Notice::Listed { names, complete: true, .. } => self.counted(Some(*names)),
-            Notice::Listed { .. } | Notice::Settled { .. } | Notice::Finished(_) => {}
+            Notice::Listed { .. }
+            | Notice::Settled { .. }
+            | Notice::Wire { .. }
+            | Notice::Closing
+            | Notice::Finished(_) => {}
         }
     }
 
@@ -421,7 +425,7 @@ impl Teller for Words {
                 if let Some(explain) = self.explain.as_ref().filter(|_| self.view.info.name == 0) {
                     explain.lines().iter().for_each(|line| self.output.line(line));
                 }
-                let lines = summary::lines(&self.view, outcome, &self.tally);
+                let lines = summary::lines(&self.view, outcome, &self.tally, exit);
                 lines.iter().for_each(|line| self.output.line(line));
                 if let Some(log) = &mut self.log {
                     log.end(lines, outcome, (&self.setting, &self.view));
@@ -430,6 +434,9 @@ impl Teller for Words {
                 self.output.finish()
             }
             Err(error) => {
+                if self.view.summary == Summary::Line {
+                    self.output.line(format!("exit_code={}", exit.code()));
+                }
                 let written = self.output.finish();
                 output::complain(&error.to_string(), exit::hint(error, self.view.help));
                 if let Some(log) = &mut self.log {
@@ -451,9 +458,10 @@ struct Journal {
 impl Journal {
     /// Opens the log; without one the run goes on, as rsync's does.
     fn open(log: &Log) -> Option<Self> {
-        match OpenOptions::new().create(true).append(true).open(&log.path) {
+        match NamedFile::find(&log.path, log.trust).and_then(|file| file.append()) {
             Ok(file) => {
-                Some(Self { names: log.names.clone(), output: Output::new(Box::new(file)) })
+                let output = Output::new(Box::new(File::from(file)));
+                Some(Self { names: log.names.clone(), output })
             }
             Err(error) => {
                 output::complain(&format::unopened(&log.path, &error), Some("nothing is logged"));
@@ -470,8 +478,7 @@ impl Journal {
     fn change(&mut self, change: &Change, setting: &Setting, view: &View) {
         let Some(format) = &self.names else { return };
         if is_told(change, view) {
-            // A log is no terminal: text in any encoding stays as it is.
-            let line = line(format, change, (setting, view), Escape::Control);
+            let line = line(format, change, (setting, view), Escape::Log);
             self.line(setting, line);
         }
     }
@@ -479,7 +486,7 @@ impl Journal {
     /// The summary as it was told, or else a line of its own.
     fn end(&mut self, lines: Vec<String>, outcome: &Outcome, (setting, view): (&Setting, &View)) {
         let lines = match view.summary {
-            Summary::Totals | Summary::Full => lines,
+            Summary::Totals | Summary::Full | Summary::Line => lines,
             Summary::Nothing | Summary::Short => vec![summary::logged(outcome)],
         };
         for line in lines.iter().filter(|line| !line.is_empty()) {
@@ -509,7 +516,7 @@ impl Events {
     fn new(plan: &Plan, view: View, mut output: Output) -> Self {
         output.line(Event::start(plan).line());
         Self {
-            progress: Progress::new(view.live, view.numbers),
+            progress: Progress::new(plan, view.live, view.numbers),
             view,
             dry_run: plan.options.dry_run,
             last: Duration::ZERO,
@@ -530,6 +537,8 @@ impl Teller for Events {
             Notice::Entry { path, meta } => self.output.line(Event::entry(path, meta).line()),
             Notice::Listed { .. }
             | Notice::Settled { .. }
+            | Notice::Wire { .. }
+            | Notice::Closing
             | Notice::MadeRoot(_)
             | Notice::Finished(_) => {}
         }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use deltic_net::Trust;
+
 use crate::args::SyncArgs;
 use crate::args::show::{Outbuf, Show, Stderr};
 use crate::commands::sync;
@@ -64,6 +66,8 @@ pub(crate) struct View {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
     pub(crate) path: PathBuf,
+    /// Whose symlinks are followed on the way there.
+    pub(crate) trust: Trust,
     /// How changes are named, if they are.
     pub(crate) names: Option<Format>,
 }
@@ -90,6 +94,8 @@ pub(crate) enum Summary {
     Totals,
     /// rsync's `--stats`.
     Full,
+    /// A line of every count, for logs.
+    Line,
 }
 
 /// How progress is shown.
@@ -129,7 +135,8 @@ impl View {
         let show = &args.show;
         let info = show.levels()?;
         let names = names(show, info);
-        let log = show.log_file.clone().map(|path| Log { path, names: log_names(show) });
+        let trust = args.follow.trust();
+        let log = show.log_file.clone().map(|path| Log { path, trust, names: log_names(show) });
         let logged = log.as_ref().and_then(|log| log.names.as_ref());
         let by_line = matches!(show.outbuf, Some(Outbuf::None | Outbuf::Line));
         Ok(Self {
@@ -213,6 +220,7 @@ fn list_line(args: &SyncArgs, info: Info, terminals: Terminals) -> ListLine {
 fn summary(show: &Show, info: Info, terminals: Terminals) -> Summary {
     match info.stats {
         _ if show.quiet => Summary::Nothing,
+        _ if show.stats_one_line => Summary::Line,
         0 if terminals.stdout => Summary::Short,
         0 => Summary::Nothing,
         1 => Summary::Totals,

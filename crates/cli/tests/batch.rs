@@ -129,6 +129,21 @@ fn a_batch_has_what_came_behind_a_link_that_is_kept() {
 }
 
 #[test]
+fn a_batch_gets_the_name_that_ones_own_link_leads_to() {
+    let world = World::new();
+    world.write("s/a", "a");
+    world.mkdir("out");
+    world.mkdir("links");
+    world.link("../out/B", "links/B");
+    for to in ["first/", "second/"] {
+        world.ok(&format!("-a --write-batch=links/B s/ {to}"));
+        assert!(world.path("links/B").is_symlink() && !world.path("out/B").is_symlink());
+    }
+    world.ok("-a --read-batch=out/B e/");
+    assert_eq!((world.read("e/a"), world.names("out")), (b"a".to_vec(), vec!["B".to_string()]));
+}
+
+#[test]
 fn only_a_batch_is_written_where_that_is_asked_for() {
     for way in ["a/", "h:a/"] {
         let world = world();
@@ -198,7 +213,7 @@ fn what_does_not_fit_is_named_and_stays_as_it_was() {
     for line in [
         "read big: the file at the destination is not the old version that the batch starts from\n",
         "read same: its content is not in the batch",
-        "delete nothing",
+        "nothing deleted",
     ] {
         assert!(run.stderr.contains(line), "{line} {run:#?}");
     }

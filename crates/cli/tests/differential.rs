@@ -46,8 +46,8 @@
 //!   it. No such trees are made for it.
 //! - After an error nothing is deleted; rsync has by then deleted in some directories, perhaps.
 //! - Where files of rules came or went at the target, what either says is protected stays, and there is no backup of it.
-//! - `--max-delete` deletes all or nothing: it comes with 0 or more than there is. Where nothing takes part nothing goes, and with
-//!   `-n` what it spares is named; both end with 25.
+//! - Which names go of more than `--max-delete` allows differs: it comes with 0 or more than there is. Where nothing takes part
+//!   nothing goes, and the code is 25.
 //! - A name that begins with `./` (`-R`, `--files-from`) makes rsync carry the attributes of the directory that it starts in.
 //! - An ordinary user's rsync makes writable what it deletes, and so the backup of it; with `--no-super` root's too.
 //! - `--inplace` or `--append` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).

@@ -171,6 +171,17 @@ fn what_is_up_to_date_is_logged_and_told_to_programs() {
 }
 
 #[test]
+fn a_log_holds_no_byte_that_drives_a_terminal() {
+    let world = World::new();
+    world.write(OsStr::from_bytes(b"s/csi\x9b2J"), "x");
+    world.write(OsStr::from_bytes(b"s/latin\xe4 text\xc4\x9b"), "x");
+    world.ok("-a --log-file=log --log-file-format=%n s/ d/");
+    let log = world.read("log");
+    let has = |bytes: &[u8]| log.windows(bytes.len()).any(|part| part == bytes);
+    assert!(has(b"csi\\#2332J\n") && has(b"latin\xe4 text\xc4\x9b\n"), "{}", log.escape_ascii());
+}
+
+#[test]
 fn owners_are_those_of_the_source_where_they_are_carried() {
     let owned = || {
         let world = world();

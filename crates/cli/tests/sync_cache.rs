@@ -3,9 +3,10 @@
 
 mod common;
 
+use std::fs;
 use std::time::Duration;
 
-use common::{DELTIC, Run, SHELL, WAYS, World, noise};
+use common::{DELTIC, Run, SHELL, WAYS, World, edited, noise};
 
 const BIG: usize = 8 << 20;
 
@@ -52,9 +53,78 @@ fn contents_are_read_once_and_then_known() {
     assert!(no_cache >= both, "{no_cache}");
     let taken_back = bytes_read(&world, "sync -ac --no-cache --cache src/ dst").unwrap();
     assert!(taken_back < BIG as u64 / 2, "{taken_back}");
-    // Verifying is reading, unless it is said otherwise.
+    // Verifying is reading.
     assert!(bytes_read(&world, "verify src dst").unwrap() >= both);
-    assert!(bytes_read(&world, "verify --cached src dst").unwrap() < BIG as u64 / 2);
+}
+
+#[test]
+fn what_was_read_longer_ago_than_it_may_be_is_read_again() {
+    let world = world();
+    let read = |words: &str| bytes_read(&world, &format!("sync -ac {words} src/ dst"));
+    let (little, both) = (BIG as u64 / 2, 2 * BIG as u64);
+    if read("").is_none() {
+        return;
+    }
+    assert!(read("").unwrap() < little);
+    assert!(read("--checksum-max-age=1h").unwrap() < little);
+    assert!(read("--checksum-max-age=forever").unwrap() < little);
+    assert!(read("--checksum-max-age=0").unwrap() >= both);
+    // When a file was noted stands behind its version and its digest.
+    let table = world.path(".cache/deltic/digests-1");
+    let mut slots = fs::read(&table).expect("it was made");
+    for bucket in slots.chunks_mut(8192) {
+        let (slots, _) = bucket.as_chunks_mut::<92>();
+        for slot in slots.iter_mut().filter(|slot| **slot != [0; 92]) {
+            let noted = u32::from_le_bytes(slot[80..84].try_into().unwrap()) - 31 * 86_400;
+            slot[80..84].copy_from_slice(&noted.to_le_bytes());
+            let check = deltic_core::Fingerprint::of(&slot[..84]);
+            slot[84..].copy_from_slice(&check.as_bytes()[..8]);
+        }
+    }
+    fs::write(&table, slots).expect("it is ours");
+    assert!(read("--checksum-max-age=5w").unwrap() < little);
+    assert!(read("").unwrap() >= both, "a month is long enough");
+    assert!(read("").unwrap() < little);
+}
+
+#[test]
+fn what_a_run_with_checksums_wrote_is_not_read_again_at_the_destination() {
+    // Whole files of one block, and of several; one that is made of its old version.
+    for (files, len, old) in [(40, BIG / 40, false), (1, BIG, false), (1, BIG, true)] {
+        let world = World::new();
+        world.mkdir("dst");
+        for n in 0..files {
+            let new = noise(len, n);
+            world.write(format!("src/{n}"), &new);
+            world.set_time(format!("src/{n}"), 1_000_000_000);
+            if old {
+                world.write(format!("dst/{n}"), edited(&new, len / 2));
+            }
+        }
+        world.ok("-ac --no-whole-file src/ h:dst");
+        // The source was not compared, so it is read once.
+        let Some(read) = bytes_read(&world, "sync -ac src/ dst") else { return };
+        let once = BIG as u64 * 9 / 10..BIG as u64 * 3 / 2;
+        assert!(once.contains(&read), "{files} {old}: {read}");
+        let mut bytes = world.read("dst/0");
+        bytes[len / 2] ^= 1;
+        world.write("dst/0", bytes);
+        world.set_time("dst/0", 1_000_000_000);
+        assert!(world.ok("-aci src/ dst").stdout.contains(" 0\n"), "{files} {old}");
+        world.assert_same("src", "dst");
+    }
+}
+
+/// Without its time a file has the present one, and a change at once may show in nothing.
+#[test]
+fn what_was_written_without_its_time_is_read() {
+    let world = World::new();
+    world.write("src/file", noise(BIG, 1));
+    world.mkdir("dst");
+    world.ok("-rc src/ dst");
+    rest();
+    let Some(read) = bytes_read(&world, "sync -rc src/ dst") else { return };
+    assert!(read >= 2 * BIG as u64, "{read}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::attrs::node;
-use common::{Run, WAYS, Way, World, edited, noise, rsync};
+use common::{Mounted, Run, WAYS, Way, World, edited, noise, rsync};
 use rustix::fs::FileType;
 
 /// A world where `dst` has an old version of `src/file` of the same length.
@@ -64,38 +64,24 @@ fn a_window_says_how_near_times_are_the_same() {
     }
 }
 
-/// A file system at `disk` that keeps whole seconds, gone with this value.
-struct Coarse<'a>(&'a World);
-
-impl<'a> Coarse<'a> {
-    fn mount(world: &'a World) -> Option<Self> {
-        world.mkdir("disk");
-        let image = std::fs::File::create(world.path("image"));
-        image.and_then(|image| image.set_len(16 << 20)).expect("there is room");
-        let run = |program: &str, words: &[&str]| {
-            common::is_installed(program)
-                && Run::of(&mut world.command(program, words)).code == Some(0)
-        };
-        let mounted = common::is_root()
-            && run("mkfs.ext2", &["-q", "-F", "-I", "128", "image"])
-            && run("mount", &["-o", "loop", "image", "disk"]);
-        if !mounted {
-            common::skip("a file system that counts in seconds cannot be mounted here");
-        }
-        mounted.then_some(Self(world))
+/// A file system at `disk` that keeps whole seconds.
+fn coarse(world: &World) -> Option<Mounted<'_>> {
+    let without = "a file system that counts in seconds cannot be mounted here";
+    let image = std::fs::File::create(world.path("image"));
+    image.and_then(|image| image.set_len(16 << 20)).expect("there is room");
+    let words = ["-q", "-F", "-I", "128", "image"];
+    let made = || Run::of(&mut world.command("mkfs.ext2", words)).code == Some(0);
+    if !(common::is_installed("mkfs.ext2") && made()) {
+        common::skip(without);
+        return None;
     }
-}
-
-impl Drop for Coarse<'_> {
-    fn drop(&mut self) {
-        Run::of(&mut self.0.command("umount", ["-l", "disk"]));
-    }
+    Mounted::by((world, "disk"), ("mount", &["-o", "loop", "image", "disk"]), without)
 }
 
 #[test]
 fn where_times_are_kept_in_seconds_nothing_comes_twice() {
     let world = World::new();
-    let Some(_disk) = Coarse::mount(&world) else { return };
+    let Some(_disk) = coarse(&world) else { return };
     world.write("src/d/file", "old");
     std::os::unix::fs::symlink("file", world.path("src/d/link")).unwrap();
     for name in ["src/d/file", "src/d/link", "src/d", "src"] {

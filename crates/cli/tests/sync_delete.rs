@@ -51,35 +51,109 @@ fn more_than_a_thousand_names_stay_until_a_number_is_named() {
         let world = world(1100);
         world.write("src/new", "still synced");
         let run = world.fails(25, &delete(way, ""));
-        assert!(
-            run.stderr.contains("1103 names would go") && run.stderr.contains("--max-delete=1103"),
-            "{run:#?}"
-        );
+        let told = "nothing deleted: 1103 of 1108 names would be removed (limit 1000); \
+                    --max-delete 1103 or --force-delete goes on\n";
+        assert!(run.stderr.contains(told), "{run:#?}");
         assert_eq!((extras(&world), world.read("dst/new")), (1100, b"still synced".to_vec()));
-        world.fails(25, &delete(way, "--max-delete 1102"));
-        assert_eq!(extras(&world), 1100, "{way:?}");
         world.ok(&delete(way, "--max-delete 1103"));
         world.assert_same("src", "dst");
     }
 }
 
+/// The guard as a share, in trees that are small enough for a test.
+const QUARTER: &str = "--max-delete 25%";
+
 #[test]
-fn many_names_stay_that_are_a_large_part_of_the_tree() {
+fn more_names_than_the_share_that_was_named_stay() {
+    for way in WAYS {
+        let world = world(0);
+        for n in 0..100 {
+            world.write(format!("src/many/{n}"), "");
+        }
+        world.ok(&delete(way, ""));
+        for n in 0..40 {
+            world.write(format!("dst/extra 0/{n}"), "");
+        }
+        let run = world.fails(25, &delete(way, QUARTER));
+        let told = "nothing deleted: 41 of 146 names would be removed (limit 36); \
+                    --max-delete 41 or --force-delete goes on\n";
+        assert!(run.stderr.contains(told), "{way:?} {run:#?}");
+        assert_eq!(extras(&world), 40, "{way:?}");
+        for n in 0..20 {
+            fs::remove_file(world.path(format!("dst/extra 0/{n}"))).unwrap();
+        }
+        world.ok(&delete(way, QUARTER));
+        world.assert_same("src", "dst");
+    }
+}
+
+#[test]
+fn a_quarter_of_a_large_tree_goes_though_it_is_more_than_a_thousand_names() {
     let world = world(0);
-    for n in 0..100 {
-        world.write(format!("src/many/{n}"), "");
-    }
+    (0..5000).for_each(|n| world.write(format!("src/many/{n}"), ""));
     world.ok(&delete(Way::Local, ""));
-    for n in 0..40 {
-        world.write(format!("dst/extra 0/{n}"), "");
-    }
-    let run = world.fails(25, &delete(Way::Push, ""));
-    assert!(run.stderr.contains("41 names would go"), "{run:#?}");
-    for n in 0..20 {
-        std::fs::remove_file(world.path(format!("dst/extra 0/{n}"))).unwrap();
-    }
+    (0..1200).for_each(|n| fs::remove_file(world.path(format!("src/many/{n}"))).unwrap());
     world.ok(&delete(Way::Push, ""));
     world.assert_same("src", "dst");
+}
+
+/// `src` as `dst` is, but that a directory of 30 files has another name, and one of them other content.
+fn renamed() -> World {
+    let world = world(0);
+    // Shorter than what is looked for under other names, and longer.
+    for (n, len) in [0, 10, 20_000].into_iter().cycle().enumerate().take(30) {
+        world.write(format!("src/album/sub/{n}"), vec![n as u8; len + n]);
+        world.set_time(format!("src/album/sub/{n}"), 1_000_000 + n as i64);
+    }
+    world.ok(&delete(Way::Local, ""));
+    fs::rename(world.path("src/album"), world.path("src/photos")).expect("it is there");
+    // Of the same length, but not of the same time.
+    world.write("src/photos/sub/7", [8; 17]);
+    world
+}
+
+#[test]
+fn a_file_that_moved_is_no_loss_to_the_guard() {
+    for way in WAYS {
+        let world = renamed();
+        // Two directories go besides, and the file.
+        let told = "nothing deleted: 3 of 39 names would be removed besides 29 that moved (limit 1); \
+                    --max-delete 32 or --force-delete goes on\n";
+        for (n, code) in [("-n", 0), ("", 25)] {
+            let run = world.sync(&words(&delete(way, &format!("{n} --max-delete 5%"))));
+            assert_eq!(run.code, Some(code), "{way:?} {run:#?}");
+            assert!(run.stderr.contains(told), "{way:?} {run:#?}");
+        }
+        assert!(world.exists("dst/album/sub/29"), "{way:?}");
+        let world = renamed();
+        world.ok(&delete(way, "--max-delete 8%"));
+        world.assert_same("src", "dst");
+    }
+}
+
+/// As rsync does: which ones is nobody's promise.
+#[test]
+fn a_number_bounds_what_goes_and_the_code_says_that_more_would() {
+    for way in WAYS {
+        for (limit, dry_run) in [(0, ""), (10, ""), (10, "-n"), (33, "")] {
+            let world = world(30);
+            let words = format!("-i {dry_run} --max-delete={limit}");
+            let run = world.sync(&self::words(&delete(way, &words)));
+            let lines = run.stdout.lines().filter(|line| line.starts_with("*deleting")).count();
+            assert_eq!(lines, limit, "{way:?} {run:#?}");
+            let gone = 33
+                - extras(&world)
+                - (0..3).filter(|n| world.exists(format!("dst/extra {n}"))).count();
+            assert_eq!(gone, if dry_run.is_empty() { limit } else { 0 }, "{way:?} {run:#?}");
+            assert_eq!(run.code, Some(if limit < 33 { 25 } else { 0 }), "{way:?} {run:#?}");
+            let would = if dry_run.is_empty() { "" } else { "without -n " };
+            let stay = 33 - limit;
+            let told = format!(
+                "{would}deletions stop at --max-delete={limit}: {stay} of 33 names to be removed stay\n"
+            );
+            assert_eq!(run.stderr.contains(&told), limit < 33, "{way:?} {run:#?}");
+        }
+    }
 }
 
 /// `deltic sync` at a terminal, at the question.
@@ -97,14 +171,18 @@ fn at_a_terminal_the_user_decides_what_looks_like_an_accident() {
         for (typed, goes) in [("n\n", false), ("\n", false), (EOF, false), ("y\n", true)] {
             let world = world(30);
             world.write("src/new", "synced in any case");
-            let mut terminal = asked(&world, &delete(way, ""));
+            let mut terminal = asked(&world, &delete(way, QUARTER));
             assert!(terminal.shows("Remove them? [y/N] "), "{way:?} {:?}", terminal.shown);
             assert_eq!((extras(&world), world.exists("dst/new")), (30, true), "{way:?}");
             terminal.types(typed);
             let (code, shown) = terminal.end();
             let told = "33 of 38 names at the destination would be removed:\r\n  extra 0\r\n  extra 1\r\n  extra 2\r\n  ...";
             assert!(shown.contains(told), "{way:?} {shown:?}");
-            assert_eq!(shown.contains("delete nothing: 33 names would go"), !goes, "{shown:?}");
+            assert_eq!(
+                shown.contains("nothing deleted: 33 of 38 names would be removed (limit 9)"),
+                !goes,
+                "{shown:?}"
+            );
             assert_eq!(code, Some(if goes { 0 } else { 25 }), "{way:?} {typed:?} {shown:?}");
             assert_eq!(extras(&world), if goes { 0 } else { 30 }, "{way:?} {typed:?}");
             if goes {
@@ -124,7 +202,7 @@ fn nobody_is_asked_in_the_background_or_with_output_elsewhere() {
         let world = world(30);
         let mut command = Command::new("setsid");
         command.args(["-w", "-c", "sh", "-c", script, "sh", DELTIC, "sync"]);
-        command.args(delete(Way::Local, "").split_whitespace());
+        command.args(delete(Way::Local, QUARTER).split_whitespace());
         command.current_dir(world.path("")).env("HOME", world.path("")).env("NO_COLOR", "1");
         let (code, shown) = Terminal::start(&mut command).end();
         assert_eq!((code, shown.contains("[y/N]")), (Some(25), false), "{script} {shown:?}");
@@ -137,7 +215,7 @@ fn nobody_is_asked_in_the_background_or_with_output_elsewhere() {
 fn what_came_in_since_names_were_counted_goes_within_the_limits_only() {
     for way in WAYS {
         let world = world(30);
-        let mut terminal = asked(&world, &delete(way, ""));
+        let mut terminal = asked(&world, &delete(way, QUARTER));
         assert!(terminal.shows("Remove them? [y/N] "), "{way:?} {:?}", terminal.shown);
         for n in 0..1000 {
             world.write(format!("dst/extra 1/new {n:04}"), "");
@@ -154,8 +232,14 @@ fn what_came_in_since_names_were_counted_goes_within_the_limits_only() {
 
 #[test]
 fn nobody_is_asked_about_few_names_or_with_a_wish_said_aloud_or_in_a_dry_run() {
-    for (extra, options, code) in
-        [(10, "", 0), (30, "--force-delete", 0), (30, "-n", 0), (30, "--max-delete 5", 25)]
+    for (extra, options, code) in [
+        (1, "--max-delete 50%", 0),
+        (30, "", 0),
+        (30, "--force-delete", 0),
+        (30, "--max-delete 5", 25),
+    ]
+    .into_iter()
+    .chain([(30, "-n --max-delete 25%", 0), (30, "--max-delete 25% --force-delete", 0)])
     {
         let world = world(extra);
         let (ended, shown) = asked(&world, &delete(Way::Push, options)).end();
@@ -186,9 +270,13 @@ fn an_empty_source_removes_nothing_whatever_number_is_named() {
         world.mkdir("src");
         world.fails(25, &delete(way, ""));
         assert_eq!((extras(&world), world.exists("dst/sub/c")), (2, true), "{way:?}");
-        let run = world.fails(25, &delete(way, "--max-delete 100"));
-        assert!(run.stderr.contains("the source is empty; --force-delete allows it"), "{run:#?}");
-        assert_eq!((extras(&world), world.exists("dst/sub/c")), (2, true), "{way:?}");
+        for more in ["--max-delete 100", "--max-delete 100%"] {
+            let run = world.fails(25, &delete(way, more));
+            let told = "nothing deleted: the source is empty, and 8 names would be removed; \
+                        --force-delete goes on\n";
+            assert!(run.stderr.contains(told), "{way:?} {run:#?}");
+            assert_eq!((extras(&world), world.exists("dst/sub/c")), (2, true), "{way:?}");
+        }
         world.ok(&delete(way, "--force-delete"));
         world.assert_same("src", "dst");
     }
@@ -200,7 +288,7 @@ fn a_named_directory_that_is_empty_removes_nothing_either() {
         let world = World::new();
         world.mkdir("src");
         world.write("dst/src/old", "kept while nothing is mounted at src");
-        for option in ["", "--max-delete 100"] {
+        for option in ["", "--max-delete 100", "--max-delete 100%"] {
             let words = format!("-a --delete {option} {} {}", way.from("src"), way.to("dst/"));
             world.fails(25, &words);
             assert!(world.exists("dst/src/old"), "{way:?} {option}");
@@ -236,12 +324,14 @@ fn each_empty_source_keeps_what_stands_in_its_place_and_no_other_does() {
             format!("{options} --no-fsync --delete {more} {sources} {to}")
         };
         let told = world.sync(&self::words(&words("-n")));
-        assert!(told.stderr.contains("without -n nothing is deleted"), "{way:?} {told:#?}");
+        assert!(told.stderr.contains("without -n nothing deleted"), "{way:?} {told:#?}");
         assert_eq!(told.code, Some(0), "{way:?} {told:#?}");
         world.fails(25, &words("-n --max-delete 100"));
-        for more in ["", "--max-delete 100"] {
+        for more in ["", "--max-delete 100", "--max-delete 100%"] {
             let run = world.fails(25, &words(more));
-            assert!(run.stderr.contains("is empty; --force-delete allows it"), "{way:?} {run:#?}");
+            let is_told = run.stderr.contains("is empty, and ")
+                && run.stderr.contains("names would be removed; --force-delete goes on");
+            assert!(is_told, "{way:?} {run:#?}");
             assert!(kept.iter().all(|name| world.exists(dst(name))), "{way:?} {sources:?} {more}");
             assert!(!gone.iter().any(|name| world.exists(dst(name))), "{way:?} {sources:?} {more}");
         }
@@ -332,28 +422,17 @@ fn what_rules_protect_that_come_with_the_run_does_not_count_for_the_limit() {
             }
             let run = world.sync(&words(&delete(way, &format!("-F {option}"))));
             assert_eq!(run.code, Some(code), "{way:?} {option} {run:#?}");
-            assert_eq!(world.exists("dst/d/one"), code != 0, "{way:?} {option}");
-            assert_eq!(world.exists("dst/d/old/three"), code != 0, "{way:?} {option}");
+            let stay =
+                ["one", "two", "old/three"].map(|name| world.exists(format!("dst/d/{name}")));
+            let stay = stay.into_iter().filter(|stays| *stays).count();
+            assert_eq!(stay, usize::from(code != 0), "{way:?} {option}");
             for name in ["39.log", "old/39.log", "gone/four.log"] {
                 assert!(world.exists(format!("dst/d/{name}")), "{way:?} {option} {name}");
             }
             if code != 0 {
-                assert!(run.stderr.contains("more than --max-delete=2"), "{way:?} {run:#?}");
+                let told = "--max-delete=2: 1 of 3 names to be removed stay";
+                assert!(run.stderr.contains(told), "{way:?} {run:#?}");
             }
-        }
-    }
-}
-
-#[test]
-fn a_limit_that_was_named_is_named_where_it_is_passed() {
-    for way in WAYS {
-        for limit in [0, 10] {
-            let world = world(30);
-            let run = world.fails(25, &delete(way, &format!("--max-delete={limit}")));
-            let why = format!(" names would go, and that is more than --max-delete={limit}; ");
-            assert!(run.stderr.contains(&why), "{way:?} {run:#?}");
-            assert!(!run.stderr.contains("accident"), "{way:?} {run:#?}");
-            assert_eq!(extras(&world), 30, "{way:?}");
         }
     }
 }
@@ -361,19 +440,14 @@ fn a_limit_that_was_named_is_named_where_it_is_passed() {
 #[test]
 fn a_dry_run_lists_what_the_guard_would_hold_back_and_says_so_once() {
     for way in WAYS {
-        // A number that was said is rsync's: it decides how a dry run ends as well.
-        for (option, code) in [("", 0), ("--max-delete 5", 25)] {
-            let world = world(30);
-            let words = delete(way, &format!("-n -i {option}"));
-            let run =
-                world.sync(&words.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>());
-            assert_eq!(run.code, Some(code), "{way:?} {run:#?}");
-            let lines = run.stdout.lines().filter(|line| line.starts_with("*deleting")).count();
-            assert_eq!(lines, 33, "{way:?} {run:#?}");
-            let said = run.stderr.matches("without -n nothing is deleted: 33 names").count();
-            assert_eq!(said, 1, "{way:?} {run:#?}");
-            assert_eq!(extras(&world), 30, "{way:?}");
-        }
+        let world = world(30);
+        let run = world.sync(&words(&delete(way, &format!("-n -i {QUARTER}"))));
+        assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
+        let lines = run.stdout.lines().filter(|line| line.starts_with("*deleting")).count();
+        assert_eq!(lines, 33, "{way:?} {run:#?}");
+        let said = run.stderr.matches("without -n nothing deleted: 33 of 37 names").count();
+        assert_eq!(said, 1, "{way:?} {run:#?}");
+        assert_eq!(extras(&world), 30, "{way:?}");
     }
 }
 
@@ -530,7 +604,7 @@ fn nothing_is_removed_where_a_source_is_missing_or_a_file_fails() {
         let words = words.replace("h:src/", &format!("h:src/ {missing}"));
         let run = world.fails(23, &words);
         assert!(
-            run.stderr.contains("missing") && run.stderr.contains("delete nothing"),
+            run.stderr.contains("missing") && run.stderr.contains("nothing deleted"),
             "{run:#?}"
         );
         assert_eq!(extras(&world), 3, "{way:?}");

@@ -10,7 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use common::attrs::note;
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, edited, is_installed, is_root, noise, skip};
+use common::{
+    DELTIC, Mounted, Run, SHELL, WAYS, Way, World, edited, is_installed, is_root, noise, skip,
+};
 
 #[test]
 fn a_missing_source_is_named_and_the_others_arrive() {
@@ -515,29 +517,19 @@ fn what_another_run_brings_meanwhile_is_no_conflict() {
     }
 }
 
-/// A small file system at `dst`, gone with this value.
-struct Disk<'a>(&'a World);
+/// A small file system at `dst`.
+struct Disk<'a>(Mounted<'a>);
 
 impl<'a> Disk<'a> {
     fn mount(world: &'a World, size: &str) -> Option<Self> {
-        world.mkdir("dst");
         let words = ["-t", "tmpfs", "-o", size, "tmpfs", "dst"];
-        let mounted = is_root() && Run::of(&mut world.command("mount", words)).code == Some(0);
-        if !mounted {
-            skip("a small file system cannot be mounted here");
-        }
-        mounted.then(|| Self(world))
+        let without = "a small file system cannot be mounted here";
+        Mounted::by((world, "dst"), ("mount", &words), without).map(Self)
     }
 
     fn remount(&self, size: &str) {
         let words = ["-o", &format!("remount,{size}"), "dst"];
-        assert_eq!(Run::of(&mut self.0.command("mount", words)).code, Some(0));
-    }
-}
-
-impl Drop for Disk<'_> {
-    fn drop(&mut self) {
-        Run::of(&mut self.0.command("umount", ["-l", "dst"]));
+        assert_eq!(Run::of(&mut self.0.0.command("mount", words)).code, Some(0));
     }
 }
 
@@ -559,7 +551,7 @@ fn what_finds_no_room_on_a_full_disk_comes_once_old_names_are_deleted() {
             &format!("-a --delete --max-delete 1 {} {}", way.from("src/"), way.to("dst/")),
         );
         assert!(run.stderr.contains("too big: no space left on device"), "{way:?} {run:#?}");
-        assert!(!run.stderr.contains("delete nothing"), "{way:?} {run:#?}");
+        assert!(!run.stderr.contains("nothing deleted"), "{way:?} {run:#?}");
         assert!(!world.exists("dst/old") && !world.exists("dst/too big"), "{way:?}");
         for name in ["new", "zz new", "39"] {
             assert!(
@@ -870,7 +862,7 @@ fn where_few_threads_may_start_few_do_it_all() {
 fn where_owners_and_modes_are_made_up_files_arrive_with_their_times() {
     for made_up in ["--force-user=65534", "--perms=a=rwX"] {
         let world = World::new();
-        let Some(_mounted) = Bound::mount(&world, made_up) else { return };
+        let Some(_mounted) = bound(&world, made_up) else { return };
         for way in WAYS {
             let dst = format!("mounted/{way:?}");
             world.mkdir(&dst);
@@ -893,23 +885,10 @@ fn where_owners_and_modes_are_made_up_files_arrive_with_their_times() {
     }
 }
 
-/// `behind`, mounted at `mounted` with another owner or mode, gone with this value.
-struct Bound<'a>(&'a World);
-
-impl<'a> Bound<'a> {
-    fn mount(world: &'a World, made_up: &str) -> Option<Self> {
-        ["behind", "mounted"].iter().for_each(|dir| world.mkdir(dir));
-        let mut mount = world.command("bindfs", [made_up, "behind", "mounted"]);
-        let mounted = is_root() && is_installed("bindfs") && Run::of(&mut mount).code == Some(0);
-        if !mounted {
-            skip("bindfs cannot be mounted, which makes up owners and modes");
-        }
-        mounted.then(|| Self(world))
-    }
-}
-
-impl Drop for Bound<'_> {
-    fn drop(&mut self) {
-        Run::of(&mut self.0.command("umount", ["-l", "mounted"]));
-    }
+/// `behind`, mounted at `mounted` with another owner or mode.
+fn bound<'a>(world: &'a World, made_up: &str) -> Option<Mounted<'a>> {
+    world.mkdir("behind");
+    let words = [made_up, "behind", "mounted"];
+    let without = "bindfs cannot be mounted, which makes up owners and modes";
+    Mounted::by((world, "mounted"), ("bindfs", &words), without)
 }

@@ -5,13 +5,13 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 
 use common::attrs::set_times;
 use common::dice::Dice;
 use common::maker::{Node, Taste, Tree, What};
-use common::{Run, WAYS, Way, World, is_installed, skip};
+use common::{Run, WAYS, Way, World, is_installed, is_root, skip};
 
 /// Every path below `dir`; directories end in a slash.
 fn paths(dir: &Path) -> BTreeSet<String> {
@@ -210,18 +210,103 @@ fn a_directory_whose_rules_cannot_be_understood_is_left_out_and_nothing_is_delet
         let run = sync(&world, way, &["-F", "--delete"]);
         assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
         assert!(
-            run.stderr.contains("/src/d/.rsync-filter: line 2: unknown filter rule: 'bad'"),
+            run.stderr.contains("/src/d/.rsync-filter: line 2: unknown filter rule\n"),
             "{run:#?}"
         );
         assert!(world.exists("dst/a") && world.exists("dst/extra"), "{way:?}");
         assert!(!world.exists("dst/d/secret") && !world.exists("dst/d/e"), "{way:?}");
-        // A link is not followed out of the tree.
-        fs::remove_file(world.path("src/d/.rsync-filter")).unwrap();
-        world.write("outside", "+ secret\n");
+    }
+}
+
+#[test]
+fn a_file_of_rules_may_name_one_above_it() {
+    for way in WAYS {
+        for (rule, below) in [
+            (": ../rules", "d"),
+            (": ../../rules", "d/e"),
+            (": ABSOLUTE/rules", "d/e"),
+            (": /rules", "d"),
+        ] {
+            let world = world(&["skip", "d/skip", "d/e/skip", "d/e/f/skip", "d/e/f/new", "g/skip"]);
+            for end in ["src", "dst"] {
+                let base = world.path(end).display().to_string();
+                world.write(format!("{end}/rules"), "P precious\n- skip\n- /d/e/f/new\n");
+                world.write(format!("{end}/{below}/own"), rule.replace("ABSOLUTE", &base));
+            }
+            world.write("dst/d/e/f/precious", "x");
+            world.write("dst/d/e/f/extra", "x");
+            world.write("dst/precious", "x");
+            let run = sync(&world, way, &["-f", ": own", "--delete"]);
+            assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{way:?} {rule}");
+            let there =
+                |names: &[&str]| names.iter().all(|name| world.exists(format!("dst/{name}")));
+            assert!(there(&["skip", "g/skip", "d/e/f/precious"]), "{way:?} {rule}");
+            assert_eq!(there(&["d/skip"]), below == "d/e", "{way:?} {rule}");
+            for name in ["d/e/skip", "d/e/f/skip", "d/e/f/new", "d/e/f/extra", "precious"] {
+                assert!(!world.exists(format!("dst/{name}")), "{way:?} {rule} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_file_of_rules_above_the_root_names_is_looked_for_there_too() {
+    for (rule, file, text) in
+        [(": .rules", "top/src/.rules", ": ../.more\n"), (": ../.rules", "top/.rules", ": .more\n")]
+    {
+        let world = World::new();
+        world.write("top/.more", "- skip\n");
+        world.write("top/src/skip", "x");
+        world.write(file, text);
+        world.ok(&format!("-r --filter={} top/src/ dst", rule.replace(' ', "_")));
+        assert!(!world.exists("dst/skip"), "{rule}");
+    }
+}
+
+#[test]
+fn ones_own_link_to_a_file_of_rules_is_followed_and_what_it_says_is_not_shown() {
+    for way in WAYS {
+        let world = world(&["d/secret", "d/a"]);
+        world.write("outside", "- secret\n");
         world.link("../../outside", "src/d/.rsync-filter");
         let run = sync(&world, way, &["-F"]);
-        assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
-        assert!(!world.exists("dst/d/secret"), "{way:?}");
+        assert_eq!(run.code, Some(0), "{run:#?}");
+        assert!(world.exists("dst/d/a") && !world.exists("dst/d/secret"), "{way:?}");
+        world.write("outside", "root:hash\n");
+        let run = sync(&world, way, &["-F"]);
+        assert!(run.code == Some(23) && !run.stderr.contains("root"), "{way:?} {run:#?}");
+    }
+}
+
+#[test]
+fn a_link_of_another_user_in_the_place_of_a_file_of_rules_does_not_count() {
+    if !is_root() {
+        return skip("only root can make links of others");
+    }
+    for way in WAYS {
+        for (rule, file) in [("-F", ".rsync-filter"), ("-C", ".cvsignore")] {
+            let world = world(&["d/secret", "d/a"]);
+            world.write("outside", "secret\n");
+            world.link("../../outside", &format!("src/d/{file}"));
+            lchown(world.path(format!("src/d/{file}")), Some(12345), None).expect("we are root");
+            world.write("dst/d/extra", "x");
+            let run = sync(&world, way, &["-lo", "--delete", rule]);
+            let told =
+                format!("/src/d/{file}: a symlink of another user; rules behind it do not count");
+            assert_eq!((run.code, run.stderr.contains(&told)), (Some(0), true), "{way:?} {run:#?}");
+            assert!(world.exists("dst/d/secret") && !world.exists("dst/d/extra"), "{way:?} {rule}");
+            // It protects nothing either, where it stands at the destination.
+            world.write("dst/d/extra", "x");
+            fs::remove_file(world.path(format!("src/d/{file}"))).expect("it is there");
+            lchown(world.path(format!("dst/d/{file}")), Some(12345), None).expect("we are root");
+            let run = sync(&world, way, &["-lo", "--delete", rule]);
+            assert_eq!(
+                (run.code, run.stderr.contains("/dst/d/")),
+                (Some(0), true),
+                "{way:?} {run:#?}"
+            );
+            assert!(!world.exists("dst/d/extra"), "{way:?} {rule}");
+        }
     }
 }
 
@@ -269,7 +354,7 @@ fn a_dry_run_and_a_limit_know_which_directories_stay() {
         world.write("dst/stays/goes", "x");
         let run = sync(&world, way, &words);
         assert_eq!((run.code, world.exists("dst/stays/goes")), (Some(25), true), "{run:#?}");
-        assert!(run.stderr.contains(" 1 names would go"), "{way:?} {run:#?}");
+        assert!(run.stderr.contains("--max-delete=0: 1 of 1 names"), "{way:?} {run:#?}");
     }
 }
 

@@ -2,7 +2,10 @@
 
 mod common;
 
-use common::{WAYS, Way, World};
+use std::fs;
+use std::os::unix::fs::lchown;
+
+use common::{WAYS, Way, World, is_root, skip};
 
 /// Links within the tree and out of it, to files and to directories, and one to nowhere.
 fn world() -> World {
@@ -228,4 +231,148 @@ fn a_dry_run_and_a_comparison_see_past_a_link_in_the_place_of_a_directory() {
     world.link("../src/dir", "dst/dir");
     let run = common::Run::of(&mut world.command(common::DELTIC, ["verify", "src", "dst"]));
     assert_eq!((run.code, &*run.stderr), (Some(26), ""), "{run:#?}");
+}
+
+/// Sources, a destination and files in `out`, and a directory of another user with links of his to them.
+fn world_of_another() -> World {
+    let world = World::new();
+    world.write("src/a", "a");
+    world.write("src/b", "b");
+    world.write("src/sub/c", "c");
+    world.write("out/list", "a\n");
+    world.mkdir("dst");
+    world.mkdir("his");
+    for (target, name) in [("../out", "out"), ("../src", "src"), ("../out/log", "log")] {
+        world.link(target, &format!("his/{name}"));
+        lchown(world.path(format!("his/{name}")), Some(12345), None).expect("we are root");
+    }
+    lchown(world.path("his"), Some(12345), None).expect("we are root");
+    world
+}
+
+const OF_ANOTHER: &str = "a symlink of another user (--insecure-links follows it)";
+
+#[test]
+fn a_destination_behind_a_link_of_another_user_is_refused() {
+    if !is_root() {
+        return skip("only root can make links of others");
+    }
+    for way in WAYS {
+        for (options, from, to) in [
+            ("-r", "src/", "his/out"),
+            ("-r", "src/", "his/out/"),
+            ("-rn", "src/", "his/out/"),
+            ("-r", "src/", "his/out/new"),
+            ("-r --mkpath", "src/", "his/out/x/y"),
+            ("", "src/a", "his/out/file"),
+            ("--mkpath", "src/a", "his/out/x/file"),
+        ] {
+            let world = world_of_another();
+            let words = format!("{options} {} {}", way.from(from), way.to(to));
+            let run = world.fails(3, &words);
+            assert!(run.stderr.contains(OF_ANOTHER), "{words} {run:#?}");
+            assert_eq!(world.names("out"), ["list"], "{words}");
+            world.ok(&format!("--insecure-links {words}"));
+            assert_eq!(world.names("out").len() > 1, options != "-rn", "{words}");
+        }
+        // In its own place it is replaced, whatever it leads to; one's own is followed.
+        let world = world_of_another();
+        world.ok(&format!("{} {}", way.from("src/a"), way.to("his/log")));
+        assert!(!world.path("his/log").is_symlink() && !world.exists("out/log"));
+        world.link("out", "mine");
+        world.ok(&format!("-r {} {}", way.from("src/"), way.to("mine/")));
+        assert_eq!(world.read("out/sub/c"), b"c");
+    }
+}
+
+#[test]
+fn a_source_behind_a_link_of_another_user_is_not_read() {
+    if !is_root() {
+        return skip("only root can make links of others");
+    }
+    for way in WAYS {
+        for from in ["his/src/", "his/src/sub", "his/src/a"] {
+            for options in ["-r", "-rL", "-rR"] {
+                let world = world_of_another();
+                let words = format!("{options} {} {}", way.from(from), way.to("dst/"));
+                let run = world.fails(23, &words);
+                let came = ["a", "sub", "his/src/a", "his/src/sub"];
+                assert!(came.iter().all(|name| !world.exists(format!("dst/{name}"))), "{words}");
+                assert!(run.stderr.contains("symlink"), "{words} {run:#?}");
+                world.ok(&format!("--insecure-links {words}"));
+                assert!(!world.names("dst").is_empty(), "{words}");
+            }
+        }
+        // As such it is copied.
+        let world = world_of_another();
+        world.ok(&format!("-rl {} {}", way.from("his/src"), way.to("dst/")));
+        assert!(world.path("dst/src").is_symlink());
+    }
+}
+
+#[test]
+fn files_of_options_are_not_reached_through_links_of_others() {
+    if !is_root() {
+        return skip("only root can make links of others");
+    }
+    for (option, code) in [
+        ("--files-from=", 1),
+        ("--exclude-from=", 11),
+        ("--include-from=", 11),
+        ("--filter=._", 11),
+        ("--write-batch=", 3),
+        ("--only-write-batch=", 3),
+    ] {
+        let world = world_of_another();
+        let words = format!("-r {option}his/out/list src/ dst/");
+        let run = world.fails(code, &words);
+        assert!(run.stderr.contains(OF_ANOTHER), "{words} {run:#?}");
+        assert!(world.names("dst").is_empty() && world.read("out/list") == b"a\n", "{words}");
+        if !option.contains("filter") {
+            world.ok(&format!("--insecure-links {words}"));
+            assert_eq!(world.names("dst").is_empty(), option.starts_with("--only"), "{words}");
+        }
+    }
+    // A log is done without, as in rsync.
+    let world = world_of_another();
+    let run = world.sync(&["-r", "--log-file=his/log", "src/", "dst/"]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    assert!(run.stderr.contains(OF_ANOTHER) && !world.exists("out/log"), "{run:#?}");
+    world.ok("-r --insecure-links --log-file=his/log src/ dst/");
+    assert!(world.exists("out/log"));
+    world.ok("-r --write-batch=batch src/ dst/");
+    fs::rename(world.path("batch"), world.path("out/batch")).expect("it was made");
+    let run = world.fails(11, "--read-batch=his/out/batch dst/");
+    assert!(run.stderr.contains(OF_ANOTHER), "{run:#?}");
+    world.ok("-r --insecure-links --read-batch=his/out/batch dst/");
+}
+
+#[test]
+fn a_list_on_the_other_side_is_not_reached_through_links_of_others() {
+    if !is_root() {
+        return skip("only root can make links of others");
+    }
+    let world = world_of_another();
+    let list = world.path("his/out/list").display().to_string();
+    let words = format!("--files-from=:{list} {} dst/", Way::Pull.from("src/"));
+    let run = world.fails(3, &words);
+    assert!(run.stderr.contains(OF_ANOTHER) && world.names("dst").is_empty(), "{run:#?}");
+    world.ok(&format!("--insecure-links {words}"));
+    assert_eq!(world.names("dst"), ["a"]);
+}
+
+#[test]
+fn what_only_the_kernel_can_follow_is_followed() {
+    let world = world();
+    for option in ["--files-from", "--exclude-from"] {
+        let run = std::process::Command::new("bash")
+            .args(["-c", "exec \"$0\" sync -r \"$1\"=<(echo dir/file) src/ dst/"])
+            .args([common::DELTIC, option])
+            .current_dir(world.path(""))
+            .output();
+        let Ok(run) = run else { return skip("bash is not installed") };
+        assert!(run.status.success(), "{option} {run:?}");
+    }
+    world.ok("-r --log-file=/dev/null src/ dst/");
+    assert_eq!(world.read("dst/dir/file"), b"inside");
 }

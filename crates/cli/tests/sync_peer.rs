@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::peer::{agreed, entry, hello, listing, sync_over, sync_with};
+use common::peer::{agreed, checked, entry, hello, listing, sync_over, sync_with};
 use common::{DELTIC, Run, SHELL, World, is_installed, noise, skip};
 use deltic_core::{Kind, Name};
 use deltic_protocol::hello::Reply;
@@ -268,7 +268,7 @@ fn an_agent_takes_no_list_before_a_request() {
     let world = World::new();
     world.write("dst/kept", "content");
     let list = listing(vec![entry("file", Kind::File, 0)])[agreed().len()..].to_vec();
-    world.write("said", [hello(), list].concat());
+    world.write("said", checked(&[hello(), list].concat()));
     let line = r#""$0" agent <said >heard; echo $? >code"#;
     Run::of(world.command("sh", ["-c", line, DELTIC]).timeout(Duration::from_secs(20)));
     let heard = world.read("heard");
@@ -300,7 +300,7 @@ fn a_claim_of_two_to_the_sixty_third_costs_nothing_wherever_it_stands() {
             let claim = [&payload[..at], &huge, &payload[at + 1..]].concat();
             // It closes its side then, or it would be waited for.
             let world = world();
-            world.write("said", [&before[..], &frame(kind, &claim)].concat());
+            world.write("said", checked(&[&before[..], &frame(kind, &claim)].concat()));
             let shell = "sh -c 'cat said; exec 1>&-; exec cat >heard' rsh";
             let start = Instant::now();
             let run = sync_over(&world, shell, &operands);
@@ -315,7 +315,7 @@ fn a_file_of_two_to_the_sixty_third_bytes_is_refused_or_fails_alone() {
     let world = world();
     for len in [1 << 62, u64::MAX / 2, u64::MAX] {
         let list = listing(vec![entry("huge", Kind::File, len), entry("name", Kind::Dir, 0)]);
-        world.write("said", list);
+        world.write("said", checked(&list));
         let shell = "sh -c 'cat said; exec 1>&-; exec cat >heard' rsh";
         assert_ends(&sync_over(&world, shell, &PULL), &[12], "");
         assert!(!world.exists("dst/huge"), "{len}");

@@ -164,3 +164,21 @@ fn an_ssh_that_cannot_connect_is_told_apart_from_a_missing_program() {
     assert!(run.stderr.contains("before deltic answered"), "{run:#?}");
     assert!(!world.exists("dst"));
 }
+
+#[test]
+fn what_is_installed_over_ssh_passes_the_doctor() {
+    let world = World::new();
+    let Some(sshd) = Sshd::start(&world) else { return };
+    let shell = sshd.shell();
+    let to = world.path("there/deltic").display().to_string();
+    let run =
+        Run::of(&mut world.command(DELTIC, ["install", "-e", &shell, "--to", &to, "127.0.0.1"]));
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+    let place = format!("127.0.0.1:{}", world.path("src").display());
+    let run =
+        Run::of(&mut world.command(DELTIC, ["doctor", "-e", &shell, "--deltic-path", &to, &place]));
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+    for name in ["keys: it connects without a question", "transfer: 1 MiB is sent in "] {
+        assert!(run.stdout.contains(&format!("ok       {name}")), "{name} {run:#?}");
+    }
+}

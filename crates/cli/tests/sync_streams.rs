@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::peer::{agreed, hello_without, listing};
+use common::peer::{agreed, checked, hello_without, listing};
 use common::{DELTIC, Run, SHELL, Way, World, noise, tree};
 use deltic_protocol::ToReceiver;
 use deltic_protocol::hello::Reply;
@@ -196,7 +196,7 @@ fn an_end_that_knows_no_streams_is_asked_for_one() {
     let listing = listing(Vec::new())[agreed().len()..].to_vec();
     let listed = ToReceiver::Listed { intact: true }.encode();
     let said = [hello_without("streams"), reply, listing, listed].concat();
-    world.write("said", said);
+    world.write("said", checked(&said));
     // It stays until it is left.
     let shell = "sh -c 'cat said; cat >heard' rsh";
     let run = sync_over(&world, shell, &["--streams", "4", "h:src/", "dst"]);

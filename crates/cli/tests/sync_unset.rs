@@ -6,7 +6,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use common::attrs::{ACCESS, SOMEBODY, acl, node, note, own};
-use common::{DELTIC, Run, SHELL, WAYS, World, edited, is_installed, is_root, noise, skip};
+use common::{
+    DELTIC, Mounted, Run, SHELL, WAYS, World, edited, is_installed, is_root, noise, skip,
+};
 use rustix::fs::FileType;
 
 /// `deltic sync` without the right to give files away; loudly nothing where that cannot be taken.
@@ -108,32 +110,17 @@ fn what_comes_from_a_tree_beside_arrives_as_well() {
     }
 }
 
-/// A file system at `dst` that has neither extended attributes nor ACLs, gone with this value.
-struct Plain<'a>(&'a World);
-
-impl<'a> Plain<'a> {
-    fn mount(world: &'a World) -> Option<Self> {
-        world.mkdir("dst");
-        let words = ["-t", "ramfs", "ramfs", "dst"];
-        let mounted = is_root() && Run::of(&mut world.command("mount", words)).code == Some(0);
-        if !mounted {
-            skip("a file system without extended attributes cannot be mounted here");
-        }
-        mounted.then(|| Self(world))
-    }
-}
-
-impl Drop for Plain<'_> {
-    fn drop(&mut self) {
-        Run::of(&mut self.0.command("umount", ["-l", "dst"]));
-    }
+/// A file system at `dst` that has neither extended attributes nor ACLs.
+fn plain(world: &World) -> Option<Mounted<'_>> {
+    let without = "a file system without extended attributes cannot be mounted here";
+    Mounted::by((world, "dst"), ("mount", &["-t", "ramfs", "ramfs", "dst"]), without)
 }
 
 #[test]
 fn where_there_are_no_extended_attributes_and_no_acls_the_rest_arrives_and_is_no_more_open() {
     for way in WAYS {
         let world = World::new();
-        let Some(_plain) = Plain::mount(&world) else { return };
+        let Some(_plain) = plain(&world) else { return };
         world.write("src/marked", "new");
         world.write("src/shared", "new");
         world.write("dst/marked", "old content");
@@ -164,7 +151,7 @@ fn where_there_are_no_extended_attributes_and_no_acls_the_rest_arrives_and_is_no
 #[test]
 fn where_nothing_can_be_noted_files_arrive_and_what_only_a_note_would_make_does_not() {
     let world = World::new();
-    let Some(_plain) = Plain::mount(&world) else { return };
+    let Some(_plain) = plain(&world) else { return };
     world.write("src/file", "content");
     own(&world.path("src/file"), SOMEBODY, SOMEBODY);
     node(&world.path("src/fifo"), FileType::Fifo, (0, 0));

@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::peer::{agreed, entry, hello, listing, sync_over};
+use common::peer::{agreed, checked, entry, hello, listing, sync_over};
 use common::terminal::Terminal;
 use common::{DELTIC, Run, SHELL, Way, World, noise};
 use deltic_core::Kind;
-use deltic_protocol::hello::{Alive, Request};
+use deltic_protocol::hello::{Alive, NamesFrom, Request};
 use deltic_protocol::options::Options;
 
 fn world() -> World {
@@ -226,7 +226,7 @@ fn who_falls_silent_is_given_up_whatever_was_said_before() {
                 let said = said.clone();
                 scope.spawn(move || {
                     let world = world();
-                    world.write("said", &said);
+                    world.write("said", checked(&said));
                     let shell = format!("sh -c 'cat said; {then} 2>/dev/null' rsh");
                     let words = [&["--timeout=1"], &operands[..]].concat();
                     let run = sync_over(&world, &shell, &words);
@@ -243,7 +243,7 @@ fn who_falls_silent_is_given_up_whatever_was_said_before() {
 fn a_healthy_run_outlives_any_silence() {
     for way in common::WAYS {
         let world = world();
-        (0..30).for_each(|n| world.write(format!("dst/{n}"), ""));
+        (0..1100).for_each(|n| world.write(format!("dst/{n}"), ""));
         let mut command = Command::new(DELTIC);
         command.args(["sync", "-e", SHELL, "--deltic-path", DELTIC, "-a", "--no-fsync"]);
         command.args(["--timeout=1", "--delete", &way.from("src/"), &way.to("dst/")]);
@@ -263,8 +263,9 @@ fn an_agent_that_hears_nothing_more_gives_up() {
     let world = world();
     let options = Options { silence: 1, ..Options::default() };
     let destination = b"dst/"[..].into();
-    let request = Request::Receive { destination, single: None, options };
-    world.write("said", [common::peer::hello(), request.encode()].concat());
+    let names = NamesFrom::Nowhere;
+    let request = Request::Receive { destination, single: None, names, options };
+    world.write("said", checked(&[hello(), request.encode()].concat()));
     let line = r#"(cat said; exec sleep 60 2>/dev/null) | { "$0" agent >heard; echo $?; }"#;
     let mut child = Command::new("sh");
     child.args(["-c", line, DELTIC]).current_dir(world.path("")).stdout(Stdio::piped());
@@ -282,10 +283,16 @@ fn an_agent_that_hears_nothing_more_gives_up() {
 #[test]
 fn a_peer_that_only_says_that_it_lives_is_heard_as_long_as_it_does() {
     let world = world();
-    world.write("said", common::peer::agreed());
-    world.write("alive", Alive.encode());
-    let shell = "sh -c 'cat said; for n in 1 2 3 4 5 6 7 8; do cat alive; sleep 0.4; done' rsh";
-    let run = common::peer::sync_over(&world, shell, &["--timeout=1", "src/", "h:dst/"]);
+    let start = checked(&agreed()).len();
+    let all = checked(&[agreed(), Alive.encode().repeat(8)].concat());
+    world.write("said", &all[..start]);
+    let each = (all.len() - start) / 8;
+    all[start..]
+        .chunks(each)
+        .zip(1..)
+        .for_each(|(alive, n)| world.write(format!("alive{n}"), alive));
+    let shell = "sh -c 'cat said; for n in 1 2 3 4 5 6 7 8; do cat alive$n; sleep 0.4; done' rsh";
+    let run = sync_over(&world, shell, &["--timeout=1", "src/", "h:dst/"]);
     assert_eq!(run.code, Some(12), "{run:#?}");
 }
 

@@ -28,7 +28,7 @@ fn command(world: &World, words: &str) -> Command {
     let mut command = Command::new(DELTIC);
     command.args(["watch", "-e", SHELL, "--deltic-path", DELTIC, "--no-fsync"]);
     command.args(["--delay", "0.05", "--max-delay", "0.5"]).args(words.split_whitespace());
-    command.current_dir(world.path("")).env("HOME", world.path(""));
+    world.place(&mut command);
     command
 }
 
@@ -72,6 +72,16 @@ impl<'a> Watching<'a> {
 
     fn stderr(&self) -> String {
         String::from_utf8_lossy(&self.world.read("stderr")).into_owned()
+    }
+
+    /// Waits until standard error has `text`.
+    #[track_caller]
+    fn says(&self, text: &str) {
+        let start = Instant::now();
+        while !self.stderr().contains(text) {
+            assert!(start.elapsed() < PATIENCE, "{text}: {}", self.stderr());
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Waits until the destination holds what the source does.
@@ -459,7 +469,7 @@ fn what_keeps_failing_puts_nothing_else_off() {
 fn the_guard_counts_with_what_has_come_and_gone() {
     let world = World::new();
     world.write("src/a", "a");
-    let mut watching = Watching::start(&world, &words(Way::Local, "--delete"));
+    let mut watching = Watching::start(&world, &words(Way::Local, "--delete --max-delete=25%"));
     (0..200).for_each(|n| world.write(format!("src/many/{n}"), ""));
     watching.settles("src", "dst");
     (0..30).for_each(|n| fs::remove_file(world.path(format!("src/many/{n}"))).unwrap());
@@ -468,30 +478,87 @@ fn the_guard_counts_with_what_has_come_and_gone() {
     let trouble = watching.event("trouble");
     let said = trouble["message"].as_str().unwrap();
     // The source itself, a file, a directory and what is left in that.
-    assert!(said.contains("more than 43 of 173 names"), "{said}");
+    assert_eq!(said, "nothing deleted: 171 of 173 names would be removed (limit 43)");
+    watching.end(Signal::TERM);
+}
+
+/// The user's word to the watches of this world.
+fn confirm(world: &World) -> Run {
+    Run::of(&mut world.command(DELTIC, ["watch", "--confirm"]))
+}
+
+#[test]
+fn many_deletions_wait_for_the_users_word_and_the_rest_goes_on() {
+    for way in [Way::Local, Way::Push] {
+        let world = world();
+        (0..60).for_each(|n| world.write(format!("src/many/{n}"), ""));
+        let mut watching = Watching::start(&world, &words(way, "--delete --max-delete=25%"));
+        let nothing = confirm(&world);
+        assert_eq!((nothing.code, &*nothing.stdout), (Some(3), ""), "{nothing:#?}");
+        fs::rename(world.path("src/many"), world.path("away")).unwrap();
+        let trouble = watching.event("trouble");
+        assert_eq!(trouble["kind"], "delete_limit");
+        let said = "nothing deleted: 61 of 70 names would be removed (limit 17)";
+        assert_eq!(trouble["message"], said);
+        assert_eq!(watching.event("summary")["exit_code"], 25);
+        let waits = watching.event("watch");
+        assert_eq!(waits["state"], "held_back");
+        assert_eq!(waits["message"], "61 names wait to be removed");
+        watching.says("`deltic watch --confirm` lets them go");
+        // Deletions elsewhere go, and not by all being compared.
+        world.write("src/sub/new", "goes on");
+        fs::remove_file(world.path("src/other/e")).unwrap();
+        assert_eq!(watching.event("round")["full"], false);
+        while !world.exists("dst/sub/new") || world.exists("dst/other/e") {
+            assert_eq!(watching.event("summary")["exit_code"], 0);
+        }
+        assert!(world.exists("dst/many/59"));
+        let confirmed = confirm(&world);
+        let said = "61 names may be removed: deltic watch src/ ";
+        assert!(confirmed.stdout.starts_with(said), "{confirmed:#?}");
+        assert_eq!((confirmed.code, confirmed.lines().len()), (Some(0), 1), "{confirmed:#?}");
+        watching.settles("src", "dst");
+        assert_eq!(confirm(&world).code, Some(3));
+        let (code, last) = watching.end(Signal::TERM);
+        assert_eq!((code, &last["complete"]), (Some(0), &true.into()), "{last}");
+    }
+}
+
+/// The word is for as many names as were told.
+#[test]
+fn what_goes_besides_what_was_confirmed_is_asked_for_again() {
+    let world = world();
+    (0..60).for_each(|n| world.write(format!("src/many[*]/{n}"), ""));
+    (0..60).for_each(|n| world.write(format!("src/sub/more/{n}"), ""));
+    let mut watching = Watching::start(&world, &words(Way::Push, "--delete --max-delete=25%"));
+    for name in ["many[*]", "sub/more"] {
+        fs::rename(world.path(format!("src/{name}")), world.path(name.replace('/', "-"))).unwrap();
+        assert_eq!(watching.event("watch")["message"], "61 names wait to be removed");
+    }
+    world.write("dst/sub/more/another", "");
+    assert!(confirm(&world).stdout.starts_with("122 names may be removed"));
+    assert_eq!(watching.event("watch")["message"], "123 names wait to be removed");
+    assert!(world.exists("dst/many[*]/59") && world.exists("dst/sub/more/59"));
+    assert!(confirm(&world).stdout.starts_with("123 names may be removed"));
+    watching.settles("src", "dst");
     watching.end(Signal::TERM);
 }
 
 #[test]
-fn many_deletions_are_held_back_and_the_rest_goes_on() {
+fn what_comes_back_before_its_deletion_is_confirmed_stays() {
     let world = world();
-    for n in 0..60 {
-        world.write(format!("src/many/{n}"), "");
-    }
-    let mut watching = Watching::start(&world, &words(Way::Push, "--delete"));
-    fs::remove_dir_all(world.path("src/many")).unwrap();
-    let trouble = watching.event("trouble");
-    assert_eq!(trouble["kind"], "delete_limit");
-    let said = trouble["message"].as_str().unwrap();
-    assert!(said.contains("names, the guard of a watch; --max-delete="), "{said}");
-    assert_eq!(watching.event("summary")["exit_code"], 25);
-    world.write("src/sub/new", "goes on");
-    while !world.exists("dst/sub/new") {
-        watching.event("summary");
-    }
-    assert!(world.exists("dst/many/59"));
-    let (code, last) = watching.end(Signal::TERM);
-    assert_eq!((code, &last["complete"]), (Some(25), &false.into()), "{last}");
+    (0..60).for_each(|n| world.write(format!("src/many/{n}"), ""));
+    let mut watching = Watching::start(&world, &words(Way::Local, "--delete --max-delete=25%"));
+    fs::rename(world.path("src/many"), world.path("away")).unwrap();
+    assert_eq!(watching.event("watch")["state"], "held_back");
+    fs::rename(world.path("away"), world.path("src/many")).unwrap();
+    while watching.event("summary")["exit_code"] != 0 {}
+    watching.settles("src", "dst");
+    assert_eq!(confirm(&world).code, Some(3));
+    // It is watched as ever.
+    fs::rename(world.path("src/many"), world.path("away")).unwrap();
+    assert_eq!(watching.event("watch")["message"], "61 names wait to be removed");
+    watching.end(Signal::TERM);
 }
 
 #[test]
@@ -503,6 +570,7 @@ fn words_that_make_no_watch_are_refused_and_so_is_a_first_round_that_cannot_star
         ("-a --remove-source-files src/ dst/", 1, "--remove-source-files"),
         ("-a --delay x src/ dst/", 1, "--delay"),
         ("-a missing/ dst/", 3, "missing"),
+        ("--confirm src/ dst/", 1, "--confirm takes no SRC and DEST"),
         ("-a src/ no/such/dst/", 11, "no such directory"),
         ("-a src/ src/dst/", 1, "inside the source"),
     ] {
@@ -571,10 +639,11 @@ fn people_are_told_what_it_came_to() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
-    while !line.starts_with("total size is ") {
+    while !line.contains(" round 1: 5 files transferred, 0 names removed, ") {
         line.clear();
         assert!(stdout.read_line(&mut line).unwrap() > 0, "it ended");
     }
+    assert!(line.ends_with("; waiting for changes\n"), "{line}");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let rest: Vec<_> = stdout.lines().map_while(Result::ok).collect();
     assert!(

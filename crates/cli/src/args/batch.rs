@@ -30,6 +30,11 @@ pub(crate) enum Batch {
 }
 
 impl BatchArgs {
+    /// Whether nothing comes to a destination in this run.
+    pub(crate) const fn only_writes(&self) -> bool {
+        self.only_write_batch.is_some()
+    }
+
     /// What is asked for, or why it makes no sense with the other words.
     pub(crate) fn batch(&self, args: &SyncArgs) -> Result<Option<Batch>> {
         let words = [
@@ -45,7 +50,8 @@ impl BatchArgs {
         if let Some((other, _)) = asked.next() {
             bail!("{word} and {other}: a run has one batch file");
         }
-        if args.remove.remove_source_files {
+        // Nothing is at a destination then, so the sources stay.
+        if args.remove.remove_source_files && !matches!(batch, Batch::OnlyWrite(_)) {
             bail!("{word}: a batch keeps no word that sources go (--remove-source-files)");
         }
         if args.checksum && !matches!(batch, Batch::Read(_)) {

@@ -8,6 +8,7 @@ use clap::ArgAction;
 use deltic_protocol::limits::MAX_ALTERNATES;
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Fuzzy, Window};
 
+use crate::age::Age;
 use crate::size::{BadSize, Bound};
 
 /// The words of it.
@@ -30,6 +31,9 @@ pub(crate) struct CompareArgs {
     /// Believe what is known of files that did not change since: the default
     #[arg(long, overrides_with = "no_cache")]
     cache: bool,
+    /// With -c, read a file again that was last read longer ago than AGE: 12h, 30d, 8w, 0 (always), forever
+    #[arg(long, value_name = "AGE", default_value = "30d")]
+    checksum_max_age: Age,
     /// Leave files alone that are newer at the destination
     #[arg(short = 'u', long)]
     update: bool,
@@ -76,6 +80,7 @@ impl CompareArgs {
             existing: self.existing,
             ignore_existing: self.ignore_existing,
             cached: !self.no_cache,
+            max_age_secs: self.checksum_max_age.0,
             window: self.window()?,
             min_bytes: self.min_size.map_or(0, Bound::bytes),
             max_bytes: self.max_size.map(Bound::bytes),

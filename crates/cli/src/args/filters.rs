@@ -4,7 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -15,6 +15,7 @@ use deltic_core::path::printable;
 use deltic_core::rule::{
     self, Action, Line, LineEnd, MAX_DIR_MERGES, Marks, Reading, Rule, Rules, Syntax,
 };
+use deltic_net::{NamedFile, Trust};
 use deltic_protocol::limits::MAX_RULES;
 
 use super::CHOOSE;
@@ -40,15 +41,21 @@ enum Word {
 }
 
 impl Filters {
-    /// The rules that these words make; reads the files that they name, whose lines end in NULs with `from0`.
+    /// Puts the first `count` rules behind the others, which then win.
+    pub(crate) fn put_last(&mut self, count: usize) {
+        self.words.rotate_left(count);
+    }
+
+    /// The rules that these words make; reads the files that they name, whose lines end in NULs with `from0`, through links of
+    /// whom `trust` says.
     /// What is made beside other names is protected: what ends in `suffix`, and directories of the name `partial_dir`.
     pub(crate) fn rules(
         &self,
-        from0: bool,
+        (from0, trust): (bool, Trust),
         (suffix, partial_dir): (Option<&[u8]>, Option<&OsStr>),
     ) -> Result<Rules> {
         let end = if from0 { LineEnd::Nul } else { LineEnd::Line };
-        let mut gathered = Gathered { rules: Vec::new(), end };
+        let mut gathered = Gathered { rules: Vec::new(), end, trust };
         let mut sprinkled = 0;
         for word in &self.words {
             match word {
@@ -57,7 +64,7 @@ impl Filters {
                     gathered.add(rule::old_rule(text.as_bytes(), *action)?, 0)?;
                 }
                 Word::From(action, path) => {
-                    let lines = rule::read_old(&contents(path)?, *action, end);
+                    let lines = rule::read_old(&contents(path, trust)?, *action, end);
                     gathered.add(lines.with_context(|| shown(path))?, 0)?;
                 }
                 Word::Sprinkled => {
@@ -92,6 +99,7 @@ impl Filters {
 struct Gathered {
     rules: Vec<Rule>,
     end: LineEnd,
+    trust: Trust,
 }
 
 impl Gathered {
@@ -106,7 +114,7 @@ impl Gathered {
                 }
                 Line::Merge { file, reading } => {
                     let path = OsString::from_vec(file.into());
-                    let lines = rule::read(&contents(&path)?, &reading, self.end);
+                    let lines = rule::read(&contents(&path, self.trust)?, &reading, self.end);
                     self.add(lines.with_context(|| shown(&path))?, depth + 1)?;
                 }
             }
@@ -127,7 +135,7 @@ impl Gathered {
         let reading = Reading { syntax: Syntax::Cvs, words: true, marks };
         if let Some(home) = std::env::var_os("HOME") {
             let path = Path::new(&home).join(".cvsignore");
-            match contents(path.as_os_str()) {
+            match contents(path.as_os_str(), self.trust) {
                 Ok(bytes) => self.add(rule::read(&bytes, &reading, LineEnd::Line)?, MAX_DEPTH)?,
                 Err(error) if is_missing(&error) => {}
                 Err(error) => return Err(error),
@@ -149,11 +157,13 @@ impl fmt::Display for Unread {
 }
 
 /// All of a file, or of standard input.
-fn contents(path: &OsStr) -> Result<Vec<u8>> {
+fn contents(path: &OsStr, trust: Trust) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let source: Box<dyn Read> =
-            if path == "-" { Box::new(io::stdin()) } else { Box::new(fs::File::open(path)?) };
+        let source: Box<dyn Read> = match path == "-" {
+            true => Box::new(io::stdin()),
+            false => Box::new(File::from(NamedFile::find(Path::new(path), trust)?.read()?)),
+        };
         source.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
@@ -254,6 +264,7 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
     use clap::Parser;
+    use std::fs;
 
     fn filters(words: &str) -> Filters {
         let words = shlex::split(&format!("deltic sync {words} a b")).unwrap();
@@ -271,7 +282,13 @@ mod tests {
             }
             Rule::DirMerge(merge) => format!(":{}", String::from_utf8_lossy(&merge.file)),
         };
-        filters(words).rules(false, (None, None)).unwrap().list.iter().map(text).collect()
+        filters(words)
+            .rules((false, Trust::Ours), (None, None))
+            .unwrap()
+            .list
+            .iter()
+            .map(text)
+            .collect()
     }
 
     #[test]
@@ -295,8 +312,9 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_or_understood_is_named() {
-        let refusal =
-            |words: &str| format!("{:#}", filters(words).rules(false, (None, None)).unwrap_err());
+        let refusal = |words: &str| {
+            format!("{:#}", filters(words).rules((false, Trust::Ours), (None, None)).unwrap_err())
+        };
         assert!(refusal("-f '. /no/such'").contains("read rules /no/such: "));
         assert!(refusal("--exclude-from /no/such").contains("read rules /no/such: "));
         let dir = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use deltic_core::Follow;
+use deltic_net::Trust;
 use deltic_protocol::options::Links;
 
 use super::metadata::{Far, FarWords};
@@ -35,12 +36,17 @@ pub(crate) struct LinkArgs {
     /// Take back --munge-links
     #[arg(long, overrides_with = "munge_links", hide = true)]
     no_munge_links: bool,
-    /// Follow symbolic links of other users on the way to directories that options name
+    /// Follow symbolic links of other users on the way to what arguments and options name
     #[arg(long)]
     insecure_links: bool,
 }
 
 impl LinkArgs {
+    /// Whose links are followed on the way to what is named.
+    pub(crate) const fn trust(&self) -> Trust {
+        Trust::new(self.insecure_links)
+    }
+
     /// What the words mean.
     pub(crate) fn links(&self, far: Far, far_words: &[OsString]) -> Links {
         let follow = match (self.copy_links, self.copy_unsafe_links, self.copy_dirlinks) {

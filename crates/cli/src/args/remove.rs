@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path};
+use std::str::FromStr;
 
-use anyhow::{Result, bail, ensure};
-use deltic_protocol::options::{Backup, Delete, Remove};
+use anyhow::{Result, bail};
+use deltic_protocol::options::{Backup, Delete, Guard, Remove};
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
@@ -23,11 +24,11 @@ pub(crate) struct RemoveArgs {
     /// The same as --delete-after
     #[arg(long)]
     pub(crate) delete_delay: bool,
-    /// Remove up to N names, whatever they are, instead of the guard against accidents
-    #[arg(long, value_name = "N")]
-    max_delete: Option<i64>,
+    /// Remove N names at most, and stop there (25); with N%, remove nothing if more than that share would go
+    #[arg(long, value_name = "N[%]", overrides_with = "force_delete")]
+    max_delete: Option<MaxDelete>,
     /// Remove whatever --delete finds, accident or not
-    #[arg(long)]
+    #[arg(long, overrides_with = "max_delete")]
     force_delete: bool,
     /// Let a full directory give way to a file, though nothing else is removed
     #[arg(long, overrides_with = "no_force")]
@@ -58,22 +59,39 @@ pub(crate) struct RemoveArgs {
     suffix: Option<OsString>,
 }
 
+/// The value of `--max-delete`: a number of names, or a share of them in percent.
+#[derive(Clone, Copy, Debug)]
+struct MaxDelete(Delete);
+
+impl FromStr for MaxDelete {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        if let Some(percent) = word.strip_suffix('%') {
+            let percent = percent.parse().ok().filter(|percent| *percent <= 100);
+            let percent = Some(percent.ok_or("a share is 0% to 100%")?);
+            return Ok(Self(Delete::Guarded(Guard { percent, names: None })));
+        }
+        let names: i64 = word.parse().map_err(|_| "neither a number nor a share such as 10%")?;
+        // As in rsync, less than nothing is nothing.
+        Ok(Self(Delete::AtMost(names.try_into().unwrap_or(0))))
+    }
+}
+
 impl RemoveArgs {
     /// Whether, and how far, names are removed at the destination; `excluded` says --delete too.
     pub(crate) fn deletes(&self, excluded: bool, takes_dirs: bool) -> Result<Delete> {
         let asked = [self.delete, self.delete_before, self.delete_after, self.delete_delay];
         if !(asked.contains(&true) || excluded) {
-            ensure!(self.max_delete.is_none() && !self.force_delete, "--delete is missing");
             return Ok(Delete::Never);
         }
         if !takes_dirs {
             bail!("--delete removes nothing without -r, -a or -d");
         }
-        Ok(match (self.max_delete, self.force_delete) {
-            // As in rsync, less than nothing is nothing.
-            (Some(most), _) => Delete::AtMost(most.try_into().unwrap_or(0)),
-            (None, true) => Delete::AtMost(u64::MAX),
-            (None, false) => Delete::Guarded,
+        Ok(match self.max_delete {
+            _ if self.force_delete => Delete::AtMost(u64::MAX),
+            Some(MaxDelete(delete)) => delete,
+            None => Delete::Guarded(Guard::default()),
         })
     }
 

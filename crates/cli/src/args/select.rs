@@ -3,13 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ArgAction;
 use deltic_core::Mounts;
 use deltic_core::path::printable;
 use deltic_net::plan::{Destination, Names, Sources};
-use deltic_net::{ListForm, read_names};
+use deltic_net::{ListForm, NamedFile, Trust, read_names};
 use deltic_protocol::options::{Missing, Select};
 
 use super::COMPATIBLE;
@@ -162,7 +163,11 @@ impl SelectArgs {
     }
 
     /// The names in the file that is named, if one is.
-    pub(crate) fn names(&self, sources: &Sources) -> Result<Names> {
+    pub(crate) fn names(
+        &self,
+        (sources, destination): (&Sources, &Destination),
+        trust: Trust,
+    ) -> Result<Names> {
         let Some(file) = &self.files_from else { return Ok(Names::None) };
         let count = match sources {
             Sources::Local(paths) => paths.len(),
@@ -171,32 +176,29 @@ impl SelectArgs {
         if count != 1 {
             bail!("--files-from takes one source and a destination");
         }
-        let form = match sources {
-            _ if self.from0 => ListForm::Nuls,
-            Sources::Local(_) => ListForm::Commented,
-            // It goes there as it is.
-            Sources::Remote { .. } => ListForm::Lines,
-        };
+        // A list for sources there goes as it is.
+        let form = ListForm { nul: self.from0, commented: matches!(sources, Sources::Local(_)) };
         if file == "-" {
             let names = read_names(std::io::stdin(), form);
             return Ok(Names::Here(names.context("read standard input")?));
         }
-        match (remote(file)?, sources) {
+        let far = match (sources, destination) {
+            (Sources::Remote { host, .. }, _) | (_, Destination::Remote { host, .. }) => Some(host),
+            (Sources::Local(_), Destination::Local(_)) => None,
+        };
+        match (remote(file)?, far) {
             (None, _) => {
-                let names = File::open(file).and_then(|open| read_names(open, form));
+                let named = NamedFile::find(Path::new(file), trust).and_then(|file| file.read());
+                let names = named.and_then(|file| read_names(File::from(file), form));
                 let shown = printable(file.as_bytes());
                 Ok(Names::Here(names.with_context(|| format!("read {shown}"))?))
             }
-            (Some((on, path)), Sources::Remote { host, .. })
-                if on.as_ref().is_none_or(|on| on == host) =>
-            {
+            (Some((on, path)), Some(host)) if on.as_ref().is_none_or(|on| on == host) => {
                 Ok(Names::There { path, nul: self.from0 })
             }
-            (Some(_), Sources::Remote { .. }) => {
-                bail!("--files-from: its host is not the transfer's")
-            }
-            (Some(_), Sources::Local(_)) => {
-                bail!("--files-from: a list on the other machine is for sources there")
+            (Some(_), Some(_)) => bail!("--files-from: its host is not the transfer's"),
+            (Some(_), None) => {
+                bail!("--files-from cannot be remote when the transfer is local")
             }
         }
     }

@@ -39,6 +39,9 @@ pub(crate) struct Show {
     /// Count everything at the end, to the byte
     #[arg(long, help_heading = SHOW)]
     pub(crate) stats: bool,
+    /// Count everything at the end, in one line of KEY=VALUE for logs and programs
+    #[arg(long, help_heading = SHOW)]
+    pub(crate) stats_one_line: bool,
     /// Say why files went as they did: for each file with -v, else summed up
     #[arg(long, help_heading = SHOW)]
     pub(crate) explain: bool,

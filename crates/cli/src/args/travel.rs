@@ -113,7 +113,10 @@ impl Travel {
             (_, true) => Some("-6"),
             _ => None,
         };
-        words.extend(version.filter(|_| is_ssh).map(OsString::from));
+        // Behind the program: what follows may have places for the host and the command.
+        if let Some(version) = version.filter(|_| is_ssh) {
+            words.insert(1, version.into());
+        }
         words
     }
 }

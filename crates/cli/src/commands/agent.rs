@@ -22,6 +22,9 @@ pub(crate) struct Args {
     /// Most bytes a second that this end puts on the wire or takes from it, as `deltic sync` has it
     #[arg(long, value_name = "RATE")]
     bwlimit: Option<Rate>,
+    /// Say what this program and the directory that standard input names are like; for `deltic doctor`
+    #[arg(long, conflicts_with = "join")]
+    examine: bool,
 }
 
 /// Serves one session on standard input and output, or leads them to one.
@@ -34,6 +37,9 @@ pub(crate) fn run(args: &Args) -> Exit {
             ),
         );
         return Exit::Usage;
+    }
+    if args.examine {
+        return super::doctor::answer();
     }
     let bwlimit = args.bwlimit.and_then(Rate::limit);
     let serve = || deltic_net::agent(socket_dirs(), bwlimit, cache::dir());

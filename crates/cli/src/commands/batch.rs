@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use deltic_net::plan::{self, Destination};
+use deltic_net::{NamedFile, Trust};
 
 use super::patch::{NewFile, Output};
 use super::sync::sync;
@@ -22,42 +23,44 @@ use crate::plan::Request;
 
 /// Runs one sync with its batch; how it ends where the batch cannot be had, and why.
 pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, anyhow::Error)> {
+    let trust = Trust::new(request.plan.options.follow.insecure);
     let (path, only) = match batch {
         Batch::Write(path) => (path, false),
         Batch::OnlyWrite(path) => (path, true),
         Batch::Read(path) => {
-            let file = open(path).with_context(|| format!("open {}", path.display()));
+            let file = open(path, trust).with_context(|| format!("open {}", path.display()));
             let file = file.map_err(|error| (Exit::Files, error))?;
             request.plan.batch = Some(plan::Batch::Read(Arc::new(file)));
-            return Ok(sync(request).1);
+            return Ok(sync(request, None).1);
         }
     };
-    let created = NewFile::create(path, Some(&Permissions::from_mode(0o600)));
+    let created = NewFile::create(path, Some(&Permissions::from_mode(0o600)), trust);
     let (new, file) = created.map_err(|error| (Exit::Selection, error))?;
+    let beside: OsString = [path.as_os_str(), OsStr::new(".sh")].into_iter().collect();
+    let beside = Output::create(Path::new(&beside), Some(&Permissions::from_mode(0o700)), trust);
+    let beside = beside.map_err(|error| (Exit::Selection, error))?;
     let keep = if only { plan::Batch::OnlyWrite } else { plan::Batch::Write };
     request.plan.batch = Some(keep(Arc::new(file)));
     let script = script(path, &request.plan.destination);
-    let (result, exit) = sync(request);
+    let (result, exit) = sync(request, None);
     if result.is_ok() {
-        put_in_place(new, path, script).map_err(|error| (Exit::Files, error))?;
+        put_in_place(new, beside, script).map_err(|error| (Exit::Files, error))?;
     }
     Ok(exit)
 }
 
 /// Gives the batch its name, and puts its script beside it.
-fn put_in_place(new: NewFile, path: &Path, script: Vec<u8>) -> Result<()> {
+fn put_in_place(new: NewFile, mut beside: Output, script: Vec<u8>) -> Result<()> {
     new.commit()?;
-    let path: OsString = [path.as_os_str(), OsStr::new(".sh")].into_iter().collect();
-    let mut output = Output::create(Path::new(&path), Some(&Permissions::from_mode(0o700)))?;
-    output.put(|bytes| bytes.extend(script))?;
-    output.commit()
+    beside.put(|bytes| bytes.extend(script))?;
+    beside.commit()
 }
 
 /// The file that is read: one that can be read at any place, whatever was named.
-fn open(path: &Path) -> io::Result<File> {
+fn open(path: &Path, trust: Trust) -> io::Result<File> {
     let mut file = match path == Path::new("-") {
         true => File::from(io::stdin().as_fd().try_clone_to_owned()?),
-        false => File::open(path)?,
+        false => File::from(NamedFile::find(path, trust)?.read()?),
     };
     if file.metadata()?.is_file() {
         return Ok(file);
@@ -96,6 +99,7 @@ fn quoted(word: &OsStr) -> Vec<u8> {
 const LEFT_OUT: &[&str] = &[
     "write_batch",
     "only_write_batch",
+    "remove_source_files",
     "files_from",
     "from0",
     "filter",

@@ -126,6 +126,8 @@ Patterns:
 
 ENVIRONMENT:
   DELTIC_RSH, RSYNC_RSH       the remote shell (-e)
+  DELTIC_CONFIG               the one configuration file to read, or none
+  DELTIC_OPTION               an option that may be set, as DELTIC_MAX_DELETE=500
   DELTIC_CACHE_DIR            where what is known of files is kept, else XDG_CACHE_HOME
   DELTIC_ISA                  the instruction set that chunkers use
   RSYNC_PARTIAL_DIR           --partial-dir for --partial
@@ -135,6 +137,8 @@ ENVIRONMENT:
 
 FILES:
   DEST/.deltic                new versions while they grow; removed at the end of a run
+  ~/.config/deltic/config.toml, /etc/deltic/config.toml
+                              options of all runs, and profiles
   ~/.cache/deltic             what is known of files: digests for -c, recipes of large ones; may be removed
   .rsync-filter, .gitignore   rules of each directory (-F, --gitignore)
   ~/.cvsignore, .cvsignore    rules of --cvs-exclude

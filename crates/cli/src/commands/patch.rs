@@ -2,9 +2,9 @@
 //!
 //! Also what commands that make files share about writing: [`Output`].
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, IsTerminal, Read, Seek, SeekFrom, Write};
-#[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
@@ -13,16 +13,20 @@ use deltic_core::format::delta::{Delta, Header, Record};
 use deltic_core::format::recipe::Summary;
 use deltic_core::format::{FormatError, Parser};
 use deltic_core::{Cutter, Digest, Span};
-#[cfg(target_os = "linux")]
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat};
+use deltic_net::{NamedFile, Trust};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, fsync, linkat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
 
+use super::holes::{WithHoles, has_holes};
 use super::signature::{Input, READ_BYTES};
 
 /// Make a new version from OLD and what `deltic delta` wrote
 ///
 /// The result is checked against the delta's digest and only then takes its
 /// name, in one step; NEW may be OLD itself. With the wrong OLD or a damaged
-/// delta nothing changes.
+/// delta nothing changes. If OLD has holes, NEW has holes where it is zeros.
 ///
 ///   deltic patch disk.img disk.delta -o disk.img
 ///   zstd -dc disk.delta.zst | deltic patch disk.img - -o disk-new.img
@@ -127,7 +131,7 @@ impl New {
             len == wanted,
             "{name} is not the file that the delta starts from: {len} bytes, not {wanted}"
         );
-        let output = Output::create(path, Some(&old.permissions))?;
+        let output = Output::like(path, old)?;
         Ok(Self { output, header, cutter: Cutter::new(&header.spec), sum: Summary::new() })
     }
 
@@ -167,7 +171,7 @@ impl Output {
     /// `path`, or else standard output unless somebody would have to look at the bytes.
     pub(super) fn open(path: Option<&Path>) -> Result<Self> {
         if let Some(path) = path {
-            return Self::create(path, None);
+            return Self::create(path, None, Trust::Anyone);
         }
         if io::stdout().is_terminal() {
             bail!("standard output is a terminal: name a file with -o, or redirect");
@@ -176,9 +180,24 @@ impl Output {
     }
 
     /// The file `path`, with `permissions` from its first byte on.
-    pub(super) fn create(path: &Path, permissions: Option<&Permissions>) -> Result<Self> {
-        let (new, file) = NewFile::create(path, permissions)?;
+    pub(super) fn create(
+        path: &Path,
+        permissions: Option<&Permissions>,
+        trust: Trust,
+    ) -> Result<Self> {
+        let (new, file) = NewFile::create(path, permissions, trust)?;
         Ok(Self { sink: BufWriter::with_capacity(READ_BYTES, Box::new(file)), file: Some(new) })
+    }
+
+    /// The same with the permissions of `old`, and with holes if that has some.
+    fn like(path: &Path, old: &Old) -> Result<Self> {
+        let mut output = Self::create(path, Some(&old.permissions), Trust::Anyone)?;
+        if let Some(new) = output.file.as_ref().filter(|_| has_holes(&old.file)) {
+            let file = new.file.try_clone().with_context(|| format!("write {}", path.display()))?;
+            let sink = Box::new(WithHoles::new(file));
+            output.sink = BufWriter::with_capacity(READ_BYTES, sink);
+        }
+        Ok(output)
     }
 
     /// Appends what `encode` writes.
@@ -201,34 +220,42 @@ impl Output {
     }
 
     fn name(&self) -> String {
-        let file = self.file.as_ref().map(|file| file.target.display().to_string());
+        let file = self.file.as_ref().map(|file| file.path.display().to_string());
         file.unwrap_or_else(|| "standard output".into())
     }
 }
 
 /// A file that has no name yet, or where that cannot be another one, beside the one that it will take. Dropped, it is gone.
 pub(super) struct NewFile {
-    target: PathBuf,
-    temp: PathBuf,
+    /// As it was called.
+    path: PathBuf,
+    target: NamedFile,
+    temp: OsString,
     file: File,
     has_name: bool,
 }
 
 impl NewFile {
-    pub(super) fn create(path: &Path, permissions: Option<&Permissions>) -> Result<(Self, File)> {
-        let target = target(path)?;
-        let name = target.file_name().with_context(|| format!("{} has no name", path.display()))?;
-        let mut temp_name = std::ffi::OsString::from(".");
-        temp_name.push(name);
-        temp_name.push(format!(".{}.deltic-tmp", std::process::id()));
-        let temp = target.with_file_name(temp_name);
-        let place = || format!("create {}", temp.display());
-        let (file, has_name) = match nameless(dir_of(&target), permissions) {
+    /// For what `path` means, through symlinks of whom `trust` says.
+    pub(super) fn create(
+        path: &Path,
+        permissions: Option<&Permissions>,
+        trust: Trust,
+    ) -> Result<(Self, File)> {
+        let place = || format!("create {}", path.display());
+        let target = target(path, trust)?;
+        let mut temp = OsString::from(".");
+        temp.push(target.name());
+        temp.push(format!(".{}.deltic-tmp", std::process::id()));
+        let (file, has_name) = match nameless(&target, permissions) {
             Some(file) => (file, false),
-            None => (private(permissions).open(&temp).with_context(place)?, true),
+            None => {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+                (opened(&target, &temp, flags, permissions).with_context(place)?, true)
+            }
         };
         let sink = file.try_clone();
-        let new = Self { target, temp: temp.clone(), file, has_name };
+        let new = Self { path: path.into(), target, temp, file, has_name };
         if let Some(permissions) = permissions {
             new.file.set_permissions(permissions.clone()).with_context(place)?;
         }
@@ -236,15 +263,23 @@ impl NewFile {
     }
 
     pub(super) fn commit(mut self) -> Result<()> {
-        let place = || format!("write {}", self.target.display());
+        let place = format!("write {}", self.path.display());
         // On btrfs, a flush before it has a name is lost.
         if !self.has_name {
-            name(&self.file, &self.temp).with_context(place)?;
+            self.name().with_context(|| place.clone())?;
             self.has_name = true;
         }
-        self.file.sync_all().with_context(place)?;
-        fs::rename(&self.temp, &self.target).with_context(place)?;
-        sync_dir(&self.target).with_context(place)
+        self.file.sync_all().with_context(|| place.clone())?;
+        let Self { target, temp, .. } = &self;
+        let renamed = renameat(target, temp, target, target.name()).map_err(io::Error::from);
+        renamed.and_then(|()| sync_dir(target)).with_context(|| place)
+    }
+
+    /// Gives a file that has none its first name, which only one killed earlier can have.
+    fn name(&self) -> io::Result<()> {
+        let Self { target, temp, file, .. } = self;
+        let _ = unlinkat(target, temp, AtFlags::empty());
+        Ok(linkat(CWD, path_of(file), target, temp, AtFlags::SYMLINK_FOLLOW)?)
     }
 }
 
@@ -252,55 +287,43 @@ impl Drop for NewFile {
     fn drop(&mut self) {
         // After a commit there is nothing under this name; after a failure the failure is what gets reported.
         if self.has_name {
-            let _ = fs::remove_file(&self.temp);
+            let _ = unlinkat(&self.target, &self.temp, AtFlags::empty());
         }
     }
 }
 
-/// A new file in `dir` that nobody meets, and no kill leaves behind; `None` where that cannot be.
-#[cfg(target_os = "linux")]
-fn nameless(dir: &Path, permissions: Option<&Permissions>) -> Option<File> {
-    let mode = if permissions.is_some() { 0o600 } else { 0o666 };
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = rustix::fs::open(dir, flags, Mode::from_raw_mode(mode)).ok()?;
+/// A new file in the directory of `target` that nobody meets, and no kill leaves behind; `None` where that cannot be.
+fn nameless(target: &NamedFile, permissions: Option<&Permissions>) -> Option<File> {
+    let file = opened(target, OsStr::new("."), OFlags::TMPFILE, permissions).ok()?;
     // It gets its name by this.
-    path_of(&file).exists().then(|| file.into())
+    path_of(&file).exists().then_some(file)
 }
 
-/// Gives a file that has none this name, which only one killed earlier can have.
-#[cfg(target_os = "linux")]
-fn name(file: &File, name: &Path) -> io::Result<()> {
-    let _ = fs::remove_file(name);
-    Ok(linkat(CWD, path_of(file), CWD, name, AtFlags::SYMLINK_FOLLOW)?)
+/// Opens `name` beside `target` to read and write; what gets permissions later, nobody else can open before.
+fn opened(
+    target: &NamedFile,
+    name: &OsStr,
+    flags: OFlags,
+    permissions: Option<&Permissions>,
+) -> io::Result<File> {
+    let mode = Mode::from_raw_mode(if permissions.is_some() { 0o600 } else { 0o666 });
+    Ok(openat(target, name, flags | OFlags::RDWR | OFlags::CLOEXEC, mode)?.into())
 }
 
-#[cfg(target_os = "linux")]
 fn path_of(file: &impl AsRawFd) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-#[cfg(not(target_os = "linux"))]
-fn nameless(_: &Path, _: Option<&Permissions>) -> Option<File> {
-    None
-}
-
-#[cfg(not(target_os = "linux"))]
-fn name(_: &File, _: &Path) -> io::Result<()> {
-    Ok(())
-}
-
 /// The file that `path` means: through symbolic links, and nothing that a rename would destroy.
-fn target(path: &Path) -> Result<PathBuf> {
-    match fs::metadata(path) {
-        Ok(meta) if meta.is_file() => {
-            fs::canonicalize(path).with_context(|| format!("open {}", path.display()))
-        }
-        Ok(_) => Err(io::Error::other("it exists and is not a regular file"))
-            .with_context(|| format!("write {}", path.display())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !names_dir(path) => {
-            Ok(path.into())
-        }
-        Err(error) => Err(error).with_context(|| format!("open {}", path.display())),
+fn target(path: &Path, trust: Trust) -> Result<NamedFile> {
+    let place = || format!("open {}", path.display());
+    let target = NamedFile::find(path, trust).with_context(place)?;
+    let refuse = |why: io::Error| Err(why).with_context(|| format!("write {}", path.display()));
+    match statat(&target, target.name(), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => Ok(target),
+        Ok(_) => refuse(io::Error::other("it exists and is not a regular file")),
+        Err(Errno::NOENT) if !names_dir(path) => Ok(target),
+        Err(errno) => Err(io::Error::from(errno)).with_context(place),
     }
 }
 
@@ -309,35 +332,16 @@ fn names_dir(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
-/// Creates a new file; where it gets permissions later, nobody else can open it before.
-fn private(permissions: Option<&Permissions>) -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true);
-    #[cfg(unix)]
-    if permissions.is_some() {
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    }
-    #[cfg(not(unix))]
-    let _ = permissions;
-    options
-}
-
-/// The directory that a file is in.
-fn dir_of(path: &Path) -> &Path {
-    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
-}
-
-/// Makes the new name last; only Unix knows how.
-fn sync_dir(path: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    File::open(dir_of(path))?.sync_all()?;
-    #[cfg(not(unix))]
-    let _ = path;
-    Ok(())
+/// Makes the new name last.
+fn sync_dir(target: &NamedFile) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(fsync(openat(target, ".", flags, Mode::empty())?)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::{delta, signature};
     use super::*;
 

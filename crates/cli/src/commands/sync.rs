@@ -34,7 +34,7 @@ pub(crate) fn run(args: &SyncArgs) -> Exit {
                 },
             )
         }
-        Ok(request) => sync(request).1,
+        Ok(request) => sync(request, None).1,
         Err(exit) => exit,
     }
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &SyncArgs) -> Exit {
 /// What the words ask for; the way out where that is no sync. `help` says where more is said of them.
 pub(super) fn asked(args: &SyncArgs, help: &'static str) -> Result<Request, Exit> {
     if args.show.version > 0 {
-        return Err(version::print(args.show.version));
+        return Err(version::print(args.show.version, args.show.verbose > 0));
     }
     let terminals = Terminals {
         stdout: stdout().is_terminal(),
@@ -69,16 +69,18 @@ pub(super) fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Erro
     let instead = refusal.downcast_ref::<Unsupported>().map(|unsupported| unsupported.instead);
     // Words that make sense need no explanation.
     let help = Some(help).filter(|_| exit != Exit::Files);
-    output::complain(&output::words(refusal), instead.or(help));
+    let what = output::words(refusal);
+    let blamed = args.applied.blame(&what);
+    output::complain(&what, instead.or(blamed.as_deref()).or(help));
     exit
 }
 
-/// Runs one sync and tells of it; how it ended.
-pub(super) fn sync(request: Request) -> (Result<Outcome, SyncError>, Exit) {
+/// Runs one sync and tells of it; how it ended. Where the guard asks, `user` answers, by default the one at this terminal.
+pub(super) fn sync(request: Request, user: Option<User>) -> (Result<Outcome, SyncError>, Exit) {
     let mut teller = tell::teller(&request, output(&request));
     // There are thousands of them for one large file.
     let shows_progress = request.view.json || request.view.live != Live::Nothing;
-    let (result, troubles) = watched(request.plan, shows_progress, &mut *teller);
+    let (result, troubles) = watched(request.plan, user, shows_progress, &mut *teller);
     let exit = Exit::of(&result, troubles);
     let written = teller.finish(&result, exit);
     let exit = written.map_or_else(|error| unwritten(&error, exit), |()| exit);
@@ -99,11 +101,15 @@ pub(super) fn unwritten(error: &io::Error, exit: Exit) -> Exit {
 /// Runs the plan here while `teller` tells of it on another thread.
 pub(super) fn watched(
     plan: Plan,
+    user: Option<User>,
     shows_progress: bool,
     teller: &mut dyn Teller,
 ) -> (Result<Outcome, SyncError>, Troubles) {
     let (sender, said) = sync_channel(WAITING_NOTICES);
-    let user = if plan.options.asks() { at_terminal(&sender) } else { User::default() };
+    let user = user.unwrap_or_else(|| match plan.options.asks() {
+        true => at_terminal(&sender),
+        false => User::default(),
+    });
     thread::scope(|scope| {
         let tell = move || tell::listen(&said, teller);
         let telling = match thread::Builder::new().spawn_scoped(scope, tell) {
@@ -111,8 +117,9 @@ pub(super) fn watched(
             Err(error) => return (Err(SyncError::Thread(error)), Troubles::default()),
         };
         // The teller leaves when it is told to: who waits for an answer of the user keeps an end too.
+        let over = Over { sender: &sender, teller: telling.thread().clone() };
         let result = deltic_net::run(plan, &user, &mut |notice| {
-            if !shows_progress && matches!(notice, Notice::Settled { .. }) {
+            if !shows_progress && matches!(notice, Notice::Settled { .. } | Notice::Wire { .. }) {
                 return;
             }
             // The teller looks now and then, and wakes up where more waits than there is room for.
@@ -121,10 +128,22 @@ pub(super) fn watched(
                 sender.send(said).ok();
             }
         });
-        sender.send(Said::Over).ok();
-        telling.thread().unpark();
+        drop(over);
         (result, telling.join().expect("the teller does not panic"))
     })
+}
+
+/// Tells the teller when dropped, by a panic too, that the run is over: the scope waits for it.
+struct Over<'a> {
+    sender: &'a SyncSender<Said>,
+    teller: thread::Thread,
+}
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.sender.send(Said::Over).ok();
+        self.teller.unpark();
+    }
 }
 
 /// The user at this terminal. The teller shows the question: it knows what else is on the screen.

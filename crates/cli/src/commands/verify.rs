@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, stderr};
+use std::mem;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use anyhow::{Result, ensure};
 use clap::value_parser;
 use deltic_core::RelPath;
 use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
-use deltic_net::{Outcome, Plan, SyncError};
+use deltic_net::{Outcome, Plan, SyncError, Trust};
 use deltic_protocol::limits::MAX_THREADS;
 use deltic_protocol::options::{Compare, Delete, Metadata, Options, Powers, Remove, Select};
 use deltic_protocol::report::{Action, Change, Item, Notice};
@@ -26,6 +27,7 @@ use crate::output::{self, Output};
 use crate::plan::ends;
 use crate::progress::Progress;
 use crate::rate::Rate;
+use crate::settings::{Applied, SettingArgs};
 use crate::tell::Teller;
 use crate::view::Live;
 
@@ -54,9 +56,6 @@ pub(crate) struct Args {
     /// Compare modification times, to the nanosecond
     #[arg(short, long)]
     times: bool,
-    /// Believe what is known of files that did not change since they were read, by this or another run with -c or --cached
-    #[arg(long)]
-    cached: bool,
     /// Write one JSON object per line, and nothing else, to standard output
     #[arg(long)]
     json: bool,
@@ -70,8 +69,7 @@ pub(crate) struct Args {
     #[arg(long, overrides_with = "progress")]
     no_progress: bool,
     /// Remote shell and its options, split into words as a shell does
-    #[arg(short = 'e', long, value_name = "COMMAND")]
-    #[arg(default_value = "", hide_default_value = true)]
+    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
     rsh: Words,
     /// The deltic program on the other machine
     #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
@@ -88,6 +86,21 @@ pub(crate) struct Args {
     /// Owners, ACLs and the like.
     #[command(flatten)]
     metadata: MetadataArgs,
+    /// What is set elsewhere.
+    #[command(flatten)]
+    _settings: SettingArgs,
+    /// The settings that count.
+    #[arg(skip)]
+    applied: Applied,
+}
+
+impl Args {
+    /// Adds what settings say besides words.
+    pub(crate) fn complete(&mut self, mut applied: Applied) {
+        self.filters.put_last(applied.rules);
+        self.operands = applied.operands.take().unwrap_or_else(|| mem::take(&mut self.operands));
+        self.applied = applied;
+    }
 }
 
 /// Compares, and tells what it finds.
@@ -95,12 +108,13 @@ pub(crate) fn run(args: &Args) -> Exit {
     let plan = match plan(args) {
         Ok(plan) => plan,
         Err(refusal) => {
-            output::complain(&output::words(&refusal), Some(HELP));
+            let what = output::words(&refusal);
+            output::complain(&what, args.applied.blame(&what).as_deref().or(Some(HELP)));
             return Exit::of_refusal(&refusal);
         }
     };
     let mut teller = Differences::new(args, &plan);
-    let (result, troubles) = watched(plan, true, &mut teller);
+    let (result, troubles) = watched(plan, None, true, &mut teller);
     let exit = match Exit::of(&result, troubles) {
         Exit::Success if teller.found > 0 => Exit::Different,
         // There is no A to compare with.
@@ -180,9 +194,9 @@ fn options(args: &Args) -> Result<Options> {
         remove: Remove { ignore_errors: true, ..Remove::default() },
         modes: args.perms || args.archive || metadata.acls,
         times: args.times || args.archive,
-        compare: Compare { cached: args.cached, ..Compare::default() },
+        compare: Compare { cached: false, ..Compare::default() },
         threads: args.threads.unwrap_or(0),
-        rules: args.filters.rules(false, (None, None))?,
+        rules: args.filters.rules((false, Trust::Ours), (None, None))?,
         // Nothing is made: whoever runs this, devices and owners count.
         metadata: Metadata { devices: true, specials: true, powers: Powers::Tried, ..metadata },
         // A B that is not there is a wrong word more often than an empty one.
@@ -218,7 +232,7 @@ impl Differences {
             missing: HashSet::new(),
             json,
             quiet,
-            progress: Progress::new(live, Numbers::default()),
+            progress: Progress::new(plan, live, Numbers::default()),
             output,
         }
     }
@@ -287,6 +301,8 @@ impl Teller for Differences {
             Notice::Entry { .. }
             | Notice::Listed { .. }
             | Notice::Settled { .. }
+            | Notice::Wire { .. }
+            | Notice::Closing
             | Notice::MadeRoot(_)
             | Notice::Finished(_) => {}
         }
@@ -348,9 +364,8 @@ mod tests {
         let options = plan_of("a b").unwrap().options;
         assert!(options.dry_run && options.checksum && options.recursive && options.links);
         assert!(!options.times && !options.modes && !options.compare.cached);
-        let options = plan_of("-a --cached a b").unwrap().options;
+        let options = plan_of("-a a b").unwrap().options;
         assert!(options.times && options.modes && options.metadata.users);
-        assert!(options.compare.cached);
     }
 
     #[test]
@@ -358,7 +373,7 @@ mod tests {
         for words in ["a", "a b c", "h:a g:b", ""] {
             assert!(plan_of(words).is_err(), "{words}");
         }
-        assert!(plan_of("a -e ssh h:b --cached").is_ok(), "options stand anywhere");
+        assert!(plan_of("a -e ssh h:b --json").is_ok(), "options stand anywhere");
         let remote = plan_of("h:a b").unwrap().sources;
         assert!(matches!(remote, Sources::Remote { paths, .. } if paths == ["a/"]));
         assert!(

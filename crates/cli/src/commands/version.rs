@@ -1,14 +1,52 @@
 //! `deltic sync --version`, `rsync --version` where it is a link to this program: what this build is, for people (`-V`) and for programs (`-VV`).
 
+use std::borrow::Cow;
+use std::fmt;
+
 use deltic_core::{Isa, Strategy};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
 use crate::exit::Exit;
 use crate::output::{self, Output};
 
-/// Prints the version; as JSON when it is asked for twice.
-pub(crate) fn print(times: u8) -> Exit {
-    print_text(&if times > 1 { for_programs() } else { for_people() })
+/// Prints the version; as JSON when it is asked for twice, and with the build where more is to be told.
+pub(crate) fn print(times: u8, verbose: bool) -> Exit {
+    let build = if verbose { BUILD.lines() } else { String::new() };
+    print_text(&if times > 1 { for_programs() } else { for_people() + &build })
+}
+
+/// Commit, target and profile of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Build {
+    pub(crate) version: Cow<'static, str>,
+    /// The commit, as git describes it; empty where the sources were no checkout.
+    pub(crate) commit: Cow<'static, str>,
+    pub(crate) target: Cow<'static, str>,
+    profile: Cow<'static, str>,
+}
+
+/// The build of this program.
+pub(crate) const BUILD: Build = Build {
+    version: Cow::Borrowed(env!("CARGO_PKG_VERSION")),
+    commit: Cow::Borrowed(env!("DELTIC_COMMIT")),
+    target: Cow::Borrowed(env!("DELTIC_TARGET")),
+    profile: Cow::Borrowed(env!("DELTIC_PROFILE")),
+};
+
+impl Build {
+    fn lines(&self) -> String {
+        let Self { commit, target, profile, .. } = self;
+        let commit = if commit.is_empty() { "unknown" } else { commit };
+        format!("\nBuild:\n    commit {commit}\n    target {target}\n    profile {profile}")
+    }
+}
+
+impl fmt::Display for Build {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let commit = if self.commit.is_empty() { "no commit" } else { &self.commit };
+        write!(f, "deltic {} ({commit}, {})", self.version, self.target)
+    }
 }
 
 /// Prints an answer to an option that asks for one.
@@ -87,7 +125,10 @@ fn for_programs() -> String {
     }
     let version = json!({
         "program": "deltic",
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": BUILD.version,
+        "commit": BUILD.commit,
+        "target": BUILD.target,
+        "profile": BUILD.profile,
         "protocol": protocol(),
         "capabilities": capabilities,
         "instruction_sets": isas(),
@@ -99,7 +140,7 @@ fn for_programs() -> String {
     serde_json::to_string_pretty(&version).expect("a version is text")
 }
 
-fn protocol() -> String {
+pub(super) fn protocol() -> String {
     String::from_utf8_lossy(&deltic_protocol::hello::MAGIC).into_owned()
 }
 

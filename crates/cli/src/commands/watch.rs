@@ -1,23 +1,31 @@
 //! `deltic watch`: a sync, and one more whenever something has changed.
 
+mod confirm;
+mod state;
+
+use std::io;
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::anyhow;
+use deltic_core::path::printable;
 use deltic_net::watch::{Ended, Note, Pace, Round, Watch};
-use deltic_net::{Outcome, SyncError};
+use deltic_net::{Outcome, SyncError, reason};
 use indicatif::{HumanBytes, HumanCount};
+
+use confirm::Listening;
 
 use super::sync::{asked, output, refuse, sync, unwritten};
 use crate::args::SyncArgs;
 use crate::events::{Event, Watched, millis};
 use crate::exit::{self, Exit};
-use crate::output;
+use crate::output::{self, Output};
 use crate::plan::Request;
 use crate::summary::duration;
 use crate::view::Summary;
+use crate::zone::Zone;
 
-/// The words of `deltic watch`: those of `deltic sync`, and two more.
+/// The words of `deltic watch`: those of `deltic sync`, and some more.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -28,6 +36,9 @@ pub(crate) struct Args {
     /// Sync it after so many seconds in any case
     #[arg(long, value_name = "SECONDS", default_value = "10", help_heading = WATCH)]
     max_delay: Seconds,
+    /// Let deletions go that your running watches hold back, and end; takes no SRC and DEST
+    #[arg(long, help_heading = WATCH)]
+    confirm: bool,
 }
 
 const HELP: &str = "see `deltic watch --help`";
@@ -51,6 +62,9 @@ const MOST_SECONDS: f64 = 24.0 * 3600.0;
 
 /// Syncs until it is told to end.
 pub(crate) fn run(args: &Args) -> Exit {
+    if args.confirm {
+        return confirm(&args.sync);
+    }
     let request = match asked(&args.sync, HELP) {
         Ok(request) => request,
         Err(exit) => return exit,
@@ -60,7 +74,11 @@ pub(crate) fn run(args: &Args) -> Exit {
     }
     let (Seconds(delay), Seconds(longest)) = (args.delay, args.max_delay);
     match Watch::start(&request.plan, Pace { delay, longest }) {
-        Ok(watch) => Course::new(request).run(watch),
+        Ok(watch) => {
+            let operands = words_of(&args.sync);
+            let listening = confirm::listen(watch.confirming(), operands);
+            Course::new(request, listening).run(watch)
+        }
         Err(error) => {
             if request.view.json {
                 say(&request, &Event::error(&error, HELP));
@@ -71,9 +89,42 @@ pub(crate) fn run(args: &Args) -> Exit {
     }
 }
 
+/// Gives running watches the user's word.
+fn confirm(args: &SyncArgs) -> Exit {
+    if !args.operands.is_empty() {
+        return refuse(args, HELP, &anyhow!("--confirm takes no SRC and DEST"));
+    }
+    match confirm::confirm() {
+        Ok(confirmed) if confirmed.is_empty() => {
+            output::complain("no watch of yours holds deletions back", None);
+            Exit::Selection
+        }
+        Ok(confirmed) => {
+            let mut output = Output::stdout();
+            for (names, operands) in confirmed {
+                output.line(format!("{names} names may be removed: deltic watch {operands}"));
+            }
+            let written = output.finish();
+            written.map_or_else(|error| unwritten(&error, Exit::Success), |()| Exit::Success)
+        }
+        Err(error) => {
+            output::complain(&format!("cannot confirm: {}", reason(&error)), None);
+            Exit::Files
+        }
+    }
+}
+
+/// SRC and DEST as they were typed, on one line.
+fn words_of(args: &SyncArgs) -> String {
+    let words = args.operands.iter().map(|word| printable(word.as_encoded_bytes()));
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// What came of all rounds so far.
 struct Course {
     request: Request,
+    /// Where the user's word is heard, or why not.
+    listening: io::Result<Listening>,
     start: Instant,
     all: Watched,
     /// How the last round ended.
@@ -81,12 +132,13 @@ struct Course {
 }
 
 impl Course {
-    fn new(request: Request) -> Self {
-        Self { request, start: Instant::now(), all: Watched::default(), last: Exit::Success }
+    fn new(request: Request, listening: io::Result<Listening>) -> Self {
+        let (start, all) = (Instant::now(), Watched::default());
+        Self { request, listening, start, all, last: Exit::Success }
     }
 
     fn run(mut self, mut watch: Watch) -> Exit {
-        while let Some(round) = watch.next(&mut |note| tell(&self.request, note)) {
+        while let Some(round) = watch.next(&mut |note| self.tell(note)) {
             let (result, exit) = self.round(&round);
             let ended = match (&result, exit) {
                 // As another sync would end: it is most likely a wrong word.
@@ -114,9 +166,29 @@ impl Course {
         if request.view.json {
             say(&request, &Event::round(round));
         }
-        let (result, exit) = sync(request);
+        let (result, exit) = sync(request, round.user.clone());
         self.note(&result, exit);
+        self.show(round, &result, exit);
         (result, exit)
+    }
+
+    /// Says how it stands, where somebody watches or asks for names.
+    fn show(&self, round: &Round, result: &Result<Outcome, SyncError>, exit: Exit) {
+        let view = &self.request.view;
+        let is_told = match view.summary {
+            Summary::Nothing => view.info.name > 0,
+            Summary::Line => false,
+            _ => true,
+        };
+        if view.json || view.quiet || !is_told {
+            return;
+        }
+        let now = (&Zone::here(), SystemTime::now());
+        if let Some(line) = state::line(round.number, result, exit, now) {
+            let mut output = output(&self.request);
+            output.line(line);
+            output.flush();
+        }
     }
 
     fn note(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) {
@@ -132,6 +204,24 @@ impl Course {
         all.transferred_bytes += totals.transferred_bytes;
         all.literal_bytes += totals.literal;
         all.deleted += totals.deleted;
+    }
+
+    fn tell(&self, note: &Note) {
+        if self.request.view.json {
+            say(&self.request, &Event::watch(note));
+        }
+        let hint = match (note, &self.listening) {
+            (Note::TooManyDirs, _) => {
+                Some("`sysctl fs.inotify.max_user_watches=N` allows more".into())
+            }
+            (Note::HeldBack(_), Ok(_)) => Some("`deltic watch --confirm` lets them go".into()),
+            (Note::HeldBack(_), Err(error)) => Some(format!(
+                "no answer can be heard here ({}): --max-delete or --force-delete, said at the start, lets them go",
+                reason(error)
+            )),
+            (Note::SourceGone | Note::SourceBack, _) => None,
+        };
+        output::complain(&note.to_string(), hint.as_deref());
     }
 
     /// Says what it all came to.
@@ -171,17 +261,6 @@ fn lines(all: &Watched) -> [String; 2] {
             HumanBytes(all.literal_bytes),
         ),
     ]
-}
-
-fn tell(request: &Request, note: &Note) {
-    if request.view.json {
-        say(request, &Event::watch(note));
-    }
-    let hint = match note {
-        Note::TooManyDirs => Some("`sysctl fs.inotify.max_user_watches=N` allows more"),
-        Note::SourceGone | Note::SourceBack => None,
-    };
-    output::complain(&note.to_string(), hint);
 }
 
 /// Writes an event. Whether somebody still reads is known at the end.

@@ -7,6 +7,7 @@
 pub mod attrs;
 pub mod csv;
 pub mod dice;
+pub mod limited;
 pub mod look;
 pub mod maker;
 pub mod peer;
@@ -167,6 +168,8 @@ impl World {
             .env_remove("DELTIC_RSH")
             .env_remove("DELTIC_CACHE_DIR")
             .env_remove("XDG_CACHE_HOME")
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("DELTIC_CONFIG")
             .env_remove("RSYNC_RSH")
             .env_remove("TZ")
             .env("LC_ALL", "C");
@@ -266,6 +269,33 @@ pub fn skip(why: &str) {
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+/// Something mounted at a name of a world, gone with this value.
+pub struct Mounted<'a>(pub &'a World, &'a str);
+
+impl<'a> Mounted<'a> {
+    /// Makes the directory `at` and calls `program` with `words`, which mounts something there; says that `without` it this test is
+    /// skipped.
+    pub fn by(
+        (world, at): (&'a World, &'a str),
+        (program, words): (&str, &[&str]),
+        without: &str,
+    ) -> Option<Self> {
+        world.mkdir(at);
+        let mut mount = world.command(program, words);
+        let mounted = is_root() && is_installed(program) && Run::of(&mut mount).code == Some(0);
+        if !mounted {
+            skip(without);
+        }
+        mounted.then(|| Self(world, at))
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        Run::of(&mut self.0.command("umount", ["-l", self.1]));
+    }
 }
 
 pub fn is_root() -> bool {

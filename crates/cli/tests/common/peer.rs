@@ -5,10 +5,29 @@ use std::time::Duration;
 use deltic_core::{Entry, Key, Kind, Meta, Name, Timestamp};
 use deltic_protocol::Hello;
 use deltic_protocol::ToReceiver;
+use deltic_protocol::check::Checksum;
+use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{MAGIC, Reply};
 use deltic_protocol::message::Extent;
 
 use super::{DELTIC, Run, World};
+
+/// `said`, with a check behind each frame that is whole, as a stream carries them.
+pub fn checked(said: &[u8]) -> Vec<u8> {
+    let Some(mut rest) = said.strip_prefix(&MAGIC) else { return said.to_vec() };
+    let (mut checked, mut sum) = (MAGIC.to_vec(), Checksum::NOTHING);
+    while let Some(header) = rest.first_chunk()
+        && let Ok(Header { len, .. }) = Header::decode(*header)
+        && let Some((frame, behind)) = rest.split_at_checked(HEADER_BYTES + len)
+    {
+        sum.add(frame);
+        checked.extend_from_slice(frame);
+        checked.extend_from_slice(&sum.check());
+        rest = behind;
+    }
+    checked.extend_from_slice(rest);
+    checked
+}
 
 /// What every Deltic says first.
 pub fn hello() -> Vec<u8> {
@@ -42,7 +61,7 @@ pub fn entry(name: &str, kind: Kind, len: u64) -> Entry {
 
 /// Syncs with an other end that says `said`, whatever it hears, and listens until it is left.
 pub fn sync_with(world: &World, said: &[u8], operands: &[&str]) -> Run {
-    world.write("said", said);
+    world.write("said", checked(said));
     sync_over(world, "sh -c 'cat said; exec cat >heard' rsh", operands)
 }
 

@@ -216,7 +216,7 @@ fn is_backup_dir(name: &Path, look: &Look) -> bool {
 
 /// Whether Deltic deletes nothing after an error.
 fn deletes_nothing(ours: &End) -> bool {
-    ours.stderr.lines().any(|line| line.starts_with("deltic: delete nothing: "))
+    ours.stderr.lines().any(|line| line.starts_with("deltic: nothing deleted: "))
 }
 
 /// Whether rsync took a name for one that it had not asked for, and gave up.
@@ -365,15 +365,15 @@ impl Both<'_> {
     fn spares_for_an_empty_source(&self, ours: &End, theirs: &End) -> bool {
         self.asked.has("--max-delete=1000")
             && (ours.code, theirs.code) == (Some(25), Some(0))
-            && ours.stderr.contains(" names would go, and the source ")
-            && ours.stderr.contains(" is empty; ")
+            && ours.stderr.contains(": the source ")
+            && ours.stderr.contains(" is empty, and ")
     }
 
     /// Whether Deltic does not come to count what would go, since not all was listed.
     fn spares_for_a_list_in_part(&self, ours: &End, theirs: &End) -> bool {
         self.asked.part("--max-delete")
             && (ours.code, theirs.code) == (Some(23), Some(25))
-            && ours.stderr.contains("delete nothing: the source could not be listed in full")
+            && ours.stderr.contains("nothing deleted: the source could not be listed in full")
     }
 
     /// Whether an ordinary user's directories on the way, which rsync does not carry, are closed to him.
@@ -423,7 +423,6 @@ impl Both<'_> {
         let failed = ours.code != Some(0) && !self.asked.has("--ignore-errors");
         // What rsync deleted before it met an error.
         let is_meant = |line: &String| failed && line.starts_with("*deleting ");
-        let limited = self.asked.has("-n") && self.asked.has("--max-delete=0");
         let mut all = Vec::new();
         // rsync's dry run logs directories alone.
         let log =
@@ -431,10 +430,8 @@ impl Both<'_> {
         for (how, ours, theirs) in
             [("told", &ours.stdout, &theirs.stdout), ("logged", &log(ours), &log(theirs))]
         {
-            let (mut ours, mut theirs) = (self.told_lines(ours), self.told_lines(theirs));
+            let (ours, mut theirs) = (self.told_lines(ours), self.told_lines(theirs));
             theirs.retain(|line| !is_meant(line) || ours.contains(line));
-            // A dry run names what the limit spares.
-            ours.retain(|line| !limited || !line.starts_with("*deleting "));
             for (who, one, other) in [("deltic", &ours, &theirs), ("rsync", &theirs, &ours)] {
                 all.extend(
                     one.difference(other).map(|line| format!("{how} by {who} only: {line}")),

@@ -1,0 +1,42 @@
+//! Tells the program its commit, target and profile. The same sources give the same program: no time and no place is
+//! in it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let commit = commit(&root).unwrap_or_default();
+    println!("cargo::rustc-env=DELTIC_COMMIT={commit}");
+    for name in ["TARGET", "PROFILE"] {
+        let value = std::env::var(name).expect("cargo says it");
+        println!("cargo::rustc-env=DELTIC_{name}={value}");
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+}
+
+/// The commit of the checkout at `root`, marked where files differ from it; nothing where that is no checkout of its
+/// own.
+fn commit(root: &Path) -> Option<String> {
+    let top = PathBuf::from(git(root, &["rev-parse", "--show-toplevel"])?);
+    if top.canonicalize().ok()? != root.canonicalize().ok()? {
+        return None;
+    }
+    // A commit or a checkout writes the one, an edit changes one of the others.
+    let log = git(root, &["rev-parse", "--git-path", "logs/HEAD"])?;
+    println!("cargo::rerun-if-changed={}", root.join(log).display());
+    for name in ["cli", "core", "net", "protocol", "store"] {
+        println!(
+            "cargo::rerun-if-changed={}",
+            root.join("crates").join(name).join("src").display()
+        );
+    }
+    let describe = ["describe", "--always", "--abbrev=12", "--match=v*", "--dirty"];
+    git(root, &describe)
+}
+
+fn git(root: &Path, words: &[&str]) -> Option<String> {
+    let output = Command::new("git").arg("-C").arg(root).args(words).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned()).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,63 @@
+//! How long ago something may have been, as a word: `30d`, `12h`, `0`, `forever`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// So many seconds at most; `None`: however many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Age(pub(crate) Option<u64>);
+
+/// A word that is no age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BadAge;
+
+impl std::error::Error for BadAge {}
+
+impl fmt::Display for BadAge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("write a number of seconds, or with a unit (90m, 12h, 30d, 8w), or `forever`")
+    }
+}
+
+impl FromStr for Age {
+    type Err = BadAge;
+
+    fn from_str(word: &str) -> Result<Self, BadAge> {
+        if word == "forever" {
+            return Ok(Self(None));
+        }
+        let digits = word.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+        let unit: u64 = match &word[digits.len()..] {
+            "" | "s" => 1,
+            "m" => 60,
+            "h" => 60 * 60,
+            "d" => 24 * 60 * 60,
+            "w" => 7 * 24 * 60 * 60,
+            _ => return Err(BadAge),
+        };
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let count: Option<u64> = is_number.then(|| digits.parse().ok()).flatten();
+        count.and_then(|count| count.checked_mul(unit)).map(|secs| Self(Some(secs))).ok_or(BadAge)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_numbers_with_units_or_forever() {
+        let age = |word: &str| word.parse::<Age>().map(|Age(secs)| secs);
+        assert_eq!(age("0"), Ok(Some(0)));
+        assert_eq!([age("90"), age("90s")], [Ok(Some(90)); 2]);
+        assert_eq!([age("2m"), age("3h")], [Ok(Some(120)), Ok(Some(10_800))]);
+        assert_eq!([age("1d"), age("2w")], [Ok(Some(86_400)), Ok(Some(1_209_600))]);
+        assert_eq!(age("forever"), Ok(None));
+        for word in
+            ["", "d", "-1", "+1", "1.5d", "1 d", "3y", "1dd", "never", "99999999999999999999"]
+        {
+            assert_eq!(age(word), Err(BadAge), "{word}");
+        }
+        assert_eq!(age("18446744073709551615w"), Err(BadAge));
+    }
+}

@@ -1,0 +1,210 @@
+//! Tries what the file system of a directory can do, in a directory of our own there.
+
+use std::fmt;
+use std::fs::{self, File, FileTimes};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use deltic_core::path::printable;
+use deltic_net::reason;
+use indicatif::BinaryBytes;
+use rustix::fs::{XattrFlags, ioctl_ficlone, setxattr, statfs};
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
+
+/// The findings.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct Abilities {
+    pub(super) path: String,
+    /// Why it cannot be used, if so; then nothing else counts.
+    pub(super) error: Option<String>,
+    free_bytes: u64,
+    /// The kind of file system, as a number of the kernel's.
+    kind: u64,
+    /// Copies that share their blocks.
+    reflink: bool,
+    xattrs: bool,
+    acls: bool,
+    symlinks: bool,
+    hard_links: bool,
+    sparse: bool,
+    /// `a` and `A` are one name.
+    folds_case: bool,
+    /// The shortest difference of times that is kept.
+    time_step: Duration,
+    /// Root alone can set owners.
+    is_root: bool,
+}
+
+impl Abilities {
+    /// Tries them in `path`.
+    pub(super) fn of(path: &Path) -> Self {
+        let shown = printable(path.as_os_str().as_encoded_bytes());
+        let found = Trial::new(path).and_then(|trial| trial.run());
+        match found {
+            Ok(found) => Self { path: shown, ..found },
+            Err(error) => Self { path: shown, error: Some(reason(&error)), ..Self::default() },
+        }
+    }
+
+    /// Lists what is missing, and what to do about it.
+    pub(super) fn lacks(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let coarse = self.time_step > Duration::from_micros(1);
+        [
+            (
+                !self.symlinks,
+                "no symbolic links",
+                "leave them out: --no-links, or take what they lead to: -L",
+            ),
+            (!self.hard_links, "no hard links", "do without -H and --link-dest"),
+            (!self.xattrs, "no extended attributes", "do without -X and --fake-super"),
+            (!self.acls, "no ACLs", "do without -A"),
+            (
+                self.folds_case,
+                "names that differ in case alone are one",
+                "rename such files at the source",
+            ),
+            (
+                coarse,
+                "times are coarse",
+                "--modify-window=2 lets times count as equal that are so far apart",
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(lacks, what, mend)| lacks.then_some((what, mend)))
+    }
+}
+
+impl fmt::Display for Abilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let can = [
+            (self.reflink, "reflinks"),
+            (self.sparse, "holes"),
+            (self.symlinks, "symbolic links"),
+            (self.hard_links, "hard links"),
+            (self.xattrs, "extended attributes"),
+            (self.acls, "ACLs"),
+            (self.is_root, "owners (root)"),
+        ];
+        let can = can.into_iter().filter_map(|(can, what)| can.then_some(what));
+        let free = BinaryBytes(self.free_bytes);
+        let step = self.time_step;
+        write!(f, "{free} free, times to {step:?}; {}", can.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A directory of our own, gone with this value.
+struct Trial(PathBuf);
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+impl Trial {
+    fn new(dir: &Path) -> io::Result<Self> {
+        let own = dir.join(format!(".deltic-trial-{}", std::process::id()));
+        fs::create_dir(&own).map(|()| Self(own))
+    }
+
+    fn run(&self) -> io::Result<Abilities> {
+        let system = statfs(&self.0)?;
+        let file = self.0.join("a");
+        fs::write(&file, SAMPLE)?;
+        Ok(Abilities {
+            free_bytes: system.f_bavail.saturating_mul(system.f_bsize as u64),
+            kind: system.f_type as u64,
+            reflink: self.reflink(&file),
+            xattrs: setxattr(&file, "user.deltic", b"x", XattrFlags::empty()).is_ok(),
+            acls: setxattr(&file, "system.posix_acl_access", ACL, XattrFlags::empty()).is_ok(),
+            symlinks: symlink("a", self.0.join("link")).is_ok(),
+            hard_links: fs::hard_link(&file, self.0.join("other")).is_ok(),
+            sparse: self.sparse().unwrap_or(false),
+            folds_case: self.0.join("A").exists(),
+            time_step: step(&file)?,
+            is_root: geteuid().is_root(),
+            ..Abilities::default()
+        })
+    }
+
+    fn reflink(&self, file: &Path) -> bool {
+        let (Ok(from), Ok(to)) = (File::open(file), File::create(self.0.join("clone"))) else {
+            return false;
+        };
+        ioctl_ficlone(&to, &from).is_ok()
+    }
+
+    /// Checks that bytes which were never written take no room.
+    fn sparse(&self) -> io::Result<bool> {
+        let mut file = File::create(self.0.join("sparse"))?;
+        file.seek(SeekFrom::Start(HOLE_BYTES))?;
+        file.write_all(b"end")?;
+        file.sync_all()?;
+        Ok(file.metadata()?.blocks() * 512 < HOLE_BYTES)
+    }
+}
+
+/// The shortest of these steps by which times differ that the file keeps.
+fn step(path: &Path) -> io::Result<Duration> {
+    let file = File::options().write(true).open(path)?;
+    for step in [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000] {
+        let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 0);
+        let time = time + Duration::from_nanos(step);
+        file.set_times(FileTimes::new().set_modified(time))?;
+        if file.metadata()?.modified()? == time {
+            return Ok(Duration::from_nanos(step));
+        }
+    }
+    Ok(Duration::from_secs(2))
+}
+
+/// Full blocks alone can be shared.
+const SAMPLE: &[u8] = &[b'x'; 64 << 10];
+const HOLE_BYTES: u64 = 1 << 20;
+/// An access list that says more than permission bits: the owner and user 1 may read and write, others may not.
+const ACL: &[u8] = &[
+    2, 0, 0, 0, // version
+    1, 0, 6, 0, 0xff, 0xff, 0xff, 0xff, // the owner
+    2, 0, 6, 0, 1, 0, 0, 0, // user 1
+    4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, // the group
+    16, 0, 6, 0, 0xff, 0xff, 0xff, 0xff, // the mask
+    32, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, // others
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_directory_can_do_is_tried_and_nothing_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = Abilities::of(dir.path());
+        assert_eq!(found.error, None);
+        assert!(found.symlinks && found.hard_links && !found.folds_case, "{found:?}");
+        assert!(found.time_step <= Duration::from_secs(2), "{found:?}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        let missing = Abilities::of(&dir.path().join("missing"));
+        assert_eq!(missing.error.as_deref(), Some("no such file or directory"));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_with_what_to_do() {
+        let lacks =
+            |abilities: Abilities| abilities.lacks().map(|(what, _)| what).collect::<Vec<_>>();
+        let all = Abilities {
+            symlinks: true,
+            hard_links: true,
+            xattrs: true,
+            acls: true,
+            ..Abilities::default()
+        };
+        assert_eq!(lacks(all.clone()), [""; 0]);
+        let fat =
+            Abilities { time_step: Duration::from_secs(2), folds_case: true, xattrs: false, ..all };
+        assert_eq!(lacks(fat).len(), 3);
+    }
+}

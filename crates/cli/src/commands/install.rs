@@ -1,0 +1,282 @@
+//! `deltic install`: copies this program to another machine.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use deltic_net::plan::Remote;
+
+use super::far::Far;
+use crate::args::{TRAVEL, Words};
+use crate::exit::{self, Exit};
+use crate::output::{self, Output};
+use crate::settings::SettingArgs;
+
+/// Copy this program to another machine, over the remote shell
+///
+/// It goes to ~/.local/bin/deltic there, or to --to. The machine must be of the architecture that the program is made
+/// for; it has to run there once before it takes its name, in one step: whatever fails, an older one stays as it is.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
+pub(crate) struct Args {
+    /// The machine, as the remote shell is to reach it: `[user@]host`
+    #[arg(value_name = "HOST", value_parser = host)]
+    host: String,
+    /// Put it there: a path, or a directory that is there [default: ~/.local/bin/deltic]
+    #[arg(long, value_name = "PATH")]
+    to: Option<OsString>,
+    /// Copy this program instead of the one that runs: one for another architecture
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Remote shell and its options, split into words as a shell does
+    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh", help_heading = TRAVEL)]
+    rsh: Words,
+    /// Settings.
+    #[command(flatten)]
+    _settings: SettingArgs,
+}
+
+/// A host, with or without a colon behind it.
+pub(super) fn host(word: &str) -> Result<String, &'static str> {
+    let host = word.strip_suffix(':').unwrap_or(word);
+    let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
+    match name.is_empty() || name.starts_with('-') || host.starts_with('-') || host.contains('/') {
+        true => Err("not a host"),
+        false => Ok(host.to_owned()),
+    }
+}
+
+/// Copies it, and says where it is.
+pub(crate) fn run(args: &Args) -> Exit {
+    let program = match Program::read(args.binary.as_deref()) {
+        Ok(program) => program,
+        Err(error) => {
+            output::complain(&output::words(&error), None);
+            return Exit::Selection;
+        }
+    };
+    match install(args, &program) {
+        Ok(lines) => {
+            let mut output = Output::stdout();
+            lines.iter().for_each(|line| output.line(line));
+            output.finish().map_or(Exit::Files, |()| Exit::Success)
+        }
+        Err(Failed { exit, what, mend }) => {
+            output::complain(&what, mend.as_deref());
+            exit
+        }
+    }
+}
+
+/// Why nothing was installed.
+struct Failed {
+    exit: Exit,
+    what: String,
+    mend: Option<String>,
+}
+
+/// A program for Linux.
+struct Program {
+    bytes: Vec<u8>,
+    /// The machine as `uname -m` calls it.
+    machine: &'static str,
+}
+
+impl Program {
+    fn read(path: Option<&Path>) -> Result<Self> {
+        let path = path.unwrap_or_else(|| Path::new("/proc/self/exe"));
+        let bytes = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+        let Some(machine) = machine(&bytes) else {
+            bail!("{}: no program for x86-64 or aarch64", path.display());
+        };
+        Ok(Self { bytes, machine })
+    }
+}
+
+/// The machine that an ELF file is for, one of those that `make static` builds for.
+fn machine(bytes: &[u8]) -> Option<&'static str> {
+    let is_elf = bytes.starts_with(b"\x7fELF\x02\x01");
+    let machine = bytes.get(18..20).filter(|_| is_elf)?;
+    match u16::from_le_bytes([machine[0], machine[1]]) {
+        62 => Some("x86_64"),
+        183 => Some("aarch64"),
+        _ => None,
+    }
+}
+
+/// Has a shell there take the program; the lines that tell of it.
+fn install(args: &Args, program: &Program) -> Result<Vec<String>, Failed> {
+    let host = &args.host;
+    let remote =
+        Remote { shell: args.rsh.0.clone(), program: "deltic".into(), options: Vec::new() };
+    let mut far = Far::start(&remote, host, &["sh".into()]).map_err(|error| Failed {
+        exit: Exit::from(&error),
+        what: error.to_string(),
+        mend: exit::hint(&error, "see `deltic install --help`").map(Into::into),
+    })?;
+    let broken = |exit: Exit| Failed {
+        exit,
+        what: format!("{host}: the remote shell ended early; nothing was installed"),
+        mend: Some(format!("does it connect? try `{} {host} true`", shown(&args.rsh))),
+    };
+    let asked = far.say(&script(args, program)).map(|()| far.line());
+    match asked.ok().flatten().as_deref().map(|line| line.split_once(' ').unwrap_or((line, ""))) {
+        Some(("ready", _)) => {}
+        Some(("machine", there)) => {
+            far.finish().ok();
+            return Err(other_machine(host, program, there));
+        }
+        // Why, the shell there has said.
+        Some(("failed", what)) => {
+            far.finish().ok();
+            return Err(Failed { exit: Exit::Files, what: format!("{host}: {what}"), mend: None });
+        }
+        Some((first, _)) => {
+            let what = format!("{host}: a shell was asked, and '{first}' came back");
+            let mend = Some("start-up files of the shell there may print nothing".into());
+            return Err(Failed { exit: Exit::Incompatible, what, mend });
+        }
+        None => return Err(broken(far.finish().err().unwrap_or(Exit::Stream))),
+    }
+    let sent = far.say(&program.bytes);
+    let mut lines = Vec::new();
+    while let Some(line) = far.line() {
+        lines.push(line);
+    }
+    match (sent, far.finish()) {
+        (Ok(()), Ok(())) if lines.len() >= 2 => told(args, &lines),
+        (_, ended) => Err(broken(ended.err().unwrap_or(Exit::Stream))),
+    }
+}
+
+/// Reads the last lines of the shell there.
+fn told(args: &Args, lines: &[String]) -> Result<Vec<String>, Failed> {
+    let host = &args.host;
+    let of = |name: &str| {
+        lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap_or_default()
+    };
+    if lines[0] == "broken" {
+        return Err(Failed {
+            exit: Exit::Unsupported,
+            what: format!("{host}: it does not run there: {}", of("why")),
+            mend: Some(
+                "build one that runs anywhere: `make static`, then `deltic install --binary FILE`"
+                    .into(),
+            ),
+        });
+    }
+    let path = of("installed");
+    let mut told = vec![format!("{host}:{path}: {}", of("version"))];
+    match of("found") {
+        found if found == path => {}
+        "" => told.push(format!(
+            "it is not in the PATH of the shell there: say `--deltic-path {path}`, or set `deltic-path`"
+        )),
+        found => told.push(format!("`deltic` is {found} there: say `--deltic-path {path}`")),
+    }
+    Ok(told)
+}
+
+fn other_machine(host: &str, program: &Program, there: &str) -> Failed {
+    let machine = there.strip_prefix("Linux ").unwrap_or("none");
+    let mend = match machine {
+        "x86_64" | "aarch64" => format!(
+            "`make static` builds one for it: `deltic install --binary target/{machine}-unknown-linux-musl/release/deltic {host}`"
+        ),
+        _ => "build it there, from source".into(),
+    };
+    Failed {
+        exit: Exit::Unsupported,
+        what: format!("{host} is {there}, and the program is for Linux {}", program.machine),
+        mend: Some(mend),
+    }
+}
+
+/// The script for a shell there, one command: it is read whole before it runs, and what follows is the program's.
+///
+/// Words of ours are in quotes. It comes over standard input, for some remote shells take a command apart and others do
+/// not.
+fn script(args: &Args, program: &Program) -> Vec<u8> {
+    let to = match &args.to {
+        Some(path) => quoted(path.as_bytes()),
+        None => b"\"$HOME\"/.local/bin/deltic".to_vec(),
+    };
+    let (machine, len) = (program.machine, program.bytes.len());
+    let rest = format!(
+        r#"
+there=$(uname -sm)
+[ "$there" = 'Linux {machine}' ] || {{ echo "machine $there"; exit 0; }}
+[ ! -d "$to" ] || to=${{to%/}}/deltic
+umask 022
+dir=$(dirname -- "$to")
+mkdir -p -- "$dir" || {{ echo "failed to make $dir"; exit 0; }}
+new=$dir/.deltic.new.$$
+trap 'rm -f -- "$new"' EXIT
+: >"$new" || {{ echo "failed to write to $dir"; exit 0; }}
+echo ready
+head -c {len} >"$new" && [ $(wc -c <"$new") -eq {len} ] && chmod 755 "$new" || exit 1
+case $new in /*) run=$new;; *) run=./$new;; esac
+version=$("$run" --version 2>&1) || {{ echo broken; echo "why $version"; exit 0; }}
+mv -f -- "$new" "$to" || exit 1
+echo "installed $to"
+echo "version $version"
+echo "found $(command -v deltic)"
+exit 0
+}}
+"#
+    );
+    [b"{ to=", &to[..], rest.as_bytes()].concat()
+}
+
+/// A word as a shell reads it back.
+fn quoted(word: &[u8]) -> Vec<u8> {
+    let inner = word.split(|byte| *byte == b'\'').collect::<Vec<_>>().join(&b"'\\''"[..]);
+    [b"'", &inner[..], b"'"].concat()
+}
+
+fn shown(Words(words): &Words) -> String {
+    words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+  deltic install backup
+      copy this program to ~/.local/bin/deltic on 'backup'
+  deltic install --to /usr/local/bin/ root@backup
+      for all users there
+  deltic install --binary target/aarch64-unknown-linux-musl/release/deltic pi
+      for another architecture; `make static` builds it
+
+EXIT CODES:
+  0 installed; 3 no program to copy; 4 it does not run there; 11 it could not be written there; else as `deltic sync`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_says_which_machine_it_is_for() {
+        let header =
+            |machine: u16| [b"\x7fELF\x02\x01\x01", &[0; 11][..], &machine.to_le_bytes()].concat();
+        assert_eq!(machine(&header(62)), Some("x86_64"));
+        assert_eq!(machine(&header(183)), Some("aarch64"));
+        assert_eq!(machine(&header(8)), None);
+        assert_eq!(machine(b"#!/bin/sh"), None);
+        assert_eq!(machine(b""), None);
+    }
+
+    #[test]
+    fn a_host_may_have_a_user_and_a_colon_behind_it() {
+        assert_eq!(host("me@h:").as_deref(), Ok("me@h"));
+        for word in ["", ":", "-x", "me@", "me@-x", "a/b"] {
+            assert!(host(word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn quotes_are_kept_from_the_shell() {
+        assert_eq!(quoted(b"it's"), br"'it'\''s'");
+    }
+}

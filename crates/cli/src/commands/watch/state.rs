@@ -1,0 +1,83 @@
+//! A line for each round, with its time: what a watch has done, and how it stands.
+
+use std::time::SystemTime;
+
+use deltic_net::{Outcome, SyncError};
+use indicatif::{HumanBytes, HumanCount};
+
+use crate::exit::Exit;
+use crate::summary::duration;
+use crate::zone::Zone;
+
+/// The line for round `number`; none where a round after the first found nothing to do.
+pub(super) fn line(
+    number: u64,
+    result: &Result<Outcome, SyncError>,
+    exit: Exit,
+    (zone, now): (&Zone, SystemTime),
+) -> Option<String> {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let time = zone.shown(since.as_secs() as i64);
+    let done = match result {
+        Ok(outcome) if number > 1 && exit == Exit::Success && is_idle(outcome) => return None,
+        Ok(outcome) => done(outcome),
+        Err(_) => "it did not end".to_owned(),
+    };
+    let stands = match exit {
+        Exit::Success => "waiting for changes".to_owned(),
+        Exit::DeleteLimit => "deletions are held back".to_owned(),
+        exit => format!("code {}, and it is tried again", exit.code()),
+    };
+    Some(format!("{time} round {}: {done}; {stands}", HumanCount(number)))
+}
+
+fn is_idle(Outcome { totals, .. }: &Outcome) -> bool {
+    totals.created == 0 && totals.transferred == 0 && totals.deleted == 0
+}
+
+fn done(Outcome { totals, traffic, elapsed }: &Outcome) -> String {
+    let counted = |count: u64, one: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{} {one}s", HumanCount(count)),
+    };
+    format!(
+        "{} transferred, {} removed, {} sent in {}",
+        counted(totals.transferred, "file"),
+        counted(totals.deleted, "name"),
+        HumanBytes(traffic.sent),
+        duration(*elapsed),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use deltic_net::Traffic;
+    use deltic_protocol::report::Totals;
+
+    #[test]
+    fn a_round_says_when_it_ended_and_what_it_did() {
+        let outcome = |transferred| Outcome {
+            totals: Totals { transferred, deleted: 2, ..Totals::default() },
+            traffic: Traffic { sent: 2048, received: 9 },
+            elapsed: Duration::from_millis(310),
+        };
+        let at = (&Zone::utc(), SystemTime::UNIX_EPOCH + Duration::from_secs(86_400));
+        let told = |number, result, exit| line(number, &result, exit, at);
+        assert_eq!(
+            told(2, Ok(outcome(1)), Exit::Success).as_deref(),
+            Some(
+                "1970/01/02 00:00:00 round 2: 1 file transferred, 2 names removed, 2.00 KiB sent in 0.31 s; \
+                 waiting for changes"
+            )
+        );
+        assert_eq!(
+            told(3, Err(SyncError::Silence), Exit::Timeout).as_deref(),
+            Some("1970/01/02 00:00:00 round 3: it did not end; code 30, and it is tried again")
+        );
+        assert_eq!(told(4, Ok(Outcome::default()), Exit::Success), None);
+        assert!(told(1, Ok(Outcome::default()), Exit::Success).is_some());
+    }
+}

@@ -1,0 +1,191 @@
+//! A configuration file, in TOML: options for all runs, and profiles.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+use deltic_net::reason;
+use rustix::process::geteuid;
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::{Origin, Setting, Value};
+
+/// What a file says.
+pub(super) struct File {
+    /// Options of all runs.
+    pub(super) defaults: Vec<Setting>,
+    pub(super) profiles: Vec<Profile>,
+}
+
+/// A sync that has a name.
+pub(super) struct Profile {
+    pub(super) name: String,
+    pub(super) options: Vec<Setting>,
+    sources: Vec<OsString>,
+    destination: Option<OsString>,
+}
+
+impl Profile {
+    /// The operands of `command`: those of the profile, and what is `given` behind its name.
+    pub(super) fn operands(
+        &self,
+        given: &ArgMatches,
+        command: &str,
+    ) -> Result<Vec<OsString>, String> {
+        let Self { name, sources, destination, .. } = self;
+        let words = given.get_raw("operands").into_iter().flatten().skip(1);
+        let words: Vec<_> = words.map(OsString::from).collect();
+        // Its sources go into the destination, and `verify` compares them with what is there.
+        let is_content = matches!(&sources[..], [one] if one.as_encoded_bytes().ends_with(b"/"));
+        if command == "verify" && words.is_empty() && !is_content {
+            return Err(format!(
+                "'@{name}': two trees are compared, so `source` must be one and end in a slash; write `deltic verify A B`"
+            ));
+        }
+        let destination = destination.clone().into_iter();
+        match (words.len(), sources.is_empty(), destination.len()) {
+            (1, false, 1) => Err(format!(
+                "'@{name}' has a source and a destination; name both behind it, or neither"
+            )),
+            (0 | 1, ..) => Ok(sources.iter().cloned().chain(words).chain(destination).collect()),
+            _ => Ok(words),
+        }
+    }
+}
+
+/// What is in the file at `path`; nothing where there is none, unless it `must` be there.
+pub(super) fn read(path: &Path, must: bool) -> Result<Option<File>, String> {
+    match text(path) {
+        Ok(text) => Parsing { path, text: &text }.file().map(Some),
+        Err(error) if !must && is_missing(&error) => Ok(None),
+        Err(error) => Err(format!("read {}: {}", path.display(), reason(&error))),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// The text of a file of ours: options name programs to run, so nobody else's word counts but root's.
+fn text(path: &Path) -> io::Result<String> {
+    let file = fs::File::open(path)?;
+    let metadata = file.metadata()?;
+    let is_ours = [0, geteuid().as_raw()].contains(&metadata.uid());
+    if metadata.is_file() && !(is_ours && metadata.mode() & 0o002 == 0) {
+        return Err(io::Error::other("others may write it; --no-config leaves it out"));
+    }
+    let mut text = String::new();
+    file.take(MAX_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Longest file that is read.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A file while it is understood.
+struct Parsing<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+type Entry<'a, 'b> = (&'b Spanned<DeString<'a>>, &'b Spanned<DeValue<'a>>);
+
+impl<'a> Parsing<'a> {
+    fn file(&self) -> Result<File, String> {
+        let table = DeTable::parse(self.text)
+            .map_err(|error| self.wrong(error.span().unwrap_or_default(), error.message()))?;
+        let mut file = File { defaults: Vec::new(), profiles: Vec::new() };
+        for (key, value) in in_order(table.get_ref()) {
+            match value.get_ref() {
+                DeValue::Table(profiles) if key.get_ref() == "profiles" => {
+                    let profiles = in_order(profiles).into_iter().map(|entry| self.profile(entry));
+                    file.profiles = profiles.collect::<Result<_, _>>()?;
+                }
+                _ => file.defaults.push(self.setting((key, value), false)?),
+            }
+        }
+        Ok(file)
+    }
+
+    fn profile(&self, (name, value): Entry<'a, '_>) -> Result<Profile, String> {
+        let DeValue::Table(table) = value.get_ref() else {
+            return Err(self.wrong(name.span(), "a profile is a table"));
+        };
+        let mut profile = Profile {
+            name: name.get_ref().to_string(),
+            options: Vec::new(),
+            sources: Vec::new(),
+            destination: None,
+        };
+        for (key, value) in in_order(table) {
+            match &**key.get_ref() {
+                "source" => profile.sources = self.paths(value)?,
+                "destination" => match &mut self.paths(value)?[..] {
+                    [one] => profile.destination = Some(std::mem::take(one)),
+                    _ => return Err(self.wrong(value.span(), "there is one destination")),
+                },
+                _ => profile.options.push(self.setting((key, value), true)?),
+            }
+        }
+        Ok(profile)
+    }
+
+    /// Operands: no shell has seen to a `~` here.
+    fn paths(&self, value: &Spanned<DeValue<'a>>) -> Result<Vec<OsString>, String> {
+        let Value::Texts(paths) = self.value(value)? else {
+            return Err(self.wrong(value.span(), "a path is a string"));
+        };
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let below_home = |path: OsString| match (path.to_str(), &home) {
+            (Some(text), Some(home)) if text.starts_with("~/") => home.join(&text[2..]).into(),
+            _ => path,
+        };
+        Ok(paths.into_iter().map(below_home).collect())
+    }
+
+    fn setting(&self, (key, value): Entry<'a, '_>, in_profile: bool) -> Result<Setting, String> {
+        let (file, line) = (self.path.to_owned(), self.line(&key.span()));
+        let origin = Origin::Line { file, line, in_profile };
+        Ok(Setting { name: key.get_ref().to_string(), value: self.value(value)?, origin })
+    }
+
+    fn value(&self, value: &Spanned<DeValue<'a>>) -> Result<Value, String> {
+        let one = |text: String| Value::Texts(vec![text.into()]);
+        match value.get_ref() {
+            DeValue::Boolean(flag) => Ok(Value::Flag(*flag)),
+            DeValue::String(text) => Ok(one(text.to_string())),
+            DeValue::Integer(number) => Ok(one(number.to_string())),
+            DeValue::Float(number) => Ok(one(number.to_string())),
+            DeValue::Array(list) => {
+                let text = |item: &Spanned<DeValue<'a>>| match item.get_ref() {
+                    DeValue::String(text) => Ok(text.to_string().into()),
+                    _ => Err(self.wrong(item.span(), "a list is one of strings")),
+                };
+                list.iter().map(text).collect::<Result<_, _>>().map(Value::Texts)
+            }
+            DeValue::Table(_) => Err(self.wrong(value.span(), "tables are [profiles.NAME] only")),
+            DeValue::Datetime(_) => Err(self.wrong(value.span(), "write a time as a string")),
+        }
+    }
+
+    fn wrong(&self, at: Range<usize>, why: &str) -> String {
+        format!("{}, line {}: {why}", self.path.display(), self.line(&at))
+    }
+
+    fn line(&self, at: &Range<usize>) -> usize {
+        let before = self.text.as_bytes().iter().take(at.start);
+        before.filter(|byte| **byte == b'\n').count() + 1
+    }
+}
+
+/// What is in a table, as it was written.
+fn in_order<'a, 'b>(table: &'b DeTable<'a>) -> Vec<Entry<'a, 'b>> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}

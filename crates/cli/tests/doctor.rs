@@ -1,0 +1,136 @@
+//! `deltic doctor` and `deltic install`, over a remote shell that stays here.
+
+mod common;
+
+use common::{DELTIC, Run, SHELL, World};
+
+fn doctor(world: &World, words: &[&str]) -> Run {
+    let all = ["doctor", "-e", SHELL, "--deltic-path", DELTIC].iter().chain(words);
+    Run::of(&mut world.command(DELTIC, all))
+}
+
+fn install(world: &World, shell: &str, words: &[&str]) -> Run {
+    Run::of(&mut world.command(DELTIC, ["install", "-e", shell].iter().chain(words)))
+}
+
+/// A remote shell whose machine is another, as far as `uname` says.
+fn with_machine(world: &World, machine: &str) -> String {
+    world.write("far/uname", format!("#!/bin/sh\necho Linux {machine}\n"));
+    world.chmod("far/uname", 0o755);
+    let dir = world.path("far").display().to_string();
+    format!(r#"sh -c 'shift; PATH={dir}:$PATH exec "$@"' rsh"#)
+}
+
+#[test]
+fn all_is_well_where_it_is() {
+    let world = World::new();
+    world.write("place/a", "a");
+    let run = doctor(&world, &["h:place"]);
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+    for name in ["this machine", "remote shell", "deltic there", "clock", "place", "transfer"] {
+        assert!(run.stdout.contains(&format!("ok       {name}: ")), "{name} {run:#?}");
+    }
+    assert_eq!(world.names("place"), ["a"], "nothing of it stays");
+    // A host alone means the home directory; a path of this machine is looked at here.
+    assert_eq!(doctor(&world, &["h"]).code, Some(0));
+    let run = doctor(&world, &["./place"]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    assert!(run.stdout.contains("symbolic links, hard links"), "{run:#?}");
+}
+
+#[test]
+fn programs_read_a_line_for_each_check() {
+    let world = World::new();
+    let run = doctor(&world, &["--json", "h:src"]);
+    let events: Vec<serde_json::Value> =
+        run.stdout.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+    let named = |name: &str| events.iter().find(|event| event["event"] == name);
+    assert_eq!(named("diagnosis").expect("it ends")["exit_code"], 0, "{run:#?}");
+    assert_eq!(named("abilities").expect("they are told")["abilities"]["symlinks"], true);
+    let states = events.iter().filter(|event| event["event"] == "check");
+    assert!(states.clone().count() >= 6 && states.clone().all(|check| check["state"] != "failed"));
+}
+
+#[test]
+fn what_is_wrong_is_named_with_what_to_do() {
+    for (words, code, what, mend) in [
+        (&["h:missing"][..], 3, "missing: no such file or directory", "name a directory"),
+        (&["--deltic-path", "/no/such", "h"], 127, "`/no/such` is not found", "deltic install h"),
+        (&["--deltic-path", "true", "h"], 2, "`true` does not answer", "it may be too old"),
+        (&["--deltic-path", "echo", "h"], 2, "before deltic's word comes 'agent", "start-up files"),
+        (&["-e", "sh -c 'exit 255'", "h"], 255, "it does not connect", "ssh -v h true"),
+        (&["-e", "no-such-shell", "h"], 14, "no-such-shell", "-e names another"),
+        (&["h::module"], 1, "daemons", "--help"),
+    ] {
+        let world = World::new();
+        let run = doctor(&world, words);
+        assert_eq!(run.code, Some(code), "{words:?} {run:#?}");
+        let failed = run.stdout.lines().skip_while(|line| !line.starts_with("failed "));
+        let failed = failed.collect::<Vec<_>>().join("\n");
+        assert!(failed.contains(what) && failed.contains(mend), "{words:?} {run:#?}");
+    }
+}
+
+#[test]
+fn it_is_installed_whole_and_says_where() {
+    let world = World::new();
+    let run = install(&world, SHELL, &["h"]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    let path = world.path(".local/bin/deltic").display().to_string();
+    assert!(run.stdout.starts_with(&format!("h:{path}: deltic ")), "{run:#?}");
+    assert!(run.stdout.contains(&format!("say `--deltic-path {path}`")), "{run:#?}");
+    assert!(world.read(".local/bin/deltic") == std::fs::read(DELTIC).unwrap());
+    assert_eq!(world.mode(".local/bin/deltic"), 0o755);
+    assert_eq!(world.names(".local/bin"), ["deltic"]);
+
+    // Another path, a directory that is there, and one that has a quote in it.
+    for (to, path) in [("my bin/d'l", "my bin/d'l"), ("src", "src/deltic"), ("src/", "src/deltic")]
+    {
+        let run = install(&world, SHELL, &["--to", to, "h:"]);
+        assert_eq!(run.code, Some(0), "{to} {run:#?}");
+        assert!(world.exists(path), "{to} {run:#?}");
+    }
+    let run = doctor(&world, &["--deltic-path", ".local/bin/deltic", "h"]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+}
+
+#[test]
+fn what_does_not_run_there_is_not_installed() {
+    let world = World::new();
+    world.write(".local/bin/deltic", "the old one");
+    let here = if cfg!(target_arch = "x86_64") { "aarch64" } else { "x86_64" };
+    let run = install(&world, &with_machine(&world, here), &["h"]);
+    assert_eq!(run.code, Some(4), "{run:#?}");
+    assert!(run.stderr.contains(&format!("h is Linux {here}, and the program is for")), "{run:#?}");
+    assert!(run.stderr.contains("`make static`"), "{run:#?}");
+
+    // Of the right machine by its header, and broken.
+    let mut broken = std::fs::read(DELTIC).unwrap();
+    broken.truncate(4096);
+    world.write("broken", broken);
+    let run = install(&world, SHELL, &["--binary", "broken", "h"]);
+    assert_eq!(run.code, Some(4), "{run:#?}");
+    assert!(run.stderr.contains("it does not run there"), "{run:#?}");
+
+    world.write("text", "#!/bin/sh\n");
+    assert_eq!(install(&world, SHELL, &["--binary", "text", "h"]).code, Some(3));
+    let run = install(&world, SHELL, &["--to", "/proc/no/deltic", "h"]);
+    assert_eq!(run.code, Some(11), "{run:#?}");
+    assert_eq!(install(&world, "sh -c 'exit 255'", &["h"]).code, Some(255));
+    assert_eq!(world.read(".local/bin/deltic"), b"the old one");
+    assert_eq!(world.names(".local/bin"), ["deltic"]);
+}
+
+#[test]
+fn the_version_tells_the_build_where_more_is_asked_for() {
+    let world = World::new();
+    let version = |words: &[&str]| Run::of(&mut world.command(DELTIC, words)).stdout;
+    for words in [&["--version", "-v"][..], &["-v", "-V"], &["sync", "--version", "-v"]] {
+        let told = version(words);
+        assert!(told.contains("\nBuild:\n    commit ") && told.contains("\n    target "), "{told}");
+    }
+    assert!(!version(&["sync", "--version"]).contains("Build:"));
+    assert_eq!(version(&["--version"]).lines().count(), 1);
+    let json: serde_json::Value = serde_json::from_str(&version(&["sync", "-VV"])).unwrap();
+    assert!(json["target"].as_str().is_some_and(|target| target.contains("linux")), "{json}");
+}
