@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build install demo test bench differential fmt clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build static install demo test bench differential fmt clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/bench
@@ -16,6 +16,9 @@ help: ## list the targets
 build: toolchain ## build the deltic binary (release)
 	cargo build --release --locked -p deltic
 	@echo "built $(target)/release/deltic"
+
+static: toolchain ## build deltic for any Linux, x86-64 and aarch64, and try it (ARCHS)
+	tools/static-build.sh $(ARCHS)
 
 install: toolchain ## install the deltic binary into cargo's bin directory
 	cargo install --path crates/cli --locked
@@ -48,6 +51,10 @@ clippy: toolchain
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 unit: toolchain
+	tools/ensure.sh fakeroot fakeroot || echo "SKIPPED: no test runs under fakeroot"
+	tools/ensure.sh eatmydata eatmydata || echo "SKIPPED: no test runs under eatmydata"
+	tools/ensure.sh strace strace || echo "SKIPPED: the test under eatmydata needs strace"
+	tools/ensure.sh mkfs.xfs xfsprogs || echo "SKIPPED: the test of long attributes needs a file system that has them"
 	cargo test --locked --workspace
 
 neon: toolchain

@@ -31,7 +31,12 @@ pub(crate) struct Options {
     #[arg(long, default_value = "64MiB")]
     size: Size,
     /// What to kill
-    #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,rsync,rsync-partial")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_enum,
+        default_value = "deltic,deltic-partial,rsync,rsync-partial"
+    )]
     peers: Vec<Peer>,
     /// Seed of the data, the moments and the victims [default: from the clock]
     #[arg(long)]

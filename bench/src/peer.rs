@@ -16,6 +16,8 @@ pub(crate) enum Peer {
     DelticNoFsync,
     /// Deltic that knows nothing of files from earlier runs.
     DelticNoCache,
+    /// Deltic that shows partial files.
+    DelticPartial,
     /// rsync as it is.
     Rsync,
     /// rsync that flushes each file (not their directories).
@@ -43,6 +45,7 @@ impl Peer {
             Self::Deltic => "deltic",
             Self::DelticNoFsync => "deltic --no-fsync",
             Self::DelticNoCache => "deltic --no-cache",
+            Self::DelticPartial => "deltic --partial-dir",
             Self::Rsync => "rsync",
             Self::RsyncFsync => "rsync --fsync",
             Self::RsyncPartial => "rsync --partial",
@@ -51,7 +54,10 @@ impl Peer {
     }
 
     pub(crate) fn is_deltic(self) -> bool {
-        matches!(self, Self::Deltic | Self::DelticNoFsync | Self::DelticNoCache)
+        matches!(
+            self,
+            Self::Deltic | Self::DelticNoFsync | Self::DelticNoCache | Self::DelticPartial
+        )
     }
 
     fn is_rsync(self) -> bool {
@@ -97,6 +103,7 @@ impl Peer {
             Self::Deltic | Self::Rsync | Self::Cp => None,
             Self::DelticNoFsync => Some("--no-fsync"),
             Self::DelticNoCache => Some("--no-cache"),
+            Self::DelticPartial => Some("--partial-dir=.part"),
             Self::RsyncFsync => Some("--fsync"),
             Self::RsyncPartial => Some("--partial"),
         }
