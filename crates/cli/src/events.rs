@@ -64,6 +64,7 @@ pub(crate) enum Event<'a> {
         message: String,
     },
     Watched(Box<Watched>),
+    Verified(Box<Verified>),
     Error {
         exit_code: u8,
         message: String,
@@ -159,6 +160,21 @@ pub(crate) struct Watched {
     pub(crate) transferred_bytes: u64,
     pub(crate) literal_bytes: u64,
     pub(crate) deleted: u64,
+}
+
+/// What a comparison of two trees came to.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Verified {
+    pub(crate) exit_code: u8,
+    pub(crate) elapsed_ms: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) compared_bytes: u64,
+    pub(crate) differences: u64,
+    pub(crate) missing: u64,
+    pub(crate) extra: u64,
+    pub(crate) failed: u64,
 }
 
 impl<'a> Event<'a> {
@@ -504,6 +520,7 @@ mod tests {
             Event::Round { round: 1, full: false, names: Some(1) },
             Event::watch(&Note::SourceGone),
             Event::Watched(Box::default()),
+            Event::Verified(Box::default()),
         ];
         for key in events.iter().map(keys).collect::<Vec<_>>().join(" ").split(' ') {
             assert!(text.contains(&format!("`{key}`")), "{key}");

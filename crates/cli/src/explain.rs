@@ -12,7 +12,9 @@ use deltic_net::Plan;
 use deltic_net::plan::{Destination, Sources};
 use deltic_protocol::limits::WHOLE_BELOW_BYTES;
 use deltic_protocol::report::{Action, Change, Item};
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanBytes;
+
+use crate::numbers::counted;
 
 /// How a file went, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +90,7 @@ impl Explain {
         let line = |(why, share): (&Why, &Share)| {
             let Share { files, bytes, literal } = *share;
             let (sent, bytes) = (HumanBytes(literal), HumanBytes(bytes));
-            format!("{} files {}; sent {sent} of {bytes}", HumanCount(files), self.words(*why))
+            format!("{} {}; sent {sent} of {bytes}", counted(files, "file"), self.words(*why))
         };
         self.shares.iter().map(line).collect()
     }
@@ -230,6 +232,6 @@ mod tests {
         explain.note(&change(Item::File, Action::Updated, 1 << 20));
         let lines = explain.lines();
         assert_eq!(lines[0], "2 files whole: there was no old version; sent 30 B of 30 B");
-        assert!(lines[1].starts_with("1 files by strategy 'deltic'") && lines.len() == 2);
+        assert!(lines[1].starts_with("1 file by strategy 'deltic'") && lines.len() == 2);
     }
 }

@@ -11,7 +11,7 @@ use deltic_net::Outcome;
 use deltic_protocol::report::{Item, Notice, Totals};
 use indicatif::{FormattedDuration, HumanBytes, HumanCount};
 
-use crate::numbers::Numbers;
+use crate::numbers::{Numbers, counted};
 
 /// What is known of a run so far.
 #[derive(Clone, Debug, Default)]
@@ -200,7 +200,7 @@ impl Meter {
         let share = (self.complete && self.bytes > 0)
             .then(|| format!("{}%", self.share * 100 / Self::WHOLE));
         let (settled, bytes) = (HumanBytes(self.settled.min(self.bytes)), HumanBytes(self.bytes));
-        let (changed, files) = (HumanCount(self.changed), HumanCount(self.files));
+        let (changed, files) = (HumanCount(self.changed), counted(self.files, "file"));
         let phase = self.phase();
         let moves = !matches!(phase, Phase::Writing | Phase::Flushing);
         let parts = [
@@ -209,7 +209,7 @@ impl Meter {
             Some(format!("{settled} of {bound}{bytes}")),
             moves.then(|| format!("{}/s", HumanBytes(self.speed()))),
             self.left().map(|left| format!("{} left", FormattedDuration(left))),
-            Some(format!("{changed} changed of {bound}{files} files")),
+            Some(format!("{changed} changed of {bound}{files}")),
         ];
         let mut line = String::new();
         for part in parts.into_iter().flatten() {

@@ -1,5 +1,11 @@
 //! Figures in rsync's four styles (`-h`, `--no-h`).
 
+/// `count` things: `1 file`, `1,234 files`.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", Numbers::Grouped.count(count))
+}
+
 /// How figures are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Numbers {

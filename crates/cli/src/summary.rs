@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use deltic_net::Outcome;
-use deltic_protocol::report::{Action, Change, Item};
+use deltic_protocol::report::{Action, Change, Item, Totals};
 use indicatif::{HumanBytes, HumanCount};
 
 use crate::exit::Exit;
-use crate::numbers::Numbers;
+use crate::numbers::{Numbers, counted};
 use crate::view::{Summary, View};
 
 /// rsync's words for kinds of names, in its order.
@@ -47,7 +47,7 @@ pub(crate) fn lines(view: &View, outcome: &Outcome, tally: &Tally, exit: Exit) -
     match view.summary {
         Summary::Nothing => Vec::new(),
         Summary::Line => vec![line(outcome, exit)],
-        Summary::Short => short(outcome, dry_run, view.color),
+        Summary::Short => short(outcome, dry_run, view.color, exit),
         Summary::Totals => totals(outcome, dry_run, view.numbers),
         Summary::Full => {
             let full = full(outcome, tally, view.numbers);
@@ -76,33 +76,14 @@ fn line(outcome: &Outcome, exit: Exit) -> String {
 }
 
 /// What a person wants to know.
-fn short(outcome: &Outcome, dry_run: bool, color: bool) -> Vec<String> {
+fn short(outcome: &Outcome, dry_run: bool, color: bool, exit: Exit) -> Vec<String> {
     let paint =
         |code, text: String| if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text };
     let Outcome { totals, traffic, elapsed } = outcome;
-    let failed = (totals.failed > 0).then(|| {
-        let failed = match totals.failed {
-            1 => "1 name failed, and was named".to_owned(),
-            failed => format!("{} names failed, each was named", HumanCount(failed)),
-        };
-        paint("31", failed)
-    });
-    let removed = match totals.deleted {
-        0 => String::new(),
-        1 => ", 1 name removed".to_owned(),
-        names => format!(", {} names removed", HumanCount(names)),
-    };
+    let failed = (totals.failed > 0)
+        .then(|| paint("31", format!("{}, see above", counted(totals.failed, "error"))));
     let told = [
-        paint(
-            if totals.failed > 0 { "33" } else { "32" },
-            format!(
-                "{} of {} files transferred: {} new, {} already there{removed}",
-                HumanCount(totals.transferred),
-                HumanCount(totals.files),
-                HumanBytes(totals.literal),
-                HumanBytes(totals.matched),
-            ),
-        ),
+        paint(if exit == Exit::Success { "32" } else { "33" }, done(totals, dry_run)),
         format!(
             "sent {}, received {} in {} ({}/s)",
             HumanBytes(traffic.sent),
@@ -118,6 +99,29 @@ fn short(outcome: &Outcome, dry_run: bool, color: bool) -> Vec<String> {
         ),
     ];
     told.into_iter().chain(failed).collect()
+}
+
+/// `2 of 5 files transferred: 1.18 MiB new, 1.02 GiB already there, 7 names removed`, without what there was nothing of.
+fn done(totals: &Totals, dry_run: bool) -> String {
+    let (transferred, removed) = match dry_run {
+        true => ("to transfer", "to remove"),
+        false => ("transferred", "removed"),
+    };
+    let new = (totals.literal > 0).then(|| format!("{} new", HumanBytes(totals.literal)));
+    let matched =
+        (totals.matched > 0).then(|| format!("{} already there", HumanBytes(totals.matched)));
+    let bytes: Vec<_> = new.into_iter().chain(matched).collect();
+    let colon = if bytes.is_empty() { "" } else { ": " };
+    let removed = match totals.deleted {
+        0 => String::new(),
+        names => format!(", {} {removed}", counted(names, "name")),
+    };
+    format!(
+        "{} of {} {transferred}{colon}{}{removed}",
+        HumanCount(totals.transferred),
+        counted(totals.files, "file"),
+        bytes.join(", "),
+    )
 }
 
 /// rsync's last two lines, and the empty one above them.
@@ -221,7 +225,6 @@ fn speedup(outcome: &Outcome) -> f64 {
 mod tests {
     use super::*;
     use deltic_net::Traffic;
-    use deltic_protocol::report::Totals;
 
     fn outcome() -> Outcome {
         Outcome {
@@ -248,28 +251,49 @@ mod tests {
     #[test]
     fn a_person_reads_three_lines() {
         assert_eq!(
-            short(&outcome(), false, false).join("\n"),
+            short(&outcome(), false, false, Exit::Success).join("\n"),
             "2 of 1,200 files transferred: 1.18 MiB new, 1022.82 MiB already there, 7 names removed\n\
              sent 1.24 MiB, received 512 B in 2.50 s (508.01 KiB/s)\n\
              total size is 5.00 GiB, speedup is 4,128.15"
         );
-        let mut tidy = outcome();
-        tidy.totals.deleted = 0;
-        assert!(short(&tidy, false, false)[0].ends_with("already there"));
-        let dry = short(&outcome(), true, false);
+        let dry = short(&outcome(), true, false, Exit::Success);
         assert!(dry.last().unwrap().ends_with("(dry run: nothing was changed)"));
     }
 
     #[test]
+    fn a_summary_tells_nothing_of_which_there_was_nothing() {
+        let first = |change: fn(&mut Totals), dry_run| {
+            let mut outcome = outcome();
+            change(&mut outcome.totals);
+            short(&outcome, dry_run, false, Exit::Success).remove(0)
+        };
+        assert!(first(|totals| totals.deleted = 0, false).ends_with("already there"));
+        let idle = Totals { files: 3, ..Totals::default() };
+        let unchanged = Outcome { totals: idle, ..outcome() };
+        assert_eq!(short(&unchanged, false, false, Exit::Success)[0], "0 of 3 files transferred");
+        let one = |totals: &mut Totals| {
+            *totals = Totals { files: 1, transferred: 1, literal: 3, ..Totals::default() };
+        };
+        assert_eq!(first(one, false), "1 of 1 file transferred: 3 B new");
+        let dry = |totals: &mut Totals| {
+            *totals = Totals { files: 2, transferred: 1, deleted: 1, ..Totals::default() };
+        };
+        assert_eq!(first(dry, true), "1 of 2 files to transfer, 1 name to remove");
+    }
+
+    #[test]
     fn colours_say_whether_all_went_well() {
-        assert!(short(&outcome(), false, true)[0].starts_with("\x1b[32m2 of"));
+        assert!(short(&outcome(), false, true, Exit::Success)[0].starts_with("\x1b[32m2 of"));
+        let held_back = short(&outcome(), false, true, Exit::DeleteLimit);
+        assert!(held_back[0].starts_with("\x1b[33m"), "no green where the code is not 0");
         let mut bad = outcome();
         bad.totals.failed = 3;
-        let lines = short(&bad, false, true);
-        assert!(lines[0].starts_with("\x1b[33m") && lines[3].starts_with("\x1b[31m3 names failed"));
-        assert!(!short(&bad, false, false).join("").contains('\x1b'));
+        let lines = short(&bad, false, true, Exit::Partial);
+        assert!(lines[0].starts_with("\x1b[33m"));
+        assert_eq!(lines[3], "\x1b[31m3 errors, see above\x1b[0m");
+        assert!(!short(&bad, false, false, Exit::Partial).join("").contains('\x1b'));
         bad.totals.failed = 1;
-        assert!(short(&bad, false, false)[3].starts_with("1 name failed"));
+        assert_eq!(short(&bad, false, false, Exit::Partial)[3], "1 error, see above");
     }
 
     #[test]

@@ -666,7 +666,7 @@ fn a_run_explains_itself_for_each_file_or_summed_up() {
         world.write("dst/large", noise(400_000, 1));
         let operands = [way.from("src/"), way.to("dst/")].join(" ");
         let dry = world.ok(&format!("-an --explain {operands}"));
-        assert!(dry.stdout.starts_with("1 files whole: there was no old version; "), "{dry:#?}");
+        assert!(dry.stdout.starts_with("1 file whole: there was no old version; "), "{dry:#?}");
         let run = world.ok(&format!("-av --explain {operands}"));
         let after = |name: &str| {
             let mut lines = run.stdout.lines().skip_while(|line| *line != name);

@@ -117,12 +117,13 @@ fn a_file_that_moved_is_no_loss_to_the_guard() {
     for way in WAYS {
         let world = renamed();
         // Two directories go besides, and the file.
-        let told = "nothing deleted: 3 of 39 names would be removed besides 29 that moved (limit 1); \
+        let told = ": 3 of 39 names would be removed besides 29 that moved (limit 1); \
                     --max-delete 32 or --force-delete goes on\n";
-        for (n, code) in [("-n", 0), ("", 25)] {
+        let nothing = "a run without -n would delete nothing";
+        for (n, nothing, code) in [("-n", nothing, 0), ("", "nothing deleted", 25)] {
             let run = world.sync(&words(&delete(way, &format!("{n} --max-delete 5%"))));
             assert_eq!(run.code, Some(code), "{way:?} {run:#?}");
-            assert!(run.stderr.contains(told), "{way:?} {run:#?}");
+            assert!(run.stderr.contains(&format!("{nothing}{told}")), "{way:?} {run:#?}");
         }
         assert!(world.exists("dst/album/sub/29"), "{way:?}");
         let world = renamed();
@@ -324,7 +325,7 @@ fn each_empty_source_keeps_what_stands_in_its_place_and_no_other_does() {
             format!("{options} --no-fsync --delete {more} {sources} {to}")
         };
         let told = world.sync(&self::words(&words("-n")));
-        assert!(told.stderr.contains("without -n nothing deleted"), "{way:?} {told:#?}");
+        assert!(told.stderr.contains("a run without -n would delete nothing"), "{way:?} {told:#?}");
         assert_eq!(told.code, Some(0), "{way:?} {told:#?}");
         world.fails(25, &words("-n --max-delete 100"));
         for more in ["", "--max-delete 100", "--max-delete 100%"] {
@@ -445,7 +446,8 @@ fn a_dry_run_lists_what_the_guard_would_hold_back_and_says_so_once() {
         assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
         let lines = run.stdout.lines().filter(|line| line.starts_with("*deleting")).count();
         assert_eq!(lines, 33, "{way:?} {run:#?}");
-        let said = run.stderr.matches("without -n nothing deleted: 33 of 37 names").count();
+        let said =
+            run.stderr.matches("a run without -n would delete nothing: 33 of 37 names").count();
         assert_eq!(said, 1, "{way:?} {run:#?}");
         assert_eq!(extras(&world), 30, "{way:?}");
     }

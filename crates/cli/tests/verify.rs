@@ -25,7 +25,21 @@ fn the_program_over_there_has_the_name_that_rsync_gives_it_too() {
     world.write("b/file", "y");
     let words = ["verify", "-e", SHELL, "--rsync-path", DELTIC, "a", "h:b"];
     let run = Run::of(&mut world.command(DELTIC, words));
-    assert_eq!((run.code, &*run.stdout), (Some(26), "content file\n"), "{run:#?}");
+    let expected = "content file\ndifferent: 1 name; 1 file, 1 B compared\n";
+    assert_eq!((run.code, &*run.stdout), (Some(26), expected), "{run:#?}");
+}
+
+/// The lines that tell of names, in their order.
+fn told(run: &Run) -> Vec<&str> {
+    let is_verdict = |line: &&str| {
+        ["equal: ", "different: ", "incomplete: "].iter().any(|word| line.starts_with(word))
+    };
+    run.lines().into_iter().filter(|line| !is_verdict(line)).collect()
+}
+
+/// The line that says what it came to.
+fn verdict(run: &Run) -> &str {
+    run.stdout.lines().last().unwrap_or_default()
 }
 
 /// The same by a user who may not read everything.
@@ -80,14 +94,14 @@ fn equal_trees() -> World {
 }
 
 #[test]
-fn equal_trees_are_told_nothing_of() {
+fn equal_trees_are_told_in_one_line() {
     for way in WAYS {
         let world = equal_trees();
         for words in ["", "-a", "--threads 1"] {
             let run = between(&world, way, words);
             assert_eq!(
                 (run.code, &*run.stdout, &*run.stderr),
-                (Some(0), "", ""),
+                (Some(0), "equal: 3 files, 3.00 MiB compared\n", ""),
                 "{way:?} {words}"
             );
         }
@@ -104,7 +118,7 @@ fn names_of_one_file_that_are_not_so_in_the_other_tree_differ_by_their_links() {
         std::fs::hard_link(world.path("a/one"), world.path("a/two")).unwrap();
         assert_eq!(between(&world, way, "").code, Some(0), "{way:?}");
         let run = between(&world, way, "-H");
-        assert_eq!((run.lines(), run.code), (vec!["links two"], Some(26)), "{way:?}");
+        assert_eq!((told(&run), run.code), (vec!["links two"], Some(26)), "{way:?}");
         let run = between(&world, way, "-H --json");
         assert!(run.stdout.contains(r#""differences":["links"]"#), "{run:#?}");
     }
@@ -120,7 +134,8 @@ fn nothing_is_extra_in_a_directory_that_could_not_be_listed() {
         world.chmod("", 0o755);
         world.chmod("a/d/e", 0);
         let run = as_somebody(&world, way);
-        assert_eq!((run.lines(), run.code), (vec!["extra extra"], Some(23)), "{way:?} {run:#?}");
+        assert_eq!((told(&run), run.code), (vec!["extra extra"], Some(23)), "{way:?} {run:#?}");
+        assert_eq!(verdict(&run), "incomplete: 1 error; 1 name known to differ");
     }
 }
 
@@ -161,10 +176,12 @@ fn each_difference_is_a_line_and_nothing_is_changed() {
             "missing only here",
         ];
         assert_eq!(
-            (run.lines(), run.code, &*run.stderr),
+            (told(&run), run.code, &*run.stderr),
             (expected.into(), Some(26), ""),
             "{way:?}"
         );
+        // Of four files one is missing, one in a directory that is, and one is a directory there.
+        assert_eq!(verdict(&run), "different: 10 names; 2 files, 3.00 MiB compared", "{way:?}");
         let quiet = between(&world, way, "-q");
         assert_eq!((&*quiet.stdout, quiet.code), ("", Some(26)));
         assert_eq!([picture(&world.path("a")), picture(&world.path("b"))], before);
@@ -180,15 +197,14 @@ fn attributes_count_where_they_are_asked_for() {
     world.set_time("b/d/e/small", 1_000_000_000);
     let lines = |words: &str| {
         let run = between(&world, Way::Local, words);
-        (run.lines().join("; "), run.code)
+        (told(&run).join("; "), run.code)
     };
     assert_eq!(lines(""), (String::new(), Some(0)));
     assert_eq!(lines("-p"), ("mode big".into(), Some(26)));
     assert_eq!(lines("-t"), ("time d/e/small".into(), Some(26)));
     assert_eq!(lines("-a"), ("mode big; time d/e/small".into(), Some(26)));
     world.write("b/big", "other");
-    let (told, _) = lines("-p");
-    assert_eq!(told, "content,mode big");
+    assert_eq!(lines("-p").0, "content,mode big");
 }
 
 #[test]
@@ -205,7 +221,7 @@ fn a_hidden_change_is_found_though_an_earlier_run_knew_better() {
         world.set_time(name, secs);
     }
     let run = between(&world, Way::Local, "");
-    assert_eq!((&*run.stdout, run.code), ("content big\n", Some(26)));
+    assert_eq!((told(&run), run.code), (vec!["content big"], Some(26)));
 }
 
 #[test]
@@ -215,7 +231,7 @@ fn names_can_be_left_out_on_both_sides() {
     world.write("b/y.tmp", "1");
     assert_eq!(between(&world, Way::Push, "--exclude *.tmp").code, Some(0));
     let run = between(&world, Way::Pull, "");
-    assert_eq!(run.lines(), ["extra y.tmp", "missing x.tmp"]);
+    assert_eq!(told(&run), ["extra y.tmp", "missing x.tmp"]);
 }
 
 #[test]
@@ -225,7 +241,7 @@ fn files_are_compared_too() {
         let files = |a, b| verify(&world, &format!("{} {}", way.from(a), way.to(b)));
         assert_eq!(files("a/big", "b/big").code, Some(0), "{way:?}");
         let other = files("a/big", "b/d/e/small");
-        assert_eq!((&*other.stdout, other.code), ("content big\n", Some(26)), "{way:?}");
+        assert_eq!((told(&other), other.code), (vec!["content big"], Some(26)), "{way:?}");
     }
 }
 
@@ -242,11 +258,62 @@ fn events_are_for_programs() {
     assert_eq!(differences.len(), 2);
     let small = differences.iter().find(|event| event["path"] == "d/e/small").unwrap();
     assert_eq!(small["differences"], serde_json::json!(["content"]));
+    assert_eq!(events[0]["event"], "start");
+    let mut last = events[events.len() - 1].clone();
+    for figure in ["elapsed_ms", "sent_bytes", "received_bytes"] {
+        assert!(last.as_object_mut().unwrap().remove(figure).unwrap().is_u64(), "{figure}");
+    }
     assert_eq!(
-        (&events[0]["event"], &events[events.len() - 1]["exit_code"]),
-        (&"start".into(), &26.into())
+        last,
+        serde_json::json!({
+            "event": "verified", "exit_code": 26, "files": 3, "compared_bytes": (3 << 20) + 100,
+            "differences": 2, "missing": 0, "extra": 1, "failed": 0,
+        })
     );
     assert_eq!(run.code, Some(26));
+}
+
+#[test]
+fn what_is_equal_is_named_where_that_is_asked_for() {
+    for way in WAYS {
+        let world = equal_trees();
+        std::fs::hard_link(world.path("a/big"), world.path("a/other")).unwrap();
+        std::fs::hard_link(world.path("b/big"), world.path("b/other")).unwrap();
+        world.write("b/d/e/small", "other");
+        let run = between(&world, way, "-vH");
+        let names = ["equal big", "equal d", "equal d/e", "equal empty", "equal link"];
+        let equal: Vec<_> = told(&run).into_iter().filter(|line| line.starts_with("eq")).collect();
+        for name in names {
+            assert!(equal.contains(&name), "{way:?} {name}: {run:#?}");
+        }
+        assert!(told(&run).contains(&"content d/e/small"), "{way:?} {run:#?}");
+        assert_eq!(verdict(&run), "different: 1 name; 4 files, 6.00 MiB compared", "{way:?}");
+        let events = between(&world, way, "-v --json").stdout;
+        assert!(events.contains(r#""path":"big","kind":"file","differences":[]"#), "{events}");
+        let quiet = between(&world, way, "-qv");
+        assert_eq!((&*quiet.stdout, quiet.code), ("", Some(26)));
+    }
+}
+
+#[test]
+fn links_of_others_are_followed_where_that_is_asked_for() {
+    if !common::is_root() {
+        return;
+    }
+    for way in WAYS {
+        let world = equal_trees();
+        for (link, tree) in [("to-a", "a"), ("to-b", "b")] {
+            world.link(tree, link);
+            let somebody = Some(SOMEBODY);
+            std::os::unix::fs::lchown(world.path(link), somebody, somebody).unwrap();
+        }
+        let words = format!("{}/ {}/", way.from("to-a"), way.to("to-b"));
+        let refused = verify(&world, &words);
+        assert_ne!(refused.code, Some(0), "{way:?} {refused:#?}");
+        assert!(refused.stderr.contains("--insecure-links"), "{way:?} {refused:#?}");
+        let run = verify(&world, &format!("--insecure-links {words}"));
+        assert_eq!(verdict(&run), "equal: 3 files, 3.00 MiB compared", "{way:?} {run:#?}");
+    }
 }
 
 #[test]
@@ -275,8 +342,8 @@ fn what_cannot_be_read_on_either_side_is_no_answer() {
             world.chmod("", 0o755);
             world.chmod(unreadable, 0);
             let run = as_somebody(&world, way);
-            let told = (run.code, &*run.stdout);
-            assert_eq!(told, (Some(23), "content d/e/small\n"), "{way:?} {run:#?}");
+            let told = (run.code, told(&run));
+            assert_eq!(told, (Some(23), vec!["content d/e/small"]), "{way:?} {run:#?}");
             assert!(run.stderr.contains("big"), "{way:?} {unreadable} {run:#?}");
         }
     }

@@ -103,6 +103,7 @@ impl fmt::Display for Note {
             Self::TooManyDirs => {
                 "too many directories to watch them all: everything is compared now and then instead"
             }
+            Self::HeldBack(1) => "1 name waits to be removed",
             Self::HeldBack(names) => return write!(f, "{names} names wait to be removed"),
         };
         f.write_str(said)

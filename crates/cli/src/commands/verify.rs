@@ -14,15 +14,16 @@ use deltic_core::RelPath;
 use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
 use deltic_net::{Outcome, Plan, SyncError, Trust};
 use deltic_protocol::limits::MAX_THREADS;
-use deltic_protocol::options::{Compare, Delete, Metadata, Options, Powers, Remove, Select};
+use deltic_protocol::options::{Compare, Delete, Links, Metadata, Options, Powers, Remove, Select};
 use deltic_protocol::report::{Action, Change, Item, Notice};
+use indicatif::HumanBytes;
 
 use crate::args::filters::Filters;
 use crate::args::{MetadataArgs, Words};
 use crate::escape::Escape;
-use crate::events::{Event, attributes};
+use crate::events::{Event, Verified, attributes, millis};
 use crate::exit::{self, Exit};
-use crate::numbers::Numbers;
+use crate::numbers::{Numbers, counted};
 use crate::output::{self, Output};
 use crate::plan::ends;
 use crate::progress::Progress;
@@ -39,7 +40,7 @@ use super::sync::watched;
 /// name that differs: what differs, then the name as it is called in B. `missing`: only A has it; `extra`: only B has it;
 /// `kind`: one is a directory, say, and the other a file; `content`; or what else was asked for, such as `mode,time`,
 /// and `links` where it is another name of a file in A alone (-H).
-/// Symbolic links are compared by where they point, and devices by their numbers.
+/// Symbolic links are compared by where they point, and devices by their numbers. The last line says what it came to.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 #[command(override_usage = "deltic verify [OPTIONS] A B")]
@@ -59,6 +60,9 @@ pub(crate) struct Args {
     /// Write one JSON object per line, and nothing else, to standard output
     #[arg(long)]
     json: bool,
+    /// Name what is equal too
+    #[arg(short, long)]
+    verbose: bool,
     /// Tell nothing: the exit code says it
     #[arg(short, long)]
     quiet: bool,
@@ -77,6 +81,9 @@ pub(crate) struct Args {
     /// Most bytes a second on the wire, in KiB or with a unit: 500K, 1.5M, 2GB; 0 for no limit
     #[arg(long, value_name = "RATE")]
     bwlimit: Option<Rate>,
+    /// Follow symlinks of other users on the way to A and B
+    #[arg(long)]
+    insecure_links: bool,
     /// Compute with N threads on each machine; by default with as many as it has processors
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     threads: Option<u32>,
@@ -116,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Exit {
     let mut teller = Differences::new(args, &plan);
     let (result, troubles) = watched(plan, None, true, &mut teller);
     let exit = match Exit::of(&result, troubles) {
-        Exit::Success if teller.found > 0 => Exit::Different,
+        Exit::Success if teller.counts.differences > 0 => Exit::Different,
         // There is no A to compare with.
         Exit::Partial if result.as_ref().is_ok_and(|outcome| outcome.totals.listed() == 0) => {
             Exit::Selection
@@ -196,7 +203,9 @@ fn options(args: &Args) -> Result<Options> {
         times: args.times || args.archive,
         compare: Compare { cached: false, ..Compare::default() },
         threads: args.threads.unwrap_or(0),
-        rules: args.filters.rules((false, Trust::Ours), (None, None))?,
+        rules: args.filters.rules((false, Trust::new(args.insecure_links)), (None, None))?,
+        follow: Links { insecure: args.insecure_links, ..Links::default() },
+        tells_unchanged: args.verbose && !args.quiet,
         // Nothing is made: whoever runs this, devices and owners count.
         metadata: Metadata { devices: true, specials: true, powers: Powers::Tried, ..metadata },
         // A B that is not there is a wrong word more often than an empty one.
@@ -207,7 +216,7 @@ fn options(args: &Args) -> Result<Options> {
 
 /// Tells differences, to people or programs.
 struct Differences {
-    found: u64,
+    counts: Counts,
     /// Directories that B lacks, without those below others of them.
     missing: HashSet<RelPath>,
     json: bool,
@@ -228,7 +237,7 @@ impl Differences {
         }
         let (json, quiet) = (args.json, args.quiet);
         Self {
-            found: 0,
+            counts: Counts::default(),
             missing: HashSet::new(),
             json,
             quiet,
@@ -257,6 +266,82 @@ impl Differences {
             self.output.line(line);
         }
     }
+
+    fn change(&mut self, change: &Change) {
+        if change.action == Action::Created && change.item == Item::File {
+            self.counts.missing_files += 1;
+            self.counts.missing_bytes += change.facts.len;
+        }
+        if self.is_below_missing(change) {
+            return;
+        }
+        let differences = differences(change);
+        self.counts.note(&differences);
+        if self.json {
+            return self.line(Event::difference(change, differences).line());
+        }
+        let path = change.path.as_bytes();
+        let path = Escape::Unprintable.escaped(if path.is_empty() { b"." } else { path });
+        let how = if differences.is_empty() { "equal".into() } else { differences.join(",") };
+        self.line([how.as_bytes(), b" ", &path].concat());
+    }
+
+    /// What it all came to.
+    fn verified(&self, outcome: &Outcome, exit: Exit) -> Verified {
+        let Counts { differences, missing, extra, missing_files, missing_bytes } = self.counts;
+        let meter = self.progress.meter();
+        Verified {
+            exit_code: exit.code(),
+            elapsed_ms: millis(outcome.elapsed),
+            sent_bytes: outcome.traffic.sent,
+            received_bytes: outcome.traffic.received,
+            files: meter.files.saturating_sub(missing_files),
+            compared_bytes: meter.bytes.saturating_sub(missing_bytes),
+            differences,
+            missing,
+            extra,
+            failed: outcome.totals.failed,
+        }
+    }
+}
+
+/// What was found so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Names that were told as different.
+    differences: u64,
+    /// Those of them that B lacks.
+    missing: u64,
+    /// Those of them that A lacks.
+    extra: u64,
+    /// Files that B lacks, those in directories that it lacks too.
+    missing_files: u64,
+    /// Their length.
+    missing_bytes: u64,
+}
+
+impl Counts {
+    fn note(&mut self, differences: &[&str]) {
+        let is = |what| u64::from(differences == [what]);
+        self.differences += u64::from(!differences.is_empty());
+        self.missing += is("missing");
+        self.extra += is("extra");
+    }
+}
+
+/// `equal: 304 files, 1.4 GiB compared`, or how it is not.
+fn verdict(verified: &Verified) -> String {
+    let Verified { files, compared_bytes, differences, failed, .. } = *verified;
+    let compared = format!("{}, {} compared", counted(files, "file"), HumanBytes(compared_bytes));
+    match (failed, differences) {
+        (0, 0) => format!("equal: {compared}"),
+        (0, differences) => format!("different: {}; {compared}", counted(differences, "name")),
+        (failed, differences) => format!(
+            "incomplete: {}; {} known to differ",
+            counted(failed, "error"),
+            counted(differences, "name")
+        ),
+    }
 }
 
 /// In what a name differs; nothing where it does in nothing that was asked for.
@@ -265,7 +350,8 @@ fn differences(change: &Change) -> Vec<&'static str> {
         Action::Created if change.differs.kind => vec!["kind"],
         Action::Created => vec!["missing"],
         Action::Deleted => vec!["extra"],
-        Action::Updated | Action::Touched | Action::Unchanged | Action::Copied => {
+        Action::Unchanged => Vec::new(),
+        Action::Updated | Action::Touched | Action::Copied => {
             let links = change.facts.linked.is_some().then_some("links");
             attributes(change).chain(links).collect()
         }
@@ -276,19 +362,7 @@ impl Teller for Differences {
     fn tell(&mut self, notice: &Notice) {
         self.progress.note(notice);
         match notice {
-            Notice::Changed(change) => {
-                self.found += 1;
-                if self.is_below_missing(change) {
-                    return;
-                }
-                let differences = differences(change);
-                if self.json {
-                    return self.line(Event::difference(change, differences).line());
-                }
-                let path = change.path.as_bytes();
-                let path = Escape::Unprintable.escaped(if path.is_empty() { b"." } else { path });
-                self.line([differences.join(",").as_bytes(), b" ", &path].concat());
-            }
+            Notice::Changed(change) => self.change(change),
             Notice::Trouble(trouble) => {
                 if self.json {
                     self.line(Event::trouble(trouble.kind, &trouble.message).line());
@@ -318,10 +392,15 @@ impl Teller for Differences {
     fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()> {
         self.progress.clear();
         match result {
-            Ok(outcome) if self.json => {
-                self.line(Event::summary(outcome, true, exit).line());
+            // There was nothing to compare with: the message says it.
+            Ok(_) if exit == Exit::Selection && !self.json => {}
+            Ok(outcome) => {
+                let verified = self.verified(outcome, exit);
+                match self.json {
+                    true => self.line(Event::Verified(Box::new(verified)).line()),
+                    false => self.line(verdict(&verified)),
+                }
             }
-            Ok(_) => {}
             Err(error) => {
                 if self.json {
                     self.line(Event::error(error, HELP).line());

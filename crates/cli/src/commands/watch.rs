@@ -19,6 +19,7 @@ use super::sync::{asked, output, refuse, sync, unwritten};
 use crate::args::SyncArgs;
 use crate::events::{Event, Watched, millis};
 use crate::exit::{self, Exit};
+use crate::numbers::counted;
 use crate::output::{self, Output};
 use crate::plan::Request;
 use crate::summary::duration;
@@ -102,7 +103,10 @@ fn confirm(args: &SyncArgs) -> Exit {
         Ok(confirmed) => {
             let mut output = Output::stdout();
             for (names, operands) in confirmed {
-                output.line(format!("{names} names may be removed: deltic watch {operands}"));
+                output.line(format!(
+                    "{} may be removed: deltic watch {operands}",
+                    counted(names, "name")
+                ));
             }
             let written = output.finish();
             written.map_or_else(|error| unwritten(&error, Exit::Success), |()| Exit::Success)
@@ -244,15 +248,14 @@ fn lines(all: &Watched) -> [String; 2] {
         0 => String::new(),
         failed => format!(" ({} of them not complete)", HumanCount(failed)),
     };
-    let rounds = if all.rounds == 1 { "round" } else { "rounds" };
     let waits = if all.complete { "" } else { "; not everything is at the destination" };
     [
         format!(
-            "watched for {}: {} {rounds}{failed}, {} files transferred, {} names removed{waits}",
+            "watched for {}: {}{failed}, {} transferred, {} removed{waits}",
             duration(Duration::from_millis(all.elapsed_ms)),
-            HumanCount(all.rounds),
-            HumanCount(all.transferred),
-            HumanCount(all.deleted),
+            counted(all.rounds, "round"),
+            counted(all.transferred, "file"),
+            counted(all.deleted, "name"),
         ),
         format!(
             "sent {}, received {}, {} of them new",
@@ -293,6 +296,8 @@ mod tests {
         );
         let one = lines(&Watched { rounds: 1, ..all });
         assert!(one[0].starts_with("watched for 0.00 s: 1 round, "), "{one:?}");
+        let one = lines(&Watched { transferred: 1, deleted: 1, ..all });
+        assert!(one[0].ends_with("1 file transferred, 1 name removed"), "{one:?}");
         let all = Watched { failed_rounds: 1, complete: false, ..all };
         assert!(lines(&all)[0].contains("(1 of them not complete)"));
         assert!(lines(&all)[0].ends_with("not everything is at the destination"));

@@ -424,8 +424,11 @@ impl Receiver {
     /// Tells that names stay, those `below` what is said, or would without the dry run.
     fn tell_held_back(&mut self, below: &str, why: String) {
         let Options { dry_run, delete, .. } = self.setting.options;
-        let would = if_dry_run(&self.setting.options);
-        let message = format!("{would}nothing deleted{below}: {why}");
+        let nothing = match dry_run {
+            true => "a run without -n would delete nothing",
+            false => "nothing deleted",
+        };
+        let message = format!("{nothing}{below}: {why}");
         // A number that was said decides how the dry run ends, too.
         let kind = match delete {
             Delete::Guarded(_) | Delete::Never if dry_run => TroubleKind::Warned,

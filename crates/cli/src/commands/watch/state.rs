@@ -6,6 +6,7 @@ use deltic_net::{Outcome, SyncError};
 use indicatif::{HumanBytes, HumanCount};
 
 use crate::exit::Exit;
+use crate::numbers::counted;
 use crate::summary::duration;
 use crate::zone::Zone;
 
@@ -36,10 +37,6 @@ fn is_idle(Outcome { totals, .. }: &Outcome) -> bool {
 }
 
 fn done(Outcome { totals, traffic, elapsed }: &Outcome) -> String {
-    let counted = |count: u64, one: &str| match count {
-        1 => format!("1 {one}"),
-        count => format!("{} {one}s", HumanCount(count)),
-    };
     format!(
         "{} transferred, {} removed, {} sent in {}",
         counted(totals.transferred, "file"),
