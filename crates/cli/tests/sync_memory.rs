@@ -47,7 +47,7 @@ fn long_attributes_of_directories_are_not_kept_until_the_end() {
     let Some(_disk) = xfs(&world) else { return };
     const DIRS: usize = 2500;
     for n in 0..DIRS {
-        let dir = format!("disk/src/{}/{n}", n % 3);
+        let dir = format!("disk/src/{}/{n}", n / 25);
         world.mkdir(&dir);
         note(&world.path(&dir), "user.long", &vec![n as u8; 60_000]);
     }
@@ -57,7 +57,7 @@ fn long_attributes_of_directories_are_not_kept_until_the_end() {
         for round in 0..3 {
             if round == 1 {
                 for n in 0..DIRS {
-                    let dst = world.path(format!("disk/dst/{}/{n}", n % 3));
+                    let dst = world.path(format!("disk/dst/{}/{n}", n / 25));
                     note(&dst, "user.long", &vec![!n as u8; 60_000]);
                 }
             }

@@ -10,7 +10,7 @@ use deltic_core::path::BadPath;
 use deltic_core::{Entry, Follow, Kind, Meta, RelPath, Tally, Xattr};
 
 use crate::error::PeerError;
-use crate::limits::{ENTRY_WINDOW, MAX_BATCH, MAX_OWNER_NAMES};
+use crate::limits::{ENTRY_WINDOW, LISTED_BYTES, MAX_BATCH, MAX_OWNER_NAMES};
 use crate::listed::ListedBytes;
 use crate::message::{Extent, FileNo, NameLine, ToReceiver};
 use crate::options::Options;
@@ -25,8 +25,6 @@ const LISTS_AT_ONCE: usize = 4;
 const SMALL_AT_ONCE: usize = 64;
 /// Entries that lists at once have together, if directories are as large as the last one was.
 const ENTRIES_AT_ONCE: usize = 4096;
-/// So many bytes of attributes and ACLs count as one more entry of a directory.
-const ENTRY_BYTES: usize = 1 << 10;
 /// Paths in one frame: the longest fit.
 const MISSING_AT_ONCE: usize = 128;
 /// Entries' own bytes in one frame.
@@ -41,8 +39,10 @@ pub(super) struct Lister {
     /// Directories still to list, the last is the next; and the tally of the directory above, where that was told by it.
     pub(super) dirs: Vec<(RelPath, Option<u32>)>,
     lists_out: usize,
-    /// Entries of the directory that was listed last; those with attributes or ACLs count as more.
+    /// Entries of the directory that was listed last.
     last_len: usize,
+    /// Most bytes of attributes and ACLs that came of one list: a directory without any says nothing of the next.
+    most_bytes: usize,
     /// Directories listed and not yet told.
     pub(super) ready: VecDeque<Ready>,
     pub(super) tallies: Tallies,
@@ -111,6 +111,7 @@ impl Lister {
             dirs: vec![(RelPath::root(), None)],
             lists_out: 0,
             last_len: ENTRIES_AT_ONCE,
+            most_bytes: 0,
             ready: VecDeque::new(),
             tallies: Tallies::new(options),
             next: 0,
@@ -163,8 +164,9 @@ impl Sender {
     /// Tells what is ready and asks for more directories, as far as the window reaches.
     pub(super) fn list_more(&mut self) {
         while self.tell_next() {}
-        let at_once = ENTRIES_AT_ONCE / (self.lister.last_len + 1);
-        let at_once = at_once.clamp(LISTS_AT_ONCE, SMALL_AT_ONCE);
+        let by_entries = ENTRIES_AT_ONCE / (self.lister.last_len + 1);
+        let by_bytes = LISTED_BYTES / (self.lister.most_bytes + 1);
+        let at_once = by_entries.min(by_bytes).clamp(LISTS_AT_ONCE, SMALL_AT_ONCE);
         while self.lister.ahead() < at_once {
             let Some((dir, above)) = self.lister.dirs.pop() else { break };
             self.lister.lists_out += 1;
@@ -197,8 +199,9 @@ impl Sender {
             entries.clear();
             listed.rest = None;
         }
-        let bytes: usize = entries.iter().map(|entry| entry.meta.more_bytes()).sum();
-        self.lister.last_len = entries.len() + bytes / ENTRY_BYTES;
+        let bytes = entries.iter().map(|entry| entry.meta.more_bytes()).sum();
+        self.lister.last_len = entries.len();
+        self.lister.most_bytes = self.lister.most_bytes.max(bytes);
         if !listed.missing.is_empty() {
             self.tell_missing(listed.missing);
         }

@@ -38,9 +38,9 @@ impl Part {
 }
 
 /// Bytes of attributes and ACLs after which a part ends.
-const PART_BYTES: usize = 4 << 20;
+const PART_BYTES: usize = 512 << 10;
 /// Names that are looked at before those bytes are counted again.
-const BATCH_NAMES: usize = 16;
+const BATCH_NAMES: usize = 4;
 /// Names that are looked at in one part.
 pub(super) const PART_NAMES: usize = 8 << 10;
 
