@@ -125,8 +125,15 @@ pub(crate) fn ratios(run: &Transfer, base: &Transfer) -> Vec<String> {
 }
 
 /// What `figures` shows.
-pub(crate) const FIGURES: [&str; 7] =
-    ["wall s", "cpu s", "near MiB", "far MiB", "sent B", "received B", "literal B"];
+pub(crate) const FIGURES: [&str; 7] = [
+    "wall s",
+    "cpu s",
+    "memory, sender MiB",
+    "memory, receiver MiB",
+    "sent B",
+    "received B",
+    "literal B",
+];
 
 fn ratio(of: f64, to: f64) -> String {
     if to == 0.0 { "-".into() } else { format!("{:.3}x", of / to) }

@@ -1,5 +1,5 @@
-//! Tells the program its commit, target and profile. The same sources give the same program: no time and no place is
-//! in it.
+//! Tells the program its commit, the day of that, target and profile. The same sources give the same program: no time and
+//! no place of the build is in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,6 +8,8 @@ fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let commit = commit(&root).unwrap_or_default();
     println!("cargo::rustc-env=DELTIC_COMMIT={commit}");
+    let date = if commit.is_empty() { None } else { git(&root, &["log", "-1", "--format=%cs"]) };
+    println!("cargo::rustc-env=DELTIC_DATE={}", date.unwrap_or_default());
     for name in ["TARGET", "PROFILE"] {
         let value = std::env::var(name).expect("cargo says it");
         println!("cargo::rustc-env=DELTIC_{name}={value}");

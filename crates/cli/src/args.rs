@@ -7,6 +7,7 @@ pub(crate) mod filters;
 mod links;
 pub(crate) mod metadata;
 mod remove;
+mod screen;
 mod select;
 pub(crate) mod show;
 mod sums;
@@ -66,8 +67,9 @@ pub(crate) enum Command {
         alias = "rsync"
     )]
     Sync(Box<SyncArgs>),
+    #[command(mut_args(compared))]
     Verify(Box<verify::Args>),
-    /// Keep a destination equal to its sources: sync, and sync what changes, until interrupted
+    /// Keep a destination equal to its sources until interrupted
     #[command(
         after_help = WATCH_EXAMPLES,
         override_usage = "deltic watch [OPTIONS] SRC... DEST\n       deltic watch --confirm",
@@ -145,6 +147,7 @@ fn understand(
     let mut cli = (WITH_OPPOSITES.iter())
         .filter(|name| words.iter().any(|word| word == *name))
         .fold(Cli::command(), |cli, name| cli.mut_subcommand(*name, with_opposites));
+    cli = screen::shown(cli, &mut words);
     let matches = cli.try_get_matches_from_mut(&words)?;
     let applied = settings::applied(&cli, &matches, places, as_rsync)
         .map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, why))?;
@@ -247,6 +250,15 @@ fn with_opposite(sync: clap::Command, id: &clap::Id, known: &mut HashSet<String>
     sync.arg(arg.action(ArgAction::SetTrue).hide(true))
 }
 
+/// An option of `sync` as `verify` has it.
+fn compared(arg: Arg) -> Arg {
+    let help = arg.get_help().map(|help| help.to_string().replace("Preserve ", "Compare "));
+    match help {
+        Some(help) => arg.help(help),
+        None => arg,
+    }
+}
+
 /// Whether it is an option with a value.
 fn takes_value(arg: &Arg) -> bool {
     let takes_values = arg.get_num_args().is_none_or(|values| values.takes_values());
@@ -262,8 +274,7 @@ pub(crate) fn names(arg: &Arg) -> impl Iterator<Item = String> {
 /// Options with a value that rsync takes back too.
 const TAKEN_BACK: &[&str] = &["bwlimit", "timeout", "contimeout", "iconv"];
 
-/// The words as clap is to see them. A program that is called `rsync` is `deltic sync`, or its far end. `-h` alone asks for
-/// help, among others it is rsync's "for people".
+/// The words as clap is to see them. A program that is called `rsync` is `deltic sync`, or its far end.
 fn normal(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words = without_empty(words);
     if words.first().is_some_and(|name| is_rsync(name)) {
@@ -284,12 +295,6 @@ fn normal(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     {
         // `--version -v` tells the build too.
         words.insert(1, "sync".into());
-    }
-    if let [_, command, help] = &mut words[..]
-        && (command == "sync" || command == "rsync")
-        && help == "-h"
-    {
-        *help = "--help".into();
     }
     words
 }
@@ -383,13 +388,14 @@ const EMPTY_IS_ZERO: &[&str] = &[
 /// The words of `deltic sync`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SyncArgs {
-    /// SRC... DEST: what to read and where it goes. One side may be on another machine, as `[user@]host:path`. A source
-    /// that ends in a slash stands for its contents
+    /// SRC... DEST: what to copy and where; one side may be [user@]host:path
+    ///
+    /// A source that ends in a slash stands for its contents.
     #[arg(value_name = "PATH", required_unless_present_any = ANSWERS)]
     pub(crate) operands: Vec<OsString>,
 
-    /// Print this help
-    #[arg(long, action = clap::ArgAction::Help)]
+    /// Print all options; -h alone prints the usual ones
+    #[arg(long, action = clap::ArgAction::HelpShort)]
     pub(crate) help: Option<bool>,
 
     /// Same as -rlptgoD
@@ -398,25 +404,27 @@ pub(crate) struct SyncArgs {
     /// Descend into directories
     #[arg(short, long, overrides_with = "no_recursive", help_heading = CARRY)]
     pub(crate) recursive: bool,
-    /// Recreate symbolic links
+    /// Preserve symbolic links
     #[arg(short, long, overrides_with = "no_links", help_heading = CARRY)]
     pub(crate) links: bool,
-    /// Carry permission bits over
+    /// Preserve permissions
     #[arg(short, long, overrides_with = "no_perms", help_heading = CARRY)]
     pub(crate) perms: bool,
-    /// Carry modification times over; without them the next run cannot tell what is unchanged
+    /// Preserve modification times
+    ///
+    /// Without them the next run cannot tell what is unchanged.
     #[arg(short, long, overrides_with = "no_times", help_heading = CARRY)]
     pub(crate) times: bool,
-    /// Do not descend, though -a says so
+    /// Undo the -r of -a
     #[arg(long, alias = "no-r", overrides_with = "recursive", help_heading = CARRY)]
     pub(crate) no_recursive: bool,
-    /// Leave symbolic links out, though -a says otherwise
+    /// Undo the -l of -a
     #[arg(long, alias = "no-l", overrides_with = "links", help_heading = CARRY)]
     pub(crate) no_links: bool,
-    /// Leave permission bits alone, though -a says otherwise
+    /// Undo the -p of -a
     #[arg(long, alias = "no-p", overrides_with = "perms", help_heading = CARRY)]
     pub(crate) no_perms: bool,
-    /// Leave modification times alone, though -a says otherwise
+    /// Undo the -t of -a
     #[arg(long, alias = "no-t", overrides_with = "times", help_heading = CARRY)]
     pub(crate) no_times: bool,
     /// Owners, devices, ACLs and the like.
@@ -430,7 +438,7 @@ pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) compare: compare::CompareArgs,
 
-    /// Compare content where size and time agree
+    /// Compare contents of files of equal size
     #[arg(short, long, help_heading = CHOOSE)]
     pub(crate) checksum: bool,
     /// Which names take part.
@@ -442,7 +450,7 @@ pub(crate) struct SyncArgs {
     /// What is removed.
     #[command(flatten)]
     pub(crate) remove: remove::RemoveArgs,
-    /// Say what would change, change nothing
+    /// Show what would change, change nothing
     #[arg(short = 'n', long, help_heading = CHOOSE)]
     pub(crate) dry_run: bool,
 
@@ -450,17 +458,21 @@ pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) writing: writing::WritingArgs,
 
-    /// Send changed files whole; the default between two local paths
+    /// Send changed files whole (default on one machine)
     #[arg(short = 'W', long, overrides_with = "no_whole_file", help_heading = TRAVEL)]
     pub(crate) whole_file: bool,
-    /// Send only what changed of a file; the default over a connection
+    /// Send only changes of files (default over a connection)
     #[arg(long, visible_alias = "no-W", overrides_with = "whole_file", help_heading = TRAVEL)]
     pub(crate) no_whole_file: bool,
-    /// How files go that do not go whole: Deltic's own way, or that of a system of the papers, to compare with (no journal to resume by)
+    /// Send changes in this way: Deltic's, or a published one
+    ///
+    /// Those of the papers are there to compare with; they have no journal to resume by.
     #[arg(long, value_name = "NAME", value_parser = strategies(), help_heading = TRAVEL)]
     #[arg(conflicts_with = "whole_file")]
     pub(crate) strategy: Option<Strategy>,
-    /// Force chunks of about SIZE, or blocks of SIZE where a strategy has blocks; 0 for what suits the file: 700, 8K, 128K
+    /// Use chunks of about SIZE: 700, 8K, 128K; 0: automatic
+    ///
+    /// Where a strategy has blocks, they are of that size.
     #[arg(short = 'B', long, value_name = "SIZE", help_heading = TRAVEL)]
     pub(crate) block_size: Option<Size>,
     /// Checksums.
@@ -469,24 +481,30 @@ pub(crate) struct SyncArgs {
     /// Compression, limits of rate and time.
     #[command(flatten)]
     pub(crate) travel: Travel,
-    /// Carry literals over N connections: where one alone does not fill the line (1 to 16)
+    /// Send data over N connections, 1 to 16
+    ///
+    /// Use it where one connection alone does not fill the line.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
     pub(crate) streams: u32,
-    /// Compute with N threads on each machine; by default with as many as it has processors
+    /// Use N threads on each machine (default: all processors)
     #[arg(long, value_name = "N", help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     pub(crate) threads: Option<u32>,
-    /// Leave flushing to the disk to the system: faster, but a power cut may lose what was reported done
+    /// Do not flush to disk: faster, less safe
+    ///
+    /// A power cut may then lose what was reported done.
     #[arg(long, overrides_with = "fsync", help_heading = TRAVEL)]
     pub(crate) no_fsync: bool,
-    /// Flush files and directories before the run ends: the default
+    /// Flush files and directories to disk (default)
     #[arg(long, overrides_with = "no_fsync", help_heading = TRAVEL)]
     pub(crate) fsync: bool,
-    /// Remote shell and its options, split into words as a shell does
+    /// Use this remote shell, with its options
+    ///
+    /// The words are split as a shell splits them.
     #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh", help_heading = TRAVEL)]
     pub(crate) rsh: Words,
-    /// The deltic program on the other machine
+    /// Run this program on the other machine
     #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
     #[arg(help_heading = TRAVEL)]
     pub(crate) deltic_path: OsString,
@@ -632,11 +650,11 @@ const NOT_YET: &[(&str, &str)] = &[
 /// Names the instruction set that chunkers use.
 pub(crate) const ISA_VARIABLE: &str = "DELTIC_ISA";
 
-const CARRY: &str = "What is carried over";
-const CHOOSE: &str = "What is taken, left out and removed";
+const CARRY: &str = "What is preserved";
+const CHOOSE: &str = "What is copied and left out";
 pub(crate) const TRAVEL: &str = "How it travels";
 pub(crate) const SHOW: &str = "What is shown";
-const COMPATIBLE: &str = "What scripts for rsync may say";
+const COMPATIBLE: &str = "Accepted or refused for scripts of rsync";
 
 const EXAMPLES: &str = "\
 EXAMPLES:

@@ -131,23 +131,23 @@ impl Explain {
     fn words(&self, why: Why) -> String {
         let name = self.strategy.name;
         match why {
-            Why::New => "whole: there was no old version".to_owned(),
-            Why::Resumed => "went on with what an earlier run had written".to_owned(),
-            Why::Short => format!("whole: not above {}", HumanBytes(WHOLE_BELOW_BYTES)),
+            Why::New => "whole, as there was no old version".to_owned(),
+            Why::Resumed => "resumed from what an earlier run had written".to_owned(),
+            Why::Short => format!("whole, as it has at most {}", HumanBytes(WHOLE_BELOW_BYTES)),
             Why::Whole if self.local => {
-                "whole: both ends are here, and to read old costs more than to write".to_owned()
+                "whole, as both ends are here: copying costs less than comparing".to_owned()
             }
-            Why::Whole => "whole: --whole-file".to_owned(),
+            Why::Whole => "whole (--whole-file)".to_owned(),
             Why::Chunks(avg) => format!(
-                "by strategy '{name}', in chunks of about {} for that length, against the old version",
+                "as changes to the old version, in chunks of about {}",
                 HumanBytes(avg.into())
             ),
             Why::Moved(avg) => format!(
-                "by strategy '{name}', in chunks of about {} for that length, against a file of another name",
+                "as changes to a file of another name, in chunks of about {}",
                 HumanBytes(avg.into())
             ),
-            Why::Strategy => format!("by strategy '{name}', against the old version"),
-            Why::Attributes => "not sent: its attributes alone differed".to_owned(),
+            Why::Strategy => format!("as changes to the old version, by strategy '{name}'"),
+            Why::Attributes => "not sent, as only attributes differed".to_owned(),
         }
     }
 }
@@ -191,23 +191,28 @@ mod tests {
                 "a h:b",
                 Created,
                 1 << 20,
-                "went on with what an earlier run had written; sent 7 B of 1.00 MiB",
+                "resumed from what an earlier run had written; sent 7 B of 1.00 MiB",
             ),
-            ("-n a h:b", Created, 1 << 20, "whole: there was no old version; sent 7 B of 1.00 MiB"),
-            ("a h:b", Updated, 2048, "whole: not above 2.00 KiB"),
-            ("a h:b", Updated, 1 << 20, "'deltic', in chunks of about 2.00 KiB"),
-            ("a h:b", Updated, 4 << 30, "'deltic', in chunks of about 8.00 KiB"),
-            ("h:a b --strategy rsync", Updated, 1 << 20, "by strategy 'rsync', against"),
-            ("-W a h:b", Updated, 1 << 20, "went on with what an earlier run had written"),
+            (
+                "-n a h:b",
+                Created,
+                1 << 20,
+                "whole, as there was no old version; sent 7 B of 1.00 MiB",
+            ),
+            ("a h:b", Updated, 2048, "whole, as it has at most 2.00 KiB"),
+            ("a h:b", Updated, 1 << 20, "old version, in chunks of about 2.00 KiB"),
+            ("a h:b", Updated, 4 << 30, "old version, in chunks of about 8.00 KiB"),
+            ("h:a b --strategy rsync", Updated, 1 << 20, "old version, by strategy 'rsync'"),
+            ("-W a h:b", Updated, 1 << 20, "resumed from what an earlier run had written"),
             ("a b", Touched, 5, "not sent"),
         ] {
             let line = explain(words).note(&change(Item::File, action, len)).unwrap();
             assert!(line.contains(reason), "{words}: {line}");
         }
         for (words, action, reason) in [
-            ("a h:b", Created, "whole: there was no old version; sent 1.00 MiB of 1.00 MiB"),
-            ("-W a h:b", Updated, "whole: --whole-file"),
-            ("a b", Updated, "whole: both ends are here"),
+            ("a h:b", Created, "whole, as there was no old version; sent 1.00 MiB of 1.00 MiB"),
+            ("-W a h:b", Updated, "whole (--whole-file)"),
+            ("a b", Updated, "whole, as both ends are here"),
         ] {
             let line = explain(words).note(&sent(Item::File, action, 1 << 20)).unwrap();
             assert!(line.contains(reason), "{words}: {line}");
@@ -216,8 +221,8 @@ mod tests {
         moved.facts.from = Some(RelPath::parse(b"d/\x1bg").unwrap());
         assert_eq!(
             explain("a h:b").note(&moved).unwrap(),
-            "  by strategy 'deltic', in chunks of about 2.00 KiB for that length, against a file of another name \
-             (d/\\u{1b}g); sent 7 B of 1.00 MiB"
+            "  as changes to a file of another name, in chunks of about 2.00 KiB (d/\\u{1b}g); \
+             sent 7 B of 1.00 MiB"
         );
         assert_eq!(explain("a b").note(&change(Item::Dir, Created, 0)), None);
         assert_eq!(explain("a b").note(&change(Item::File, Deleted, 0)), None);
@@ -231,7 +236,7 @@ mod tests {
         }
         explain.note(&change(Item::File, Action::Updated, 1 << 20));
         let lines = explain.lines();
-        assert_eq!(lines[0], "2 files whole: there was no old version; sent 30 B of 30 B");
-        assert!(lines[1].starts_with("1 file by strategy 'deltic'") && lines.len() == 2);
+        assert_eq!(lines[0], "2 files whole, as there was no old version; sent 30 B of 30 B");
+        assert!(lines[1].starts_with("1 file as changes to") && lines.len() == 2);
     }
 }

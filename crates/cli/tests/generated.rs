@@ -64,6 +64,9 @@ fn manual_pages_hold_every_option_and_every_command() {
     }
     assert!(plain.contains(".SH SYNOPSIS\ndeltic sync [OPTIONS] SRC... DEST\n.SH DESCRIPTION"));
     assert!(page.starts_with(".ie") && page.contains(".TH deltic-sync 1"), "{}", &page[..200]);
+    let version = concat!("Deltic ", env!("CARGO_PKG_VERSION"));
+    let head = page.lines().find(|line| line.starts_with(".TH")).unwrap_or_default();
+    assert!(head.ends_with(&format!(" \"{version}\" Deltic")), "{head}");
     let run = Run::of(&mut world.command(DELTIC, ["man", "--dir", "share/man1"]));
     assert_eq!((run.code, &*run.stdout, &*run.stderr), (Some(0), "", ""));
     let mut names = world.names("share/man1");

@@ -666,18 +666,18 @@ fn a_run_explains_itself_for_each_file_or_summed_up() {
         world.write("dst/large", noise(400_000, 1));
         let operands = [way.from("src/"), way.to("dst/")].join(" ");
         let dry = world.ok(&format!("-an --explain {operands}"));
-        assert!(dry.stdout.starts_with("1 file whole: there was no old version; "), "{dry:#?}");
+        assert!(dry.stdout.starts_with("1 file whole, as there was no old version; "), "{dry:#?}");
         let run = world.ok(&format!("-av --explain {operands}"));
         let after = |name: &str| {
             let mut lines = run.stdout.lines().skip_while(|line| *line != name);
             lines.nth(1).unwrap_or_else(|| panic!("no {name} in {run:#?}")).to_owned()
         };
-        assert_eq!(after("new"), "  whole: there was no old version; sent 3 B of 3 B");
+        assert_eq!(after("new"), "  whole, as there was no old version; sent 3 B of 3 B");
         let large = after("large");
         match way {
-            Way::Local => assert!(large.starts_with("  whole: both ends are here"), "{large}"),
+            Way::Local => assert!(large.starts_with("  whole, as both ends are here"), "{large}"),
             _ => assert!(
-                large.starts_with("  by strategy 'deltic', in chunks of about 2.00 KiB"),
+                large.starts_with("  as changes to the old version, in chunks of about 2.00 KiB"),
                 "{large}"
             ),
         }

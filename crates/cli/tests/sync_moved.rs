@@ -105,7 +105,8 @@ fn the_user_is_told_where_it_was() {
     let told = world.ok("-aivn --explain src/ h:dst/");
     assert!(!told.stdout.contains("another name"), "a dry run looks for nothing: {told:#?}");
     let told = world.ok("-av --explain src/ h:dst/");
-    let line = "in chunks of about 2.00 KiB for that length, against a file of another name (a.log); sent 0 B";
+    let line =
+        "as changes to a file of another name, in chunks of about 2.00 KiB (a.log); sent 0 B";
     assert!(told.stdout.contains(line), "{told:#?}");
     let world = tidied();
     let events = world.ok("-a --json h:src/ dst/");

@@ -78,6 +78,25 @@ fn help_goes_to_standard_output_and_shows_examples() {
 }
 
 #[test]
+fn the_letter_alone_shows_one_screen_and_the_word_all_options() {
+    let help = |words: &[&str]| {
+        let output = deltic(words).output().expect("the binary starts");
+        assert!(output.status.success() && output.stderr.is_empty(), "{words:?} {output:?}");
+        String::from_utf8(output.stdout).expect("help is UTF-8")
+    };
+    for command in ["sync", "watch", "verify"] {
+        let (screen, all) = (help(&[command, "-h"]), help(&[command, "--help"]));
+        assert!(screen.lines().count() <= 40 && screen.contains("\n--help lists all"), "{screen}");
+        assert!(screen.contains("EXAMPLES:\n  deltic "), "{screen}");
+        for option in ["--exclude <PATTERN>", "--archive"] {
+            assert!(screen.contains(option) && all.contains(option), "{command} {option}");
+        }
+        assert!(all.contains("--chmod") && !screen.contains("--chmod"), "{command}");
+    }
+    assert!(help(&["verify", "--help"]).contains("Compare hard links"));
+}
+
+#[test]
 fn quiet_says_nothing_of_what_may_be_told() {
     for option in ["--info=help", "--debug=help"] {
         let said = |words: &[&str]| {

@@ -41,7 +41,7 @@ pub(crate) struct Accepted {
     /// Accepted: the list streams nevertheless
     #[arg(long, visible_alias = "no-i-r", help_heading = COMPATIBLE)]
     pub(crate) no_inc_recursive: bool,
-    /// Accepted: the other end must be Deltic, whose protocol has no numbers
+    /// Accepted: the other end is Deltic too
     #[arg(long, value_name = "NUM", help_heading = COMPATIBLE)]
     pub(crate) protocol: Option<u32>,
     /// Accepted: sums have a fresh key in each session
@@ -68,28 +68,28 @@ pub(crate) struct Accepted {
     /// Accepted: memory is bounded by the protocol
     #[arg(long, value_name = "SIZE", help_heading = COMPATIBLE)]
     pub(crate) max_alloc: Option<OsString>,
-    /// Accepted: only rsync's daemons have a port; for ssh write -e 'ssh -p N'
+    /// Accepted: daemons have ports; for ssh, -e 'ssh -p N'
     #[arg(long, value_name = "PORT", help_heading = COMPATIBLE)]
     pub(crate) port: Option<u16>,
-    /// Accepted: only connections to rsync's daemons have options
+    /// Accepted: only connections to daemons have options
     #[arg(long, value_name = "OPTIONS", help_heading = COMPATIBLE)]
     pub(crate) sockopts: Option<OsString>,
-    /// Accepted: only connections to rsync's daemons have an address
+    /// Accepted: only connections to daemons have an address
     #[arg(long, value_name = "ADDRESS", help_heading = COMPATIBLE)]
     pub(crate) address: Option<OsString>,
-    /// Refused: only rsync's daemons ask for a password
+    /// Refused: only daemons ask for a password
     #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
     pub(crate) password_file: Option<OsString>,
-    /// Accepted: only rsync's daemons take early input
+    /// Accepted: only daemons take early input
     #[arg(long, value_name = "FILE", help_heading = COMPATIBLE)]
     pub(crate) early_input: Option<OsString>,
-    /// Refused, but for `-` and `.`: names are bytes and arrive as they are
+    /// Refused: names arrive as they are, byte by byte
     #[arg(long, value_name = "SPEC", help_heading = COMPATIBLE)]
     pub(crate) iconv: Option<String>,
-    /// Refused: run it as the user whose files they shall be
+    /// Refused: run deltic as that user
     #[arg(long, value_name = "USER", help_heading = COMPATIBLE)]
     pub(crate) copy_as: Option<OsString>,
-    /// Refused: the far end is `deltic agent`, and speaks no rsync
+    /// Refused: the other end is `deltic agent`
     #[arg(long, action = ArgAction::SetTrue, help_heading = COMPATIBLE)]
     pub(crate) server: bool,
     /// Refused, as --server

@@ -10,13 +10,15 @@ use super::{SyncArgs, TRAVEL};
 /// Where a run is kept.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BatchArgs {
-    /// Keep the run in FILE too, for other destinations that are like this one; FILE.sh applies it
+    /// Record the run in FILE too; FILE.sh applies it elsewhere
+    ///
+    /// Other destinations must be like this one.
     #[arg(long, value_name = "FILE", help_heading = TRAVEL)]
     write_batch: Option<OsString>,
-    /// Only keep it there: the destination stays as it is
+    /// Record the run in FILE, leave DEST as it is
     #[arg(long, value_name = "FILE", help_heading = TRAVEL)]
     only_write_batch: Option<OsString>,
-    /// Do what FILE keeps, without any source; - is standard input
+    /// Apply the run that FILE holds; - is standard input
     #[arg(long, value_name = "FILE", help_heading = TRAVEL)]
     read_batch: Option<OsString>,
 }

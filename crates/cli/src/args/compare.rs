@@ -15,50 +15,60 @@ use crate::size::{BadSize, Bound};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "What counts as changed")]
 pub(crate) struct CompareArgs {
-    /// Take files of one length as equal
+    /// Skip files of equal size, whatever their times
     #[arg(long)]
     size_only: bool,
-    /// Bring over files though size and time agree
+    /// Update files even if size and time agree
     #[arg(short = 'I', long)]
     ignore_times: bool,
-    /// Take times as equal that are up to N seconds apart; -1: only what is equal to the nanosecond [default: as near to
-    /// that as the destination's file system keeps them]
+    /// Accept times up to N seconds apart as equal
+    ///
+    /// -1 accepts only what is equal to the nanosecond. The default is as near to that as the destination's file
+    /// system keeps times.
     #[arg(short = '@', long, value_name = "N")]
     modify_window: Option<i64>,
-    /// Believe nothing that is known of files from earlier runs (digests for -c, how large files are cut), and keep nothing
+    /// Neither use nor keep what earlier runs learned
+    ///
+    /// That is digests for -c, and how large files are cut.
     #[arg(long, overrides_with = "cache")]
     no_cache: bool,
-    /// Believe what is known of files that did not change since: the default
+    /// Use what earlier runs learned (default)
     #[arg(long, overrides_with = "no_cache")]
     cache: bool,
-    /// With -c, read a file again that was last read longer ago than AGE: 12h, 30d, 8w, 0 (always), forever
+    /// With -c, trust digests no longer than 12h, 30d, 8w
+    ///
+    /// 0 reads every file, `forever` none that did not change.
     #[arg(long, value_name = "AGE", default_value = "30d")]
     checksum_max_age: Age,
-    /// Leave files alone that are newer at the destination
+    /// Skip files that are newer at DEST
     #[arg(short = 'u', long)]
     update: bool,
-    /// Change what is there, make nothing new
+    /// Skip files that do not exist at DEST
     #[arg(long, visible_alias = "ignore-non-existing")]
     existing: bool,
-    /// Make what is new, change nothing that is there
+    /// Skip files that exist at DEST
     #[arg(long)]
     ignore_existing: bool,
-    /// Leave out files longer than SIZE: 100, 1.5K, 2MB, 1G-1
+    /// Skip files longer than SIZE: 100, 1.5K, 2MB, 1G-1
     #[arg(long, value_name = "SIZE", value_parser = bound)]
     max_size: Option<Bound>,
-    /// Leave out files shorter than SIZE
+    /// Skip files shorter than SIZE
     #[arg(long, value_name = "SIZE", value_parser = bound)]
     min_size: Option<Bound>,
-    /// Leave out what DIR has as it is; from the destination's directory, may be repeated
+    /// Skip files that DIR has as they are
+    ///
+    /// DIR is relative to DEST; there may be several.
     #[arg(long, value_name = "DIR")]
     compare_dest: Vec<OsString>,
-    /// Copy what DIR has from there
+    /// Copy files from DIR that it has as they are
     #[arg(long, value_name = "DIR")]
     copy_dest: Vec<OsString>,
-    /// Make hard links to what DIR has as it is
+    /// Hard-link files to DIR that it has as they are
     #[arg(long, value_name = "DIR")]
     link_dest: Vec<OsString>,
-    /// Look for an old version of another name where there is none; twice: also in the DIRs above
+    /// Use a similar file as the old version; -yy: of DIRs too
+    ///
+    /// Only where there is no old version of the name. The DIRs are those of --link-dest and its like.
     #[arg(short = 'y', long, action = ArgAction::Count, overrides_with = "no_fuzzy")]
     fuzzy: u8,
     /// Take back --fuzzy

@@ -192,15 +192,29 @@ impl clap::Args for Filters {
         let sprinkled = Arg::new("F").short('F').action(ArgAction::Append).num_args(0);
         let sprinkled = sprinkled.default_missing_value("").help_heading(CHOOSE);
         command
-            .arg(text("filter", "RULE", "Add a rule of rsync's: '- PATTERN', ': .rules', 'P PATTERN' and so on; see deltic-sync(1)").short('f'))
-            .arg(text("exclude", "PATTERN", "Leave out names that match; of all rules the first that matches wins"))
-            .arg(text("include", "PATTERN", "Take names that match, whatever a later rule says"))
-            .arg(text("exclude-from", "FILE", "Read patterns to leave out from FILE, one a line; '-' is standard input"))
-            .arg(text("include-from", "FILE", "Read patterns to take from FILE, one a line; '-' is standard input"))
-            .arg(sprinkled.help("Heed the .rsync-filter of each directory; twice: and leave these files out"))
-            .arg(flag("cvs-exclude", "Leave out what CVS does: objects, backups, .git/ and the like, and what .cvsignore says").short('C'))
-            .arg(flag("gitignore", "Leave out what git does: heed each .gitignore, and .git/info/exclude"))
-            .arg(flag("delete-excluded", "--delete, and of what is left out as well"))
+            .arg(
+                text("filter", "RULE", "Add a filter rule: '- PATTERN', ': .rules', ...")
+                    .short('f'),
+            )
+            .arg(text("exclude", "PATTERN", "Leave out names that match; the first match wins"))
+            .arg(text("include", "PATTERN", "Take names that match, whatever rule comes later"))
+            .arg(text(
+                "exclude-from",
+                "FILE",
+                "Read exclude patterns from FILE, one a line (-: stdin)",
+            ))
+            .arg(text(
+                "include-from",
+                "FILE",
+                "Read include patterns from FILE, one a line (-: stdin)",
+            ))
+            .arg(sprinkled.help("Use each directory's .rsync-filter; -FF: leave it out"))
+            .arg(
+                flag("cvs-exclude", "Leave out what CVS ignores: objects, backups, .git/")
+                    .short('C'),
+            )
+            .arg(flag("gitignore", "Leave out what git ignores"))
+            .arg(flag("delete-excluded", "Delete names that are left out, too (implies --delete)"))
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {

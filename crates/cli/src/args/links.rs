@@ -10,33 +10,39 @@ use super::metadata::{Far, FarWords};
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "What becomes of symbolic links")]
+#[command(next_help_heading = "Symbolic links")]
 pub(crate) struct LinkArgs {
-    /// Copy what symbolic links point at, wherever that is
+    /// Copy what symbolic links point at
     #[arg(short = 'L', long)]
     copy_links: bool,
-    /// Take symbolic links to directories for directories
+    /// Copy directories that symbolic links point at
     #[arg(short = 'k', long)]
     copy_dirlinks: bool,
-    /// Copy what symbolic links point at that may lead out of the sources
+    /// Copy what links point at that may leave the sources
     #[arg(long)]
     copy_unsafe_links: bool,
-    /// Take symbolic links of the destination for the directories that they lead to, where the sources have directories
+    /// Keep symbolic links at DEST that lead to directories
+    ///
+    /// Where the sources have a directory, the one that such a link leads to is updated.
     #[arg(short = 'K', long, overrides_with = "no_keep_dirlinks")]
     keep_dirlinks: bool,
     /// Take back -K
     #[arg(long, alias = "no-K", overrides_with = "keep_dirlinks", hide = true)]
     no_keep_dirlinks: bool,
-    /// Leave out symbolic links that may lead out of the tree
+    /// Skip symbolic links that may leave the tree
     #[arg(long)]
     safe_links: bool,
-    /// Make symbolic links lead nowhere where this end is the destination; undo that where it is the source
+    /// Store symbolic links so that they lead nowhere
+    ///
+    /// That is done at the destination, and undone at the source.
     #[arg(long, overrides_with = "no_munge_links")]
     munge_links: bool,
     /// Take back --munge-links
     #[arg(long, overrides_with = "munge_links", hide = true)]
     no_munge_links: bool,
-    /// Follow symbolic links of other users on the way to what arguments and options name
+    /// Follow symbolic links of other users in paths
+    ///
+    /// On the way to what arguments and options name.
     #[arg(long)]
     insecure_links: bool,
 }

@@ -9,84 +9,98 @@ use deltic_protocol::options::{Metadata, Powers};
 
 /// What is carried over of metadata, and how.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "What else an entry gets")]
+#[command(next_help_heading = "What else is preserved")]
 pub(crate) struct MetadataArgs {
-    /// Carry owners over, where the receiver may give files away
+    /// Preserve owners
+    ///
+    /// Only where the receiver may give files away.
     #[arg(short, long, overrides_with = "no_owner")]
     owner: bool,
-    /// Carry groups over, those that the receiver may give
+    /// Preserve groups
+    ///
+    /// Those that the receiver may give.
     #[arg(short, long, overrides_with = "no_group")]
     group: bool,
     /// Same as --devices --specials
     #[arg(short = 'D', overrides_with = "no_devices_and_specials")]
     devices_and_specials: bool,
-    /// Carry devices over, where the receiver may make some
+    /// Preserve devices
+    ///
+    /// Only where the receiver may make some.
     #[arg(long, overrides_with = "no_devices")]
     devices: bool,
-    /// Carry FIFOs and sockets over
+    /// Preserve FIFOs and sockets
     #[arg(long, overrides_with = "no_specials")]
     specials: bool,
-    /// Carry over whether files may be executed, where permission bits stay
+    /// Preserve whether files may be executed (without -p)
     #[arg(short = 'E', long)]
     executability: bool,
-    /// Change the sender's permission bits, as in D755,F644 or Dg+s,Fgo-w,+X
+    /// Change permissions on the way: D755,F644 or Dg+s,Fgo-w
     #[arg(long, value_name = "RULES", action = ArgAction::Append)]
     chmod: Vec<String>,
-    /// Names of one file become names of one file
+    /// Preserve hard links
     #[arg(short = 'H', long, overrides_with = "no_hard_links")]
     hard_links: bool,
-    /// Note in extended attributes what only the superuser may set, or read it from there; -M for the other end
+    /// Store in xattrs what only root may set, or restore it
+    ///
+    /// Owners and devices, say, are noted in extended attributes, or read from there. -M says it to the other end.
     #[arg(long, overrides_with_all = ["no_fake_super", "tried", "no_super"])]
     fake_super: bool,
-    /// Carry ACLs over, and with them permission bits
+    /// Preserve ACLs (implies -p)
     #[arg(short = 'A', long, overrides_with = "no_acls")]
     acls: bool,
-    /// Carry extended attributes over; twice, those too in which rsync notes what it could not set
+    /// Preserve extended attributes; -XX: rsync's own too
+    ///
+    /// rsync notes in its own what it could not set.
     #[arg(short = 'X', long, action = ArgAction::Count, overrides_with = "no_xattrs")]
     xattrs: u8,
-    /// Carry over when files were last read; twice, and read them as --open-noatime does
+    /// Preserve access times; -UU: and imply --open-noatime
     #[arg(short = 'U', long, action = ArgAction::Count, overrides_with = "no_atimes")]
     atimes: u8,
-    /// Read files without changing when they were last read, where that is ours to say
+    /// Do not change access times when reading
+    ///
+    /// Only where the files are the user's own, or root reads.
     #[arg(long, overrides_with = "no_open_noatime")]
     open_noatime: bool,
-    /// Leave times of directories alone
+    /// Do not preserve times of directories
     #[arg(short = 'O', long, overrides_with = "no_omit_dir_times")]
     omit_dir_times: bool,
-    /// Leave times of symbolic links alone
+    /// Do not preserve times of symbolic links
     #[arg(short = 'J', long, overrides_with = "no_omit_link_times")]
     omit_link_times: bool,
-    /// Give numbers of users and groups as they are, whatever they are called
+    /// Preserve numbers of users and groups, not their names
     #[arg(long, overrides_with = "no_numeric_ids")]
     numeric_ids: bool,
-    /// Who becomes the owner: FROM:TO pairs of names or numbers, ranges and patterns; the first that fits counts
+    /// Map owners by FROM:TO pairs of names or numbers
+    ///
+    /// FROM may be a range of numbers or a pattern; the first pair that fits counts.
     #[arg(long, value_name = "PAIRS")]
     usermap: Option<IdPairs>,
-    /// The same of groups
+    /// Map groups by FROM:TO pairs, as --usermap
     #[arg(long, value_name = "PAIRS")]
     groupmap: Option<IdPairs>,
     /// Give everything to USER and GROUP; either may be missing
     #[arg(long, value_name = "USER:GROUP")]
     chown: Option<Owner>,
-    /// Let the receiver try what the superuser may
+    /// Try what only root may, as another user too
     #[arg(long = "super", overrides_with_all = ["no_super", "fake_super"])]
     tried: bool,
-    /// Let the receiver do what an ordinary user may
+    /// Do only what an ordinary user may, as root too
     #[arg(long, overrides_with_all = ["tried", "fake_super"])]
     no_super: bool,
-    /// Leave owners alone, though -a says otherwise
+    /// Undo the -o of -a
     #[arg(long, alias = "no-o", overrides_with = "owner")]
     no_owner: bool,
-    /// Leave groups alone, though -a says otherwise
+    /// Undo the -g of -a
     #[arg(long, alias = "no-g", overrides_with = "group")]
     no_group: bool,
-    /// Leave devices, FIFOs and sockets out, though -a says otherwise
+    /// Undo the -D of -a
     #[arg(long = "no-D", overrides_with = "devices_and_specials")]
     no_devices_and_specials: bool,
-    /// Leave devices out, though -a says otherwise
+    /// Undo the --devices of -D
     #[arg(long, overrides_with = "devices")]
     no_devices: bool,
-    /// Leave FIFOs and sockets out, though -a says otherwise
+    /// Undo the --specials of -D
     #[arg(long, overrides_with = "specials")]
     no_specials: bool,
     /// Undo -H

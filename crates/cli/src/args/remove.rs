@@ -10,51 +10,58 @@ use deltic_protocol::options::{Backup, Delete, Guard, Remove};
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "What is removed and what is kept of it")]
+#[command(next_help_heading = "Deleting and keeping")]
 pub(crate) struct RemoveArgs {
-    /// Remove names that the sources do not have, when all else is in place; stops at what looks like an accident
+    /// Delete names at DEST that the sources do not have
+    ///
+    /// That is done when all else is in place, and not if more would go than looks right: see --max-delete.
     #[arg(long, visible_aliases = ["del", "delete-during"])]
     delete: bool,
-    /// The same: whatever the word, names are removed when all else is in place
+    /// Same as --delete: deletes when all is in place
     #[arg(long)]
     pub(crate) delete_before: bool,
-    /// The same, and name what was removed last
+    /// Same as --delete; names what was deleted last
     #[arg(long)]
     pub(crate) delete_after: bool,
-    /// The same as --delete-after
+    /// Same as --delete-after
     #[arg(long)]
     pub(crate) delete_delay: bool,
-    /// Remove N names at most, and stop there (25); with N%, remove nothing if more than that share would go
+    /// Delete at most N names; none at all if over N%
+    ///
+    /// The rest of N stays, and the exit code is 25. Without it and --force-delete a run deletes none where more
+    /// would go than the larger of 1,000 and a quarter of the names.
     #[arg(long, value_name = "N[%]", overrides_with = "force_delete")]
     max_delete: Option<MaxDelete>,
-    /// Remove whatever --delete finds, accident or not
+    /// Delete without a limit
     #[arg(long, overrides_with = "max_delete")]
     force_delete: bool,
-    /// Let a full directory give way to a file, though nothing else is removed
+    /// Replace full directories by files, without --delete
     #[arg(long, overrides_with = "no_force")]
     force: bool,
     /// Take back --force
     #[arg(long, overrides_with = "force", hide = true)]
     no_force: bool,
-    /// Remove though the sources could not be read in full
+    /// Delete even if sources could not be read in full
     #[arg(long, overrides_with = "no_ignore_errors")]
     ignore_errors: bool,
     /// Take back --ignore-errors
     #[arg(long, overrides_with = "ignore_errors", hide = true)]
     no_ignore_errors: bool,
-    /// Remove source files, not directories, once they are safe at the destination
+    /// Remove source files once they are safe at DEST
     #[arg(long, alias = "remove-sent-files")]
     pub(super) remove_source_files: bool,
-    /// Keep what is replaced or removed under another name
+    /// Keep old versions of what is replaced or deleted
     #[arg(short = 'b', long, overrides_with = "no_backup")]
     backup: bool,
     /// Take back --backup
     #[arg(long, overrides_with = "backup", hide = true)]
     no_backup: bool,
-    /// Keep it in DIR, from the destination's directory (-b)
+    /// Keep them in DIR, relative to DEST (-b)
     #[arg(long, value_name = "DIR")]
     backup_dir: Option<OsString>,
-    /// Keep it with this behind its name (-b) [default: ~, or nothing with --backup-dir]
+    /// Add SUFFIX to their names (-b)
+    ///
+    /// The default is ~, or nothing with --backup-dir.
     #[arg(long, value_name = "SUFFIX")]
     suffix: Option<OsString>,
 }

@@ -19,69 +19,79 @@ use crate::words;
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Which names take part")]
+#[command(next_help_heading = "Which names are copied")]
 pub(crate) struct SelectArgs {
-    /// Take directories without what is in them (but for those that end in a slash)
+    /// Copy directories, but not what is in them
+    ///
+    /// A source that ends in a slash is entered.
     #[arg(short = 'd', long, visible_aliases = ["old-dirs", "old-d"], overrides_with = "no_dirs")]
     dirs: bool,
     /// Skip directories, though --files-from or --list-only says otherwise
     #[arg(long, alias = "no-d", overrides_with = "dirs", hide = true)]
     no_dirs: bool,
-    /// Keep the whole path of each source; `/./` in it says where it starts
+    /// Preserve the whole path of each source
+    ///
+    /// `/./` in it says where it starts.
     #[arg(short = 'R', long, overrides_with = "no_relative")]
     relative: bool,
     /// Keep only the last name, though --files-from says otherwise
     #[arg(long, alias = "no-R", overrides_with = "relative", hide = true)]
     no_relative: bool,
-    /// Make directories on the way to sources (-R), but leave their attributes alone
+    /// Preserve no attributes of directories on the way (-R)
     #[arg(long, alias = "no-i-d", overrides_with = "implied_dirs")]
     no_implied_dirs: bool,
     /// Take back --no-implied-dirs
     #[arg(long, alias = "i-d", overrides_with = "no_implied_dirs", hide = true)]
     implied_dirs: bool,
-    /// Do not enter other file systems; twice: leave out where they are mounted as well
+    /// Stay on one file system; -xx: leave out mount points
     #[arg(short = 'x', long, action = ArgAction::Count, overrides_with = "no_one_file_system")]
     one_file_system: u8,
     /// Take back --one-file-system
     #[arg(long, alias = "no-x", overrides_with = "one_file_system", hide = true)]
     no_one_file_system: bool,
-    /// Leave out directories below which there is no file
+    /// Leave out directories that hold no file
     #[arg(short = 'm', long, overrides_with = "no_prune_empty_dirs")]
     prune_empty_dirs: bool,
     /// Take back --prune-empty-dirs
     #[arg(long, alias = "no-m", overrides_with = "prune_empty_dirs", hide = true)]
     no_prune_empty_dirs: bool,
-    /// Make every missing directory on the way to the destination
+    /// Make all missing directories above DEST
     #[arg(long, overrides_with = "no_mkpath")]
     mkpath: bool,
     /// Take back --mkpath
     #[arg(long, overrides_with = "mkpath", hide = true)]
     no_mkpath: bool,
-    /// Take the names in FILE, below the one source: - for standard input, :FILE for a file of the remote side
+    /// Read names to copy from FILE
+    ///
+    /// They are below the one source. `-` is standard input, `:FILE` a file of the remote side.
     #[arg(long, value_name = "FILE")]
     files_from: Option<OsString>,
-    /// Names and rules in files end in NULs, not with their lines
+    /// End names and rules in files by NUL, not by newline
     #[arg(short = '0', long, overrides_with = "no_from0")]
     from0: bool,
     /// Take back --from0
     #[arg(long, overrides_with = "from0", hide = true)]
     no_from0: bool,
-    /// List the sources, copy nothing; so it is with one operand
+    /// List the sources, copy nothing
+    ///
+    /// So it is with a single operand.
     #[arg(long)]
     list_only: bool,
-    /// Say nothing of sources that are not there
+    /// Ignore sources that do not exist
     #[arg(long)]
     ignore_missing_args: bool,
-    /// Remove at the destination what the sources name and is not there
+    /// Delete at DEST the sources that do not exist
     #[arg(long)]
     delete_missing_args: bool,
-    /// Split paths on the other machine at blanks, as its shell would; it sees none, so what only a shell can do is refused
+    /// Split remote paths at blanks, as a shell would
+    ///
+    /// No shell sees them: what only one can do is refused.
     #[arg(long, action = ArgAction::Count, overrides_with = "no_old_args", help_heading = COMPATIBLE)]
     old_args: u8,
     /// Take back --old-args, also of RSYNC_OLD_ARGS
     #[arg(long, overrides_with = "old_args", hide = true)]
     no_old_args: bool,
-    /// Accepted as in rsync: paths never travel in a command line
+    /// Accepted: paths never travel in a command line
     #[arg(short = 's', long, action = ArgAction::Count, help_heading = COMPATIBLE)]
     #[arg(alias = "protect-args", overrides_with = "no_secluded_args")]
     secluded_args: u8,

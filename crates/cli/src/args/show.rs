@@ -11,63 +11,73 @@ use crate::levels;
 /// The words about output.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
-    /// Name what changes, and sum up at the end; -vv names what only changed in its attributes, or is up to date, as well
+    /// Name what changes, and sum up; -vv: name all
+    ///
+    /// -vv names what only changed in its attributes, or is up to date, as well.
     #[arg(short, long, action = ArgAction::Count, help_heading = SHOW)]
     pub(crate) verbose: u8,
-    /// Say nothing but errors
+    /// Show errors only
     #[arg(short, long, help_heading = SHOW)]
     pub(crate) quiet: bool,
-    /// What to tell, as rsync names it: `--info=name,stats2,del0`; `--info=help` lists all
+    /// Choose what is shown: name,stats2,del0; help lists all
     #[arg(long, value_name = "FLAGS", action = ArgAction::Append, help_heading = SHOW)]
     pub(crate) info: Vec<String>,
-    /// Accepted as in rsync, whose inner life it is about; `--debug=help` lists the names
+    /// Accepted: it is about the inner life of rsync
     #[arg(long, value_name = "FLAGS", action = ArgAction::Append, help_heading = SHOW)]
     pub(crate) debug: Vec<String>,
-    /// Name what changes and how, in rsync's format; -ii names what is up to date as well
+    /// Show how names change, as rsync does; -ii: name all
     #[arg(short, long, action = ArgAction::Count, help_heading = SHOW)]
     pub(crate) itemize_changes: u8,
-    /// Name what changes in this format: %n name, %i what changes, %l length, %L target, ...
+    /// Show changes in this format: %n name, %i change, ...
     #[arg(long, value_name = "FORMAT", visible_alias = "log-format")]
     #[arg(help_heading = SHOW)]
     pub(crate) out_format: Option<OsString>,
     /// Append what happens to FILE, with times
     #[arg(long, value_name = "FILE", help_heading = SHOW)]
     pub(crate) log_file: Option<PathBuf>,
-    /// The format of changes in the log; by default `%i %n%L`, and nothing at all if it is empty
+    /// Log changes in this format [default: %i %n%L]
+    ///
+    /// If it is empty, changes are not logged.
     #[arg(long, value_name = "FORMAT", help_heading = SHOW)]
     pub(crate) log_file_format: Option<OsString>,
-    /// Count everything at the end, to the byte
+    /// Show all counts at the end
     #[arg(long, help_heading = SHOW)]
     pub(crate) stats: bool,
-    /// Count everything at the end, in one line of KEY=VALUE for logs and programs
+    /// Show all counts at the end, as KEY=VALUE in one line
     #[arg(long, help_heading = SHOW)]
     pub(crate) stats_one_line: bool,
-    /// Say why files went as they did: for each file with -v, else summed up
+    /// Say why files were sent as they were
+    ///
+    /// For each file with -v, else summed up.
     #[arg(long, help_heading = SHOW)]
     pub(crate) explain: bool,
-    /// Show progress even where standard output is no terminal, a line a second; and name what changes
+    /// Show progress, and name what changes
+    ///
+    /// It is shown where standard output is no terminal too, a line a second.
     #[arg(long, overrides_with = "no_progress", help_heading = SHOW)]
     pub(crate) progress: bool,
-    /// The same as --partial --progress
+    /// Same as --partial --progress
     #[arg(short = 'P', overrides_with = "no_progress", help_heading = SHOW)]
     pub(crate) partial_progress: bool,
     /// Show no progress, not even on a terminal
     #[arg(long, overrides_with_all = ["progress", "partial_progress"], help_heading = SHOW)]
     pub(crate) no_progress: bool,
-    /// Write events for programs, one JSON object per line, and nothing else, to standard output
+    /// Write events for programs, one JSON object a line
+    ///
+    /// Nothing else is written to standard output.
     #[arg(long, help_heading = SHOW)]
     pub(crate) json: bool,
-    /// Figures in K, M, G of 1000 (-h) or 1024 (-hh); alone on the command line: this help
+    /// Show numbers in K, M, G of 1000; -hh: of 1024
     #[arg(short = 'h', long, action = ArgAction::Count, help_heading = SHOW)]
     #[arg(overrides_with = "no_human_readable")]
     pub(crate) human_readable: u8,
-    /// Figures without separators
+    /// Show numbers without separators
     #[arg(long, alias = "no-h", help_heading = SHOW)]
     pub(crate) no_human_readable: bool,
-    /// Write bytes of names that are no text as they are
+    /// Show names that are no text as they are
     #[arg(short = '8', long = "8-bit-output", help_heading = SHOW)]
     pub(crate) eight_bit_output: bool,
-    /// Where messages go: `all` of them to standard error, or only errors
+    /// Send all messages to standard error, or errors alone
     #[arg(long, value_name = "MODE", default_value = "errors", help_heading = SHOW)]
     pub(crate) stderr: Stderr,
     /// The same as --stderr=all, as older scripts say it
@@ -76,13 +86,13 @@ pub(crate) struct Show {
     /// The same as --stderr=client
     #[arg(long, overrides_with_all = ["stderr", "msgs2stderr"], hide = true)]
     no_msgs2stderr: bool,
-    /// When standard output is written: None and Line, after each line; Block, in pieces
+    /// Write output after each line (None, Line) or in Blocks
     #[arg(long, value_name = "MODE", ignore_case = true, help_heading = SHOW)]
     pub(crate) outbuf: Option<Outbuf>,
-    /// Accepted as in rsync: only its daemons have a message of the day
+    /// Accepted: only daemons have a message of the day
     #[arg(long, help_heading = SHOW)]
     pub(crate) no_motd: bool,
-    /// Print the version and what this build can do; -VV as JSON
+    /// Print version and abilities; -VV: as JSON
     #[arg(short = 'V', long, action = ArgAction::Count, help_heading = SHOW)]
     pub(crate) version: u8,
 }

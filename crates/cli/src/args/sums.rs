@@ -8,8 +8,10 @@ use super::accepted::Unsupported;
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SumArgs {
-    /// What names and proves bytes: auto, blake3 (no faster sum that the two ends share), none (files go whole); names of rsync's mean auto; one name, or
-    /// one for transfers and one for -c
+    /// Choose checksums: auto, blake3, none
+    ///
+    /// blake3: no faster sum that the two ends share. none: files go whole. Names of rsync's mean auto. One name, or
+    /// one for transfers and one for -c.
     #[arg(long, value_name = "NAMES", visible_alias = "cc", help_heading = TRAVEL)]
     checksum_choice: Option<String>,
 }

@@ -15,30 +15,32 @@ use crate::zone::Zone;
 /// The words about travelling.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Travel {
-    /// Compress what is sent (zstd)
+    /// Compress data on the way (zstd)
     #[arg(short = 'z', long, help_heading = TRAVEL)]
     pub(crate) compress: bool,
-    /// How to compress: zstd, whichever way of rsync is named, or none; implies -z
+    /// Compress by zstd or not: rsync's names count (implies -z)
     #[arg(long, value_name = "NAME", visible_alias = "zc", help_heading = TRAVEL)]
     pub(crate) compress_choice: Option<Choice>,
-    /// How hard to compress, 1 to 22 (zstd); implies -z
+    /// Compress so hard, 1 to 22 (implies -z)
     #[arg(long, value_name = "N", visible_alias = "zl")]
     #[arg(help_heading = TRAVEL)]
     pub(crate) compress_level: Option<i32>,
-    /// Accepted as in rsync 3.5, where it has no effect either: what does not shrink is sent as it is
+    /// Accepted: what does not shrink is sent as it is
     #[arg(long, value_name = "LIST", help_heading = TRAVEL)]
     pub(crate) skip_compress: Option<OsString>,
-    /// Accepted as in rsync: each thread of --threads compresses
+    /// Accepted: each thread of --threads compresses
     #[arg(long, value_name = "N", visible_alias = "zt", help_heading = TRAVEL)]
     pub(crate) compress_threads: Option<u32>,
-    /// Most bytes a second on the wire, in KiB or with a unit: 500K, 1.5M, 2GB; 0 for no limit
+    /// Limit bytes a second: 500K, 1.5M, 2GB; 0: no limit
+    ///
+    /// Without a unit the number is of KiB.
     #[arg(long, value_name = "RATE", help_heading = TRAVEL)]
     pub(crate) bwlimit: Option<Rate>,
-    /// Give up when nothing has come from the other end for so many seconds; 0 for never
+    /// Give up after so long without a word; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]
     pub(crate) timeout: u32,
-    /// Give up when the other end has not answered after so many seconds; 0 for never
+    /// Give up after so long without an answer; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]
     pub(crate) contimeout: u32,
@@ -46,17 +48,21 @@ pub(crate) struct Travel {
     #[arg(long, value_name = "MINUTES", visible_alias = "time-limit", help_heading = TRAVEL)]
     #[arg(value_parser = minutes)]
     pub(crate) stop_after: Option<u32>,
-    /// Stop at this local time: [[year-]month-]dayThour:minute, or a part of it
+    /// Stop at [[year-]month-]dayThour:minute, local time
+    ///
+    /// A part of it is enough.
     #[arg(long, value_name = "TIME", conflicts_with = "stop_after", help_heading = TRAVEL)]
     pub(crate) stop_at: Option<String>,
-    /// Give the deltic on the other machine this option too: --bwlimit, --fake-super, --munge-links, --super, --no-super
+    /// Give the other end this option alone
+    ///
+    /// Those that it takes: --bwlimit, --fake-super, --munge-links, --super, --no-super.
     #[arg(short = 'M', long, value_name = "OPTION")]
     #[arg(action = ArgAction::Append, help_heading = TRAVEL)]
     pub(crate) remote_option: Vec<OsString>,
-    /// Let ssh use IPv4 only
+    /// Use IPv4 only (ssh)
     #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = TRAVEL)]
     pub(crate) ipv4: bool,
-    /// Let ssh use IPv6 only
+    /// Use IPv6 only (ssh)
     #[arg(short = '6', long, help_heading = TRAVEL)]
     pub(crate) ipv6: bool,
 }

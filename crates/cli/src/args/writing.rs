@@ -10,29 +10,35 @@ use deltic_protocol::options::{Append, Writing};
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "How files are written")]
 pub(crate) struct WritingArgs {
-    /// Change files where they are: they keep their inode and their other names, and readers see them change
+    /// Update files in place
+    ///
+    /// They keep their inode and their other names, and readers see them change.
     #[arg(long, overrides_with = "no_inplace")]
     inplace: bool,
     /// Take back --inplace
     #[arg(long, overrides_with = "inplace", hide = true)]
     no_inplace: bool,
-    /// Put what files lack behind what they have, whatever that is; leave alone what is not shorter than its source
+    /// Append to shorter files, trust what they have
+    ///
+    /// Files that are not shorter than their source stay as they are.
     #[arg(long, overrides_with_all = ["append_verify", "no_append"])]
     append: bool,
-    /// The same, with what they have compared, and corrected
+    /// Append to shorter files, compare what they have
+    ///
+    /// What differs is corrected.
     #[arg(long, overrides_with_all = ["append", "no_append"])]
     append_verify: bool,
     /// Take back both
     #[arg(long, aliases = ["no-append-verify"], overrides_with_all = ["append", "append_verify"])]
     #[arg(hide = true)]
     no_append: bool,
-    /// Make holes of zeros
+    /// Turn runs of zeros into holes
     #[arg(short = 'S', long)]
     sparse: bool,
-    /// Give files all of their blocks before they have content
+    /// Allocate space for files before writing them
     #[arg(long)]
     preallocate: bool,
-    /// Let new versions grow in DIR, from the destination's directory
+    /// Build new versions in DIR, relative to DEST
     #[arg(short = 'T', long, value_name = "DIR")]
     temp_dir: Option<OsString>,
     /// Accepted: an interrupted run resumes by itself
@@ -41,10 +47,10 @@ pub(crate) struct WritingArgs {
     /// Take back --partial and --partial-dir
     #[arg(long, overrides_with = "partial", hide = true)]
     no_partial: bool,
-    /// Show files that are not complete in DIR, from the directory of each
+    /// Keep incomplete files in DIR, beside each file
     #[arg(long, value_name = "DIR")]
     partial_dir: Option<OsString>,
-    /// Give files their names when all are there
+    /// Put all new files in place at the end
     #[arg(long)]
     pub(crate) delay_updates: bool,
 }

@@ -38,13 +38,13 @@ pub(crate) struct Args {
     /// `[user@]host`, or `[user@]host:path` of a directory there; or a directory here, with a slash in its path
     #[arg(value_name = "HOST")]
     place: OsString,
-    /// Write one JSON object per line, and nothing else, to standard output
+    /// Write events for programs, one JSON object a line
     #[arg(long)]
     json: bool,
-    /// Remote shell and its options, split into words as a shell does
+    /// Use this remote shell, with its options
     #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh", help_heading = TRAVEL)]
     rsh: Words,
-    /// The deltic program on the other machine
+    /// Run this program on the other machine
     #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
     #[arg(help_heading = TRAVEL)]
     deltic_path: OsString,

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Copy this program instead of the one that runs: one for another architecture
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Remote shell and its options, split into words as a shell does
+    /// Use this remote shell, with its options
     #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh", help_heading = TRAVEL)]
     rsh: Words,
     /// Settings.

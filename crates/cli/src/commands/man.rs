@@ -27,6 +27,9 @@ pub(crate) struct Args {
     dir: Option<PathBuf>,
 }
 
+/// When this version was made: the day of its commit; empty where the sources were no checkout.
+const DATE: &str = env!("DELTIC_DATE");
+
 /// Prints one page or writes all.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut deltic = args::command();
@@ -62,7 +65,9 @@ fn page(mut command: clap::Command) -> Result<String> {
         behind += BEHIND_SYNC;
     }
     let command = command.name(name).after_help(Resettable::Reset).mut_args(with_aliases);
-    clap_mangen::Man::new(command).render(&mut text).context("write a manual page")?;
+    let page = clap_mangen::Man::new(command).manual("Deltic").date(DATE);
+    let page = page.source(concat!("Deltic ", env!("CARGO_PKG_VERSION")));
+    page.render(&mut text).context("write a manual page")?;
     Ok(with_synopsis(&String::from_utf8_lossy(&text), &usage) + &sections(&behind))
 }
 

@@ -45,10 +45,10 @@ use super::sync::watched;
 #[command(after_help = EXAMPLES, args_override_self = true)]
 #[command(override_usage = "deltic verify [OPTIONS] A B")]
 pub(crate) struct Args {
-    /// A B: two directories, or two files. One of them may be on another machine, as `[user@]host:path`
+    /// A B: two directories or files; one may be [user@]host:path
     #[arg(value_name = "PATH", required = true)]
     operands: Vec<OsString>,
-    /// Compare attributes: the same as -ptgo
+    /// Same as -ptgo
     #[arg(short, long)]
     archive: bool,
     /// Compare permission bits
@@ -57,34 +57,34 @@ pub(crate) struct Args {
     /// Compare modification times, to the nanosecond
     #[arg(short, long)]
     times: bool,
-    /// Write one JSON object per line, and nothing else, to standard output
+    /// Write events for programs, one JSON object a line
     #[arg(long)]
     json: bool,
     /// Name what is equal too
     #[arg(short, long)]
     verbose: bool,
-    /// Tell nothing: the exit code says it
+    /// Show errors only: the exit code says the rest
     #[arg(short, long)]
     quiet: bool,
-    /// Show progress even where standard error is no terminal, a line a second
+    /// Show progress where there is no terminal too
     #[arg(long, overrides_with = "no_progress")]
     progress: bool,
     /// Show no progress, not even on a terminal
     #[arg(long, overrides_with = "progress")]
     no_progress: bool,
-    /// Remote shell and its options, split into words as a shell does
+    /// Use this remote shell, with its options
     #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
     rsh: Words,
-    /// The deltic program on the other machine
+    /// Run this program on the other machine
     #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
     deltic_path: OsString,
-    /// Most bytes a second on the wire, in KiB or with a unit: 500K, 1.5M, 2GB; 0 for no limit
+    /// Limit bytes a second: 500K, 1.5M, 2GB; 0: no limit
     #[arg(long, value_name = "RATE")]
     bwlimit: Option<Rate>,
-    /// Follow symlinks of other users on the way to A and B
+    /// Follow symbolic links of other users in paths
     #[arg(long)]
     insecure_links: bool,
-    /// Compute with N threads on each machine; by default with as many as it has processors
+    /// Use N threads on each machine (default: all processors)
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     threads: Option<u32>,
     /// Which names take part; what is left out in A is not missed in B, nor the other way round.

@@ -31,13 +31,13 @@ use crate::zone::Zone;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) sync: SyncArgs,
-    /// Sync what has changed once nothing more has for so many seconds
+    /// Sync once nothing has changed for so long
     #[arg(long, value_name = "SECONDS", default_value = "1", help_heading = WATCH)]
     delay: Seconds,
-    /// Sync it after so many seconds in any case
+    /// Sync after so long in any case
     #[arg(long, value_name = "SECONDS", default_value = "10", help_heading = WATCH)]
     max_delay: Seconds,
-    /// Let deletions go that your running watches hold back, and end; takes no SRC and DEST
+    /// Let the deletions go that running watches hold back
     #[arg(long, help_heading = WATCH)]
     confirm: bool,
 }

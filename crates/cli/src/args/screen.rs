@@ -1,0 +1,186 @@
+//! `-h` alone: the options that most people need, and examples, on one screen. The rest is in `--help` and the manual.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+use clap::Arg;
+
+/// What a command shows of itself.
+struct Screen {
+    command: &'static str,
+    /// The long names of its options that are shown, or the letters of those that have none.
+    options: &'static [&'static str],
+    examples: &'static str,
+}
+
+/// `deltic`, whose `--help` is the screen where `words` ask for it; they ask for `--help` then.
+pub(super) fn shown(deltic: clap::Command, words: &mut [OsString]) -> clap::Command {
+    let Some(screen) = asked(words) else { return deltic };
+    words[2] = "--help".into();
+    deltic.mut_subcommand(screen.command, |command| {
+        let text = screen.text(command.clone());
+        command.override_help(text)
+    })
+}
+
+/// The screen that is asked for: with others than the command, `-h` is rsync's "for people".
+fn asked(words: &[OsString]) -> Option<&'static Screen> {
+    let [_, command, help] = words else { return None };
+    let command = if command == "rsync" { "sync" } else { command.to_str()? };
+    SCREENS.iter().find(|screen| screen.command == command && help == "-h")
+}
+
+impl Screen {
+    fn text(&self, mut command: clap::Command) -> String {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let mut text = format!("{about}\n\n{}\n\n", command.render_usage());
+        for name in self.options {
+            let is = |arg: &&Arg| {
+                arg.get_long() == Some(*name)
+                    || arg.get_short().is_some_and(|letter| name.chars().eq([letter]))
+            };
+            let arg = command.get_arguments().find(is).expect("it is declared");
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            writeln!(text, "{:<28}{help}", words_of(arg)).expect("a text takes all");
+        }
+        let name = self.command;
+        text + &format!(
+            "\n{}\n--help lists all options; `deltic man {name} | man -l -` explains them\n",
+            self.examples
+        )
+    }
+}
+
+/// `  -e, --rsh <COMMAND>`.
+fn words_of(arg: &Arg) -> String {
+    let short = arg.get_short().map(|letter| format!("-{letter}"));
+    let long = arg.get_long().map(|name| format!("--{name}"));
+    let gap = if short.is_some() && long.is_some() { ", " } else { "" };
+    let names =
+        format!("  {}{gap}{}", short.as_deref().unwrap_or("    "), long.unwrap_or_default());
+    let value = arg.get_value_names().unwrap_or_default().first();
+    match value.filter(|_| arg.get_action().takes_values()) {
+        Some(value) => format!("{names} <{value}>"),
+        None => names,
+    }
+}
+
+const SCREENS: [Screen; 3] = [
+    Screen {
+        command: "sync",
+        options: &[
+            "archive",
+            "hard-links",
+            "acls",
+            "xattrs",
+            "dry-run",
+            "itemize-changes",
+            "verbose",
+            "P",
+            "checksum",
+            "update",
+            "exclude",
+            "filter",
+            "gitignore",
+            "one-file-system",
+            "delete",
+            "max-delete",
+            "backup",
+            "link-dest",
+            "inplace",
+            "compress",
+            "bwlimit",
+            "rsh",
+            "json",
+        ],
+        examples: "\
+EXAMPLES:
+  deltic sync -av photos/ backup:/srv/photos/     push what changed over ssh
+  deltic sync -a backup:/srv/vm.img .             pull a file
+  deltic sync -ain --delete src/ /mnt/copy/       show what would change
+  deltic sync -a --exclude '*.o' -e 'ssh -p 2222' src/ me@host:src/
+",
+    },
+    Screen {
+        command: "watch",
+        options: &[
+            "archive",
+            "hard-links",
+            "acls",
+            "xattrs",
+            "verbose",
+            "itemize-changes",
+            "exclude",
+            "filter",
+            "gitignore",
+            "one-file-system",
+            "delete",
+            "max-delete",
+            "backup",
+            "compress",
+            "bwlimit",
+            "rsh",
+            "json",
+            "delay",
+            "max-delay",
+            "confirm",
+        ],
+        examples: "\
+EXAMPLES:
+  deltic watch -a --delete src/ backup:/srv/src/  make it equal, and keep it so
+  deltic watch -av --delay 0.2 site/ /srv/www/    name what changes, wait less
+  deltic watch --confirm                          let deletions go that wait
+",
+    },
+    Screen {
+        command: "verify",
+        options: &[
+            "archive",
+            "perms",
+            "times",
+            "hard-links",
+            "acls",
+            "xattrs",
+            "verbose",
+            "quiet",
+            "exclude",
+            "filter",
+            "gitignore",
+            "rsh",
+            "bwlimit",
+            "json",
+        ],
+        examples: "\
+EXAMPLES:
+  deltic verify photos backup:/srv/photos         compare contents
+  deltic verify -a src /mnt/copy && echo equal    compare attributes too
+",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_has_room_on_a_small_terminal() {
+        for screen in &SCREENS {
+            let mut deltic = super::super::command();
+            deltic.build();
+            let text = screen.text(deltic.find_subcommand(screen.command).unwrap().clone());
+            assert!(text.lines().count() <= 40, "{text}");
+            for line in text.lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn among_other_words_the_letter_is_that_of_rsync() {
+        let asked = |words: &str| asked(&words.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(asked("deltic watch -h").is_some() && asked("deltic rsync -h").is_some());
+        for words in ["deltic sync -h a", "deltic sync -ah", "deltic patch -h", "deltic -h"] {
+            assert!(asked(words).is_none(), "{words}");
+        }
+    }
+}
