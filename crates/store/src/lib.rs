@@ -481,8 +481,8 @@ pub trait Rebuild: Send + Sync + 'static {
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
 
     /// Makes this the file at its path, in one step; at [`Store::land`] where commits wait for that. A file that changes
-    /// where it is takes more steps than one. Tells which version it is now, if it was put in place as a whole and that can be
-    /// relied on, as [`Snapshot::identity`] has it.
+    /// where it is takes more steps than one. Tells which version it is now, if it was put in place as a whole, was flushed, and
+    /// that can be relied on, as [`Snapshot::identity`] has it.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] where the path does not hold what `commit` says it replaces; [`StoreError::Unset`] where it

@@ -19,7 +19,7 @@ use super::log::{Log, remove_log};
 use super::partial::Other;
 use super::place::{COMMIT, Place};
 use super::room::{Reserve, Room, reserve_all};
-use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at, version_of};
+use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at};
 use super::stage::{Logged, Staged, Stages, Whose, discard};
 use super::store::Inner;
 use crate::error::At;
@@ -489,7 +489,7 @@ impl Rebuild for LocalRebuild {
         }
         finished.land(&self.store, &place)?;
         self.doom(Fate::Gone);
-        unset.of(&self.path).map(|()| version_of(&self.staged.file))
+        unset.of(&self.path).map(|()| self.store.version_written(&self.staged.file))
     }
 
     fn discard(self) -> Result<(), StoreError> {

@@ -4,7 +4,7 @@ mod making;
 mod setting;
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ use super::named::NamedDir;
 use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
 use super::remove::{Removals, remove_after, remove_unchanged};
-use super::snapshot::{LocalSnapshot, Versions, inode_of, look_at, look_at_root};
+use super::snapshot::{LocalSnapshot, Versions, inode_of, look_at, look_at_root, version_of};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
 use super::whole::put_new;
@@ -400,6 +400,11 @@ impl LocalStore {
 }
 
 impl Inner {
+    /// The version that a file is which was just put in place: of what is not flushed there is nothing to know.
+    pub(super) fn version_written(&self, file: &OwnedFd) -> Option<Version> {
+        self.touched.is_durable().then(|| version_of(file)).flatten()
+    }
+
     /// Whether another file system is mounted there, and is to be left alone.
     pub(super) fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
         self.one_file_system && !self.is_home(dir.stat(name))

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::attrs::{Attrs, On};
 use super::copy::write_at;
 use super::place::{COMMIT, Place};
-use super::snapshot::{Version, version_of};
+use super::snapshot::Version;
 use super::stage::{Staged, Whose, discard};
 use super::store::Inner;
 use crate::error::At;
@@ -40,7 +40,7 @@ pub(super) fn put_new(
         discard(&dir, &staged.name);
     }
     put?.of(&place.path)?;
-    Ok(version_of(&staged.file))
+    Ok(store.version_written(&staged.file))
 }
 
 /// The same with a file that gets its first name in its place. `None`, if it must have one before: to be flushed, or because
@@ -61,7 +61,7 @@ fn put_nameless(
     match place.dir.put(&file, &place.name) {
         Ok(()) => {
             store.settle(place, (Whose::Own, &home));
-            Some(unset.of(&place.path).map(|()| version_of(&file)))
+            Some(unset.of(&place.path).map(|()| None))
         }
         Err(Errno::EXIST) => Some(Err(StoreError::Conflict { path: place.path.clone() })),
         // If it is not that, a rename will say what it is.
