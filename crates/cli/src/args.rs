@@ -712,7 +712,11 @@ EXIT CODES:
 const AGENT_EXAMPLES: &str = "\
 EXAMPLES:
   deltic sync -a --deltic-path /opt/deltic/bin/deltic src/ host:dst/
-      runs `ssh host /opt/deltic/bin/deltic agent`";
+      runs `ssh host /opt/deltic/bin/deltic agent`
+  command=\"deltic agent --restrict /srv/backup --no-delete\",restrict ssh-ed25519 AAAA... laptop
+      a line of ~/.ssh/authorized_keys: this key puts files below /srv/backup, and deletes none
+  command=\"deltic agent --restrict /srv/photos --ro\",restrict ssh-ed25519 AAAA... tv
+      this one only fetches what is below /srv/photos";
 
 #[cfg(test)]
 mod tests {

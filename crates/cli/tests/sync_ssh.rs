@@ -182,3 +182,35 @@ fn what_is_installed_over_ssh_passes_the_doctor() {
         assert!(run.stdout.contains(&format!("ok       {name}")), "{name} {run:#?}");
     }
 }
+
+#[test]
+fn a_key_with_a_forced_command_keeps_to_its_directory() {
+    let world = World::new();
+    let Some(sshd) = Sshd::start(&world) else { return };
+    world.write("src/file", "content");
+    world.write("outside/secret", "secret");
+    world.mkdir("jail");
+    let key = String::from_utf8(world.read("user.pub")).expect("it is text");
+    let command = format!("{DELTIC} agent --restrict {}", world.path("jail").display());
+    world.write("user.pub", format!("command=\"{command} --no-delete\",restrict {key}"));
+    for there in ["127.0.0.1:/dst", "127.0.0.1:dst"] {
+        let run = sync(&world, &sshd, &["-a", "src/", there]);
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    }
+    world.assert_same("src", "jail/dst");
+    let run = sync(&world, &sshd, &["-a", "127.0.0.1:dst/", "back"]);
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    world.assert_same("src", "back");
+    for (words, why) in [
+        (&["-a", "127.0.0.1:../outside/", "got"][..], "'..' is not allowed"),
+        (&["-a", "--delete", "src/", "127.0.0.1:dst"], "nothing may be deleted"),
+    ] {
+        let run = sync(&world, &sshd, words);
+        assert!(run.code == Some(3) && run.stderr.contains(why), "{run:#?}");
+    }
+    assert!(!world.exists("got"));
+    let ssh = format!("exec {} 127.0.0.1 cat outside/secret", sshd.shell());
+    let run = Run::of(&mut world.command("sh", ["-c", &ssh]));
+    assert_eq!((run.code, &*run.stdout), (Some(4), ""), "{run:#?}");
+    assert!(run.stderr.contains("`cat outside/secret` is not run here"), "{run:#?}");
+}

@@ -10,6 +10,7 @@ use deltic_store::local::UnderWay;
 use crate::batch::{Batch, Tap};
 use crate::monitor::Monitor;
 use crate::plan;
+use crate::restrict::Restriction;
 use crate::transport::Counters;
 use crate::user::User;
 
@@ -36,6 +37,8 @@ pub(crate) struct Conduct {
     pub(crate) tap: Option<Arc<Tap>>,
     /// What stands for the sources.
     pub(crate) batch: Option<Batch>,
+    /// What may be asked for, if not everything.
+    pub(crate) restriction: Option<Restriction>,
 }
 
 impl Conduct {

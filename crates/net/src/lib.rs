@@ -21,6 +21,7 @@ mod place;
 pub mod plan;
 mod pool;
 pub mod rehearsal;
+pub mod restrict;
 mod session;
 mod shape;
 mod sources;
@@ -35,10 +36,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use deltic_store::local::{NamedFile, Trust, umask};
-pub use deltic_store::reason;
+pub use deltic_store::{reason, shortened};
 pub use error::SyncError;
 pub use plan::{Plan, Traffic};
 pub use pool::most_threads;
+pub use restrict::Restriction;
 pub use sources::{ListForm, read_names};
 pub use user::User;
 
@@ -186,17 +188,19 @@ fn told_to_end() -> impl Future<Output = ()> {
 
 /// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
 /// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second; what is known of files is in
-/// the directory `cache`.
+/// the directory `cache`. With a `restriction`, less may be asked for, and no stream may join.
 ///
 /// # Errors
 /// [`SyncError`] where the session did not end well; the other end has been told.
 pub fn agent(
     dirs: Vec<PathBuf>,
-    bwlimit: Option<u64>,
-    cache: Option<PathBuf>,
+    (bwlimit, cache): (Option<u64>, Option<PathBuf>),
+    restriction: Option<Restriction>,
 ) -> Result<(), SyncError> {
+    // A socket would be outside.
+    let dirs = if restriction.is_some() { Vec::new() } else { dirs };
     let further = Further::Answer { dirs };
-    let conduct = Conduct { bwlimit, further, cache, ..Conduct::default() };
+    let conduct = Conduct { bwlimit, further, cache, restriction, ..Conduct::default() };
     let under_way = conduct.under_way.clone();
     // Standard input may be in the midst of a read that nothing will end.
     block_on(Duration::ZERO, async {

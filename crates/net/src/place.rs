@@ -5,14 +5,15 @@
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use deltic_core::meta::Inode;
 use deltic_core::path::MAX_PATH_BYTES;
 use deltic_core::{Fingerprint, Follow, Name};
 use deltic_protocol::Hello;
+use deltic_store::local::{look, look_at};
 use nix::unistd::User;
+use rustix::fs::FileType;
 
 use crate::error::SyncError;
 
@@ -36,7 +37,7 @@ pub(crate) fn resolve(
     mkpath: bool,
 ) -> Result<Resolved, SyncError> {
     let root = path.to_path_buf();
-    if path.is_dir() {
+    if is_dir(path) {
         return Ok(Resolved { root, rename: None, missing: false });
     }
     if single.is_some() && !names_dir(path) {
@@ -44,12 +45,12 @@ pub(crate) fn resolve(
         let name = name.ok_or_else(|| unusable(path, "not a name for a file"))?;
         let root = parent(path);
         let missing = mkpath && !exists(&root);
-        if !root.is_dir() && !missing {
+        if !is_dir(&root) && !missing {
             return Err(unusable(&root, "no such directory"));
         }
         return Ok(Resolved { root, rename: Some(name), missing });
     }
-    if path.exists() || is_below_file(path) && !mkpath {
+    if look(path).is_ok() || is_below_file(path) && !mkpath {
         return Err(unusable(path, "not a directory"));
     }
     if exists(path) {
@@ -102,12 +103,17 @@ pub(crate) fn expand(argument: &[u8]) -> PathBuf {
 
 /// Whether what should be a directory on the way there is none.
 pub(crate) fn is_below_file(path: &Path) -> bool {
-    path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotADirectory)
+    look_at(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotADirectory)
 }
 
 /// Whether anything is there.
 pub(crate) fn exists(path: &Path) -> bool {
-    path.symlink_metadata().is_ok()
+    look_at(path).is_ok()
+}
+
+/// Whether `path` leads to a directory.
+pub(crate) fn is_dir(path: &Path) -> bool {
+    look(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
 /// The same path without ways through directories that are not there and back up again: where it leads once they are made.
@@ -131,7 +137,7 @@ pub(crate) fn past_missing(path: &Path) -> PathBuf {
 
 /// Whether `path` is to be made in a directory that is there.
 pub(crate) fn has_parent(path: &Path) -> bool {
-    parent(path).is_dir()
+    is_dir(&parent(path))
 }
 
 fn parent(path: &Path) -> PathBuf {
@@ -230,8 +236,8 @@ pub(crate) fn there(path: &Path) -> Option<PathBuf> {
 
 /// Which directory or file `path` leads to, if anything is there.
 pub(crate) fn inode_of(path: &Path) -> Option<Inode> {
-    let is = path.metadata().ok()?;
-    Some(Inode { device: is.dev(), number: is.ino() })
+    let is = look(path).ok()?;
+    Some(Inode { device: is.st_dev, number: is.st_ino })
 }
 
 /// What `said` calls these entries, if this machine can be told from others.

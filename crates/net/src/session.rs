@@ -44,6 +44,7 @@ use crate::outlets::Outlets;
 use crate::patience::run_out;
 use crate::place::{Resolved, exists, expand, here, inode_of, places, resolve, unmade, unusable};
 use crate::plan::{self, Patience};
+use crate::restrict::{Restriction, check, check_options, check_source};
 use crate::sources::{
     ListForm, expand_globs, expected, first_name, names_in_file, names_to_tell, open,
 };
@@ -84,6 +85,7 @@ pub(crate) struct Session {
     beside: Option<PathBuf>,
     tap: Option<Arc<Tap>>,
     batch: Option<Batch>,
+    restriction: Option<Restriction>,
 }
 
 /// What the ends agreed on.
@@ -125,7 +127,18 @@ impl Session {
         let figures = conduct.figures();
         let Ends { reader, writer, child } = ends;
         let (batches, writing) = start_writer(writer, &flow, Stream::First, &MAGIC);
-        let Conduct { further, cache, user, under_way, inside, beside, tap, batch, .. } = conduct;
+        let Conduct {
+            further,
+            cache,
+            user,
+            under_way,
+            inside,
+            beside,
+            tap,
+            batch,
+            restriction,
+            ..
+        } = conduct;
         let ours = hello();
         let arrivals = reader.into();
         let session = Self {
@@ -145,6 +158,7 @@ impl Session {
             beside,
             tap,
             batch,
+            restriction,
         };
         (session, child)
     }
@@ -473,10 +487,17 @@ impl Session {
     ) -> Result<(), SyncError> {
         let (Request::Send { options, .. } | Request::Receive { options, .. }) = &request;
         terms.admits(&options.strategy, options.delete)?;
+        let request = match &self.restriction {
+            Some(restriction) => restriction.admit(request)?,
+            None => request,
+        };
         match request {
             Request::Send { sources, names, options } => {
                 let paths: Vec<_> =
                     sources.iter().flat_map(|path| expand_globs(self.place(path))).collect();
+                if self.restriction.is_some() {
+                    paths.iter().try_for_each(|path| check_source(path))?;
+                }
                 let names = match names {
                     NamesFrom::Nowhere => None,
                     NamesFrom::File { path, nul } => {
@@ -503,7 +524,13 @@ impl Session {
                     }
                 };
                 self.check_elsewhere(&options, || inode_of(&self.place(&destination)))?;
+                if self.restriction.is_some() {
+                    check("destination", &self.place(&destination))?;
+                }
                 let resolved = self.resolve(&destination, single.as_ref(), &options)?;
+                if self.restriction.is_some() {
+                    check_options(&resolved.root, &options)?;
+                }
                 let expect = single.filter(|_| resolved.rename.is_some());
                 let joining = self.agree(terms, None, options.streams).await;
                 for frame in listed.into_iter().flat_map(|names| Names::frames(names.into_iter())) {

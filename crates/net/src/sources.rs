@@ -19,10 +19,13 @@ use deltic_core::{Name, Packed, glob};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_TEXT_BYTES};
 use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::Expect;
-use deltic_store::local::{NamedFile, SourceArg, SourceArgs, SourceOptions, Sources, Trust};
+use deltic_store::local::{
+    NamedDir, NamedFile, SourceArg, SourceArgs, SourceOptions, Sources, Trust,
+};
 use deltic_store::{Filter, reason, shortened};
 
 use crate::error::SyncError;
+use crate::place::{exists, is_dir};
 
 /// Holds the sources that `paths` name; with `names`, what these mean below the only path.
 ///
@@ -35,7 +38,7 @@ pub(crate) fn open(
 ) -> Result<Sources, SyncError> {
     match (names, paths) {
         (None, _) => of(paths.iter().map(|path| argument(path, options)), options),
-        (Some(_), [dir]) if !Path::new(dir).is_dir() => {
+        (Some(_), [dir]) if !is_dir(Path::new(dir)) => {
             let dir = printable(dir.as_bytes());
             Err(SyncError::Selection(format!("source {dir}: no such directory")))
         }
@@ -198,13 +201,11 @@ pub(crate) fn expand_globs(argument: PathBuf) -> Vec<OsString> {
                 let join = move |name: Vec<u8>| [&above[..], &name, slash].concat();
                 expanded.into_iter().map(join).collect::<Vec<_>>()
             })
-            .filter(|path| {
-                path.last() != Some(&b'/') || Path::new(OsStr::from_bytes(path)).is_dir()
-            })
+            .filter(|path| path.last() != Some(&b'/') || is_dir(Path::new(OsStr::from_bytes(path))))
             .take(MAX_MATCHES)
             .collect();
     }
-    found.retain(|path| Path::new(OsStr::from_bytes(path)).symlink_metadata().is_ok());
+    found.retain(|path| exists(Path::new(OsStr::from_bytes(path))));
     found.sort();
     if found.is_empty() {
         return vec![argument.into_os_string()];
@@ -215,8 +216,8 @@ pub(crate) fn expand_globs(argument: PathBuf) -> Vec<OsString> {
 /// The names in the directory `above` that `pattern` matches.
 fn matching(above: &[u8], pattern: &[u8]) -> Vec<Vec<u8>> {
     let dir: &[u8] = if above.is_empty() { b"." } else { above };
-    let Ok(entries) = fs::read_dir(OsStr::from_bytes(dir)) else { return Vec::new() };
-    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().into_vec()));
+    let dir = NamedDir { path: OsStr::from_bytes(dir).into(), trust: Trust::Anyone };
+    let names = dir.names().unwrap_or_default().into_iter();
     names.filter(|name| glob::matches(pattern, name)).collect()
 }
 

@@ -9,6 +9,7 @@
 //! there: whatever becomes of the link, or of any name on the way to it, nothing is resolved through it a second time. So are
 //! links on the way to a named source, wherever they lead, if they are [ours or the system's](Dir::end_of).
 
+mod jail;
 mod way;
 
 use std::cell::Cell;
@@ -29,6 +30,8 @@ use rustix::io::Errno;
 
 use crate::lock;
 
+pub use jail::{confine, leads_out};
+pub(crate) use jail::{is_confined, is_within, rebased};
 pub use way::Trust;
 pub(crate) use way::{Led, WayEnd};
 
@@ -114,13 +117,31 @@ impl Use {
 impl Dir {
     /// Opens a root: a path of the operator's is followed.
     pub(crate) fn open_root(path: &Path) -> Result<Self, Errno> {
+        match Self::jail()? {
+            None => Self::open_anywhere(path),
+            Some(jail) => match jail.led_to(path, Trust::Anyone)? {
+                Led::To(dir) => Ok(dir),
+                Led::Stranger(_) => Err(Errno::LOOP),
+            },
+        }
+    }
+
+    /// Opens a path of our own, wherever it is.
+    fn open_anywhere(path: &Path) -> Result<Self, Errno> {
         Self::of(fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?)
     }
 
-    /// The same, but no symlink is on the way; where this kernel cannot tell, it fails.
+    /// The same as [`open_root`](Self::open_root), but no symlink is on the way; where this kernel cannot tell, it fails.
     pub(crate) fn open_straight(path: &Path) -> Result<Self, Errno> {
         let resolve = ResolveFlags::NO_SYMLINKS;
-        Self::of(open_so(CWD, path.as_os_str().as_bytes(), Use::Pass, resolve)?)
+        let open = |at: BorrowedFd<'_>, path: &Path, resolve| {
+            Self::of(open_so(at, path.as_os_str().as_bytes(), Use::Pass, resolve)?)
+        };
+        match Self::jail()? {
+            None => open(CWD, path, resolve),
+            // What is not plainly below it is walked to.
+            Some(jail) => open(jail.as_fd(), path, resolve | ResolveFlags::BENEATH),
+        }
     }
 
     /// The directory that `fd` is, as a root.
@@ -132,7 +153,7 @@ impl Dir {
 
     /// The root that is not there: nothing is found below it, or made.
     pub(crate) fn missing_root() -> Result<Self, Errno> {
-        Ok(Self::open_root(Path::new("/"))?.with_way(Way::Nowhere))
+        Ok(Self::open_anywhere(Path::new("/"))?.with_way(Way::Nowhere))
     }
 
     /// Whether it is that one.
@@ -171,7 +192,7 @@ impl Dir {
                 Err(errno) => return Err(errno),
             }
         }
-        let opened = Self::open_root(path)?;
+        let opened = Self::open_anywhere(path)?;
         let stat = fs::fstat(&opened.fd)?;
         let is_shared = stat.st_mode & 0o022 != 0;
         if stat.st_uid == ours && !is_shared { Ok(opened) } else { Err(Errno::PERM) }
@@ -346,6 +367,10 @@ impl Dir {
 
     /// What `name` is or points at.
     pub(crate) fn stat_behind(&self, name: &Name) -> Result<Stat, Errno> {
+        if Self::jail()?.is_some() {
+            let held = self.open_from(self.fd.as_fd(), &RelPath::root(), Use::Pass)?;
+            return held.stat_at_end(Path::new(OsStr::from_bytes(name.as_bytes())));
+        }
         fs::statat(&self.fd, name.as_bytes(), AtFlags::empty())
     }
 

@@ -6,6 +6,8 @@ use std::{fmt, io};
 use deltic_core::RelPath;
 use rustix::io::Errno;
 
+use crate::dir::is_confined;
+
 /// Trouble with one entry: it ends that entry, not the run. `Display` is complete; the source is there to be asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -309,6 +311,10 @@ const SHOWN: usize = 60;
 /// The system's words without their number, in lower case: how messages end.
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
+    let left = Errno::from_io_error(error) == Some(Errno::XDEV);
+    if left && is_confined() {
+        return "it leads out of the directory that this end is restricted to".into();
+    }
     let text = error.to_string();
     let words = text.split(" (os error").next().unwrap_or_default();
     let mut rest = words.chars();

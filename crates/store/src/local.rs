@@ -32,12 +32,12 @@ mod writing;
 #[cfg(test)]
 mod tests;
 
-pub use crate::dir::Trust;
+pub use crate::dir::{Trust, confine, leads_out};
 pub use attrs::umask;
 pub use backup::Backup;
 pub(crate) use copy::write_at;
 pub use inplace::UnderWay;
-pub use named::{NamedDir, NamedFile};
+pub use named::{NamedDir, NamedFile, look, look_at};
 pub use rebuild::LocalRebuild;
 pub(crate) use snapshot::read_at;
 pub use snapshot::{LocalSnapshot, Version};

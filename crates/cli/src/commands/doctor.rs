@@ -11,7 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use deltic_core::path::printable;
 use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
-use deltic_net::{Outcome, Plan, SyncError, User, reason};
+use deltic_net::restrict::{Access, Wall};
+use deltic_net::{Outcome, Plan, Restriction, SyncError, User, reason};
 use deltic_protocol::options::{Options, Remove};
 use deltic_protocol::report::Notice;
 use serde::{Deserialize, Serialize};
@@ -167,12 +168,16 @@ struct Answer {
     program: String,
     /// The time there, since 1970.
     time: Duration,
-    abilities: Abilities,
+    /// Nothing where they may not be tried.
+    abilities: Option<Abilities>,
+    /// What the far end may do, if not everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    restriction: Option<String>,
 }
 
 /// The far end of a doctor: reads the path of a directory that a NUL ends, answers with a line, and gives each further
 /// byte back.
-pub(super) fn answer() -> Exit {
+pub(super) fn answer(restriction: Option<&Restriction>) -> Exit {
     let (mut input, mut path) = (stdin().lock(), Vec::new());
     let mut byte = [0];
     while input.read_exact(&mut byte).is_ok() && byte != [0] && path.len() < MAX_PATH_BYTES {
@@ -180,9 +185,13 @@ pub(super) fn answer() -> Exit {
     }
     let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let program = std::env::current_exe().unwrap_or_default().display().to_string();
-    let path = home(&path);
-    let abilities = Abilities::of(&path);
-    let answer = Answer { build: BUILD, protocol: protocol(), program, time, abilities };
+    let abilities = match restriction {
+        Some(restriction) => abilities_within(restriction, &path),
+        None => Some(Abilities::of(&home(&path))),
+    };
+    let restriction = restriction.map(restricted);
+    let answer =
+        Answer { build: BUILD, protocol: protocol(), program, time, abilities, restriction };
     let mut line = serde_json::to_vec(&answer).expect("it is text and numbers");
     line.push(b'\n');
     let mut output = stdout().lock();
@@ -191,6 +200,32 @@ pub(super) fn answer() -> Exit {
         said = output.write_all(&[byte[0], b'\n']).and_then(|()| output.flush());
     }
     said.map_or(Exit::Transport, |()| Exit::Success)
+}
+
+/// What a directory can do that a restricted agent may use; nothing is tried where it may not write.
+fn abilities_within(restriction: &Restriction, path: &[u8]) -> Option<Abilities> {
+    let found = match restriction.enter(path) {
+        Err(error) => Abilities::unusable(error.to_string()),
+        Ok(()) if restriction.access == Access::Read => return None,
+        Ok(()) => Abilities::of(Path::new(".")),
+    };
+    Some(found.called(printable(path)))
+}
+
+/// Says what an agent may do.
+fn restricted(restriction: &Restriction) -> String {
+    let access = match restriction.access {
+        Access::Both => "one directory, to read and write",
+        Access::Read => "one directory, to read (--ro)",
+        Access::Write => "one directory, to write (--wo)",
+    };
+    let deletes = if restriction.no_delete { ", and delete nothing (--no-delete)" } else { "" };
+    let wall = match restriction.wall() {
+        Wall::Full => "Landlock keeps it there as well",
+        Wall::Partial => "an older Landlock keeps it there as well",
+        Wall::None => "its kernel has no Landlock: deltic alone keeps it there",
+    };
+    format!("it may use {access}{deletes}; {wall}")
 }
 
 /// A path as a sync takes it there.
@@ -235,7 +270,12 @@ impl Way {
             return;
         }
         clock(findings, &answer, (asked, heard));
-        if abilities(findings, &answer.abilities) {
+        if let Some(restriction) = &answer.restriction {
+            findings.ok("restriction", restriction);
+        }
+        let can_be_used = answer.abilities.iter().all(|found| abilities(findings, found));
+        // It would be written, read and removed, of which a key may do less.
+        if can_be_used && answer.restriction.is_none() {
             self.transfer(findings);
         }
     }

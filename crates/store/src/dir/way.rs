@@ -1,14 +1,14 @@
 //! The way to what an option or an argument names: through which symlinks it may lead.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Dir, Use};
+use super::{Dir, Use, jail};
 
 /// Whose symlinks are followed on the way to what an option or an argument names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,11 +71,20 @@ impl Dir {
         // The names ahead, the next one last.
         let mut ahead: Vec<OsString> = Vec::new();
         let put = |ahead: &mut Vec<OsString>, way: &Path| {
+            let way = jail::way_within(way)?;
             let names = way.components().filter(|name| *name != Component::CurDir);
             ahead.extend(names.rev().map(|name| name.as_os_str().to_owned()));
+            Ok(())
         };
-        put(&mut ahead, way);
+        put(&mut ahead, way)?;
         while let Some(name) = ahead.pop() {
+            if name == jail::ROOT {
+                (held, at) = (Self { fd: jail::open_top()?, ..held }, jail::ROOT.into());
+                continue;
+            }
+            if name == ".." {
+                jail::check_above(held.as_fd())?;
+            }
             let is_last = ahead.is_empty();
             let end = |dir, name, is_magic| Ok(Led::To(WayEnd { dir, name, is_magic }));
             let mut next = match fs::openat(&held, &name, flags, Mode::empty()) {
@@ -89,6 +98,9 @@ impl Dir {
                 return Ok(Led::Stranger(at));
             }
             let is_magic = is_link && fs::fstatfs(&next)?.f_type == fs::PROC_SUPER_MAGIC;
+            if is_magic && jail::is_confined() {
+                return Err(Errno::XDEV);
+            }
             if is_last && (is_magic || !is_link) {
                 return end(held, name, is_magic);
             }
@@ -105,7 +117,7 @@ impl Dir {
                 return Err(Errno::LOOP);
             }
             let target = fs::readlinkat(&next, "", Vec::new())?.into_bytes();
-            put(&mut ahead, Path::new(&OsString::from_vec(target)));
+            put(&mut ahead, Path::new(&OsString::from_vec(target)))?;
             at.pop();
         }
         Ok(Led::To(WayEnd { dir: held, name: ".".into(), is_magic: false }))

@@ -10,6 +10,7 @@ use deltic_core::{Name, RelPath};
 
 use super::Reads;
 use crate::StoreError;
+use crate::dir::rebased;
 
 /// A directory that may bring files of rules.
 pub(super) struct Place<'a> {
@@ -73,7 +74,7 @@ impl Place<'_> {
 
 /// The directory that the one at `path` calls `above`, a path from it or from the root of the file system on.
 pub(super) fn resolved(path: &[u8], above: &[u8]) -> Arc<[u8]> {
-    let path = if above.starts_with(b"/") { above.into() } else { [path, b"/", above].concat() };
+    let path = if above.starts_with(b"/") { rebased(above) } else { [path, b"/", above].concat() };
     Arc::from(absolute(Path::new(OsStr::from_bytes(&path))))
 }
 

@@ -8,12 +8,14 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use deltic_core::path::printable;
 use deltic_core::rule::{self, Action, Line, LineEnd, MAX_DIR_MERGES, Reading, Rule, Syntax};
 use deltic_core::{Meta, Name, RelPath};
 
 use super::dirs::{Place, absolute, dirs_between, resolved};
 use super::pattern::Text;
 use super::{Book, Filter, Linked, Merge, Node, Reads, git};
+use crate::dir::is_within;
 use crate::local::above::Above;
 use crate::{StoreError, lock};
 
@@ -323,6 +325,11 @@ impl Chain<'_> {
     /// Reads file `n` of each directory above the one at `path` in which it is looked for, downwards; whether anything changed.
     fn fill_above(&self, scope: &mut Scope, n: usize, path: &[u8]) -> Result<bool, StoreError> {
         let Some(from) = scope.0[n].from.clone() else { return Ok(false) };
+        if is_within(&self.scopes.base) && !is_within(&from) {
+            let file = [&from[..], b"/", scope.0[n].merge.name.as_bytes()].concat();
+            let why = "it is not in the directory that this end is restricted to".into();
+            return Err(StoreError::Rules { file: printable(&file), why });
+        }
         let mut changed = false;
         for path in dirs_between(&from, path) {
             changed |= match self.below_root(path) {

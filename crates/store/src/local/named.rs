@@ -9,12 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use deltic_core::RelPath;
 use deltic_core::path::printable;
-use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::StoreError;
-use crate::dir::{Dir, Led, Trust, WayEnd};
+use crate::dir::{Dir, Led, Trust, Use, WayEnd};
 
 /// The directory that an option names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,25 @@ impl NamedDir {
             // What is missing is made, and what else is wrong is said by who uses it.
             Ok(Led::To(_)) | Err(_) => Ok(()),
         }
+    }
+
+    /// The names in it, in no order.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn names(&self) -> io::Result<Vec<Vec<u8>>> {
+        let mut names = Vec::new();
+        let dir = self.open()?.dir(&RelPath::root(), Use::Read)?;
+        dir.for_each_name(|name| names.push(name.to_vec()))?;
+        Ok(names)
+    }
+
+    /// Makes it this process's working directory.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(rustix::process::fchdir(self.open()?)?)
     }
 
     /// Makes the last directory of the path, unless there is one: whether it was made.
@@ -144,7 +164,38 @@ impl AsFd for NamedFile {
 
 /// Where the way to `path` begins; where we are, we need not be allowed to look.
 fn begin(path: &Path) -> Result<Dir, Errno> {
-    Dir::open_root(Path::new(if path.is_absolute() { "/" } else { "." }))
+    match Dir::jail()? {
+        Some(jail) => Ok(jail),
+        None => Dir::open_root(Path::new(if path.is_absolute() { "/" } else { "." })),
+    }
+}
+
+/// What the path of an argument leads to.
+///
+/// # Errors
+/// The system's.
+pub fn look(path: &Path) -> io::Result<Stat> {
+    match Dir::jail()? {
+        None => Ok(fs::statat(CWD, path, AtFlags::empty())?),
+        Some(jail) => Ok(jail.stat_at_end(path)?),
+    }
+}
+
+/// What is at the path of an argument, be it a symlink.
+///
+/// # Errors
+/// The system's.
+pub fn look_at(path: &Path) -> io::Result<Stat> {
+    if Dir::jail()?.is_none() {
+        return Ok(fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?);
+    }
+    match path.file_name() {
+        Some(name) if !path.as_os_str().as_bytes().ends_with(b"/") => {
+            let above = NamedDir { path: path.to_path_buf(), trust: Trust::Anyone }.above()?;
+            Ok(fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?)
+        }
+        _ => look(path),
+    }
 }
 
 fn stranger(link: &Path) -> StoreError {

@@ -4,6 +4,7 @@
     reason = "tests look at trees from outside"
 )]
 
+mod jail;
 mod kill;
 mod mounts;
 mod race;

@@ -46,8 +46,18 @@ impl Abilities {
         let found = Trial::new(path).and_then(|trial| trial.run());
         match found {
             Ok(found) => Self { path: shown, ..found },
-            Err(error) => Self { path: shown, error: Some(reason(&error)), ..Self::default() },
+            Err(error) => Self::unusable(reason(&error)).called(shown),
         }
+    }
+
+    /// There are none, for this reason.
+    pub(super) fn unusable(error: String) -> Self {
+        Self { error: Some(error), ..Self::default() }
+    }
+
+    /// The same of a directory that is called so.
+    pub(super) fn called(self, path: String) -> Self {
+        Self { path, ..self }
     }
 
     /// Lists what is missing, and what to do about it.

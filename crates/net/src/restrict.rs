@@ -1,0 +1,352 @@
+//! An agent that keeps to one directory (`deltic agent --restrict`), and does not do everything there.
+//!
+//! Two walls keep it there. The store looks for whatever is named below the held directory
+//! ([`confine`](deltic_store::local::confine)); behind that, the kernel's Landlock opens nothing else to this process. What may be
+//! asked for is checked in the request, before anything is done.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use deltic_core::Follow;
+use deltic_core::path::printable;
+use deltic_protocol::hello::{NamesFrom, Request};
+use deltic_protocol::options::{AlternateUse, Delete, Missing, Options};
+use deltic_store::cache::Cache;
+use deltic_store::local::{NamedDir, Trust, confine, leads_out};
+use landlock::{
+    ABI, Access as _, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, RulesetStatus,
+};
+use nix::unistd::{User, geteuid};
+
+use crate::error::SyncError;
+use crate::place::past_missing;
+
+/// What an agent may be asked for that keeps to one directory.
+#[derive(Clone, Debug, Default)]
+pub struct Restriction {
+    /// Whether it reads for others, or writes, or both.
+    pub access: Access,
+    /// Whether nothing is deleted.
+    pub no_delete: bool,
+    /// Where it keeps to, from the root of the file system on.
+    dir: PathBuf,
+    wall: Wall,
+}
+
+/// Which way files may go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Both.
+    #[default]
+    Both,
+    /// They are sent, and nothing is written (`--ro`).
+    Read,
+    /// They are received, and none is sent (`--wo`).
+    Write,
+}
+
+/// What of the second wall stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wall {
+    /// The kernel does all that is asked of it.
+    Full,
+    /// It is an older one, and does a part.
+    Partial,
+    /// It has no Landlock.
+    #[default]
+    None,
+}
+
+impl Restriction {
+    /// Has this process keep to the directory `dir` from now on, for good, with the digests in `cache`. No other thread may have been
+    /// started.
+    ///
+    /// # Errors
+    /// Where `dir` is no directory that we may enter.
+    pub fn begin(
+        dir: &Path,
+        (access, no_delete): (Access, bool),
+        cache: Option<&Path>,
+    ) -> io::Result<Self> {
+        // Name services load what they need while they may.
+        let _ = User::from_uid(geteuid());
+        // It is made if it is not there: a rule is for a directory that is.
+        let cache = cache.filter(|cache| Cache::open(cache).is_some());
+        let dir = confine(dir)?;
+        let wall = wall(&dir, access, cache).unwrap_or(Wall::None);
+        Ok(Self { access, no_delete, dir, wall })
+    }
+
+    /// What of the second wall stands.
+    #[must_use]
+    pub const fn wall(&self) -> Wall {
+        self.wall
+    }
+
+    /// Goes to the directory that `path` stands for.
+    ///
+    /// # Errors
+    /// [`SyncError::Selection`] where it cannot be used.
+    pub fn enter(&self, path: &[u8]) -> Result<(), SyncError> {
+        let path = PathBuf::from(OsStr::from_bytes(&inside(path)?));
+        check("directory", &path)?;
+        let shown = printable(path.as_os_str().as_bytes());
+        let entered = NamedDir { path, trust: Trust::Ours }.enter();
+        entered.map_err(|error| {
+            SyncError::Selection(format!("directory {shown}: {}", deltic_store::reason(&error)))
+        })
+    }
+
+    /// Refuses a request for more than is allowed. The paths in it become those that they stand for in the directory.
+    ///
+    /// # Errors
+    /// [`SyncError::Selection`], with what is not allowed.
+    pub(crate) fn admit(&self, request: Request) -> Result<Request, SyncError> {
+        match request {
+            Request::Send { sources, names, options } => {
+                self.admit_sending(&options)?;
+                let sources = sources.iter().map(|path| inside(path)).collect::<Result<_, _>>()?;
+                Ok(Request::Send { sources, names: list(names)?, options })
+            }
+            Request::Receive { destination, single, names, mut options } => {
+                self.admit_receiving(&names, &options)?;
+                for (_, dir) in dirs(&mut options).filter(|(_, dir)| dir.starts_with(b"/")) {
+                    *dir = [self.dir.as_os_str().as_bytes(), dir].concat().into();
+                }
+                let destination = inside(&destination)?;
+                Ok(Request::Receive { destination, single, names: list(names)?, options })
+            }
+        }
+    }
+
+    fn admit_sending(&self, options: &Options) -> Result<(), SyncError> {
+        let removes = options.remove.sources;
+        match () {
+            () if self.access == Access::Write => refuse("it may only be written to (--wo)"),
+            () if removes && self.access == Access::Read => {
+                refuse("--remove-source-files: it may only be read from (--ro)")
+            }
+            () if removes && self.no_delete => no_delete("--remove-source-files"),
+            // What is behind links is reached by the kernel's way, which ends anywhere.
+            () if options.follow.follow != Follow::Never => {
+                refuse("links are not followed there (-L, -k, --copy-unsafe-links)")
+            }
+            () => Ok(()),
+        }
+    }
+
+    fn admit_receiving(&self, names: &NamesFrom, options: &Options) -> Result<(), SyncError> {
+        let deletes = [
+            (options.delete != Delete::Never, "--delete"),
+            (options.remove.force, "--force"),
+            (options.select.missing == Missing::Delete, "--delete-missing-args"),
+        ];
+        let deletes = deletes.into_iter().find(|(given, _)| *given && self.no_delete);
+        match (deletes, self.access, names) {
+            (_, Access::Read, _) => refuse("it may only be read from (--ro)"),
+            // The other end would hear what is in the file.
+            (_, Access::Write, NamesFrom::File { .. }) => {
+                refuse("--files-from=:FILE: it may only be written to (--wo)")
+            }
+            (Some((_, option)), ..) => no_delete(option),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Refuses a source where the way to it leads out. It may be a link itself: then it is told, and not followed.
+///
+/// # Errors
+/// [`SyncError::Selection`].
+pub(crate) fn check_source(path: &OsStr) -> Result<(), SyncError> {
+    let is_dir = [&b"/"[..], b"/."].iter().any(|end| path.as_bytes().ends_with(end));
+    match Path::new(path).parent().filter(|_| !is_dir) {
+        Some(above) if leads_out(above) => check("source", above),
+        Some(_) => Ok(()),
+        None => check("source", Path::new(path)),
+    }
+}
+
+/// Refuses a path that leads out.
+///
+/// # Errors
+/// [`SyncError::Selection`].
+pub(crate) fn check(what: &str, path: &Path) -> Result<(), SyncError> {
+    match leads_out(&past_missing(path)) {
+        true => {
+            let path = printable(path.as_os_str().as_bytes());
+            refuse(&format!("{what} {path} leads out of it"))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Refuses options that name directories outside, with the destination at `root`.
+///
+/// # Errors
+/// [`SyncError::Selection`].
+pub(crate) fn check_options(root: &Path, options: &Options) -> Result<(), SyncError> {
+    // One beside each file is below the root, or no such path.
+    let mut options = options.clone();
+    dirs(&mut options)
+        .try_for_each(|(option, dir)| check(option, &root.join(OsStr::from_bytes(dir))))
+}
+
+/// The directories that options name, with the options.
+fn dirs(options: &mut Options) -> impl Iterator<Item = (&'static str, &mut Box<[u8]>)> {
+    let alternate = match options.compare.alternates.usage {
+        AlternateUse::Compare => "--compare-dest",
+        AlternateUse::Copy => "--copy-dest",
+        AlternateUse::Link => "--link-dest",
+    };
+    let backup = options.remove.backup.as_mut().and_then(|backup| backup.dir.as_mut());
+    let named = [
+        ("--backup-dir", backup),
+        ("--temp-dir", options.writing.temp_dir.as_mut()),
+        ("--partial-dir", options.writing.partial_dir.as_mut()),
+    ];
+    let named = named.into_iter().filter_map(|(option, dir)| Some((option, dir?)));
+    named.chain(options.compare.alternates.dirs.iter_mut().map(move |dir| (alternate, dir)))
+}
+
+fn list(names: NamesFrom) -> Result<NamesFrom, SyncError> {
+    let NamesFrom::File { path, nul } = names else { return Ok(names) };
+    let path = inside(&path)?;
+    check("--files-from", Path::new(OsStr::from_bytes(&path)))?;
+    Ok(NamesFrom::File { path, nul })
+}
+
+/// What a path of the other end stands for, from the directory on, which is its root and its home.
+fn inside(path: &[u8]) -> Result<Box<[u8]>, SyncError> {
+    let shown = || printable(path);
+    if path.starts_with(b"~") {
+        return refuse(&format!("{}: there are no home directories (write ./~)", shown()));
+    }
+    if path.split(|byte| *byte == b'/').any(|name| name == b"..") {
+        return refuse(&format!("{}: '..' is not allowed", shown()));
+    }
+    let below = &path[path.iter().take_while(|byte| **byte == b'/').count()..];
+    Ok(if below.is_empty() && !path.is_empty() { b"./".as_slice().into() } else { below.into() })
+}
+
+fn no_delete<T>(option: &str) -> Result<T, SyncError> {
+    refuse(&format!("{option}: nothing may be deleted (--no-delete)"))
+}
+
+fn refuse<T>(why: &str) -> Result<T, SyncError> {
+    Err(SyncError::Selection(format!("this agent is restricted to a directory: {why}")))
+}
+
+/// Puts up the second wall, as far as this kernel knows how.
+fn wall(dir: &Path, access: Access, cache: Option<&Path>) -> Result<Wall, RulesetError> {
+    let all = AccessFs::from_all(LANDLOCK);
+    let reading = AccessFs::ReadFile | AccessFs::ReadDir;
+    let in_dir = if access == Access::Read { reading } else { all & !AccessFs::Execute };
+    let rules = [(dir, in_dir)].into_iter();
+    let rules = rules.chain(cache.map(|cache| (cache, all & !AccessFs::Execute)));
+    let rules = rules.chain(READ.iter().map(|path| (Path::new(path), reading)));
+    let rules = rules.chain([(Path::new("/dev/null"), reading | AccessFs::WriteFile)]);
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(all)?
+        .create()?;
+    for (path, rights) in rules {
+        // What is not there needs no rule.
+        let Ok(held) = PathFd::new(path) else { continue };
+        let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(LANDLOCK) };
+        ruleset = ruleset.add_rule(PathBeneath::new(held, rights))?;
+    }
+    Ok(match ruleset.restrict_self()?.ruleset {
+        RulesetStatus::FullyEnforced => Wall::Full,
+        RulesetStatus::PartiallyEnforced => Wall::Partial,
+        RulesetStatus::NotEnforced => Wall::None,
+    })
+}
+
+/// What is asked of the kernel; an older one does a part of it.
+const LANDLOCK: ABI = ABI::V5;
+
+/// What is read besides: who users are, with the libraries that know it, and what the system says of this process.
+const READ: &[&str] = &[
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/ld.so.cache",
+    "/etc/userdb",
+    "/run/userdb",
+    "/var/lib/sss",
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/nix/store",
+    "/proc/self",
+    "/proc/sys/kernel/random",
+    "/sys/fs/cgroup",
+    "/dev/urandom",
+];
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use super::*;
+
+    const CHILD: &str = "DELTIC_TEST_RESTRICT";
+    const NAME: &str = "restrict::tests::behind_the_first_wall_the_kernel_opens_nothing_else";
+
+    /// A process keeps to a directory for good, so it is another one.
+    #[test]
+    fn behind_the_first_wall_the_kernel_opens_nothing_else() {
+        if let Some(world) = std::env::var_os(CHILD) {
+            return keep_to(Path::new(&world));
+        }
+        let world = tempfile::tempdir().unwrap();
+        for dir in ["jail", "out"] {
+            fs::create_dir(world.path().join(dir)).unwrap();
+            fs::write(world.path().join(dir).join("file"), "x").unwrap();
+        }
+        for access in ["ro", "rw"] {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", NAME]).env(CHILD, world.path()).env("ACCESS", access);
+            let run = child.output().unwrap();
+            assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+            assert!(String::from_utf8_lossy(&run.stdout).contains("1 passed"));
+        }
+    }
+
+    fn keep_to(world: &Path) {
+        let may_write = std::env::var_os("ACCESS").unwrap() == "rw";
+        let access = if may_write { Access::Both } else { Access::Read };
+        let cache = world.join("cache");
+        let restriction =
+            Restriction::begin(&world.join("jail"), (access, false), Some(&cache)).unwrap();
+        assert!(cache.is_dir());
+        if restriction.wall() == Wall::None {
+            eprintln!("SKIPPED: this kernel has no Landlock");
+            return;
+        }
+        let opens = |path: PathBuf| match fs::read(path) {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+                false
+            }
+        };
+        assert!(opens(world.join("jail/file")) && opens("/etc/passwd".into()));
+        assert!(!opens(world.join("out/file")) && !opens("/etc/hostname".into()));
+        assert_eq!(fs::write(world.join("jail/new"), "x").is_ok(), may_write);
+        assert!(fs::write(world.join("out/new"), "x").is_err());
+        assert!(fs::remove_file(world.join("out/file")).is_err());
+        assert!(fs::read_dir(world.join("out")).is_err());
+        assert!(fs::write(cache.join("new"), "x").is_ok());
+        assert!(Command::new("/bin/true").status().is_err());
+        // A thread that starts later is behind it as well.
+        let out = world.join("out/file");
+        assert!(std::thread::spawn(move || fs::read(out).is_err()).join().unwrap());
+    }
+}
