@@ -20,6 +20,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, RulesetStatus,
 };
 use nix::unistd::{User, geteuid};
+use rustix::fs::{FileType, fstat};
 
 use crate::error::SyncError;
 use crate::place::past_missing;
@@ -250,13 +251,17 @@ fn wall(dir: &Path, access: Access, cache: Option<&Path>) -> Result<Wall, Rulese
     let rules = rules.chain(READ.iter().map(|path| (Path::new(path), reading)));
     let rules = rules.chain([(Path::new("/dev/null"), reading | AccessFs::WriteFile)]);
     let mut ruleset = Ruleset::default()
+        // Without it, nothing could be moved from one directory to another: better no wall than that.
+        .set_compatibility(CompatLevel::SoftRequirement)
+        .handle_access(AccessFs::Refer)?
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)?
         .create()?;
     for (path, rights) in rules {
         // What is not there needs no rule.
         let Ok(held) = PathFd::new(path) else { continue };
-        let rights = if path.is_dir() { rights } else { rights & AccessFs::from_file(LANDLOCK) };
+        let is_dir = fstat(&held).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
+        let rights = if is_dir { rights } else { rights & AccessFs::from_file(LANDLOCK) };
         ruleset = ruleset.add_rule(PathBeneath::new(held, rights))?;
     }
     Ok(match ruleset.restrict_self()?.ruleset {
@@ -290,6 +295,7 @@ const READ: &[&str] = &[
 ];
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what may be opened is tried")]
 mod tests {
     use std::fs;
     use std::process::Command;
