@@ -288,7 +288,9 @@ impl Way {
             Unanswered::new(Exit::from(&error), "remote shell", error.to_string(), mend.into())
         })?;
         let asked = SystemTime::now();
-        let line = far.say(&[self.path.as_bytes(), &[0]].concat()).ok().and_then(|()| far.line());
+        // What does not listen may still have said what it is.
+        far.say(&[self.path.as_bytes(), &[0]].concat()).ok();
+        let line = far.line();
         let heard = Instant::now();
         let Some(line) = line else { return Err(self.unanswered(far.finish())) };
         let Ok(answer) = serde_json::from_str(&line) else {
