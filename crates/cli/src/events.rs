@@ -141,6 +141,7 @@ pub(crate) struct Summary {
     transferred_bytes: u64,
     literal_bytes: u64,
     matched_bytes: u64,
+    resumed_bytes: u64,
     deleted: u64,
     failed: u64,
 }
@@ -276,6 +277,7 @@ impl<'a> Event<'a> {
             transferred_bytes: totals.transferred_bytes,
             literal_bytes: totals.literal,
             matched_bytes: totals.matched,
+            resumed_bytes: totals.resumed,
             deleted: totals.deleted,
             failed: totals.failed,
         }))
@@ -496,7 +498,7 @@ mod tests {
         assert_eq!(
             keys(&Event::summary(&outcome, false, Exit::Success)),
             "created deleted devices dirs dry_run elapsed_ms event exit_code failed files links literal_bytes matched_bytes \
-             received_bytes sent_bytes specials total_bytes transferred transferred_bytes"
+             received_bytes resumed_bytes sent_bytes specials total_bytes transferred transferred_bytes"
         );
         assert_eq!(
             parsed(&Event::trouble(TroubleKind::DeleteLimit, "m")),

@@ -68,6 +68,7 @@ fn line(outcome: &Outcome, exit: Exit) -> String {
         ("failed", totals.failed),
         ("literal_bytes", totals.literal),
         ("matched_bytes", totals.matched),
+        ("resumed_bytes", totals.resumed),
         ("sent_bytes", traffic.sent),
         ("received_bytes", traffic.received),
     ];
@@ -110,7 +111,9 @@ fn done(totals: &Totals, dry_run: bool) -> String {
     let new = (totals.literal > 0).then(|| format!("{} new", HumanBytes(totals.literal)));
     let matched =
         (totals.matched > 0).then(|| format!("{} already there", HumanBytes(totals.matched)));
-    let bytes: Vec<_> = new.into_iter().chain(matched).collect();
+    let resumed = (totals.resumed > 0)
+        .then(|| format!("{} of it left by an interrupted run", HumanBytes(totals.resumed)));
+    let bytes: Vec<_> = new.into_iter().chain(matched).chain(resumed).collect();
     let colon = if bytes.is_empty() { "" } else { ": " };
     let removed = match totals.deleted {
         0 => String::new(),
@@ -172,6 +175,10 @@ fn full(outcome: &Outcome, tally: &Tally, numbers: Numbers) -> Vec<String> {
         format!("Total bytes received: {}", numbers.show(traffic.received)),
     ];
     // Ours alone, so only where there is something to say.
+    if totals.resumed > 0 {
+        let line = bytes("Matched data left by an interrupted run", totals.resumed);
+        lines.insert(RESUMED_LINE, line);
+    }
     if tally.moved > 0 {
         let count = numbers.count(tally.moved);
         lines.insert(MOVED_LINE, format!("Number of files matched under other names: {count}"));
@@ -181,6 +188,9 @@ fn full(outcome: &Outcome, tally: &Tally, numbers: Numbers) -> Vec<String> {
 
 /// Behind the number of files transferred.
 const MOVED_LINE: usize = 5;
+
+/// Behind the matched data.
+const RESUMED_LINE: usize = 9;
 
 /// `5 (reg: 2, dir: 2, link: 1)`, without the kinds that do not occur; without any where not all were named.
 fn by_kind(all: u64, kinds: [u64; KINDS.len()], numbers: Numbers) -> String {
@@ -240,6 +250,7 @@ mod tests {
                 transferred_bytes: 1 << 30,
                 literal: 1_234_567,
                 matched: (1 << 30) - 1_234_567,
+                resumed: 0,
                 deleted: 7,
                 failed: 0,
             },
@@ -255,6 +266,13 @@ mod tests {
             "2 of 1,200 files transferred: 1.18 MiB new, 1022.82 MiB already there, 7 names removed\n\
              sent 1.24 MiB, received 512 B in 2.50 s (508.01 KiB/s)\n\
              total size is 5.00 GiB, speedup is 4,128.15"
+        );
+        let mut resumed = outcome();
+        resumed.totals.resumed = 20 << 20;
+        assert_eq!(
+            short(&resumed, false, false, Exit::Success)[0],
+            "2 of 1,200 files transferred: 1.18 MiB new, 1022.82 MiB already there, \
+             20.00 MiB of it left by an interrupted run, 7 names removed"
         );
         let dry = short(&outcome(), true, false, Exit::Success);
         assert!(dry.last().unwrap().ends_with("(dry run: nothing was changed)"));
@@ -323,6 +341,10 @@ mod tests {
         );
         let moved = full(&outcome(), &Tally { moved: 1200, ..tally }, Numbers::Grouped);
         assert_eq!(moved[5], "Number of files matched under other names: 1,200");
+        let mut resumed = outcome();
+        resumed.totals.resumed = 1000;
+        let full = full(&resumed, &tally, Numbers::Grouped);
+        assert_eq!(full[9], "Matched data left by an interrupted run: 1,000 bytes");
         assert!(lines(Numbers::Thousands).contains("\nTotal file size: 5.37G bytes\n"));
         assert_eq!(
             logged(&outcome()),
@@ -335,7 +357,7 @@ mod tests {
         assert_eq!(
             line(&outcome(), Exit::Vanished),
             "files=1200 bytes=5368709120 created=3 transferred=2 deleted=7 failed=0 \
-             literal_bytes=1234567 matched_bytes=1072507257 sent_bytes=1300000 received_bytes=512 \
+             literal_bytes=1234567 matched_bytes=1072507257 resumed_bytes=0 sent_bytes=1300000 received_bytes=512 \
              seconds=2.500 exit_code=24"
         );
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{DELTIC, World, noise};
+use common::{DELTIC, WAYS, Way, World, noise};
 
 const LEN: usize = 40 << 20;
 /// Bytes of an old version, and how many of them, the first ones, are those of the new one.
@@ -125,6 +125,48 @@ impl Push {
         let digits: String =
             sent.expect("asked for").chars().filter(char::is_ascii_digit).collect();
         (digits.parse().expect("a number"), read)
+    }
+}
+
+/// `deltic sync` of `src/large` into `dst`.
+fn copy(world: &World, way: Way, words: &[&str]) -> Command {
+    let mut command = Command::new(DELTIC);
+    command.args(["sync", "-a", "-e", COUNTING, "--deltic-path", DELTIC]).args(words);
+    command.args([way.from("src/large"), way.to("dst/")]).current_dir(world.path(""));
+    command
+}
+
+#[test]
+fn a_run_that_goes_on_says_how_much_was_there() {
+    for way in WAYS {
+        for option in ["--no-whole-file", "--partial-dir=.part"] {
+            let world = World::new();
+            world.write("src/large", noise(LEN, 5));
+            world.mkdir("dst");
+            let mut first = copy(&world, way, &["--bwlimit", "12M", option]);
+            let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            wait_until(|| {
+                let entries = fs::read_dir(world.path("dst/.deltic")).into_iter().flatten();
+                let mut logs = entries.flatten().filter_map(|entry| entry.metadata().ok());
+                // One note for each block of 256 KiB, of about 40 bytes.
+                logs.any(|log| (1500..100_000).contains(&log.len()))
+            });
+            first.kill().and_then(|()| first.wait()).expect("it runs");
+            if way != Way::Local {
+                wait_until(|| bytes_read(&world).is_some());
+            }
+            let run = copy(&world, way, &["--json", option]).output().expect("it starts");
+            assert!(run.status.success(), "{way:?} {run:?}");
+            assert!(world.read("dst/large") == world.read("src/large"), "{way:?}");
+            let events = String::from_utf8(run.stdout).expect("text");
+            let last: serde_json::Value =
+                serde_json::from_str(events.lines().last().expect("a summary")).expect("JSON");
+            let count = |name: &str| last[name].as_u64().expect("a number") as usize;
+            let resumed = count("resumed_bytes");
+            assert!(resumed > 5 << 20 && resumed < LEN, "{way:?} {option} {last}");
+            assert_eq!(resumed, count("matched_bytes"), "{way:?} {option} {last}");
+            assert_eq!(resumed + count("literal_bytes"), LEN, "{way:?} {option} {last}");
+        }
     }
 }
 

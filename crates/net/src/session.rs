@@ -643,6 +643,7 @@ impl Session {
             made_dirs: lacking.len() as u64,
             root_is_wanted: root.as_os_str().as_bytes().ends_with(b"/"),
             takes_offers: agreed.terms.offers(),
+            tells_resumed: agreed.terms.resumed(),
             most_files: [files_at_once(), agreed.terms.most_files()].into_iter().flatten().min(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);

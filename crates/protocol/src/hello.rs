@@ -41,6 +41,9 @@ const STREAMS: &str = "streams";
 /// A guard that allows a share of the names to be deleted.
 const DELETE_SHARE: &str = "delete:share";
 
+/// Totals that say how much was resumed.
+const RESUMED: &str = "totals:resumed";
+
 /// Behind it, how many files of a session an end can hold open at once.
 const FILES: &str = "files:";
 
@@ -70,7 +73,7 @@ impl Hello {
     /// What this version can do; `part` is drawn at random.
     #[must_use]
     pub fn ours(part: Key) -> Self {
-        let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE]
+        let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE, RESUMED]
             .into_iter()
             .chain(KeyedSum::is_fast().then_some(KEYED));
         let strategies = Strategy::ALL.iter().map(capability);
@@ -199,6 +202,7 @@ pub struct Terms {
     zeros: bool,
     streams: bool,
     delete_share: bool,
+    resumed: bool,
     keyed: bool,
     /// Whether the sender may name chunks before it knows the receiver: it guesses [`Terms::is_keyed`] right.
     offers: bool,
@@ -228,6 +232,12 @@ impl Terms {
     #[must_use]
     pub const fn streams(self) -> bool {
         self.streams
+    }
+
+    /// Whether totals may say how much was resumed.
+    #[must_use]
+    pub const fn resumed(self) -> bool {
+        self.resumed
     }
 
     /// Checks that both ends know a strategy, and this way to delete.
@@ -328,7 +338,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let strategies = known.fold(0, |bits, (place, _)| bits | 1 << place);
     let (zstd, zeros) = (both(ZSTD), both(ZEROS));
     let (streams, keyed) = (both(STREAMS), both(KEYED));
-    let delete_share = both(DELETE_SHARE);
+    let (delete_share, resumed) = (both(DELETE_SHARE), both(RESUMED));
     let offers = keyed == sender.capabilities.contains(KEYED);
     let (part, key) = (sender.part, sender.part.of_session());
     let most_files = sender.most_files();
@@ -337,6 +347,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         zeros,
         streams,
         delete_share,
+        resumed,
         keyed,
         offers,
         strategies,

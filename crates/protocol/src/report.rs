@@ -192,6 +192,8 @@ pub struct Totals {
     pub literal: u64,
     /// Bytes of them that the receiver already had.
     pub matched: u64,
+    /// Bytes of those that an interrupted run had left.
+    pub resumed: u64,
     /// Names that were removed.
     pub deleted: u64,
     /// Names that could not be synced.

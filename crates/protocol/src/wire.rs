@@ -624,10 +624,11 @@ impl Wire for Question {
 impl Wire for Totals {
     fn put(&self, to: &mut Vec<u8>) {
         let Self { files, dirs, links, bytes, created, transferred, transferred_bytes, .. } = *self;
-        let Self { literal, matched, deleted, failed, devices, specials, .. } = *self;
+        let Self { literal, matched, deleted, failed, devices, specials, resumed, .. } = *self;
         let counts = [files, dirs, links, bytes, created, transferred, transferred_bytes];
         let rest = [literal, matched, deleted, failed, devices, specials];
-        counts.into_iter().chain(rest).for_each(|n| n.put(to));
+        let resumed = (resumed > 0).then_some(resumed);
+        counts.into_iter().chain(rest).chain(resumed).for_each(|n| n.put(to));
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         Ok(Self {
@@ -644,6 +645,14 @@ impl Wire for Totals {
             failed: from.varint()?,
             devices: from.varint()?,
             specials: from.varint()?,
+            // It is not written where it is 0.
+            resumed: match from.is_empty() {
+                true => 0,
+                false => match from.varint()? {
+                    0 => return Err(CodecError::OutOfRange.into()),
+                    resumed => resumed,
+                },
+            },
         })
     }
 }

@@ -398,6 +398,8 @@ fn a_killed_run_of_which_no_journal_is_left_is_resumed_and_not_repeated() {
     check_result(&case, &session, &totals);
     let again = totals.literal - (3_000_000 - written);
     assert!(again < 300_000, "{again} bytes were sent again");
+    assert!(totals.resumed > written - 300_000, "{totals:?}");
+    assert!(totals.resumed <= totals.matched, "{totals:?}");
 }
 
 /// A session of `case`, killed once `most` literal bytes are written.

@@ -78,7 +78,7 @@ pub(super) struct Attempt {
     compared: u64,
     jobs: usize,
     cover: Cover,
-    matched: u64,
+    pub(super) matched: Matched,
     literal: u64,
     end: Option<Digest>,
     /// Whether the source grew while it was read.
@@ -86,6 +86,38 @@ pub(super) struct Attempt {
     settling: bool,
     /// Where it comes by a strategy of the papers.
     talk: Option<Box<Talk>>,
+}
+
+/// How much of a file the receiver has.
+#[derive(Debug)]
+pub(super) struct Matched {
+    pub(super) bytes: u64,
+    /// Those of them that an interrupted run had left.
+    pub(super) resumed: u64,
+    /// Where what killed runs left begins, all old versions laid end to end.
+    pub(super) left_at: u64,
+}
+
+impl Default for Matched {
+    fn default() -> Self {
+        Self { bytes: 0, resumed: 0, left_at: u64::MAX }
+    }
+}
+
+impl Matched {
+    /// Counts bytes that were found in old from `start` on.
+    const fn in_old(&mut self, start: u64, len: u64) {
+        self.bytes += len;
+        if start >= self.left_at {
+            self.resumed += len;
+        }
+    }
+
+    /// Counts bytes that are in place since an interrupted run.
+    const fn kept(&mut self, len: u64) {
+        self.bytes += len;
+        self.resumed += len;
+    }
 }
 
 /// A group of the recipe.
@@ -164,7 +196,7 @@ impl Attempt {
             compared: 0,
             jobs: 0,
             cover,
-            matched: 0,
+            matched: Matched::default(),
             literal: 0,
             end: None,
             restless: false,
@@ -185,7 +217,7 @@ impl Attempt {
 
     /// Only what lies behind byte `from` is to come.
     fn begin_at(&mut self, from: u64) {
-        (self.from, self.matched) = (from, from);
+        (self.from, self.matched.bytes) = (from, from);
         self.cover.add(0, from).expect("it is no longer than the file, and nothing was there");
     }
 
@@ -231,7 +263,7 @@ impl Attempt {
 
     /// Bytes whose source is found or that have arrived.
     pub(super) const fn settled(&self) -> u64 {
-        self.matched + self.literal
+        self.matched.bytes + self.literal
     }
 
     /// Whether its result is being put in place.
@@ -348,7 +380,7 @@ impl Attempt {
         let Some(found) = found else { return false };
         let old_start = index.chunk(found.start).0.start;
         copies.push(Span::new(old_start, slot.len as u32), slot.start);
-        self.matched += slot.len;
+        self.matched.in_old(old_start, slot.len);
         self.after = Some(found.end.previous());
         slot.state = State::Matched(found);
         true
@@ -487,8 +519,9 @@ impl Attempt {
                     Origin::Kept(kept)
                 }
                 (None, Some(found)) => {
-                    copies.push(index.chunk(found).0, start);
-                    self.matched += u64::from(line.len);
+                    let old = index.chunk(found).0;
+                    copies.push(old, start);
+                    self.matched.in_old(old.start, line.len.into());
                     self.after = Some(found);
                     Origin::Old(found)
                 }

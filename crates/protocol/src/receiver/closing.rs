@@ -8,6 +8,7 @@ use crate::report::Notice;
 use crate::work::Setback;
 
 use super::{Carries, Place, Receiver, Work};
+use crate::report::Totals;
 
 /// The steps after the last file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,8 @@ impl Receiver {
     }
 
     fn finish(&mut self) {
-        self.frames.push_back(ToSender::Finished(self.totals));
+        let resumed = if self.setting.tells_resumed { self.totals.resumed } else { 0 };
+        self.frames.push_back(ToSender::Finished(Totals { resumed, ..self.totals }));
         self.notices.push_back(Notice::Finished(self.totals));
     }
 }

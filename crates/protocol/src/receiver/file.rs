@@ -82,6 +82,8 @@ pub(super) struct Incoming {
     pub(super) asked: bool,
     /// Lengths in bytes of the old versions that are open.
     pub(super) parts: Vec<u64>,
+    /// Where what killed runs left begins in them.
+    left_at: u64,
     /// Whether the first of them is the one in place, or an alternate's that may do as well.
     pub(super) in_place: bool,
     /// Whether the one in place is to be replaced even if it has the content of the new version: it would get the attributes
@@ -177,6 +179,7 @@ impl Incoming {
         if let Some(ahead) = self.ahead.take() {
             attempt.go_on_from(ahead);
         }
+        attempt.matched.left_at = self.left_at;
         self.attempt = Some(attempt);
     }
 
@@ -223,6 +226,7 @@ impl Receiver {
                 ahead: None,
                 attempt: None,
                 failure: None,
+                left_at: u64::MAX,
                 reported: 0,
             };
             self.files.insert(file, incoming);
@@ -319,8 +323,10 @@ impl Receiver {
             let is_touched = *differs != Differs::default() && !dry_run && !inplace;
             incoming.leaves_names = lens.has_other_names && is_touched && meta.linked().is_none();
             let similar = lens.similar.as_ref().map(|similar| similar.len);
-            let others = lens.beside.into_iter().chain(similar).chain(lens.leftovers);
+            let others = lens.beside.into_iter().chain(similar);
             incoming.parts = lens.in_place.into_iter().chain(others).collect();
+            incoming.left_at = incoming.parts.iter().sum();
+            incoming.parts.extend(lens.leftovers);
         }
         let first = incoming.parts.get(incoming.first_part()).copied().unwrap_or(0);
         let recipe = lens.recipe.filter(|_| how == How::Recipe).and_then(|recipe| {
@@ -533,6 +539,7 @@ impl Receiver {
         self.take_offer(file);
         let Incoming { candidate, reported, attempt, similar, .. } = incoming;
         let restless = attempt.as_ref().is_some_and(|attempt| attempt.restless);
+        let resumed = attempt.as_ref().map_or(0, |attempt| attempt.matched.resumed);
         attempt.into_iter().for_each(|attempt| self.load.end(&attempt));
         self.queue.settled(&candidate);
         self.report_settled(candidate.meta.len.saturating_sub(reported));
@@ -575,6 +582,7 @@ impl Receiver {
                 }
                 self.totals.literal += literal;
                 self.totals.matched += matched;
+                self.totals.resumed += resumed.min(*matched);
                 self.totals.created += u64::from(*action == Action::Created);
                 Some((*action, *differs))
             }

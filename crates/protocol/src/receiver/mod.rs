@@ -106,6 +106,8 @@ pub struct Setting {
     pub rename: Option<Name>,
     /// Whether the sender names what it offers as the session does ([`Terms::offers`](crate::Terms::offers)).
     pub takes_offers: bool,
+    /// Whether the sender can be told how much was resumed.
+    pub tells_resumed: bool,
     /// Most files under way at once, where the system lets this end hold only few open.
     pub most_files: Option<usize>,
 }

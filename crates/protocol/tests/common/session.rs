@@ -96,6 +96,7 @@ impl Session {
                 .clone()
                 .map(|names| Expect { names: names.into_iter().collect(), ..Expect::default() }),
             takes_offers: case.takes_offers,
+            tells_resumed: true,
             ..Setting::default()
         };
         let sender = Sender::new(options);

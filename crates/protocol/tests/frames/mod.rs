@@ -575,7 +575,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         (number(), any::<bool>())
             .prop_map(|(dirs, holds_file)| { ToSender::MadeRoot(MadeRoot { dirs, holds_file }) }),
         trouble().prop_map(ToSender::Trouble),
-        vec(number(), 13).prop_map(|n| {
+        vec(number(), 14).prop_map(|n| {
             ToSender::Finished(Totals {
                 files: n[0],
                 dirs: n[1],
@@ -590,6 +590,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
                 failed: n[10],
                 devices: n[11],
                 specials: n[12],
+                resumed: n[13],
             })
         }),
     ]

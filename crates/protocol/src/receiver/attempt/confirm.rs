@@ -347,7 +347,7 @@ impl Receiver {
         let mut found = Copies::default();
         let Verdict { bytes, needs, again } = talk.judged(denied, &mut found)?;
         let ops = talk.ripe(found);
-        attempt.matched += bytes;
+        attempt.matched.bytes += bytes;
         self.advance(file);
         self.copy(handle, ops, needs);
         let mut batch = Vec::new();

@@ -86,7 +86,7 @@ impl Attempt {
 
     /// Counts bytes that are in place.
     pub(super) fn keep(&mut self, start: u64, len: u64) {
-        self.matched += len;
+        self.matched.kept(len);
         let covered = self.cover.add(start, len);
         covered.expect("what is kept is told once, in its own place");
     }

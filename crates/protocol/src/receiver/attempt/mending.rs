@@ -356,7 +356,7 @@ impl Attempt {
         }
         let copied = written - literal;
         self.literal += literal;
-        self.matched += copied;
+        self.matched.bytes += copied;
         if let Some(run) = gap.probes {
             let released = self.gaps.waiting.release(run, gap.was_worth(copied));
             self.gaps.found.extend(released);

@@ -133,7 +133,7 @@ impl Receiver {
         if !fits {
             return Err(PeerError::Unexpected("literals of another length than their patch"));
         }
-        attempt.matched += talk.told.end - before - bytes as u64;
+        attempt.matched.bytes += talk.told.end - before - bytes as u64;
         let ops = talk.ripe(copies);
         let (new, turn) = (attempt.new_version(), attempt.turn());
         self.advance(file);

@@ -132,7 +132,7 @@ impl Receiver {
         let missing = (0..told.count()).filter(|no| match roll.place(*no) {
             Some(place) => {
                 let span = told.span(*no);
-                attempt.matched += u64::from(span.len);
+                attempt.matched.in_old(place, span.len.into());
                 copies.push(deltic_core::Span::new(place, span.len), span.start);
                 false
             }

@@ -458,14 +458,14 @@ impl Receiver {
         let checksum = self.setting.options.checksum;
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let Some(attempt) = &incoming.attempt else { return };
-        let similar = incoming.similar.as_ref().filter(|_| attempt.matched > 0);
+        let similar = incoming.similar.as_ref().filter(|_| attempt.matched.bytes > 0);
         let action = incoming.candidate.action();
         let content = checksum && action == Action::Updated;
         let done = Done::Replaced {
             action,
             differs: Differs { content, ..incoming.candidate.differs },
             literal: attempt.literal,
-            matched: attempt.matched,
+            matched: attempt.matched.bytes,
             from: similar.map(|similar| similar.path.clone()),
         };
         self.done(file, done);
