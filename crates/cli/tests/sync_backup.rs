@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 
 use common::attrs::SOMEBODY;
 use common::dice::Dice;
-use common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, noise, skip};
+use common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, noise, rsync, skip};
 
 fn words(way: Way, options: &str) -> String {
     let force = if options.contains("--delete") { "--force-delete" } else { "" };
@@ -233,6 +233,45 @@ fn no_old_version_is_lost_and_no_new_one() {
             assert!(all.contains(text), "{name} is in neither tree: {told}\n{after:#?}");
             let is_right = after.get(name) == Some(text);
             assert!(is_right || run.code == Some(23), "{name} is wrong: {told}\n{after:#?}");
+        }
+    }
+}
+
+/// Some that a rule names are of this run: those stay.
+#[test]
+fn an_old_version_of_another_run_goes_where_a_rule_says_so() {
+    let there = ["f", "f~", "g~", "x~", "y", "y~", "sub/z~", "sub/w"];
+    for way in WAYS {
+        for (rules, gone) in [
+            ("-fR_*~", &["x~", "sub/z~"][..]),
+            ("--include=*~", &["x~", "sub/z~"]),
+            ("-fR_/x~", &["x~"]),
+            ("-fP_x~ -fR_*~", &["sub/z~"]),
+            ("-f-_*~ -fR_*~", &[]),
+            ("-fR_*~ --suffix=.b", &[]),
+            ("", &[]),
+        ] {
+            let world = World::new();
+            fill(&world, "src", &["f", "g", "sub/v"], "new");
+            fill(&world, "dst", &there, "old");
+            fill(&world, "theirs", &there, "old");
+            let words = words(way, &format!("--delete {rules}"));
+            let run = world.sync(&words.split_whitespace().collect::<Vec<_>>());
+            assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{words} {run:#?}");
+            let ours = files(&world, "dst");
+            for name in ["x~", "sub/z~"].iter().filter(|_| !rules.contains("--suffix")) {
+                assert_eq!(ours.contains_key(*name), !gone.contains(name), "{words} {ours:?}");
+            }
+            let mut theirs = vec!["-ab", "--delete"];
+            theirs.extend(rules.split_whitespace().chain(["src/", "theirs/"]));
+            if rsync(&world, &theirs).is_some() {
+                let mut theirs = files(&world, "theirs");
+                // A file of its name came: this one could be of this run.
+                if let Some(kept) = ours.get("g~") {
+                    theirs.entry("g~".into()).or_insert_with(|| kept.clone());
+                }
+                assert_eq!(ours, theirs, "{words}");
+            }
         }
     }
 }

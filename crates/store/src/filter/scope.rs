@@ -185,13 +185,22 @@ impl Judge {
 
     /// The same where its directory has this fate.
     pub(crate) fn admits_as(&mut self, name: &Name, is_dir: bool, fate: Fate) -> bool {
-        let Some(judging) = &mut self.0 else { return true };
+        self.decide(name, is_dir, fate) != Some(Action::Exclude)
+    }
+
+    /// Whether a rule says that the file `name` takes part, and not only none that it does not.
+    pub(crate) fn risks(&mut self, name: &Name) -> bool {
+        self.decide(name, false, Fate::Stays) == Some(Action::Include)
+    }
+
+    fn decide(&mut self, name: &Name, is_dir: bool, fate: Fate) -> Option<Action> {
+        let judging = self.0.as_mut()?;
         judging.slashed.truncate(judging.name_at);
         judging.slashed.extend_from_slice(name.as_bytes());
         judging.slashed.push(b'/');
         let Judging { book, scope, slashed, top, .. } = &*judging;
         let text = Text { slashed, is_dir, top: *top, anchor: *top };
-        scope.decide(&book.nodes, &text, fate) != Some(Action::Exclude)
+        scope.decide(&book.nodes, &text, fate)
     }
 
     /// Takes those extended attributes of an entry away that the rules exclude.

@@ -346,6 +346,12 @@ impl Backup {
         is_in_tree || self.is_beside() && self.has_suffix(path)
     }
 
+    /// The name beside `name` whose old version that would be.
+    pub(super) fn stem(&self, name: &Name) -> Option<Name> {
+        let stem = name.as_bytes().strip_suffix(&*self.suffix)?;
+        Name::new(stem).ok().filter(|_| self.is_beside())
+    }
+
     /// Whether what `path` is in or has in it is nobody's to delete: old versions are kept there, or could be.
     pub(super) fn protects(&self, path: &RelPath) -> bool {
         self.has(path) || self.below.as_ref().is_some_and(|below| below.starts_with(path))

@@ -3,6 +3,7 @@
 mod making;
 mod setting;
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -29,7 +30,9 @@ use super::named::NamedDir;
 use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
 use super::remove::{Removals, remove_after, remove_unchanged};
-use super::snapshot::{LocalSnapshot, Versions, inode_of, look_at, look_at_root, version_of};
+use super::snapshot::{
+    LocalSnapshot, Versions, file_type, inode_of, look_at, look_at_root, version_of,
+};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
 use super::whole::put_new;
@@ -296,7 +299,13 @@ impl LocalStore {
         let see = See { users, groups, ..self.0.see.plain() };
         let mut listing = match much {
             Much::But(keep) => {
-                let keep = |name: &Name| keep(name) || self.0.protects(dir, name);
+                let own = RefCell::new(self.0.scopes.judge(dir, &*self.0.root)?);
+                let risks = |name: &Name| own.borrow_mut().risks(name);
+                let is_kept = |name: &Name| {
+                    self.0.protects(dir, name)
+                        && !(self.0.is_of_before(&held, name, keep) && risks(name))
+                };
+                let keep = |name: &Name| keep(name) || is_kept(name);
                 list_but((&held, dir), &mut judge, (Follow::Never, see), &keep)
             }
             Much::Part(part) => list((&held, dir), &mut judge, (Follow::Never, see), part),
@@ -518,6 +527,14 @@ impl Inner {
     /// Whether `path` is that of an old version which was kept.
     pub(super) fn is_backup(&self, path: &RelPath) -> bool {
         self.backup.as_ref().is_some_and(|backup| backup.has(path))
+    }
+
+    /// Whether `name` is that of a file beside which stands nothing, and `comes` nothing, that it could be the old version of: it
+    /// is of no file of this run.
+    fn is_of_before(&self, dir: &Dir, name: &Name, comes: &dyn Fn(&Name) -> bool) -> bool {
+        let of = self.backup.as_ref().and_then(|backup| backup.stem(name));
+        of.is_some_and(|of| !comes(&of) && dir.find(&of) == Ok(None))
+            && dir.stat(name).is_ok_and(|stat| !file_type(&stat).is_dir())
     }
 
     /// Whether `name` of `dir` stays for the old versions that it is, or has in it.
