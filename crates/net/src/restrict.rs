@@ -1,7 +1,7 @@
 //! An agent that keeps to one directory (`deltic agent --restrict`), and does not do everything there.
 //!
 //! Two walls keep it there. The store looks for whatever is named below the held directory
-//! ([`confine`](deltic_store::local::confine)); behind that, the kernel's Landlock opens nothing else to this process. What may be
+//! ([`confine`]); behind that, the kernel's Landlock opens nothing else to this process. What may be
 //! asked for is checked in the request, before anything is done.
 
 use std::ffi::OsStr;
