@@ -150,7 +150,7 @@ fn understand(
     cli = screen::shown(cli, &mut words);
     let matches = cli.try_get_matches_from_mut(&words)?;
     let applied = settings::applied(&cli, &matches, places, as_rsync)
-        .map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, why))?;
+        .map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n")))?;
     if applied.words.is_empty() {
         return Ok(Understood { cli, matches, applied });
     }

@@ -2,9 +2,13 @@
 
 mod common;
 
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 
-use common::{DELTIC, Run, SHELL, World};
+use common::{DELTIC, Run, SHELL, World, is_root, skip};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 const CONFIG: &str = ".config/deltic/config.toml";
 
@@ -139,13 +143,68 @@ fn what_is_wrong_is_named_with_file_and_line() {
 
 #[test]
 fn a_file_that_others_may_write_is_refused() {
+    for mode in [0o666, 0o664] {
+        let world = World::new();
+        world.write(CONFIG, "compress = true");
+        world.chmod(CONFIG, mode);
+        let run = deltic(&world, &[], "sync -r src/ dst");
+        assert_eq!(run.code, Some(1), "{run:#?}");
+        assert!(run.stderr.contains("others may write it"), "{run:#?}");
+        assert!(run.stderr.ends_with('\n'), "{run:#?}");
+        assert_eq!(deltic(&world, &[], "sync --no-config -r src/ dst").code, Some(0));
+    }
+}
+
+/// A program that another user names would run as root.
+#[test]
+fn another_users_file_is_refused_whatever_it_is() {
+    if !is_root() {
+        return skip("another user's files need root");
+    }
+    for kind in [FileType::RegularFile, FileType::Fifo] {
+        let world = World::new();
+        world.mkdir(".config/deltic");
+        let path = world.path(CONFIG);
+        mknodat(CWD, &path, kind, Mode::from(0o644), 0).unwrap();
+        chown(&path, Some(65534), None).unwrap();
+        // Opened for both, a pipe needs nobody at its other end.
+        let mut writer = File::options().read(true).write(true).open(&path).unwrap();
+        writer.write_all(b"rsh = 'sh -c \"touch ran\"'\n").unwrap();
+        for variables in [&[][..], &[("DELTIC_CONFIG", path.to_str().unwrap())]] {
+            let run = deltic(&world, variables, "sync -r src/ h:dst");
+            assert_eq!(run.code, Some(1), "{kind:?} {run:#?}");
+            assert!(run.stderr.contains("it is another user's"), "{kind:?} {run:#?}");
+            assert!(!world.exists("ran"));
+        }
+    }
+}
+
+#[test]
+fn a_pipe_is_read_where_it_is_named_and_elsewhere_holds_nothing_up() {
     let world = World::new();
-    world.write(CONFIG, "compress = true");
-    world.chmod(CONFIG, 0o666);
+    world.mkdir(".config/deltic");
+    let path = world.path(CONFIG);
+    mknodat(CWD, &path, FileType::Fifo, Mode::from(0o600), 0).unwrap();
     let run = deltic(&world, &[], "sync -r src/ dst");
     assert_eq!(run.code, Some(1), "{run:#?}");
-    assert!(run.stderr.contains("others may write it"), "{run:#?}");
-    assert_eq!(deltic(&world, &[], "sync --no-config -r src/ dst").code, Some(0));
+    assert!(run.stderr.contains("it is no regular file"), "{run:#?}");
+    let writer = std::thread::spawn({
+        let path = path.clone();
+        move || std::fs::write(path, "no-such-setting = true")
+    });
+    let named = [("DELTIC_CONFIG", path.to_str().unwrap())];
+    let run = deltic(&world, &named, "sync -r src/ dst");
+    assert!(run.stderr.contains("no-such-setting"), "{run:#?}");
+    writer.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_file_that_is_too_long_is_refused_and_not_cut() {
+    let world = World::new();
+    world.write(CONFIG, "#".repeat(1 << 20) + "\nno-such-setting = true");
+    let run = deltic(&world, &[], "sync -r src/ dst");
+    assert_eq!(run.code, Some(1), "{run:#?}");
+    assert!(run.stderr.contains("longer than 1 MiB"), "{run:#?}");
 }
 
 #[test]

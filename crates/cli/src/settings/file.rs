@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use deltic_net::reason;
+use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -60,7 +61,7 @@ impl Profile {
 
 /// What is in the file at `path`; nothing where there is none, unless it `must` be there.
 pub(super) fn read(path: &Path, must: bool) -> Result<Option<File>, String> {
-    match text(path) {
+    match text(path, must) {
         Ok(text) => Parsing { path, text: &text }.file().map(Some),
         Err(error) if !must && is_missing(&error) => Ok(None),
         Err(error) => Err(format!("read {}: {}", path.display(), reason(&error))),
@@ -71,16 +72,26 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The text of a file of ours: options name programs to run, so nobody else's word counts but root's.
-fn text(path: &Path) -> io::Result<String> {
-    let file = fs::File::open(path)?;
+/// The text of a file of ours: options name programs to run, so nobody else's word counts but root's. One that was `named`
+/// may also be a pipe or a device; elsewhere a pipe would hold up every run.
+fn text(path: &Path, named: bool) -> io::Result<String> {
+    let flags = if named { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
+    let file = fs::File::options().read(true).custom_flags(flags.bits() as i32).open(path)?;
     let metadata = file.metadata()?;
-    let is_ours = [0, geteuid().as_raw()].contains(&metadata.uid());
-    if metadata.is_file() && !(is_ours && metadata.mode() & 0o002 == 0) {
-        return Err(io::Error::other("others may write it; --no-config leaves it out"));
+    let refuse = |why| Err(io::Error::other(format!("{why}; --no-config leaves it out")));
+    if ![0, geteuid().as_raw()].contains(&metadata.uid()) {
+        return refuse("it is another user's");
+    }
+    if !metadata.is_file() && !named {
+        return refuse("it is no regular file");
+    }
+    if metadata.is_file() && metadata.mode() & 0o022 != 0 {
+        return refuse("others may write it: `chmod go-w` mends that");
     }
     let mut text = String::new();
-    file.take(MAX_BYTES).read_to_string(&mut text)?;
+    if file.take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {
+        return refuse("it is longer than 1 MiB");
+    }
     Ok(text)
 }
 
