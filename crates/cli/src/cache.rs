@@ -3,6 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// The variable that names the directory.
+pub(crate) const VARIABLE: &str = "DELTIC_CACHE_DIR";
+
 /// What the environment says; `None` where it says nothing that makes sense.
 pub(crate) fn dir() -> Option<PathBuf> {
     choose(|name| std::env::var_os(name))
@@ -10,7 +13,7 @@ pub(crate) fn dir() -> Option<PathBuf> {
 
 fn choose(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let own = path("DELTIC_CACHE_DIR");
+    let own = path(VARIABLE);
     let xdg = || path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")));
     own.or_else(|| Some(xdg()?.join("deltic")))
 }

@@ -4,6 +4,8 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::fs::{lchown, symlink};
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -522,6 +524,116 @@ fn many_deletions_wait_for_the_users_word_and_the_rest_goes_on() {
         let (code, last) = watching.end(Signal::TERM);
         assert_eq!((code, &last["complete"]), (Some(0), &true.into()), "{last}");
     }
+}
+
+#[test]
+fn a_watch_that_is_stopped_does_not_keep_the_word_from_the_others() {
+    let world = world();
+    (0..60).for_each(|n| world.write(format!("src/many/{n}"), ""));
+    let mut watching = Watching::start(&world, &words(Way::Local, "--delete --max-delete=25%"));
+    fs::rename(world.path("src/many"), world.path("away")).unwrap();
+    assert_eq!(watching.event("watch")["state"], "held_back");
+    let sockets = world.path(".cache/deltic/watch");
+    // Several, so that one of them comes first whatever the order of names is.
+    let silent: Vec<_> =
+        (0..4).map(|n| UnixListener::bind(sockets.join(format!("1-{n}.sock"))).unwrap()).collect();
+    // Nothing listens at this one, and it is no socket of a watch that would.
+    world.write(".cache/deltic/watch/2-0.sock", "");
+    let confirmed = confirm(&world);
+    assert!(confirmed.stdout.starts_with("61 names may be removed"), "{confirmed:#?}");
+    assert_eq!(confirmed.code, Some(11), "{confirmed:#?}");
+    assert!(confirmed.stderr.contains("watch 1-3.sock: it does not answer"), "{confirmed:#?}");
+    drop(silent);
+    watching.settles("src", "dst");
+    watching.end(Signal::TERM);
+}
+
+/// Containers may share a directory, and count processes each for itself.
+#[test]
+fn a_socket_is_taken_from_no_other_watch_of_the_same_number() {
+    let world = world();
+    world.mkdir(".cache/deltic/watch");
+    world.chmod(".cache/deltic/watch", 0o755);
+    let mut command = Command::new("sh");
+    // The shell's number is that of the watch; the first name is in use, and the second was left behind.
+    let script = r#"touch ready.$$; while ! [ -e go ]; do sleep 0.02; done; exec "$0" "$@""#;
+    let inner = self::command(&world, &words(Way::Local, "--delete"));
+    command.args(["-c", script, DELTIC]).args(inner.get_args());
+    world.place(&mut command);
+    let place = |pid: u32, n: u32| world.path(format!(".cache/deltic/watch/{pid}-{n}.sock"));
+    thread::scope(|scope| {
+        let taken = scope.spawn(|| {
+            let start = Instant::now();
+            let pid = loop {
+                let names = world.names("");
+                let found = names.iter().find_map(|name| name.strip_prefix("ready."));
+                if let Some(pid) = found {
+                    break pid.parse::<u32>().unwrap();
+                }
+                assert!(start.elapsed() < PATIENCE, "it does not start");
+                thread::sleep(Duration::from_millis(20));
+            };
+            let taken = UnixListener::bind(place(pid, 0)).unwrap();
+            drop(UnixListener::bind(place(pid, 1)).unwrap());
+            world.write("go", "");
+            (pid, taken)
+        });
+        let watching = Watching::run(&world, command);
+        let (pid, taken) = taken.join().unwrap();
+        taken.set_nonblocking(true).unwrap();
+        assert!(taken.accept().is_err(), "it was given a word");
+        assert_eq!(confirm_sockets(&world), [format!("{pid}-0.sock"), format!("{pid}-1.sock")]);
+        assert_eq!(world.mode(".cache/deltic/watch"), 0o700);
+        watching.end(Signal::TERM);
+        assert_eq!(confirm_sockets(&world), [format!("{pid}-0.sock")]);
+    });
+}
+
+fn confirm_sockets(world: &World) -> Vec<String> {
+    let mut names = world.names(".cache/deltic/watch");
+    names.sort();
+    names
+}
+
+#[test]
+fn another_users_link_leads_no_watch_to_another_directory() {
+    if !is_root() {
+        return skip("another user's link needs root");
+    }
+    for link in [".cache/deltic/watch", ".cache/deltic"] {
+        let world = world();
+        (0..60).for_each(|n| world.write(format!("src/many/{n}"), ""));
+        world.mkdir("victim");
+        world.chmod("victim", 0o755);
+        world.mkdir(".cache");
+        let path = world.path(link);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        symlink(world.path("victim"), &path).unwrap();
+        lchown(&path, Some(65534), None).unwrap();
+        let mut watching = Watching::start(&world, &words(Way::Local, "--delete --max-delete=25%"));
+        assert_eq!(world.mode("victim"), 0o755);
+        assert_eq!(world.names("victim"), [""; 0]);
+        fs::rename(world.path("src/many"), world.path("away")).unwrap();
+        assert_eq!(watching.event("watch")["state"], "held_back");
+        watching.says("no answer can be heard here");
+        watching.end(Signal::TERM);
+    }
+}
+
+#[test]
+fn a_watch_with_a_directory_of_its_own_says_how_it_is_reached() {
+    let world = world();
+    (0..60).for_each(|n| world.write(format!("src/many/{n}"), ""));
+    let mut command = command(&world, &words(Way::Local, "--delete --max-delete=25%"));
+    let dir = world.path("my cache");
+    command.env("DELTIC_CACHE_DIR", &dir);
+    let mut watching = Watching::run(&world, command);
+    fs::rename(world.path("src/many"), world.path("away")).unwrap();
+    assert_eq!(watching.event("watch")["state"], "held_back");
+    let said =
+        format!("`DELTIC_CACHE_DIR='{}' deltic watch --confirm` lets them go", dir.display());
+    watching.says(&said);
+    watching.end(Signal::TERM);
 }
 
 /// The word is for as many names as were told.

@@ -35,7 +35,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use deltic_store::local::{NamedFile, Trust, umask};
+pub use deltic_store::local::{NamedFile, Trust, own_dir, umask};
 pub use deltic_store::{reason, shortened};
 pub use error::SyncError;
 pub use plan::{Plan, Traffic};

@@ -15,6 +15,7 @@ mod way;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -42,6 +43,14 @@ pub(crate) struct Dir {
     way: Way,
     /// Of a root that keeps some.
     links: Option<KeptLinks>,
+}
+
+/// Opens the directory `path` of this user alone, and makes it where it is missing.
+///
+/// # Errors
+/// Somebody else may put things there, or leads there by a symlink; or what the system says.
+pub fn own_dir(path: &Path) -> io::Result<OwnedFd> {
+    Ok(Dir::make_own(path)?.fd)
 }
 
 /// The directories behind symlinks that are taken for directories, by the paths of the links.
@@ -170,32 +179,48 @@ impl Dir {
     }
 
     /// Opens the directory `path` of our own, for nobody else; it and what is missing above it are made. Refuses one in
-    /// which somebody else could put things, and to make one in what is somebody else's: it would be in their way.
+    /// which somebody else could put things, to make one in what is somebody else's (it would be in their way), and to be led
+    /// there by somebody else's symlink.
     pub(crate) fn make_own(path: &Path) -> Result<Self, Errno> {
         let ours = rustix::process::geteuid().as_raw();
+        let owner = |dir: &Self| Ok::<_, Errno>(fs::fstat(&dir.fd)?.st_uid);
         let mut missing = Vec::new();
-        for dir in path.ancestors() {
-            match fs::statat(
-                CWD,
-                if dir == Path::new("") { Path::new(".") } else { dir },
-                AtFlags::empty(),
-            ) {
-                Err(Errno::NOENT) => missing.push(dir),
-                Err(errno) => return Err(errno),
-                Ok(stat) if stat.st_uid != ours && stat.st_uid != 0 => return Err(Errno::PERM),
-                Ok(_) => break,
+        let mut at = path;
+        let mut held = loop {
+            match Self::open_by_our_links(at) {
+                Err(Errno::NOENT) => {
+                    missing.push(at.file_name().ok_or(Errno::INVAL)?);
+                    at = at.parent().ok_or(Errno::NOENT)?;
+                }
+                opened => break opened?,
             }
+        };
+        if ![0, ours].contains(&owner(&held)?) {
+            return Err(Errno::PERM);
         }
-        for dir in missing.iter().rev() {
-            match fs::mkdirat(CWD, *dir, Mode::RWXU) {
+        for name in missing.into_iter().rev() {
+            match fs::mkdirat(&held, name, Mode::RWXU) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
+            let flags = Use::Pass.flags() | OFlags::NOFOLLOW;
+            held = Self::of(fs::openat(&held, name, flags, Mode::empty())?)?;
         }
-        let opened = Self::open_anywhere(path)?;
-        let stat = fs::fstat(&opened.fd)?;
+        let stat = fs::fstat(&held.fd)?;
         let is_shared = stat.st_mode & 0o022 != 0;
-        if stat.st_uid == ours && !is_shared { Ok(opened) } else { Err(Errno::PERM) }
+        if stat.st_uid == ours && !is_shared { Ok(held) } else { Err(Errno::PERM) }
+    }
+
+    /// Opens a path of our own, wherever it is, through symlinks of ours and the superuser's alone.
+    fn open_by_our_links(path: &Path) -> Result<Self, Errno> {
+        let path = if path == Path::new("") { Path::new(".") } else { path };
+        if Self::jail()?.is_some() {
+            return Self::open_anywhere(path);
+        }
+        match Self::open_anywhere(Path::new("."))?.led_to(path, Trust::Ours)? {
+            Led::To(dir) => Ok(dir),
+            Led::Stranger(_) => Err(Errno::PERM),
+        }
     }
 
     /// Opens the regular file `name` of our own, or makes it, for nobody else.

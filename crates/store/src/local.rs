@@ -32,7 +32,7 @@ mod writing;
 #[cfg(test)]
 mod tests;
 
-pub use crate::dir::{Trust, confine, leads_out};
+pub use crate::dir::{Trust, confine, leads_out, own_dir};
 pub use attrs::umask;
 pub use backup::Backup;
 pub(crate) use copy::write_at;

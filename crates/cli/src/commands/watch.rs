@@ -95,8 +95,15 @@ fn confirm(args: &SyncArgs) -> Exit {
     if !args.operands.is_empty() {
         return refuse(args, HELP, &anyhow!("--confirm takes no SRC and DEST"));
     }
-    match confirm::confirm() {
-        Ok(confirmed) if confirmed.is_empty() => {
+    let mut all_heard = true;
+    let confirmed = confirm::confirm(|name, error| {
+        all_heard = false;
+        let what = format!("cannot confirm: watch {}: {}", name.display(), reason(error));
+        output::complain(&what, None);
+    });
+    let exit = if all_heard { Exit::Success } else { Exit::Files };
+    match confirmed {
+        Ok(confirmed) if confirmed.is_empty() && all_heard => {
             output::complain("no watch of yours holds deletions back", None);
             Exit::Selection
         }
@@ -109,7 +116,7 @@ fn confirm(args: &SyncArgs) -> Exit {
                 ));
             }
             let written = output.finish();
-            written.map_or_else(|error| unwritten(&error, Exit::Success), |()| Exit::Success)
+            written.map_or_else(|error| unwritten(&error, exit), |()| exit)
         }
         Err(error) => {
             output::complain(&format!("cannot confirm: {}", reason(&error)), None);
@@ -218,7 +225,7 @@ impl Course {
             (Note::TooManyDirs, _) => {
                 Some("`sysctl fs.inotify.max_user_watches=N` allows more".into())
             }
-            (Note::HeldBack(_), Ok(_)) => Some("`deltic watch --confirm` lets them go".into()),
+            (Note::HeldBack(_), Ok(_)) => Some(format!("`{}` lets them go", confirm::command())),
             (Note::HeldBack(_), Err(error)) => Some(format!(
                 "no answer can be heard here ({}): --max-delete or --force-delete, said at the start, lets them go",
                 reason(error)

@@ -1,75 +1,137 @@
 //! `deltic watch --confirm`: the user's word to watches that hold deletions back. Each of them listens on a socket, in a
 //! directory that only its user can enter; a connection is the word, and the answer says how many names it was for.
 
-use std::fs::{self, DirBuilder};
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::thread;
 use std::time::Duration;
 
+use deltic_net::own_dir;
 use deltic_net::watch::Confirming;
 
 use crate::cache;
 
 /// A watch that takes the word, as long as this lives.
 #[derive(Debug)]
-pub(super) struct Listening(PathBuf);
+pub(super) struct Listening {
+    dir: Dir,
+    name: String,
+}
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        fs::remove_file(&self.0).ok();
+        fs::remove_file(self.dir.path(&self.name)).ok();
     }
 }
 
-/// How long a watch may take to answer: one that is stopped does not.
-const PATIENCE: Duration = Duration::from_secs(5);
-const ENDING: &str = "sock";
+/// The directory of the sockets, held: it is our own, and nobody can put another one in its place.
+#[derive(Debug)]
+struct Dir(OwnedFd);
 
-fn dir() -> io::Result<PathBuf> {
+impl Dir {
+    fn open() -> io::Result<Self> {
+        let dir = Self(own_dir(&path()?)?);
+        fs::set_permissions(dir.path(""), fs::Permissions::from_mode(0o700))?;
+        Ok(dir)
+    }
+
+    /// A path of what is called so in it. It is short, as that of a socket must be.
+    fn path(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.0.as_raw_fd().to_string()).join(name.as_ref())
+    }
+}
+
+fn path() -> io::Result<PathBuf> {
     let dir = cache::dir().ok_or_else(|| io::Error::other("HOME is not set"))?;
     Ok(dir.join("watch"))
 }
 
+/// How long the other side may take: a watch that is stopped does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+const ENDING: &str = "sock";
+/// Most watches of one process number: containers that share a directory may have the same.
+const MOST: u32 = 100;
+/// Most bytes of an answer that are read.
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
+
 /// Takes the word for a watch of these `operands`.
 pub(super) fn listen(confirming: Confirming, operands: String) -> io::Result<Listening> {
-    let dir = dir()?;
-    DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))?;
-    let path = dir.join(format!("{}.{ENDING}", process::id()));
-    // It was of another process of this number.
-    fs::remove_file(&path).ok();
-    let listener = UnixListener::bind(&path)?;
+    let dir = Dir::open()?;
+    let (listener, name) = bind(&dir)?;
     let answer = move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else {
+                // There are too many open files, say. It may be better later.
+                thread::sleep(Duration::from_secs(1));
+                continue;
+            };
             let names = confirming.confirm();
+            stream.set_write_timeout(Some(PATIENCE)).ok();
             stream.write_all(format!("{names} {operands}").as_bytes()).ok();
         }
     };
     thread::Builder::new().spawn(answer)?;
-    Ok(Listening(path))
+    Ok(Listening { dir, name })
 }
 
-/// Gives every watch of this user the word; of those that held names back how many, and the operands.
-pub(super) fn confirm() -> io::Result<Vec<(u64, String)>> {
-    let dir = match fs::read_dir(dir()?) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        dir => dir?,
-    };
+/// Binds to the first name of this process that no other one listens at.
+fn bind(dir: &Dir) -> io::Result<(UnixListener, String)> {
+    for n in 0..MOST {
+        let name = format!("{}-{n}.{ENDING}", process::id());
+        let path = dir.path(&name);
+        if is_left_behind(&path) {
+            fs::remove_file(&path)?;
+        }
+        match UnixListener::bind(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            bound => return Ok((bound?, name)),
+        }
+    }
+    Err(io::ErrorKind::AddrInUse.into())
+}
+
+/// Returns true where nobody listens any more. A watch takes no datagrams, so to ask so is not the word.
+fn is_left_behind(path: &Path) -> bool {
+    let asked = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    asked.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// What to write for the word to come here: a service may have another directory than its user.
+pub(super) fn command() -> String {
+    let command = "deltic watch --confirm";
+    let dir = std::env::var(cache::VARIABLE).ok().filter(|dir| !dir.is_empty());
+    let word = dir.and_then(|dir| Some(shlex::try_quote(&dir).ok()?.into_owned()));
+    word.map_or_else(|| command.into(), |dir| format!("{}={dir} {command}", cache::VARIABLE))
+}
+
+/// Gives every watch of this user the word; of those that held names back how many, and the operands. Those that cannot be
+/// asked are told to `remark`.
+pub(super) fn confirm(mut remark: impl FnMut(&Path, &io::Error)) -> io::Result<Vec<(u64, String)>> {
+    if !path()?.try_exists()? {
+        return Ok(Vec::new());
+    }
+    let dir = Dir::open()?;
     let mut confirmed = Vec::new();
-    for entry in dir {
-        let path = entry?.path();
-        if path.extension().is_some_and(|ending| ending == ENDING) {
-            confirmed.extend(confirm_at(&path)?.filter(|(names, _)| *names > 0));
+    for entry in fs::read_dir(dir.path(""))? {
+        let name = PathBuf::from(entry?.file_name());
+        if name.extension().is_some_and(|ending| ending == ENDING) {
+            match confirm_at(&dir.path(&name)) {
+                Ok(answer) => confirmed.extend(answer.filter(|(names, _)| *names > 0)),
+                Err(error) => remark(&name, &error),
+            }
         }
     }
     Ok(confirmed)
 }
 
 fn confirm_at(path: &Path) -> io::Result<Option<(u64, String)>> {
-    let mut stream = match UnixStream::connect(path) {
+    let stream = match UnixStream::connect(path) {
         // The watch was killed, or has ended just now.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).ok();
@@ -79,8 +141,14 @@ fn confirm_at(path: &Path) -> io::Result<Option<(u64, String)>> {
         stream => stream?,
     };
     stream.set_read_timeout(Some(PATIENCE))?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    let mut answer = Vec::new();
+    match stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(io::Error::other("it does not answer"));
+        }
+        read => read?,
+    };
+    let answer = String::from_utf8_lossy(&answer);
     let parts = answer.split_once(' ');
     Ok(parts.and_then(|(names, operands)| Some((names.parse().ok()?, operands.into()))))
 }
