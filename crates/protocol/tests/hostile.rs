@@ -2640,6 +2640,37 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
     assert_eq!(Victim::plain().refusal(ToReceiver::Gone(Vec::new())), unheard);
 }
 
+#[test]
+fn a_file_that_is_told_and_does_not_come_excuses_no_deletion() {
+    let delete = Delete::Guarded(Guard { percent: Some(5), names: None });
+    let mut victim = Victim::new(Setting {
+        options: Options { delete, ..options() },
+        ..Setting::default()
+    });
+    for n in 0..30 {
+        let old = Node::file(vec![1; 3000], file_of(3000).modified, 0o644);
+        victim.hands.tree.0.insert(path(&format!("old{n:02}")), old);
+    }
+    let names: Vec<_> = (0..30).map(|n| format!("new{n:02}")).collect();
+    let entries: Vec<_> = names.iter().map(|name| (name.as_str(), file_of(3000))).collect();
+    let list = listing("", &entries, Extent::Last);
+    victim.take([list, ToReceiver::Listed { intact: true }]).unwrap();
+    let mut attempts = [0; 30];
+    let mut told = 0;
+    while let Some(frame) = victim.frames.get(told).cloned() {
+        told += 1;
+        if let ToSender::Want { file, .. } = frame {
+            let attempt = &mut attempts[file.0 as usize];
+            *attempt += 1;
+            let trouble = trouble(TroubleKind::Vanished);
+            victim.take([ToReceiver::Failed { file, attempt: *attempt, trouble }]).unwrap();
+        }
+    }
+    assert!(attempts.iter().all(|attempts| *attempts > 0), "{attempts:?}");
+    let left = victim.hands.tree.0.keys().filter(|path| path.as_bytes().starts_with(b"old"));
+    assert_eq!(left.count(), 30);
+}
+
 fn arrived(files: Vec<FileNo>, upto: FileNo) -> ToSender {
     ToSender::Arrived { files, upto, last: false }
 }

@@ -6,7 +6,7 @@ use deltic_core::path::printable;
 use deltic_core::{Entry, Kind, Meta, RelPath, Timestamp};
 
 use crate::message::FileNo;
-use crate::options::{Append, Delete, Links, Options};
+use crate::options::{Append, Links, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Trouble, TroubleKind};
 use crate::work::{Setback, Turn};
 
@@ -362,9 +362,6 @@ impl Receiver {
             kind: seen.is_some() && old_file.is_none(),
             ..self.differs_from_known(&meta, (&old_file, &beside))
         };
-        if old_file.is_none() && matches!(options.delete, Delete::Guarded(_)) {
-            self.deleting.new.note(&meta);
-        }
         let looks = old_file.as_ref().map(|old| quick(options, &meta, old));
         if let (Some(Quick::Same), Some(old)) = (looks, &old_file) {
             return self.keep_file((file, path), (meta, old), differs);
@@ -451,6 +448,7 @@ impl Receiver {
         *bytes = bytes.saturating_add(candidate.meta.len);
         self.report_settled(candidate.meta.len);
         self.came(candidate.file);
+        self.note_new(&candidate);
         let Candidate { path, meta, mut differs, .. } = candidate;
         differs.content = self.setting.options.checksum && action == Action::Updated;
         let (item, facts) = (Item::File, Facts::of(&meta));

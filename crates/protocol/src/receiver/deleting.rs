@@ -12,6 +12,7 @@ use crate::options::{Delete, Guard, Options};
 use crate::report::{Action, Change, Differs, Facts, Item, Question, Trouble, TroubleKind};
 
 use super::extras::{Extras, Taken};
+use super::file::Candidate;
 use super::new_files::NewFiles;
 use super::sections::Section;
 use super::{Extra, Place, Receiver, Removed, Unlisted, Work, ends};
@@ -303,6 +304,13 @@ impl Receiver {
             }
             _ if self.setting.options.asks() && !is_empty => self.ask(),
             _ => self.hold_back(),
+        }
+    }
+
+    /// Takes in a file that came, or in a dry run would: the guard counts one like it that goes as moved.
+    pub(super) fn note_new(&mut self, Candidate { meta, old, .. }: &Candidate) {
+        if old.is_none() && matches!(self.setting.options.delete, Delete::Guarded(_)) {
+            self.deleting.new.note(meta);
         }
     }
 

@@ -561,6 +561,9 @@ impl Receiver {
                 self.waits(file, &candidate.path);
             }
         }
+        if matches!(done, Done::Replaced { .. }) {
+            self.note_new(&candidate);
+        }
         let change_told = restless.then(|| restless_told(&candidate.path));
         let (path, item) = (candidate.path, Item::File);
         let mut facts = Facts::of(&candidate.meta);

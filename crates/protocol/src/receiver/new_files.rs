@@ -1,12 +1,12 @@
-//! Files that moved, as the guard on deletion counts them: a name that goes is no loss where a new file has its length and
-//! its time. Content is not compared: in an accident nothing new comes.
+//! Files that moved, as the guard on deletion counts them: a name that goes is no loss where a file that came has its
+//! length and its time. Content is not compared: in an accident nothing new comes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use deltic_core::Meta;
 
-/// Lengths and times of the files that are new at the destination.
+/// Lengths and times of the files that came and were not at the destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewFiles {
     /// By the hash of both, how many are so.
