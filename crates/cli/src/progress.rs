@@ -21,6 +21,8 @@ pub(crate) struct Progress {
     screen: Screen,
     /// Whether the user is being asked something.
     paused: bool,
+    /// Whether the other machine was heard: before, the remote shell may be asking for a password.
+    heard: bool,
 }
 
 /// Where it is shown.
@@ -81,11 +83,16 @@ impl Progress {
             (Sources::Local(_), Destination::Remote { .. }) => "sending",
             (Sources::Local(_), Destination::Local(_)) => "copying",
         };
-        Self { meter: Meter::default(), transfer, screen, paused: false }
+        let heard = matches!(
+            (&plan.sources, &plan.destination),
+            (Sources::Local(_), Destination::Local(_))
+        );
+        Self { meter: Meter::default(), transfer, screen, paused: false, heard }
     }
 
     /// Takes in what the run says.
     pub(crate) fn note(&mut self, notice: &Notice) {
+        self.heard |= matches!(notice, Notice::Wire { .. });
         self.meter.note(notice);
     }
 
@@ -101,7 +108,7 @@ impl Progress {
             return;
         }
         match &mut self.screen {
-            Screen::Bar(bar) if elapsed >= SHORT_RUN => {
+            Screen::Bar(bar) if elapsed >= SHORT_RUN && self.heard => {
                 let (bar, said) = bar.get_or_insert_with(|| (new_bar(Meter::WHOLE), String::new()));
                 let line = self.meter.line(self.transfer, room());
                 if line != *said {

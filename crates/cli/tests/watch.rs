@@ -765,3 +765,18 @@ fn people_are_told_what_it_came_to() {
     assert!(rest[1].starts_with("sent "), "{rest:?}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn limits_that_would_hold_in_each_round_anew_are_refused() {
+    let world = World::new();
+    world.write("src/a", "x");
+    let refused = |words: &str| {
+        let run = Run::of(&mut world.command(DELTIC, words.split(' ')));
+        assert_eq!(run.code, Some(1), "{run:#?}");
+        run.stderr
+    };
+    let number = refused("watch -a --delete --max-delete=5 src/ dst/");
+    assert!(number.contains("--max-delete 10%"), "{number}");
+    assert!(refused("watch -a src/").contains("a destination is missing"));
+    assert!(!world.exists("dst"));
+}

@@ -218,10 +218,11 @@ impl Unsent {
 struct Wire(u64);
 
 impl Wire {
-    /// How many there are now, if that is many more than were told.
+    /// How many there are now, if that is many more than were told, or the other end is heard for the first time.
     fn moved_to(&mut self, Traffic { sent, received }: Traffic) -> Option<Notice> {
         let bytes = sent.saturating_add(received);
-        if bytes < self.0.saturating_add(WIRE_STEP) {
+        let is_first = self.0 == 0 && received > 0;
+        if bytes < self.0.saturating_add(WIRE_STEP) && !is_first {
             return None;
         }
         self.0 = bytes;

@@ -445,13 +445,19 @@ const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 /// The sources of a plan that can be watched.
 fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
     let usage = |why: &str| Err(SyncError::Usage(format!("watch: {why}")));
-    let Options { recursive, dry_run, select, remove, .. } = &plan.options;
+    let Options { recursive, dry_run, select, delete, remove, .. } = &plan.options;
     match &plan.sources {
         Sources::Remote { .. } => usage("the source must be on this machine"),
         _ if plan.names != Names::None => {
             usage("it takes sources, no list of names (--files-from)")
         }
-        _ if select.list_only || *dry_run => usage("there is nothing to keep equal in a dry run"),
+        _ if select.list_only => {
+            usage("a destination is missing, or --list-only: nothing would be kept equal")
+        }
+        _ if *dry_run => usage("there is nothing to keep equal in a dry run"),
+        _ if matches!(delete, Delete::AtMost(most) if *most < u64::MAX) => usage(
+            "--max-delete=N would remove N names in each round; a share holds them back (--max-delete 10%)",
+        ),
         _ if !recursive => usage("it needs -r or -a"),
         _ if remove.sources => {
             usage("what is removed at the source (--remove-source-files) would count as a change")

@@ -2643,10 +2643,8 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
 #[test]
 fn a_file_that_is_told_and_does_not_come_excuses_no_deletion() {
     let delete = Delete::Guarded(Guard { percent: Some(5), names: None });
-    let mut victim = Victim::new(Setting {
-        options: Options { delete, ..options() },
-        ..Setting::default()
-    });
+    let mut victim =
+        Victim::new(Setting { options: Options { delete, ..options() }, ..Setting::default() });
     for n in 0..30 {
         let old = Node::file(vec![1; 3000], file_of(3000).modified, 0o644);
         victim.hands.tree.0.insert(path(&format!("old{n:02}")), old);
