@@ -13,7 +13,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use deltic_core::Span;
+use deltic_core::fingerprint::FINGERPRINT_BYTES;
+use deltic_core::recipe::Chunk;
+use deltic_core::{CodecError, Fingerprint, Put, Reader, Span};
 use deltic_protocol::receiver::KeptChunk;
 
 use crate::hands::lock;
@@ -22,6 +24,10 @@ use crate::hands::lock;
 pub(super) const PANE_BYTES: u64 = 512 << 10;
 /// Sent bytes beyond which none more are held back for their pane. A kill may cost as many.
 const MAX_HELD_BYTES: usize = 1 << 20;
+
+/// Most bytes of a packed note, and how many more there is room for at a time.
+const MAX_PACKED_BYTES: usize = 10 + 5 + 1 + FINGERPRINT_BYTES;
+const PACKED_STEP_BYTES: usize = 1 << 10;
 
 /// The panes of one new version that are not complete.
 #[derive(Debug)]
@@ -41,7 +47,7 @@ struct Pane {
     /// Bytes that are known.
     have: u64,
     pieces: Vec<Piece<'static>>,
-    notes: Vec<Note>,
+    notes: Notes,
 }
 
 /// Some bytes of the new version.
@@ -61,11 +67,48 @@ pub(super) enum Source<'a> {
     Written(u64),
 }
 
-/// A chunk to be told of, and how many of its panes are not written; shared among them where there are several.
+/// Chunks to be told of. A large file has hundreds of thousands, of panes that wait for what is sent: they are packed.
+#[derive(Debug, Default)]
+struct Notes {
+    /// Those that lie in this pane alone: start, length, and the fingerprint without the zeros at its end.
+    packed: Vec<u8>,
+    shared: Vec<Shared>,
+}
+
+/// A chunk that lies in several panes, and how many of them are not written.
 #[derive(Clone, Debug)]
-struct Note {
+struct Shared {
     chunk: KeptChunk,
-    left: Option<Arc<AtomicU32>>,
+    left: Arc<AtomicU32>,
+}
+
+impl Notes {
+    fn push(&mut self, KeptChunk { start, chunk }: &KeptChunk) {
+        let name = chunk.fingerprint.as_bytes();
+        let len = FINGERPRINT_BYTES - name.iter().rev().take_while(|byte| **byte == 0).count();
+        // Twice as much room as is needed would be half of all.
+        if self.packed.capacity() - self.packed.len() < MAX_PACKED_BYTES {
+            self.packed.reserve_exact(PACKED_STEP_BYTES);
+        }
+        self.packed.put_varint(*start);
+        self.packed.put_varint(chunk.len.into());
+        self.packed.put_u8(len as u8);
+        self.packed.put_bytes(&name[..len]);
+    }
+
+    /// The packed ones.
+    fn unpacked(&self) -> impl Iterator<Item = KeptChunk> {
+        let mut from = Reader::new(&self.packed);
+        std::iter::from_fn(move || if from.is_empty() { None } else { unpack(&mut from).ok() })
+    }
+}
+
+/// What [`Notes::push`] wrote.
+fn unpack(from: &mut Reader<'_>) -> Result<KeptChunk, CodecError> {
+    let (start, len) = (from.varint()?, from.varint_u32()?);
+    let (mut name, told) = ([0; FINGERPRINT_BYTES], from.u8()?);
+    name[..told.into()].copy_from_slice(from.bytes(told.into())?);
+    Ok(KeptChunk { start, chunk: Chunk { len, fingerprint: Fingerprint::from_bytes(name) } })
 }
 
 /// All of a pane.
@@ -73,7 +116,7 @@ struct Note {
 pub(super) struct Ready<'a> {
     /// In order.
     pub(super) pieces: Vec<Piece<'a>>,
-    notes: Vec<Note>,
+    notes: Notes,
 }
 
 impl Panes {
@@ -109,13 +152,17 @@ impl Panes {
         for chunk in chunks {
             let panes = pane_range(chunk);
             let count = (panes.end - panes.start) as u32;
-            let left = (count > 1).then(|| Arc::new(AtomicU32::new(count)));
-            let note = Note { chunk: *chunk, left };
+            let shared = (count > 1)
+                .then(|| Shared { chunk: *chunk, left: Arc::new(AtomicU32::new(count)) });
             for no in panes {
-                match ready.binary_search_by_key(&no, |(no, _)| *no) {
-                    Ok(found) => ready[found].1.notes.push(note.clone()),
+                let notes = match ready.binary_search_by_key(&no, |(no, _)| *no) {
+                    Ok(found) => &mut ready[found].1.notes,
                     // A chunk comes with its pieces: they are in one or the other.
-                    Err(_) => state.open.entry(no).or_default().notes.push(note.clone()),
+                    Err(_) => &mut state.open.entry(no).or_default().notes,
+                };
+                match &shared {
+                    Some(shared) => notes.shared.push(shared.clone()),
+                    None => notes.push(chunk),
                 }
             }
         }
@@ -144,10 +191,9 @@ impl Panes {
 impl Ready<'_> {
     /// The pane is written: the chunks of which all is.
     pub(super) fn written(self) -> Vec<KeptChunk> {
-        let complete = |note: &Note| {
-            note.left.as_ref().is_none_or(|left| left.fetch_sub(1, Ordering::AcqRel) == 1)
-        };
-        self.notes.into_iter().filter(complete).map(|note| note.chunk).collect()
+        let complete = |shared: &&Shared| shared.left.fetch_sub(1, Ordering::AcqRel) == 1;
+        let shared = self.notes.shared.iter().filter(complete).map(|shared| shared.chunk);
+        self.notes.unpacked().chain(shared).collect()
     }
 }
 
@@ -231,8 +277,6 @@ fn pane_range(chunk: &KeptChunk) -> Range<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::Fingerprint;
-    use deltic_core::recipe::Chunk;
 
     const LEN: u64 = 3 * PANE_BYTES + 5;
 
@@ -276,6 +320,21 @@ mod tests {
         assert_eq!(ready.remove(0).written(), [within]);
         let mut ready = panes.take([old(PANE_BYTES + 50, PANE_BYTES - 50)], &[]);
         assert_eq!(ready.remove(0).written(), [across]);
+    }
+
+    #[test]
+    fn a_chunk_comes_out_of_its_pane_as_it_went_in() {
+        let names = [[9; 32], [0; 32], [[7; 16], [0; 16]].concat().try_into().unwrap()];
+        let chunks: Vec<_> = (0..names.len() as u64)
+            .map(|no| {
+                let fingerprint = Fingerprint::from_bytes(names[no as usize]);
+                KeptChunk { start: 10 * no, chunk: Chunk { len: 1 << no, fingerprint } }
+            })
+            .collect();
+        let panes = Panes::new(LEN);
+        assert!(panes.take([old(0, 1000)], &chunks).is_empty());
+        let mut ready = panes.take([old(1000, PANE_BYTES - 1000)], &[]);
+        assert_eq!(ready.remove(0).written(), chunks);
     }
 
     #[test]
