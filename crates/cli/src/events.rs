@@ -10,10 +10,10 @@ use deltic_core::{Meta, RelPath};
 use deltic_net::plan::{Destination, Sources};
 use deltic_net::watch::{Note, Round};
 use deltic_net::{Outcome, Plan, SyncError};
-use deltic_protocol::report::{Action, Change, Differs, Item, TroubleKind};
+use deltic_protocol::report::{Action, Change, Differs, Item, Side, Trouble, TroubleKind};
 use serde::Serialize;
 
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
 use crate::meter::Meter;
 use crate::output;
 
@@ -51,6 +51,12 @@ pub(crate) enum Event<'a> {
     Trouble {
         kind: &'a str,
         message: &'a str,
+        #[serde(flatten)]
+        name: Option<Named>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        side: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        errno: Option<u32>,
     },
     Summary(Box<Summary>),
     Round {
@@ -69,7 +75,7 @@ pub(crate) enum Event<'a> {
         exit_code: u8,
         message: String,
         #[serde(skip_serializing_if = "Option::is_none")]
-        hint: Option<&'a str>,
+        hint: Option<String>,
     },
 }
 
@@ -246,15 +252,27 @@ impl<'a> Event<'a> {
     }
 
     /// A name failed, or was left out.
-    pub(crate) fn trouble(kind: TroubleKind, message: &'a str) -> Self {
-        let kind = match kind {
+    pub(crate) fn trouble(trouble: &'a Trouble) -> Self {
+        let kind = match trouble.kind {
             TroubleKind::Vanished => "vanished",
             TroubleKind::Failed => "failed",
             TroubleKind::Skipped | TroubleKind::UnsafeLink => "skipped",
             TroubleKind::DeleteLimit => "delete_limit",
             TroubleKind::Warned => "warning",
         };
-        Event::Trouble { kind, message }
+        let spot = trouble.spot.as_deref();
+        let whole = spot.and_then(|spot| spot.full_path.as_deref());
+        let path = whole.or_else(|| Some(spot?.path.as_ref()?.as_bytes()));
+        Event::Trouble {
+            kind,
+            message: &trouble.message,
+            name: path.map(|path| named(if path.is_empty() { b"." } else { path })),
+            side: spot.and_then(|spot| spot.side).map(|side| match side {
+                Side::Sender => "sender",
+                Side::Receiver => "receiver",
+            }),
+            errno: spot.and_then(|spot| spot.errno),
+        }
     }
 
     /// The last line of a run that went to its end.
@@ -301,12 +319,8 @@ impl<'a> Event<'a> {
     }
 
     /// The last line of a run that did not.
-    pub(crate) fn error(error: &SyncError, help: &'static str) -> Self {
-        Event::Error {
-            exit_code: Exit::from(error).code(),
-            message: error.to_string(),
-            hint: exit::hint(error, help),
-        }
+    pub(crate) fn error(error: &SyncError, hint: Option<String>) -> Self {
+        Event::Error { exit_code: Exit::from(error).code(), message: error.to_string(), hint }
     }
 
     /// The only line of a run whose words made no sense together.
@@ -488,6 +502,14 @@ mod tests {
         assert_eq!(event["path_bytes"], "610aff");
     }
 
+    fn located() -> Trouble {
+        let path = RelPath::parse(b"closed").unwrap();
+        let words = |path: &str| format!("cannot list {path}/: why");
+        let mut told = Trouble::at(TroubleKind::Failed, &path, words).with_errno(Some(13));
+        told.locate(Side::Receiver, |_| Some((*b"/srv/closed").into()));
+        told
+    }
+
     #[test]
     fn the_keys_are_those_of_the_documentation() {
         let outcome = Outcome::default();
@@ -501,23 +523,30 @@ mod tests {
              received_bytes resumed_bytes sent_bytes specials total_bytes transferred transferred_bytes"
         );
         assert_eq!(
-            parsed(&Event::trouble(TroubleKind::DeleteLimit, "m")),
+            parsed(&Event::trouble(&Trouble::new(TroubleKind::DeleteLimit, "m"))),
             json!({"event": "trouble", "kind": "delete_limit", "message": "m"})
         );
-        assert_eq!(keys(&Event::error(&SyncError::Interrupted, "help")), "event exit_code message");
+        let told = located();
         assert_eq!(
-            keys(&Event::error(&SyncError::Usage("x".into()), "help")),
+            parsed(&Event::trouble(&told)),
+            json!({"event": "trouble", "kind": "failed", "message": "cannot list /srv/closed/: why", "path": "/srv/closed",
+                "side": "receiver", "errno": 13})
+        );
+        assert_eq!(keys(&Event::error(&SyncError::Interrupted, None)), "event exit_code message");
+        assert_eq!(
+            keys(&Event::error(&SyncError::Interrupted, Some("help".into()))),
             "event exit_code hint message"
         );
     }
 
     #[test]
     fn every_key_is_documented() {
-        let text = include_str!("../../../docs/events.md");
+        let (text, told) = (include_str!("../../../docs/events.md"), located());
         let events = [
             Event::progress(&Meter::default(), Duration::ZERO),
             Event::summary(&Outcome::default(), false, Exit::Success),
-            Event::error(&SyncError::Usage("x".into()), "help"),
+            Event::error(&SyncError::Interrupted, Some("help".into())),
+            Event::trouble(&told),
             Event::change(&change(b"\xff")),
             Event::Round { round: 1, full: false, names: Some(1) },
             Event::watch(&Note::SourceGone),

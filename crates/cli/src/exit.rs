@@ -1,6 +1,5 @@
 //! How a run ends: rsync's documented exit codes, so that scripts keep their meaning.
 
-use std::cmp::Ordering;
 use std::io;
 use std::process::ExitCode;
 
@@ -172,68 +171,6 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         exit.code().into()
     }
-}
-
-/// What to do about `error`, where we know; `help` is for words that make no sense.
-pub(crate) fn hint(error: &SyncError, help: &'static str) -> Option<&'static str> {
-    match error {
-        SyncError::Start { .. } => Some("is it installed? -e names another remote shell"),
-        SyncError::Incompatible(_) => {
-            Some("is the same deltic on both machines? --deltic-path names another one over there")
-        }
-        SyncError::Versions(versions) => Some(match versions.order() {
-            Ordering::Less => "the one here is older: update it",
-            Ordering::Greater => {
-                "the one there is older: update it; --deltic-path names another one over there"
-            }
-            Ordering::Equal => "they are two builds of one version: put the same one on both",
-        }),
-        SyncError::Unclean(_) => Some(
-            "is your shell clean? its start-up files there may print nothing: `ssh HOST true` shows what they print",
-        ),
-        // What ssh itself says where it does not connect.
-        SyncError::NoAnswer(status) if status.code() == Some(255) => {
-            Some("does the remote shell connect? try `ssh HOST true`")
-        }
-        SyncError::NoAnswer(_) => Some(
-            "is it deltic that is started there? --deltic-path names it; try `ssh HOST deltic --version`",
-        ),
-        SyncError::NoRemoteProgram => {
-            Some("is it installed there? --deltic-path says where; try `ssh HOST deltic --version`")
-        }
-        SyncError::Disconnected(_) | SyncError::ShellEnded(_) | SyncError::StreamLost => {
-            Some("what has arrived is kept: run the same command again")
-        }
-        SyncError::Damaged => Some("run the same command again; ssh checks what it carries"),
-        SyncError::Transport { .. } => Some("what has arrived is kept: run the same command again"),
-        SyncError::Protocol(_) => {
-            Some("update deltic on both machines; if that does not help, please report it")
-        }
-        SyncError::Watch { source, .. } if is_full(source) => Some(
-            "too many programs watch files; `sysctl fs.inotify.max_user_instances=N` allows more",
-        ),
-        SyncError::Watch { .. } | SyncError::Thread(_) => None,
-        SyncError::Usage(_) => Some(help),
-        SyncError::Internal => Some("please report it, with what was printed before"),
-        SyncError::Silence | SyncError::TimeUp => {
-            Some("what has arrived is kept: run the same command again")
-        }
-        SyncError::NoAnswerInTime => Some("does the remote shell connect? try `ssh HOST true`"),
-        SyncError::Selection(_)
-        | SyncError::SelectionThere(_)
-        | SyncError::Batch(_)
-        | SyncError::Files(_)
-        | SyncError::Refused(_)
-        | SyncError::Interrupted
-        | SyncError::Torn(_) => None,
-    }
-}
-
-/// Whether the system has no more of something.
-fn is_full(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOSPC | Errno::NOMEM))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod exit;
 mod explain;
 mod format;
 mod held;
+mod hint;
 mod itemize;
 mod levels;
 mod listing;

@@ -103,7 +103,11 @@ fn as_rsync(what: &str) -> String {
     if what.starts_with("file has vanished: ") || what.starts_with("directory has vanished: ") {
         return what.to_owned();
     }
-    let missing = what.strip_prefix("look at ").and_then(|rest| rest.strip_suffix(MISSING));
+    let missing = what.strip_prefix("cannot read ").and_then(|rest| rest.strip_suffix(MISSING));
+    let what = match what.strip_prefix("cannot ") {
+        Some(rest) if !rest.starts_with("delete non-empty") => rest,
+        _ => what,
+    };
     let what = match missing {
         Some(source) => system_words(&format!("[sender] link_stat \"{source}\"{MISSING}")),
         None => system_words(what),
@@ -200,25 +204,25 @@ mod tests {
     fn rsyncs_words_are_those_that_scripts_look_for() {
         for (ours, theirs) in [
             (
-                "look at a b: no such file or directory",
+                "cannot read a b: no such file or directory",
                 "rsync: [sender] link_stat \"a b\" failed: No such file or directory (2)",
             ),
-            ("look at a: permission denied", "rsync: look at a failed: Permission denied (13)"),
+            ("cannot read a: permission denied", "rsync: read a failed: Permission denied (13)"),
             (
-                "write a: b: no space left on device",
+                "cannot write a: b: no space left on device",
                 "rsync: write a: b failed: No space left on device (28)",
             ),
             (
-                "set a: owner: operation not permitted, mode: permission denied, and 2 more",
+                "cannot set a: owner: operation not permitted, mode: permission denied, and 2 more",
                 "rsync: set a: owner failed: Operation not permitted (1), mode failed: Permission denied (13), and 2 more",
             ),
             (
-                "change a: input/output error; part old",
+                "cannot change a: input/output error; part old",
                 "rsync: change a failed: Input/output error (5); part old",
             ),
             ("file has vanished: \"a\"", "file has vanished: \"a\""),
             ("directory has vanished: \"a\"", "directory has vanished: \"a\""),
-            ("read a: changed meanwhile", "rsync: read a: changed meanwhile"),
+            ("cannot read a: changed meanwhile", "rsync: read a: changed meanwhile"),
         ] {
             assert_eq!(as_rsync(ours), theirs);
         }

@@ -36,8 +36,39 @@ impl Place {
                 "'{shown}': rsync daemons are not supported; Deltic starts itself over ssh, as host:path"
             );
         }
+        if let Some(why) = elsewhere(&host, path) {
+            bail!("'{shown}': {why}");
+        }
         let path = if path.is_empty() { b"." } else { path };
         Ok(Self::Remote { host: host_name(&host, &shown)?, path: OsStr::from_bytes(path).into() })
+    }
+}
+
+/// Why this is no host and no path of it, if it looks like what other programs take.
+fn elsewhere(host: &[u8], path: &[u8]) -> Option<String> {
+    if let ([letter], [b'\\', ..]) = (host, path)
+        && letter.is_ascii_alphabetic()
+    {
+        let letter = char::from(letter.to_ascii_lowercase());
+        return Some(format!("a path of Windows; in WSL that drive is /mnt/{letter}"));
+    }
+    let rest = printable(path.strip_prefix(b"//")?);
+    match host {
+        b"ssh" | b"scp" | b"sftp" => {
+            let (host, path) = rest.split_once('/').unwrap_or((&rest, ""));
+            let (host, shell) = match host.rsplit_once(':') {
+                Some((host, port)) => (host, format!("-e 'ssh -p {port}' ")),
+                None => (host, String::new()),
+            };
+            Some(format!("an address of another kind; write {shell}'{host}:/{path}'"))
+        }
+        b"file" => Some(format!("an address of another kind; write '/{}'", rest.trim_start_matches('/'))),
+        b"s3" | b"gs" | b"gcs" | b"az" | b"abfs" | b"b2" | b"http" | b"https" | b"ftp" | b"ftps"
+        | b"dav" | b"davs" | b"webdav" | b"smb" | b"cifs" | b"nfs" | b"afp" => Some(
+            "not supported: Deltic talks to itself over ssh, as host:path, or to what is mounted here"
+                .into(),
+        ),
+        _ => None,
     }
 }
 
@@ -100,6 +131,8 @@ mod tests {
             ("user@host:/a/b/", "user@host", "/a/b/"),
             ("host:a:b", "host", "a:b"),
             ("host:.", "host", "."),
+            ("host://x", "host", "//x"),
+            ("C:/x", "C", "/x"),
             ("host:", "host", "."),
             ("[::1]:x", "::1", "x"),
             ("me@[fe80::1%eth0]:/x", "me@fe80::1%eth0", "/x"),
@@ -128,6 +161,12 @@ mod tests {
             ("", "empty"),
             ("host::module", "daemons"),
             ("rsync://host/module", "daemons"),
+            ("s3://bucket/key", "mounted"),
+            ("https://host/x", "mounted"),
+            ("ssh://me@host/srv/x", "write 'me@host:/srv/x'"),
+            ("ssh://host:2222/srv/x", "write -e 'ssh -p 2222' 'host:/srv/x'"),
+            ("file:///srv/x", "write '/srv/x'"),
+            (r"C:\Users", "/mnt/c"),
             ("-oProxyCommand=x:y", "start with '-'"),
             ("me@-x:y", "start with '-'"),
             ("me@work@-x:y", "start with '-'"),

@@ -1,6 +1,7 @@
 //! What the words mean: a [`Plan`] for the library and a [`View`] for us. Later code sees only these.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Result, bail};
@@ -15,6 +16,7 @@ use crate::args::SyncArgs;
 use crate::args::batch::Batch;
 use crate::args::metadata::{Far, remote_words};
 use crate::cache;
+use crate::hint;
 use crate::place::Place;
 use crate::rate::Rate;
 use crate::size::Size;
@@ -44,8 +46,12 @@ impl Request {
         let (sources, destination) = match &args.operands[..] {
             [to] if reads => (Sources::Local(Vec::new()), destination(to)?),
             _ if reads => bail!("--read-batch takes a destination and no source"),
-            [_] => (sources_of(&args.operands)?, Destination::Local(".".into())),
-            operands => ends(operands)?,
+            [_] => {
+                let sources = sources_of(&args.operands).map_err(BadOperand::of)?;
+                (sources, Destination::Local(".".into()))
+            }
+            [] => ends(&[])?,
+            operands => ends(operands).map_err(BadOperand::of)?,
         };
         let (sources, destination) = args.select.split((sources, destination))?;
         // Nothing is brought there: no need to go.
@@ -73,11 +79,30 @@ impl Request {
             cache: cache::dir(),
             batch: None,
         };
-        check_home(&args.operands, &plan.options)?;
-        let (view, is_dry) = (View::new(args, terminals)?, plan.options.dry_run);
+        check_home(&args.operands, &plan.options).map_err(BadOperand::of)?;
+        let (mut view, is_dry) = (View::new(args, terminals)?, plan.options.dry_run);
+        view.far = hint::Far::of(&plan, &args.operands);
         plan.options.tells_unchanged = view.unchanged;
         plan.options.tells_owners = view.owners;
         Ok(Self { plan, view, batch: batch.filter(|_| reads || !is_dry) })
+    }
+}
+
+/// Operands that mean no run: what is said of them is all that there is to say.
+#[derive(Debug)]
+pub(crate) struct BadOperand(String);
+
+impl fmt::Display for BadOperand {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadOperand {}
+
+impl BadOperand {
+    fn of(error: anyhow::Error) -> anyhow::Error {
+        Self(error.to_string()).into()
     }
 }
 

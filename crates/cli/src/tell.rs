@@ -17,10 +17,11 @@ use deltic_protocol::report::{
 
 use crate::escape::Escape;
 use crate::events::Event;
-use crate::exit::{self, Exit, Troubles};
+use crate::exit::{Exit, Troubles};
 use crate::explain::Explain;
 use crate::format::{self, Format, Setting};
 use crate::held::Held;
+use crate::hint;
 use crate::listing::{List, Style};
 use crate::output::{self, Output};
 use crate::plan::Request;
@@ -128,6 +129,8 @@ struct Words {
     output: Output,
     /// Lines that wait until the names of the list are counted, where that is said before them.
     counting: Option<Vec<u8>>,
+    /// Whether it was said what to do about files in use.
+    in_use: bool,
     log: Option<Journal>,
 }
 
@@ -159,6 +162,7 @@ impl Words {
             accessed,
             output,
             counting: None,
+            in_use: false,
             log,
         };
         match words.view.list {
@@ -377,9 +381,11 @@ impl Teller for Words {
             }
             Notice::Trouble(trouble) => {
                 self.flush();
-                self.progress.aside(|| complain(trouble, &self.view));
+                let hint = hint::for_trouble(trouble, &mut self.in_use);
+                self.progress.aside(|| complain(trouble, &self.view, hint));
                 if let Some(log) = &mut self.log {
-                    log.line(&self.setting, output::complaint(&trouble.message));
+                    let message = self.view.far.message(trouble);
+                    log.line(&self.setting, output::complaint(&message));
                 }
             }
             Notice::Entry { path, meta } => self.list(path, meta),
@@ -438,7 +444,8 @@ impl Teller for Words {
                     self.output.line(format!("exit_code={}", exit.code()));
                 }
                 let written = self.output.finish();
-                output::complain(&error.to_string(), exit::hint(error, self.view.help));
+                let hint = hint::of(error, &self.view.far, self.view.help);
+                output::complain(&error.to_string(), hint.as_deref());
                 if let Some(log) = &mut self.log {
                     log.line(&self.setting, output::complaint(&error.to_string()));
                     log.ending(&self.setting, exit);
@@ -509,6 +516,8 @@ struct Events {
     dry_run: bool,
     progress: Progress,
     last: Duration,
+    /// Whether it was said what to do about files in use.
+    in_use: bool,
     output: Output,
 }
 
@@ -520,6 +529,7 @@ impl Events {
             view,
             dry_run: plan.options.dry_run,
             last: Duration::ZERO,
+            in_use: false,
             output,
         }
     }
@@ -531,8 +541,9 @@ impl Teller for Events {
         match notice {
             Notice::Changed(change) => self.output.line(Event::change(change).line()),
             Notice::Trouble(trouble) => {
-                self.output.line(Event::trouble(trouble.kind, &trouble.message).line());
-                self.progress.aside(|| complain(trouble, &self.view));
+                self.output.line(Event::trouble(trouble).line());
+                let hint = hint::for_trouble(trouble, &mut self.in_use);
+                self.progress.aside(|| complain(trouble, &self.view, hint));
             }
             Notice::Entry { path, meta } => self.output.line(Event::entry(path, meta).line()),
             Notice::Listed { .. }
@@ -568,8 +579,9 @@ impl Teller for Events {
         match result {
             Ok(outcome) => self.output.line(Event::summary(outcome, self.dry_run, exit).line()),
             Err(error) => {
-                self.output.line(Event::error(error, self.view.help).line());
-                output::complain(&error.to_string(), exit::hint(error, self.view.help));
+                let hint = hint::of(error, &self.view.far, self.view.help);
+                output::complain(&error.to_string(), hint.as_deref());
+                self.output.line(Event::error(error, hint).line());
             }
         }
         self.output.finish()
@@ -587,9 +599,9 @@ fn is_heard(kind: TroubleKind, view: &View) -> bool {
 }
 
 /// Writes a trouble to standard error.
-fn complain(trouble: &Trouble, view: &View) {
+fn complain(trouble: &Trouble, view: &View, hint: Option<&str>) {
     if is_heard(trouble.kind, view) {
-        output::complain(&trouble.message, None);
+        output::complain(&view.far.message(trouble), hint);
     }
 }
 
@@ -623,7 +635,7 @@ mod tests {
     }
 
     fn skipped() -> Notice {
-        Notice::Trouble(Trouble { kind: TroubleKind::Skipped, message: "a device".into() })
+        Notice::Trouble(Trouble::new(TroubleKind::Skipped, "a device"))
     }
 
     /// Standard output of a run that was asked for in `words` and said `said`.

@@ -11,6 +11,7 @@ use crate::args::show::{Outbuf, Show, Stderr};
 use crate::commands::sync;
 use crate::escape::Escape;
 use crate::format::{self, Format};
+use crate::hint::Far;
 use crate::levels::Info;
 use crate::numbers::Numbers;
 use crate::plan;
@@ -30,6 +31,8 @@ pub(crate) struct View {
     pub(crate) owners: bool,
     /// Where to look for what the words mean.
     pub(crate) help: &'static str,
+    /// The other machine, if there is one.
+    pub(crate) far: Far,
     /// What is told.
     pub(crate) info: Info,
     /// How figures are written.
@@ -142,6 +145,7 @@ impl View {
         Ok(Self {
             json: show.json,
             help: sync::HELP,
+            far: Far::default(),
             owners: names.iter().chain(logged).any(Format::tells_owners),
             names,
             deletions: deletions(show, info),

@@ -131,7 +131,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_measured() {
     let world = world();
     let run = bench(&world, "-q --runs 1 --algorithms fixed missing old /dev/null");
     assert_eq!(run.code, Some(23), "{run:#?}");
-    assert!(run.stderr.contains("deltic: look at missing: no such file"), "{run:#?}");
+    assert!(run.stderr.contains("deltic: cannot read missing: no such file"), "{run:#?}");
     assert!(run.stderr.contains("/dev/null: neither a regular file nor"), "{run:#?}");
     assert!(run.stdout.contains("old, 0.20 MB"), "{run:#?}");
     let run = bench(&world, "missing");

@@ -312,7 +312,7 @@ fn words_that_make_no_sense_are_refused_before_anything_is_made() {
         assert!(run.stderr.contains(wanted), "{words}: {run:#?}");
     }
     for (words, code, wanted) in [
-        ("--pair old no/such", 11, "deltic: look at no/such: no such file"),
+        ("--pair old no/such", 11, "deltic: cannot read no/such: no such file"),
         ("--pair old src", 3, "deltic: src is not a regular file"),
         ("--csv no/such/f.csv", 11, "deltic: write no/such/f.csv: "),
         ("--plot old", 11, "deltic: make old: "),

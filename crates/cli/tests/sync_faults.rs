@@ -67,8 +67,11 @@ fn an_unreadable_file_or_directory_is_named_and_the_others_arrive_and_nothing_is
         let Some(run) = sync_as_nobody(&world, &words) else { return };
         world.chmod("src/locked", 0o755);
         assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
-        for name in ["secret: permission denied", "locked: permission denied"] {
-            assert!(run.stderr.contains(name), "{way:?} no {name} in {run:#?}");
+        let host = if way.from("").is_empty() { "" } else { "h: " };
+        for (tried, name, slash) in [("read", "src/secret", ""), ("list", "src/locked", "/")] {
+            let path = world.path(name).display().to_string();
+            let told = format!("deltic: {host}cannot {tried} {path}{slash}: permission denied\n");
+            assert!(run.stderr.contains(&told), "{way:?} no {told} in {run:#?}");
         }
         assert!(world.exists("dst/good") && world.exists("dst/z") && !world.exists("dst/secret"));
         assert!(world.exists("dst/extra"), "{way:?} {run:#?}");
@@ -184,7 +187,8 @@ fn a_file_that_vanishes_is_named_and_the_others_arrive() {
         assert_eq!(run.code, Some(24), "{way:?} {run:#?}");
         assert!(!world.exists("dst/extra"), "what vanished holds no deletion back");
         for n in 356..366 {
-            let told = format!("file has vanished: \"{n}\"\n");
+            let path = world.path(format!("src/{n}"));
+            let told = format!("file has vanished: \"{}\"\n", path.display());
             assert_eq!(run.stderr.matches(&told).count(), 1, "{way:?} {n} {run:#?}");
         }
         world.ok("-a --no-fsync src/ dst/");
@@ -209,7 +213,9 @@ fn below_a_directory_that_vanishes_nothing_is_deleted_and_elsewhere_all_goes_on(
     let words = ["sync", "-a", "--delete", "-e", shell, "--deltic-path", DELTIC, "h:src/", "dst/"];
     let run = Run::of(&mut world.command(DELTIC, words));
     assert_eq!(run.code, Some(24), "{run:#?}");
-    assert_eq!(run.stderr, "deltic: directory has vanished: \"gone-in-the-midst\"\n", "{run:#?}");
+    let path = world.path("src/gone-in-the-midst").display().to_string();
+    let told = format!("directory has vanished: \"{path}\"");
+    assert_eq!(run.stderr, format!("deltic: h: {told}\n"), "{run:#?}");
     assert!(world.exists("dst/gone-in-the-midst/extra"), "{run:#?}");
     for name in ["dst/extra", "dst/a/extra", "dst/z/extra"] {
         assert!(!world.exists(name), "{name} {run:#?}");
@@ -220,7 +226,7 @@ fn below_a_directory_that_vanishes_nothing_is_deleted_and_elsewhere_all_goes_on(
     let program = world.path("rsync").display().to_string();
     let run = Run::of(&mut world.command(&program, [&words[1..], &["--log-file=log"]].concat()));
     let [said, end] = run.stderr.lines().collect::<Vec<_>>()[..] else { panic!("{run:#?}") };
-    assert_eq!(said, "directory has vanished: \"gone-in-the-midst\"", "{run:#?}");
+    assert_eq!(said, told, "{run:#?}");
     assert!(end.starts_with("rsync warning: some files vanished before they "), "{run:#?}");
     let log = String::from_utf8(world.read("log")).expect("it is text");
     assert!(log.contains("] directory has vanished: \""), "{log}");
@@ -589,7 +595,8 @@ fn on_a_full_disk_what_fits_arrives_and_what_does_not_stays_as_it_was() {
             if !inodes {
                 for n in 0..8 {
                     let name = format!("small {n}");
-                    let named = run.stderr.contains(&format!("write {name}: no space left"));
+                    let told = world.told("write", &format!("dst/{name}"), "no space left");
+                    let named = run.stderr.contains(&told);
                     assert!(
                         named != world.exists(format!("dst/{name}")),
                         "{way:?} {name} {run:#?}"
@@ -709,7 +716,10 @@ fn a_file_that_cannot_grow_in_place_is_said_to_be_torn_and_the_next_run_repairs_
         world.set_time("dst/file", 1_000_000_000);
         let time = world.time("dst/file");
         let run = world.fails(23, &words);
-        assert!(run.stderr.contains("allocate file: no space left"), "{way:?} {run:#?}");
+        assert!(
+            run.stderr.contains(&world.told("write", "dst/file", "no space left")),
+            "{way:?} {run:#?}"
+        );
         assert!(world.read("dst/file") == noise(2 << 20, 1), "{way:?}");
         assert_eq!(world.time("dst/file"), time, "{way:?}");
         // Where there may be holes nobody knows what it will take.
@@ -793,8 +803,8 @@ fn attributes_that_are_not_ours_to_read_are_told_as_such() {
         let words = format!("-rX -n {} {}", way.from("src/"), way.to("dst/"));
         let Some(run) = sync_as_nobody(&world, &words) else { return };
         assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
-        let told = "read attributes of secret: permission denied\n";
-        assert!(run.stderr.contains(told), "{way:?} {run:#?}");
+        let told = world.told("read attributes of", "src/secret", "permission denied\n");
+        assert!(run.stderr.contains(&told), "{way:?} {run:#?}");
     }
 }
 
@@ -819,7 +829,9 @@ fn each_name_that_could_not_be_deleted_is_told_once_with_its_reason() {
         let mut told: Vec<_> = run.stderr.lines().filter(|line| line.contains("remove")).collect();
         told.sort_unstable();
         let stayed = ["a/b/c/1", "a/b/c/2", "a/b/d/e/3"];
-        let expected = stayed.map(|name| format!("deltic: remove {name}: permission denied"));
+        let host = if way.to("").is_empty() { "" } else { "h: " };
+        let told_of = |name| world.told("remove", &format!("dst/{name}"), "permission denied");
+        let expected = stayed.map(|name| format!("deltic: {host}{}", told_of(name)));
         assert_eq!(told, expected, "{way:?} {run:#?}");
         assert_eq!(run.stat("Number of deleted files"), 5, "{way:?} {run:#?}");
         let mut names = world.names("dst");

@@ -56,8 +56,8 @@ fn what_cannot_be_given_away_arrives_with_all_else_and_lends_itself_to_nobody() 
             let at = format!("{way:?} {more} {run:#?}");
             assert_eq!(run.code, Some(23), "{at}");
             for name in ["small", "large", "lent", "link", "fifo", "dir", "dir/fresh"] {
-                let told =
-                    format!("set metadata of {name}: group: operation not permitted, owner:");
+                let why = "group: operation not permitted, owner:";
+                let told = world.told("set metadata of", &format!("dst/{name}"), why);
                 assert!(run.stderr.contains(&told), "{name} {at}");
                 let (is, was) = (world.path(format!("dst/{name}")), format!("dst/{name}"));
                 assert_eq!(is.symlink_metadata().unwrap().uid(), 0, "{name} {at}");
@@ -104,7 +104,10 @@ fn what_comes_from_a_tree_beside_arrives_as_well() {
         let words = format!("-a {usage}=../alt src/ dst/");
         let Some(run) = sync_without_chown(&world, &words) else { return };
         assert_eq!(run.code, Some(23), "{run:#?}");
-        assert!(run.stderr.contains("set metadata of file: group: operation not"), "{run:#?}");
+        assert!(
+            run.stderr.contains(&world.told("set metadata of", "dst/file", "group: operation not")),
+            "{run:#?}"
+        );
         assert_eq!(world.read("dst/file"), b"content");
         assert_eq!(world.time("dst/file"), (1_000_000_000, 123_456_789));
     }
@@ -132,10 +135,11 @@ fn where_there_are_no_extended_attributes_and_no_acls_the_rest_arrives_and_is_no
         for more in ["", "--inplace"] {
             let run =
                 world.fails(23, &format!("-aAX {more} {} {}", way.from("src/"), way.to("dst/")));
-            let told = "set metadata of marked: xattr user.color: operation not supported";
-            assert!(run.stderr.contains(told), "{way:?} {run:#?}");
-            let told = "set metadata of shared: ACL: operation not supported";
-            assert!(run.stderr.contains(told), "{way:?} {run:#?}");
+            for (name, why) in [("marked", "xattr user.color"), ("shared", "ACL")] {
+                let why = format!("{why}: operation not supported");
+                let told = world.told("set metadata of", &format!("dst/{name}"), &why);
+                assert!(run.stderr.contains(&told), "{way:?} {run:#?}");
+            }
             for name in ["dst/marked", "dst/shared"] {
                 assert_eq!(world.read(name), b"new", "{way:?} {run:#?}");
             }
@@ -156,8 +160,18 @@ fn where_nothing_can_be_noted_files_arrive_and_what_only_a_note_would_make_does_
     own(&world.path("src/file"), SOMEBODY, SOMEBODY);
     node(&world.path("src/fifo"), FileType::Fifo, (0, 0));
     let run = world.fails(23, "-a -M--fake-super --fake-super src/ dst/");
-    assert!(run.stderr.contains("set metadata of file: note of its kind"), "{run:#?}");
-    assert!(run.stderr.contains("make special file fifo: operation not supported"), "{run:#?}");
+    assert!(
+        run.stderr.contains(&world.told("set metadata of", "dst/file", "note of its kind")),
+        "{run:#?}"
+    );
+    assert!(
+        run.stderr.contains(&world.told(
+            "make special file",
+            "dst/fifo",
+            "operation not supported"
+        )),
+        "{run:#?}"
+    );
     assert_eq!(world.read("dst/file"), b"content");
     assert!(!world.exists("dst/fifo"));
 }
@@ -191,9 +205,9 @@ fn who_may_not_choose_the_group_gets_the_content() {
     world.chmod("dst", 0o777);
     let run = somebody(&world, &["sync", "-rt", "-og", "--super", "src/", "dst/"]);
     assert_eq!(run.code, Some(23), "{run:#?}");
-    let told =
-        "set metadata of file: group: operation not permitted, owner: operation not permitted";
-    assert!(run.stderr.contains(told), "{run:#?}");
+    let why = "group: operation not permitted, owner: operation not permitted";
+    let told = world.told("set metadata of", "dst/file", why);
+    assert!(run.stderr.contains(&told), "{run:#?}");
     assert_eq!(world.read("dst/file"), b"content");
 }
 

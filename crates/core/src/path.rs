@@ -3,6 +3,7 @@
 //! Every name that a peer or a file system hands over becomes a [`Name`] or a [`RelPath`] before anything else sees it:
 //! a value that exists cannot leave its root (`RELIABILITY` "Path rules"). Bytes, not text: Unix names need not be UTF-8.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -159,6 +160,22 @@ pub fn printable(bytes: &[u8]) -> String {
     }
     text
 }
+
+/// A path as people can bear it: of one that is very long, the middle is left out.
+#[must_use]
+pub fn shortened(path: &str) -> Cow<'_, str> {
+    if path.len() <= LONG_BYTES {
+        return path.into();
+    }
+    let first: String = path.chars().take(SHOWN).collect();
+    let last: String = path.chars().rev().take(SHOWN).collect();
+    format!("{first}...{}", last.chars().rev().collect::<String>()).into()
+}
+
+/// A path of that length is still shown whole.
+const LONG_BYTES: usize = 1000;
+/// Characters that are shown of either end of a longer one.
+const SHOWN: usize = 60;
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

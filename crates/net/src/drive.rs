@@ -83,6 +83,13 @@ async fn turn<M: Machine, H: Hands<M>>(
         perform_all::<M, H>(&doing, &watched, bundle, results);
     };
     let (mut pool, mut results) = Pool::new(threads, perform);
+    let tell = |trouble: &mut Trouble| hands.locate_there(trouble);
+    let located = |mut notice| {
+        if let Notice::Trouble(trouble) = &mut notice {
+            hands.locate(trouble);
+        }
+        notice
+    };
     let mut waiting: Option<(WorkId, M::Work)> = None;
     let mut answers = Vec::new();
     let mut first_answer = std::pin::pin!(tokio::time::sleep(FAR_AWAY));
@@ -96,13 +103,13 @@ async fn turn<M: Machine, H: Hands<M>>(
                 News::Fewer(message) => watch(fewer(message)),
             }
         }
-        let has_room = outlets.send_ready(&mut machine);
+        let has_room = outlets.send_ready(&mut machine, &tell);
         if has_room {
             start_work::<M, H>(&hands, &mut machine, &mut pool, &mut waiting)?;
             // Asking for work may have put frames into the machine's mouth.
-            outlets.send_ready(&mut machine);
+            outlets.send_ready(&mut machine, &tell);
         }
-        while let Some(notice) = machine.poll_notice() {
+        while let Some(notice) = machine.poll_notice().map(located) {
             unsent.take(notice, outlets.given(), watch);
         }
         let traffic = counters.traffic();
@@ -113,9 +120,9 @@ async fn turn<M: Machine, H: Hands<M>>(
         counters.set_works(pool.is_at_work());
         if machine.is_finished() {
             monitor.note_compared(machine.counts());
-            outlets.send_rest(&mut machine).await;
+            outlets.send_rest(&mut machine, &tell).await;
             unsent.tell(u64::MAX, watch);
-            while let Some(notice) = machine.poll_notice() {
+            while let Some(notice) = machine.poll_notice().map(located) {
                 watch(notice);
             }
             return Ok(());
@@ -308,7 +315,7 @@ async fn hear_out<M: Machine>(
 
 /// Tells of streams that did not join: no name failed for it.
 pub(crate) fn fewer(message: String) -> Notice {
-    Notice::Trouble(Trouble { kind: TroubleKind::Warned, message })
+    Notice::Trouble(Trouble::new(TroubleKind::Warned, message))
 }
 
 /// Does what a thread was given at a time: one piece after the other, but together what may be.

@@ -21,7 +21,7 @@ pub enum SyncError {
     #[error("{0}")]
     Selection(String),
     /// The same, said by the other end of what is on its machine.
-    #[error("the other end reports: {0}")]
+    #[error("{0}")]
     SelectionThere(String),
     /// What was to be read as a batch is none, or a damaged one.
     #[error("--read-batch: {0}")]
@@ -69,7 +69,7 @@ pub enum SyncError {
     #[error("one of the streams to the other end ended early")]
     StreamLost,
     /// The other end refused or gave up, and says why.
-    #[error("the other end reports: {0}")]
+    #[error("{0}")]
     Refused(String),
     /// Reading or writing the connection failed.
     #[error("{action}: {}", reason(source))]
@@ -152,13 +152,15 @@ impl fmt::Display for Versions {
 }
 
 impl SyncError {
-    /// The same error; versions that do not fit name the host of the other end.
+    /// The same error; what the other end says is said of its host.
     pub(crate) fn on(self, host: &str) -> Self {
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
         match self {
             Self::Versions(versions) => {
-                let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
                 Self::Versions(Versions { host: Some(host.into()), ..versions })
             }
+            Self::SelectionThere(why) => Self::SelectionThere(format!("{host}: {why}")),
+            Self::Refused(why) => Self::Refused(format!("{host}: {why}")),
             other => other,
         }
     }

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use deltic_store::local::{NamedFile, Trust, own_dir, umask};
-pub use deltic_store::{reason, shortened};
+pub use deltic_store::reason;
 pub use error::SyncError;
 pub use plan::{Plan, Traffic};
 pub use pool::most_threads;
@@ -155,7 +155,7 @@ fn supervised(
             "{path} is changing in place: the run ends when it is done; \
              a second signal would leave it part old and part new"
         );
-        note(Notice::Trouble(Trouble { kind: TroubleKind::Warned, message }));
+        note(Notice::Trouble(Trouble::new(TroubleKind::Warned, message)));
         tokio::select! {
             () = settled(&under_way) => result,
             () = told_to_end() => Err(under_way.end().map_or(SyncError::Interrupted, SyncError::Torn)),

@@ -12,7 +12,7 @@ use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::streams::over;
 
 use crate::batch::Tap;
-use crate::machine::Machine;
+use crate::machine::{Machine, Tell};
 use crate::monitor::Monitor;
 use crate::transport::spare;
 
@@ -71,9 +71,9 @@ impl Outlets {
     }
 
     /// Hands frames to the writers while they take them; whether they would take more.
-    pub(crate) fn send_ready<M: Machine>(&mut self, machine: &mut M) -> bool {
+    pub(crate) fn send_ready<M: Machine>(&mut self, machine: &mut M, tell: Tell<'_>) -> bool {
         while self.outlets.iter().any(Outlet::has_room) {
-            let Some((lane, batch)) = self.next_batch(machine) else { return true };
+            let Some((lane, batch)) = self.next_batch(machine, tell) else { return true };
             let Some(outlet) = self.best(lane) else {
                 self.held.push_front((lane, batch));
                 return false;
@@ -85,8 +85,8 @@ impl Outlets {
     }
 
     /// Sends all that there still is, in order, and ends the streams; what nobody reads any more is not needed.
-    pub(crate) async fn send_rest<M: Machine>(mut self, machine: &mut M) {
-        while let Some((_, batch)) = self.next_batch(machine) {
+    pub(crate) async fn send_rest<M: Machine>(mut self, machine: &mut M, tell: Tell<'_>) {
+        while let Some((_, batch)) = self.next_batch(machine, tell) {
             if self.outlets[0].batches.send(batch).await.is_err() {
                 break;
             }
@@ -125,12 +125,16 @@ impl Outlets {
     }
 
     /// Frames that travel together.
-    fn next_batch<M: Machine>(&mut self, machine: &mut M) -> Option<(Lane, Vec<u8>)> {
+    fn next_batch<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        tell: Tell<'_>,
+    ) -> Option<(Lane, Vec<u8>)> {
         let (lane, mut batch) = match self.held.pop_front() {
             Some(held) => held,
             None => {
                 let mut batch = spare::buffer();
-                let Some(lane) = self.next_frame(machine, &mut batch) else {
+                let Some(lane) = self.next_frame((machine, tell), &mut batch) else {
                     spare::keep(batch);
                     return None;
                 };
@@ -149,7 +153,7 @@ impl Outlets {
                 continue;
             }
             let start = batch.len();
-            let Some(next) = self.next_frame(machine, &mut batch) else { break };
+            let Some(next) = self.next_frame((machine, tell), &mut batch) else { break };
             if next != lane {
                 self.held.push_front((next, batch.split_off(start)));
                 break;
@@ -159,9 +163,13 @@ impl Outlets {
     }
 
     /// Puts the next frame behind what `to` holds.
-    fn next_frame<M: Machine>(&self, machine: &mut M, to: &mut Vec<u8>) -> Option<Lane> {
+    fn next_frame<M: Machine>(
+        &self,
+        (machine, tell): (&mut M, Tell<'_>),
+        to: &mut Vec<u8>,
+    ) -> Option<Lane> {
         let start = to.len();
-        let (lane, purpose) = machine.poll_frame(self.outlets.len() > 1, to)?;
+        let (lane, purpose) = machine.poll_frame(self.outlets.len() > 1, tell, to)?;
         self.monitor.count_sent(purpose, to.len() - start);
         if let Some(tap) = &self.tap {
             tap.note(to[start], &to[start + HEADER_BYTES..]);

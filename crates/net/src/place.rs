@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use deltic_core::meta::Inode;
-use deltic_core::path::MAX_PATH_BYTES;
+use deltic_core::path::{MAX_PATH_BYTES, printable, shortened};
 use deltic_core::{Fingerprint, Follow, Name};
 use deltic_protocol::Hello;
 use deltic_store::local::{look, look_at};
@@ -46,7 +46,7 @@ pub(crate) fn resolve(
         let root = parent(path);
         let missing = mkpath && !exists(&root);
         if !is_dir(&root) && !missing {
-            return Err(unusable(&root, "no such directory"));
+            return Err(unusable(path, lacks(&root)));
         }
         return Ok(Resolved { root, rename: Some(name), missing });
     }
@@ -57,9 +57,10 @@ pub(crate) fn resolve(
         return Err(unmade(path, "a symlink to nothing"));
     }
     if !has_parent(path) && !mkpath {
+        let why = lacks(&parent(path));
         return Err(unmade(
-            &parent(path),
-            "no such directory; only the last one is created (--mkpath creates all)",
+            path,
+            format!("{why}; only the last one is created (--mkpath creates all)"),
         ));
     }
     // Nothing makes a directory by the name of what is in it.
@@ -68,6 +69,13 @@ pub(crate) fn resolve(
         made = &made[..=above.len()];
     }
     Ok(Resolved { root: OsStr::from_bytes(made).into(), rename: None, missing: true })
+}
+
+/// Why nothing can be in it.
+fn lacks(dir: &Path) -> String {
+    let shown = printable(dir.as_os_str().as_bytes());
+    let why = if exists(dir) { "not a directory" } else { "no such directory" };
+    format!("{}: {why}", shortened(&shown))
 }
 
 /// Whether a path can only be a directory's: it ends with a slash, or with a dot behind one.
@@ -159,8 +167,8 @@ pub(crate) fn unmade(path: &Path, why: impl Display) -> SyncError {
 
 /// What is wrong with the destination `path`.
 pub(crate) fn of_destination(path: &Path, why: impl Display) -> String {
-    let name = deltic_core::path::printable(path.as_os_str().as_bytes());
-    format!("destination {}: {why}", deltic_store::shortened(&name))
+    let name = printable(path.as_os_str().as_bytes());
+    format!("destination {}: {why}", shortened(&name))
 }
 
 /// Refuses a destination that no frame could name.

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use deltic_core::meta::Inode;
-use deltic_core::path::{BadPath, printable};
+use deltic_core::path::{BadPath, printable, shortened};
 use deltic_core::strategy::Link as Figures;
 use deltic_core::{Name, Packed, Pile, RelPath};
 use deltic_protocol::Purpose;
@@ -22,10 +22,10 @@ use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms};
+use deltic_store::Tree;
 use deltic_store::local::{
     LocalOptions, LocalStore, NamedDir, SourceArg, Sources, Trust, UnderWay, remove_root,
 };
-use deltic_store::{Tree, shortened};
 
 use crate::batch::{Batch, Tap};
 use crate::bounds::files_at_once;
@@ -286,8 +286,8 @@ impl Session {
         let names = names.into_iter().filter(|line| {
             if line.len() > MAX_TEXT_BYTES {
                 let shown = printable(line);
-                let message = format!("look at {}: {}", shortened(&shown), BadPath::TooLong);
-                untold.push(Trouble { kind: TroubleKind::Failed, message });
+                let message = format!("cannot read {}: {}", shortened(&shown), BadPath::TooLong);
+                untold.push(Trouble::new(TroubleKind::Failed, message));
                 return false;
             }
             own |= options.select.relative && SourceArg::is_dotted(line);
@@ -671,7 +671,7 @@ impl Session {
         let hands = hands.with_user(self.user.clone());
         let course = Course { joining, greeting: None, threads };
         let mut machine = Receiver::new(setting);
-        let warning = |message| Trouble { kind: TroubleKind::Warned, message };
+        let warning = |message| Trouble::new(TroubleKind::Warned, message);
         let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
         found.for_each(|trouble| machine.found(trouble));
         self.run((machine, Arc::new(hands.knowing(digests, recipes))), course, watch).await

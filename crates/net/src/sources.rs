@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use deltic_core::packed::Crowded;
-use deltic_core::path::{BadPath, printable};
+use deltic_core::path::{BadPath, printable, shortened};
 use deltic_core::rule::Side;
 use deltic_core::{Name, Packed, glob};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_TEXT_BYTES};
@@ -18,7 +18,7 @@ use deltic_protocol::receiver::Expect;
 use deltic_store::local::{
     NamedDir, NamedFile, SourceArg, SourceArgs, SourceOptions, Sources, Trust,
 };
-use deltic_store::{Filter, reason, shortened};
+use deltic_store::{Filter, reason};
 
 use crate::error::SyncError;
 use crate::place::{exists, is_dir};

@@ -40,6 +40,8 @@ const CHECKS: &str = "checks:crc32c";
 const STREAMS: &str = "streams";
 /// A guard that allows a share of the names to be deleted.
 const DELETE_SHARE: &str = "delete:share";
+/// Troubles that say where they happened.
+const TROUBLES: &str = "troubles:located";
 
 /// Totals that say how much was resumed.
 const RESUMED: &str = "totals:resumed";
@@ -73,7 +75,7 @@ impl Hello {
     /// What this version can do; `part` is drawn at random.
     #[must_use]
     pub fn ours(part: Key) -> Self {
-        let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE, RESUMED]
+        let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE, RESUMED, TROUBLES]
             .into_iter()
             .chain(KeyedSum::is_fast().then_some(KEYED));
         let strategies = Strategy::ALL.iter().map(capability);
@@ -203,6 +205,7 @@ pub struct Terms {
     streams: bool,
     delete_share: bool,
     resumed: bool,
+    troubles: bool,
     keyed: bool,
     /// Whether the sender may name chunks before it knows the receiver: it guesses [`Terms::is_keyed`] right.
     offers: bool,
@@ -226,6 +229,12 @@ impl Terms {
     #[must_use]
     pub fn zeros(self, strategy: &Strategy) -> bool {
         self.zeros && strategy.conversation == Conversation::Recipe
+    }
+
+    /// Whether troubles may say where they happened.
+    #[must_use]
+    pub const fn troubles(self) -> bool {
+        self.troubles
     }
 
     /// Whether the session may have more streams than one.
@@ -339,6 +348,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let (zstd, zeros) = (both(ZSTD), both(ZEROS));
     let (streams, keyed) = (both(STREAMS), both(KEYED));
     let (delete_share, resumed) = (both(DELETE_SHARE), both(RESUMED));
+    let troubles = both(TROUBLES);
     let offers = keyed == sender.capabilities.contains(KEYED);
     let (part, key) = (sender.part, sender.part.of_session());
     let most_files = sender.most_files();
@@ -348,6 +358,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         streams,
         delete_share,
         resumed,
+        troubles,
         keyed,
         offers,
         strategies,

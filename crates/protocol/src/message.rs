@@ -199,6 +199,29 @@ pub enum ToReceiver {
     Allow(bool),
 }
 
+impl ToReceiver {
+    /// The troubles that it tells.
+    pub fn troubles_mut(&mut self) -> &mut [Trouble] {
+        match self {
+            Self::Trouble(trouble) | Self::Failed { trouble, .. } => std::slice::from_mut(trouble),
+            Self::Gone(troubles) => troubles,
+            _ => &mut [],
+        }
+    }
+}
+
+impl ToSender {
+    /// The troubles that it tells.
+    pub fn troubles_mut(&mut self) -> &mut [Trouble] {
+        match self {
+            Self::Trouble(trouble) | Self::Done { done: Done::Failed(trouble), .. } => {
+                std::slice::from_mut(trouble)
+            }
+            _ => &mut [],
+        }
+    }
+}
+
 /// What the receiver says.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use deltic_core::{Acl, Entry, Kind, Meta, More, Name, RelPath, Timestamp, Xattr}
 use crate::error::PeerError;
 use crate::limits::{MAX_ASKED, MAX_BATCH, MAX_RULES, MAX_TEXT_BYTES, MAX_XATTRS_BYTES};
 use crate::report::{
-    Action, Change, Differs, Facts, Item, MadeRoot, Question, Totals, Trouble, TroubleKind,
+    Action, Change, Differs, Facts, Item, MadeRoot, Question, Side, Spot, Totals, Trouble,
+    TroubleKind,
 };
 
 /// Why a payload could not be read; the caller adds which frame it was.
@@ -122,6 +123,7 @@ pub(crate) use closed_set;
 
 closed_set!(Item: File = 0, Dir = 1, Symlink = 2, Device = 3, Special = 4);
 closed_set!(Action: Created = 0, Updated = 1, Touched = 2, Deleted = 3, Unchanged = 4, Copied = 5);
+closed_set!(Side: Sender = 0, Receiver = 1);
 closed_set!(TroubleKind: Vanished = 0, Failed = 1, Skipped = 2, DeleteLimit = 3, Warned = 4, UnsafeLink = 5);
 closed_set!(rule::Action: Include = 0, Exclude = 1);
 closed_set!(rule::Sides: Unsaid = 0, Sender = 1, Receiver = 2, Both = 3);
@@ -584,14 +586,36 @@ impl Wire for Facts {
     }
 }
 
+/// Before the kind of a trouble that says where it happened.
+const LOCATED: u8 = 0x80;
+
 impl Wire for Trouble {
     fn put(&self, to: &mut Vec<u8>) {
+        let located = self.spot.as_ref().and_then(|spot| Some((spot, spot.side?)));
+        let start = to.len();
         self.kind.put(to);
+        to[start] |= if located.is_some() { LOCATED } else { 0 };
         self.message.put(to);
+        if let Some((spot, side)) = located {
+            side.put(to);
+            spot.path.put(to);
+            // A longer one has no use: it only names the same entry once more.
+            spot.full_path.as_ref().filter(|full| full.len() <= MAX_TEXT_BYTES).cloned().put(to);
+            spot.errno.put(to);
+        }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let (kind, message) = (Wire::take(from)?, String::take(from)?);
-        Ok(Self { kind, message: deltic_core::path::printable(message.as_bytes()) })
+        let tag = from.u8()?;
+        let (kind, message) =
+            (TroubleKind::take(&mut Reader::new(&[tag & !LOCATED]))?, String::take(from)?);
+        let mut trouble = Self::new(kind, deltic_core::path::printable(message.as_bytes()));
+        if tag & LOCATED != 0 {
+            let (side, path) = (Some(Wire::take(from)?), Wire::take(from)?);
+            let (full_path, errno) = (Wire::take(from)?, Wire::take(from)?);
+            let spot = Spot { side, path, full_path, errno, ..Spot::default() };
+            trouble.spot = Some(Box::new(spot));
+        }
+        Ok(trouble)
     }
 }
 

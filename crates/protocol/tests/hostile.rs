@@ -82,7 +82,7 @@ fn tallied(alike: Vec<Range<u32>>, unlike: Vec<Range<u32>>) -> ToSender {
 }
 
 fn trouble(kind: TroubleKind) -> Trouble {
-    Trouble { kind, message: "no".into() }
+    Trouble::new(kind, "no")
 }
 
 fn short(byte: u8) -> ShortFingerprint {

@@ -1,19 +1,21 @@
 //! What goes wrong with an entry of a tree, by what a caller can do about it.
 
 use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::{fmt, io};
 
 use deltic_core::RelPath;
+use deltic_core::path::{printable, shortened};
 use rustix::io::Errno;
 
 use crate::dir::is_confined;
 
 /// Trouble with one entry: it ends that entry, not the run. `Display` is complete; the source is there to be asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
     /// Nothing is there, or nothing any more.
-    #[error("{action} {path}: {}", reason(source))]
     NotFound {
         /// What was tried.
         action: &'static str,
@@ -23,7 +25,6 @@ pub enum StoreError {
         source: io::Error,
     },
     /// We may not.
-    #[error("{action} {path}: {}", reason(source))]
     Denied {
         /// What was tried.
         action: &'static str,
@@ -33,7 +34,6 @@ pub enum StoreError {
         source: io::Error,
     },
     /// No space, quota or inode is left.
-    #[error("{action} {path}: {}", reason(source))]
     Full {
         /// What was tried.
         action: &'static str,
@@ -43,19 +43,16 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The file changed while it was read: what was read is of no version. Worth another try.
-    #[error("read {path}: changed meanwhile")]
     Changed {
         /// The file.
         path: RelPath,
     },
     /// Somebody else changed the destination since we looked; what they wrote is still there.
-    #[error("put in place {path}: the destination changed meanwhile")]
     Conflict {
         /// The destination.
         path: RelPath,
     },
     /// Not a regular file.
-    #[error("{action} {path}: not a regular file")]
     NotAFile {
         /// What was tried.
         action: &'static str,
@@ -63,7 +60,6 @@ pub enum StoreError {
         path: RelPath,
     },
     /// Not a directory, or below something that is none.
-    #[error("{action} {path}: not a directory")]
     NotADir {
         /// What was tried.
         action: &'static str,
@@ -71,10 +67,6 @@ pub enum StoreError {
         path: RelPath,
     },
     /// A file that changes where it is has some of its new version and some of its old.
-    #[error(
-        "change {path} in place: {}; it is part old and part new until a run succeeds",
-        reason(source)
-    )]
     Torn {
         /// The file.
         path: RelPath,
@@ -82,7 +74,6 @@ pub enum StoreError {
         source: io::Error,
     },
     /// A file ends before its length, and has not changed: there is nothing to read where the rest should be.
-    #[error("read {path}: there is less to read than its size of {len} bytes")]
     Short {
         /// The file.
         path: RelPath,
@@ -90,7 +81,6 @@ pub enum StoreError {
         len: u64,
     },
     /// All is done with the entry, but for attributes that could not be set.
-    #[error("set metadata of {path}: {unset}")]
     Unset {
         /// The entry, which is in place.
         path: RelPath,
@@ -98,7 +88,6 @@ pub enum StoreError {
         unset: Unset,
     },
     /// A directory that is to give way is not empty.
-    #[error("{action} {path}: directory not empty")]
     NotEmpty {
         /// What was tried.
         action: &'static str,
@@ -106,7 +95,6 @@ pub enum StoreError {
         path: RelPath,
     },
     /// The way to the entry leads through a symlink, which is never followed below a root.
-    #[error("{action} {path}: a symlink is in the way")]
     OutsideRoot {
         /// What was tried.
         action: &'static str,
@@ -114,7 +102,6 @@ pub enum StoreError {
         path: RelPath,
     },
     /// A symlink that is to be followed leads to nothing.
-    #[error("{action} {path}: the symlink has no referent")]
     Dangling {
         /// What was tried.
         action: &'static str,
@@ -122,7 +109,6 @@ pub enum StoreError {
         path: RelPath,
     },
     /// A name, or all of the path, is longer than the system takes.
-    #[error("{action} {}: file name too long", shortened(&path.to_string()))]
     TooLong {
         /// What was tried.
         action: &'static str,
@@ -130,7 +116,6 @@ pub enum StoreError {
         path: RelPath,
     },
     /// The root itself, the staging directory, or a name that this file system does not take.
-    #[error("{action} {path}: not a name that can be used here")]
     BadName {
         /// What was tried.
         action: &'static str,
@@ -138,7 +123,6 @@ pub enum StoreError {
         path: RelPath,
     },
     /// A file of filter rules that cannot be understood, or is too much: what it forbids would go unheard.
-    #[error("read rules {file}: {why}")]
     Rules {
         /// The file, safe to print.
         file: String,
@@ -146,44 +130,35 @@ pub enum StoreError {
         why: String,
     },
     /// Names in a directory that was to be removed are protected, so it stays with them; the others went.
-    #[error("cannot delete non-empty directory: {path} (names in it are protected)")]
     Protected {
         /// The directory.
         path: RelPath,
     },
     /// A directory was emptied, and is not empty: it stays with what came into it meanwhile.
-    #[error("cannot delete non-empty directory: {path} (names came into it meanwhile)")]
     Refilled {
         /// The directory.
         path: RelPath,
     },
     /// Old versions that are kept beside the new ones are in a directory that was to give way, so it stays with them.
-    #[error("replace {path}: the backups of what was in it are in that directory")]
     KeepsOld {
         /// The directory.
         path: RelPath,
     },
     /// The way to a directory that an option names leads through a symlink that somebody else made.
-    #[error(
-        "refusing to follow {}, a symlink of another user (--insecure-links follows it)",
-        shortened(link)
-    )]
     Stranger {
         /// The symlink, safe to print.
         link: String,
     },
     /// A source argument cannot be used.
-    #[error("{action} {}: {}", shortened(argument), reason(source))]
     Argument {
         /// What was tried.
         action: &'static str,
-        /// Where it leads, safe to print.
-        argument: String,
+        /// Where it leads, from the root of the file system.
+        argument: PathBuf,
         /// The system's answer.
         source: io::Error,
     },
     /// Any other answer of the system.
-    #[error("{action} {path}: {}", reason(source))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -194,7 +169,136 @@ pub enum StoreError {
     },
 }
 
+impl fmt::Display for StoreError {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.words(&self.path().map_or_else(String::new, RelPath::to_string)))
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.cause()?)
+    }
+}
+
 impl StoreError {
+    /// What was tried, on what, and why it failed, where the entry is called `path`.
+    #[must_use]
+    pub fn words(&self, path: &str) -> String {
+        match self {
+            Self::NotFound { action, source, .. }
+            | Self::Denied { action, source, .. }
+            | Self::Full { action, source, .. }
+            | Self::Io { action, source, .. } => {
+                let slash = if *action == "list" { "/" } else { "" };
+                format!("cannot {} {path}{slash}: {}", verb(action), reason(source))
+            }
+            Self::Argument { action, argument, source } => {
+                let argument = printable(argument.as_os_str().as_bytes());
+                format!("cannot {} {}: {}", verb(action), shortened(&argument), reason(source))
+            }
+            Self::Changed { .. } => format!("cannot read {path}: changed meanwhile"),
+            Self::Conflict { .. } => {
+                format!("cannot write {path}: the destination changed meanwhile")
+            }
+            Self::NotAFile { action, .. } => {
+                format!("cannot {} {path}: not a regular file", verb(action))
+            }
+            Self::NotADir { action, .. } => {
+                format!("cannot {} {path}: not a directory", verb(action))
+            }
+            Self::Torn { source, .. } => format!(
+                "cannot change {path} in place: {}; it is part old and part new until a run succeeds",
+                reason(source)
+            ),
+            Self::Short { len, .. } => {
+                format!("cannot read {path}: there is less to read than its size of {len} bytes")
+            }
+            Self::Unset { unset, .. } => format!("cannot set metadata of {path}: {unset}"),
+            Self::NotEmpty { action, .. } => {
+                format!("cannot {} {path}: directory not empty", verb(action))
+            }
+            Self::OutsideRoot { action, .. } => {
+                format!("cannot {} {path}: a symlink is in the way", verb(action))
+            }
+            Self::Dangling { action, .. } => {
+                format!("cannot {} {path}: the symlink has no referent", verb(action))
+            }
+            Self::TooLong { action, .. } => {
+                format!("cannot {} {}: file name too long", verb(action), shortened(path))
+            }
+            Self::BadName { action, .. } => {
+                format!("cannot {} {path}: not a name that can be used here", verb(action))
+            }
+            Self::Rules { file, why } => format!("cannot read rules {file}: {why}"),
+            Self::Protected { .. } => {
+                format!("cannot delete non-empty directory: {path} (names in it are protected)")
+            }
+            Self::Refilled { .. } => {
+                format!("cannot delete non-empty directory: {path} (names came into it meanwhile)")
+            }
+            Self::KeepsOld { .. } => format!(
+                "cannot replace {path}: the backups of what was in it are in that directory"
+            ),
+            Self::Stranger { link } => format!(
+                "refusing to follow {}, a symlink of another user (--insecure-links follows it)",
+                shortened(link)
+            ),
+        }
+    }
+
+    /// The entry, if it is one below the root.
+    #[must_use]
+    pub fn path(&self) -> Option<&RelPath> {
+        match self {
+            Self::NotFound { path, .. }
+            | Self::Denied { path, .. }
+            | Self::Full { path, .. }
+            | Self::Io { path, .. }
+            | Self::Changed { path }
+            | Self::Conflict { path }
+            | Self::NotAFile { path, .. }
+            | Self::NotADir { path, .. }
+            | Self::Torn { path, .. }
+            | Self::Short { path, .. }
+            | Self::Unset { path, .. }
+            | Self::NotEmpty { path, .. }
+            | Self::OutsideRoot { path, .. }
+            | Self::Dangling { path, .. }
+            | Self::TooLong { path, .. }
+            | Self::BadName { path, .. }
+            | Self::Protected { path }
+            | Self::Refilled { path }
+            | Self::KeepsOld { path } => Some(path),
+            Self::Rules { .. } | Self::Stranger { .. } | Self::Argument { .. } => None,
+        }
+    }
+
+    /// The system's number for the reason, if the system gave one.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::NotADir { .. } => Some(Errno::NOTDIR.raw_os_error()),
+            Self::NotEmpty { .. } => Some(Errno::NOTEMPTY.raw_os_error()),
+            Self::OutsideRoot { .. } => Some(Errno::LOOP.raw_os_error()),
+            Self::TooLong { .. } => Some(Errno::NAMETOOLONG.raw_os_error()),
+            Self::Unset { unset, .. } => unset.0.first().map(|(_, errno)| errno.raw_os_error()),
+            other => other.cause()?.raw_os_error(),
+        }
+    }
+
+    fn cause(&self) -> Option<&io::Error> {
+        match self {
+            Self::NotFound { source, .. }
+            | Self::Denied { source, .. }
+            | Self::Full { source, .. }
+            | Self::Io { source, .. }
+            | Self::Torn { source, .. }
+            | Self::Argument { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+
     /// Whether there was no room for what was to be written: it was not, and may be where some comes free. What a flush found
     /// no room for may be lost.
     #[must_use]
@@ -219,6 +323,16 @@ impl StoreError {
             Errno::ILSEQ => Self::BadName { action, path },
             _ => Self::Io { action, path, source },
         }
+    }
+}
+
+/// What people call an action: which step of it failed is of use to few.
+fn verb(action: &'static str) -> &'static str {
+    match action {
+        "look at" | "open" => "read",
+        "put in place" | "commit" | "allocate" | "copy to" | "write to" | "open to change"
+        | "stage" => "write",
+        other => other,
     }
 }
 
@@ -292,22 +406,6 @@ impl<T> At<T> for Result<T, Errno> {
     }
 }
 
-/// A path as people can bear it: of one that is very long, the middle is left out.
-#[must_use]
-pub fn shortened(path: &str) -> Cow<'_, str> {
-    if path.len() <= LONG_BYTES {
-        return path.into();
-    }
-    let first: String = path.chars().take(SHOWN).collect();
-    let last: String = path.chars().rev().take(SHOWN).collect();
-    format!("{first}...{}", last.chars().rev().collect::<String>()).into()
-}
-
-/// A path of that length is still shown whole.
-const LONG_BYTES: usize = 1000;
-/// Characters that are shown of either end of a longer one.
-const SHOWN: usize = 60;
-
 /// The system's words without their number, in lower case: how messages end.
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
@@ -329,10 +427,10 @@ mod tests {
     fn a_message_says_what_was_tried_with_what_and_why_not() {
         let path = RelPath::parse(b"notes\x1b.img").unwrap();
         let denied = StoreError::new("open", &path, Errno::ACCESS);
-        assert_eq!(denied.to_string(), "open notes\\u{1b}.img: permission denied");
+        assert_eq!(denied.to_string(), "cannot read notes\\u{1b}.img: permission denied");
         assert!(matches!(denied, StoreError::Denied { .. }));
         let full = StoreError::new("write", &path, Errno::NOSPC);
-        assert_eq!(full.to_string(), "write notes\\u{1b}.img: no space left on device");
+        assert_eq!(full.to_string(), "cannot write notes\\u{1b}.img: no space left on device");
         assert!(full.wants_room() && !denied.wants_room());
         assert!(!StoreError::new("flush", &path, Errno::NOSPC).wants_room());
     }
@@ -348,7 +446,7 @@ mod tests {
         assert_eq!((unset.why("owner"), unset.has(Errno::ACCESS)), (Some(Errno::PERM), false));
         let told = unset.of(&path).unwrap_err().to_string();
         let both = "owner: operation not permitted, ACL: operation not supported";
-        assert_eq!(told, format!("set metadata of a: {both}"));
+        assert_eq!(told, format!("cannot set metadata of a: {both}"));
         let mut many = Unset::default();
         (0..MAX_TOLD + 2).for_each(|n| many.note(format!("xattr user.{n}"), Err(Errno::PERM)));
         assert!(many.to_string().ends_with("xattr user.7: operation not permitted, and 2 more"));

@@ -6,6 +6,7 @@
 mod plan;
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use deltic_core::names::Rest;
 use deltic_core::{Meta, Name, RelPath};
@@ -52,6 +53,10 @@ impl<S> Faulty<S> {
 
 impl<S: Tree> Tree for Faulty<S> {
     type Snapshot = FaultySnapshot<S::Snapshot>;
+
+    fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
+        self.inner.full_path(path)
+    }
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         self.plan.enter(Call::List, dir)?;

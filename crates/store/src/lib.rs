@@ -13,6 +13,7 @@ pub mod local;
 pub mod memory;
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltic_core::meta::EXECUTE_BITS;
@@ -20,7 +21,7 @@ use deltic_core::names::Rest;
 use deltic_core::{Entry, Item, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
-pub use error::{StoreError, Unset, reason, shortened};
+pub use error::{StoreError, Unset, reason};
 pub use filter::Filter;
 pub use local::Version;
 
@@ -28,6 +29,11 @@ pub use local::Version;
 pub trait Tree: Send + Sync + 'static {
     /// A version of a file of this tree.
     type Snapshot: Snapshot;
+
+    /// Where `path` is, from the root of this machine's file system; nothing of a tree that is not in it.
+    fn full_path(&self, _path: &RelPath) -> Option<PathBuf> {
+        None
+    }
 
     /// The entries of `dir` that the filter admits, sorted by the bytes of their names; never the staging directory.
     ///

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Exit {
         Some((_, Some(asked))) => asked,
         Some((command, None)) => {
             let command = printable(command.as_bytes());
-            let command = deltic_net::shortened(&command);
+            let command = deltic_core::path::shortened(&command);
             output::complain(
                 &format!("agent: restricted to a directory: `{command}` is not run here"),
                 Some("this key is for `deltic sync` alone"),

@@ -23,7 +23,8 @@ use super::far::Far;
 use super::install;
 use super::version::{BUILD, Build, protocol};
 use crate::args::{TRAVEL, Words};
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
+use crate::hint;
 use crate::output::Output;
 use crate::place::Place;
 use crate::settings::SettingArgs;
@@ -284,8 +285,13 @@ impl Way {
     fn ask(&self) -> Result<Answered, Unanswered> {
         let command = [self.remote.program.clone(), "agent".into(), "--examine".into()];
         let mut far = Far::start(&self.remote, &self.host, &command).map_err(|error| {
-            let mend = exit::hint(&error, "see `deltic doctor --help`").unwrap_or_default();
-            Unanswered::new(Exit::from(&error), "remote shell", error.to_string(), mend.into())
+            let mend = hint::of(
+                &error,
+                &hint::Far::on(&self.remote, &self.host),
+                "see `deltic doctor --help`",
+            )
+            .unwrap_or_default();
+            Unanswered::new(Exit::from(&error), "remote shell", error.to_string(), mend)
         })?;
         let asked = SystemTime::now();
         // What does not listen may still have said what it is.

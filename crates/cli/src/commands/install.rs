@@ -10,7 +10,8 @@ use deltic_net::plan::Remote;
 
 use super::far::Far;
 use crate::args::{TRAVEL, Words};
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
+use crate::hint;
 use crate::output::{self, Output};
 use crate::settings::SettingArgs;
 
@@ -114,7 +115,7 @@ fn install(args: &Args, program: &Program) -> Result<Vec<String>, Failed> {
     let mut far = Far::start(&remote, host, &["sh".into()]).map_err(|error| Failed {
         exit: Exit::from(&error),
         what: error.to_string(),
-        mend: exit::hint(&error, "see `deltic install --help`").map(Into::into),
+        mend: hint::of(&error, &hint::Far::on(&remote, host), "see `deltic install --help`"),
     })?;
     let broken = |exit: Exit| Failed {
         exit,

@@ -79,7 +79,7 @@ struct Old {
 impl Old {
     fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
-        let meta = file.metadata().with_context(|| format!("look at {}", path.display()))?;
+        let meta = file.metadata().with_context(|| format!("cannot read {}", path.display()))?;
         ensure!(meta.is_file(), "{} is not a regular file", path.display());
         Ok(Self { path: path.into(), file, len: meta.len(), permissions: meta.permissions() })
     }

@@ -74,7 +74,7 @@ impl Input {
             return Ok(Self { name: "standard input".into(), reader, len: None });
         }
         let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
-        let meta = file.metadata().with_context(|| format!("look at {}", path.display()))?;
+        let meta = file.metadata().with_context(|| format!("cannot read {}", path.display()))?;
         if meta.is_dir() {
             let is_dir = io::Error::from(io::ErrorKind::IsADirectory);
             return Err(is_dir).with_context(|| format!("read {}", path.display()));

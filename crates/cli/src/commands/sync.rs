@@ -13,7 +13,7 @@ use crate::events::Event;
 use crate::exit::{Exit, Troubles};
 use crate::levels::Unknown;
 use crate::output::{self, Output};
-use crate::plan::Request;
+use crate::plan::{BadOperand, Request};
 use crate::question;
 use crate::tell::{self, Said, Teller};
 use crate::view::{Live, Terminals};
@@ -68,7 +68,7 @@ pub(super) fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Erro
     let exit = Exit::of_refusal(refusal);
     let instead = refusal.downcast_ref::<Unsupported>().map(|unsupported| unsupported.instead);
     // Words that make sense need no explanation.
-    let help = Some(help).filter(|_| exit != Exit::Files);
+    let help = Some(help).filter(|_| exit != Exit::Files && !refusal.is::<BadOperand>());
     let what = output::words(refusal);
     let blamed = args.applied.blame(&what);
     output::complain(&what, instead.or(blamed.as_deref()).or(help));

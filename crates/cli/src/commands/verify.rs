@@ -22,7 +22,8 @@ use crate::args::filters::Filters;
 use crate::args::{MetadataArgs, Words};
 use crate::escape::Escape;
 use crate::events::{Event, Verified, attributes, millis};
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
+use crate::hint;
 use crate::numbers::{Numbers, counted};
 use crate::output::{self, Output};
 use crate::plan::ends;
@@ -223,6 +224,7 @@ struct Differences {
     quiet: bool,
     progress: Progress,
     output: Output,
+    far: hint::Far,
 }
 
 impl Differences {
@@ -238,6 +240,7 @@ impl Differences {
         let (json, quiet) = (args.json, args.quiet);
         Self {
             counts: Counts::default(),
+            far: hint::Far::of(plan, &args.operands),
             missing: HashSet::new(),
             json,
             quiet,
@@ -365,11 +368,11 @@ impl Teller for Differences {
             Notice::Changed(change) => self.change(change),
             Notice::Trouble(trouble) => {
                 if self.json {
-                    self.line(Event::trouble(trouble.kind, &trouble.message).line());
+                    self.line(Event::trouble(trouble).line());
                 }
                 if !trouble.kind.is_harmless() {
                     self.progress.aside(|| self.output.flush());
-                    self.progress.aside(|| output::complain(&trouble.message, None));
+                    self.progress.aside(|| output::complain(&self.far.message(trouble), None));
                 }
             }
             Notice::Entry { .. }
@@ -402,10 +405,11 @@ impl Teller for Differences {
                 }
             }
             Err(error) => {
+                let hint = hint::of(error, &self.far, HELP);
+                output::complain(&error.to_string(), hint.as_deref());
                 if self.json {
-                    self.line(Event::error(error, HELP).line());
+                    self.line(Event::error(error, hint).line());
                 }
-                output::complain(&error.to_string(), exit::hint(error, HELP));
             }
         }
         self.output.finish()

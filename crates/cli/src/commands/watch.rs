@@ -18,7 +18,8 @@ use confirm::Listening;
 use super::sync::{asked, output, refuse, sync, unwritten};
 use crate::args::SyncArgs;
 use crate::events::{Event, Watched, millis};
-use crate::exit::{self, Exit};
+use crate::exit::Exit;
+use crate::hint;
 use crate::numbers::counted;
 use crate::output::{self, Output};
 use crate::plan::Request;
@@ -81,10 +82,11 @@ pub(crate) fn run(args: &Args) -> Exit {
             Course::new(request, listening).run(watch)
         }
         Err(error) => {
+            let hint = hint::of(&error, &request.view.far, HELP);
+            output::complain(&error.to_string(), hint.as_deref());
             if request.view.json {
-                say(&request, &Event::error(&error, HELP));
+                say(&request, &Event::error(&error, hint));
             }
-            output::complain(&error.to_string(), exit::hint(&error, HELP));
             Exit::from(&error)
         }
     }

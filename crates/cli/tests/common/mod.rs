@@ -209,6 +209,11 @@ impl World {
         }
     }
 
+    /// What is told of `name`, by its whole path: what was tried, and why it failed.
+    pub fn told(&self, tried: &str, name: &str, why: &str) -> String {
+        format!("cannot {tried} {}: {why}", self.path(name).display())
+    }
+
     /// Whether nothing of a staging directory is left in `dir`.
     #[track_caller]
     pub fn assert_clean(&self, dir: &str) {

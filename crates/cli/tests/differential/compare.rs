@@ -195,8 +195,8 @@ fn names_of<'a>(look: &Look, looks: &'a Looks) -> Vec<&'a PathBuf> {
 pub(crate) fn is_in_the_way(name: &Path, ours: &End) -> bool {
     let Ok(name) = name.strip_prefix("dst") else { return false };
     let name = printable(name.as_os_str().as_bytes());
-    let said = format!("deltic: put in place {name}: directory not empty");
-    ours.stderr.lines().any(|line| line == said)
+    let said = format!("/dst/{name}: directory not empty");
+    ours.stderr.lines().any(|line| line.contains("cannot write ") && line.ends_with(&said))
 }
 
 /// Whether it is a file in a partial directory, in whose place a full directory is, or the partial directory of such.

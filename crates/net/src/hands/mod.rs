@@ -11,6 +11,7 @@ pub(crate) mod recipes;
 pub(crate) mod sending;
 mod strategies;
 
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltic_protocol::report::{Trouble, TroubleKind};
@@ -23,24 +24,36 @@ pub(crate) fn trouble(error: &StoreError) -> Trouble {
         StoreError::Changed { .. } | StoreError::NotFound { .. } => TroubleKind::Vanished,
         _ => TroubleKind::Failed,
     };
-    let message = match error {
-        StoreError::NotFound { action: "list", path, .. } => {
+    told(kind, error, |path| match error {
+        StoreError::NotFound { action: "list", .. } => {
             format!("directory has vanished: \"{path}\"")
         }
-        StoreError::NotFound { path, .. } => format!("file has vanished: \"{path}\""),
-        error => error.to_string(),
+        StoreError::NotFound { .. } => format!("file has vanished: \"{path}\""),
+        error => error.words(path),
+    })
+}
+
+/// A trouble with the name that `error` is about, in these `words` of its path.
+fn told(kind: TroubleKind, error: &StoreError, words: impl FnOnce(&str) -> String) -> Trouble {
+    let trouble = match (error.path(), error) {
+        (Some(path), _) => Trouble::at(kind, path, words),
+        (None, StoreError::Argument { argument, .. }) => {
+            let full_path = argument.as_os_str().as_bytes().into();
+            Trouble::new(kind, error.to_string()).with_full_path(full_path)
+        }
+        (None, _) => return Trouble::new(kind, error.to_string()),
     };
-    Trouble { kind, message }
+    trouble.with_errno(error.errno().and_then(|errno| errno.try_into().ok()))
 }
 
 /// The same at the destination, where nothing that is missing has vanished.
 fn failed(error: &StoreError) -> Trouble {
-    Trouble { kind: TroubleKind::Failed, message: error.to_string() }
+    told(TroubleKind::Failed, error, |path| error.words(path))
 }
 
 /// What is told, and keeps nothing from going on.
 fn warned(message: &str) -> Trouble {
-    Trouble { kind: TroubleKind::Warned, message: message.to_owned() }
+    Trouble::new(TroubleKind::Warned, message)
 }
 
 fn setback(error: &StoreError) -> Setback {

@@ -107,9 +107,9 @@ impl Owners {
         let all = getgroups().unwrap_or_default();
         Ok(Self {
             user_map: Map::new(&metadata.user_map, user_id)
-                .map_err(|name| unknown("user", &name))?,
+                .map_err(|name| unknown("user", &metadata.user_map, &name))?,
             group_map: Map::new(&metadata.group_map, group_id)
-                .map_err(|name| unknown("group", &name))?,
+                .map_err(|name| unknown("group", &metadata.group_map, &name))?,
             is_privileged: is_privileged(metadata),
             own: all.into_iter().chain([getegid()]).map(Gid::as_raw).collect(),
         })
@@ -140,9 +140,11 @@ impl Owners {
     }
 }
 
-fn unknown(what: &str, name: &str) -> SyncError {
+fn unknown(what: &str, rules: &IdRules, name: &str) -> SyncError {
+    // One name for everybody is what this option stands for.
+    let option = if rules.text() == format!("*:{name}") { "chown" } else { &format!("{what}map") };
     let name = deltic_core::path::printable(name.as_bytes());
-    SyncError::Selection(format!("--{what}map: no {what} '{name}' at the destination"))
+    SyncError::Selection(format!("--{option}: no {what} '{name}' at the destination"))
 }
 
 /// The rules of one map, and what the system said of names.

@@ -13,6 +13,7 @@ mod writing;
 pub(super) use writing::unpacked;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::strategy::Conversation;
@@ -30,7 +31,7 @@ use super::digests::Digests;
 use super::owners::Owners;
 use super::recipes::Recipes;
 use super::sending::cut_segment;
-use super::{Buffers, failed, setback};
+use super::{Buffers, failed, setback, told};
 use crate::error::SyncError;
 use crate::hands::lock;
 use crate::machine::Hands;
@@ -70,6 +71,14 @@ pub(crate) struct ReceivingHands<S: Store> {
 }
 
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
+    fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
+        self.store.full_path(path)
+    }
+
+    fn terms(&self) -> Option<Terms> {
+        Some(self.terms)
+    }
+
     fn cost(&self, work: &Work) -> Cost {
         match work {
             Work::Copy { .. } | Work::CopyBeside { .. } => Cost::Copy,
@@ -306,11 +315,11 @@ fn done(result: Result<(), StoreError>) -> Answer {
 /// Which names went, and why others stayed. What is gone already is no trouble.
 fn removed(result: Result<deltic_store::Removed, StoreError>) -> Removed {
     let trouble = |error: &StoreError| match error {
-        StoreError::Protected { .. }
-        | StoreError::Refilled { .. }
-        | StoreError::KeepsOld { .. } => {
-            Trouble { kind: TroubleKind::Skipped, message: error.to_string() }
+        // In rsync's words, which have the name as it is.
+        StoreError::Protected { path } | StoreError::Refilled { path } => {
+            Trouble::about(TroubleKind::Skipped, path, error.to_string())
         }
+        StoreError::KeepsOld { .. } => told(TroubleKind::Skipped, error, |path| error.words(path)),
         _ => failed(error),
     };
     match result {
@@ -430,12 +439,12 @@ impl<S: Store> ReceivingHands<S> {
 }
 
 fn unproven(path: &RelPath) -> Setback {
-    let message = format!("receive {path}: what arrived is not what was announced");
-    Setback { trouble: Trouble { kind: TroubleKind::Failed, message }, then: Then::Retry }
+    let words = |path: &str| format!("cannot write {path}: what arrived is not what was announced");
+    Setback { trouble: Trouble::at(TroubleKind::Failed, path, words), then: Then::Retry }
 }
 
 /// An old version is not what it was when it was opened.
 fn shrunk() -> Setback {
-    let message = "read: an old version is shorter than it was".into();
-    Setback { trouble: Trouble { kind: TroubleKind::Failed, message }, then: Then::Retry }
+    let message = "an old version is shorter than it was";
+    Setback { trouble: Trouble::new(TroubleKind::Failed, message), then: Then::Retry }
 }

@@ -1,6 +1,7 @@
 //! The sender's work: list, open, scan, read.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::chunk::{Run, Segment};
@@ -72,6 +73,14 @@ struct Agreed {
 }
 
 impl<T: Tree> Hands<Sender> for SendingHands<T> {
+    fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
+        self.tree.full_path(path)
+    }
+
+    fn terms(&self) -> Option<Terms> {
+        self.agreed.get().map(|agreed| agreed.terms)
+    }
+
     fn cost(&self, work: &Work) -> Cost {
         match work {
             Work::Scan { .. } | Work::Read { .. } | Work::Mend { .. } | Work::Seal { .. } => {
@@ -165,8 +174,9 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
                 let removed = self.tree.remove_source(&path, &meta);
                 Answer::Removed(removed.map_err(|error| match error {
                     StoreError::Changed { path } => {
-                        let message = format!("keep {path}: it has changed since it was sent");
-                        Trouble { kind: TroubleKind::Vanished, message }
+                        Trouble::at(TroubleKind::Vanished, &path, |path| {
+                            format!("{path} has changed since it was sent: it stays")
+                        })
                     }
                     error => super::failed(&error),
                 }))
@@ -607,9 +617,6 @@ fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
 fn shrunk(snapshot: &impl Snapshot) -> Trouble {
     match snapshot.check_unchanged() {
         Err(error) => trouble(&error),
-        Ok(()) => Trouble {
-            kind: TroubleKind::Failed,
-            message: "read: the file is shorter than its length says".into(),
-        },
+        Ok(()) => Trouble::new(TroubleKind::Failed, "a file is shorter than its length says"),
     }
 }

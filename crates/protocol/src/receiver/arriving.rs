@@ -242,7 +242,7 @@ mod tests {
     }
 
     fn answer(work: Work, failures: &mut u32) -> Answer {
-        let trouble = Trouble { kind: TroubleKind::Failed, message: "sad".into() };
+        let trouble = Trouble::new(TroubleKind::Failed, "sad");
         let sad = || Answer::Done(Err(Setback { trouble, then: Then::GiveUp }));
         match work {
             Work::Look { paths, .. } => {

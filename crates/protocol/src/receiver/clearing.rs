@@ -50,18 +50,20 @@ impl Receiver {
         // How long the list will be is not known yet.
         let most = self.most_cleared();
         if !self.setting.options.clears() && names > 1 {
-            let message = format!("replace {path}: directory not empty");
-            let trouble = Trouble { kind: TroubleKind::Failed, message };
+            let words = |path: &str| format!("cannot replace {path}: directory not empty");
+            let trouble = Trouble::at(TroubleKind::Failed, &path, words);
             return self.not_cleared(file, vec![trouble]);
         }
         // What is empty gives way whatever the limit: nothing is lost.
         let lost = if names > 1 { names } else { 0 };
         if !self.deleting.clear(lost, most) {
-            let message = format!(
-                "replace {path}: {names} names in that directory would go, with others more than {most}; \
-                 --delete with --max-delete or --force-delete allows it"
-            );
-            let trouble = Trouble { kind: TroubleKind::DeleteLimit, message };
+            let words = |path: &str| {
+                format!(
+                    "cannot replace {path}: {names} names in that directory would go, with others more than {most}; \
+                     --delete with --max-delete or --force-delete allows it"
+                )
+            };
+            let trouble = Trouble::at(TroubleKind::DeleteLimit, &path, words);
             return self.not_cleared(file, vec![trouble]);
         }
         // Where nothing is to be, what is protected stays.
@@ -145,8 +147,8 @@ impl Receiver {
             Some(Cleared::Name { change, .. }) => self.report_settled(change.facts.len),
             Some(Cleared::Nothing) | None => {}
         }
-        for Trouble { message, .. } in troubles {
-            self.trouble(Trouble { kind: TroubleKind::Failed, message });
+        for trouble in troubles {
+            self.trouble(Trouble { kind: TroubleKind::Failed, ..trouble });
         }
     }
 }

@@ -79,7 +79,8 @@ impl Receiver {
                 let message =
                     format!("ignoring unsafe symlink \"{path}\" -> \"{}\"", printable(target));
                 self.miss_undecided(file, &meta);
-                return self.tell_trouble(Trouble { kind: TroubleKind::UnsafeLink, message });
+                let ignored = Trouble::about(TroubleKind::UnsafeLink, &path, message);
+                return self.tell_trouble(ignored);
             }
             if munge {
                 *target = [MUNGED, target].concat().into();
@@ -130,8 +131,8 @@ impl Receiver {
             Kind::Dir => match old {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
                 Some(_) if self.setting.rename.is_some() => {
-                    let message = format!("replace the destination {path}: not a directory");
-                    self.trouble(Trouble { kind: TroubleKind::Failed, message });
+                    let words = |path: &str| format!("cannot replace {path}: not a directory");
+                    self.trouble(Trouble::at(TroubleKind::Failed, &path, words));
                     self.lose_dir(path, Lost::Failed);
                 }
                 old => {

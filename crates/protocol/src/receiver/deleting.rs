@@ -239,7 +239,7 @@ impl Receiver {
                 false => "the source could not be listed in full",
             };
             let message = format!("nothing deleted: {why}; --ignore-errors goes on");
-            return self.trouble(Trouble { kind: TroubleKind::Failed, message });
+            return self.trouble(Trouble::new(TroubleKind::Failed, message));
         }
         self.hold_back_empty();
         if self.deleting.extras.is_empty() {
@@ -349,7 +349,7 @@ impl Receiver {
         let message = format!(
             "{would}deletions stop at --max-delete={most}: {stay} of {names} names to be removed stay"
         );
-        self.tell_trouble(Trouble { kind: TroubleKind::DeleteLimit, message });
+        self.tell_trouble(Trouble::new(TroubleKind::DeleteLimit, message));
         self.deleting.removing = true;
         self.deleting.ration = Some(most.saturating_sub(self.deleting.cleared));
         self.remove_more();
@@ -442,7 +442,7 @@ impl Receiver {
             Delete::Guarded(_) | Delete::Never if dry_run => TroubleKind::Warned,
             _ => TroubleKind::DeleteLimit,
         };
-        self.tell_trouble(Trouble { kind, message });
+        self.tell_trouble(Trouble::new(kind, message));
     }
 
     /// Leaves it to the user, wherever that is.
@@ -528,11 +528,11 @@ impl Removal {
 
     /// Why no more of it goes.
     pub(super) fn refilled(&self, action: &str) -> Trouble {
-        let message = format!(
-            "{action} {}: more is in it than was counted, and than may go; what is left stays",
-            self.path
-        );
-        Trouble { kind: TroubleKind::DeleteLimit, message }
+        Trouble::at(TroubleKind::DeleteLimit, &self.path, |path| {
+            format!(
+                "cannot {action} {path}: more is in it than was counted, and than may go; what is left stays"
+            )
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::limits::{
 };
 use crate::message::{Done, FileNo, How, ToSender};
 use crate::options::{Append, Fuzzy, Options, Writing};
-use crate::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
+use crate::report::{Action, Change, Differs, Facts, Item, Notice, Side, Trouble, TroubleKind};
 use crate::work::{Handle, Setback, Then};
 
 use super::attempt::{Attempt, Old};
@@ -196,9 +196,10 @@ impl Incoming {
 
 /// What is said of a file of which only the beginning is in place.
 fn restless_told(path: &RelPath) -> Trouble {
-    let message =
-        format!("{path} grew while it was read: what was there at first is in place; run again");
-    Trouble { kind: TroubleKind::Vanished, message }
+    let words = |path: &str| {
+        format!("{path} grew while it was read: what was there at first is in place; run again")
+    };
+    Trouble::at(TroubleKind::Vanished, path, words).on(Side::Sender)
 }
 
 impl Receiver {
@@ -350,9 +351,8 @@ impl Receiver {
             self.index_more(handle);
         } else if dry_run {
             // There is something, or nothing would be compared.
-            let message =
-                format!("compare {}: what is there cannot be read", incoming.candidate.path);
-            let trouble = Trouble { kind: TroubleKind::Failed, message };
+            let words = |path: &str| format!("cannot compare {path}: what is there cannot be read");
+            let trouble = Trouble::at(TroubleKind::Failed, &incoming.candidate.path, words);
             self.fail(handle, Setback { trouble, then: Then::GiveUp });
         } else {
             // Nothing to match against, so nothing to hold open.

@@ -511,7 +511,8 @@ impl Receiver {
             Err(Setback { trouble, then }) => {
                 if then != Then::Retry {
                     let message = format!("{}; it comes by itself", trouble.message);
-                    self.tell_trouble(Trouble { kind: TroubleKind::Warned, message });
+                    let kind = TroubleKind::Warned;
+                    self.tell_trouble(Trouble { kind, message, ..trouble });
                 }
                 let meta = name.alone();
                 self.decide_alone(file, name.path, (meta, name.seen));

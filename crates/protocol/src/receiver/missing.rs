@@ -65,8 +65,10 @@ impl Receiver {
 
     pub(super) fn counted_missing(&mut self, path: RelPath, names: u64) {
         if names > 1 && !self.setting.options.clears() {
-            let message = format!("delete {path}: directory not empty; --force allows it");
-            return self.trouble(Trouble { kind: TroubleKind::Failed, message });
+            let words = |path: &str| {
+                format!("cannot delete {path}: directory not empty; --force allows it")
+            };
+            return self.trouble(Trouble::at(TroubleKind::Failed, &path, words));
         }
         // Where all may go, what comes into it may as well.
         let most = if names > 1 { NO_LIMIT } else { names };

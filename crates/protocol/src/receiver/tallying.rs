@@ -232,6 +232,6 @@ impl Receiver {
 
 /// What was alike when it was compared is no more.
 pub(super) fn gone(path: &RelPath) -> Trouble {
-    let message = format!("receive {path}: what was there went away meanwhile");
-    Trouble { kind: TroubleKind::Failed, message }
+    let words = |path: &str| format!("cannot write {path}: what was there went away meanwhile");
+    Trouble::at(TroubleKind::Failed, path, words)
 }

@@ -534,8 +534,9 @@ impl Sender {
     pub(super) fn fail_for(&mut self, handle: Handle, why: &str) {
         let listing = self.handles.get(&handle).and_then(|file| self.entries.get(file));
         let Some(listing) = listing else { return };
-        let message = format!("send {}: {why}", listing.path);
-        self.fail(handle, Trouble { kind: TroubleKind::Vanished, message });
+        let words = |path: &str| format!("cannot send {path}: {why}");
+        let trouble = Trouble::at(TroubleKind::Vanished, &listing.path, words);
+        self.fail(handle, trouble);
     }
 
     /// The attempt that holds this handle, unless it has ended.
@@ -547,8 +548,9 @@ impl Sender {
 
 /// An interrupted transfer that this program would not have begun as it was.
 pub(super) fn cut_otherwise(path: &RelPath) -> Trouble {
-    let message = format!("send {path}: it would not be cut as it was when it was interrupted");
-    Trouble { kind: TroubleKind::Vanished, message }
+    Trouble::at(TroubleKind::Vanished, path, |path| {
+        format!("cannot send {path}: it would not be cut as it was when it was interrupted")
+    })
 }
 
 fn whole_spec() -> ChunkerSpec {

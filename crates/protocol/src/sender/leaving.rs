@@ -11,7 +11,7 @@ use crate::report::{Notice, Trouble, TroubleKind};
 use super::{Place, Sender, Work};
 
 /// Most sources that stay and are named: all fit a frame, with one that counts the others.
-const MOST_NAMED: usize = 127;
+const MOST_NAMED: usize = 80;
 
 /// What may go, and what is going.
 #[derive(Debug, Default)]
@@ -46,9 +46,10 @@ impl Leaving {
     /// What is told of those that stay.
     fn told(&mut self) -> Vec<Trouble> {
         let mut told = std::mem::take(&mut self.stay);
-        told.extend(self.more.take().map(|(count, kind)| Trouble {
-            kind,
-            message: format!("keep {count} more sources that could not be removed, or changed"),
+        told.extend(self.more.take().map(|(count, kind)| {
+            let message =
+                format!("{count} more sources could not be removed, or changed: they stay");
+            Trouble::new(kind, message)
         }));
         told
     }
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn whoever_is_not_named_is_counted_and_the_worst_counts() {
-        let trouble = |kind| Trouble { kind, message: "sad".into() };
+        let trouble = |kind| Trouble::new(kind, "sad");
         let mut leaving = Leaving::default();
         for _ in 0..MOST_NAMED + 2 {
             leaving.keep(trouble(TroubleKind::Vanished));
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(told.len(), MOST_NAMED + 1);
         let last = &told[MOST_NAMED];
         assert_eq!(last.kind, TroubleKind::Failed);
-        assert!(last.message.contains("keep 4 more sources"), "{}", last.message);
+        assert!(last.message.contains("4 more sources"), "{}", last.message);
         assert!(leaving.told().is_empty());
     }
 }

@@ -384,8 +384,8 @@ impl Sender {
                 Unread::TooMuch => "they are more than can be sent",
                 Unread::Other => "the system does not give them",
             };
-            let message = format!("read attributes of {path}: {why}");
-            self.trouble(Trouble { kind: TroubleKind::Failed, message });
+            let words = |path: &str| format!("cannot read attributes of {path}: {why}");
+            self.trouble(Trouble::at(TroubleKind::Failed, &path, words));
         }
         match entry.meta.kind {
             Kind::Dir if tallied.is_none() => self.lister.dirs.push((path, None)),
@@ -419,10 +419,12 @@ impl Sender {
             meta.set_linked(Some(Linked::Inode(inode, u32::MAX)));
         }
         if self.lister.linking.tell((self.lister.next, path), meta) == Told::Crowded {
-            let message = format!(
-                "link {path}: too many files of several names; each name of such is sent by itself"
-            );
-            self.trouble(Trouble { kind: TroubleKind::Failed, message });
+            let words = |path: &str| {
+                format!(
+                    "cannot link {path}: too many files of several names; each name of such is sent by itself"
+                )
+            };
+            self.trouble(Trouble::at(TroubleKind::Failed, path, words));
         }
     }
 
@@ -463,8 +465,8 @@ fn entry_notices(dir: &RelPath, own: Option<&Meta>, entries: &[Entry]) -> Vec<No
 }
 
 fn unsendable(dir: &RelPath, entry: &Entry, bad: &BadPath) -> Trouble {
-    let message = format!("send {} in {dir}: {bad}", entry.name);
-    Trouble { kind: TroubleKind::Failed, message }
+    let words = |dir: &str| format!("cannot send {} in {dir}: {bad}", entry.name);
+    Trouble::at(TroubleKind::Failed, dir, words)
 }
 
 /// About the bytes that an entry takes in a frame.

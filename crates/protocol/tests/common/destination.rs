@@ -129,7 +129,7 @@ fn recipe_of(bytes: &[u8], spec: ChunkerSpec) -> Kept {
 fn setback(message: &str, retry: bool) -> Setback {
     let kind = TroubleKind::Failed;
     let then = if retry { Then::Retry } else { Then::GiveUp };
-    Setback { trouble: Trouble { kind, message: message.into() }, then }
+    Setback { trouble: Trouble::new(kind, message), then }
 }
 
 impl Destination {

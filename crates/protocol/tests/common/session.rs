@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{self, Expect, Receiver, Setting};
-use deltic_protocol::report::{Change, Notice, Totals};
+use deltic_protocol::report::{Change, Notice, Side, Totals, Trouble};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::{PeerError, ToReceiver, ToSender, WorkId};
@@ -207,7 +207,11 @@ impl Session {
         if !lazy || self.receiving.is_empty() {
             self.receiving.extend(self.receiver.poll_work());
         }
-        while let Some((frame, attempt)) = self.sender.poll_for_streams() {
+        while let Some((mut frame, attempt)) = self.sender.poll_for_streams() {
+            frame
+                .troubles_mut()
+                .iter_mut()
+                .for_each(|trouble| trouble.locate(Side::Sender, |_| None));
             let bytes = written(&frame, frame.encode(), ToReceiver::decode);
             self.said.insert(bytes[0]);
             self.bytes += bytes.len() as u64;
@@ -223,16 +227,26 @@ impl Session {
             }
         }
         let frames = std::iter::from_fn(|| self.receiver.poll_frame());
-        for frame in frames {
+        for mut frame in frames {
+            let located = |trouble: &mut Trouble| trouble.locate(Side::Receiver, |_| None);
+            frame.troubles_mut().iter_mut().for_each(located);
             let bytes = written(&frame, frame.encode(), ToSender::decode);
             self.bytes += bytes.len() as u64;
             self.to_sender.push_back(bytes);
         }
         std::iter::from_fn(|| self.sender.poll_notice())
-            .for_each(|notice| self.told_by_sender.take(notice));
+            .for_each(|notice| self.told_by_sender.take(located(notice, Side::Sender)));
         std::iter::from_fn(|| self.receiver.poll_notice())
-            .for_each(|notice| self.told_by_receiver.take(notice));
+            .for_each(|notice| self.told_by_receiver.take(located(notice, Side::Receiver)));
     }
+}
+
+/// What a driver makes of a notice.
+fn located(mut notice: Notice, side: Side) -> Notice {
+    if let Notice::Trouble(trouble) = &mut notice {
+        trouble.locate(side, |_| None);
+    }
+    notice
 }
 
 fn refused(who: &str, error: &PeerError, frame: &dyn std::fmt::Debug) {

@@ -132,7 +132,7 @@ pub fn bytes_digest(bytes: &[u8]) -> Digest {
 }
 
 fn trouble(kind: TroubleKind, message: &str) -> Trouble {
-    Trouble { kind, message: message.into() }
+    Trouble::new(kind, message)
 }
 
 impl Source {

@@ -26,7 +26,8 @@ use deltic_protocol::options::{
 };
 use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers, Remove, Select};
 use deltic_protocol::report::{
-    Action, Change, Differs, Facts, Item, MadeRoot, Question, Totals, Trouble, TroubleKind,
+    Action, Change, Differs, Facts, Item, MadeRoot, Question, Side, Spot, Totals, Trouble,
+    TroubleKind,
 };
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
@@ -43,7 +44,12 @@ pub fn split(frame: &[u8]) -> (u8, &[u8]) {
 /// One frame or more of each kind, named.
 pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let file = FileNo(300);
-    let trouble = || Trouble { kind: TroubleKind::Vanished, message: "open a: gone".into() };
+    let trouble = || Trouble::new(TroubleKind::Vanished, "open a: gone");
+    let mut located = Trouble::at(TroubleKind::Failed, &RelPath::parse(b"a/b").unwrap(), |path| {
+        format!("read {path}: no")
+    });
+    located = located.with_errno(Some(13));
+    located.locate(Side::Sender, |_| Some((*b"/srv/a/b").into()));
     let when = Timestamp { secs: 1_700_000_000, nanos: 5 };
     let meta = Meta::plain(Kind::File, 5000, when, 0o644);
     let short = |byte| ShortFingerprint::from_bytes([byte; 8]);
@@ -394,6 +400,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("End", ToReceiver::End { file, digest: Digest::from_bytes([0xef; 32]) }.encode()),
         ("Failed", ToReceiver::Failed { file, attempt: 2, trouble: trouble() }.encode()),
         ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
+        ("Trouble.located", ToReceiver::Trouble(located).encode()),
         ("Want", ToSender::Want { file, how: How::Recipe }.encode()),
         (
             "Resume",
@@ -1068,7 +1075,22 @@ pub fn trouble() -> impl Strategy<Value = Trouble> {
         TroubleKind::Warned,
         TroubleKind::UnsafeLink,
     ]);
-    (kind, text()).prop_map(|(kind, message)| Trouble { kind, message })
+    let spot = (
+        of(&[Side::Sender, Side::Receiver]),
+        option::of(rel_path()),
+        option::of(bytes()),
+        option::of(any::<u32>()),
+    );
+    let located = spot.prop_map(|(side, path, full_path, errno)| {
+        let mut spot = Spot::default();
+        (spot.side, spot.path) = (Some(side), path);
+        (spot.full_path, spot.errno) = (full_path, errno);
+        spot
+    });
+    (kind, text(), option::of(located)).prop_map(|(kind, message, spot)| Trouble {
+        spot: spot.map(Box::new),
+        ..Trouble::new(kind, message)
+    })
 }
 
 fn item() -> impl Strategy<Value = Item> {

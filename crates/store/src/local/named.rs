@@ -17,6 +17,13 @@ use rustix::io::Errno;
 use crate::StoreError;
 use crate::dir::{Dir, Led, Trust, Use, WayEnd};
 
+/// Where `path` below `root` is, from the root of the file system.
+pub(super) fn full_path(root: &Path, path: &RelPath) -> Option<PathBuf> {
+    let below = root.join(OsStr::from_bytes(path.as_bytes()));
+    // What ends with a slash stands for what is in it: people are told of the directory.
+    Some(std::path::absolute(below).ok()?.components().collect())
+}
+
 /// The directory that an option names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedDir {

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use super::follow;
 use super::list::{Part, dangles, inode};
 use super::more::{Reach, look_again};
-use super::named::NamedDir;
+use super::named::{NamedDir, full_path};
 use super::place::Place;
 use super::remove::remove_unchanged;
 use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at_root};
@@ -90,7 +90,7 @@ pub struct Sources {
     /// What is protected at a receiver.
     protects: Scopes,
     /// Arguments that are no paths, and why.
-    refused: Vec<(String, BadPath)>,
+    refused: Vec<(PathBuf, BadPath)>,
     /// Under how many names at most one name of a file is listed.
     names_of_one: u32,
     options: SourceOptions,
@@ -410,6 +410,14 @@ fn is_in(path: &[u8], dir: &RelPath) -> bool {
 
 impl Tree for Sources {
     type Snapshot = LocalSnapshot;
+
+    fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
+        let base = match path.is_root() {
+            true => self.bases.first()?,
+            false => self.source_of("read", path).ok()?.base,
+        };
+        full_path(&base.path, path)
+    }
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         self.list_part(dir, Part::All)

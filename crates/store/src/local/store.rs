@@ -6,8 +6,7 @@ mod setting;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::names::Rest;
@@ -26,7 +25,7 @@ use super::inplace::{LeftFiles, UnderWay};
 use super::link::link;
 use super::list::{Part, list, list_but};
 use super::more::{Reach, default_acl, look_again};
-use super::named::NamedDir;
+use super::named::{NamedDir, full_path};
 use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
 use super::remove::{Removals, remove_after, remove_unchanged};
@@ -98,6 +97,7 @@ pub(super) struct Inner {
     pub(super) listed: Listed,
     pub(super) one_file_system: bool,
     pub(super) root: Arc<Dir>,
+    root_path: PathBuf,
     pub(super) scopes: Scopes,
     pub(super) see: See,
     pub(super) stages: Stages,
@@ -246,7 +246,7 @@ impl LocalStore {
             Some(dir) => {
                 let held = dir.open().map_err(|errno| StoreError::Argument {
                     action: "write to",
-                    argument: printable(dir.path.as_os_str().as_bytes()),
+                    argument: dir.path.clone(),
                     source: errno.into(),
                 })?;
                 Some(stages(Arc::new(held), Whose::Temp)?)
@@ -255,6 +255,7 @@ impl LocalStore {
         };
         Ok(Self(Arc::new(Inner {
             root,
+            root_path: path.to_owned(),
             scopes: Scopes::new(options.rules, path, Start::Root),
             see: options.see,
             backup: options.backup,
@@ -546,6 +547,10 @@ impl Inner {
 
 impl Tree for LocalStore {
     type Snapshot = LocalSnapshot;
+
+    fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
+        full_path(&self.0.root_path, path)
+    }
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         self.list_with(dir, Much::Part(Part::All))

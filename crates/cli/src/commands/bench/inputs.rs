@@ -107,7 +107,7 @@ impl Reader {
             Ok(meta) if meta.is_dir() => self.walk(path, &mut files),
             Ok(meta) if meta.is_file() => self.file(path, &mut files),
             Ok(_) => self.fail("read", path, "neither a regular file nor a directory"),
-            Err(error) => self.fail("look at", path, reason(&error)),
+            Err(error) => self.fail("cannot read", path, reason(&error)),
         }
         let name = shown(path.file_name().map_or(path, Path::new));
         Input { name, files }
@@ -126,7 +126,7 @@ impl Reader {
                 Ok(kind) if kind.is_dir() => self.walk(&entry.path(), files),
                 Ok(kind) if kind.is_file() => self.file(&entry.path(), files),
                 Ok(_) => {}
-                Err(error) => self.fail("look at", &entry.path(), reason(&error)),
+                Err(error) => self.fail("cannot read", &entry.path(), reason(&error)),
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_FRAME_BYTES, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, Done, FileNo, GroupLine, How, Payload, ToSender};
 use crate::receiver::{Place, Receiver, Small, Work};
-use crate::report::{Action, Differs, Trouble, TroubleKind};
+use crate::report::{Action, Differs, Side, Trouble, TroubleKind};
 use crate::work::{Handle, Setback, Then, Turn};
 
 use super::facing::Parts;
@@ -62,8 +62,9 @@ impl Receiver {
         if let Some(kept) = incoming.kept.take() {
             let (meta, listed) = (&attempt.meta, &incoming.candidate.meta);
             if (meta.len, meta.modified) != (listed.len, listed.modified) {
-                let message = format!("receive {}: it has changed", incoming.candidate.path);
-                let trouble = Trouble { kind: TroubleKind::Vanished, message };
+                let words = |path: &str| format!("cannot read {path}: it has changed");
+                let trouble = Trouble::at(TroubleKind::Vanished, &incoming.candidate.path, words);
+                let trouble = trouble.on(Side::Sender);
                 self.fail(handle, Setback { trouble, then: Then::Retry });
                 return Ok(());
             }
@@ -104,8 +105,9 @@ impl Receiver {
         if len <= LARGE_FILE_BYTES || incoming.candidate.is_large() {
             return false;
         }
-        let message = format!("read {}: it has grown too much meanwhile", incoming.candidate.path);
-        let trouble = Trouble { kind: TroubleKind::Vanished, message };
+        let words = |path: &str| format!("cannot read {path}: it has grown too much meanwhile");
+        let trouble = Trouble::at(TroubleKind::Vanished, &incoming.candidate.path, words);
+        let trouble = trouble.on(Side::Sender);
         self.fail(handle, Setback { trouble, then: Then::GiveUp });
         true
     }
@@ -158,8 +160,8 @@ impl Receiver {
         let needs_old = attempt.needs_old();
         self.load.take_groups(lines.len() as u64)?;
         if self.load.is_crowded() {
-            let message = "receive: more groups under way than can be held".into();
-            let trouble = Trouble { kind: TroubleKind::Failed, message };
+            let message = "receive: more groups under way than can be held";
+            let trouble = Trouble::new(TroubleKind::Failed, message);
             self.fail(handle, Setback { trouble, then: Then::Retry });
         }
         if needs_old {

@@ -6,10 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use deltic_core::packed::Crowded;
-use deltic_core::path::{BadPath, printable};
+use deltic_core::path::{BadPath, printable, shortened};
 use deltic_core::{Name, Packed, Put, RelPath};
-
-use crate::shortened;
 
 /// One source argument, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +140,7 @@ pub struct SourceArgs {
     pub(super) dotted: Option<usize>,
     known: HashMap<(OsString, bool), usize>,
     /// Arguments that cannot be any, safe to print, and why.
-    pub(super) refused: Vec<(String, BadPath)>,
+    pub(super) refused: Vec<(PathBuf, BadPath)>,
 }
 
 impl SourceArgs {
@@ -168,7 +166,8 @@ impl SourceArgs {
 
     /// Adds one that is no path, to be told of where all are listed.
     pub fn refuse(&mut self, arg: &[u8], why: BadPath) {
-        self.refused.push((shortened(&printable(arg)).into_owned(), why));
+        let shown = shortened(&printable(arg)).into_owned();
+        self.refused.push((shown.into(), why));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use deltic_core::meta::Linked;
 use deltic_core::packed::At;
@@ -109,7 +109,7 @@ impl Sources {
         let (is_root, is_first) = (dir.is_root(), !matches!(part, Part::Next(_)));
         let mut listing = if is_root { self.list_root(part) } else { self.list_plain(dir, part)? };
         if is_root && is_first {
-            let error = |(argument, why): &(String, BadPath)| StoreError::Argument {
+            let error = |(argument, why): &(PathBuf, BadPath)| StoreError::Argument {
                 action: "look at",
                 argument: argument.clone(),
                 source: io::Error::other(why.clone()),

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use deltic_core::path::printable;
 use deltic_core::{Entry, Follow, Meta, Mounts, Name, RelPath, See};
 use rustix::io::Errno;
 
@@ -113,8 +112,7 @@ impl<'a> Source<'a> {
     fn error_of(&self, action: &'static str, source: io::Error) -> StoreError {
         let mut path = self.base.path.clone();
         path.extend((!self.path.is_root()).then(|| OsStr::from_bytes(self.path.as_bytes())));
-        let path = std::path::absolute(&path).unwrap_or(path);
-        let argument = printable(path.as_os_str().as_bytes());
+        let argument = std::path::absolute(&path).unwrap_or(path);
         StoreError::Argument { action, argument, source }
     }
 

@@ -63,7 +63,7 @@ impl Scene {
 }
 
 fn len_of(path: &Path) -> Result<u64> {
-    let meta = path.metadata().with_context(|| format!("look at {}", shown(path)))?;
+    let meta = path.metadata().with_context(|| format!("cannot read {}", shown(path)))?;
     if !meta.is_file() {
         bail!("{} is not a regular file", shown(path));
     }
@@ -141,7 +141,7 @@ impl Comparison {
             Scene::Pair { old, new } => {
                 // A link to a file is not a file to a sync.
                 let real = |path: &PathBuf| {
-                    path.canonicalize().with_context(|| format!("look at {}", shown(path)))
+                    path.canonicalize().with_context(|| format!("cannot read {}", shown(path)))
                 };
                 return Ok(Files { old: real(old)?, new: real(new)?, dest });
             }

@@ -1,0 +1,230 @@
+//! What to do about what went wrong, in the words that were typed.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use deltic_core::path::printable;
+use deltic_net::plan::{Destination, Remote, Sources};
+use deltic_net::{Plan, SyncError};
+use deltic_protocol::report::{Side, Trouble, TroubleKind};
+
+use crate::output::stands_in;
+use crate::place::Place;
+
+/// The other machine of a run, if there is one, as the user named it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Far {
+    side: Option<Side>,
+    /// The host alone.
+    host: String,
+    /// The words that run a command there, but for the command.
+    shell: String,
+    /// The program that is to answer there.
+    program: String,
+    /// An operand that was taken for another machine's, and names a file here.
+    file_here: Option<String>,
+}
+
+impl Far {
+    /// That of a run, whose operands were these.
+    pub(crate) fn of(plan: &Plan, operands: &[OsString]) -> Self {
+        let (side, host) = match (&plan.sources, &plan.destination) {
+            (Sources::Remote { host, .. }, _) => (Side::Sender, host),
+            (_, Destination::Remote { host, .. }) => (Side::Receiver, host),
+            _ => return Self::default(),
+        };
+        let is_here = |word: &&OsString| {
+            matches!(Place::parse(word), Ok(Place::Remote { .. }))
+                && std::fs::symlink_metadata(word).is_ok()
+        };
+        let file_here = operands.iter().find(is_here).map(|word| printable(word.as_bytes()));
+        Self { side: Some(side), file_here, ..Self::on(&plan.remote, host) }
+    }
+
+    /// One that is reached so.
+    pub(crate) fn on(remote: &Remote, host: &str) -> Self {
+        let words = remote.words(host, &[COMMAND.into()]).unwrap_or_default();
+        let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
+        Self {
+            side: None,
+            host: host.rsplit_once('@').map_or(host, |(_, host)| host).into(),
+            shell: words.join(" "),
+            program: quoted(&remote.program),
+            file_here: None,
+        }
+    }
+
+    /// What a trouble says; one of the other machine names it. Called as rsync we say what rsync does.
+    pub(crate) fn message<'a>(&self, trouble: &'a Trouble) -> Cow<'a, str> {
+        let is_far = trouble.spot.as_ref().is_some_and(|spot| {
+            spot.side.is_some() && spot.side == self.side && spot.full_path.is_some()
+        });
+        let is_named = matches!(trouble.kind, TroubleKind::Skipped | TroubleKind::UnsafeLink);
+        match is_far && !is_named && !stands_in() {
+            true => format!("{}: {}", printable(self.host.as_bytes()), trouble.message).into(),
+            false => (&trouble.message).into(),
+        }
+    }
+
+    /// `try` and the words that run `command` there.
+    fn attempt(&self, command: &str) -> String {
+        match self.shell.is_empty() {
+            true => format!("try `ssh HOST {command}`"),
+            false => format!("try `{}`", self.shell.replace(COMMAND, command)),
+        }
+    }
+
+    /// The same where nothing answers: an operand may have been meant as a file.
+    fn attempt_or_file(&self, question: &str, command: &str) -> String {
+        let way = format!("{question} {}", self.attempt(command));
+        match &self.file_here {
+            None => way,
+            Some(word) => format!("'{word}' is a file here: './{word}' names it; else {way}"),
+        }
+    }
+}
+
+/// Stands for a command among the words of a remote shell.
+const COMMAND: &str = "COMMAND";
+
+fn quoted(word: &OsStr) -> String {
+    let word = printable(word.as_bytes());
+    shlex::try_quote(&word).map_or_else(|_| word.clone(), Cow::into_owned)
+}
+
+/// What to do about `error`, where we know; `help` is for words that make no sense.
+pub(crate) fn of(error: &SyncError, far: &Far, help: &'static str) -> Option<String> {
+    const AGAIN: &str = "what has arrived is kept: run the same command again";
+    let fixed = match error {
+        SyncError::Start { .. } => {
+            let question = "is it installed? -e names another remote shell";
+            return Some(match &far.file_here {
+                None => question.into(),
+                Some(word) => format!("'{word}' is a file here: './{word}' names it"),
+            });
+        }
+        SyncError::Incompatible(_) => {
+            "is the same deltic on both machines? --deltic-path names another one over there"
+        }
+        SyncError::Versions(versions) => match versions.order() {
+            Ordering::Less => "the one here is older: update it",
+            Ordering::Greater => {
+                "the one there is older: update it; --deltic-path names another one over there"
+            }
+            Ordering::Equal => "they are two builds of one version: put the same one on both",
+        },
+        SyncError::Unclean(_) => {
+            let question = "is your shell clean? its start-up files there may print nothing; to see what they print,";
+            return Some(format!("{question} {}", far.attempt("true")));
+        }
+        // What ssh itself says where it does not connect.
+        SyncError::NoAnswer(status) if status.code() == Some(255) => {
+            return Some(far.attempt_or_file("does the remote shell connect?", "true"));
+        }
+        SyncError::NoAnswer(_) => {
+            let question = "is it deltic that is started there? --deltic-path names it;";
+            return Some(far.attempt_or_file(question, &far.version()));
+        }
+        SyncError::NoRemoteProgram => {
+            let question = "is it installed there? `deltic install` does that, --deltic-path says where it is;";
+            return Some(far.attempt_or_file(question, &far.version()));
+        }
+        SyncError::NoAnswerInTime => {
+            return Some(far.attempt_or_file("does the remote shell connect?", "true"));
+        }
+        SyncError::Disconnected(_)
+        | SyncError::ShellEnded(_)
+        | SyncError::StreamLost
+        | SyncError::Transport { .. }
+        | SyncError::Silence
+        | SyncError::TimeUp => AGAIN,
+        SyncError::Damaged => "run the same command again; ssh checks what it carries",
+        SyncError::Protocol(_) => {
+            "update deltic on both machines; if that does not help, please report it"
+        }
+        SyncError::Watch { source, .. } if is_full(source) => {
+            "too many programs watch files; `sysctl fs.inotify.max_user_instances=N` allows more"
+        }
+        SyncError::Usage(why) if why.contains("--") => help,
+        SyncError::Internal => "please report it, with what was printed before",
+        SyncError::Usage(_)
+        | SyncError::Watch { .. }
+        | SyncError::Thread(_)
+        | SyncError::Selection(_)
+        | SyncError::SelectionThere(_)
+        | SyncError::Batch(_)
+        | SyncError::Files(_)
+        | SyncError::Refused(_)
+        | SyncError::Interrupted
+        | SyncError::Torn(_) => return None,
+    };
+    Some(fixed.into())
+}
+
+impl Far {
+    /// The command that asks the program there what it is.
+    fn version(&self) -> String {
+        let program = if self.program.is_empty() { "deltic" } else { &self.program };
+        format!("{program} --version")
+    }
+}
+
+/// What to do about a trouble: of sources that changed while they were read, the first time, which `said` remembers.
+pub(crate) fn for_trouble(trouble: &Trouble, said: &mut bool) -> Option<&'static str> {
+    // What just went away is told in other words.
+    let in_use =
+        trouble.kind == TroubleKind::Vanished && trouble.message.starts_with("cannot read ");
+    let is_first = in_use && !std::mem::replace(said, true);
+    (is_first && !stands_in())
+        .then_some("a file that is always in use, as a database's, is dumped or snapshot first, and that copied")
+}
+
+/// Whether the system has no more of something.
+fn is_full(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOSPC | Errno::NOMEM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn far(shell: &str, host: &str) -> Far {
+        let shell = shlex::split(shell).unwrap().into_iter().map(Into::into).collect();
+        Far::on(&Remote { shell, program: "deltic".into(), options: Vec::new() }, host)
+    }
+
+    #[test]
+    fn a_hint_has_the_words_that_were_typed() {
+        let hint = |shell, host, error| of(&error, &far(shell, host), "see").unwrap();
+        for (shell, host, told) in [
+            ("ssh -p 1", "root@backup", "try `ssh -p 1 -l root backup true`"),
+            ("ssh -i 'my key'", "backup", "try `ssh -i 'my key' backup true`"),
+            ("docker exec -i {host} {command}", "db", "try `docker exec -i db true`"),
+        ] {
+            let hint = hint(shell, host, SyncError::NoAnswerInTime);
+            assert!(hint.ends_with(told), "{hint}");
+        }
+        let hint = hint("ssh", "backup", SyncError::NoRemoteProgram);
+        assert!(hint.ends_with("try `ssh backup deltic --version`"), "{hint}");
+    }
+
+    #[test]
+    fn a_trouble_of_the_other_machine_names_it() {
+        let mut trouble = Trouble::at(
+            TroubleKind::Failed,
+            &deltic_core::RelPath::parse(b"closed").unwrap(),
+            |path| format!("cannot list {path}/: permission denied"),
+        );
+        trouble.locate(Side::Sender, |_| Some((*b"/srv/x/closed").into()));
+        let told = "cannot list /srv/x/closed/: permission denied";
+        let far = |side| Far { side, ..far("ssh", "me@backup") };
+        assert_eq!(far(Some(Side::Sender)).message(&trouble), format!("backup: {told}"));
+        assert_eq!(far(Some(Side::Receiver)).message(&trouble), told);
+        assert_eq!(Far::default().message(&trouble), told);
+    }
+}

@@ -1,0 +1,100 @@
+//! What is told of trouble: at which end, with which path, for which reason, and what to do about it.
+
+mod common;
+
+use common::{DELTIC, Run, SHELL, World};
+use serde_json::{Value, json};
+
+/// A file that cannot come to where a directory is with something in it.
+fn world() -> World {
+    let world = World::new();
+    world.write("src/name", "file");
+    world.write("dst/name/below", "dir");
+    world
+}
+
+fn sync(world: &World, words: &[&str]) -> Run {
+    let command = ["sync", "-a", "-e", SHELL, "--deltic-path", DELTIC];
+    Run::of(&mut world.command(DELTIC, command.iter().chain(words)))
+}
+
+/// The `trouble` events of a run.
+fn troubles(run: &Run) -> Vec<Value> {
+    let events = run.stdout.lines().map(|line| serde_json::from_str(line).expect("an event"));
+    events.filter(|event: &Value| event["event"] == "trouble").collect()
+}
+
+#[test]
+fn a_trouble_names_its_side_and_the_whole_path() {
+    for (from, to, host) in
+        [("src/", "dst/", ""), ("src/", "h:dst/", "h: "), ("h:src/", "dst/", "")]
+    {
+        let world = world();
+        let path = world.path("dst/name").display().to_string();
+        let run = sync(&world, &["--json", from, to]);
+        let told = format!("cannot write {path}: directory not empty");
+        assert!(run.stderr.starts_with(&format!("deltic: {host}{told}\n")), "{run:#?}");
+        let event = json!({"event": "trouble", "kind": "failed", "message": told, "path": path, "side": "receiver", "errno": 39});
+        assert_eq!((run.code, troubles(&run)), (Some(23), vec![event]), "{run:#?}");
+    }
+}
+
+#[test]
+fn a_source_that_is_missing_is_told_with_its_path_and_errno() {
+    for (from, host) in [("", ""), ("h:", "h: ")] {
+        let world = world();
+        let path = world.path("none").display().to_string();
+        let run = sync(&world, &["--json", &format!("{from}none"), "new/"]);
+        let told = format!("cannot read {path}: no such file or directory");
+        assert!(run.stderr.starts_with(&format!("deltic: {host}{told}\n")), "{run:#?}");
+        let event = json!({"event": "trouble", "kind": "failed", "message": told, "path": path, "side": "sender", "errno": 2});
+        assert_eq!(troubles(&run), [event], "{run:#?}");
+    }
+}
+
+#[test]
+fn an_end_that_cannot_begin_is_named() {
+    let world = world();
+    let run = sync(&world, &["src/", "h:no/such/dir"]);
+    let told = "deltic: h: destination no/such/dir: no/such: no such directory; only the last one is created";
+    assert!(run.stderr.starts_with(told), "{run:#?}");
+    let run = sync(&world, &["src/name", "no/such"]);
+    let told = "deltic: destination no/such: no: no such directory\n";
+    assert_eq!((run.code, run.stderr.as_str()), (Some(3), told));
+}
+
+#[test]
+fn a_user_whom_nobody_knows_is_told_by_the_option_that_was_typed() {
+    let world = world();
+    for option in ["--chown=nobody-has-it", "--chown=:nobody-has-it", "--usermap=a:nobody-has-it"] {
+        let run = sync(&world, &[option, "src/", "dst/"]);
+        let name = option.split('=').next().unwrap();
+        assert!(run.stderr.starts_with(&format!("deltic: {name}: no ")), "{run:#?}");
+    }
+}
+
+#[test]
+fn hints_have_the_words_that_were_typed() {
+    let world = world();
+    let shell = "sh -c 'exit 255' rsh -p 1";
+    let run = sync(&world, &["-e", shell, "src/", "root@backup:dst/"]);
+    let hint = "try `sh -c 'exit 255' rsh -p 1 -l root backup true`\n";
+    assert!(run.stderr.ends_with(hint), "{run:#?}");
+    world.write("co:lon", "a file");
+    let run = sync(&world, &["-e", shell, "co:lon", "dst/"]);
+    assert!(run.stderr.contains("hint: 'co:lon' is a file here: './co:lon' names it"), "{run:#?}");
+}
+
+#[test]
+fn help_is_named_where_it_helps() {
+    let world = world();
+    for (words, helps) in [
+        (&["src/", "s3://bucket/x"][..], false),
+        (&["h:src/", "g:dst/"], false),
+        (&["src/", "src/"], false),
+        (&["--link-dest=x", "--write-batch=b", "--read-batch=c", "dst/"], true),
+    ] {
+        let run = sync(&world, words);
+        assert_eq!(run.stderr.contains("see `deltic sync --help`"), helps, "{run:#?}");
+    }
+}
