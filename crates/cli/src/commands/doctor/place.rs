@@ -1,16 +1,20 @@
 //! Tries what the file system of a directory can do, in a directory of our own there.
 
 use std::fmt;
-use std::fs::{self, File, FileTimes};
+use std::fs::{File, FileTimes};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use deltic_core::path::printable;
 use deltic_net::reason;
 use indicatif::BinaryBytes;
-use rustix::fs::{XattrFlags, ioctl_ficlone, setxattr, statfs};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, XattrFlags, fsetxattr, fstatfs, ioctl_ficlone, linkat, mkdirat,
+    openat, statat, symlinkat, unlinkat,
+};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
@@ -107,50 +111,64 @@ impl fmt::Display for Abilities {
 }
 
 /// A directory of our own, gone with this value.
-struct Trial(PathBuf);
+///
+/// Whoever else may write above it could put another one, or links, in its place. So it is held, and a file in it is made
+/// anew and then used by its handle.
+struct Trial {
+    above: OwnedFd,
+    name: String,
+    dir: OwnedFd,
+}
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).ok();
+        for name in NAMES {
+            unlinkat(&self.dir, name, AtFlags::empty()).ok();
+        }
+        unlinkat(&self.above, &self.name, AtFlags::REMOVEDIR).ok();
     }
 }
 
 impl Trial {
-    fn new(dir: &Path) -> io::Result<Self> {
-        let own = dir.join(format!(".deltic-trial-{}", std::process::id()));
-        fs::create_dir(&own).map(|()| Self(own))
+    fn new(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let above = openat(CWD, path, flags, Mode::empty())?;
+        let name = format!(".deltic-trial-{}", std::process::id());
+        mkdirat(&above, &name, Mode::RWXU)?;
+        let dir = openat(&above, &name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        Ok(Self { above, name, dir })
     }
 
     fn run(&self) -> io::Result<Abilities> {
-        let system = statfs(&self.0)?;
-        let file = self.0.join("a");
-        fs::write(&file, SAMPLE)?;
+        let system = fstatfs(&self.dir)?;
+        let mut file = self.make("a")?;
+        file.write_all(SAMPLE)?;
+        let (dir, none) = (&self.dir, XattrFlags::empty());
         Ok(Abilities {
             free_bytes: system.f_bavail.saturating_mul(system.f_bsize as u64),
             kind: system.f_type as u64,
-            reflink: self.reflink(&file),
-            xattrs: setxattr(&file, "user.deltic", b"x", XattrFlags::empty()).is_ok(),
-            acls: setxattr(&file, "system.posix_acl_access", ACL, XattrFlags::empty()).is_ok(),
-            symlinks: symlink("a", self.0.join("link")).is_ok(),
-            hard_links: fs::hard_link(&file, self.0.join("other")).is_ok(),
+            reflink: self.make("clone").is_ok_and(|clone| ioctl_ficlone(clone, &file).is_ok()),
+            xattrs: fsetxattr(&file, "user.deltic", b"x", none).is_ok(),
+            acls: fsetxattr(&file, "system.posix_acl_access", ACL, none).is_ok(),
+            symlinks: symlinkat("a", dir, "link").is_ok(),
+            hard_links: linkat(dir, "a", dir, "other", AtFlags::empty()).is_ok(),
             sparse: self.sparse().unwrap_or(false),
-            folds_case: self.0.join("A").exists(),
+            folds_case: statat(dir, "A", AtFlags::SYMLINK_NOFOLLOW).is_ok(),
             time_step: step(&file)?,
             is_root: geteuid().is_root(),
             ..Abilities::default()
         })
     }
 
-    fn reflink(&self, file: &Path) -> bool {
-        let (Ok(from), Ok(to)) = (File::open(file), File::create(self.0.join("clone"))) else {
-            return false;
-        };
-        ioctl_ficlone(&to, &from).is_ok()
+    /// Makes a file that nobody made before.
+    fn make(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        Ok(openat(&self.dir, name, flags | OFlags::CLOEXEC, Mode::from(0o644))?.into())
     }
 
     /// Checks that bytes which were never written take no room.
     fn sparse(&self) -> io::Result<bool> {
-        let mut file = File::create(self.0.join("sparse"))?;
+        let mut file = self.make("sparse")?;
         file.seek(SeekFrom::Start(HOLE_BYTES))?;
         file.write_all(b"end")?;
         file.sync_all()?;
@@ -159,8 +177,7 @@ impl Trial {
 }
 
 /// The shortest of these steps by which times differ that the file keeps.
-fn step(path: &Path) -> io::Result<Duration> {
-    let file = File::options().write(true).open(path)?;
+fn step(file: &File) -> io::Result<Duration> {
     for step in [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000] {
         let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 0);
         let time = time + Duration::from_nanos(step);
@@ -172,6 +189,8 @@ fn step(path: &Path) -> io::Result<Duration> {
     Ok(Duration::from_secs(2))
 }
 
+/// All that is made in it.
+const NAMES: [&str; 5] = ["a", "clone", "link", "other", "sparse"];
 /// Full blocks alone can be shared.
 const SAMPLE: &[u8] = &[b'x'; 64 << 10];
 const HOLE_BYTES: u64 = 1 << 20;
@@ -187,6 +206,8 @@ const ACL: &[u8] = &[
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -199,6 +220,35 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         let missing = Abilities::of(&dir.path().join("missing"));
         assert_eq!(missing.error.as_deref(), Some("no such file or directory"));
+    }
+
+    /// Whoever owns the directory above may put another one in the place of ours, with links in it.
+    #[test]
+    fn nothing_is_written_through_what_somebody_put_there_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "kept").unwrap();
+        let plant = |at: &Path| {
+            for name in ["a", "clone", "sparse"] {
+                std::os::unix::fs::symlink(&victim, at.join(name)).unwrap();
+            }
+        };
+        let trial = Trial::new(dir.path()).unwrap();
+        let path = dir.path().join(&trial.name);
+        fs::rename(&path, dir.path().join("aside")).unwrap();
+        fs::create_dir(&path).unwrap();
+        plant(&path);
+        assert!(trial.run().unwrap().symlinks);
+        assert!(dir.path().join("aside/a").is_file());
+        drop(trial);
+        // In the held one too.
+        fs::remove_dir_all(&path).unwrap();
+        let trial = Trial::new(dir.path()).unwrap();
+        plant(&path);
+        assert_eq!(trial.run().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        drop(trial);
+        assert_eq!(fs::read(&victim).unwrap(), b"kept");
+        assert!(!path.exists());
     }
 
     #[test]
