@@ -13,7 +13,7 @@ const PSEUDO: &str = "pseudo";
 /// Refuses to work under a wrapper that does not see what we do.
 pub(crate) fn refuse() -> Option<Exit> {
     let preloaded = std::env::var_os("LD_PRELOAD")?.into_string().ok()?;
-    let wrapper = [FAKEROOT, PSEUDO].into_iter().find(|name| preloaded.contains(name))?;
+    let wrapper = [FAKEROOT, PSEUDO].into_iter().find(|name| names(&preloaded, name))?;
     let hint = match wrapper {
         wrapper if !is_loaded(wrapper) => {
             "use a deltic that is dynamically linked, on the architecture of the wrapper's library"
@@ -23,6 +23,12 @@ pub(crate) fn refuse() -> Option<Exit> {
     };
     output::complain(&format!("{wrapper} would not see what is done here"), Some(hint));
     Some(Exit::Unsupported)
+}
+
+/// Returns true where one of the libraries is the wrapper's, whatever its directory is called.
+fn names(preloaded: &str, wrapper: &str) -> bool {
+    let mut files = preloaded.split([' ', ':']).map(|path| path.rsplit('/').next().unwrap_or(path));
+    files.any(|file| file.contains(wrapper))
 }
 
 fn is_loaded(wrapper: &str) -> bool {

@@ -78,3 +78,14 @@ fn a_wrapper_that_is_not_loaded_is_refused() {
     }
     assert!(!world.exists("dst"));
 }
+
+#[test]
+fn a_library_is_no_wrapper_because_its_directory_is_called_so() {
+    let world = World::new();
+    world.write("src/file", "content");
+    for library in ["/x/pseudo/libnone.so", "/fakeroot/lib/libc.so:libnone.so"] {
+        let mut command = world.command(DELTIC, ["sync", "-a", "src/", "dst/"]);
+        let run = Run::of(command.env("LD_PRELOAD", library));
+        assert_eq!(run.code, Some(0), "{run:#?}");
+    }
+}
