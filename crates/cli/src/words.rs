@@ -99,6 +99,12 @@ impl Word {
     }
 }
 
+/// A word as a shell reads it back.
+pub(crate) fn quoted(word: &OsStr) -> Vec<u8> {
+    let inner: Vec<_> = word.as_bytes().split(|byte| *byte == b'\'').collect();
+    [b"'", &inner.join(&b"'\\''"[..])[..], b"'"].concat()
+}
+
 fn show(path: &OsStr) -> String {
     printable(path.as_bytes())
 }
@@ -109,6 +115,11 @@ const NO_SHELL: &str =
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quotes_are_kept_from_the_shell() {
+        assert_eq!(quoted(OsStr::new("it's")), br"'it'\''s'");
+    }
 
     #[test]
     fn words_are_those_of_a_shell() {

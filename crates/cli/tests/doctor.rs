@@ -61,6 +61,7 @@ fn what_is_wrong_is_named_with_what_to_do() {
         (&["-e", "sh -c 'exit 255'", "h"], 255, "it does not connect", "ssh -v h true"),
         (&["-e", "no-such-shell", "h"], 14, "no-such-shell", "-e names another"),
         (&["h::module"], 1, "daemons", "--help"),
+        (&[":/tmp"], 1, "a host is missing", "--help"),
     ] {
         let world = World::new();
         let run = doctor(&world, words);
@@ -84,14 +85,66 @@ fn it_is_installed_whole_and_says_where() {
     assert_eq!(world.names(".local/bin"), ["deltic"]);
 
     // Another path, a directory that is there, and one that has a quote in it.
-    for (to, path) in [("my bin/d'l", "my bin/d'l"), ("src", "src/deltic"), ("src/", "src/deltic")]
-    {
+    for (to, path) in [
+        ("my bin/d'l", "my bin/d'l"),
+        ("src", "src/deltic"),
+        ("src/", "src/deltic"),
+        ("~/home bin/", "home bin/deltic"),
+        ("no/such/", "no/such/deltic"),
+        ("~", "deltic"),
+    ] {
         let run = install(&world, SHELL, &["--to", to, "h:"]);
         assert_eq!(run.code, Some(0), "{to} {run:#?}");
         assert!(world.exists(path), "{to} {run:#?}");
     }
     let run = doctor(&world, &["--deltic-path", ".local/bin/deltic", "h"]);
     assert_eq!(run.code, Some(0), "{run:#?}");
+}
+
+/// Another user may know the name of the new file beforehand.
+#[test]
+fn nothing_is_written_through_a_link_that_is_there_already() {
+    let world = World::new();
+    world.write("victim", "kept");
+    let shell = r#"sh -c 'ln -s "$PWD/victim" "bin/.deltic.new.$$"; shift; exec "$@"' rsh"#;
+    world.mkdir("bin");
+    let run = install(&world, shell, &["--to", "bin/deltic", "h"]);
+    assert_eq!(run.code, Some(11), "{run:#?}");
+    assert!(run.stderr.contains("h: cannot write to bin"), "{run:#?}");
+    assert_eq!(world.read("victim"), b"kept");
+    assert!(!world.exists("bin/deltic"));
+}
+
+/// A name that a directory has is not put in its place.
+#[test]
+fn what_cannot_take_its_name_is_told() {
+    let world = World::new();
+    world.write("bin/deltic/full", "in the way");
+    let run = install(&world, SHELL, &["--to", "bin", "h"]);
+    assert_eq!(run.code, Some(11), "{run:#?}");
+    assert!(run.stderr.contains("h: cannot put it at bin/deltic, a directory"), "{run:#?}");
+    assert_eq!(world.names("bin"), ["deltic"]);
+}
+
+#[test]
+fn what_the_far_end_says_drives_no_terminal() {
+    let world = World::new();
+    let escape = "\x1b]0;x\x07";
+    let shell = format!("sh -c 'echo \"failed {escape}\"' rsh");
+    let run = install(&world, &shell, &["h"]);
+    assert_eq!(run.code, Some(11), "{run:#?}");
+    assert!(run.stderr.contains(r"\u{1b}]0;x\u{7}"), "{run:#?}");
+    // And as JSON writes it.
+    world.write(
+        "far",
+        "#!/bin/sh\n\"$REAL\" agent --examine | sed -u 's/\"program\":\"/&\\\\u001b]0;x/'\n",
+    );
+    world.chmod("far", 0o755);
+    let far = world.path("far").display().to_string();
+    let words = ["doctor", "-e", SHELL, "--deltic-path", &far, "h:src"];
+    let run = Run::of(world.command(DELTIC, words).env("REAL", DELTIC));
+    assert!(run.stdout.contains(r"deltic there: \u{1b}]0;x/"), "{run:#?}");
+    assert!(!run.stdout.contains('\x1b'), "{run:#?}");
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions, remove_file};
 use std::io::{self, Seek};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use crate::args::options_again;
 use crate::exit::Exit;
 use crate::output;
 use crate::plan::Request;
+use crate::words::quoted;
 
 /// Runs one sync with its batch; how it ends where the batch cannot be had, and why.
 pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, anyhow::Error)> {
@@ -87,12 +87,6 @@ fn script(batch: &Path, destination: &Destination) -> Vec<u8> {
     let words: Vec<_> = words.chain(options_again(LEFT_OUT)).map(|word| quoted(&word)).collect();
     let (to, words) = (quoted(to), words.join(&b' '));
     [b"#!/bin/sh\nto=", &to[..], b"\nexec ", &words, b" -- \"${1:-$to}\"\n"].concat()
-}
-
-fn quoted(word: &OsStr) -> Vec<u8> {
-    let inner =
-        word.as_bytes().split(|byte| *byte == b'\'').collect::<Vec<_>>().join(&b"'\\''"[..]);
-    [b"'", &inner[..], b"'"].concat()
 }
 
 /// What a batch stands for, or holds itself: sources, rules, the way to the other machine.

@@ -16,10 +16,10 @@ use deltic_net::{Outcome, Plan, Restriction, SyncError, User, reason};
 use deltic_protocol::options::{Options, Remove};
 use deltic_protocol::report::Notice;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::place::Abilities;
-use super::far::Far;
+use super::far::{Far, PATIENCE};
 use super::install;
 use super::version::{BUILD, Build, protocol};
 use crate::args::{TRAVEL, Words};
@@ -154,7 +154,11 @@ pub(crate) fn run(args: &Args) -> Exit {
 fn target(word: &OsStr) -> Result<Place, String> {
     let text = word.as_bytes();
     if text.contains(&b':') || text.contains(&b'/') || text == b"." {
-        return Place::parse(word).map_err(|error| error.to_string());
+        let place = Place::parse(word).map_err(|error| error.to_string())?;
+        return match place {
+            Place::Remote { host: None, .. } => Err("a host is missing before the colon".into()),
+            place => Ok(place),
+        };
     }
     let host = install::host(&word.to_string_lossy()).map_err(str::to_owned)?;
     Ok(Place::Remote { host: Some(host), path: ".".into() })
@@ -299,9 +303,11 @@ impl Way {
         let line = far.line();
         let heard = Instant::now();
         let Some(line) = line else { return Err(self.unanswered(far.finish())) };
-        let Ok(answer) = serde_json::from_str(&line) else {
+        let answer =
+            serde_json::from_str(&line).and_then(|said| serde_json::from_value(shown(said)));
+        let Ok(answer) = answer else {
             far.finish().ok();
-            let what = format!("before deltic's word comes '{}'", printable(line.as_bytes()));
+            let what = format!("before deltic's word comes '{line}'");
             let mend = "the start-up files of the shell there may print nothing, and deltic there must know this: it may be too old";
             return Err(Unanswered::new(Exit::Incompatible, "deltic there", what, mend.into()));
         };
@@ -331,6 +337,12 @@ impl Way {
                 format!(
                     "`deltic install {host}` copies this one there; --deltic-path says where one is"
                 ),
+            ),
+            Err(Exit::Timeout) => Unanswered::new(
+                Exit::Timeout,
+                "remote shell",
+                "nothing came for five minutes".into(),
+                format!("`ssh -v {host} true` says how far it comes"),
             ),
             _ => Unanswered::new(
                 Exit::Incompatible,
@@ -414,8 +426,10 @@ impl Way {
         let to = Destination::Remote { host: host.clone(), path: path.clone() };
         let push = self.sync(Sources::Local(vec![from]), to, Remove::default())?;
         let remove = Remove { sources: true, ..Remove::default() };
+        let left = format!("{host}:{} may be left there", printable(path.as_bytes()));
         let from = Sources::Remote { host, paths: vec![path] };
-        let pull = self.sync(from, Destination::Local(back.clone()), remove)?;
+        let pull = self.sync(from, Destination::Local(back.clone()), remove);
+        let pull = pull.map_err(|(exit, why)| (exit, format!("{why}; {left}")))?;
         match std::fs::read(back).is_ok_and(|fetched| fetched == bytes) {
             true => Ok((push.elapsed, pull.elapsed)),
             false => Err((Exit::Stream, "what came back is not what was sent".into())),
@@ -435,7 +449,7 @@ impl Way {
             options: Options { remove, ..Options::default() },
             remote: self.remote.clone(),
             bwlimit: None,
-            patience: Patience::default(),
+            patience: Patience { answer: Some(PATIENCE), whole: Some(PATIENCE), silence: None },
             by_blake3: false,
             cache: None,
             batch: None,
@@ -514,6 +528,18 @@ fn abilities(findings: &mut Findings, abilities: &Abilities) -> bool {
         findings.warn(name, what, mend);
     }
     true
+}
+
+/// The same with texts that may be shown: the far end could write to the terminal otherwise.
+fn shown(said: Value) -> Value {
+    match said {
+        Value::String(text) => printable(text.as_bytes()).into(),
+        Value::Array(list) => list.into_iter().map(shown).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name, shown(value))).collect()
+        }
+        other => other,
+    }
 }
 
 /// Bytes that do not shrink.

@@ -1,11 +1,16 @@
 //! A program on another machine, started through the remote shell, and talked to over its standard input and output.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use deltic_core::path::printable;
 use deltic_net::SyncError;
 use deltic_net::plan::Remote;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::exit::Exit;
 
@@ -13,7 +18,10 @@ use crate::exit::Exit;
 pub(super) struct Far {
     child: Child,
     input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    lines: Receiver<String>,
+    /// How long it may be silent, or read nothing.
+    patience: Duration,
+    is_given_up: bool,
 }
 
 impl Far {
@@ -32,38 +40,133 @@ impl Far {
         let program = program.to_string_lossy().into_owned();
         let mut child = shell.spawn().map_err(|source| SyncError::Start { program, source })?;
         let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        Ok(Self { child, input, output })
+        let output = child.stdout.take().expect("it is piped");
+        let (sender, lines) = channel();
+        // It is read while it is written to: else both could wait for each other.
+        thread::spawn(move || read(BufReader::new(output), sender));
+        Ok(Self { child, input, lines, patience: PATIENCE, is_given_up: false })
     }
 
     /// Sends it these bytes.
     pub(super) fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
         let input = self.input.as_mut().expect("it is open until the end is waited for");
-        input.write_all(bytes).and_then(|()| input.flush())
+        let patience = Timespec::try_from(self.patience).map_err(io::Error::other)?;
+        for piece in bytes.chunks(PIECE_BYTES) {
+            let mut waiting = [PollFd::new(input, PollFlags::OUT)];
+            if poll(&mut waiting, Some(&patience))? == 0 {
+                self.give_up();
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            input.write_all(piece)?;
+        }
+        Ok(())
     }
 
-    /// The next line that it says, without its end; nothing at the end, or where a line has none for long.
+    /// The next line that it says, as it may be shown; nothing at the end, or after long silence, or where it says too much.
     pub(super) fn line(&mut self) -> Option<String> {
-        let mut line = Vec::new();
-        let mut limited = io::Read::take(&mut self.output, MAX_LINE_BYTES);
-        limited.read_until(b'\n', &mut line).ok()?;
-        let line = line.strip_suffix(b"\n")?;
-        Some(String::from_utf8_lossy(line).into_owned())
+        let line = self.lines.recv_timeout(self.patience);
+        if line == Err(RecvTimeoutError::Timeout) {
+            self.give_up();
+        }
+        line.ok()
+    }
+
+    fn give_up(&mut self) {
+        self.is_given_up = true;
+        self.child.kill().ok();
     }
 
     /// Waits for its end, and says what that means where it was no good one.
     pub(super) fn finish(mut self) -> Result<(), Exit> {
         drop(self.input.take());
-        // What it still says is nobody's, but it may say it.
-        io::copy(&mut self.output, &mut io::sink()).ok();
-        match self.child.wait().ok().and_then(|status| status.code()) {
+        let status = self.ended();
+        match status.and_then(|status| status.code()) {
+            _ if self.is_given_up => Err(Exit::Timeout),
             Some(0) => Ok(()),
             Some(127) => Err(Exit::NoRemoteProgram),
             Some(255) => Err(Exit::RemoteShell),
             _ => Err(Exit::Stream),
         }
     }
+
+    fn ended(&mut self) -> Option<ExitStatus> {
+        let start = Instant::now();
+        while !self.is_given_up {
+            if let Some(status) = self.child.try_wait().ok()? {
+                return Some(status);
+            }
+            if start.elapsed() > self.patience {
+                self.give_up();
+            }
+            thread::sleep(LOOKING);
+        }
+        self.child.wait().ok()
+    }
 }
 
+/// Hands on the first lines of `output`, and reads the rest: what a program still says is nobody's, but it may say it.
+fn read(mut output: BufReader<ChildStdout>, lines: Sender<String>) {
+    for _ in 0..MAX_LINES {
+        let mut line = Vec::new();
+        let read = output.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
+        let Some(line) = read.ok().and_then(|_| line.strip_suffix(b"\n")) else { break };
+        if lines.send(printable(line)).is_err() {
+            break;
+        }
+    }
+    drop(lines);
+    io::copy(&mut output, &mut io::sink()).ok();
+}
+
+/// How long the other machine may be silent. Somebody may have to type a passphrase meanwhile.
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
+/// How often it is looked whether the remote shell has ended.
+const LOOKING: Duration = Duration::from_millis(10);
+/// Bytes for which there is room in a pipe that has any.
+const PIECE_BYTES: usize = 4096;
+/// Most lines that anybody waits for.
+const MAX_LINES: usize = 64;
 /// Longest line that is read.
 const MAX_LINE_BYTES: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn far(script: &str) -> Far {
+        let shell = ["sh", "-c", script].map(OsString::from).into();
+        let remote = Remote { shell, program: "deltic".into(), options: Vec::new() };
+        let far = Far::start(&remote, "h", &["true".into()]).unwrap();
+        Far { patience: Duration::from_millis(200), ..far }
+    }
+
+    #[test]
+    fn who_says_nothing_or_reads_nothing_or_does_not_end_is_given_up() {
+        let mut silent = far("exec sleep 600");
+        assert_eq!(silent.line(), None);
+        assert_eq!(silent.finish(), Err(Exit::Timeout));
+        let mut deaf = far("exec sleep 600");
+        assert_eq!(deaf.say(&[0; 1 << 20]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(deaf.finish(), Err(Exit::Timeout));
+        assert_eq!(far("exec sleep 600 >/dev/null").finish(), Err(Exit::Timeout));
+    }
+
+    #[test]
+    fn it_is_read_while_it_is_written_to_and_only_the_first_lines_are_kept() {
+        let mut talker = far("yes | head -c 4000000; cat >/dev/null");
+        talker.patience = PATIENCE;
+        talker.say(&[b'x'; 1 << 20]).unwrap();
+        let mut lines = 0;
+        while talker.line().is_some() {
+            lines += 1;
+        }
+        assert_eq!(lines, MAX_LINES);
+        assert_eq!(talker.finish(), Ok(()));
+    }
+
+    #[test]
+    fn what_it_says_drives_no_terminal() {
+        let mut far = far(r"printf '\033]0;x\007\n'");
+        assert_eq!(far.line().as_deref(), Some(r"\u{1b}]0;x\u{7}"));
+    }
+}

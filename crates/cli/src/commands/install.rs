@@ -1,6 +1,6 @@
 //! `deltic install`: copies this program to another machine.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use crate::exit::Exit;
 use crate::hint;
 use crate::output::{self, Output};
 use crate::settings::SettingArgs;
+use crate::words::quoted;
 
 /// Copy this program to another machine, over the remote shell
 ///
@@ -25,7 +26,7 @@ pub(crate) struct Args {
     /// The machine, as the remote shell is to reach it: `[user@]host`
     #[arg(value_name = "HOST", value_parser = host)]
     host: String,
-    /// Put it there: a path, or a directory that is there [default: ~/.local/bin/deltic]
+    /// Put it there: a path, or a directory that is there or ends in a slash [default: ~/.local/bin/deltic]
     #[arg(long, value_name = "PATH")]
     to: Option<OsString>,
     /// Copy this program instead of the one that runs: one for another architecture
@@ -119,20 +120,23 @@ fn install(args: &Args, program: &Program) -> Result<Vec<String>, Failed> {
     })?;
     let broken = |exit: Exit| Failed {
         exit,
-        what: format!("{host}: the remote shell ended early; nothing was installed"),
+        what: match exit {
+            Exit::Timeout => format!("{host}: nothing came for five minutes; it was given up"),
+            _ => format!("{host}: the remote shell ended early; nothing was installed"),
+        },
         mend: Some(format!("does it connect? try `{} {host} true`", shown(&args.rsh))),
     };
-    let asked = far.say(&script(args, program)).map(|()| far.line());
-    match asked.ok().flatten().as_deref().map(|line| line.split_once(' ').unwrap_or((line, ""))) {
+    // What does not listen may still have said why.
+    far.say(&script(args, program)).ok();
+    match far.line().as_deref().map(|line| line.split_once(' ').unwrap_or((line, ""))) {
         Some(("ready", _)) => {}
         Some(("machine", there)) => {
             far.finish().ok();
             return Err(other_machine(host, program, there));
         }
-        // Why, the shell there has said.
         Some(("failed", what)) => {
             far.finish().ok();
-            return Err(Failed { exit: Exit::Files, what: format!("{host}: {what}"), mend: None });
+            return Err(failed(host, what));
         }
         Some((first, _)) => {
             let what = format!("{host}: a shell was asked, and '{first}' came back");
@@ -146,10 +150,17 @@ fn install(args: &Args, program: &Program) -> Result<Vec<String>, Failed> {
     while let Some(line) = far.line() {
         lines.push(line);
     }
+    let why = lines.first().and_then(|line| line.strip_prefix("failed "));
     match (sent, far.finish()) {
         (Ok(()), Ok(())) if lines.len() >= 2 => told(args, &lines),
+        (_, Ok(())) if why.is_some() => Err(failed(host, why.unwrap_or_default())),
         (_, ended) => Err(broken(ended.err().unwrap_or(Exit::Stream))),
     }
+}
+
+/// Why, the shell there has said.
+fn failed(host: &str, what: &str) -> Failed {
+    Failed { exit: Exit::Files, what: format!("{host}: {what}"), mend: None }
 }
 
 /// Reads the last lines of the shell there.
@@ -200,27 +211,35 @@ fn other_machine(host: &str, program: &Program, there: &str) -> Failed {
 /// Words of ours are in quotes. It comes over standard input, for some remote shells take a command apart and others do
 /// not.
 fn script(args: &Args, program: &Program) -> Vec<u8> {
-    let to = match &args.to {
-        Some(path) => quoted(path.as_bytes()),
-        None => b"\"$HOME\"/.local/bin/deltic".to_vec(),
+    // A quoted `~` is a name like others.
+    let below_home = |path: &[u8]| [b"\"$HOME\"/", &quoted(OsStr::from_bytes(path))[..]].concat();
+    let to = match args.to.as_ref().map(|path| path.as_bytes()) {
+        None => below_home(b".local/bin/deltic"),
+        Some(b"~") => below_home(b""),
+        Some(path) => match path.strip_prefix(b"~/") {
+            Some(rest) => below_home(rest),
+            None => quoted(OsStr::from_bytes(path)),
+        },
     };
     let (machine, len) = (program.machine, program.bytes.len());
     let rest = format!(
         r#"
 there=$(uname -sm)
 [ "$there" = 'Linux {machine}' ] || {{ echo "machine $there"; exit 0; }}
-[ ! -d "$to" ] || to=${{to%/}}/deltic
 umask 022
+case $to in */) mkdir -p -- "$to" || {{ echo "failed cannot make $to"; exit 0; }};; esac
+[ ! -d "$to" ] || to=${{to%/}}/deltic
+[ ! -d "$to" ] || {{ echo "failed cannot put it at $to, a directory"; exit 0; }}
 dir=$(dirname -- "$to")
-mkdir -p -- "$dir" || {{ echo "failed to make $dir"; exit 0; }}
+mkdir -p -- "$dir" || {{ echo "failed cannot make $dir"; exit 0; }}
 new=$dir/.deltic.new.$$
+(set -C; : >"$new") || {{ echo "failed cannot write to $dir"; exit 0; }}
 trap 'rm -f -- "$new"' EXIT
-: >"$new" || {{ echo "failed to write to $dir"; exit 0; }}
 echo ready
-head -c {len} >"$new" && [ $(wc -c <"$new") -eq {len} ] && chmod 755 "$new" || exit 1
+head -c {len} >"$new" && [ $(wc -c <"$new") -eq {len} ] && chmod 755 "$new" || {{ echo "failed cannot write to $dir"; exit 0; }}
 case $new in /*) run=$new;; *) run=./$new;; esac
 version=$("$run" --version 2>&1) || {{ echo broken; echo "why $version"; exit 0; }}
-mv -f -- "$new" "$to" || exit 1
+mv -f -- "$new" "$to" || {{ echo "failed cannot put it at $to"; exit 0; }}
 echo "installed $to"
 echo "version $version"
 echo "found $(command -v deltic)"
@@ -229,12 +248,6 @@ exit 0
 "#
     );
     [b"{ to=", &to[..], rest.as_bytes()].concat()
-}
-
-/// A word as a shell reads it back.
-fn quoted(word: &[u8]) -> Vec<u8> {
-    let inner = word.split(|byte| *byte == b'\'').collect::<Vec<_>>().join(&b"'\\''"[..]);
-    [b"'", &inner[..], b"'"].concat()
 }
 
 fn shown(Words(words): &Words) -> String {
@@ -274,10 +287,5 @@ mod tests {
         for word in ["", ":", "-x", "me@", "me@-x", "a/b"] {
             assert!(host(word).is_err(), "{word}");
         }
-    }
-
-    #[test]
-    fn quotes_are_kept_from_the_shell() {
-        assert_eq!(quoted(b"it's"), br"'it'\''s'");
     }
 }
