@@ -388,7 +388,7 @@ const EMPTY_IS_ZERO: &[&str] = &[
 /// The words of `deltic sync`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SyncArgs {
-    /// SRC... DEST: what to copy and where; one side may be [user@]host:path
+    /// SRC... DEST: what to copy and where; one side may be host:path
     ///
     /// A source that ends in a slash stands for its contents.
     #[arg(value_name = "PATH", required_unless_present_any = ANSWERS)]

@@ -46,7 +46,7 @@ use super::sync::watched;
 #[command(after_help = EXAMPLES, args_override_self = true)]
 #[command(override_usage = "deltic verify [OPTIONS] A B")]
 pub(crate) struct Args {
-    /// A B: two directories or files; one may be [user@]host:path
+    /// A B: two directories or files; one may be host:path
     #[arg(value_name = "PATH", required = true)]
     operands: Vec<OsString>,
     /// Same as -ptgo
