@@ -352,7 +352,10 @@ fn run(words: &str, way: Way, user: User) -> End {
             );
         }
     }
-    let (stdout, stderr) = (lines(&output.stdout), lines(&output.stderr));
+    // Each world has a directory of its own.
+    let here = world.path("").display().to_string();
+    let told = |bytes: &[u8]| lines(String::from_utf8_lossy(bytes).replace(&here, "/").as_bytes());
+    let (stdout, stderr) = (told(&output.stdout), told(&output.stderr));
     End { code: output.status.code(), stdout, stderr, trees }
 }
 
