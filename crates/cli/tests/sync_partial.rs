@@ -57,7 +57,8 @@ fn a_call_that_fails_leaves_no_second_name_and_is_said() {
         return skip("strace is not installed, which has a call fail");
     }
     let mut failed = 0;
-    for nth in [8, 12, 16, 20] {
+    // Calls are counted in each thread.
+    for nth in [2, 3, 5, 7, 9, 12, 14] {
         let world = World::new();
         write_files(&world);
         world.mkdir("dst");
@@ -65,7 +66,7 @@ fn a_call_that_fails_leaves_no_second_name_and_is_said() {
         assert_eq!(linked(&world), [""; 0], "{nth} {run:#?}");
         let missing = (0..40).filter(|n| !world.exists(format!("dst/{n}"))).count();
         let told = !run.stderr.is_empty();
-        assert_eq!(run.code, Some(if told { 23 } else { 0 }), "{nth} {run:#?}");
+        assert_eq!(run.code != Some(0), told, "{nth} {run:#?}");
         assert!(told || missing == 0, "{nth} {run:#?}");
         failed += usize::from(told);
         world.ok("-a --partial-dir=.part src/ dst/");

@@ -40,7 +40,9 @@ fn a_tree_of_everything_arrives_complete_and_a_second_run_sends_nothing() {
             assert_eq!(again.stat(label), 0, "{way:?} {label}");
         }
         let sent = again.stat("Total bytes sent") + again.stat("Total bytes received");
-        assert!(sent < 50 * again.stat("Number of files"), "{way:?}: {sent} bytes for nothing");
+        // What the ends tell of themselves comes besides.
+        let most = 1000 + 50 * again.stat("Number of files");
+        assert!(sent < most, "{way:?}: {sent} bytes for nothing");
     }
 }
 
