@@ -76,7 +76,6 @@ fn pause(patience: &Patience) -> Duration {
 #[expect(clippy::disallowed_methods, reason = "makes what is synced")]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
     use std::sync::Arc;
 
     use deltic_protocol::hello::{Alive, MAGIC};
@@ -85,7 +84,7 @@ mod tests {
 
     use crate::conduct::{Conduct, Further};
     use crate::greeting::hello;
-    use crate::plan::{Destination, Names, Plan, Remote, Sources};
+    use crate::plan::{Plan, Sources};
     use crate::session::{Session, dial};
     use crate::transport::{Reader, Writer, memory};
 
@@ -133,21 +132,6 @@ mod tests {
         }
     }
 
-    fn plan(sources: Sources, destination: PathBuf, options: Options) -> Plan {
-        Plan {
-            sources,
-            names: Names::None,
-            destination: Destination::Local(destination),
-            patience: Patience::of_silence(options.silence),
-            options,
-            remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
-            bwlimit: None,
-            by_blake3: false,
-            cache: None,
-            batch: None,
-        }
-    }
-
     /// Says a byte of this a second; its side stays open.
     async fn trickle(said: Vec<u8>, to: Writer) {
         let Writer::Memory(to) = to else { unreachable!("both ends are in memory") };
@@ -180,7 +164,7 @@ mod tests {
                     true => Sources::Remote { host: "there".into(), paths: vec!["x".into()] },
                     false => Sources::Local(vec![dir.path().into()]),
                 };
-                let plan = plan(sources, dir.path().join("dst"), Options::default());
+                let plan = Plan::plain(sources, dir.path().join("dst"), Options::default());
                 let dialled =
                     dial(Session::new(near, Conduct::default()).0, plan, &mut |_| ()).await;
                 assert!(matches!(dialled, Err(SyncError::NoAnswerInTime)), "{pulls} {dialled:?}");
@@ -201,7 +185,7 @@ mod tests {
         // The greeting arrives.
         tokio::spawn(relay(far.reader, near.writer, |count| count > 1));
         let options = Options { recursive: true, silence: 1, ..Options::default() };
-        let plan = plan(Sources::Local(vec![source]), destination, options);
+        let plan = Plan::plain(Sources::Local(vec![source]), destination, options);
         let serving = async { Session::new(theirs, Conduct::default()).0.serve(&mut |_| ()).await };
         let dialling = async {
             let conduct = Conduct::default();

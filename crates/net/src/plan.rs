@@ -40,6 +40,25 @@ pub struct Plan {
     pub batch: Option<Batch>,
 }
 
+#[cfg(test)]
+impl Plan {
+    /// From `sources` to a directory here, with no cache and no limit; for sessions that need no remote shell.
+    pub(crate) fn plain(sources: Sources, destination: PathBuf, options: Options) -> Self {
+        Self {
+            sources,
+            names: Names::None,
+            destination: Destination::Local(destination),
+            patience: Patience::of_silence(options.silence),
+            options,
+            remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
+            bwlimit: None,
+            by_blake3: false,
+            cache: None,
+            batch: None,
+        }
+    }
+}
+
 /// A file that keeps a run.
 #[derive(Clone, Debug)]
 pub enum Batch {

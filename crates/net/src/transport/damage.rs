@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::*;
 use crate::conduct::Conduct;
-use crate::plan::{Destination, Names, Patience, Plan, Remote, Sources};
+use crate::plan::{Plan, Sources};
 use crate::session::{Session, dial};
 
 /// How long a session may take: one that waits for the rest of a frame whose length was damaged waits for ever.
@@ -75,18 +75,7 @@ fn plan(way: Way, source: &Path, destination: &Path) -> Plan {
         true => Sources::Remote { host: "there".into(), paths: vec![source.into()] },
         false => Sources::Local(vec![source]),
     };
-    Plan {
-        sources,
-        names: Names::None,
-        destination: Destination::Local(destination.to_owned()),
-        patience: Patience::of_silence(0),
-        options,
-        remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
-        bwlimit: None,
-        by_blake3: false,
-        cache: None,
-        batch: None,
-    }
+    Plan::plain(sources, destination.to_owned(), options)
 }
 
 /// Passes on what comes from one end, the byte `at` changed, and counts it.
