@@ -122,16 +122,8 @@ impl Payload {
         let fits = match self {
             Self::Plain(plain) => plain.len() == bytes,
             Self::Zstd(frame) => frame.len() <= bytes,
-            Self::Sparse(Sparse { runs, rest, zstd }) => match zeros::rest_len(runs, bytes) {
-                Some(len) => {
-                    if *zstd {
-                        rest.len() <= len
-                    } else {
-                        rest.len() == len
-                    }
-                }
-                None => false,
-            },
+            Self::Sparse(Sparse { runs, rest, zstd }) => zeros::rest_len(runs, bytes)
+                .is_some_and(|len| rest.len() == len || *zstd && rest.len() < len),
         };
         fits && bytes > 0
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 
 /// The block size of practically every file system.
 const BLOCK_BYTES: u64 = 4096;
@@ -49,13 +50,7 @@ impl Write for WithHoles {
 
 /// Whether a file has fewer blocks than its length asks for.
 pub(super) fn has_holes(file: &File) -> bool {
-    #[cfg(unix)]
-    let has_some = file.metadata().is_ok_and(|meta| {
-        std::os::unix::fs::MetadataExt::blocks(&meta).saturating_mul(512) < meta.len()
-    });
-    #[cfg(not(unix))]
-    let has_some = false;
-    has_some
+    file.metadata().is_ok_and(|meta| meta.blocks().saturating_mul(512) < meta.len())
 }
 
 #[cfg(test)]
