@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -207,6 +208,28 @@ fn silence_ends_a_run_with_30_and_no_answer_with_35() {
     }
 }
 
+#[test]
+fn a_remote_shell_that_hangs_does_not_outlive_a_run_that_failed() {
+    let greeted = format!(r#""{DELTIC}" agent </dev/null | head -c 20; "#);
+    let deaf = r#"trap "" TERM; "#;
+    for (words, before) in
+        [("--timeout=1", &*greeted), ("--contimeout=1", ""), ("--contimeout=1", deaf)]
+    {
+        let world = world();
+        let shell = format!("sh -c 'echo $$ >pid; {before}exec sleep 60 2>/dev/null' rsh");
+        let all = ["sync", "-a", words, "-e", &shell, "src/", "h:dst/"];
+        let run = Run::of(&mut world.command(DELTIC, all));
+        assert_ne!(run.code, Some(0), "{run:#?}");
+        assert_gone(&world, "pid");
+    }
+}
+
+/// The process whose number is in this file is none any more.
+fn assert_gone(world: &World, file: &str) {
+    let pid = String::from_utf8(world.read(file)).expect("a number");
+    assert!(!Path::new("/proc").join(pid.trim()).exists(), "the remote shell is still there");
+}
+
 /// Whatever it said before, and whether it still reads or not.
 #[test]
 fn who_falls_silent_is_given_up_whatever_was_said_before() {
@@ -349,7 +372,7 @@ fn signals_that_end_programs_end_a_run_with_20() {
                 "sync",
                 "-a",
                 "-e",
-                "sh -c 'echo >started; exec sleep 60 2>/dev/null' rsh",
+                "sh -c 'echo $$ >started; exec sleep 60 2>/dev/null' rsh",
                 "src/",
                 "h:dst/",
             ])
@@ -357,7 +380,7 @@ fn signals_that_end_programs_end_a_run_with_20() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("it starts");
-        while !world.exists("started") {
+        while !world.exists("started") || world.read("started").is_empty() {
             std::thread::sleep(Duration::from_millis(20));
         }
         let kill = ["-s", signal, &child.id().to_string()];
@@ -370,6 +393,7 @@ fn signals_that_end_programs_end_a_run_with_20() {
             "{signal} {said}"
         );
         assert!(said.contains("interrupted"), "{said}");
+        assert_gone(&world, "started");
     }
 }
 

@@ -11,7 +11,7 @@ use crate::batch::{Batch, Tap};
 use crate::monitor::Monitor;
 use crate::plan;
 use crate::restrict::Restriction;
-use crate::transport::Counters;
+use crate::transport::{Counters, Shell};
 use crate::user::User;
 
 /// How an end goes about a session, whatever it is asked to do.
@@ -29,6 +29,8 @@ pub(crate) struct Conduct {
     pub(crate) user: User,
     /// Told which files are changing where they are.
     pub(crate) under_way: UnderWay,
+    /// Ends with a run that failed.
+    pub(crate) shell: Shell,
     /// The destination, where it lies in what is sent.
     pub(crate) inside: Option<PathBuf>,
     /// The destination, where both ends are here.

@@ -106,7 +106,7 @@ pub fn run(
     let conduct =
         Conduct { bwlimit: plan.bwlimit, cache, user, inside, beside, ..Conduct::default() };
     let counters = Arc::clone(&conduct.counters);
-    let under_way = conduct.under_way.clone();
+    let (under_way, shell) = (conduct.under_way.clone(), conduct.shell.clone());
     let (patience, seen) = (plan.patience, Arc::clone(&counters));
     let converse = async |plan: Plan, conduct, watch: Watch<'_>| {
         tokio::select! {
@@ -114,7 +114,7 @@ pub fn run(
             error = patience::run_out(&patience, &seen) => Err(error),
         }
     };
-    let totals = supervised(under_way, watch, async |watch| match plan.batch.clone() {
+    let ended = supervised(under_way, watch, async |watch| match plan.batch.clone() {
         None => converse(plan, conduct, watch).await,
         Some(plan::Batch::Read(file)) => {
             let batch = Batch::open(file, &plan)?;
@@ -127,7 +127,9 @@ pub fn run(
         Some(plan::Batch::OnlyWrite(file)) => {
             batch::write(plan, (file, true), converse, (conduct, watch)).await
         }
-    })?;
+    });
+    // A remote shell that hangs would outlive us.
+    let totals = ended.inspect_err(|_| shell.stop())?;
     Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed() })
 }
 
@@ -225,20 +227,23 @@ async fn converse(plan: Plan, conduct: Conduct, watch: Watch<'_>) -> Result<(), 
         Further::Never | Further::Answer { .. } => None,
     };
     let counters = Arc::clone(&conduct.counters);
-    let (session, child) = Session::new(link, Conduct { further, ..conduct });
+    let shell = conduct.shell.clone();
+    let session = Session::new(link, Conduct { further, ..conduct });
     match (dial(session, plan, watch).await, counters.heard()) {
         // Everything is in place: what the other end still does, it does without us, or it would cost a round trip.
-        (Ok(()), _) => Ok(()),
+        (Ok(()), _) => {
+            shell.leave();
+            Ok(())
+        }
         // How the other end's shell ended says more than that its stream did.
         (Err(SyncError::Disconnected(why)), heard) => {
-            let error = transport::farewell(child, heard).await;
+            let error = transport::farewell(&shell, heard).await;
             Err(error.unwrap_or(SyncError::Disconnected(why)))
         }
         (Err(error), _) if host.is_none() => Err(error.of_one_process()),
-        // What is no Deltic may not know that it should end.
         (Err(error), Heard::Nothing) => Err(error),
         (Err(error), Heard::Hello) => {
-            transport::farewell(child, Heard::Hello).await;
+            transport::farewell(&shell, Heard::Hello).await;
             Err(error.on(&host.unwrap_or_default()))
         }
     }
@@ -271,7 +276,7 @@ fn connect(plan: &Plan, under_way: &UnderWay) -> Result<(Ends, Further), SyncErr
 }
 
 async fn serve(ends: Ends, conduct: Conduct) -> Result<(), SyncError> {
-    let (session, _) = Session::new(ends, conduct);
+    let session = Session::new(ends, conduct);
     session.serve(&mut |_| ()).await
 }
 

@@ -154,7 +154,7 @@ mod tests {
             tokio::spawn(trickle(said.clone(), near.writer));
             let conduct =
                 Conduct { further: Further::Answer { dirs: Vec::new() }, ..Conduct::default() };
-            let served = Session::new(far, conduct).0.serve(&mut |_| ()).await;
+            let served = Session::new(far, conduct).serve(&mut |_| ()).await;
             assert!(matches!(served, Err(SyncError::NoAnswerInTime)), "{served:?}");
             drop(near.reader);
             for pulls in [true, false] {
@@ -165,8 +165,7 @@ mod tests {
                     false => Sources::Local(vec![dir.path().into()]),
                 };
                 let plan = Plan::plain(sources, dir.path().join("dst"), Options::default());
-                let dialled =
-                    dial(Session::new(near, Conduct::default()).0, plan, &mut |_| ()).await;
+                let dialled = dial(Session::new(near, Conduct::default()), plan, &mut |_| ()).await;
                 assert!(matches!(dialled, Err(SyncError::NoAnswerInTime)), "{pulls} {dialled:?}");
                 drop(far.reader);
             }
@@ -186,11 +185,11 @@ mod tests {
         tokio::spawn(relay(far.reader, near.writer, |count| count > 1));
         let options = Options { recursive: true, silence: 1, ..Options::default() };
         let plan = Plan::plain(Sources::Local(vec![source]), destination, options);
-        let serving = async { Session::new(theirs, Conduct::default()).0.serve(&mut |_| ()).await };
+        let serving = async { Session::new(theirs, Conduct::default()).serve(&mut |_| ()).await };
         let dialling = async {
             let conduct = Conduct::default();
             let counters = Arc::clone(&conduct.counters);
-            let (session, _) = Session::new(ours, conduct);
+            let session = Session::new(ours, conduct);
             let (patience, mut watch) = (plan.patience, |_| ());
             tokio::select! {
                 result = dial(session, plan, &mut watch) => result,

@@ -65,7 +65,7 @@ pub fn rehearse(
         let (near, far) = rehearsal.link.map_or_else(transport::memory, transport::shaped);
         // Its errors reach us as its last word.
         let serving = tokio::spawn(serve(far, theirs.clone()));
-        let (session, _) = Session::new(near, ours.clone());
+        let session = Session::new(near, ours.clone());
         dial(session, plan.clone(), watch).await?;
         tokio::time::timeout(LAST_PATIENCE, serving).await.ok();
         Ok(())

@@ -122,10 +122,11 @@ struct Course {
 
 impl Session {
     /// Over a connection; says nothing yet.
-    pub(crate) fn new(ends: Ends, conduct: Conduct) -> (Self, Option<tokio::process::Child>) {
+    pub(crate) fn new(ends: Ends, conduct: Conduct) -> Self {
         let flow = Flow::new(&conduct);
         let figures = conduct.figures();
         let Ends { reader, writer, child } = ends;
+        conduct.shell.keep(child);
         let (batches, writing) = start_writer(writer, &flow, Stream::First, &MAGIC);
         let Conduct {
             further,
@@ -141,7 +142,7 @@ impl Session {
         } = conduct;
         let ours = hello();
         let arrivals = reader.into();
-        let session = Self {
+        Self {
             ours,
             theirs: None,
             arrivals,
@@ -159,8 +160,7 @@ impl Session {
             tap,
             batch,
             restriction,
-        };
-        (session, child)
+        }
     }
 
     async fn say(&mut self, frames: Vec<u8>) {

@@ -168,7 +168,7 @@ async fn dial(
         Err(_) => {
             // It may wait for what we say next.
             drop(link.writer);
-            let error = farewell(link.child, Heard::Nothing).await;
+            let error = farewell(&link.child.into(), Heard::Nothing).await;
             Err(error.map_or_else(|| "it was not let in".into(), |error| error.to_string()))
         }
     }

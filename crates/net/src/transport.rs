@@ -20,7 +20,7 @@ use deltic_core::strategy::Link as Figures;
 
 use crate::shape::carry;
 
-pub(crate) use child::{Heard, Part, farewell, spawn};
+pub(crate) use child::{Heard, Part, Shell, farewell, spawn};
 pub(crate) use flow::{Counters, Flow};
 pub(crate) use hearing::{
     Arrivals, Frames, RawFrame, ReadEnd, Reading, Stream, read_frames, start_reader,

@@ -1,17 +1,26 @@
 //! The remote shell: how it is started, and what its end means.
 
-use std::process::Stdio;
-use std::time::Duration;
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use crate::error::SyncError;
+use crate::hands::lock;
 use crate::plan::Remote;
 
 use super::{Link, widen};
 
 /// How long a child may take to exit once its streams are closed.
 const CHILD_PATIENCE: Duration = Duration::from_secs(10);
+/// How long one may take where the run has failed, and once more when it was told to end.
+const ENDING_PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked whether it did.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What a remote shell is started for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +56,52 @@ pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, Syn
     Ok(Link { reader, writer, child: Some(child) })
 }
 
+/// The remote shell of a session, if it has one. It outlives a run that ended well: what it still does, it does alone.
+#[derive(Clone, Default)]
+pub(crate) struct Shell(Arc<Mutex<Option<Child>>>);
+
+impl From<Option<Child>> for Shell {
+    fn from(child: Option<Child>) -> Self {
+        Self(Arc::new(Mutex::new(child)))
+    }
+}
+
+impl Shell {
+    /// Takes what was started.
+    pub(crate) fn keep(&self, child: Option<Child>) {
+        *lock(&self.0) = child;
+    }
+
+    /// Lets it go on alone.
+    pub(crate) fn leave(&self) {
+        lock(&self.0).take();
+    }
+
+    fn is_there(&self) -> bool {
+        lock(&self.0).is_some()
+    }
+
+    /// How it ended, if it did.
+    fn status(&self) -> Option<io::Result<ExitStatus>> {
+        lock(&self.0).as_mut()?.try_wait().transpose()
+    }
+
+    /// Ends the shell of a run that failed. Its streams are closed by now; one that does not heed that is stopped.
+    pub(crate) fn stop(&self) {
+        for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
+            let Some(pid) = lock(&self.0).as_ref().and_then(Child::id) else { return };
+            let pid = Pid::from_raw(pid as i32);
+            if let Some((pid, signal)) = pid.zip(signal) {
+                kill_process(pid, signal).ok();
+            }
+            let told_at = Instant::now();
+            while self.status().is_none() && told_at.elapsed() < ENDING_PATIENCE {
+                thread::sleep(LOOK_EVERY);
+            }
+        }
+    }
+}
+
 /// Whether the other end ever said that it is a Deltic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
@@ -54,17 +109,21 @@ pub(crate) enum Heard {
     Hello,
 }
 
-/// Waits for the child to exit; what its end means, if it did not end well.
-pub(crate) async fn farewell(child: Option<Child>, heard: Heard) -> Option<SyncError> {
-    let mut child = child?;
-    let Ok(status) = tokio::time::timeout(CHILD_PATIENCE, child.wait()).await else {
-        // It was told to end by its closed streams; it is ours to stop.
-        child.kill().await.ok();
-        return Some(SyncError::Disconnected(
-            "the remote shell did not end and was stopped".into(),
-        ));
+/// Waits for the shell to exit; what its end means, if it did not end well.
+pub(crate) async fn farewell(shell: &Shell, heard: Heard) -> Option<SyncError> {
+    let ended = async {
+        loop {
+            match shell.status() {
+                None if shell.is_there() => tokio::time::sleep(LOOK_EVERY).await,
+                status => return status,
+            }
+        }
     };
-    match status {
+    let Ok(status) = tokio::time::timeout(CHILD_PATIENCE, ended).await else {
+        let why = "the remote shell did not end and was stopped";
+        return Some(SyncError::Disconnected(why.into()));
+    };
+    match status? {
         Ok(status) if status.code() == Some(127) => Some(SyncError::NoRemoteProgram),
         Ok(status) if heard == Heard::Nothing => Some(SyncError::NoAnswer(status)),
         Ok(status) if status.success() => None,

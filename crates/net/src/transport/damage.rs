@@ -115,9 +115,9 @@ fn hold(way: Way, at: Option<usize>, (source, destination): (&Path, &Path)) -> (
         tokio::spawn(relay(far.0, near.1, down));
         let (ours, theirs) = (Link::within(one).into(), Link::within(other).into());
         let plan = plan(way, source, destination);
-        let serving = async { Session::new(theirs, Conduct::default()).0.serve(&mut |_| ()).await };
+        let serving = async { Session::new(theirs, Conduct::default()).serve(&mut |_| ()).await };
         let mut watch = |_| ();
-        let dialling = dial(Session::new(ours, Conduct::default()).0, plan, &mut watch);
+        let dialling = dial(Session::new(ours, Conduct::default()), plan, &mut watch);
         let both = async { tokio::join!(Box::pin(dialling), Box::pin(serving)) };
         matches!(tokio::time::timeout(PATIENCE, both).await, Ok((Ok(()), _)))
     });
