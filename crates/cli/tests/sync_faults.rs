@@ -188,9 +188,9 @@ fn some_vanish_under_way(way: Way) {
             thread::sleep(Duration::from_millis(2));
         }
         for n in 1190..1200 {
-            fs::remove_file(world.path(format!("src/{n}"))).unwrap();
+            fs::remove_file(world.path(format!("src/{n}"))).expect("it is there");
         }
-        syncing.join().unwrap()
+        syncing.join().expect("the run ends")
     });
     assert_eq!(run.code, Some(24), "{way:?} {run:#?}");
     assert!(!world.exists("dst/extra"), "what vanished holds no deletion back");
