@@ -18,6 +18,10 @@ pub(crate) enum Peer {
     DelticNoCache,
     /// Deltic that shows partial files.
     DelticPartial,
+    /// The build of `--before`, as it is.
+    Before,
+    /// The build of `--before`, without flushing to the disk.
+    BeforeNoFsync,
     /// rsync as it is.
     Rsync,
     /// rsync that flushes each file (not their directories).
@@ -46,6 +50,8 @@ impl Peer {
             Self::DelticNoFsync => "deltic --no-fsync",
             Self::DelticNoCache => "deltic --no-cache",
             Self::DelticPartial => "deltic --partial-dir",
+            Self::Before => "before",
+            Self::BeforeNoFsync => "before --no-fsync",
             Self::Rsync => "rsync",
             Self::RsyncFsync => "rsync --fsync",
             Self::RsyncPartial => "rsync --partial",
@@ -54,14 +60,15 @@ impl Peer {
     }
 
     pub(crate) fn is_deltic(self) -> bool {
-        matches!(
-            self,
-            Self::Deltic | Self::DelticNoFsync | Self::DelticNoCache | Self::DelticPartial
-        )
+        !self.is_rsync() && self != Self::Cp
     }
 
     fn is_rsync(self) -> bool {
         matches!(self, Self::Rsync | Self::RsyncFsync | Self::RsyncPartial)
+    }
+
+    fn is_before(self) -> bool {
+        matches!(self, Self::Before | Self::BeforeNoFsync)
     }
 
     /// Whether it has two ends, and tells what they sent.
@@ -78,9 +85,10 @@ impl Peer {
                 .to_vec();
         }
         if self.is_deltic() {
-            line.extend([programs.deltic().into(), "sync".into()]);
+            let program = if self.is_before() { programs.before() } else { programs.deltic() };
+            line.extend([program.clone().into(), "sync".into()]);
             if !task.local {
-                line.extend(["--deltic-path".into(), programs.deltic().into()]);
+                line.extend(["--deltic-path".into(), program.into()]);
             }
             line.extend(task.compress.then(|| "-z".into()));
         } else {
@@ -100,8 +108,8 @@ impl Peer {
 
     fn own_flag(self) -> Option<&'static str> {
         match self {
-            Self::Deltic | Self::Rsync | Self::Cp => None,
-            Self::DelticNoFsync => Some("--no-fsync"),
+            Self::Deltic | Self::Before | Self::Rsync | Self::Cp => None,
+            Self::DelticNoFsync | Self::BeforeNoFsync => Some("--no-fsync"),
             Self::DelticNoCache => Some("--no-cache"),
             Self::DelticPartial => Some("--partial-dir=.part"),
             Self::RsyncFsync => Some("--fsync"),
@@ -116,6 +124,9 @@ pub(crate) struct Programs {
     /// The deltic binary [default: the one beside this program, else in PATH]
     #[arg(long = "deltic", value_name = "PATH")]
     deltic: Option<PathBuf>,
+    /// Another build of deltic, for the peers `before` and `before-no-fsync`
+    #[arg(long, value_name = "PATH")]
+    before: Option<PathBuf>,
     /// The rsync binary
     #[arg(long, value_name = "PATH", default_value = "rsync")]
     rsync: PathBuf,
@@ -130,6 +141,11 @@ impl Programs {
         self.deltic.clone().or_else(beside).unwrap_or_else(|| "deltic".into())
     }
 
+    /// The build of `--before`; [`Self::announce`] has checked that there is one.
+    fn before(&self) -> PathBuf {
+        self.before.clone().unwrap_or_default()
+    }
+
     /// The rsync binary, which also judges whether two trees are equal.
     pub(crate) fn rsync(&self) -> &Path {
         &self.rsync
@@ -137,9 +153,16 @@ impl Programs {
 
     /// Says which programs will run, or which one is missing.
     pub(crate) fn announce(&self, peers: &[Peer]) -> Result<()> {
-        if peers.iter().any(|peer| peer.is_deltic()) {
+        if peers.iter().any(|peer| peer.is_deltic() && !peer.is_before()) {
             let path = self.deltic();
             eprintln!("deltic: {} ({})", version(path.as_os_str())?, path.display());
+        }
+        if peers.iter().any(|peer| peer.is_before()) {
+            let path = self
+                .before
+                .as_ref()
+                .context("the peers before and before-no-fsync need --before PATH")?;
+            eprintln!("before: {} ({})", version(path.as_os_str())?, path.display());
         }
         if peers.iter().any(|peer| peer.is_rsync()) {
             eprintln!("rsync: {} ({})", version(self.rsync.as_os_str())?, self.rsync.display());
