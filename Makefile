@@ -6,7 +6,7 @@ SHELL := bash
 .PHONY: help build static install demo test bench differential fmt clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
-bench := $(target)/release/bench
+bench := $(target)/release/deltic-bench
 out := $(target)/bench-out
 wasm_suite := $(target)/wasm/wasm32-unknown-unknown/release/examples/suite.wasm
 

@@ -1,23 +1,20 @@
-//! Deltic and its peers side by side: what a sync costs, and what survives when it is killed or the disk is full.
-//!
-//! Every subcommand runs the real programs through pipes, prints a table and writes it to `bench/out`.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "these programs talk to a terminal")]
+//! Measures Deltic: chunkers and whole syncs inside this process, and programs beside each other.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this program talks to a terminal")]
 
-mod again;
-mod data;
-mod e2e;
-mod enospc;
+mod chunk;
+mod exit;
+mod figure;
 mod files;
-mod kill;
-mod measured;
-mod peer;
-mod processes;
-mod relay;
-mod release;
-mod run;
+mod inputs;
+mod machine;
+mod median;
+mod programs;
+mod progress;
+mod random;
+mod scale;
 mod size;
+mod sync;
 mod table;
-mod tree;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,11 +22,19 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
+use deltic_core::Isa;
 
+use exit::{Exit, complain, words};
+use programs::{again, e2e, enospc, kill, measured, relay, tree};
+
+/// Measure what the parts of a sync cost on this machine and your data
 #[derive(Parser)]
-#[command(name = "bench", version, about)]
+#[command(name = "deltic-bench", version, arg_required_else_help = true)]
+#[command(disable_help_subcommand = true, after_help = EXAMPLES)]
 enum Program {
-    /// One changed file: time, processor time, memory, bytes each way
+    Chunk(Box<chunk::Args>),
+    Sync(Box<sync::Args>),
+    /// One changed file, programs side by side: time, processor time, memory, bytes each way
     E2e(e2e::Options),
     /// One large file that changes a little before each of many syncs
     Again(again::Options),
@@ -39,6 +44,8 @@ enum Program {
     Kill(kill::Options),
     /// Syncs onto a nearly full disk (root only)
     Enospc(enospc::Options),
+    #[command(hide = true)]
+    Link(sync::link::Args),
     /// Run a command and write what it cost to FILE
     #[command(hide = true)]
     Measured(Wrapped),
@@ -55,14 +62,30 @@ struct Wrapped {
 }
 
 fn main() -> ExitCode {
-    run(Program::parse()).unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+    let program = match Program::try_parse() {
+        Ok(program) => program,
+        Err(refusal) => {
+            let exit = if refusal.use_stderr() { Exit::Usage } else { Exit::Success };
+            // Nobody is left to hear of a failure here.
+            let _ = refusal.print();
+            return exit.into();
+        }
+    };
+    if let Err(unknown) = prefer_isa() {
+        complain(&format!("{ISA_VARIABLE}: {unknown}"), None);
+        return Exit::Usage.into();
+    }
+    run(program).unwrap_or_else(|error| {
+        complain(&words(&error), None);
         ExitCode::FAILURE
     })
 }
 
 fn run(program: Program) -> Result<ExitCode> {
     match program {
+        Program::Chunk(args) => return Ok(chunk::run(&args).into()),
+        Program::Sync(args) => return Ok(sync::run(&args).into()),
+        Program::Link(args) => return Ok(sync::link::run(&args).into()),
         Program::E2e(options) => e2e::e2e(&options)?,
         Program::Again(options) => again::again(&options)?,
         Program::Tree(options) => tree::tree(&options)?,
@@ -77,3 +100,22 @@ fn run(program: Program) -> Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// Makes chunkers use the instruction set that the environment names, as `deltic` does.
+fn prefer_isa() -> Result<(), <Isa as std::str::FromStr>::Err> {
+    if let Some(name) = std::env::var_os(ISA_VARIABLE).filter(|name| !name.is_empty()) {
+        name.to_string_lossy().parse::<Isa>()?.prefer();
+    }
+    Ok(())
+}
+
+/// Names an instruction set.
+const ISA_VARIABLE: &str = "DELTIC_ISA";
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+  deltic bench chunk                              all chunkers on random bytes
+  deltic bench sync                               whole syncs, on files made for it
+  deltic bench e2e --sizes 100MB --peers deltic,rsync
+                                                  programs, one changed file
+  deltic bench sync --help                        every option";

@@ -1,51 +1,79 @@
-//! Sizes as people write them: `100MB`, `1GiB`.
+//! Numbers of bytes as people write them.
+//!
+//! A number, perhaps with a fraction, and a unit: `B`, `K`, `M`, `G` or `T` in either case, where `K` and `KiB` count in
+//! 1024 and `KB` in 1000.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes that remembers how it was written.
-#[derive(Clone, Debug)]
-pub(crate) struct Size {
-    text: String,
-    bytes: u64,
-}
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size(u64);
+
+/// Why a word is not a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BadSize;
 
 impl Size {
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    /// So many bytes.
+    pub(crate) fn bytes(self) -> u64 {
+        self.0
     }
 }
 
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+impl From<u64> for Size {
+    fn from(bytes: u64) -> Self {
+        Self(bytes)
     }
 }
 
 impl FromStr for Size {
-    type Err = String;
+    type Err = BadSize;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let (digits, unit) = text.split_at(split);
-        let factor = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
-        let count = digits.parse::<u64>().ok();
-        let bytes = count.zip(factor).and_then(|(count, factor)| count.checked_mul(factor));
-        let bytes = bytes.ok_or_else(|| format!("{text}: want a size such as 100MB or 1GiB"))?;
-        Ok(Self { text: text.into(), bytes })
+    fn from_str(word: &str) -> Result<Self, BadSize> {
+        let split = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
+        let (number, unit) = word.split_at(split);
+        let number: f64 = number.parse().map_err(|_| BadSize)?;
+        let bytes = number * unit_bytes(&unit.to_ascii_lowercase()).ok_or(BadSize)? as f64;
+        if bytes < MOST_BYTES { Ok(Self(bytes as u64)) } else { Err(BadSize) }
     }
 }
 
-const UNITS: [(&str, u64); 8] = [
-    ("", 1),
-    ("B", 1),
-    ("kB", 1000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-];
+/// Bytes in one `unit`, which is in small letters.
+fn unit_bytes(unit: &str) -> Option<u64> {
+    let Some(letter) = unit.chars().next() else { return Some(1) };
+    let power = u32::try_from("bkmgt".find(letter)?).ok()?;
+    match &unit[letter.len_utf8()..] {
+        "" | "ib" => Some(1 << (10 * power)),
+        "b" => Some(1000_u64.pow(power)),
+        _ => None,
+    }
+}
+
+/// The shorter of two notations: `100 MB`, `8 KiB`.
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exact = |units: [(u64, &str); 4]| {
+            let fits = |unit: u64| self.0 >= unit && self.0.is_multiple_of(unit);
+            let (unit, name) = units.into_iter().find(|(unit, _)| fits(*unit)).unwrap_or((1, "B"));
+            format!("{} {name}", self.0 / unit)
+        };
+        let decimal = exact([(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB"), (1, "B")]);
+        let binary = exact([(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")]);
+        f.write_str(if decimal.len() < binary.len() { &decimal } else { &binary })
+    }
+}
+
+impl std::error::Error for BadSize {}
+
+impl fmt::Display for BadSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a size; write a number and a unit, such as 8KiB, 1.5M or 2GB")
+    }
+}
+
+/// More is no length of a file. Sums of a few such do not overflow.
+const MOST_BYTES: f64 = (1_u64 << 53) as f64;
 
 #[cfg(test)]
 mod tests {
@@ -53,15 +81,42 @@ mod tests {
 
     #[test]
     fn units_are_decimal_or_binary_as_written() {
-        assert_eq!("100MB".parse::<Size>().unwrap().bytes(), 100_000_000);
-        assert_eq!("4GiB".parse::<Size>().unwrap().bytes(), 1 << 32);
-        assert_eq!("17".parse::<Size>().unwrap().bytes(), 17);
+        for (word, bytes) in [
+            ("100", 100),
+            ("600b", 600),
+            ("1k", 1 << 10),
+            ("1KiB", 1 << 10),
+            ("1kB", 1000),
+            ("1.5m", 3 << 19),
+            ("1.5MB", 1_500_000),
+            ("4GiB", 1 << 32),
+            (".5g", 1 << 29),
+            ("1T", 1 << 40),
+        ] {
+            assert_eq!(word.parse(), Ok(Size(bytes)), "{word}");
+        }
     }
 
     #[test]
     fn other_words_are_refused() {
-        for text in ["", "MB", "1mb", "1.5GiB", "-1", "99999999999GiB"] {
-            assert!(text.parse::<Size>().is_err(), "{text}");
+        for word in ["", ".", "MB", "1x", "1kk", "1kib2", "-1", "1.2.3", "1é", "99999999GiB"] {
+            assert_eq!(word.parse::<Size>(), Err(BadSize), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_shown_in_the_shorter_notation() {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (1000, "1 kB"),
+            (8192, "8 KiB"),
+            (300_000, "300 kB"),
+            (3 << 19, "1536 KiB"),
+            (100_000_000, "100 MB"),
+            (1 << 30, "1 GiB"),
+            (1_000_001, "1000001 B"),
+        ] {
+            assert_eq!(Size(bytes).to_string(), shown);
         }
     }
 }

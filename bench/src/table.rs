@@ -1,150 +1,66 @@
-//! Medians, ratios, and the tables that show them: Markdown to read, CSV to plot.
-
-use std::fmt::Write;
-use std::fs;
-use std::path::Path;
-use std::time::Duration;
-
-use anyhow::{Context, Result};
-
-use crate::run::Transfer;
+//! Rows of cells: aligned for people, separated by commas for programs.
 
 /// Rows of text under a header.
 pub(crate) struct Table {
-    header: Vec<String>,
+    /// The first so many columns are words and stand left; the others are numbers and stand right.
+    words: usize,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new(header: &[&str]) -> Self {
-        Self { header: header.iter().map(ToString::to_string).collect(), rows: Vec::new() }
+    /// A table of so many columns of words, and then numbers.
+    pub(crate) fn new<S: Into<String>>(words: usize, header: impl IntoIterator<Item = S>) -> Self {
+        Self { words, rows: vec![header.into_iter().map(Into::into).collect()] }
     }
 
     /// Adds a row; its cells stand under the header's.
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+    pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The table for people.
-    pub(crate) fn markdown(&self) -> String {
-        let lines = || std::iter::once(&self.header).chain(&self.rows);
-        let widths: Vec<usize> = (0..self.header.len())
-            .map(|at| {
-                lines()
-                    .filter_map(|row| row.get(at))
-                    .map(|cell| cell.chars().count())
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
-        let mut text = String::new();
-        for (number, row) in lines().enumerate() {
-            push_row(&mut text, row, &widths);
-            if number == 0 {
-                let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
-                push_row(&mut text, &rule, &widths);
-            }
-        }
-        text
+    /// The lines for people.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let widths = self.widths();
+        self.rows.iter().map(|row| self.line(row, &widths)).collect()
     }
 
-    fn csv(&self) -> String {
-        let line = |row: &Vec<String>| {
-            row.iter().map(|cell| cell.replace(',', ";")).collect::<Vec<_>>().join(",")
+    /// Characters of the longest cell of each column.
+    fn widths(&self) -> Vec<usize> {
+        let columns = self.rows.first().map_or(0, Vec::len);
+        let width = |at: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(at));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let lines: Vec<String> =
-            std::iter::once(&self.header).chain(&self.rows).map(line).collect();
-        lines.join("\n") + "\n"
+        (0..columns).map(width).collect()
     }
 
-    /// Prints the table and writes `NAME.md` and `NAME.csv` into `dir`.
-    pub(crate) fn publish(&self, dir: &Path, name: &str) -> Result<()> {
-        print!("\n{}", self.markdown());
-        fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
-        fs::write(dir.join(format!("{name}.md")), self.markdown())?;
-        fs::write(dir.join(format!("{name}.csv")), self.csv())?;
-        eprintln!("\nwritten to {}", dir.join(format!("{name}.{{md,csv}}")).display());
-        Ok(())
+    fn line(&self, row: &[String], widths: &[usize]) -> String {
+        let cells = row.iter().zip(widths).enumerate().map(|(at, (cell, width))| {
+            if at < self.words { format!("{cell:width$}") } else { format!("{cell:>width$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().into()
     }
-}
 
-fn push_row(text: &mut String, row: &[String], widths: &[usize]) {
-    for (cell, width) in row.iter().zip(widths) {
-        write!(text, "| {cell:width$} ").expect("a string takes text");
+    /// The same for a document, as Markdown.
+    pub(crate) fn markdown(&self) -> String {
+        let widths = self.widths();
+        let line = |row: &[String]| {
+            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$} "));
+            format!("| {}|\n", cells.collect::<Vec<_>>().join("| "))
+        };
+        let rule: Vec<_> = widths.iter().map(|width| "-".repeat(*width)).collect();
+        let mut lines: Vec<_> = self.rows.iter().map(|row| line(row)).collect();
+        lines.insert(1, line(&rule));
+        lines.concat()
     }
-    text.push_str("|\n");
-}
 
-/// The median of each figure by itself.
-pub(crate) fn medians(runs: &[Transfer]) -> Transfer {
-    let mut all = Transfer {
-        wall: median(runs, |run| run.wall),
-        cpu: median(runs, |run| run.cpu),
-        near_peak: median(runs, |run| run.near_peak),
-        far_peak: median(runs, |run| run.far_peak),
-        ..Transfer::default()
-    };
-    all.stats.sent = median(runs, |run| run.stats.sent);
-    all.stats.received = median(runs, |run| run.stats.received);
-    all.stats.literal = median(runs, |run| run.stats.literal);
-    all
-}
-
-/// The middle value, the upper one of two.
-pub(crate) fn median<R, T: Ord + Copy + Default>(runs: &[R], figure: impl Fn(&R) -> T) -> T {
-    let mut values: Vec<T> = runs.iter().map(figure).collect();
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or_default()
-}
-
-/// The figures of a transfer as cells; `FIGURES` is their header.
-pub(crate) fn figures(run: &Transfer) -> Vec<String> {
-    vec![
-        seconds(run.wall),
-        seconds(run.cpu),
-        mib(run.near_peak),
-        mib(run.far_peak),
-        run.stats.sent.to_string(),
-        run.stats.received.to_string(),
-        run.stats.literal.to_string(),
-    ]
-}
-
-/// Each figure of `run` as a multiple of the same figure of `base`.
-pub(crate) fn ratios(run: &Transfer, base: &Transfer) -> Vec<String> {
-    let whole = |part: fn(&Transfer) -> u64| ratio(part(run) as f64, part(base) as f64);
-    vec![
-        ratio(run.wall.as_secs_f64(), base.wall.as_secs_f64()),
-        ratio(run.cpu.as_secs_f64(), base.cpu.as_secs_f64()),
-        whole(|run| run.near_peak),
-        whole(|run| run.far_peak),
-        whole(|run| run.stats.sent),
-        whole(|run| run.stats.received),
-        whole(|run| run.stats.literal),
-    ]
-}
-
-/// What `figures` shows.
-pub(crate) const FIGURES: [&str; 7] = [
-    "wall s",
-    "cpu s",
-    "memory, sender MiB",
-    "memory, receiver MiB",
-    "sent B",
-    "received B",
-    "literal B",
-];
-
-fn ratio(of: f64, to: f64) -> String {
-    if to == 0.0 { "-".into() } else { format!("{:.3}x", of / to) }
-}
-
-pub(crate) fn seconds(time: Duration) -> String {
-    format!("{:.3}", time.as_secs_f64())
-}
-
-fn mib(bytes: u64) -> String {
-    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
+    /// The lines for programs. No cell of ours needs quotes: what stood between commas is behind a semicolon.
+    pub(crate) fn csv(&self) -> String {
+        let line = |row: &Vec<String>| {
+            row.iter().map(|cell| cell.replace(',', ";")).collect::<Vec<_>>().join(",") + "\n"
+        };
+        self.rows.iter().map(line).collect()
+    }
 }
 
 #[cfg(test)]
@@ -152,25 +68,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_is_the_middle_whatever_the_order() {
-        assert_eq!(median(&[9, 1, 5], |value| *value), 5);
-        assert_eq!(median(&[] as &[u64], |value| *value), 0);
-    }
-
-    #[test]
-    fn a_table_lines_its_columns_up() {
-        let mut table = Table::new(&["a", "long"]);
-        table.row(vec!["wide cell".into(), "1".into()]);
-        assert_eq!(
-            table.markdown(),
-            "| a         | long |\n| --------- | ---- |\n| wide cell | 1    |\n"
-        );
-        assert_eq!(table.csv(), "a,long\nwide cell,1\n");
-    }
-
-    #[test]
-    fn a_ratio_to_nothing_is_left_open() {
-        assert_eq!(ratio(1.0, 0.0), "-");
-        assert_eq!(ratio(1.0, 4.0), "0.250x");
+    fn words_stand_left_and_numbers_right() {
+        let mut table = Table::new(1, ["name", "GB/s"]);
+        table.row(["a", "12.50"]);
+        table.row(["longer", "-"]);
+        assert_eq!(table.lines(), ["name     GB/s", "a       12.50", "longer      -"]);
+        assert_eq!(table.csv(), "name,GB/s\na,12.50\nlonger,-\n");
+        let rows = [
+            "| name   | GB/s  |",
+            "| ------ | ----- |",
+            "| a      | 12.50 |",
+            "| longer | -     |",
+        ];
+        assert_eq!(table.markdown(), rows.join("\n") + "\n");
     }
 }

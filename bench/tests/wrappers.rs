@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const BENCH: &str = env!("CARGO_BIN_EXE_bench");
+const BENCH: &str = env!("CARGO_BIN_EXE_deltic-bench");
 
 /// A shell loop that needs a noticeable, fixed amount of processor time.
 const BURN: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";

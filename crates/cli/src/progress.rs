@@ -1,7 +1,7 @@
 //! Progress: a bar on a terminal, nothing on a short run; elsewhere, where it is asked for, a line now and then, as rsync's
 //! on standard output.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use deltic_net::plan::{Destination, Sources};
 use deltic_net::{Outcome, Plan};
@@ -171,44 +171,6 @@ impl Progress {
             }
         }
         self.screen = Screen::Nothing;
-    }
-}
-
-/// Progress of work in steps of about the same length, on a terminal.
-pub(crate) struct Steps {
-    live: bool,
-    start: Instant,
-    whole: u64,
-    done: u64,
-    bar: Option<ProgressBar>,
-}
-
-impl Steps {
-    /// So many steps, to be shown where `live`.
-    pub(crate) fn new(whole: usize, live: bool) -> Self {
-        Self { live, start: Instant::now(), whole: whole as u64, done: 0, bar: None }
-    }
-
-    /// Begins the next step.
-    pub(crate) fn next(&mut self, what: &str) {
-        self.show(what);
-        self.done += 1;
-    }
-
-    /// Says what goes on before the next step.
-    pub(crate) fn show(&mut self, what: &str) {
-        if self.live && self.start.elapsed() >= SHORT_RUN {
-            let bar = self.bar.get_or_insert_with(|| new_bar(self.whole));
-            bar.set_position(self.done);
-            bar.set_message(what.to_owned());
-        }
-    }
-
-    /// Takes the bar away.
-    pub(crate) fn clear(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
     }
 }
 

@@ -93,22 +93,6 @@ fn scaled(number: &str, unit: u64) -> Result<u64, BadSize> {
     u64::try_from(bytes).map_err(|_| BadSize::TooLarge)
 }
 
-/// The shortest word that says the same.
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1 << 30, " GiB"), (1 << 20, " MiB"), (1 << 10, " KiB"), (1, " B")];
-        let fits = |unit: u64| self.0 >= unit && self.0.is_multiple_of(unit);
-        let (unit, name) = units.into_iter().find(|(unit, _)| fits(*unit)).unwrap_or((1, " B"));
-        write!(f, "{}{name}", self.0 / unit)
-    }
-}
-
-impl From<u64> for Size {
-    fn from(bytes: u64) -> Self {
-        Self(bytes)
-    }
-}
-
 impl std::error::Error for BadSize {}
 
 impl fmt::Display for BadSize {
@@ -151,19 +135,6 @@ mod tests {
         }
         for word in ["99999999999p", "9".repeat(60).as_str(), &format!("0.{}1", "0".repeat(50))] {
             assert_eq!(word.parse::<Size>(), Err(BadSize::TooLarge), "{word}");
-        }
-    }
-
-    #[test]
-    fn a_size_is_shown_in_the_largest_unit_that_is_exact() {
-        for (bytes, shown) in [
-            (0, "0 B"),
-            (1000, "1000 B"),
-            (8192, "8 KiB"),
-            (3 << 19, "1536 KiB"),
-            (1 << 30, "1 GiB"),
-        ] {
-            assert_eq!(Size(bytes).to_string(), shown);
         }
     }
 }

@@ -115,3 +115,49 @@ fn a_refusal_is_an_event_too() {
     let event: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one event");
     assert_eq!((event["event"].as_str(), event["exit_code"].as_u64()), (Some("error"), Some(1)));
 }
+
+#[test]
+fn an_instruction_set_from_the_environment_is_used_or_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    std::fs::write(dir.path().join("old"), "old").expect("it can be written");
+    let with = |isa: &str| {
+        let mut command = deltic(&["signature", "old", "-o", "sig"]);
+        command.env("DELTIC_ISA", isa).current_dir(dir.path()).output().expect("the binary starts")
+    };
+    let refused = with("nonsense");
+    let said = String::from_utf8(refused.stderr).expect("messages are UTF-8");
+    assert_eq!((refused.status.code(), refused.stdout), (Some(1), Vec::new()), "{said}");
+    assert!(
+        said.starts_with("deltic: DELTIC_ISA: \"nonsense\" is not an instruction set"),
+        "{said}"
+    );
+    assert_eq!(with("scalar").status.code(), Some(0));
+}
+
+#[test]
+fn words_of_bench_go_to_the_program_that_measures() {
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    // Programs are written by others: while this process has one open for writing, a child of another test may too.
+    let shell = |script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_deltic")]).current_dir(dir.path());
+        shell.assert().success();
+    };
+    let bench = || {
+        let mut command = Command::new(dir.path().join("deltic"));
+        let words = ["bench", "sync", "--help", "--", "it's"];
+        command.args(words).env("PATH", dir.path()).output().expect("the binary starts")
+    };
+    shell("cp \"$1\" deltic");
+    let missing = bench();
+    let said = String::from_utf8(missing.stderr).expect("messages are UTF-8");
+    assert_eq!(missing.status.code(), Some(14), "{said}");
+    assert!(said.starts_with("deltic: cannot start deltic-bench: no such file"), "{said}");
+    assert!(said.contains("hint: "), "{said}");
+    shell(
+        "printf '#!/bin/sh\\nprintf \"<%%s>\" \"$@\"\\nexit 7\\n' >deltic-bench; chmod +x deltic-bench",
+    );
+    let run = bench();
+    assert_eq!(run.status.code(), Some(7));
+    assert_eq!(String::from_utf8_lossy(&run.stdout), "<sync><--help><--><it's>");
+}

@@ -5,7 +5,6 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod attrs;
-pub mod csv;
 pub mod dice;
 pub mod limited;
 pub mod look;

@@ -1,0 +1,384 @@
+//! What one edit costs: bytes of chunks that the old version does not have.
+//!
+//! A chunker is memoryless (law 1), so little is cut again. A chunk that cannot have seen the edit, for it ends more
+//! than the longest chunk before it, stays. From there on the new version is cut until a boundary behind the edit is
+//! one of old as well; from that boundary on both versions are equal, and so are their chunks.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+use deltic_core::{AnyChunker, Chunker, ChunkerSpec, Fingerprint, Isa};
+
+use super::cuts::{bounds, percentile, pieces};
+use crate::inputs::Inputs;
+use crate::random::Random;
+
+/// What an edit does to the bytes at its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Insert,
+    Overwrite,
+    Delete,
+}
+
+impl Kind {
+    /// All there are.
+    pub(crate) const ALL: [Self; 3] = [Self::Insert, Self::Overwrite, Self::Delete];
+
+    /// What to call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Overwrite => "overwrite",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// How many bytes edits touch.
+pub(crate) const LENS: [usize; 5] = [1, 16, 256, 4 << 10, 64 << 10];
+
+/// Old versions, and the edits that are made to them, one at a time.
+pub(crate) struct Trial<'a> {
+    /// What to call the data.
+    pub(crate) name: &'static str,
+    files: Vec<Cow<'a, [u8]>>,
+    edits: Vec<Edit>,
+}
+
+/// Bytes of `files[file]` that give way to others.
+#[derive(Clone, Debug)]
+struct Edit {
+    kind: Kind,
+    /// Of the two versions' bytes, the most that the edit touches.
+    len: usize,
+    file: usize,
+    start: usize,
+    end: usize,
+    bytes: Vec<u8>,
+}
+
+/// What edits of one kind and length cost, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cost {
+    /// On average.
+    pub(crate) mean: f64,
+    /// What 95 in a hundred do not exceed.
+    pub(crate) p95: u64,
+}
+
+/// What the edits of a trial cost under one chunker.
+#[derive(Clone, Debug)]
+pub(crate) struct Costs {
+    /// The kind and length of each edit, and what it cost.
+    list: Vec<(Kind, usize, u64)>,
+}
+
+impl Costs {
+    /// The cost of edits of this kind and length; of any, where none is said.
+    pub(crate) fn of(&self, kind: Option<Kind>, len: Option<usize>) -> Cost {
+        let wanted = |edit: &&(Kind, usize, u64)| {
+            kind.is_none_or(|kind| kind == edit.0) && len.is_none_or(|len| len == edit.1)
+        };
+        let mut costs: Vec<_> = self.list.iter().filter(wanted).map(|edit| edit.2).collect();
+        costs.sort_unstable();
+        let mean = costs.iter().sum::<u64>() as f64 / costs.len().max(1) as f64;
+        Cost { mean, p95: percentile(&costs, 95) }
+    }
+}
+
+impl<'a> Trial<'a> {
+    /// Edits of `inputs`, and of made data that chunkers find hard.
+    pub(crate) fn all(inputs: &'a Inputs) -> Vec<Self> {
+        let mut random = Random::new(SEED);
+        let (two, runs) = (two_values(&mut random), zero_runs(&mut random));
+        vec![
+            Self::new("inputs", large_files(inputs), &mut random),
+            Self::new("two values", vec![two.into()], &mut random),
+            Self::new("zero runs", vec![runs.into()], &mut random),
+        ]
+    }
+
+    fn new(name: &'static str, files: Vec<Cow<'a, [u8]>>, random: &mut Random) -> Self {
+        let mut edits = Vec::new();
+        for kind in Kind::ALL {
+            for len in LENS {
+                edits.extend((0..PLACES).map(|_| Edit::new(kind, len, &files, random)));
+            }
+        }
+        Self { name, files, edits }
+    }
+
+    /// What each edit costs when `spec` cuts.
+    pub(crate) fn costs(&self, spec: &ChunkerSpec) -> Costs {
+        let chunker = spec.build_for(Isa::best());
+        let old: Vec<_> = self.files.iter().map(|file| bounds(&chunker, file)).collect();
+        let chunks = self.files.iter().zip(&old).flat_map(|(file, old)| pieces(file, old));
+        let known: HashSet<_> = chunks.map(Fingerprint::of).collect();
+        let cost = |edit: &Edit| {
+            let version = Version {
+                chunker: &chunker,
+                bytes: &self.files[edit.file],
+                bounds: &old[edit.file],
+                known: &known,
+            };
+            (edit.kind, edit.len, version.cost(edit))
+        };
+        Costs { list: self.edits.iter().map(cost).collect() }
+    }
+}
+
+impl Edit {
+    /// An edit anywhere in `files`. Its bytes are values that occur there, unless there is one only.
+    fn new(kind: Kind, len: usize, files: &[Cow<'_, [u8]>], random: &mut Random) -> Self {
+        let total = files.iter().map(|file| file.len()).sum();
+        let (mut file, mut place) = (0, random.place(total));
+        while place >= files[file].len() {
+            place -= files[file].len();
+            file += 1;
+        }
+        let old = &files[file];
+        let start =
+            if kind == Kind::Insert { place } else { place.min(old.len() - len.min(old.len())) };
+        let end = if kind == Kind::Insert { start } else { old.len().min(start + len) };
+        let mut bytes: Vec<_> = (0..len).map(|_| old[random.place(old.len())]).collect();
+        match kind {
+            Kind::Insert => {}
+            // What is overwritten changes.
+            Kind::Overwrite => {
+                bytes.truncate(end - start);
+                if bytes[0] == old[start] {
+                    bytes[0] = other_than(old[start], old, random);
+                }
+            }
+            Kind::Delete => bytes.clear(),
+        }
+        Self { kind, len, file, start, end, bytes }
+    }
+}
+
+/// A value of `bytes` that is not `value`, or any other if they have no other.
+fn other_than(value: u8, bytes: &[u8], random: &mut Random) -> u8 {
+    // Drawn once and then looked for: it may be rare.
+    let (before, behind) = bytes.split_at(random.place(bytes.len()));
+    let mut others = behind.iter().chain(before).filter(|other| **other != value);
+    others.next().copied().unwrap_or(value ^ 1)
+}
+
+/// A file as it was, under one chunker.
+struct Version<'a> {
+    chunker: &'a AnyChunker,
+    bytes: &'a [u8],
+    bounds: &'a [usize],
+    known: &'a HashSet<Fingerprint>,
+}
+
+impl Version<'_> {
+    /// Bytes of chunks of the edited version that are not known.
+    fn cost(&self, edit: &Edit) -> u64 {
+        let max = self.chunker.max_len();
+        // Chunks before this one saw no byte of the edit, though a chunker may look behind the end of a chunk.
+        let first = self.bounds.partition_point(|start| start + max <= edit.start);
+        let start = self.bounds[first];
+        let behind = &self.bytes[edit.end..];
+        let new = [&self.bytes[start..edit.start], &edit.bytes, &behind[..behind.len().min(max)]];
+        let (new, edited) = (new.concat(), edit.start - start + edit.bytes.len());
+        let (mut cost, mut at) = (0, 0);
+        while at < edited {
+            at += self.next(&new[at..], &mut cost);
+        }
+        let mut old_at = edit.end + (at - edited);
+        while old_at < self.bytes.len().min(edit.end + HORIZON_BYTES)
+            && self.bounds.binary_search(&old_at).is_err()
+        {
+            old_at += self.next(&self.bytes[old_at..], &mut cost);
+        }
+        cost
+    }
+
+    /// The length of the first chunk of `data`, whose bytes count where it is not known.
+    fn next(&self, data: &[u8], cost: &mut u64) -> usize {
+        let chunk = &data[..self.chunker.cut(data)];
+        if !self.known.contains(&Fingerprint::of(chunk)) {
+            *cost += chunk.len() as u64;
+        }
+        chunk.len()
+    }
+}
+
+/// The largest files of `inputs`; where none is large, all of them in one.
+fn large_files(inputs: &Inputs) -> Vec<Cow<'_, [u8]>> {
+    let mut files: Vec<_> = inputs.files().filter(|file| file.len() >= LARGE_BYTES).collect();
+    if files.is_empty() {
+        let mut all =
+            inputs.files().flatten().copied().take(CONCATENATED_BYTES).collect::<Vec<_>>();
+        all.shrink_to_fit();
+        return vec![all.into()];
+    }
+    files.sort_by_key(|file| Reverse(file.len()));
+    files.into_iter().take(FILES).map(Into::into).collect()
+}
+
+/// Text of low entropy: a fair coin chooses each byte.
+fn two_values(random: &mut Random) -> Vec<u8> {
+    let bits = random.bytes(MADE_BYTES / 8);
+    bits.iter().flat_map(|byte| (0..8).map(move |bit| b'a' + (byte >> bit & 1))).collect()
+}
+
+/// Random bytes with runs of zeros between them, both of any length.
+fn zero_runs(random: &mut Random) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(MADE_BYTES);
+    while bytes.len() < MADE_BYTES {
+        let len = random.place(MAX_RUN_BYTES);
+        bytes.extend(random.bytes(len));
+        let zeros = random.place(MAX_RUN_BYTES);
+        bytes.resize(bytes.len() + zeros, 0);
+    }
+    bytes.truncate(MADE_BYTES);
+    bytes
+}
+
+/// Places of edits of each kind and length.
+const PLACES: usize = 64;
+/// Where boundaries have not met so far behind an edit, counting ends.
+pub(crate) const HORIZON_BYTES: usize = 4 << 20;
+/// Shorter files are not edited where there are longer ones.
+const LARGE_BYTES: usize = 1 << 20;
+/// So many of the largest files are edited.
+const FILES: usize = 16;
+/// Small files are edited as one file of at most this length.
+const CONCATENATED_BYTES: usize = 64 << 20;
+/// Length of made data.
+const MADE_BYTES: usize = 8 << 20;
+/// Bounds runs in made data.
+const MAX_RUN_BYTES: usize = 64 << 10;
+/// "edits" in ASCII.
+const SEED: u64 = 0x65_6469_7473;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_core::chunk::FixedLen;
+    use deltic_core::{Algorithm, Sizes};
+
+    fn fixed(len: u32) -> ChunkerSpec {
+        ChunkerSpec::Fixed(FixedLen::new(len).unwrap())
+    }
+
+    fn trial(files: &[&[u8]]) -> Trial<'static> {
+        let files = files.iter().map(|file| file.to_vec().into()).collect();
+        Trial::new("test", files, &mut Random::new(5))
+    }
+
+    #[test]
+    fn an_overwritten_byte_costs_the_chunk_that_it_lies_in() {
+        let costs = trial(&[&Random::new(1).bytes(1 << 17)]).costs(&fixed(2048));
+        let cost = costs.of(Some(Kind::Overwrite), Some(1));
+        assert_eq!(cost, Cost { mean: 2048.0, p95: 2048 });
+    }
+
+    #[test]
+    fn an_insert_shifts_fixed_chunks_unless_it_is_as_long_as_they_are() {
+        let costs = trial(&[&Random::new(1).bytes(1 << 17)]).costs(&fixed(4096));
+        let cost = |len| costs.of(Some(Kind::Insert), Some(len)).mean;
+        assert!(cost(1) > 50_000.0, "{}", cost(1));
+        assert!(cost(4096) <= 8192.0, "{}", cost(4096));
+    }
+
+    #[test]
+    fn figures_are_over_the_edits_that_are_asked_for() {
+        let list = vec![
+            (Kind::Insert, 1, 10),
+            (Kind::Insert, 16, 20),
+            (Kind::Delete, 1, 60),
+            (Kind::Delete, 16, 0),
+        ];
+        let costs = Costs { list };
+        assert_eq!(costs.of(None, None), Cost { mean: 22.5, p95: 60 });
+        assert_eq!(costs.of(Some(Kind::Insert), None), Cost { mean: 15.0, p95: 20 });
+        assert_eq!(costs.of(Some(Kind::Delete), Some(16)), Cost { mean: 0.0, p95: 0 });
+        assert_eq!(costs.of(Some(Kind::Overwrite), None), Cost::default());
+    }
+
+    /// The oracle: cuts all of the new version.
+    fn slow_cost(
+        chunker: &AnyChunker,
+        known: &HashSet<Fingerprint>,
+        old: &[u8],
+        edit: &Edit,
+    ) -> u64 {
+        let new = [&old[..edit.start], &edit.bytes, &old[edit.end..]].concat();
+        let bounds = bounds(chunker, &new);
+        let chunks = pieces(&new, &bounds);
+        let lacking = chunks.filter(|chunk| !known.contains(&Fingerprint::of(chunk)));
+        lacking.map(|chunk| chunk.len() as u64).sum()
+    }
+
+    #[test]
+    fn little_is_cut_again_and_nothing_is_missed() {
+        let sizes = Sizes::new(512, 1024, 4096).unwrap();
+        let by_content = Algorithm::ALL.map(|algorithm| ChunkerSpec::ByContent(algorithm, sizes));
+        let mut zeros = Random::new(2).bytes(90_000);
+        zeros[20_000..70_000].fill(0);
+        let trial = trial(&[&zeros, &Random::new(3).bytes(50_000)]);
+        for spec in by_content.into_iter().chain([fixed(1024)]) {
+            let chunker = spec.build();
+            let bounds: Vec<_> = trial.files.iter().map(|file| bounds(&chunker, file)).collect();
+            let chunks = trial.files.iter().zip(&bounds).flat_map(|(file, at)| pieces(file, at));
+            let known = chunks.map(Fingerprint::of).collect();
+            let costs = trial.costs(&spec);
+            for (edit, (kind, len, cost)) in trial.edits.iter().zip(&costs.list).step_by(7) {
+                let slow = slow_cost(&chunker, &known, &trial.files[edit.file], edit);
+                assert_eq!(*cost, slow, "{spec:?} {kind:?} {len} at {}", edit.start);
+            }
+        }
+    }
+
+    #[test]
+    fn an_edit_changes_as_many_bytes_as_it_says() {
+        let old = Random::new(1).bytes(100_000);
+        for Edit { kind, len, start, end, bytes, .. } in trial(&[&old]).edits {
+            let lens = (end - start, bytes.len());
+            assert_eq!(
+                lens,
+                match kind {
+                    Kind::Insert => (0, len),
+                    Kind::Overwrite => (len, len),
+                    Kind::Delete => (len, 0),
+                }
+            );
+            assert!(kind != Kind::Overwrite || bytes != old[start..end]);
+        }
+    }
+
+    #[test]
+    fn an_edit_brings_no_value_that_the_data_lacks() {
+        let two = two_values(&mut Random::new(1));
+        for Edit { kind, start, bytes, .. } in trial(&[&two]).edits {
+            assert!(bytes.iter().all(|byte| matches!(byte, b'a' | b'b')), "{kind:?}");
+            assert!(kind != Kind::Overwrite || bytes[0] != two[start]);
+        }
+        let mut rare = vec![7; 100_000];
+        rare[99_999] = 9;
+        assert_eq!(other_than(7, &rare, &mut Random::new(1)), 9);
+        assert_eq!(other_than(7, &[7; 9], &mut Random::new(1)), 6);
+    }
+
+    #[test]
+    fn small_inputs_are_edited_as_one() {
+        let inputs = Inputs::read(&[], Some(1000), u64::MAX);
+        assert_eq!(large_files(&inputs).len(), 1);
+        assert_eq!(Trial::all(&inputs)[0].files[0].len(), 1000);
+    }
+
+    #[test]
+    fn made_data_has_its_length_and_its_weakness() {
+        let mut random = Random::new(1);
+        let (two, runs) = (two_values(&mut random), zero_runs(&mut random));
+        assert_eq!((two.len(), runs.len()), (MADE_BYTES, MADE_BYTES));
+        assert!(two.iter().all(|byte| matches!(byte, b'a' | b'b')));
+        let zeros = runs.iter().filter(|byte| **byte == 0).count();
+        assert!((MADE_BYTES / 3..MADE_BYTES * 2 / 3).contains(&zeros), "{zeros}");
+    }
+}

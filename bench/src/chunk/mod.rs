@@ -1,0 +1,437 @@
+//! `deltic bench chunk`: chunkers side by side, as VectorCDC (§5) compares them: throughput, space savings, lengths of
+//! chunks; and what one edit costs, which is what a sync pays for.
+
+mod csv;
+mod cuts;
+mod edits;
+mod plots;
+mod report;
+mod speed;
+
+use std::env;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+use deltic_core::chunk::{
+    BadSizes, FixedLen, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, TwoStage, UnknownAlgorithm,
+};
+use deltic_core::{Algorithm, ChunkerSpec, Isa, Sizes};
+
+use crate::ISA_VARIABLE;
+use crate::exit::{Exit, complain, give_up, print, refuse_input, words};
+use crate::files;
+use crate::inputs::Inputs;
+use crate::machine::{Machine, available_memory};
+use crate::progress::Steps;
+use crate::size::Size;
+use csv::Csv;
+use cuts::{Cuts, Mismatch, Other};
+use edits::Trial;
+use report::{Block, Chunked, Report, Timed};
+use speed::{Course, Subject, measure};
+
+/// Compare chunkers on this machine and your data
+///
+/// Everything is read into memory first; no figure depends on a disk.
+///
+/// Throughput is in 10^9 bytes a second, the median of all runs. "cold" goes
+/// over all inputs once, from memory: inputs shorter than four times the
+/// last-level cache are pushed out of it before each pass. "hot" goes over a
+/// slice in the core's own cache again and again. "vector sum" adds all bytes
+/// up and nothing else: as fast as reading goes. A chunker may be faster where
+/// it skips bytes; `fixed` looks at none, so it has no speed. "+ crc32c" and
+/// "+ blake3" are cold as well, of processor time: cutting, with that sum taken
+/// of each chunk while it is in the cache; "sums alone" takes them of the
+/// sieve's chunks, without cutting.
+/// "ss-crc" and "ss-gear" are `crc` and `gear` in the two stages of SS-CDC.
+///
+/// Space savings are the share of bytes that need not be kept when equal chunks
+/// are kept once. "new in" is what each input adds to all before it: of two
+/// releases, what would be sent of the second.
+///
+/// All instruction sets must find the same chunks; a difference ends the run.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Files and directories, each an input; directories count with all regular files in them. None: random bytes
+    #[arg(value_name = "FILE|DIR")]
+    inputs: Vec<PathBuf>,
+    /// Chunkers to compare [default: fixed and all others]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    algorithms: Vec<Family>,
+    /// What the mean length of chunks aims at, as a list: powers of two
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "8KiB")]
+    avg: Vec<Size>,
+    /// Shortest chunk [default: a quarter of the mean]
+    #[arg(long, value_name = "SIZE")]
+    min: Option<Size>,
+    /// Longest chunk [default: four times the mean]
+    #[arg(long, value_name = "SIZE")]
+    max: Option<Size>,
+    /// Instruction sets to compare [default: the one in DELTIC_ISA, or else all that this machine has]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    isa: Vec<Isa>,
+    /// Random bytes as a last input, the same each time [default: 256MiB where there are no inputs]
+    #[arg(long, value_name = "SIZE")]
+    random: Option<Size>,
+    /// Also count what is sent again after one edit: single inserts, overwrites and deletions of 1 B to 64 KiB at random
+    /// places of the inputs, and of data that is hard to cut
+    #[arg(long)]
+    edits: bool,
+    /// Turns that each row takes; the median counts
+    #[arg(long, value_name = "N", default_value = "5")]
+    runs: std::num::NonZeroUsize,
+    /// Most memory for inputs; what is beyond is left out [default: half of what is available]
+    #[arg(long, value_name = "SIZE")]
+    limit: Option<Size>,
+    /// Write all figures to FILE; lengths and edits go to files beside it, named FILE-lengths and FILE-edits. Without
+    /// --edits, FILE-edits of an earlier run is removed. None may be an input
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Draw throughput, space savings and lengths into DIR, each as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+    /// Show no progress, and no notes
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// A chunker without its lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// Chunks of one length.
+    Fixed,
+    /// Chunks that their content ends.
+    ByContent(Algorithm),
+}
+
+impl Family {
+    fn all() -> Vec<Self> {
+        [Self::Fixed].into_iter().chain(Algorithm::ALL.map(Self::ByContent)).collect()
+    }
+
+    /// Its name, as [`FromStr`] reads it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::ByContent(algorithm) => algorithm.name(),
+        }
+    }
+
+    fn spec(self, sizes: Sizes) -> ChunkerSpec {
+        match self {
+            Self::Fixed => {
+                let len = FixedLen::new(sizes.avg());
+                ChunkerSpec::Fixed(len.expect("sizes have the same bounds"))
+            }
+            Self::ByContent(algorithm) => ChunkerSpec::ByContent(algorithm, sizes),
+        }
+    }
+
+    /// What to time it with: nothing where it looks at no bytes, plain Rust where it has no other form.
+    fn forms(self, isas: &[Isa]) -> Vec<Option<Isa>> {
+        match self {
+            Self::Fixed => Vec::new(),
+            Self::ByContent(algorithm) if algorithm.has_vector_form() => {
+                isas.iter().copied().map(Some).collect()
+            }
+            Self::ByContent(_) => vec![None],
+        }
+    }
+
+    /// The forms that must do what the plain one does.
+    fn other_forms(self, isas: &[Isa]) -> Vec<Isa> {
+        let forms = self.forms(isas).into_iter().flatten();
+        forms.filter(|isa| *isa != Isa::SCALAR).collect()
+    }
+}
+
+impl FromStr for Family {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
+        if name == Self::Fixed.name() { Ok(Self::Fixed) } else { name.parse().map(Self::ByContent) }
+    }
+}
+
+/// What the words mean.
+struct Plan<'a> {
+    args: &'a Args,
+    families: Vec<Family>,
+    sizes: Vec<Sizes>,
+    /// In the order of [`Isa::available`].
+    isas: Vec<Isa>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(args: &'a Args) -> Result<Self> {
+        let families =
+            if args.algorithms.is_empty() { Family::all() } else { args.algorithms.clone() };
+        let sizes = args.avg.iter().map(|avg| {
+            let sizes = args.sizes(*avg);
+            sizes.with_context(|| format!("--avg {avg} (a power of two, 512 B to 512 KiB)"))
+        });
+        Ok(Self { args, families, sizes: sizes.collect::<Result<_>>()?, isas: args.isas() })
+    }
+
+    fn inputs(&self) -> Inputs {
+        let Args { inputs, random, limit, .. } = self.args;
+        let random = random.map(Size::bytes).or_else(|| inputs.is_empty().then_some(RANDOM_BYTES));
+        let limit = limit.map_or_else(usual_limit, Size::bytes);
+        Inputs::read(inputs, random, limit)
+    }
+
+    /// All that will be written.
+    fn files(&self, csv: Option<&Csv>) -> Vec<PathBuf> {
+        let csv = csv.iter().flat_map(|csv| csv.all()).map(PathBuf::from);
+        let avgs: Vec<_> = self.sizes.iter().map(|sizes| u64::from(sizes.avg()).into()).collect();
+        let plots = self.args.plot.iter().flat_map(|dir| plots::files(dir, &avgs));
+        csv.chain(plots).collect()
+    }
+
+    /// Measures `inputs`.
+    fn report(&self, inputs: &Inputs) -> Result<Report> {
+        let trials = if self.args.edits { Trial::all(inputs) } else { Vec::new() };
+        let mut blocks: Vec<_> = self.sizes.iter().map(|sizes| self.block(*sizes)).collect();
+        let turns =
+            self.args.runs.get() * blocks.iter().map(|block| block.timed.len()).sum::<usize>();
+        let machine = Machine::here();
+        let course = Course::new(inputs, &machine);
+        if !self.args.quiet {
+            note(&course, &machine, &blocks);
+        }
+        let mut steps = Steps::new(turns + self.families.len() * blocks.len(), self.args.quiet);
+        for block in &mut blocks {
+            for family in &self.families {
+                steps.next(&format!("cutting by {}, {}", family.name(), block.avg()));
+                block.chunked.push(self.chunked(*family, block.sizes, inputs, &trials)?);
+            }
+        }
+        self.time(&course, &mut blocks, &mut steps);
+        Ok(Report::new(inputs, &machine, self.args.runs.get(), blocks))
+    }
+
+    /// What is to be timed with chunks of `sizes`.
+    fn block(&self, sizes: Sizes) -> Block {
+        let forms = self.families.iter().flat_map(|family| {
+            let forms = family.forms(&self.isas).into_iter();
+            let best = self.isas.last().copied();
+            forms.map(move |isa| {
+                let chunker = family.spec(sizes).build_for(isa.unwrap_or(Isa::SCALAR));
+                let summed = isa.is_none() || isa == best;
+                let subject = if summed { Subject::Summed } else { Subject::Chunker };
+                Timed::new(family.name(), isa, subject(chunker))
+            })
+        });
+        let sum = Timed::new("vector sum", None, Subject::Sum);
+        let sieve = Family::ByContent(Algorithm::Sieve).spec(sizes).build();
+        let sums = Timed::new("sums alone", None, Subject::Sums(sieve));
+        let stages = self.families.iter().filter_map(|family| {
+            let (stages, isa) = self.two_stages(*family, sizes)?;
+            let name = if family.name() == "crc" { "ss-crc" } else { "ss-gear" };
+            Some(Timed::new(name, Some(isa), Subject::Stages(stages, sizes.max() as usize)))
+        });
+        let timed = [sum, sums].into_iter().chain(forms).chain(stages).collect();
+        Block { sizes, timed, chunked: Vec::new() }
+    }
+
+    /// The papers' way to put a hash on vectors (SS-CDC), where there is one.
+    fn two_stages(&self, family: Family, sizes: Sizes) -> Option<(TwoStage, Isa)> {
+        let isa = self.isas.iter().copied().find(|isa| isa.name() == "avx512")?;
+        Some((TwoStage::new(&family.spec(sizes), isa)?, isa))
+    }
+
+    fn chunked(
+        &self,
+        family: Family,
+        sizes: Sizes,
+        inputs: &Inputs,
+        trials: &[Trial<'_>],
+    ) -> Result<Chunked, Mismatch> {
+        let spec = family.spec(sizes);
+        let stages = self.two_stages(family, sizes);
+        let stages = stages.map(|(stages, isa)| Other::Stages(stages, isa));
+        let forms = family.other_forms(&self.isas).into_iter().map(Other::Form);
+        let others: Vec<_> = forms.chain(stages).collect();
+        let cuts = Cuts::of(&spec, inputs, &others)?;
+        let costs = trials.iter().map(|trial| (trial.name, trial.costs(&spec)));
+        Ok(Chunked { name: family.name(), cuts, costs: costs.collect() })
+    }
+
+    fn time(&self, course: &Course<'_>, blocks: &mut [Block], steps: &mut Steps) {
+        let timed = blocks.iter().flat_map(|block| block.timed.iter().map(move |row| (block, row)));
+        let (names, subjects): (Vec<_>, Vec<_>) = timed
+            .map(|(block, row)| (format!("{}, {}", row.title(), block.avg()), row.subject))
+            .unzip();
+        let runs = self.args.runs.get();
+        let speeds = measure(course, &subjects, runs, |run, at| {
+            steps.next(&format!("timing {}, run {} of {runs}", names[at], run + 1));
+        });
+        let rows = blocks.iter_mut().flat_map(|block| &mut block.timed);
+        rows.zip(speeds).for_each(|(row, speed)| row.speed = speed);
+    }
+}
+
+impl Args {
+    /// What to compare, the best last, whatever the order of the words.
+    fn isas(&self) -> Vec<Isa> {
+        // The program began with making the best what the variable names.
+        if self.isa.is_empty() && env::var_os(ISA_VARIABLE).is_some_and(|name| !name.is_empty()) {
+            return vec![Isa::best()];
+        }
+        let mut isas = Isa::available();
+        isas.retain(|isa| self.isa.is_empty() || self.isa.contains(isa));
+        isas
+    }
+
+    /// The lengths around a mean of `avg`: what was asked for, or a usual spread as far as the formats allow it.
+    fn sizes(&self, avg: Size) -> Result<Sizes, BadSizes> {
+        let bytes = |size: Size| u32::try_from(size.bytes()).map_err(|_| BadSizes::Range);
+        let avg = bytes(avg)?;
+        let usual_min = (avg / SPREAD).max(MIN_CHUNK_BYTES);
+        let usual_max = avg.saturating_mul(SPREAD).min(MAX_CHUNK_BYTES);
+        let min = self.min.map_or(Ok(usual_min), bytes)?;
+        let max = self.max.map_or(Ok(usual_max), bytes)?;
+        Sizes::new(min, avg, max)
+    }
+}
+
+/// Runs the comparison and shows its figures.
+pub(crate) fn run(args: &Args) -> Exit {
+    let plan = match Plan::new(args) {
+        Ok(plan) => plan,
+        Err(refusal) => {
+            complain(&words(&refusal), Some("see `deltic bench chunk --help`"));
+            return Exit::Usage;
+        }
+    };
+    match compare(&plan) {
+        Ok(exit) => exit,
+        Err(error) if error.is::<Mismatch>() => {
+            complain(&words(&error), Some("this is a bug; please report it"));
+            Exit::Files
+        }
+        Err(error) => give_up(&error),
+    }
+}
+
+fn compare(plan: &Plan<'_>) -> Result<Exit> {
+    // Before anything is measured, for that may take long.
+    let csv = plan.args.csv.as_deref().map(Csv::new);
+    let plots = plan.args.plot.as_deref();
+    plots.map_or(Ok(()), files::make_dir)?;
+    let files = plan.files(csv.as_ref());
+    files.iter().try_for_each(|file| files::try_out(file))?;
+    let inputs = plan.inputs();
+    if let Some(file) = files.iter().find(|file| inputs.have(file)) {
+        return Ok(refuse_input(file));
+    }
+    if inputs.len() == 0 {
+        complain("the inputs hold no bytes: there is nothing to measure", None);
+        return Ok(if inputs.failed { Exit::Partial } else { Exit::Selection });
+    }
+    let report = plan.report(&inputs)?;
+    print(&report.lines())?;
+    csv.map_or(Ok(()), |csv| csv.write(&report))?;
+    plots.map_or(Ok(()), |dir| plots::draw(&report, dir))?;
+    Ok(if inputs.failed { Exit::Partial } else { Exit::Success })
+}
+
+/// Says where figures do not mean quite what their headings say.
+fn note(course: &Course<'_>, machine: &Machine, blocks: &[Block]) {
+    if course.evicts() {
+        eprintln!("note: inputs are short; caches are emptied before each cold pass");
+    }
+    for block in blocks {
+        let hot = course.hot_len(block.sizes.max() as usize);
+        if hot as u64 > machine.l2 {
+            let (hot, l2) = (Size::from(hot as u64), Size::from(machine.l2));
+            let avg = block.avg();
+            eprintln!("note: {avg}: the hot slice, {hot}, exceeds the L2 cache, {l2}");
+        }
+    }
+}
+
+fn usual_limit() -> u64 {
+    available_memory().map_or(USUAL_LIMIT_BYTES, |bytes| bytes / 2)
+}
+
+/// How far below and above the mean chunks may be.
+const SPREAD: u32 = 4;
+/// Random bytes that are measured where nothing is named.
+const RANDOM_BYTES: u64 = 256 << 20;
+/// The limit where the system does not say what it has.
+const USUAL_LIMIT_BYTES: u64 = 1 << 30;
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+  deltic bench chunk
+      all chunkers, in each form that this machine has, on random bytes
+  deltic bench chunk linux-6.1.tar linux-6.2.tar
+      two releases: \"new in 2\" is what would be sent of the second
+  deltic bench chunk --algorithms gear-nc,ram --avg 2KiB,8KiB,64KiB --edits /srv/images
+      two chunkers at three mean lengths, and what one edit costs
+  deltic bench chunk --isa scalar,avx2 --csv figures.csv --runs 15 disk.img
+      two instruction sets, more runs, all figures for a program";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Program;
+    use clap::Parser;
+
+    fn args(words: &str) -> Args {
+        let words = format!("deltic-bench chunk {words}");
+        let words = words.split_whitespace();
+        match Program::try_parse_from(words).unwrap() {
+            Program::Chunk(args) => *args,
+            _ => unreachable!("the words say bench chunk"),
+        }
+    }
+
+    fn sizes(words: &str) -> Option<Vec<(u32, u32, u32)>> {
+        let args = args(words);
+        let plan = Plan::new(&args).ok()?;
+        Some(plan.sizes.iter().map(|sizes| (sizes.min(), sizes.avg(), sizes.max())).collect())
+    }
+
+    #[test]
+    fn lengths_spread_around_the_mean_as_far_as_formats_allow() {
+        assert_eq!(sizes("").unwrap(), [(2048, 8192, 32768)]);
+        assert_eq!(
+            sizes("--avg 512b,256KiB").unwrap(),
+            [(512, 512, 2048), (64 << 10, 256 << 10, 512 << 10)]
+        );
+        assert_eq!(sizes("--min 1k --max 1m --avg 4k"), None);
+        assert_eq!(sizes("--min 1k --max 64k --avg 4k").unwrap(), [(1024, 4096, 65536)]);
+        assert_eq!(sizes("--avg 9k"), None);
+    }
+
+    #[test]
+    fn a_chunker_of_one_form_is_timed_once_and_fixed_never() {
+        for (name, wanted) in [("fixed", 0), ("rabin", 1), ("gear-nc", 1), ("ram", 3), ("sieve", 3)]
+        {
+            let family: Family = name.parse().unwrap();
+            assert_eq!(family.forms(&[Isa::SCALAR; 3]).len(), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn instruction_sets_are_compared_once_each_and_the_best_last() {
+        let available = Isa::available();
+        let names: Vec<_> = available.iter().rev().map(|isa| isa.name()).collect();
+        let args = args(&format!("--isa {0},{0}", names.join(",")));
+        assert_eq!(Plan::new(&args).unwrap().isas, available);
+    }
+
+    #[test]
+    fn only_the_best_form_is_timed_with_sums() {
+        let best = *Isa::available().last().unwrap();
+        let args = args(&format!("--algorithms ram --isa {},scalar", best.name()));
+        let plan = Plan::new(&args).unwrap();
+        let block = plan.block(plan.sizes[0]);
+        let summed = block.timed.iter().filter(|row| matches!(row.subject, Subject::Summed(_)));
+        assert_eq!(summed.map(|row| row.isa).collect::<Vec<_>>(), [Some(best)]);
+    }
+}

@@ -1,0 +1,123 @@
+//! What the figures of a comparison look like, after VectorCDC's: throughput (Figure 6), space savings (Figure 5) and
+//! the lengths of chunks.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use deltic_core::Isa;
+
+use super::report::{Block, Chunked, Report};
+use super::speed::Speed;
+use crate::figure::{Bars, Content, Figure, Group, Lines, both};
+use crate::scale::{Scale, number};
+use crate::size::Size;
+
+/// Draws all of `report` into `dir`.
+pub(crate) fn draw(report: &Report, dir: &Path) -> Result<()> {
+    for block in &report.blocks {
+        for (name, figure) in OF_BLOCKS {
+            figure(report, block).save(&of_block(dir, name, block.avg()))?;
+        }
+    }
+    savings(report).save(&both(dir, SAVINGS))
+}
+
+/// All that is drawn into `dir` of chunks of these mean lengths.
+pub(crate) fn files(dir: &Path, avgs: &[Size]) -> Vec<PathBuf> {
+    let of_blocks =
+        avgs.iter().flat_map(|avg| OF_BLOCKS.map(|(name, _)| of_block(dir, name, *avg)));
+    of_blocks.chain([both(dir, SAVINGS)]).flatten().collect()
+}
+
+fn of_block(dir: &Path, name: &str, avg: Size) -> [PathBuf; 2] {
+    both(dir, &format!("{name}-{}", avg.to_string().replace(' ', "")))
+}
+
+fn cold(report: &Report, block: &Block) -> Figure {
+    let what = format!("Throughput from memory, chunks of {}", block.avg());
+    throughput(report.title(what), block, |speed| speed.cold.cpu)
+}
+
+fn hot(report: &Report, block: &Block) -> Figure {
+    let what = format!("Throughput from the cache, chunks of {}", block.avg());
+    throughput(report.title(what), block, |speed| speed.hot.cpu)
+}
+
+/// A group for each chunker, a bar for each of its forms.
+fn throughput(title: [String; 3], block: &Block, figure: fn(&Speed) -> f64) -> Figure {
+    let isas = Isa::available();
+    let shown =
+        |isa: &Isa| *isa == Isa::SCALAR || block.timed.iter().any(|row| row.isa == Some(*isa));
+    let series: Vec<_> = isas.into_iter().filter(shown).collect();
+    let at = |isa: Option<Isa>| series.iter().position(|other| Some(*other) == isa).unwrap_or(0);
+    let mut groups: Vec<Group> = Vec::new();
+    // The first row is the sum; sums alone have no speed of cutting.
+    for row in block.timed.iter().skip(1).filter(|row| figure(&row.speed) > 0.0) {
+        let bar = (at(row.isa), figure(&row.speed));
+        match groups.last_mut().filter(|group| group.name == row.name) {
+            Some(group) => group.bars.push(bar),
+            None => groups.push(Group { name: row.name.into(), bars: vec![bar] }),
+        }
+    }
+    let values = block.timed.iter().map(|row| figure(&row.speed));
+    let values: Vec<_> = values.filter(|value| *value > 0.0).collect();
+    let mark = values.first().map(|sum| (*sum, "sum of all bytes"));
+    let scale = Scale::log(10, &values, number);
+    Figure {
+        title,
+        axis: "GB per second of processor time (logarithmic)".into(),
+        series: series.iter().map(|isa| isa.name().into()).collect(),
+        content: Content::Bars(Bars { groups, mark, scale }),
+    }
+}
+
+/// A group for each chunker, a bar for each mean length.
+fn savings(report: &Report) -> Figure {
+    let mut groups: Vec<Group> = Vec::new();
+    for (series, block) in report.blocks.iter().enumerate() {
+        for (at, Chunked { name, cuts, .. }) in block.chunked.iter().enumerate() {
+            if groups.len() == at {
+                groups.push(Group { name: (*name).into(), bars: Vec::new() });
+            }
+            groups[at].bars.push((series, cuts.savings()));
+        }
+    }
+    let values = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.1);
+    let scale = Scale::linear(values.fold(1.0, f64::max));
+    Figure {
+        title: report.title("Space savings".into()),
+        axis: "% of the bytes that need not be kept".into(),
+        series: report.blocks.iter().map(|block| block.avg().to_string()).collect(),
+        content: Content::Bars(Bars { groups, mark: None, scale }),
+    }
+}
+
+/// A line for each chunker: the share of chunks up to each length.
+fn lengths(report: &Report, block: &Block) -> Figure {
+    let longest = block.chunked.iter().map(|row| row.cuts.percentile(100)).max().unwrap_or(1);
+    let points = |row: &Chunked| {
+        let share = |len: u32| row.cuts.up_to(len) as f64 / row.cuts.count().max(1) as f64 * 100.0;
+        let len = |point: u32| (u64::from(longest) * u64::from(point) / u64::from(POINTS)) as u32;
+        (0..=POINTS).map(|point| (f64::from(len(point)) / 1024.0, share(len(point)))).collect()
+    };
+    let what = format!("Lengths of chunks, {} aimed at", block.avg());
+    Figure {
+        title: report.title(what),
+        axis: "length in KiB; the share of chunks that are no longer".into(),
+        series: block.chunked.iter().map(|row| row.name.into()).collect(),
+        content: Content::Lines(Lines {
+            lines: block.chunked.iter().map(points).collect(),
+            scale: Scale::linear(f64::from(longest) / 1024.0),
+        }),
+    }
+}
+
+/// Draws one block of a report.
+type OfBlock = fn(&Report, &Block) -> Figure;
+/// What is drawn of each block.
+const OF_BLOCKS: [(&str, OfBlock); 3] =
+    [("throughput-cold", cold), ("throughput-hot", hot), ("lengths", lengths)];
+/// The one figure of all blocks.
+const SAVINGS: &str = "savings";
+/// Points of a line.
+const POINTS: u32 = 512;

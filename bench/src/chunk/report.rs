@@ -1,0 +1,362 @@
+//! The figures of a comparison, as tables for people and as CSV for programs.
+
+use deltic_core::{ChunkerSpec, Isa, Sizes};
+
+use super::cuts::Cuts;
+use super::edits::{Cost, Costs, HORIZON_BYTES, Kind, LENS};
+use super::speed::{Speed, Subject};
+use crate::inputs::Inputs;
+use crate::machine::Machine;
+use crate::size::Size;
+use crate::table::Table;
+
+/// Everything that was found out.
+pub(crate) struct Report {
+    /// The data set, in a line.
+    data: String,
+    /// The machine, in a line.
+    machine: String,
+    /// What a sync would use, in a line.
+    default: String,
+    /// Name and length of each input.
+    inputs: Vec<(String, u64)>,
+    /// One for each mean length.
+    pub(crate) blocks: Vec<Block>,
+}
+
+/// Chunks of one mean length.
+pub(crate) struct Block {
+    pub(crate) sizes: Sizes,
+    /// The sum first.
+    pub(crate) timed: Vec<Timed>,
+    pub(crate) chunked: Vec<Chunked>,
+}
+
+/// How fast one form of a chunker is.
+pub(crate) struct Timed {
+    pub(crate) name: &'static str,
+    /// None where there is one form only.
+    pub(crate) isa: Option<Isa>,
+    pub(crate) subject: Subject,
+    pub(crate) speed: Speed,
+}
+
+/// What a chunker makes of the inputs, in any form.
+pub(crate) struct Chunked {
+    pub(crate) name: &'static str,
+    pub(crate) cuts: Cuts,
+    /// What edits cost, by the name of the data that was edited.
+    pub(crate) costs: Vec<(&'static str, Costs)>,
+}
+
+impl Timed {
+    /// A row that is not yet timed.
+    pub(crate) fn new(name: &'static str, isa: Option<Isa>, subject: Subject) -> Self {
+        Self { name, isa, subject, speed: Speed::default() }
+    }
+
+    /// What to call it.
+    pub(crate) fn title(&self) -> String {
+        self.isa.map_or_else(|| self.name.into(), |isa| format!("{} {}", self.name, isa.name()))
+    }
+}
+
+impl Block {
+    /// The mean length, for people.
+    pub(crate) fn avg(&self) -> Size {
+        u64::from(self.sizes.avg()).into()
+    }
+
+    /// The cold speed of the sum, in 10^9 bytes per second of processor time.
+    pub(crate) fn limit(&self) -> f64 {
+        self.timed.first().map_or(0.0, |sum| sum.speed.cold.cpu)
+    }
+}
+
+impl Report {
+    /// The figures in `blocks`, and what they are of.
+    pub(crate) fn new(inputs: &Inputs, machine: &Machine, runs: usize, blocks: Vec<Block>) -> Self {
+        let isas: Vec<_> = Isa::available().iter().map(|isa| isa.name()).collect();
+        let (l2, last) = (Size::from(machine.l2), Size::from(machine.last_level));
+        let (name, isas) = (&machine.name, isas.join(" "));
+        Self {
+            data: format!("{}, {} MB", inputs.title(), megabytes(inputs.len())),
+            default: default_for(inputs.files().map(<[u8]>::len).max().unwrap_or(0) as u64),
+            machine: format!("{name} ({isas}), L2 {l2}, last level {last}, median of {runs}"),
+            inputs: inputs.list.iter().map(|input| (input.name.clone(), input.len())).collect(),
+            blocks,
+        }
+    }
+
+    /// What a figure of it shows, of what, and where that was measured.
+    pub(crate) fn title(&self, what: String) -> [String; 3] {
+        [what, self.data.clone(), self.machine.clone()]
+    }
+
+    /// All of it for people.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = vec![self.data.clone(), self.machine.clone()];
+        if self.inputs.len() > 1 {
+            let mut inputs = Table::new(2, ["", "input", "MB"]);
+            for (at, (name, len)) in self.inputs.iter().enumerate() {
+                inputs.row([(at + 1).to_string(), name.clone(), megabytes(*len)]);
+            }
+            lines.extend(inputs.lines());
+        }
+        lines.push(self.default.clone());
+        for block in &self.blocks {
+            let [min, max] =
+                [block.sizes.min(), block.sizes.max()].map(|len| Size::from(u64::from(len)));
+            lines.extend([String::new(), format!("== {} ({min} to {max})", block.avg())]);
+            let tables = [block.speeds(), block.chunks()].into_iter().chain(block.edits());
+            for table in tables {
+                lines.push(String::new());
+                lines.extend(table.lines());
+            }
+        }
+        if self.blocks.iter().any(|block| block.chunked.iter().any(|row| !row.costs.is_empty())) {
+            let horizon = Size::from(HORIZON_BYTES as u64);
+            let what = "edits: bytes of chunks that the old version lacks, counted up to";
+            lines.extend([String::new(), format!("{what} {horizon} behind each")]);
+        }
+        lines
+    }
+}
+
+impl Block {
+    fn speeds(&self) -> Table {
+        let mut table = Table::new(
+            2,
+            [
+                "chunker",
+                "isa",
+                "cold cpu GB/s",
+                "cold wall GB/s",
+                "of sum",
+                "hot cpu GB/s",
+                "hot wall GB/s",
+                "+ crc32c cpu GB/s",
+                "+ blake3 cpu GB/s",
+            ],
+        );
+        for row in &self.timed {
+            let Speed { cold, hot, crc32c, blake3 } = row.speed;
+            let pace = |pace: f64| if pace > 0.0 { format!("{pace:.2}") } else { "-".into() };
+            let share = cold.cpu / self.limit() * 100.0;
+            table.row([
+                row.name.into(),
+                row.isa.map_or("-", Isa::name).into(),
+                pace(cold.cpu),
+                pace(cold.wall),
+                if share > 0.0 { format!("{share:.0} %") } else { "-".into() },
+                pace(hot.cpu),
+                pace(hot.wall),
+                pace(crc32c),
+                pace(blake3),
+            ]);
+        }
+        table
+    }
+
+    fn chunks(&self) -> Table {
+        let inputs = self.chunked.first().map_or(0, |row| row.cuts.new_in.len());
+        let new_in = || (inputs > 1).then_some(1..=inputs).into_iter().flatten();
+        let header = ["chunker", "savings %", "chunks", "mean B", "deviation B"];
+        let header = header.into_iter().chain(["min B", "5 % B", "50 % B", "95 % B", "max B"]);
+        let header = header.map(String::from);
+        let mut table = Table::new(1, header.chain(new_in().map(|at| format!("new in {at} MB"))));
+        for Chunked { name, cuts, .. } in &self.chunked {
+            let lens = PERCENTILES.map(|percent| cuts.percentile(percent).to_string());
+            let figures = [
+                (*name).into(),
+                format!("{:.2}", cuts.savings()),
+                cuts.count().to_string(),
+                format!("{:.0}", cuts.mean()),
+                format!("{:.0}", cuts.deviation()),
+            ];
+            let new_in = new_in().map(|at| megabytes(cuts.new_in[at - 1]));
+            table.row(figures.into_iter().chain(lens).chain(new_in));
+        }
+        table
+    }
+
+    /// A table for each data set that was edited: the mean over all edits, over each kind, over each length.
+    fn edits(&self) -> Vec<Table> {
+        let sets = self.chunked.first().map_or(0, |row| row.costs.len());
+        (0..sets).map(|set| self.edits_of(set)).collect()
+    }
+
+    fn edits_of(&self, set: usize) -> Table {
+        let name = self.chunked[0].costs[set].0;
+        let header = [format!("edits of {name}, KiB"), "mean".into(), "95 %".into()].into_iter();
+        let header = header.chain(Kind::ALL.map(|kind| kind.name().into()));
+        let header = header.chain(LENS.map(|len| Size::from(len as u64).to_string()));
+        let mut table = Table::new(1, header);
+        for row in &self.chunked {
+            let costs = &row.costs[set].1;
+            let all = costs.of(None, None);
+            let kinds = Kind::ALL.map(|kind| kibibytes(costs.of(Some(kind), None).mean));
+            let lens = LENS.map(|len| kibibytes(costs.of(None, Some(len)).mean));
+            let figures = [row.name.into(), kibibytes(all.mean), kibibytes(all.p95 as f64)];
+            table.row(figures.into_iter().chain(kinds).chain(lens));
+        }
+        table
+    }
+}
+
+impl Report {
+    /// One line for each mean length, chunker and form.
+    pub(crate) fn figures(&self) -> Table {
+        let new_in = (1..=self.inputs.len()).map(|at| format!("new_in_{at}_bytes"));
+        let mut table = Table::new(0, FIGURES.map(String::from).into_iter().chain(new_in));
+        for block in &self.blocks {
+            let [min, avg, max] = [block.sizes.min(), block.sizes.avg(), block.sizes.max()];
+            let names = |name: &str, isa: Option<Isa>| {
+                let sizes = [avg, min, max].map(|len| len.to_string());
+                [name.into(), isa.map_or("", Isa::name).into()].into_iter().chain(sizes)
+            };
+            for row in &block.timed {
+                // SS-CDC's two stages find the chunks of one.
+                let name = row.name.strip_prefix("ss-").unwrap_or(row.name);
+                let chunked = block.chunked.iter().find(|chunked| chunked.name == name);
+                let speeds = speeds(&row.speed, block.limit());
+                table.row(names(row.name, row.isa).chain(speeds).chain(self.cuts(chunked)));
+            }
+            let timed = |name| block.timed.iter().any(|row| row.name == name);
+            for row in block.chunked.iter().filter(|row| !timed(row.name)) {
+                let speeds = vec![String::new(); SPEEDS];
+                table.row(names(row.name, None).chain(speeds).chain(self.cuts(Some(row))));
+            }
+        }
+        table
+    }
+
+    fn cuts(&self, row: Option<&Chunked>) -> Vec<String> {
+        let Some(Chunked { cuts, .. }) = row else {
+            return vec![String::new(); FIGURES.len() - NAMES - SPEEDS + self.inputs.len()];
+        };
+        let figures = [
+            cuts.original().to_string(),
+            cuts.deduplicated().to_string(),
+            format!("{:.4}", cuts.savings()),
+            cuts.count().to_string(),
+            format!("{:.1}", cuts.mean()),
+            format!("{:.1}", cuts.deviation()),
+        ];
+        let lens = PERCENTILES.map(|percent| cuts.percentile(percent).to_string());
+        let new_in = cuts.new_in.iter().map(ToString::to_string);
+        figures.into_iter().chain(lens).chain(new_in).collect()
+    }
+
+    /// How many chunks have which lengths.
+    pub(crate) fn lengths(&self) -> Table {
+        let mut table = Table::new(0, ["algorithm", "avg_bytes", "up_to_bytes", "chunks"]);
+        for block in &self.blocks {
+            let (avg, max) = (block.sizes.avg(), block.sizes.max());
+            for Chunked { name, cuts, .. } in &block.chunked {
+                let mut before = 0;
+                for bin in 1..=BINS {
+                    let up_to = (u64::from(max) * u64::from(bin) / u64::from(BINS)) as u32;
+                    let chunks = cuts.up_to(up_to) - before;
+                    before += chunks;
+                    let numbers = [avg.to_string(), up_to.to_string(), chunks.to_string()];
+                    table.row([(*name).into()].into_iter().chain(numbers));
+                }
+            }
+        }
+        table
+    }
+
+    /// Whether `text` starts as [`Report::edits`] does.
+    pub(crate) fn is_edits(text: &[u8]) -> bool {
+        text.starts_with(EDITS.join(",").as_bytes())
+    }
+
+    /// One line for each mean length, chunker, data set, kind and length of edits; none where there were no edits.
+    pub(crate) fn edits(&self) -> Option<Table> {
+        let mut table = Table::new(0, EDITS);
+        let mut any = false;
+        for block in &self.blocks {
+            for row in &block.chunked {
+                for (data, costs) in &row.costs {
+                    any = true;
+                    let mut put = |kind: &str, len: &str, Cost { mean, p95 }: Cost| {
+                        let names = [row.name, &block.sizes.avg().to_string(), data, kind, len];
+                        let names = names.map(String::from).into_iter();
+                        table.row(names.chain([format!("{mean:.1}"), p95.to_string()]));
+                    };
+                    put("all", "", costs.of(None, None));
+                    for kind in Kind::ALL {
+                        for len in LENS {
+                            let cost = costs.of(Some(kind), Some(len));
+                            put(kind.name(), &len.to_string(), cost);
+                        }
+                    }
+                }
+            }
+        }
+        any.then_some(table)
+    }
+}
+
+/// What `deltic sync` cuts a file of `len` bytes with.
+fn default_for(len: u64) -> String {
+    let name = match ChunkerSpec::for_len(len) {
+        ChunkerSpec::Fixed(len) => format!("fixed, {}", Size::from(u64::from(len.get()))),
+        ChunkerSpec::ByContent(algorithm, sizes) => {
+            format!("{}, {}", algorithm.name(), Size::from(u64::from(sizes.avg())))
+        }
+    };
+    format!("deltic sync, for the longest file here: {name} (no option changes that)")
+}
+
+fn speeds(speed: &Speed, limit: f64) -> Vec<String> {
+    let Speed { cold, hot, crc32c, blake3 } = speed;
+    let figures = [cold.cpu, cold.wall, cold.cpu / limit, hot.cpu, hot.wall, *crc32c, *blake3];
+    let text = |figure: &f64| if *figure > 0.0 { format!("{figure:.4}") } else { String::new() };
+    figures.iter().map(text).collect()
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.2}", bytes as f64 / 1e6)
+}
+
+fn kibibytes(bytes: f64) -> String {
+    format!("{:.1}", bytes / 1024.0)
+}
+
+/// Of the lengths: the shortest, and so on to the longest.
+const PERCENTILES: [usize; 5] = [0, 5, 50, 95, 100];
+/// Lengths up to the longest are counted in so many classes.
+const BINS: u32 = 64;
+/// Columns of [`FIGURES`] that say of what.
+const NAMES: usize = 5;
+/// Columns of [`FIGURES`] after these that say how fast.
+const SPEEDS: usize = 7;
+const FIGURES: [&str; 23] = [
+    "algorithm",
+    "isa",
+    "avg_bytes",
+    "min_bytes",
+    "max_bytes",
+    "cold_cpu_gb_s",
+    "cold_wall_gb_s",
+    "cold_cpu_of_sum",
+    "hot_cpu_gb_s",
+    "hot_wall_gb_s",
+    "cold_cpu_with_crc32c_gb_s",
+    "cold_cpu_with_blake3_gb_s",
+    "original_bytes",
+    "deduplicated_bytes",
+    "savings_percent",
+    "chunks",
+    "mean_bytes",
+    "deviation_bytes",
+    "shortest_bytes",
+    "p5_bytes",
+    "p50_bytes",
+    "p95_bytes",
+    "longest_bytes",
+];
+const EDITS: [&str; 7] =
+    ["algorithm", "avg_bytes", "data", "kind", "edit_bytes", "mean_bytes", "p95_bytes"];

@@ -1,0 +1,234 @@
+//! What is measured: files, directories and random bytes, held in memory, so that no figure depends on a disk.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use deltic_core::path::printable;
+use deltic_net::reason;
+
+use crate::exit::complain;
+use crate::random::Random;
+use crate::size::Size;
+
+/// Everything that is measured, as the command line names it.
+#[derive(Default)]
+pub(crate) struct Inputs {
+    /// In the order of the command line.
+    pub(crate) list: Vec<Input>,
+    /// Whether something could not be read; each was named.
+    pub(crate) failed: bool,
+    /// Device and inode of each file, read or not.
+    pub(crate) ids: HashSet<(u64, u64)>,
+}
+
+/// One word of the command line.
+pub(crate) struct Input {
+    /// What to call it.
+    pub(crate) name: String,
+    /// Its files, by name.
+    pub(crate) files: Vec<Bytes>,
+}
+
+/// A file in memory.
+pub(crate) struct Bytes {
+    /// Where they are from.
+    pub(crate) path: PathBuf,
+    /// All of them.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Inputs {
+    /// Reads `paths`, then makes `random` bytes, until all of it is `limit` long.
+    pub(crate) fn read(paths: &[PathBuf], random: Option<u64>, limit: u64) -> Self {
+        let mut reader = Reader { left: limit, ..Reader::default() };
+        let mut list: Vec<_> = paths.iter().map(|path| reader.input(path)).collect();
+        list.extend(random.map(|len| reader.random(len)));
+        if reader.short {
+            complain(
+                &format!("inputs hold more than {}; the rest is left out", Size::from(limit)),
+                Some("--limit allows more memory"),
+            );
+        }
+        list.retain(|input| input.len() > 0);
+        Self { list, failed: reader.failed, ids: reader.ids }
+    }
+
+    /// Whether `path` is one of the files, under whatever name.
+    pub(crate) fn have(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|meta| self.ids.contains(&id(&meta)))
+    }
+
+    /// All files.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &[u8]> {
+        self.list.iter().flat_map(|input| &input.files).map(|file| &file.bytes[..])
+    }
+
+    /// Bytes of them all.
+    pub(crate) fn len(&self) -> u64 {
+        self.list.iter().map(Input::len).sum()
+    }
+
+    /// What they are, in a few words.
+    pub(crate) fn title(&self) -> String {
+        let names: Vec<_> = self.list.iter().map(|input| &*input.name).collect();
+        match &names[..] {
+            [first, .., last] if names.len() > NAMES_IN_TITLE => format!("{first} to {last}"),
+            names => names.join(", "),
+        }
+    }
+}
+
+impl Input {
+    /// Bytes of all files.
+    pub(crate) fn len(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes.len() as u64).sum()
+    }
+}
+
+/// Reads until memory is used up.
+#[derive(Default)]
+struct Reader {
+    left: u64,
+    /// Whether something was left out.
+    short: bool,
+    failed: bool,
+    ids: HashSet<(u64, u64)>,
+}
+
+impl Reader {
+    fn input(&mut self, path: &Path) -> Input {
+        let mut files = Vec::new();
+        match fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => self.walk(path, &mut files),
+            Ok(meta) if meta.is_file() => self.file(path, &mut files),
+            Ok(_) => self.fail("read", path, "neither a regular file nor a directory"),
+            Err(error) => self.fail("cannot read", path, reason(&error)),
+        }
+        let name = shown(path.file_name().map_or(path, Path::new));
+        Input { name, files }
+    }
+
+    /// Reads the regular files below `dir`, in the order of their names. Links are not followed.
+    fn walk(&mut self, dir: &Path, files: &mut Vec<Bytes>) {
+        let entries = fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = match entries {
+            Ok(entries) => entries,
+            Err(error) => return self.fail("list", dir, reason(&error)),
+        };
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.walk(&entry.path(), files),
+                Ok(kind) if kind.is_file() => self.file(&entry.path(), files),
+                Ok(_) => {}
+                Err(error) => self.fail("cannot read", &entry.path(), reason(&error)),
+            }
+        }
+    }
+
+    fn file(&mut self, path: &Path, files: &mut Vec<Bytes>) {
+        self.ids.extend(fs::metadata(path).map(|meta| id(&meta)));
+        match self.bytes(path) {
+            Ok(bytes) => files.push(Bytes { path: path.into(), bytes }),
+            Err(error) => self.fail("read", path, reason(&error)),
+        }
+    }
+
+    fn bytes(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        let file = File::open(path)?;
+        let granted = self.grant(file.metadata()?.len());
+        let mut bytes = Vec::with_capacity(granted);
+        // A file that grows while it is read counts as what it was.
+        file.take(granted as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn random(&mut self, len: u64) -> Input {
+        let bytes = Random::new(SEED).bytes(self.grant(len));
+        let path: PathBuf = OsStr::new("random").into();
+        Input { name: "random".into(), files: vec![Bytes { path, bytes }] }
+    }
+
+    /// How many of `wanted` bytes there is memory for.
+    fn grant(&mut self, wanted: u64) -> usize {
+        let granted = wanted.min(self.left);
+        self.left -= granted;
+        self.short |= granted < wanted;
+        usize::try_from(granted).unwrap_or(usize::MAX)
+    }
+
+    fn fail(&mut self, action: &str, path: &Path, why: impl std::fmt::Display) {
+        complain(&format!("{action} {}: {why}", shown(path)), None);
+        self.failed = true;
+    }
+}
+
+/// What tells a file from all others, whatever its names.
+pub(crate) fn id(meta: &Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
+}
+
+/// A path for people: no name drives the terminal.
+pub(crate) fn shown(path: &Path) -> String {
+    printable(path.as_os_str().as_bytes())
+}
+
+/// More names than this make a title too long.
+const NAMES_IN_TITLE: usize = 3;
+/// "deltic" in ASCII.
+const SEED: u64 = 0x6465_6c74_6963;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("b")).unwrap();
+        for (name, len) in [("c", 300), ("b/y", 200), ("b/x", 100), ("a", 50)] {
+            fs::write(dir.path().join(name), vec![1; len]).unwrap();
+        }
+        std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
+        dir
+    }
+
+    fn lens(inputs: &Inputs) -> Vec<usize> {
+        inputs.files().map(<[u8]>::len).collect()
+    }
+
+    #[test]
+    fn a_directory_is_its_regular_files_by_name() {
+        let dir = tree();
+        let inputs = Inputs::read(&[dir.path().into()], Some(7), 1 << 20);
+        assert_eq!(lens(&inputs), [50, 100, 200, 300, 7]);
+        assert_eq!((inputs.list.len(), inputs.len(), inputs.failed), (2, 657, false));
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_read() {
+        let dir = tree();
+        let inputs = Inputs::read(&[dir.path().into()], Some(7), 200);
+        assert_eq!(inputs.len(), 200);
+        assert_eq!(lens(&inputs), [50, 100, 50, 0]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_out() {
+        let dir = tree();
+        let paths = [dir.path().join("missing"), dir.path().join("a"), "/dev/null".into()];
+        let inputs = Inputs::read(&paths, None, 1 << 20);
+        assert_eq!((lens(&inputs), inputs.failed), (vec![50], true));
+    }
+
+    #[test]
+    fn random_bytes_are_the_same_each_time() {
+        let read = || Inputs::read(&[], Some(1000), 1 << 20).list[0].files[0].bytes.clone();
+        assert_eq!(read(), read());
+        assert_eq!(read().len(), 1000);
+    }
+}

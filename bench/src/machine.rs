@@ -1,0 +1,54 @@
+//! What is known of the machine: its name, caches, memory. Where the system says nothing, figures that suit most.
+
+use std::fs;
+
+use crate::size::Size;
+
+/// The processor and its caches.
+pub(crate) struct Machine {
+    /// Its model, as it names itself.
+    pub(crate) name: String,
+    /// The cache of one core, in bytes.
+    pub(crate) l2: u64,
+    /// The largest cache, in bytes.
+    pub(crate) last_level: u64,
+}
+
+impl Machine {
+    /// This one.
+    pub(crate) fn here() -> Self {
+        Self {
+            name: model().unwrap_or_else(|| std::env::consts::ARCH.into()),
+            l2: cache(2).unwrap_or(USUAL_L2_BYTES),
+            last_level: cache(4).or_else(|| cache(3)).unwrap_or(USUAL_LAST_LEVEL_BYTES),
+        }
+    }
+}
+
+/// Bytes of memory that could be had, if the system says.
+pub(crate) fn available_memory() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+fn model() -> Option<String> {
+    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("model name"))?;
+    Some(line.trim_start_matches([' ', '\t', ':']).into())
+}
+
+/// Bytes of the first core's cache of this level, if it has one.
+fn cache(level: u32) -> Option<u64> {
+    let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
+    caches.flatten().find_map(|entry| {
+        let fact = |name| fs::read_to_string(entry.path().join(name)).ok();
+        let is_it = fact("level")?.trim() == level.to_string();
+        let size: Size = fact("size")?.trim().parse().ok()?;
+        is_it.then_some(size.bytes())
+    })
+}
+
+const USUAL_L2_BYTES: u64 = 1 << 20;
+const USUAL_LAST_LEVEL_BYTES: u64 = 32 << 20;

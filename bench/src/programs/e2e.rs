@@ -1,0 +1,152 @@
+//! One changed file, from end to end: Deltic and rsync through the same pipes, and what cp takes, interleaved.
+
+use std::fs::{self, File, FileTimes};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+
+use super::data::{Edit, write_base, write_edited};
+use super::figures::{FIGURES, figures, medians, publish, ratios};
+use super::files::same_content;
+use super::peer::{Peer, Programs, Task};
+use super::release::ReleasePair;
+use super::run::{Places, Rig, Transfer};
+use crate::progress::progress;
+use crate::size::Size;
+use crate::table::Table;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Sizes of the generated files
+    #[arg(long, value_delimiter = ',', default_value = "100MB,1GiB,4GiB")]
+    sizes: Vec<Size>,
+    /// Per cent of the bytes touched, in scattered pieces; 0 is a touched but equal file
+    #[arg(long, value_delimiter = ',', default_value = "0.1,1,10")]
+    edits: Vec<f64>,
+    /// Two releases of an npm package, as tar files; `none` leaves them out
+    #[arg(long, default_value = "npm:typescript@5.9.2..5.9.3")]
+    release_pair: ReleasePair,
+    /// What to compare
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,deltic-no-fsync,rsync")]
+    peers: Vec<Peer>,
+    /// Runs of each; the median counts
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+    /// Without compression, with it, or each in turn
+    #[arg(long, value_enum, default_value_t = Compress::Both)]
+    compress: Compress,
+    #[command(flatten)]
+    at: Places,
+    #[command(flatten)]
+    programs: Programs,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Compress {
+    Off,
+    On,
+    Both,
+}
+
+impl Compress {
+    fn each(self) -> &'static [bool] {
+        match self {
+            Self::Off => &[false],
+            Self::On => &[true],
+            Self::Both => &[false, true],
+        }
+    }
+}
+
+/// A file before and after.
+struct Case {
+    name: String,
+    old: PathBuf,
+    new: PathBuf,
+}
+
+pub(crate) fn e2e(options: &Options) -> Result<()> {
+    options.programs.announce(&options.peers)?;
+    let rig = Rig::new(&options.programs, &options.at.dir)?;
+    let mut header = vec!["file", "compress", "peer"];
+    header.extend(FIGURES);
+    let mut table = Table::new(0, header.iter().copied());
+    for size in &options.sizes {
+        let old = rig.path("old");
+        progress(&format!("writing {size}"));
+        write_base(&old, size.bytes(), size.bytes())?;
+        for percent in &options.edits {
+            let new = rig.path("new");
+            progress(&format!("editing {percent} % of {size}"));
+            write_edited(&old, &new, Edit { percent: *percent, seed: size.bytes() ^ 1 })?;
+            let case = Case { name: format!("{size}, {percent} % edited"), old: old.clone(), new };
+            compare(options, &rig, &case, &mut table)?;
+        }
+    }
+    if let Some((old, new)) = options.release_pair.fetch(&rig.path("release"))? {
+        let case = Case { name: options.release_pair.to_string(), old, new };
+        compare(options, &rig, &case, &mut table)?;
+    }
+    progress("");
+    publish(&table, &options.at.out, "e2e")
+}
+
+fn compare(options: &Options, rig: &Rig, case: &Case, table: &mut Table) -> Result<()> {
+    // The quick check must not take old for new when an edit kept the length.
+    let yesterday = SystemTime::now() - Duration::from_secs(86_400);
+    File::open(&case.old)?.set_times(FileTimes::new().set_modified(yesterday))?;
+    for &compress in options.compress.each() {
+        let mut runs = vec![Vec::new(); options.peers.len()];
+        for round in 1..=options.runs {
+            for (peer, runs) in options.peers.iter().zip(&mut runs) {
+                let zstd = if compress { "zstd" } else { "plain" };
+                progress(&format!(
+                    "{}, {zstd}, round {round}/{}: {}",
+                    case.name,
+                    options.runs,
+                    peer.name()
+                ));
+                runs.push(one(rig, *peer, compress, case)?);
+            }
+        }
+        let of: Vec<(Peer, Transfer)> =
+            options.peers.iter().zip(&runs).map(|(peer, runs)| (*peer, medians(runs))).collect();
+        tabulate(&[case.name.clone(), if compress { "zstd" } else { "no" }.into()], &of, table);
+    }
+    Ok(())
+}
+
+fn one(rig: &Rig, peer: Peer, compress: bool, case: &Case) -> Result<Transfer> {
+    let dest = rig.path("dest");
+    restore(&case.old, &dest)?;
+    let task = Task { flags: &["-t", "--no-whole-file"], compress, ..Task::default() };
+    let run = rig.transfer(peer, task, (&case.new, &dest))?;
+    if !same_content(&case.new, &dest)? {
+        bail!("{}: {} left a file that is not the new one", case.name, peer.name());
+    }
+    Ok(run)
+}
+
+/// Puts the old version in place and on the disk, so that no run pays for another's writes.
+fn restore(old: &Path, dest: &Path) -> Result<()> {
+    fs::remove_file(dest).ok();
+    fs::copy(old, dest)?;
+    let file = File::open(dest)?;
+    file.set_times(FileTimes::new().set_modified(old.metadata()?.modified()?))?;
+    file.sync_all()?;
+    Ok(())
+}
+
+/// One row for each peer, then one for each of ours as a multiple of rsync.
+pub(crate) fn tabulate(prefix: &[String], of: &[(Peer, Transfer)], table: &mut Table) {
+    let with = |name: String, cells: Vec<String>| [prefix.to_vec(), vec![name], cells].concat();
+    for (peer, run) in of {
+        table.row(with(peer.name().into(), figures(run)));
+    }
+    let Some((_, rsync)) = of.iter().find(|(peer, _)| *peer == Peer::Rsync) else { return };
+    for (peer, run) in of.iter().filter(|(peer, _)| peer.is_deltic()) {
+        table.row(with(format!("{} / rsync", peer.name()), ratios(run, rsync)));
+    }
+}

@@ -1,0 +1,197 @@
+//! A full disk: a small ext4 whose free space lies below, at and above what a sync needs.
+//!
+//! What must hold (RELIABILITY.md, T4, promise 5): the file that does not fit keeps its old content, the files that
+//! fit are synced, the exit code tells, nothing is left behind, and a retry on a freed disk completes.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::figures::publish;
+use super::files::Files;
+use super::peer::{Peer, Programs, Task};
+use super::run::{Rig, helper};
+use crate::progress::progress;
+use crate::random::Random;
+use crate::table::Table;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Amounts of free space to try, around what is needed
+    #[arg(long, default_value_t = 40)]
+    steps: u64,
+    /// What to compare
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,rsync")]
+    peers: Vec<Peer>,
+    /// Where the disk image goes
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    dir: PathBuf,
+    /// Where the table goes
+    #[arg(long, default_value = "bench/out")]
+    out: PathBuf,
+    #[command(flatten)]
+    programs: Programs,
+}
+
+/// What one sync onto a nearly full disk did.
+#[derive(Default)]
+struct Outcome {
+    fitted: bool,
+    /// Each promise that did not hold.
+    faults: Vec<&'static str>,
+}
+
+pub(crate) fn enospc(options: &Options) -> Result<()> {
+    if !nix::unistd::Uid::effective().is_root() {
+        eprintln!("SKIPPED: a full disk needs a loop mount, and that needs root");
+        return Ok(());
+    }
+    options.programs.announce(&options.peers)?;
+    let rig = Rig::new(&options.programs, &options.dir)?;
+    if let Err(error) = Disk::new(&rig) {
+        eprintln!("SKIPPED: no loop mount here: {error:#}");
+        return Ok(());
+    }
+    let (old, new) = trees();
+    new.write(&rig.path("new"))?;
+    let mut table = Table::new(0, ["peer", "sizes", "fitted", "faults"]);
+    let mut broken = 0;
+    for &peer in &options.peers {
+        let mut outcomes = Vec::new();
+        for step in 0..options.steps {
+            progress(&format!("{}: size {}/{}", peer.name(), step + 1, options.steps));
+            let free = LEAST_FREE + (MOST_FREE - LEAST_FREE) * step / options.steps.max(1);
+            outcomes.push(one(&rig, peer, (&old, &new), free)?);
+        }
+        progress("");
+        table.row(summary(peer, &outcomes));
+        if peer.is_deltic() {
+            broken += outcomes.iter().filter(|outcome| !outcome.faults.is_empty()).count();
+        }
+    }
+    publish(&table, &options.out, "enospc")?;
+    if broken > 0 {
+        bail!("{broken} full disks broke a promise");
+    }
+    Ok(())
+}
+
+fn one(rig: &Rig, peer: Peer, (old, new): (&Files, &Files), free: u64) -> Result<Outcome> {
+    let disk = Disk::new(rig)?;
+    let dest = disk.mount.join("dest");
+    old.write(&dest)?;
+    let filler = disk.fill_but(free)?;
+    let succeeded = sync(rig, peer, &dest)?;
+    let mut faults = Vec::new();
+    let left = new.differing(&dest);
+    let mut check = |holds: bool, fault| faults.extend((!holds).then_some(fault));
+    check(succeeded == left.is_empty(), "exit code lies");
+    let large = fs::read(dest.join(LARGE)).ok();
+    let whole =
+        large.as_deref() == old.get(LARGE.as_ref()) || large.as_deref() == new.get(LARGE.as_ref());
+    check(whole, "old content lost");
+    check(left.iter().all(|name| name == Path::new(LARGE)), "small file not synced");
+    check(new.litter(&dest)?.is_empty(), "litter");
+    fs::remove_file(filler)?;
+    check(sync(rig, peer, &dest)? && new.differing(&dest).is_empty(), "retry incomplete");
+    check(new.litter(&dest)?.is_empty(), "litter after retry");
+    Ok(Outcome { fitted: left.is_empty(), faults })
+}
+
+/// Whether the sync said that it succeeded.
+fn sync(rig: &Rig, peer: Peer, dest: &Path) -> Result<bool> {
+    let task = Task { flags: &["-a", "--no-whole-file"], ..Task::default() };
+    let line = rig.line(peer, task, (&rig.path("new/"), dest));
+    let quiet = Command::new(&line[0])
+        .args(&line[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    Ok(quiet.success())
+}
+
+fn summary(peer: Peer, outcomes: &[Outcome]) -> Vec<String> {
+    let mut faults: Vec<&str> =
+        outcomes.iter().flat_map(|outcome| outcome.faults.iter().copied()).collect();
+    faults.sort_unstable();
+    let counted: Vec<String> = faults
+        .chunk_by(PartialEq::eq)
+        .map(|same| format!("{} x {}", same.len(), same[0]))
+        .collect();
+    let fitted = outcomes.iter().filter(|outcome| outcome.fitted).count();
+    let faults = if counted.is_empty() { "none".into() } else { counted.join("; ") };
+    vec![peer.name().into(), outcomes.len().to_string(), fitted.to_string(), faults]
+}
+
+/// A fresh file system on a loop device, gone when dropped.
+struct Disk {
+    image: PathBuf,
+    mount: PathBuf,
+}
+
+impl Disk {
+    fn new(rig: &Rig) -> Result<Self> {
+        // A new name each time: a reused one has shown stale blocks.
+        let name = Random::new(
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos() as u64,
+        )
+        .number();
+        let (image, mount) = (rig.path(&format!("{name:x}.img")), rig.path(&format!("{name:x}")));
+        File::create(&image)?.set_len(DISK)?;
+        fs::create_dir(&mount)?;
+        helper("mkfs.ext4", &[OsStr::new("-q"), OsStr::new("-m0"), image.as_os_str()])?;
+        helper("mount", &[OsStr::new("-oloop"), image.as_os_str(), mount.as_os_str()])?;
+        Ok(Self { image, mount })
+    }
+
+    /// Writes a file that leaves `free` bytes.
+    fn fill_but(&self, free: u64) -> Result<PathBuf> {
+        let filler = self.mount.join("filler");
+        // Delayed allocation: what is free is known only once everything has its blocks.
+        helper("sync", &[OsStr::new("-f"), self.mount.as_os_str()])?;
+        let said = helper("stat", &[OsStr::new("-fc%a %S"), self.mount.as_os_str()])?;
+        let mut numbers = said.split_whitespace().map(str::parse::<u64>);
+        let mut next = || numbers.next().context("stat -f has two numbers")?.context("a number");
+        let available = next()? * next()?;
+        let len = available.saturating_sub(free).to_string();
+        helper("fallocate", &[OsStr::new("-l"), OsStr::new(&len), filler.as_os_str()])?;
+        Ok(filler)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if let Err(error) = helper("umount", &[self.mount.as_os_str()]) {
+            eprintln!("{error:#}");
+        }
+        fs::remove_file(&self.image).ok();
+        fs::remove_dir(&self.mount).ok();
+    }
+}
+
+/// A large file that changes all over, and small new ones that come after it by name.
+fn trees() -> (Files, Files) {
+    let mut random = Random::new(4);
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let mut old = Files { content: [].into(), modified: now - Duration::from_secs(86_400) };
+    let mut new = Files { content: [].into(), modified: now };
+    old.content.insert(LARGE.into(), random.bytes(NEED));
+    new.content.insert(LARGE.into(), random.bytes(NEED));
+    for number in 0..5 {
+        new.content.insert(format!("small-{number}").into(), random.bytes(3000));
+    }
+    (old, new)
+}
+
+const LARGE: &str = "large";
+const NEED: usize = 16 << 20;
+const DISK: u64 = 64 << 20;
+/// Room for the small files and their directory blocks, never for the large one.
+const LEAST_FREE: u64 = 1 << 20;
+const MOST_FREE: u64 = NEED as u64 + (4 << 20);

@@ -1,0 +1,354 @@
+//! SIGKILL at a random moment, to a random member of a sync; then the same sync again, undisturbed.
+//!
+//! What must hold (RELIABILITY.md, T1, promise 4): every name shows the old or the new content at once; the second
+//! run succeeds, leaves equal trees and no litter, and sends little of what had arrived before.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::figures::{median, publish};
+use super::files::Files;
+use super::measured::adopt_orphans;
+use super::peer::{Peer, Programs, Stats, Task};
+use super::processes::{Running, Victim};
+use super::relay::Passed;
+use super::run::{Places, Rig, shown};
+use crate::progress::progress;
+use crate::random::Random;
+use crate::size::Size;
+use crate::table::Table;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Kills for each peer
+    #[arg(long, default_value_t = 100)]
+    runs: u32,
+    /// Size of the one large file, of which two fifths change
+    #[arg(long, default_value = "64MiB")]
+    size: Size,
+    /// What to kill
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_enum,
+        default_value = "deltic,deltic-partial,rsync,rsync-partial"
+    )]
+    peers: Vec<Peer>,
+    /// Seed of the data, the moments and the victims [default: from the clock]
+    #[arg(long)]
+    seed: Option<u64>,
+    #[command(flatten)]
+    at: Places,
+    #[command(flatten)]
+    programs: Programs,
+}
+
+/// Both versions of the tree, and where they are on the disk.
+struct Stage {
+    rig: Rig,
+    old: Files,
+    new: Files,
+}
+
+/// An undisturbed run.
+#[derive(Clone, Copy)]
+struct Calm {
+    wall: Duration,
+    literal: u64,
+    /// Bytes that go up besides literals.
+    overhead: u64,
+}
+
+/// What one kill did.
+#[derive(Default)]
+struct Outcome {
+    victim: Option<Victim>,
+    survivors: bool,
+    /// Whether the large file had still to come.
+    cut_short: bool,
+    torn: Vec<PathBuf>,
+    litter: usize,
+    arrived: u64,
+    rerun: Rerun,
+}
+
+/// What the run after a kill did.
+#[derive(Default)]
+struct Rerun {
+    complaint: Option<String>,
+    differing: Vec<PathBuf>,
+    litter: Vec<PathBuf>,
+    literal: u64,
+    wall: Duration,
+}
+
+pub(crate) fn kill(options: &Options) -> Result<()> {
+    options.programs.announce(&options.peers)?;
+    adopt_orphans()?;
+    let seed = options.seed.unwrap_or_else(clock);
+    eprintln!("seed {seed}");
+    let stage = Stage::new(options, seed)?;
+    let mut table = Table::new(0, COLUMNS);
+    let mut broken = Vec::new();
+    for &peer in &options.peers {
+        let calm = stage.calm(peer)?;
+        let mut random = Random::new(seed);
+        let mut outcomes = Vec::new();
+        for run in 1..=options.runs {
+            progress(&format!("{}: kill {run}/{}", peer.name(), options.runs));
+            outcomes.push(stage.kill_once(peer, calm, &mut random)?);
+        }
+        progress("");
+        table.row(summary(peer, calm, &outcomes));
+        let faults = outcomes
+            .iter()
+            .enumerate()
+            .filter_map(|(run, outcome)| Some((run, outcome.fault(calm)?)));
+        for (run, fault) in faults {
+            eprintln!("{}, kill {}: {fault}", peer.name(), run + 1);
+            broken.extend(peer.is_deltic().then_some(run));
+        }
+    }
+    publish(&table, &options.at.out, "kill")?;
+    if !broken.is_empty() {
+        bail!("{} kills broke a promise; seed {seed}", broken.len());
+    }
+    Ok(())
+}
+
+impl Stage {
+    fn new(options: &Options, seed: u64) -> Result<Self> {
+        let rig = Rig::new(&options.programs, &options.at.dir)?;
+        rig.write_shell("relay", &rig.path("passed"))?;
+        let (old, new) = trees(options.size.bytes() as usize, seed);
+        new.write(&rig.path("new"))?;
+        Ok(Self { rig, old, new })
+    }
+
+    fn start(&self, peer: Peer) -> Result<Running> {
+        let source = self.rig.path("new/");
+        let task = Task { flags: &["-a", "--no-whole-file"], ..Task::default() };
+        let line = self.rig.line(peer, task, (&source, &self.dest()));
+        fs::remove_file(self.rig.path("passed")).ok();
+        let child = Command::new(&line[0])
+            .args(&line[1..])
+            .stdin(Stdio::null())
+            .stdout(File::create(self.rig.path("said"))?)
+            .stderr(File::create(self.rig.path("complained"))?)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("start {}", shown(&line)))?;
+        Ok(Running::new(child))
+    }
+
+    /// Measures the undisturbed sync.
+    fn calm(&self, peer: Peer) -> Result<Calm> {
+        let mut runs = Vec::new();
+        for _ in 0..3 {
+            self.old.write(&self.dest())?;
+            let start = Instant::now();
+            let status = self.start(peer)?.wait()?;
+            let wall = start.elapsed();
+            if !status.success() {
+                bail!("{}: {status}\n{}", peer.name(), self.heard("complained"));
+            }
+            let literal = Stats::parse(&self.heard("said"))?.literal;
+            let overhead = Passed::read(&self.rig.path("passed")).up.saturating_sub(literal);
+            runs.push(Calm { wall, literal, overhead });
+        }
+        Ok(Calm {
+            wall: median(&runs, |run| run.wall),
+            literal: median(&runs, |run| run.literal),
+            overhead: median(&runs, |run| run.overhead),
+        })
+    }
+
+    fn kill_once(&self, peer: Peer, calm: Calm, random: &mut Random) -> Result<Outcome> {
+        self.old.write(&self.dest())?;
+        let mut running = self.start(peer)?;
+        std::thread::sleep(Duration::from_micros(random.below(calm.wall.as_micros() as u64)));
+        let victim = running.kill_one(random)?;
+        let survivors = !running.all_gone(PATIENCE)?;
+        let up = Passed::read(&self.rig.path("passed")).up;
+        Ok(Outcome {
+            victim,
+            survivors,
+            cut_short: fs::read(self.dest().join(LARGE)).ok().as_deref()
+                != self.new.get(LARGE.as_ref()),
+            torn: self.torn(),
+            litter: self.new.litter(&self.dest())?.len(),
+            arrived: up.saturating_sub(calm.overhead).min(calm.literal),
+            rerun: self.rerun(peer)?,
+        })
+    }
+
+    /// Names that are neither old nor new.
+    fn torn(&self) -> Vec<PathBuf> {
+        let whole = |name: &Path, new: &[u8]| {
+            let found = fs::read(self.dest().join(name)).ok();
+            found.as_deref() == self.old.get(name) || found.as_deref() == Some(new)
+        };
+        self.new
+            .content
+            .iter()
+            .filter(|(name, new)| !whole(name, new))
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+
+    fn rerun(&self, peer: Peer) -> Result<Rerun> {
+        let start = Instant::now();
+        let status = self.start(peer)?.wait()?;
+        let wall = start.elapsed();
+        let stats = Stats::parse(&self.heard("said"));
+        let complaint = match &stats {
+            Err(error) => Some(format!("{status}: {error}")),
+            Ok(_) if !status.success() => Some(status.to_string()),
+            Ok(_) => None,
+        };
+        Ok(Rerun {
+            complaint: complaint.map(|text| format!("{text}: {}", self.heard("complained"))),
+            differing: self.new.differing(&self.dest()),
+            litter: self.new.litter(&self.dest())?,
+            literal: stats.unwrap_or_default().literal,
+            wall,
+        })
+    }
+
+    fn dest(&self) -> PathBuf {
+        self.rig.path("dest")
+    }
+
+    fn heard(&self, file: &str) -> String {
+        fs::read_to_string(self.rig.path(file)).unwrap_or_default()
+    }
+}
+
+impl Outcome {
+    /// The first promise that this kill broke.
+    fn fault(&self, calm: Calm) -> Option<String> {
+        let Rerun { complaint, differing, litter, literal, wall: _ } = &self.rerun;
+        if !self.torn.is_empty() {
+            return Some(format!("torn: {:?}", self.torn));
+        }
+        if let Some(complaint) = complaint {
+            return Some(format!("the rerun failed: {complaint}"));
+        }
+        if !differing.is_empty() {
+            return Some(format!("differ after the rerun: {differing:?}"));
+        }
+        if !litter.is_empty() {
+            return Some(format!("litter after the rerun: {litter:?}"));
+        }
+        if self.wasteful(calm) {
+            return Some(format!(
+                "{} of {} arrived, {literal} sent again",
+                self.arrived, calm.literal
+            ));
+        }
+        self.survivors.then(|| "a process outlived its sync".into())
+    }
+
+    /// Whether the rerun sent more than what was missing and the promised slack.
+    fn wasteful(&self, calm: Calm) -> bool {
+        self.rerun.literal > calm.literal - self.arrived + SLACK
+    }
+}
+
+const COLUMNS: [&str; 16] = [
+    "peer",
+    "calm s",
+    "kills",
+    "client",
+    "agent",
+    "link",
+    "group",
+    "cut short",
+    "torn",
+    "litter",
+    "survivors",
+    "rerun wrong",
+    "rerun litter",
+    "over budget",
+    "resumed %",
+    "rerun s",
+];
+
+fn summary(peer: Peer, calm: Calm, outcomes: &[Outcome]) -> Vec<String> {
+    let count = |is: &dyn Fn(&Outcome) -> bool| {
+        outcomes.iter().filter(|outcome| is(outcome)).count().to_string()
+    };
+    let of = |victim| count(&move |outcome: &Outcome| outcome.victim == Some(victim));
+    let cut = || outcomes.iter().filter(|outcome| outcome.cut_short);
+    let arrived: u64 = cut().map(|outcome| outcome.arrived).sum();
+    let saved: u64 = cut()
+        .map(|outcome| calm.literal.saturating_sub(outcome.rerun.literal).min(outcome.arrived))
+        .sum();
+    let resumed = saved as f64 * 100.0 / arrived.max(1) as f64;
+    let reruns: Vec<Duration> = cut().map(|outcome| outcome.rerun.wall).collect();
+    let rerun = median(&reruns, |wall| *wall);
+    vec![
+        peer.name().into(),
+        format!("{:.3}", calm.wall.as_secs_f64()),
+        count(&|outcome| outcome.victim.is_some()),
+        of(Victim::Client),
+        of(Victim::Agent),
+        of(Victim::Link),
+        of(Victim::Group),
+        count(&|outcome| outcome.cut_short),
+        count(&|outcome| !outcome.torn.is_empty()),
+        count(&|outcome| outcome.litter > 0),
+        count(&|outcome| outcome.survivors),
+        count(&|outcome| outcome.rerun.complaint.is_some() || !outcome.rerun.differing.is_empty()),
+        count(&|outcome| !outcome.rerun.litter.is_empty()),
+        count(&|outcome| outcome.wasteful(calm)),
+        format!("{resumed:.0}"),
+        format!("{:.3}", rerun.as_secs_f64()),
+    ]
+}
+
+/// One large file, two fifths of it changed in runs of pages, and sixty small ones: changed, equal and added.
+fn trees(size: usize, seed: u64) -> (Files, Files) {
+    let mut random = Random::new(seed);
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(clock() / 1_000_000_000);
+    let mut old = Files { content: [].into(), modified: now - Duration::from_secs(86_400) };
+    let mut new = Files { content: [].into(), modified: now };
+    let large = random.bytes(size);
+    let mut changed = large.clone();
+    for part in changed.chunks_mut(PART) {
+        if random.below(5) < 2 {
+            random.fill(part);
+        }
+    }
+    old.content.insert(LARGE.into(), large);
+    new.content.insert(LARGE.into(), changed);
+    for number in 0..SMALL {
+        let name = PathBuf::from(format!("d{}/small-{number}", number % 7));
+        let len = 1 + random.below(32 << 10) as usize;
+        let before = random.bytes(len);
+        let after = if number % 3 == 0 { before.clone() } else { random.bytes(len) };
+        if number % 5 != 4 {
+            old.content.insert(name.clone(), before);
+        }
+        new.content.insert(name, after);
+    }
+    (old, new)
+}
+
+fn clock() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(0)
+}
+
+const LARGE: &str = "large";
+const SMALL: usize = 60;
+const PART: usize = 64 << 10;
+/// Literal bytes that may cross again after a kill.
+const SLACK: u64 = 8 << 20;
+const PATIENCE: Duration = Duration::from_secs(20);

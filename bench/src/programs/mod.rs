@@ -1,0 +1,17 @@
+//! Programs beside each other, through pipes: the time, processor time, memory and bytes of a sync, and the files that
+//! survive when it is killed or the disk is full.
+
+pub(crate) mod again;
+mod data;
+pub(crate) mod e2e;
+pub(crate) mod enospc;
+mod figures;
+mod files;
+pub(crate) mod kill;
+pub(crate) mod measured;
+mod peer;
+mod processes;
+pub(crate) mod relay;
+mod release;
+mod run;
+pub(crate) mod tree;

@@ -1,0 +1,184 @@
+//! The processes of one running sync: found through /proc, killed one by one or all at once.
+
+use std::fs;
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use super::measured::{Patience, reap};
+use crate::random::Random;
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    /// The program that was started.
+    Client,
+    /// A process of the far end.
+    Agent,
+    /// The pipe between the ends.
+    Link,
+    /// All of them.
+    Group,
+}
+
+/// A sync that runs as the leader of its own process group.
+pub(crate) struct Running {
+    child: Child,
+    seen: Vec<Process>,
+}
+
+#[derive(Clone, Debug)]
+struct Process {
+    pid: Pid,
+    parent: Pid,
+    group: Pid,
+    gone: bool,
+    name: String,
+}
+
+impl Running {
+    /// Watches a child that was started with `process_group(0)`.
+    pub(crate) fn new(child: Child) -> Self {
+        Self { child, seen: Vec::new() }
+    }
+
+    /// Kills a random member; nothing when the sync is over already.
+    pub(crate) fn kill_one(&mut self, random: &mut Random) -> Result<Option<Victim>> {
+        if self.child.try_wait()?.is_some() {
+            return Ok(None);
+        }
+        self.seen = self.members()?;
+        let client = self.pid()?;
+        let is_link = |process: &&Process| process.name == LINK;
+        let is_agent = |process: &&Process| process.name != LINK && process.pid != client;
+        let link = self.seen.iter().find(is_link).map(|process| process.pid);
+        let agents: Vec<Pid> =
+            self.seen.iter().filter(is_agent).map(|process| process.pid).collect();
+        let agent = agents.get(random.place(agents.len()));
+        // Before the far end has started, there is only the client.
+        let (victim, pid) = match (random.below(4), agent, link) {
+            (0, Some(agent), _) => (Victim::Agent, *agent),
+            (1, _, Some(link)) => (Victim::Link, link),
+            (2, _, _) => (Victim::Group, client),
+            _ => (Victim::Client, client),
+        };
+        if victim == Victim::Group {
+            self.kill_all();
+        } else {
+            kill(pid, Signal::SIGKILL).ok();
+        }
+        Ok(Some(victim))
+    }
+
+    /// Waits until every member is gone; false (and then they are killed) when some will not go.
+    pub(crate) fn all_gone(&mut self, patience: Duration) -> Result<bool> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let client_gone = self.child.try_wait()?.is_some();
+            if client_gone {
+                while reap(Patience::Now) {}
+            }
+            let alive = self.members()?.iter().any(|process| !process.gone);
+            if client_gone && !alive {
+                return Ok(true);
+            }
+            if Instant::now() > deadline {
+                self.kill_all();
+                self.child.wait()?;
+                return Ok(false);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Waits for the client to end by itself.
+    pub(crate) fn wait(mut self) -> Result<ExitStatus> {
+        let status = self.child.wait()?;
+        while reap(Patience::UntilGone) {}
+        Ok(status)
+    }
+
+    fn kill_all(&self) {
+        if let Ok(group) = self.pid() {
+            killpg(group, Signal::SIGKILL).ok();
+        }
+        for process in &self.seen {
+            kill(process.pid, Signal::SIGKILL).ok();
+        }
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        Ok(Pid::from_raw(i32::try_from(self.child.id()).context("a process id")?))
+    }
+
+    /// The client's group and descendants, and who was one of them before.
+    fn members(&self) -> Result<Vec<Process>> {
+        let client = self.pid()?;
+        let all = processes()?;
+        let mut members: Vec<Process> = all
+            .iter()
+            .filter(|process| {
+                process.group == client || self.seen.iter().any(|seen| seen.pid == process.pid)
+            })
+            .cloned()
+            .collect();
+        loop {
+            let more = all.iter().find(|process| {
+                let is = |pid: Pid| members.iter().any(|member| member.pid == pid);
+                is(process.parent) && !is(process.pid)
+            });
+            let Some(more) = more else { return Ok(members) };
+            members.push(more.clone());
+        }
+    }
+}
+
+fn processes() -> Result<Vec<Process>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir("/proc").context("list /proc")? {
+        // Processes come and go while we read.
+        all.extend(fs::read_to_string(entry?.path().join("stat")).ok().as_deref().and_then(parse));
+    }
+    Ok(all)
+}
+
+/// Reads a line of `/proc/PID/stat`: `PID (NAME) STATE PARENT GROUP …`.
+fn parse(stat: &str) -> Option<Process> {
+    let (pid, rest) = stat.split_once(" (")?;
+    let (name, rest) = rest.rsplit_once(") ")?;
+    let mut words = rest.split(' ');
+    let gone = matches!(words.next()?, "Z" | "X");
+    let mut next = || words.next()?.parse().ok().map(Pid::from_raw);
+    let (parent, group) = (next()?, next()?);
+    Some(Process { pid: Pid::from_raw(pid.parse().ok()?), parent, group, gone, name: name.into() })
+}
+
+/// The name under which the relay runs: this program's.
+const LINK: &str = "deltic-bench";
+const LOOK: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_blanks_and_brackets() {
+        let process = parse("17 (a) b (c) S 3 9 9 0 -1").unwrap();
+        assert_eq!(process.name, "a) b (c");
+        assert_eq!(
+            (process.pid, process.parent, process.group),
+            (Pid::from_raw(17), Pid::from_raw(3), Pid::from_raw(9))
+        );
+        assert!(!process.gone);
+    }
+
+    #[test]
+    fn this_process_is_among_them() {
+        let own = Pid::this();
+        assert!(processes().unwrap().iter().any(|process| process.pid == own && !process.gone));
+    }
+}

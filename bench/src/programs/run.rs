@@ -1,0 +1,157 @@
+//! Measures one sync: time, processor time and memory of both ends, bytes each way.
+//!
+//! ```text
+//! bench ─► measured NEAR ─► client ─► shell script ─► measured FAR ─► server
+//! ```
+//!
+//! The script stands for ssh: it drops the host's name and runs the rest, so both programs talk through plain pipes.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use tempfile::TempDir;
+
+use super::measured::Cost;
+use super::peer::{Peer, Programs, Stats, Task};
+
+/// What one sync cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Transfer {
+    pub(crate) wall: Duration,
+    /// Both ends.
+    pub(crate) cpu: Duration,
+    pub(crate) near_peak: u64,
+    pub(crate) far_peak: u64,
+    pub(crate) stats: Stats,
+}
+
+/// Where a benchmark puts things.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Places {
+    /// Where the data goes
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    pub(crate) dir: PathBuf,
+    /// Where the tables go
+    #[arg(long, default_value = "bench/out")]
+    pub(crate) out: PathBuf,
+}
+
+/// A private directory with the fake remote shell and the files that the wrappers write.
+pub(crate) struct Rig {
+    programs: Programs,
+    dir: TempDir,
+}
+
+impl Rig {
+    /// Makes a rig below `parent`, where all data of a benchmark lives.
+    pub(crate) fn new(programs: &Programs, parent: &Path) -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("deltic-bench-")
+            .tempdir_in(parent)
+            .with_context(|| format!("make a directory in {}", parent.display()))?;
+        let rig = Self { programs: programs.clone(), dir };
+        rig.write_shell("measured", &rig.path("far"))?;
+        Ok(rig)
+    }
+
+    /// A path in the rig's directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes the fake remote shell: it runs the far end through `bench WRAPPER FILE`.
+    pub(crate) fn write_shell(&self, wrapper: &str, file: &Path) -> Result<()> {
+        let bench = std::env::current_exe()?;
+        let script = format!(
+            "#!/bin/sh\nshift; exec '{}' {wrapper} '{}' -- \"$@\"\n",
+            bench.display(),
+            file.display()
+        );
+        let path = self.shell();
+        fs::write(&path, script)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        Ok(())
+    }
+
+    /// The command line that brings `from` to `to` on the far end.
+    pub(crate) fn line(&self, peer: Peer, task: Task, (from, to): (&Path, &Path)) -> Vec<OsString> {
+        let mut line = peer.command(&self.programs, &self.shell(), task);
+        line.extend([from.into(), if has_far_end(peer, task) { far(to) } else { to.into() }]);
+        line
+    }
+
+    /// Runs one sync to success and measures it.
+    pub(crate) fn transfer(
+        &self,
+        peer: Peer,
+        task: Task,
+        paths: (&Path, &Path),
+    ) -> Result<Transfer> {
+        let line = self.line(peer, task, paths);
+        let (near, far) = (self.path("near"), self.path("far"));
+        fs::remove_file(&far).ok();
+        let output = Command::new(std::env::current_exe()?)
+            .args([OsStr::new("measured"), near.as_os_str(), OsStr::new("--")])
+            .args(&line)
+            .env("XDG_CACHE_HOME", self.path("cache"))
+            .stdin(Stdio::null())
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            bail!("{}: {}\n{said}{complaint}", shown(&line), output.status);
+        }
+        let near = Cost::read(&near)?;
+        if !has_far_end(peer, task) {
+            let (near_peak, wall, cpu) = (near.peak_any, near.wall, near.cpu);
+            let stats = if peer.talks() { Stats::parse(&said)? } else { Stats::default() };
+            return Ok(Transfer { wall, cpu, near_peak, far_peak: 0, stats });
+        }
+        let far = Cost::read(&far)?;
+        if near.cpu < far.cpu {
+            bail!("{}: the far end escaped the count of both", shown(&line));
+        }
+        // The near count adopts the far end, so it holds both; its peak is its own only when it is the larger one.
+        let near_peak = if near.peak_any > far.peak_any { near.peak_any } else { near.peak_own };
+        let stats = Stats::parse(&said)?;
+        Ok(Transfer { wall: near.wall, cpu: near.cpu, near_peak, far_peak: far.peak_any, stats })
+    }
+
+    fn shell(&self) -> PathBuf {
+        self.path("shell")
+    }
+}
+
+fn has_far_end(peer: Peer, task: Task) -> bool {
+    peer.talks() && !task.local
+}
+
+/// A command line as one would type it.
+pub(crate) fn shown(line: &[OsString]) -> String {
+    line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+fn far(path: &Path) -> OsString {
+    let mut word = OsString::from("far:");
+    word.push(path);
+    word
+}
+
+/// Runs a helper program to success.
+pub(crate) fn helper(program: &str, args: &[&OsStr]) -> Result<String> {
+    let output = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("start {program}"))?;
+    if !output.status.success() {
+        bail!("{program} {args:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,193 @@
+//! A tree of real files: the first copy, runs that find nothing to do, a run after one file in a hundred changed.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, FileTimes};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::e2e::tabulate;
+use super::figures::{FIGURES, medians, publish};
+use super::peer::{Peer, Programs, Task};
+use super::run::{Rig, Transfer, helper};
+use crate::progress::progress;
+use crate::random::Random;
+use crate::table::Table;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Where real files come from, in order, until there are enough
+    #[arg(long, value_delimiter = ',', default_value = "/usr/share,/usr/lib,/usr/include")]
+    source: Vec<PathBuf>,
+    /// How many files to take
+    #[arg(long, default_value_t = 25_000)]
+    files: usize,
+    /// What to compare
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,deltic-no-fsync,rsync")]
+    peers: Vec<Peer>,
+    /// Runs of each; the median counts
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+    /// Where the data goes (try a tmpfs too: creating files costs a disk's kernel most of the time)
+    #[arg(long, default_value_os_t = std::env::temp_dir())]
+    dir: PathBuf,
+    /// On one machine, without a pipe between two
+    #[arg(long)]
+    local: bool,
+    /// Where the table goes
+    #[arg(long, default_value = "bench/out")]
+    out: PathBuf,
+    #[command(flatten)]
+    programs: Programs,
+}
+
+/// What lies between the source and the destination when a run starts.
+const PHASES: [&str; 4] = ["first copy", "no change", "no change, -c again", "1 % of files edited"];
+
+pub(crate) fn tree(options: &Options) -> Result<()> {
+    options.programs.announce(&options.peers)?;
+    let rig = Rig::new(&options.programs, &options.dir)?;
+    let source = rig.path("source");
+    let copy = Copy::of(&options.source, &source, options.files)?;
+    eprintln!("{} files, {:.1} MiB", copy.files.len(), copy.bytes as f64 / f64::from(1 << 20));
+    if copy.files.len() < options.files {
+        bail!("only {} of {} files found; name another --source", copy.files.len(), options.files);
+    }
+    let mut runs = vec![vec![Vec::new(); options.peers.len()]; PHASES.len()];
+    for round in 1..=options.runs {
+        for (phase, runs) in runs.iter_mut().enumerate() {
+            if phase == EDITED {
+                edit(&copy.files, round)?;
+            }
+            for ((number, peer), runs) in options.peers.iter().enumerate().zip(runs) {
+                progress(&format!(
+                    "round {round}/{}: {}, {}",
+                    options.runs,
+                    PHASES[phase],
+                    peer.name()
+                ));
+                let dest = rig.path(&format!("dest-{number}"));
+                if phase == FIRST && dest.exists() {
+                    fs::remove_dir_all(&dest)?;
+                }
+                let paths = (&*source, &*dest);
+                let flags = if phase == CHECKSUM { CHECKED } else { PLAIN };
+                if phase == CHECKSUM {
+                    // Whoever remembers contents has read them once.
+                    one(options, &rig, *peer, flags, paths)?;
+                }
+                runs.push(one(options, &rig, *peer, flags, paths)?);
+            }
+        }
+    }
+    progress("");
+    let mut table = Table::new(0, [&["tree", "peer"][..], &FIGURES].concat());
+    for (phase, runs) in PHASES.iter().zip(&runs) {
+        let of: Vec<(Peer, Transfer)> =
+            options.peers.iter().zip(runs).map(|(peer, runs)| (*peer, medians(runs))).collect();
+        tabulate(&[phase.to_string()], &of, &mut table);
+    }
+    publish(&table, &options.out, "tree")
+}
+
+fn one(
+    options: &Options,
+    rig: &Rig,
+    peer: Peer,
+    flags: &'static [&'static str],
+    (source, dest): (&Path, &Path),
+) -> Result<Transfer> {
+    let task = Task { flags, local: options.local, ..Task::default() };
+    let run = rig.transfer(peer, task, (&source.join(""), dest))?;
+    let judge = options.programs.rsync().to_string_lossy().into_owned();
+    let (from, to) = (source.join(""), dest.join(""));
+    let said = helper(
+        &judge,
+        &[OsStr::new("-anci"), OsStr::new("--delete"), from.as_os_str(), to.as_os_str()],
+    )?;
+    if !said.is_empty() {
+        let lines: Vec<&str> = said.lines().take(20).collect();
+        bail!(
+            "after {}, rsync -anci --delete still finds differences:\n{}",
+            peer.name(),
+            lines.join("\n")
+        );
+    }
+    Ok(run)
+}
+
+/// A private copy, owned by whoever runs this, so that owners and groups cannot differ.
+struct Copy {
+    files: Vec<PathBuf>,
+    bytes: u64,
+}
+
+impl Copy {
+    fn of(sources: &[PathBuf], to: &Path, limit: usize) -> Result<Self> {
+        let mut copy = Self { files: Vec::new(), bytes: 0 };
+        for source in sources {
+            let name = source.file_name().context("a source has a name")?;
+            copy.take(source, &to.join(name), limit)?;
+        }
+        Ok(copy)
+    }
+
+    fn take(&mut self, from: &Path, to: &Path, limit: usize) -> Result<()> {
+        fs::create_dir_all(to)?;
+        let mut entries: Vec<_> = fs::read_dir(from)?.collect::<Result<_, _>>()?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            if self.files.len() >= limit {
+                return Ok(());
+            }
+            let (kind, from, to) = (entry.file_type()?, entry.path(), to.join(entry.file_name()));
+            if kind.is_dir() {
+                self.take(&from, &to, limit)?;
+            } else if kind.is_symlink() {
+                symlink(fs::read_link(&from)?, &to)?;
+            } else if kind.is_file() && entry.metadata()?.len() <= LARGEST {
+                self.take_file(&from, &to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_file(&mut self, from: &Path, to: &Path) -> Result<()> {
+        let about = from.metadata()?;
+        fs::copy(from, to).with_context(|| format!("copy {}", from.display()))?;
+        // What runs as someone else is nobody's business here.
+        fs::set_permissions(to, fs::Permissions::from_mode(about.permissions().mode() & 0o777))?;
+        File::open(to)?.set_times(FileTimes::new().set_modified(about.modified()?))?;
+        self.bytes += about.len();
+        self.files.push(to.into());
+        Ok(())
+    }
+}
+
+/// Overwrites a few bytes in one file of a hundred.
+fn edit(files: &[PathBuf], round: u32) -> Result<()> {
+    let mut random = Random::new(u64::from(round));
+    for _ in 0..files.len().div_ceil(100) {
+        let path = &files[random.place(files.len())];
+        let mut file = File::options()
+            .write(true)
+            .open(path)
+            .with_context(|| format!("open {}", path.display()))?;
+        let len = file.metadata()?.len();
+        file.seek(SeekFrom::Start(random.below(len)))?;
+        file.write_all(&random.bytes(64))?;
+    }
+    Ok(())
+}
+
+const FIRST: usize = 0;
+const CHECKSUM: usize = 2;
+const EDITED: usize = 3;
+/// What both programs carry of a private copy.
+const PLAIN: &[&str] = &["-rlpt"];
+const CHECKED: &[&str] = &["-rlptc"];
+/// A few giant libraries would hide what thousands of small files cost.
+const LARGEST: u64 = 16 << 20;

@@ -1,0 +1,261 @@
+//! All cases in all ways, in turns, in a directory that is there only meanwhile.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use anyhow::{Context, Result, bail};
+
+use super::Plan;
+use super::made::{write_new, write_old};
+use super::peers::Over;
+use super::report::{Case, Row};
+use super::trial::{Ended, Files, Way};
+use super::words::{Amount, Between, Change, Data, Peer};
+use crate::exit::{complain, words};
+use crate::inputs::shown;
+use crate::progress::Steps;
+use crate::size::Size;
+
+/// Two versions of one file.
+#[derive(Clone, Debug)]
+pub(crate) enum Scene {
+    /// Made for the purpose; no change is an equal file whose time differs.
+    Made { data: Data, size: Size, change: Option<(Change, Amount)> },
+    /// The user's.
+    Pair { old: PathBuf, new: PathBuf },
+}
+
+impl Scene {
+    /// A file that does not change.
+    pub(crate) fn same(data: Data, size: Size) -> Self {
+        Self::Made { data, size, change: None }
+    }
+
+    /// What tables say of it; the user's files must be there.
+    pub(crate) fn case(&self, link: Between) -> Result<Case> {
+        let link = link.to_string();
+        match self {
+            Self::Made { data, size, change } => {
+                let len = size.bytes();
+                let changed = change.map_or(0, |(_, amount)| amount.of(len));
+                let name = change.map_or("none", |(change, _)| change.name());
+                let amount = change.map_or(Amount::Bytes(Size::from(0)), |(_, amount)| amount);
+                let amount = amount.to_string();
+                let new_len = match change {
+                    Some((Change::Insert, _)) => len + changed,
+                    Some((Change::Cut, _)) => len - changed,
+                    _ => len,
+                };
+                let (data, change) = (data.describe(*size), name.into());
+                Ok(Case { data, change, changed: Some(changed), amount, new_len, link })
+            }
+            Self::Pair { old, new } => {
+                let old_name = shown(old.file_name().map_or(old, Path::new));
+                let (data, new_len) = (shown(new.file_name().map_or(new, Path::new)), len_of(new)?);
+                len_of(old)?;
+                let (change, amount) = (format!("from {old_name}"), "-".into());
+                Ok(Case { data, change, changed: None, amount, new_len, link })
+            }
+        }
+    }
+}
+
+fn len_of(path: &Path) -> Result<u64> {
+    let meta = path.metadata().with_context(|| format!("cannot read {}", shown(path)))?;
+    if !meta.is_file() {
+        bail!("{} is not a regular file", shown(path));
+    }
+    Ok(meta.len())
+}
+
+/// One way to sync, for all cases.
+enum Subject {
+    Way(Way),
+    Peer(Peer, Between),
+}
+
+/// What is compared, where, and what could not be.
+pub(crate) struct Comparison {
+    dir: Dir,
+    peers: Vec<Peer>,
+    /// Whether literals are compressed.
+    compress: bool,
+    /// What old is, and how long, where it was made.
+    made: Option<(Data, u64)>,
+    /// Ways that sessions refuse; each was named.
+    refused: HashSet<&'static str>,
+}
+
+impl Comparison {
+    /// A directory for it, and the programs that are there.
+    pub(crate) fn new(plan: &Plan<'_>) -> Result<Self> {
+        let parent = plan.args.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let dir = Dir::new(&parent)?;
+        let mut peers = plan.args.peer.clone();
+        peers.retain(|peer| match peer.version() {
+            Ok(version) => {
+                if !plan.args.quiet {
+                    eprintln!("{}: {version}", shown(&peer.program));
+                }
+                true
+            }
+            Err(error) => {
+                let why = words(&error);
+                complain(&format!("{} is left out: {why}", peer.name()), None);
+                false
+            }
+        });
+        let compress = plan.args.compress;
+        Ok(Self { dir, peers, compress, made: None, refused: HashSet::new() })
+    }
+
+    /// Whether all was measured that Deltic was asked for.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.refused.is_empty()
+    }
+
+    /// A row for each case and way.
+    pub(crate) fn rows(&mut self, plan: &Plan<'_>) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        let ways = plan.strategies.len() * plan.threads.len() + self.peers.len();
+        let turns = plan.scenes.len() * plan.links.len() * ways * plan.args.runs.get();
+        let mut steps = Steps::new(turns, plan.args.quiet);
+        for scene in &plan.scenes {
+            steps.show(&format!("writing {}", scene.case(Between::Nothing)?.data));
+            let files = self.prepare(scene)?;
+            for link in &plan.links {
+                let turns = Turns { plan, files: &files, link: *link, case: scene.case(*link)? };
+                rows.extend(self.take(&turns, &mut steps)?);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Puts the versions of a scene on the disk. Old is written again only where it is another.
+    fn prepare(&mut self, scene: &Scene) -> Result<Files> {
+        let [made_old, made_new, dest] = ["old", "new", "dest"].map(|name| self.dir.path(name));
+        let (what, change) = match scene {
+            Scene::Pair { old, new } => {
+                // A link to a file is not a file to a sync.
+                let real = |path: &PathBuf| {
+                    path.canonicalize().with_context(|| format!("cannot read {}", shown(path)))
+                };
+                return Ok(Files { old: real(old)?, new: real(new)?, dest });
+            }
+            Scene::Made { data, size, change } => ((*data, size.bytes()), *change),
+        };
+        let failed = |path: &PathBuf| format!("write {}", shown(path));
+        if self.made != Some(what) {
+            let (data, size) = what;
+            write_old(&made_old, data, size).with_context(|| failed(&made_old))?;
+            self.made = Some(what);
+        }
+        let (change, bytes) =
+            change.map_or((Change::Insert, 0), |(change, amount)| (change, amount.of(what.1)));
+        write_new(&made_old, &made_new, change, bytes).with_context(|| failed(&made_new))?;
+        Ok(Files { old: made_old, new: made_new, dest })
+    }
+
+    /// All ways of one case, in turns.
+    fn take(&mut self, turns: &Turns<'_>, steps: &mut Steps) -> Result<Vec<Row>> {
+        let subjects = self.subjects(turns);
+        let mut rows: Vec<_> = subjects.iter().map(|subject| subject.row(&turns.case)).collect();
+        let runs = turns.plan.args.runs.get();
+        for run in 1..=runs {
+            for (subject, row) in subjects.iter().zip(&mut rows) {
+                let Case { data, change, amount, .. } = &turns.case;
+                steps.next(&format!(
+                    "{data}, {change} {amount}: {}, run {run} of {runs}",
+                    row.label()
+                ));
+                self.turn(subject, turns.files, row)
+                    .with_context(|| format!("{}: {data}, {change}", row.label()))?;
+            }
+        }
+        rows.retain(|row| !row.is_empty());
+        Ok(rows)
+    }
+
+    fn turn(&mut self, subject: &Subject, files: &Files, row: &mut Row) -> Result<()> {
+        if matches!(subject, Subject::Way(way) if self.refused.contains(way.strategy.name)) {
+            return Ok(());
+        }
+        files.restore()?;
+        let sample = match subject {
+            Subject::Peer(peer, link) => {
+                let Self { compress, dir: Dir(dir), .. } = self;
+                peer.run(files, &Over { link: *link, compress: *compress, dir })?
+            }
+            Subject::Way(way) => match way.run(files)? {
+                Ended::Well(sample) => *sample,
+                Ended::Refused(why) => {
+                    self.refused.insert(way.strategy.name);
+                    complain(&format!("{} is left out: {why}", way.strategy.name), None);
+                    return Ok(());
+                }
+            },
+        };
+        files.check()?;
+        row.add(&sample);
+        Ok(())
+    }
+
+    fn subjects(&self, turns: &Turns<'_>) -> Vec<Subject> {
+        let Plan { args, strategies, threads, .. } = turns.plan;
+        let way = |strategy, threads| Way {
+            strategy,
+            threads,
+            link: turns.link.link(),
+            compress: args.compress,
+            durable: args.durable,
+        };
+        let ways = strategies.iter().flat_map(|strategy| {
+            threads.iter().map(move |threads| Subject::Way(way(*strategy, *threads)))
+        });
+        let peers = self.peers.iter().cloned().map(|peer| Subject::Peer(peer, turns.link));
+        ways.chain(peers).collect()
+    }
+}
+
+/// One case, and what takes turns on it.
+struct Turns<'a> {
+    plan: &'a Plan<'a>,
+    files: &'a Files,
+    link: Between,
+    case: Case,
+}
+
+impl Subject {
+    fn row(&self, case: &Case) -> Row {
+        match self {
+            Self::Way(way) => Row::new(case.clone(), way.strategy.name, Some(way.threads.get())),
+            Self::Peer(peer, _) => Row::new(case.clone(), peer.name(), None),
+        }
+    }
+}
+
+/// A directory that goes when it is dropped.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(parent: &Path) -> Result<Self> {
+        let path = parent.join(format!("deltic-bench-{}", process::id()));
+        fs::create_dir(&path).with_context(|| format!("make {}", shown(&path)))?;
+        Ok(Self(path))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            let why = deltic_net::reason(&error);
+            complain(&format!("remove {}: {why}", shown(&self.0)), None);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! `deltic bench sync`: whole syncs side by side, as the papers compare them: strategies, and other programs, over kinds
+//! and amounts of changes, threads and links.
+
+mod compare;
+pub(crate) mod link;
+mod made;
+mod peers;
+mod plots;
+mod report;
+mod trial;
+mod words;
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::{Result, bail, ensure};
+use deltic_core::Strategy;
+use deltic_net::most_threads;
+
+use crate::exit::{Exit, complain, give_up, print, refuse_input, words as causes};
+use crate::files;
+use crate::inputs::id;
+use crate::machine::Machine;
+use crate::size::Size;
+use compare::{Comparison, Scene};
+use report::{Case, Report};
+use words::{Amount, Between, Change, Data, Peer};
+
+/// Compare whole syncs: strategies, changes, threads, links, other programs
+///
+/// Both ends run in this process, with real files in a directory of their own
+/// (--dir), which is removed at the end. Old is random bytes, the same each
+/// time; new is old with changes in pieces of 256 bytes at random places. Each
+/// result is compared with new, byte by byte. All ways to sync take turns, and
+/// the medians count.
+///
+/// "wall" is by the clock, from the first thread to the last byte. "cpu" is
+/// processor time of the whole process, "sender cpu" and "receiver cpu" what
+/// each end can account for. "both wait" is wall time in which neither end did
+/// anything. The second and third table split the processor time of each end:
+/// "scan" cuts and sums in one go; "cut alone" is what cutting the same bytes
+/// takes without sums, measured afterwards. "decide" is the protocol: frames,
+/// the index, look-ups. "up" is from the sender, "down" to it.
+///
+/// Other programs (--peer) sync over the same links, through pipes and files; they
+/// are measured from outside, so much about them is not known and shown as "-".
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Strategies to compare; "all" is each of the papers' and Deltic's
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "deltic")]
+    strategy: Vec<String>,
+    /// Lengths of old [default: 10MB where there is no --pair]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    size: Vec<Size>,
+    /// What old is: random, zeros, forged (blocks with one CRC-32C), or a length: so many random bytes again and again
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "random")]
+    data: Vec<Data>,
+    /// How bytes change
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        value_enum,
+        default_value = "insert,cut,inverse"
+    )]
+    kind: Vec<Change>,
+    /// How many bytes change: sizes, or shares of old such as 0.1%
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "0,256B,4KiB,64KiB,1MiB"
+    )]
+    change: Vec<Amount>,
+    /// Two versions of a file, such as releases; may be given again
+    #[arg(long, value_names = ["OLD", "NEW"], num_args = 2)]
+    pair: Vec<PathBuf>,
+    /// Threads of each end that compute [default: as many as there are processors]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    threads: Vec<NonZeroU32>,
+    /// What is between the ends: bits a second and a round trip, such as 500Mbit,50ms; or none. May be given again
+    #[arg(long, value_name = "RATE,RTT", default_value = "none")]
+    link: Vec<Between>,
+    /// Programs to compare with: rsync or rdiff, at PATH if need be; may be given again
+    #[arg(long, value_name = "NAME[=PATH]")]
+    peer: Vec<Peer>,
+    /// Compress literals (zstd)
+    #[arg(short = 'z', long)]
+    compress: bool,
+    /// Flush files to the disk before a sync counts as done, as `deltic sync` does; without, as rsync runs
+    #[arg(long)]
+    durable: bool,
+    /// Turns that each way to sync takes; the median counts
+    #[arg(long, value_name = "N", default_value = "3")]
+    runs: NonZeroUsize,
+    /// Where the files go [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Write all figures to FILE
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Draw times and bytes into DIR, each as SVG and PNG
+    #[arg(long, visible_alias = "plots", value_name = "DIR")]
+    plot: Option<PathBuf>,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// What the words mean.
+struct Plan<'a> {
+    args: &'a Args,
+    strategies: Vec<Strategy>,
+    threads: Vec<NonZeroU32>,
+    scenes: Vec<Scene>,
+    links: Vec<Between>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(args: &'a Args) -> Result<Self> {
+        let mut strategies = Vec::new();
+        for name in &args.strategy {
+            let named =
+                if name == "all" { Strategy::ALL.into() } else { vec![Strategy::named(name)?] };
+            for strategy in named {
+                if !strategies.contains(&strategy) {
+                    strategies.push(strategy);
+                }
+            }
+        }
+        let threads =
+            if args.threads.is_empty() { vec![processors()] } else { args.threads.clone() };
+        let most = most_threads();
+        if let Some(many) = threads.iter().find(|threads| threads.get() > most) {
+            bail!("--threads {many}: at most {most} on this machine");
+        }
+        Ok(Self { args, strategies, threads, scenes: args.scenes()?, links: args.link.clone() })
+    }
+
+    /// All that will be compared.
+    fn cases(&self) -> Result<Vec<Case>> {
+        let cases =
+            self.scenes.iter().flat_map(|scene| self.links.iter().map(|link| scene.case(*link)));
+        cases.collect()
+    }
+
+    /// All that will be written.
+    fn files(&self, cases: &[Case]) -> Vec<PathBuf> {
+        let plots = self.args.plot.iter().flat_map(|dir| plots::files(dir, cases));
+        self.args.csv.iter().cloned().chain(plots).collect()
+    }
+}
+
+impl Args {
+    /// The versions to compare.
+    fn scenes(&self) -> Result<Vec<Scene>> {
+        let sizes = match &self.size[..] {
+            [] if self.pair.is_empty() => vec![Size::from(USUAL_BYTES)],
+            sizes => sizes.to_vec(),
+        };
+        let mut scenes = Vec::new();
+        let made = self.data.iter().flat_map(|data| sizes.iter().map(|size| (*data, *size)));
+        for (data, size) in made {
+            // What does not change, does so in one way.
+            if self.change.iter().any(|amount| amount.of(size.bytes()) == 0) {
+                scenes.push(Scene::same(data, size));
+            }
+            for change in &self.kind {
+                for amount in self.change.iter().filter(|amount| amount.of(size.bytes()) > 0) {
+                    let fits = amount.of(size.bytes()) <= size.bytes();
+                    ensure!(fits, "--change {amount}: more than --size {size}");
+                    let change = Some((*change, *amount));
+                    scenes.push(Scene::Made { data, size, change });
+                }
+            }
+        }
+        let pairs = self.pair.chunks_exact(2);
+        scenes.extend(pairs.map(|two| Scene::Pair { old: two[0].clone(), new: two[1].clone() }));
+        Ok(scenes)
+    }
+}
+
+/// Runs the comparison and shows its figures.
+pub(crate) fn run(args: &Args) -> Exit {
+    let plan = match Plan::new(args) {
+        Ok(plan) => plan,
+        Err(refusal) => {
+            complain(&causes(&refusal), Some("see `deltic bench sync --help`"));
+            return Exit::Usage;
+        }
+    };
+    compare(&plan).unwrap_or_else(|error| give_up(&error))
+}
+
+fn compare(plan: &Plan<'_>) -> Result<Exit> {
+    // Before anything is measured, for that may take long.
+    let cases = plan.cases()?;
+    let files = plan.files(&cases);
+    if let Some(file) = files.iter().find(|file| is_input(file, &plan.args.pair)) {
+        return Ok(refuse_input(file));
+    }
+    plan.args.plot.as_deref().map_or(Ok(()), files::make_dir)?;
+    files.iter().try_for_each(|file| files::try_out(file))?;
+    let mut comparison = Comparison::new(plan)?;
+    let rows = comparison.rows(plan)?;
+    let (machine, runs) = (Machine::here().name, plan.args.runs);
+    let processors = processors();
+    let machine = format!("{machine}, {processors} processors, median of {runs}");
+    let report = Report { machine, rows };
+    print(&report.lines())?;
+    let csv = plan.args.csv.as_deref();
+    csv.map_or(Ok(()), |path| files::write(path, report.csv().as_bytes()))?;
+    plan.args.plot.as_deref().map_or(Ok(()), |dir| plots::draw(&report, dir))?;
+    Ok(if comparison.is_whole() { Exit::Success } else { Exit::Partial })
+}
+
+/// Whether `path` is one of these files, under whatever name.
+fn is_input(path: &Path, inputs: &[PathBuf]) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|meta| id(&meta));
+    let this = identity(path);
+    this.is_some() && inputs.iter().any(|input| identity(input) == this)
+}
+
+fn processors() -> NonZeroU32 {
+    let processors = thread::available_parallelism().ok();
+    processors.and_then(|processors| processors.try_into().ok()).unwrap_or(NonZeroU32::MIN)
+}
+
+/// Old, where nothing is said.
+const USUAL_BYTES: u64 = 10_000_000;
+
+const EXAMPLES: &str = "\
+EXAMPLES:
+  deltic bench sync
+      Deltic, 10 MB, each kind of change from 256 B to 1 MiB
+  deltic bench sync --strategy all --size 100MB --change 0,0.1%,1% --peer rsync --peer rdiff
+      every system of the papers, and two programs, on 100 MB
+  deltic bench sync --strategy deltic,parasync,pdsync --size 1GiB --kind insert --change 1% --threads 1,2,4,8
+      what threads are worth
+  deltic bench sync --link none --link 500Mbit,50ms --csv wan.csv --plot wan
+      the same over a wide network, all figures for a program, and pictures
+  deltic bench sync --data random,zeros,100B,4KiB,forged --size 1GiB --change 0,0.1% --kind insert --runs 1
+      what data that repeats itself may cost
+  deltic bench sync --pair typescript-5.9.2.tar typescript-5.9.3.tar -z --peer rsync
+      two releases, compressed";

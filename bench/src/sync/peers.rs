@@ -1,0 +1,204 @@
+//! Other programs that do the same: rsync with a remote shell that stays here, and rdiff.
+//!
+//! `deltic-bench link` ([`link`](super::link)) stands for ssh: it runs the far end, makes the link, and tells what
+//! each cost. Processor time of the near end is what is left of all children's. rdiff's far end are two commands, one
+//! before and one after the near one; its bytes are the lengths of its two files.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::resource::UsageWho;
+
+use super::link::{Costs, spent};
+use super::trial::{Files, Sample};
+use super::words::{Between, Peer, PeerKind};
+use crate::inputs::shown;
+
+impl Peer {
+    /// What it calls itself, if it is there.
+    pub(crate) fn version(&self) -> Result<String> {
+        let told = Command::new(&self.program).arg("--version").stdin(Stdio::null()).output();
+        let told = told.with_context(|| format!("start {}", shown(&self.program)))?;
+        let text = String::from_utf8_lossy(&told.stdout);
+        let line = text.lines().next().unwrap_or_default();
+        if !told.status.success() {
+            bail!("{} --version: {}", shown(&self.program), told.status);
+        }
+        Ok(line.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    /// What tables call it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.kind {
+            PeerKind::Rsync => "rsync (program)",
+            PeerKind::Rdiff => "rdiff (program)",
+        }
+    }
+
+    /// Syncs `files`, which are in place, over `way`.
+    pub(crate) fn run(&self, files: &Files, way: &Over<'_>) -> Result<Sample> {
+        match self.kind {
+            PeerKind::Rsync => self.rsync(files, way),
+            PeerKind::Rdiff => self.rdiff(files, way),
+        }
+    }
+
+    fn rsync(&self, files: &Files, way: &Over<'_>) -> Result<Sample> {
+        let mut far = OsString::from("far:");
+        far.push(&files.dest);
+        let mut rsync_path = OsString::from("--rsync-path=");
+        rsync_path.push(&self.program);
+        let mut args: Vec<OsString> = ["-ts", "--no-whole-file", "--stats"].map(Into::into).into();
+        let zstd = way.compress.then_some(["-z", "--zc=zstd"]);
+        args.extend(zstd.into_iter().flatten().map(Into::into));
+        let shell = quoted(&way.shell()?);
+        args.extend([rsync_path, "-e".into(), shell, files.new.clone().into(), far]);
+        let mut command = Command::new(&self.program);
+        let Cost { wall, cpu, said } =
+            spend(command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()))?;
+        let Costs { far, own } = Costs::read(&way.costs())?;
+        let (up, down) = (count(&said, "Total bytes sent")?, count(&said, "Total bytes received")?);
+        let literal = Some(count(&said, "Literal data")?);
+        let cpu = cpu.saturating_sub(own);
+        let split = Some([cpu.saturating_sub(far), far]);
+        Ok(Sample { wall, cpu, ends: None, split, up, down, literal })
+    }
+
+    fn rdiff(&self, files: &Files, way: &Over<'_>) -> Result<Sample> {
+        let [signature, delta, made] =
+            ["rdiff.sig", "rdiff.delta", "rdiff.new"].map(|name| way.dir.join(name));
+        let make =
+            |path: &PathBuf| File::create(path).with_context(|| format!("write {}", shown(path)));
+        let mut sums = self.beyond(way, ["signature".as_ref(), &files.dest])?;
+        let told = way.spend_beyond(sums.stdin(Stdio::null()).stdout(make(&signature)?))?;
+        let mut search = Command::new(&self.program);
+        let words: [&Path; 4] = ["delta".as_ref(), &signature, &files.new, &delta];
+        let searched =
+            spend(search.arg("-f").args(words).stdin(Stdio::null()).stdout(Stdio::null()))?;
+        let mut patch = self.beyond(way, ["patch".as_ref(), &files.dest, "-".as_ref(), &made])?;
+        let opened = File::open(&delta).with_context(|| format!("open {}", shown(&delta)))?;
+        let patched = way.spend_beyond(patch.stdin(opened).stdout(Stdio::null()))?;
+        fs::rename(&made, &files.dest).with_context(|| format!("rename {}", shown(&made)))?;
+        let len = |path: &PathBuf| -> Result<u64> { Ok(path.metadata()?.len()) };
+        Ok(Sample {
+            wall: told.wall + searched.wall + patched.wall,
+            cpu: told.cpu + searched.cpu + patched.cpu,
+            ends: None,
+            split: Some([searched.cpu, told.cpu + patched.cpu]),
+            up: len(&delta)?,
+            down: len(&signature)?,
+            literal: None,
+        })
+    }
+
+    /// The program with these words at the far end.
+    fn beyond<const N: usize>(&self, way: &Over<'_>, words: [&Path; N]) -> Result<Command> {
+        let shell = way.shell()?;
+        let mut command = Command::new(&shell[0]);
+        command.args(&shell[1..]).arg("far").arg(&self.program).arg("-f").args(words);
+        Ok(command)
+    }
+}
+
+/// How a program reaches its far end.
+pub(crate) struct Over<'a> {
+    /// What lies between.
+    pub(crate) link: Between,
+    /// Whether literals are compressed, where the program can.
+    pub(crate) compress: bool,
+    /// What it needs besides goes there.
+    pub(crate) dir: &'a Path,
+}
+
+impl Over<'_> {
+    /// What stands for ssh; the host and the command follow.
+    fn shell(&self) -> Result<Vec<OsString>> {
+        let bench = std::env::current_exe().context("find this program")?;
+        let link = self.link.word().into();
+        Ok(vec![bench.into(), "link".into(), link, self.costs().into()])
+    }
+
+    /// Where the shell says what it cost.
+    fn costs(&self) -> PathBuf {
+        self.dir.join("costs")
+    }
+
+    /// Runs the far end to success; of its cost the shell's is no part.
+    fn spend_beyond(&self, command: &mut Command) -> Result<Cost> {
+        let cost = spend(command)?;
+        Ok(Cost { cpu: Costs::read(&self.costs())?.far, ..cost })
+    }
+}
+
+/// Runs `command` to success.
+fn spend(command: &mut Command) -> Result<Cost> {
+    let (start, before) = (Instant::now(), spent(UsageWho::RUSAGE_CHILDREN)?);
+    let program = shown(Path::new(command.get_program()));
+    command.env("LC_ALL", "C");
+    let child = command.stderr(Stdio::piped()).spawn();
+    let ended = child.and_then(Child::wait_with_output);
+    let ended = ended.with_context(|| format!("start {program}"))?;
+    let wall = start.elapsed();
+    let cpu = spent(UsageWho::RUSAGE_CHILDREN)?.saturating_sub(before);
+    if !ended.status.success() {
+        let why = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+        bail!("{program}: {}: {why}", ended.status);
+    }
+    Ok(Cost { wall, cpu, said: String::from_utf8_lossy(&ended.stdout).into_owned() })
+}
+
+/// What one command cost, and what it printed.
+struct Cost {
+    wall: Duration,
+    cpu: Duration,
+    said: String,
+}
+
+/// Words as rsync takes them behind `-e`: in quotes, each of which is doubled inside of them.
+fn quoted(words: &[OsString]) -> OsString {
+    let mut line = Vec::new();
+    for word in words {
+        line.push(b'\'');
+        for byte in word.as_bytes() {
+            line.extend(std::iter::repeat_n(*byte, 1 + usize::from(*byte == b'\'')));
+        }
+        line.extend_from_slice(b"' ");
+    }
+    line.pop();
+    OsString::from_vec(line)
+}
+
+/// The number behind `label` in what rsync printed with `--stats`.
+fn count(said: &str, label: &str) -> Result<u64> {
+    let rest = said.lines().find_map(|line| line.strip_prefix(label)?.strip_prefix(": "));
+    let digits = rest.map(|rest| {
+        let number = rest.split(' ').next().unwrap_or_default();
+        number.chars().filter(char::is_ascii_digit).collect::<String>()
+    });
+    let number = digits.and_then(|digits| digits.parse().ok());
+    number.with_context(|| format!("rsync printed no \"{label}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_shell_are_quoted_as_rsync_reads_them() {
+        let words = ["/a b/deltic", "it's", ""].map(OsString::from);
+        assert_eq!(quoted(&words), "'/a b/deltic' 'it''s' ''");
+    }
+
+    #[test]
+    fn counts_may_hold_commas_and_units() {
+        let said = "Literal data: 1,234 bytes\nTotal bytes sent: 7,000,001\n";
+        assert_eq!(count(said, "Literal data").unwrap(), 1234);
+        assert_eq!(count(said, "Total bytes sent").unwrap(), 7_000_001);
+        assert!(count(said, "Total bytes received").is_err());
+    }
+}

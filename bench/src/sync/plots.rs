@@ -1,0 +1,138 @@
+//! What the figures look like, after SkySync's (7 to 12, 17) and NetSync's (14, 18): for each data set, kind of change and
+//! link a group for each amount that changed, and a bar for each way to sync.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::report::{Case, Report, Row};
+use crate::figure::both;
+use crate::figure::{Bars, Content, Figure, Group};
+use crate::scale::{Scale, number};
+
+/// What is drawn.
+struct Drawn {
+    file: &'static str,
+    what: &'static str,
+    column: &'static str,
+    axis: &'static str,
+    /// What figures are multiplied with.
+    scale: f64,
+}
+
+impl Drawn {
+    const ALL: [Self; 3] = [
+        Self::time("time", "Time of a sync", "wall_s"),
+        Self::time("cpu", "Processor time of both ends", "cpu_s"),
+        Self {
+            file: "bytes",
+            what: "Bytes from the sender",
+            column: "up_bytes",
+            axis: "kB (logarithmic); in brackets: threads",
+            scale: 1e-3,
+        },
+    ];
+
+    const fn time(file: &'static str, what: &'static str, column: &'static str) -> Self {
+        Self {
+            file,
+            what,
+            column,
+            axis: "milliseconds (logarithmic); in brackets: threads",
+            scale: 1e3,
+        }
+    }
+}
+
+/// Rows that are drawn together: of one data set, link and kind of change; a file that did not change belongs to each kind.
+struct Sheet<'a> {
+    name: String,
+    data: String,
+    rows: Vec<&'a Row>,
+}
+
+/// Draws all of `report` into `dir`.
+pub(crate) fn draw(report: &Report, dir: &Path) -> Result<()> {
+    for sheet in sheets(report) {
+        for drawn in &Drawn::ALL {
+            let files = both(dir, &format!("{}-{}", drawn.file, sheet.name));
+            figure(report, &sheet, drawn).save(&files)?;
+        }
+    }
+    Ok(())
+}
+
+/// All that is drawn into `dir` of these cases.
+pub(crate) fn files(dir: &Path, cases: &[Case]) -> Vec<PathBuf> {
+    let names = kinds(cases.iter()).into_iter().map(|case| sheet_name(&case));
+    let both = |name: String| Drawn::ALL.map(|drawn| both(dir, &format!("{}-{name}", drawn.file)));
+    names.flat_map(both).flatten().collect()
+}
+
+fn sheets(report: &Report) -> Vec<Sheet<'_>> {
+    let sheet = |case: Case| {
+        let rows = report.rows.iter().filter(|row| belongs(&row.case, &case)).collect();
+        let data = format!("{}, {}, link: {}", case.data, case.change, case.link);
+        Sheet { name: sheet_name(&case), data, rows }
+    };
+    kinds(report.rows.iter().map(|row| &row.case)).into_iter().map(sheet).collect()
+}
+
+/// One case for each sheet, in order.
+fn kinds<'a>(cases: impl Iterator<Item = &'a Case> + Clone) -> Vec<Case> {
+    let mut kinds: Vec<Case> = Vec::new();
+    for case in cases.clone() {
+        let changes = |other: &Case| same_data(other, case) && other.changed != Some(0);
+        // What did not change stands alone only where nothing did.
+        let stands = case.changed != Some(0) || !cases.clone().any(changes);
+        if stands && !kinds.iter().any(|kind| belongs(case, kind)) {
+            kinds.push(case.clone());
+        }
+    }
+    kinds
+}
+
+fn same_data(one: &Case, other: &Case) -> bool {
+    one.data == other.data && one.link == other.link
+}
+
+fn belongs(case: &Case, kind: &Case) -> bool {
+    same_data(case, kind) && (case.change == kind.change || case.changed == Some(0))
+}
+
+fn sheet_name(case: &Case) -> String {
+    let Case { data, change, link, .. } = case;
+    let words = [data, change, link].map(|word| {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+        word.replace(' ', "").chars().map(plain).collect::<String>()
+    });
+    words.join("-")
+}
+
+fn figure(report: &Report, sheet: &Sheet<'_>, drawn: &Drawn) -> Figure {
+    let mut series: Vec<String> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
+    for row in &sheet.rows {
+        let Some(value) = row.figure(drawn.column) else { continue };
+        let label = row.label();
+        let at = series.iter().position(|name| *name == label).unwrap_or(series.len());
+        if at == series.len() {
+            series.push(label);
+        }
+        match groups.last_mut().filter(|group| group.name == row.case.amount) {
+            Some(group) => group.bars.push((at, value * drawn.scale)),
+            None => groups.push(Group {
+                name: row.case.amount.clone(),
+                bars: vec![(at, value * drawn.scale)],
+            }),
+        }
+    }
+    let values: Vec<_> = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.1).collect();
+    let scale = Scale::log(10, &values, number);
+    Figure {
+        title: [drawn.what.into(), sheet.data.clone(), report.machine.clone()],
+        axis: drawn.axis.into(),
+        series,
+        content: Content::Bars(Bars { groups, mark: None, scale }),
+    }
+}

@@ -1,0 +1,213 @@
+//! The figures of all syncs, as tables for people and as CSV for programs.
+
+use deltic_net::monitor::Stage;
+use deltic_protocol::Purpose;
+
+use super::trial::Sample;
+use crate::median::median;
+use crate::table::Table;
+
+/// Everything that was measured.
+pub(crate) struct Report {
+    /// Where and how, in a line.
+    pub(crate) machine: String,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// What was synced.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Case {
+    /// A length, or the name of a pair.
+    pub(crate) data: String,
+    /// `none`, or how its bytes changed.
+    pub(crate) change: String,
+    /// How many of them; of a pair nobody knows.
+    pub(crate) changed: Option<u64>,
+    /// The same as it was asked for.
+    pub(crate) amount: String,
+    /// Length of new.
+    pub(crate) new_len: u64,
+    pub(crate) link: String,
+}
+
+/// One way to do it.
+pub(crate) struct Row {
+    pub(crate) case: Case,
+    /// The strategy, or the program.
+    pub(crate) name: String,
+    /// Of each end; nothing where the program decides.
+    pub(crate) threads: Option<u32>,
+    samples: Vec<Vec<Option<f64>>>,
+}
+
+impl Row {
+    /// A row without a run.
+    pub(crate) fn new(case: Case, name: &str, threads: Option<u32>) -> Self {
+        Self { case, name: name.into(), threads, samples: Vec::new() }
+    }
+
+    /// Takes in one run.
+    pub(crate) fn add(&mut self, sample: &Sample) {
+        self.samples.push(sample.cells());
+    }
+
+    /// Whether no run went well.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    /// The median of a figure, if it is known.
+    pub(crate) fn figure(&self, column: &str) -> Option<f64> {
+        let at = Sample::columns().iter().position(|name| name == column);
+        self.median(at.expect("columns are asked for by their names"))
+    }
+
+    fn median(&self, at: usize) -> Option<f64> {
+        let figures: Option<Vec<_>> = self.samples.iter().map(|cells| cells[at]).collect();
+        figures.filter(|figures| !figures.is_empty()).map(median)
+    }
+
+    /// Which way it is, in a figure's legend.
+    pub(crate) fn label(&self) -> String {
+        let threads = |threads| format!("{} ({threads})", self.name);
+        self.threads.map_or_else(|| self.name.clone(), threads)
+    }
+
+    fn names(&self) -> [String; 6] {
+        let Case { data, change, amount, link, .. } = &self.case;
+        let threads = self.threads.map_or_else(|| "-".into(), |threads| threads.to_string());
+        [data.clone(), change.clone(), amount.clone(), link.clone(), self.name.clone(), threads]
+    }
+}
+
+impl Report {
+    /// All of it for people.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = vec![self.machine.clone()];
+        let mut put = |title: &str, table: &Table| {
+            lines.extend([String::new(), format!("== {title}"), String::new()]);
+            lines.extend(table.lines());
+        };
+        put("time in seconds, bytes on the wire", &self.table(&overview()));
+        if self.rows.iter().any(|row| row.figure("waiting_s").is_some()) {
+            for end in ["sender", "receiver"] {
+                let title = format!("processor time of the {end}, in milliseconds");
+                put(&title, &self.table(&stages(end)));
+            }
+            put("bytes from the sender (up) and to it (down)", &self.table(&purposes()));
+            put("comparisons of sums", &self.table(&compared()));
+        }
+        lines
+    }
+
+    fn table(&self, columns: &[Shown]) -> Table {
+        let header = NAMES.map(String::from).into_iter();
+        let header = header.chain(columns.iter().map(|column| column.title.clone()));
+        let mut table = Table::new(NAMES.len(), header);
+        for row in &self.rows {
+            let figures: Vec<_> = columns.iter().map(|column| row.figure(&column.name)).collect();
+            if figures.iter().any(Option::is_some) {
+                let cells = columns.iter().zip(figures).map(|(column, figure)| column.cell(figure));
+                table.row(row.names().into_iter().chain(cells));
+            }
+        }
+        table
+    }
+
+    /// One line for each row, with all figures.
+    pub(crate) fn csv(&self) -> String {
+        let names =
+            ["data", "change", "changed_bytes", "new_bytes", "link", "name", "threads", "runs"];
+        let columns = Sample::columns();
+        let mut table = Table::new(0, names.map(String::from).into_iter().chain(columns.clone()));
+        for row in &self.rows {
+            let Case { data, change, changed, new_len, link, .. } = &row.case;
+            let names = [
+                plain(data),
+                change.clone(),
+                changed.map_or_else(String::new, |bytes| bytes.to_string()),
+                new_len.to_string(),
+                link.clone(),
+                row.name.clone(),
+                row.threads.map_or_else(String::new, |threads| threads.to_string()),
+                row.samples.len().to_string(),
+            ];
+            let figures = columns.iter().enumerate().map(|(at, name)| {
+                let digits = if name.ends_with("_s") { 6 } else { 0 };
+                row.median(at).map_or_else(String::new, |figure| format!("{figure:.digits$}"))
+            });
+            table.row(names.into_iter().chain(figures));
+        }
+        table.csv()
+    }
+}
+
+/// A column for people.
+struct Shown {
+    title: String,
+    /// Of the figure.
+    name: String,
+    /// What it is multiplied with.
+    scale: f64,
+    digits: usize,
+}
+
+impl Shown {
+    fn new(title: &str, name: impl Into<String>, (scale, digits): (f64, usize)) -> Self {
+        Self { title: title.into(), name: name.into(), scale, digits }
+    }
+
+    fn cell(&self, figure: Option<f64>) -> String {
+        let digits = self.digits;
+        figure.map_or_else(|| "-".into(), |figure| format!("{:.digits$}", figure * self.scale))
+    }
+}
+
+fn overview() -> Vec<Shown> {
+    let seconds = [
+        ("wall", "wall_s"),
+        ("cpu", "cpu_s"),
+        ("sender cpu", "sender_cpu_s"),
+        ("receiver cpu", "receiver_cpu_s"),
+        ("both wait", "waiting_s"),
+    ];
+    let bytes = [("up", "up_bytes"), ("down", "down_bytes"), ("literal", "literal_bytes")];
+    let seconds = seconds.map(|(title, name)| Shown::new(title, name, (1.0, 4)));
+    let bytes = bytes.map(|(title, name)| Shown::new(title, name, (1.0, 0)));
+    seconds.into_iter().chain(bytes).collect()
+}
+
+fn stages(end: &str) -> Vec<Shown> {
+    let stage =
+        |stage: Stage| Shown::new(stage.name(), format!("{end}_{}_cpu_s", stage.name()), (1e3, 2));
+    let version = if end == "sender" { "new" } else { "old" };
+    let cut = Shown::new("cut alone", format!("{version}_cut_cpu_s"), (1e3, 2));
+    Stage::ALL.map(stage).into_iter().chain([cut]).collect()
+}
+
+fn purposes() -> Vec<Shown> {
+    let of = |way: &str| {
+        let column = |purpose: Purpose| {
+            let name = purpose.name();
+            Shown::new(&format!("{way} {name}"), format!("{way}_{name}_bytes"), (1.0, 0))
+        };
+        Purpose::ALL.map(column)
+    };
+    ["up", "down"].into_iter().flat_map(of).collect()
+}
+
+fn compared() -> Vec<Shown> {
+    let ends = ["sender", "receiver"].into_iter();
+    let column = |end: &str, sums: &str| {
+        Shown::new(&format!("{end} {sums}"), format!("{end}_{sums}_compared"), (1.0, 0))
+    };
+    ends.flat_map(|end| ["weak", "strong"].map(|sums| column(end, sums))).collect()
+}
+
+/// A name as a cell of CSV that needs no quotes.
+fn plain(name: &str) -> String {
+    name.replace([',', '"'], "_")
+}
+
+/// Columns that say of what.
+const NAMES: [&str; 6] = ["data", "change", "bytes", "link", "by", "threads"];

@@ -1,0 +1,285 @@
+//! One sync, done and measured: by Deltic with both ends in this process, or by another program.
+
+use std::fs::{self, File, FileTimes};
+use std::io::Read;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail, ensure};
+use deltic_core::chunk::cut_all;
+use deltic_core::strategy::Link;
+use deltic_core::{AtEnd, ChunkerSpec, Strategy};
+use deltic_net::SyncError;
+use deltic_net::monitor::{Spent, Stage};
+use deltic_net::plan::{Destination, Patience, Plan, Remote, Sources};
+use deltic_net::rehearsal::{Rehearsal, rehearse};
+use deltic_protocol::Purpose;
+use deltic_protocol::options::Options;
+use deltic_protocol::report::{Notice, Trouble};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::inputs::shown;
+
+/// The versions of one file, and where old is brought up to date.
+pub(crate) struct Files {
+    pub(crate) old: PathBuf,
+    pub(crate) new: PathBuf,
+    /// Whatever the last sync left.
+    pub(crate) dest: PathBuf,
+}
+
+impl Files {
+    /// Puts old in place and on the disk, so that no run pays for another's writes. It is a day old: a change that keeps
+    /// the length must not look like none.
+    pub(crate) fn restore(&self) -> Result<()> {
+        let failed = || format!("write {}", shown(&self.dest));
+        fs::copy(&self.old, &self.dest).with_context(failed)?;
+        let yesterday = SystemTime::now() - Duration::from_secs(86_400);
+        let file = File::options().write(true).open(&self.dest).with_context(failed)?;
+        file.set_times(FileTimes::new().set_modified(yesterday)).with_context(failed)?;
+        file.sync_all().with_context(failed)
+    }
+
+    /// Whether the destination is new, byte by byte.
+    pub(crate) fn check(&self) -> Result<()> {
+        let open = |path: &Path| File::open(path).with_context(|| format!("open {}", shown(path)));
+        let (mut new, mut dest) = (open(&self.new)?, open(&self.dest)?);
+        let (mut one, mut other) = (vec![0; SEGMENT_BYTES], vec![0; SEGMENT_BYTES]);
+        loop {
+            let (got, there) = (fill(&mut new, &mut one)?, fill(&mut dest, &mut other)?);
+            ensure!(one[..got] == other[..there], "what was left is not the new version");
+            if got == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What one sync cost. What nobody can tell of a program is absent.
+pub(crate) struct Sample {
+    pub(crate) wall: Duration,
+    /// Of both ends.
+    pub(crate) cpu: Duration,
+    pub(crate) ends: Option<Ends>,
+    /// Processor time of the sender and of the receiver.
+    pub(crate) split: Option<[Duration; 2]>,
+    /// Bytes from the sender.
+    pub(crate) up: u64,
+    /// Bytes to the sender.
+    pub(crate) down: u64,
+    /// Bytes of new that were sent as they are, before compression.
+    pub(crate) literal: Option<u64>,
+}
+
+/// What the ends of Deltic know of themselves.
+pub(crate) struct Ends {
+    /// The sender's and the receiver's.
+    pub(crate) spent: [Spent; 2],
+    pub(crate) waiting: Duration,
+    /// Processor time of cutting alone, of new and of old.
+    pub(crate) cut: [Duration; 2],
+}
+
+impl Sample {
+    /// Names of [`Sample::cells`].
+    pub(crate) fn columns() -> Vec<String> {
+        let fixed = FIXED.map(String::from).into_iter();
+        let ends = ["sender", "receiver"];
+        let stages = ends.iter().flat_map(|end| {
+            Stage::ALL.map(|stage| format!("{end}_{}_cpu_s", stage.name())).into_iter()
+        });
+        let compared = ends.iter().flat_map(|end| {
+            ["weak", "strong"].map(|sums| format!("{end}_{sums}_compared")).into_iter()
+        });
+        let purposes = ["up", "down"].into_iter().flat_map(|way| {
+            Purpose::ALL.map(|purpose| format!("{way}_{}_bytes", purpose.name())).into_iter()
+        });
+        fixed.chain(stages).chain(compared).chain(purposes).collect()
+    }
+
+    /// The figures, in seconds and bytes.
+    pub(crate) fn cells(&self) -> Vec<Option<f64>> {
+        let seconds = |time: Duration| Some(time.as_secs_f64());
+        let of = |end: usize, figure: fn(&Spent) -> Duration| {
+            self.ends.as_ref().map(|ends| figure(&ends.spent[end]).as_secs_f64())
+        };
+        let cut = |end: usize| self.ends.as_ref().map(|ends| ends.cut[end].as_secs_f64());
+        let split = |end: usize| self.split.map(|split| split[end].as_secs_f64());
+        let fixed = [
+            seconds(self.wall),
+            seconds(self.cpu),
+            split(0),
+            split(1),
+            of(0, |spent| spent.busy),
+            of(1, |spent| spent.busy),
+            self.ends.as_ref().map(|ends| ends.waiting.as_secs_f64()),
+            cut(0),
+            cut(1),
+            Some(self.up as f64),
+            Some(self.down as f64),
+            self.literal.map(|bytes| bytes as f64),
+        ];
+        let spent = |end: usize| self.ends.as_ref().map(|ends| ends.spent[end]);
+        let stages = [0, 1].into_iter().flat_map(|end| {
+            Stage::ALL.map(|stage| spent(end).map(|spent| spent.cpu(stage).as_secs_f64()))
+        });
+        let compared = [0, 1].into_iter().flat_map(|end| {
+            let counts = spent(end).map(|spent| spent.compared);
+            [counts.map(|counts| counts.weak as f64), counts.map(|counts| counts.strong as f64)]
+        });
+        let purposes = [0, 1].into_iter().flat_map(|end| {
+            Purpose::ALL.map(|purpose| spent(end).map(|spent| spent.sent(purpose) as f64))
+        });
+        fixed.into_iter().chain(stages).chain(compared).chain(purposes).collect()
+    }
+}
+
+/// How Deltic does it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) strategy: Strategy,
+    pub(crate) threads: NonZeroU32,
+    pub(crate) link: Option<Link>,
+    pub(crate) compress: bool,
+    pub(crate) durable: bool,
+}
+
+/// How a sync ended.
+pub(crate) enum Ended {
+    Well(Box<Sample>),
+    /// The session does not do it in this way.
+    Refused(String),
+}
+
+impl Way {
+    /// Syncs `files`, which are in place.
+    pub(crate) fn run(&self, files: &Files) -> Result<Ended> {
+        let plan = self.plan(files);
+        let mut troubles = Vec::new();
+        let mut note = |notice: Notice| {
+            if let Notice::Trouble(Trouble { message, .. }) = notice {
+                troubles.push(message);
+            }
+        };
+        let before = process_cpu();
+        let rehearsal = Rehearsal { link: self.link };
+        let ended = match rehearse(&plan, rehearsal, &mut note) {
+            Ok(ended) => ended,
+            Err(SyncError::Interrupted) => return Err(SyncError::Interrupted.into()),
+            Err(error @ (SyncError::Usage(_) | SyncError::Incompatible(_))) => {
+                return Ok(Ended::Refused(error.to_string()));
+            }
+            Err(error) => return Err(error).context(self.strategy.name),
+        };
+        let cpu = process_cpu() - before;
+        if let Some(trouble) = troubles.first() {
+            bail!("{}: {trouble}", self.strategy.name);
+        }
+        let spent = [ended.sender, ended.receiver];
+        let ends = Ends { spent, waiting: ended.waiting, cut: self.cut(files)? };
+        Ok(Ended::Well(Box::new(Sample {
+            wall: ended.outcome.elapsed,
+            cpu,
+            ends: Some(ends),
+            split: Some(spent.map(|spent| spent.cpu_in_all())),
+            up: ended.outcome.traffic.sent,
+            down: ended.outcome.traffic.received,
+            literal: Some(ended.outcome.totals.literal),
+        })))
+    }
+
+    fn plan(&self, files: &Files) -> Plan {
+        let Self { strategy, threads, compress, durable, .. } = *self;
+        let options = Options {
+            times: true,
+            compress,
+            durable,
+            threads: threads.get(),
+            strategy,
+            ..Options::default()
+        };
+        Plan {
+            sources: Sources::Local(vec![files.new.clone()]),
+            names: deltic_net::plan::Names::None,
+            destination: Destination::Local(files.dest.clone()),
+            options,
+            remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
+            bwlimit: None,
+            patience: Patience::default(),
+            by_blake3: false,
+            cache: None,
+            batch: None,
+        }
+    }
+
+    /// Processor time of cutting new, and old, with this strategy's chunker and no sums: a session cuts and sums in one
+    /// go, so its own share of cutting can only be told by this.
+    fn cut(&self, files: &Files) -> Result<[Duration; 2]> {
+        let new_len = files.new.metadata()?.len();
+        let bandwidth = self.link.map(|link| link.bits_per_second);
+        let spec = self.strategy.chunker(new_len, bandwidth);
+        Ok([cut_alone(&files.new, spec)?, cut_alone(&files.old, spec)?])
+    }
+}
+
+/// Processor time of this thread for cutting `path`, without reading it.
+fn cut_alone(path: &Path, spec: ChunkerSpec) -> Result<Duration> {
+    let chunker = spec.build();
+    let mut file = File::open(path).with_context(|| format!("open {}", shown(path)))?;
+    let mut buffer = vec![0; SEGMENT_BYTES];
+    let (mut kept, mut time) = (0, Duration::ZERO);
+    loop {
+        let got = fill(&mut file, &mut buffer[kept..])?;
+        let at_end = if kept + got < buffer.len() { AtEnd::Yes } else { AtEnd::No };
+        let start = clock(ClockId::ThreadCPUTime);
+        let done = cut_all(&chunker, &buffer[..kept + got], at_end, |chunk| {
+            std::hint::black_box(chunk.len());
+        });
+        time += clock(ClockId::ThreadCPUTime) - start;
+        if at_end == AtEnd::Yes {
+            return Ok(time);
+        }
+        buffer.copy_within(done.., 0);
+        kept = buffer.len() - done;
+    }
+}
+
+/// Reads until `buffer` is full or the file at its end.
+fn fill(file: &mut File, buffer: &mut [u8]) -> Result<usize> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match file.read(&mut buffer[got..]).context("read back")? {
+            0 => break,
+            n => got += n,
+        }
+    }
+    Ok(got)
+}
+
+fn process_cpu() -> Duration {
+    clock(ClockId::ProcessCPUTime)
+}
+
+fn clock(id: ClockId) -> Duration {
+    let now = clock_gettime(id);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// The first names of [`Sample::columns`].
+const FIXED: [&str; 12] = [
+    "wall_s",
+    "cpu_s",
+    "sender_cpu_s",
+    "receiver_cpu_s",
+    "sender_busy_s",
+    "receiver_busy_s",
+    "waiting_s",
+    "new_cut_cpu_s",
+    "old_cut_cpu_s",
+    "up_bytes",
+    "down_bytes",
+    "literal_bytes",
+];
+/// Bytes that are compared or cut at once.
+const SEGMENT_BYTES: usize = 1 << 20;
