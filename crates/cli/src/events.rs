@@ -160,6 +160,7 @@ pub(crate) struct Watched {
     pub(crate) rounds: u64,
     pub(crate) failed_rounds: u64,
     pub(crate) complete: bool,
+    pub(crate) waiting: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) received_bytes: u64,
     pub(crate) created: u64,

@@ -130,6 +130,8 @@ impl From<&SyncError> for Exit {
                 Self::Incompatible
             }
             SyncError::Selection(_) | SyncError::SelectionThere(_) => Self::Selection,
+            // As a sync of it ends.
+            SyncError::NoSource(_) => Self::Partial,
             SyncError::Transport { .. } => Self::Transport,
             SyncError::Refused(_) | SyncError::Files(_) => Self::Files,
             SyncError::NoAnswer(status) | SyncError::ShellEnded(status)
@@ -193,6 +195,7 @@ mod tests {
             (SyncError::Incompatible(String::new()), 2),
             (SyncError::Selection(String::new()), 3),
             (SyncError::SelectionThere(String::new()), 3),
+            (SyncError::NoSource(String::new()), 23),
             (SyncError::Transport { action: "read", source: io() }, 10),
             (SyncError::Refused(String::new()), 11),
             (SyncError::Files(String::new()), 11),

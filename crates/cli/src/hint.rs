@@ -10,6 +10,7 @@ use deltic_core::path::printable;
 use deltic_net::plan::{Destination, Remote, Sources};
 use deltic_net::{Plan, SyncError};
 use deltic_protocol::report::{Side, Trouble, TroubleKind};
+use rustix::io::Errno;
 
 use crate::output::stands_in;
 use crate::place::Place;
@@ -71,9 +72,14 @@ impl Far {
 
     /// `try` and the words that run `command` there.
     fn attempt(&self, command: &str) -> String {
+        format!("try `{}`", self.command(command))
+    }
+
+    /// The words that run `command` there.
+    pub(crate) fn command(&self, command: &str) -> String {
         match self.shell.is_empty() {
-            true => format!("try `ssh HOST {command}`"),
-            false => format!("try `{}`", self.shell.replace(COMMAND, command)),
+            true => format!("ssh HOST {command}"),
+            false => self.shell.replace(COMMAND, command),
         }
     }
 
@@ -90,7 +96,7 @@ impl Far {
 /// Stands for a command among the words of a remote shell.
 const COMMAND: &str = "COMMAND";
 
-fn quoted(word: &OsStr) -> String {
+pub(crate) fn quoted(word: &OsStr) -> String {
     let word = printable(word.as_bytes());
     shlex::try_quote(&word).map_or_else(|_| word.clone(), Cow::into_owned)
 }
@@ -155,6 +161,7 @@ pub(crate) fn of(error: &SyncError, far: &Far, help: &'static str) -> Option<Str
         | SyncError::Thread(_)
         | SyncError::Selection(_)
         | SyncError::SelectionThere(_)
+        | SyncError::NoSource(_)
         | SyncError::Batch(_)
         | SyncError::Files(_)
         | SyncError::Refused(_)
@@ -172,8 +179,21 @@ impl Far {
     }
 }
 
-/// What to do about a trouble: of sources that changed while they were read, the first time, which `said` remembers.
-pub(crate) fn for_trouble(trouble: &Trouble, said: &mut bool) -> Option<&'static str> {
+/// The hint for a trouble: of an empty source under a watch; of sources that changed while they were read, the first time,
+/// which `said` remembers.
+pub(crate) fn for_trouble(
+    trouble: &Trouble,
+    watches: bool,
+    said: &mut bool,
+) -> Option<&'static str> {
+    if watches
+        && trouble.kind == TroubleKind::DeleteLimit
+        && trouble.message.contains(" is empty, ")
+    {
+        return Some(
+            "it waits for a name in the source; a watch that is started with --force-delete does not",
+        );
+    }
     // What just went away is told in other words.
     let in_use =
         trouble.kind == TroubleKind::Vanished && trouble.message.starts_with("cannot read ");
@@ -182,9 +202,23 @@ pub(crate) fn for_trouble(trouble: &Trouble, said: &mut bool) -> Option<&'static
         .then_some("a file that is always in use, as a database's, is dumped or snapshot first, and that copied")
 }
 
+/// The hint where the file system of the destination refuses so.
+pub(crate) fn for_errno(errno: Errno) -> Option<&'static str> {
+    Some(match errno {
+        Errno::NOSPC => "make room at the destination: the next run goes on where this one stopped",
+        Errno::DQUOT => {
+            "the quota at the destination is used up: make room, and the next run goes on"
+        }
+        Errno::ROFS => "the file system is mounted read-only: mount it to be written to",
+        Errno::ACCESS => {
+            "the user there may not write to the destination: name another one, or come as its owner"
+        }
+        _ => return None,
+    })
+}
+
 /// Whether the system has no more of something.
 fn is_full(error: &io::Error) -> bool {
-    use rustix::io::Errno;
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOSPC | Errno::NOMEM))
 }

@@ -7,6 +7,7 @@ mod age;
 mod args;
 mod cache;
 mod commands;
+mod complaints;
 mod escape;
 mod events;
 mod exit;

@@ -12,9 +12,10 @@ use deltic_core::{Meta, RelPath};
 use deltic_net::plan::Sources;
 use deltic_net::{NamedFile, Outcome, Plan, SyncError};
 use deltic_protocol::report::{
-    Action, Change, Differs, Item, MadeRoot, Notice, Question, Trouble, TroubleKind,
+    Action, Change, Differs, Item, MadeRoot, Notice, Question, TroubleKind,
 };
 
+use crate::complaints::Complaints;
 use crate::escape::Escape;
 use crate::events::Event;
 use crate::exit::{Exit, Troubles};
@@ -129,8 +130,7 @@ struct Words {
     output: Output,
     /// Lines that wait until the names of the list are counted, where that is said before them.
     counting: Option<Vec<u8>>,
-    /// Whether it was said what to do about files in use.
-    in_use: bool,
+    complaints: Complaints,
     log: Option<Journal>,
 }
 
@@ -162,7 +162,7 @@ impl Words {
             accessed,
             output,
             counting: None,
-            in_use: false,
+            complaints: Complaints::default(),
             log,
         };
         match words.view.list {
@@ -381,8 +381,9 @@ impl Teller for Words {
             }
             Notice::Trouble(trouble) => {
                 self.flush();
-                let hint = hint::for_trouble(trouble, &mut self.in_use);
-                self.progress.aside(|| complain(trouble, &self.view, hint));
+                if is_heard(trouble.kind, &self.view) {
+                    self.progress.aside(|| self.complaints.tell(trouble, &self.view));
+                }
                 if let Some(log) = &mut self.log {
                     let message = self.view.far.message(trouble);
                     log.line(&self.setting, output::complaint(&message));
@@ -425,6 +426,7 @@ impl Teller for Words {
         self.say_held();
         self.flush();
         self.progress.end(result.as_ref().ok());
+        self.complaints.finish();
         match result {
             Ok(outcome) => {
                 self.say_listed();
@@ -516,8 +518,7 @@ struct Events {
     dry_run: bool,
     progress: Progress,
     last: Duration,
-    /// Whether it was said what to do about files in use.
-    in_use: bool,
+    complaints: Complaints,
     output: Output,
 }
 
@@ -529,7 +530,7 @@ impl Events {
             view,
             dry_run: plan.options.dry_run,
             last: Duration::ZERO,
-            in_use: false,
+            complaints: Complaints::default(),
             output,
         }
     }
@@ -542,8 +543,9 @@ impl Teller for Events {
             Notice::Changed(change) => self.output.line(Event::change(change).line()),
             Notice::Trouble(trouble) => {
                 self.output.line(Event::trouble(trouble).line());
-                let hint = hint::for_trouble(trouble, &mut self.in_use);
-                self.progress.aside(|| complain(trouble, &self.view, hint));
+                if is_heard(trouble.kind, &self.view) {
+                    self.progress.aside(|| self.complaints.tell(trouble, &self.view));
+                }
             }
             Notice::Entry { path, meta } => self.output.line(Event::entry(path, meta).line()),
             Notice::Listed { .. }
@@ -576,6 +578,7 @@ impl Teller for Events {
 
     fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()> {
         self.progress.clear();
+        self.complaints.finish();
         match result {
             Ok(outcome) => self.output.line(Event::summary(outcome, self.dry_run, exit).line()),
             Err(error) => {
@@ -598,19 +601,12 @@ fn is_heard(kind: TroubleKind, view: &View) -> bool {
     }
 }
 
-/// Writes a trouble to standard error.
-fn complain(trouble: &Trouble, view: &View, hint: Option<&str>) {
-    if is_heard(trouble.kind, view) {
-        output::complain(&view.far.message(trouble), hint);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::args::{self, Command};
     use crate::view::Terminals;
-    use deltic_protocol::report::Facts;
+    use deltic_protocol::report::{Facts, Trouble};
     use std::io::{self, Write};
     use std::sync::mpsc::sync_channel;
     use std::sync::{Arc, Mutex};

@@ -41,6 +41,8 @@ pub(crate) struct View {
     pub(crate) escape: Escape,
     /// Whether nothing is to be changed.
     pub(crate) dry_run: bool,
+    /// A watch runs it, and others follow.
+    pub(crate) watches: bool,
     /// What is said of the list before all else.
     pub(crate) list: ListLine,
     /// What is said at the end.
@@ -154,6 +156,7 @@ impl View {
             numbers: Numbers::of(show.human_readable, show.no_human_readable),
             escape: if show.eight_bit_output { Escape::Control } else { Escape::Unprintable },
             dry_run: args.dry_run,
+            watches: false,
             list: list_line(args, info, terminals),
             summary: summary(show, info, terminals),
             explain: show.explain && !show.quiet,

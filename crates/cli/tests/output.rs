@@ -499,11 +499,11 @@ fn messages_end_in_the_systems_words_without_their_numbers() {
         ("sync -a --log-file=none/log src/ dst/", 0, "open none/log: no such file or directory"),
         ("sync -a -e src/file src/ h:dst/", 14, "start src/file: permission denied"),
         ("sync -a h:src/ --files-from=:none dst/", 3, "read none: no such file or directory"),
-        ("watch -a none/ dst/", 3, "no such file or directory"),
+        ("watch -a none/ dst/", 23, "no such file or directory"),
         ("signature none", 11, "open none: no such file or directory"),
         ("signature .", 11, "read .: is a directory"),
         ("sync -aR src/../x dst/", 1, "source src/../x: '..' leads nowhere in a relative path"),
-        ("verify none src", 3, "none: no such file or directory"),
+        ("verify none src", 23, "none: no such file or directory"),
         ("patch none none -o new", 11, "open none: no such file or directory"),
     ] {
         let mut all: Vec<_> = words.split(' ').collect();

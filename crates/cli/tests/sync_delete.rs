@@ -331,7 +331,7 @@ fn each_empty_source_keeps_what_stands_in_its_place_and_no_other_does() {
         for more in ["", "--max-delete 100", "--max-delete 100%"] {
             let run = world.fails(25, &words(more));
             let is_told = run.stderr.contains("is empty, and ")
-                && run.stderr.contains("names would be removed; --force-delete goes on");
+                && run.stderr.contains(" would be removed; --force-delete goes on");
             assert!(is_told, "{way:?} {run:#?}");
             assert!(kept.iter().all(|name| world.exists(dst(name))), "{way:?} {sources:?} {more}");
             assert!(!gone.iter().any(|name| world.exists(dst(name))), "{way:?} {sources:?} {more}");

@@ -547,6 +547,23 @@ impl<'a> Disk<'a> {
 }
 
 #[test]
+fn a_full_disk_is_told_once_with_a_count_and_what_to_do() {
+    for way in WAYS {
+        let world = World::new();
+        let Some(_disk) = Disk::mount(&world, "size=200K") else { return };
+        (0..60).for_each(|n| world.write(format!("src/{n}"), noise(10_000, n)));
+        let words = format!("-a --json {} {}", way.from("src/"), way.to("dst/"));
+        let run = world.fails(23, &words);
+        let named = run.stdout.lines().filter(|line| line.contains("\"errno\":28")).count();
+        let told: Vec<_> = run.stderr.lines().collect();
+        assert!(named > 30 && told.len() == 3, "{way:?} {run:#?}");
+        assert!(told[0].contains("cannot write ") && told[0].ends_with("no space left on device"));
+        assert_eq!(told[1], format!("deltic: {named} names failed so: no space left on device"));
+        assert!(told[2].starts_with("  hint: make room "), "{way:?} {run:#?}");
+    }
+}
+
+#[test]
 fn what_finds_no_room_on_a_full_disk_comes_once_old_names_are_deleted() {
     for way in WAYS {
         let world = World::new();
@@ -596,14 +613,15 @@ fn on_a_full_disk_what_fits_arrives_and_what_does_not_stays_as_it_was() {
                 world.write(format!("src/t{n}"), "many");
             }
             world.write("src/z big", noise(if inodes { 3000 } else { 4 << 20 }, 1));
-            let words = format!("-a {} {}", way.from("src/"), way.to("dst/"));
+            let words = format!("-a --log-file=log {} {}", way.from("src/"), way.to("dst/"));
             let run = world.fails(23, &words);
             assert!(run.stderr.contains("no space left on device"), "{way:?} {limit} {run:#?}");
+            let log = String::from_utf8(world.read("log")).expect("it is text");
             if !inodes {
                 for n in 0..8 {
                     let name = format!("small {n}");
                     let told = world.told("write", &format!("dst/{name}"), "no space left");
-                    let named = run.stderr.contains(&told);
+                    let named = log.contains(&told);
                     assert!(
                         named != world.exists(format!("dst/{name}")),
                         "{way:?} {name} {run:#?}"
@@ -644,15 +662,17 @@ fn on_a_nearly_full_disk_files_do_not_all_fail_together() {
             for n in 0..10 {
                 world.write(format!("src/small {n}"), noise(1000, n));
             }
-            let words = format!("-a {option} {} {}", way.from("src/"), way.to("dst/"));
+            let (from, to) = (way.from("src/"), way.to("dst/"));
+            let words = format!("-a {option} --log-file=log {from} {to}");
             let run = world.fails(23, &words);
+            let log = String::from_utf8(world.read("log")).expect("it is text");
             let names = world.names("dst");
             let came = |kind: &str| names.iter().filter(|name| name.starts_with(kind)).count();
             let expected = arrive + usize::from(lens[2] == 0);
             assert_eq!((came("large"), came("small")), (expected, 10), "{way:?} {option} {run:#?}");
             for n in 0..3 {
                 let name = format!("large {n}");
-                let told = run.stderr.matches(&format!("{name}: no space left")).count();
+                let told = log.matches(&format!("{name}: no space left")).count();
                 let is_here = world.exists(format!("dst/{name}"));
                 assert_eq!(told, usize::from(!is_here), "{way:?} {option} {name} {run:#?}");
                 assert!(

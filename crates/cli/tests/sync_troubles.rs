@@ -2,6 +2,10 @@
 
 mod common;
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use common::attrs::SOMEBODY;
 use common::{DELTIC, Run, SHELL, World};
 use serde_json::{Value, json};
 
@@ -59,8 +63,27 @@ fn an_end_that_cannot_begin_is_named() {
     let told = "deltic: h: destination no/such/dir: no/such: no such directory; only the last one is created";
     assert!(run.stderr.starts_with(told), "{run:#?}");
     let run = sync(&world, &["src/name", "no/such"]);
-    let told = "deltic: destination no/such: no: no such directory\n";
+    let told = "deltic: destination no/such: no: no such directory (--mkpath creates it)\n";
     assert_eq!((run.code, run.stderr.as_str()), (Some(3), told));
+}
+
+#[test]
+fn a_destination_that_may_not_be_written_to_is_told_once() {
+    let world = World::new();
+    (0..20).for_each(|n| world.write(format!("src/{n}"), "file"));
+    world.mkdir("dst");
+    world.chmod("dst", 0o555);
+    let mut command = Command::new(DELTIC);
+    command.args(["sync", "-r", "--no-times", "src/", "dst/"]);
+    if common::is_root() {
+        command.uid(SOMEBODY).gid(SOMEBODY);
+    }
+    let run = Run::of(&mut world.settle(command));
+    let told: Vec<_> = run.stderr.lines().collect();
+    assert_eq!((run.code, told.len()), (Some(23), 3), "{run:#?}");
+    assert_eq!(told[1], "deltic: 20 names failed so: permission denied");
+    assert!(told[2].starts_with("  hint: the user there may not write"), "{run:#?}");
+    world.chmod("dst", 0o755);
 }
 
 #[test]

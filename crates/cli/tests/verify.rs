@@ -68,14 +68,14 @@ fn a_second_tree_that_is_not_there_is_a_wrong_word() {
 }
 
 #[test]
-fn a_first_tree_that_is_not_there_is_a_wrong_word_too() {
+fn a_first_tree_that_is_not_there_ends_as_a_sync_of_it() {
     for way in WAYS {
         let world = World::new();
         world.write("b/file", "x");
         for second in ["b", "b/file"] {
             let words = format!("{} {}", way.from("none"), way.to(second));
             let run = verify(&world, &words);
-            assert_eq!((run.code, &*run.stdout), (Some(3), ""), "{words} {run:#?}");
+            assert_eq!((run.code, &*run.stdout), (Some(23), ""), "{words} {run:#?}");
             assert!(run.stderr.contains("none"), "{words} {run:#?}");
         }
         let part = verify(&world, &format!("{} {}", way.from("src"), way.to("b")));
@@ -324,8 +324,8 @@ fn what_cannot_be_done_is_no_answer() {
         ("a b c", 1),
         ("h:a h:b", 1),
         ("--delete a b", 1),
-        ("none b", 3),
-        ("h:none b", 3),
+        ("none b", 23),
+        ("h:none b", 23),
     ] {
         let run = verify(&world, words);
         assert_eq!(run.code, Some(code), "{words}: {run:#?}");

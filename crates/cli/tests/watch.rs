@@ -523,7 +523,38 @@ fn many_deletions_wait_for_the_users_word_and_the_rest_goes_on() {
         assert_eq!(confirm(&world).code, Some(3));
         let (code, last) = watching.end(Signal::TERM);
         assert_eq!((code, &last["complete"]), (Some(0), &true.into()), "{last}");
+        assert_eq!(last["waiting"], 0, "{last}");
     }
+}
+
+#[test]
+fn names_that_wait_are_told_to_the_end() {
+    let world = world();
+    (0..60).for_each(|n| world.write(format!("src/many/{n}"), ""));
+    let mut command = command(&world, "-av --delete --max-delete=25% src/ dst/");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut ends = |what: &str| lines.any(|line| line.contains(what));
+    assert!(ends("; waiting for changes"));
+    fs::rename(world.path("src/many"), world.path("away")).unwrap();
+    assert!(ends("61 names wait for `"));
+    // Another round goes well, and they wait still.
+    world.write("src/new", "goes on");
+    assert!(ends(": 1 file transferred, 0 names removed, "), "it came");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(ends("; 61 names wait for `"), "the last line");
+    assert!(child.wait().unwrap().code().is_some());
+}
+
+#[test]
+fn an_empty_source_says_what_a_watch_waits_for() {
+    let world = World::new();
+    world.mkdir("src");
+    world.write("dst/kept", "x");
+    let watching = Watching::start(&world, "-a --delete src/ dst/");
+    watching.says("1 name would be removed; --force-delete goes on");
+    watching.says("  hint: it waits for a name in the source; ");
+    watching.end(Signal::TERM);
 }
 
 #[test]
@@ -681,7 +712,7 @@ fn words_that_make_no_watch_are_refused_and_so_is_a_first_round_that_cannot_star
         ("-an src/ dst/", 1, "dry run"),
         ("-a --remove-source-files src/ dst/", 1, "--remove-source-files"),
         ("-a --delay x src/ dst/", 1, "--delay"),
-        ("-a missing/ dst/", 3, "missing"),
+        ("-a missing/ dst/", 23, "missing"),
         ("--confirm src/ dst/", 1, "--confirm takes no SRC and DEST"),
         ("-a src/ no/such/dst/", 11, "no such directory"),
         ("-a src/ src/dst/", 1, "inside the source"),
@@ -778,5 +809,10 @@ fn limits_that_would_hold_in_each_round_anew_are_refused() {
     let number = refused("watch -a --delete --max-delete=5 src/ dst/");
     assert!(number.contains("--max-delete 10%"), "{number}");
     assert!(refused("watch -a src/").contains("a destination is missing"));
+    // As a sync of it ends.
+    for command in ["watch", "sync"] {
+        let run = Run::of(&mut world.command(DELTIC, [command, "-a", "none", "dst"]));
+        assert!(run.code == Some(23) && run.stderr.contains("cannot read "), "{run:#?}");
+    }
     assert!(!world.exists("dst"));
 }

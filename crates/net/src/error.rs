@@ -20,7 +20,10 @@ pub enum SyncError {
     /// A source or the destination cannot be used at all.
     #[error("{0}")]
     Selection(String),
-    /// The same, said by the other end of what is on its machine.
+    /// A source that is to be watched is not there.
+    #[error("{0}")]
+    NoSource(String),
+    /// The same as [`Self::Selection`], said by the other end of what is on its machine.
     #[error("{0}")]
     SelectionThere(String),
     /// What was to be read as a batch is none, or a damaged one.

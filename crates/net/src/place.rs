@@ -46,7 +46,7 @@ pub(crate) fn resolve(
         let root = parent(path);
         let missing = mkpath && !exists(&root);
         if !is_dir(&root) && !missing {
-            return Err(unusable(path, lacks(&root)));
+            return Err(unusable(path, format!("{} (--mkpath creates it)", lacks(&root))));
         }
         return Ok(Resolved { root, rename: Some(name), missing });
     }

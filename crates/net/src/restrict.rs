@@ -147,6 +147,10 @@ impl Restriction {
         ];
         let deletes = deletes.into_iter().find(|(given, _)| *given && self.no_delete);
         match (deletes, self.access, names) {
+            (_, Access::Read, _) if options.dry_run => refuse(
+                "it may only be read from (--ro), and a run with -n or a verify is asked for as one that writes; \
+                 with HOST: as the first path it is allowed",
+            ),
             (_, Access::Read, _) => refuse("it may only be read from (--ro)"),
             // The other end would hear what is in the file.
             (_, Access::Write, NamesFrom::File { .. }) => {

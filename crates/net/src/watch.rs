@@ -264,7 +264,7 @@ impl Watch {
     ///
     /// # Errors
     /// [`SyncError::Usage`] for a plan that cannot be gone through again and again, or whose sources are not here;
-    /// [`SyncError::Selection`] for sources that are not there; [`SyncError::Watch`] where the system does not let us watch.
+    /// [`SyncError::NoSource`] for one that is not there; [`SyncError::Watch`] where the system does not let us watch.
     pub fn start(plan: &Plan, pace: Pace) -> Result<Self, SyncError> {
         let paths = check(plan)?;
         let options = &plan.options;
@@ -274,7 +274,7 @@ impl Watch {
             let shown = || printable(path.as_os_str().as_bytes());
             let is_dir = inotify::is_dir(&arg);
             match is_dir.map_err(|error| {
-                SyncError::Selection(format!("source {}: {}", shown(), reason(&error)))
+                SyncError::NoSource(format!("cannot read {}: {}", shown(), reason(&error)))
             })? {
                 true => roots.push(arg),
                 false => files.push(arg),
@@ -374,6 +374,12 @@ impl Watch {
     #[must_use]
     pub fn is_time_up(&self) -> bool {
         self.end.is_some_and(|end| end <= Instant::now())
+    }
+
+    /// Counts the names that wait for the user's [word](Self::confirming) to be removed.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.shared.with(|state| state.held.as_ref().map_or(0, |held| held.names))
     }
 
     /// Whether everything that was seen is at the destination, as far as rounds went well.

@@ -125,10 +125,6 @@ pub(crate) fn run(args: &Args) -> Exit {
     let (result, troubles) = watched(plan, None, true, &mut teller);
     let exit = match Exit::of(&result, troubles) {
         Exit::Success if teller.counts.differences > 0 => Exit::Different,
-        // There is no A to compare with.
-        Exit::Partial if result.as_ref().is_ok_and(|outcome| outcome.totals.listed() == 0) => {
-            Exit::Selection
-        }
         exit => exit,
     };
     match teller.finish(&result, exit) {
@@ -396,7 +392,7 @@ impl Teller for Differences {
         self.progress.clear();
         match result {
             // There was nothing to compare with: the message says it.
-            Ok(_) if exit == Exit::Selection && !self.json => {}
+            Ok(outcome) if exit == Exit::Partial && outcome.totals.listed() == 0 && !self.json => {}
             Ok(outcome) => {
                 let verified = self.verified(outcome, exit);
                 match self.json {

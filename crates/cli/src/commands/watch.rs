@@ -153,6 +153,7 @@ impl Course {
     fn run(mut self, mut watch: Watch) -> Exit {
         while let Some(round) = watch.next(&mut |note| self.tell(note)) {
             let (result, exit) = self.round(&round);
+            let number = round.number;
             let ended = match (&result, exit) {
                 // As another sync would end: it is most likely a wrong word.
                 (Err(_), _) if !watch.has_begun() => return exit,
@@ -163,16 +164,19 @@ impl Course {
                 (Ok(_), _) => Ended::Partly,
             };
             watch.ended(round, ended, result.as_ref().ok());
+            self.show(number, (&result, exit, watch.held()));
         }
         if watch.is_time_up() && self.last == Exit::Success {
             self.last = Exit::Timeout;
         }
+        self.all.waiting = watch.held();
         self.finish(watch.is_clean())
     }
 
     fn round(&mut self, round: &Round) -> (Result<Outcome, SyncError>, Exit) {
         let mut request = self.request.clone();
         request.plan = round.plan.clone();
+        request.view.watches = true;
         if request.view.summary == Summary::Short {
             request.view.summary = Summary::Nothing;
         }
@@ -181,12 +185,11 @@ impl Course {
         }
         let (result, exit) = sync(request, round.user.clone());
         self.note(&result, exit);
-        self.show(round, &result, exit);
         (result, exit)
     }
 
     /// Says how it stands, where somebody watches or asks for names.
-    fn show(&self, round: &Round, result: &Result<Outcome, SyncError>, exit: Exit) {
+    fn show(&self, number: u64, state: (&Result<Outcome, SyncError>, Exit, u64)) {
         let view = &self.request.view;
         let is_told = match view.summary {
             Summary::Nothing => view.info.name > 0,
@@ -197,7 +200,7 @@ impl Course {
             return;
         }
         let now = (&Zone::here(), SystemTime::now());
-        if let Some(line) = state::line(round.number, result, exit, now) {
+        if let Some(line) = state::line(number, state, now) {
             let mut output = output(&self.request);
             output.line(line);
             output.flush();
@@ -257,7 +260,11 @@ fn lines(all: &Watched) -> [String; 2] {
         0 => String::new(),
         failed => format!(" ({} of them not complete)", HumanCount(failed)),
     };
-    let waits = if all.complete { "" } else { "; not everything is at the destination" };
+    let waits = match (all.complete, all.waiting) {
+        (true, _) => String::new(),
+        (false, 0) => "; not everything is at the destination".to_owned(),
+        (false, held) => format!("; {}", state::waiting(held)),
+    };
     [
         format!(
             "watched for {}: {}{failed}, {} transferred, {} removed{waits}",
@@ -310,5 +317,7 @@ mod tests {
         let all = Watched { failed_rounds: 1, complete: false, ..all };
         assert!(lines(&all)[0].contains("(1 of them not complete)"));
         assert!(lines(&all)[0].ends_with("not everything is at the destination"));
+        let all = Watched { waiting: 1, ..all };
+        assert!(lines(&all)[0].contains("; 1 name waits for `"), "{:?}", lines(&all));
     }
 }

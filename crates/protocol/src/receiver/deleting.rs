@@ -402,7 +402,8 @@ impl Receiver {
     }
 
     fn tell_empty(&mut self, below: &str, source: &str, names: u64) {
-        let why = format!("{source} is empty, and {names} names would be removed");
+        let would = if names == 1 { "name" } else { "names" };
+        let why = format!("{source} is empty, and {names} {would} would be removed");
         self.tell_held_back(below, format!("{why}; --force-delete goes on"));
     }
 

@@ -5,16 +5,17 @@ use std::time::SystemTime;
 use deltic_net::{Outcome, SyncError};
 use indicatif::{HumanBytes, HumanCount};
 
+use super::confirm;
 use crate::exit::Exit;
 use crate::numbers::counted;
 use crate::summary::duration;
 use crate::zone::Zone;
 
-/// The line for round `number`; none where a round after the first found nothing to do.
+/// The line for round `number`, after which `held` names wait to be removed; none where a round after the first found
+/// nothing to do.
 pub(super) fn line(
     number: u64,
-    result: &Result<Outcome, SyncError>,
-    exit: Exit,
+    (result, exit, held): (&Result<Outcome, SyncError>, Exit, u64),
     (zone, now): (&Zone, SystemTime),
 ) -> Option<String> {
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -25,11 +26,20 @@ pub(super) fn line(
         Err(_) => "it did not end".to_owned(),
     };
     let stands = match exit {
-        Exit::Success => "waiting for changes".to_owned(),
-        Exit::DeleteLimit => "deletions are held back".to_owned(),
-        exit => format!("code {}, and it is tried again", exit.code()),
+        Exit::Success if held == 0 => "waiting for changes".to_owned(),
+        Exit::DeleteLimit if held == 0 => "deletions are held back".to_owned(),
+        Exit::Success | Exit::DeleteLimit => waiting(held),
+        Exit::Partial => "what failed is tried again (code 23)".to_owned(),
+        Exit::Vanished => "what vanished or changed is looked at again (code 24)".to_owned(),
+        exit => format!("it is tried again (code {})", exit.code()),
     };
     Some(format!("{time} round {}: {done}; {stands}", HumanCount(number)))
+}
+
+/// Says how many names wait for the user's word.
+pub(super) fn waiting(held: u64) -> String {
+    let wait = if held == 1 { "waits" } else { "wait" };
+    format!("{} {wait} for `{}`", counted(held, "name"), confirm::command())
 }
 
 fn is_idle(Outcome { totals, .. }: &Outcome) -> bool {
@@ -62,7 +72,7 @@ mod tests {
             elapsed: Duration::from_millis(310),
         };
         let at = (&Zone::utc(), SystemTime::UNIX_EPOCH + Duration::from_secs(86_400));
-        let told = |number, result, exit| line(number, &result, exit, at);
+        let told = |number, result, exit| line(number, (&result, exit, 0), at);
         assert_eq!(
             told(2, Ok(outcome(1)), Exit::Success).as_deref(),
             Some(
@@ -72,9 +82,11 @@ mod tests {
         );
         assert_eq!(
             told(3, Err(SyncError::Silence), Exit::Timeout).as_deref(),
-            Some("1970/01/02 00:00:00 round 3: it did not end; code 30, and it is tried again")
+            Some("1970/01/02 00:00:00 round 3: it did not end; it is tried again (code 30)")
         );
         assert_eq!(told(4, Ok(Outcome::default()), Exit::Success), None);
         assert!(told(1, Ok(Outcome::default()), Exit::Success).is_some());
+        let held = line(2, (&Ok(outcome(1)), Exit::Success, 7), at).unwrap();
+        assert!(held.contains("; 7 names wait for `") && held.ends_with("deltic watch --confirm`"));
     }
 }

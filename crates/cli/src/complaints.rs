@@ -1,0 +1,131 @@
+//! Troubles on standard error. One that many names share is told with the first of them, and at the end it is said how many
+//! they were: a full disk is one fault. Logs and events have every name.
+
+use std::io;
+
+use deltic_net::reason;
+use deltic_protocol::report::{Side, Trouble, TroubleKind};
+use rustix::io::Errno;
+
+use crate::hint;
+use crate::numbers::counted;
+use crate::output::{self, stands_in};
+use crate::view::View;
+
+/// What was told so far of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints {
+    /// Whether it was said what to do about files in use.
+    in_use: bool,
+    shared: Vec<Shared>,
+}
+
+/// A reason that is no single name's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The file system refuses, at this end, with this number.
+    Refused(Option<Side>, Errno),
+    /// Names come and go under a watch.
+    Vanished,
+}
+
+#[derive(Debug)]
+struct Shared {
+    cause: Cause,
+    first: String,
+    hint: Option<&'static str>,
+    names: u64,
+}
+
+impl Complaints {
+    /// Tells a trouble, unless it is one more of a kind.
+    pub(crate) fn tell(&mut self, trouble: &Trouble, view: &View) {
+        let cause = Cause::of(trouble, view.watches);
+        if let Some(shared) = self.shared.iter_mut().find(|shared| Some(shared.cause) == cause) {
+            shared.names += 1;
+            return;
+        }
+        let message = view.far.message(trouble);
+        let hint = match cause {
+            Some(Cause::Refused(_, errno)) => hint::for_errno(errno).filter(|_| !stands_in()),
+            _ => hint::for_trouble(trouble, view.watches, &mut self.in_use),
+        };
+        let Some(cause) = cause else { return output::complain(&message, hint) };
+        if cause != Cause::Vanished {
+            output::complain(&message, None);
+        }
+        self.shared.push(Shared { cause, first: message.into_owned(), hint, names: 1 });
+    }
+
+    /// Says how many names shared their troubles, and what to do.
+    pub(crate) fn finish(&mut self) {
+        for Shared { cause, first, hint, names } in self.shared.drain(..) {
+            let counted = counted(names, "name");
+            match (cause, hint) {
+                (Cause::Vanished, hint) if names == 1 => output::complain(&first, hint),
+                (Cause::Vanished, hint) => {
+                    let what = format!("{counted} vanished or changed while they were read");
+                    output::complain(&what, hint);
+                }
+                (Cause::Refused(..), Some(hint)) if names == 1 => {
+                    output::note(&format!("  hint: {hint}\n"));
+                }
+                (Cause::Refused(_, errno), hint) => {
+                    let why = reason(&io::Error::from(errno));
+                    output::complain(&format!("{counted} failed so: {why}"), hint);
+                }
+            }
+        }
+    }
+}
+
+impl Cause {
+    fn of(trouble: &Trouble, watches: bool) -> Option<Self> {
+        if trouble.kind == TroubleKind::Vanished && watches {
+            return Some(Self::Vanished);
+        }
+        let spot = trouble.spot.as_ref().filter(|_| trouble.kind == TroubleKind::Failed)?;
+        let errno = Errno::from_raw_os_error(i32::try_from(spot.errno?).ok()?);
+        let makes = ["write", "create", "make"]
+            .iter()
+            .any(|verb| trouble.message.starts_with(&format!("cannot {verb} ")));
+        let in_root = || spot.path.as_ref().is_some_and(|path| !path.as_bytes().contains(&b'/'));
+        let is_shared = match errno {
+            Errno::ROFS => true,
+            Errno::NOSPC | Errno::DQUOT => makes,
+            // In other directories it is theirs.
+            Errno::ACCESS => makes && spot.side == Some(Side::Receiver) && in_root(),
+            _ => false,
+        };
+        is_shared.then_some(Self::Refused(spot.side, errno))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deltic_core::RelPath;
+
+    use super::*;
+
+    #[test]
+    fn what_is_a_name_s_own_fault_is_told_of_each() {
+        let cause = |words: &str, path: &[u8], errno: Errno, side| {
+            let path = RelPath::parse(path).unwrap();
+            let mut trouble =
+                Trouble::at(TroubleKind::Failed, &path, |path| format!("{words} {path}: why"));
+            trouble.locate(side, |_| None);
+            let errno_number = errno.raw_os_error() as u32;
+            trouble.spot.as_mut().unwrap().errno = Some(errno_number);
+            Cause::of(&trouble, false)
+        };
+        let (create, there) = ("cannot create", Side::Receiver);
+        let refused = |errno| Some(Cause::Refused(Some(there), errno));
+        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS] {
+            assert_eq!(cause(create, b"a/b", errno, there), refused(errno));
+        }
+        assert_eq!(cause(create, b"b", Errno::ACCESS, there), refused(Errno::ACCESS));
+        assert_eq!(cause(create, b"a/b", Errno::ACCESS, there), None);
+        assert_eq!(cause("cannot read", b"b", Errno::ACCESS, there), None);
+        assert_eq!(cause("cannot set metadata of", b"b", Errno::NOSPC, there), None);
+    }
+}
