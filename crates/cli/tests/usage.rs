@@ -51,6 +51,25 @@ fn an_option_of_rsync_that_is_missing_is_explained() {
 }
 
 #[test]
+fn a_tip_names_the_right_option_or_there_is_none() {
+    let told = |word: &str| refusal(&["sync", word, "a", "b"]);
+    for (word, right) in [
+        ("--ssh-port=2222", "hint: -e 'ssh -p PORT' names the port"),
+        ("--parallel=4", "--threads N"),
+        ("--transfers=4", "--streams N"),
+        ("--exclude-file=x", "--exclude-from FILE"),
+        ("--delte", "similar argument exists: '--delete'"),
+        ("--recursiv", "similar argument exists: '--recursive'"),
+        ("--log", "similar argument exists: '--log-file'"),
+    ] {
+        assert!(told(word).contains(right), "{word}: {}", told(word));
+    }
+    for word in ["-Q", "--zzz", "--transmute"] {
+        assert!(!told(word).contains("tip:") && told(word).contains(word), "{}", told(word));
+    }
+}
+
+#[test]
 fn who_writes_as_to_rsync_is_told_of_sync() {
     for words in [&["-av", "a", "h:b"][..], &["a/", "h:b"]] {
         assert!(refusal(words).contains("hint: to sync as rsync does, write `deltic sync "));
