@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DELTIC, Run, SHELL, World};
+use common::{DELTIC, Mounted, Run, SHELL, World};
 
 fn doctor(world: &World, words: &[&str]) -> Run {
     let all = ["doctor", "-e", SHELL, "--deltic-path", DELTIC].iter().chain(words);
@@ -55,10 +55,10 @@ fn programs_read_a_line_for_each_check() {
 fn what_is_wrong_is_named_with_what_to_do() {
     for (words, code, what, mend) in [
         (&["h:missing"][..], 3, "missing: no such file or directory", "name a directory"),
-        (&["--deltic-path", "/no/such", "h"], 127, "`/no/such` is not found", "deltic install h"),
+        (&["--deltic-path", "/no/such", "h"], 127, "`/no/such` is not found", "deltic install -e "),
         (&["--deltic-path", "true", "h"], 2, "`true` does not answer", "it may be too old"),
         (&["--deltic-path", "echo", "h"], 2, "before deltic's word comes 'agent", "start-up files"),
-        (&["-e", "sh -c 'exit 255'", "h"], 255, "it does not connect", "ssh -v h true"),
+        (&["-e", "sh -c 'exit 255'", "h"], 255, "it does not connect", "' h true` says more"),
         (&["-e", "no-such-shell", "h"], 14, "no-such-shell", "-e names another"),
         (&["h::module"], 1, "daemons", "--help"),
         (&[":/tmp"], 1, "a host is missing", "--help"),
@@ -99,6 +99,57 @@ fn it_is_installed_whole_and_says_where() {
     }
     let run = doctor(&world, &["--deltic-path", ".local/bin/deltic", "h"]);
     assert_eq!(run.code, Some(0), "{run:#?}");
+}
+
+#[test]
+fn one_that_the_shell_there_does_not_look_for_is_found() {
+    let world = World::new();
+    assert_eq!(install(&world, SHELL, &["h"]).code, Some(0));
+    let run = doctor(&world, &["--deltic-path", "no-deltic", "h"]);
+    assert_eq!(run.code, Some(127), "{run:#?}");
+    assert!(run.stdout.contains("mend: say `--deltic-path .local/bin/deltic`"), "{run:#?}");
+}
+
+#[test]
+fn commands_to_type_have_the_words_that_were_typed() {
+    let world = World::new();
+    world.write("ssh", "#!/bin/sh\nexit 255\n");
+    world.chmod("ssh", 0o755);
+    let ssh = world.path("ssh").display().to_string();
+    let run = doctor(&world, &["-e", &format!("{ssh} -p 22"), "me@h"]);
+    assert_eq!(run.code, Some(255), "{run:#?}");
+    assert!(run.stdout.contains(&format!("`{ssh} -v -p 22 -l me h true`")), "{run:#?}");
+    let run = doctor(&world, &["-e", "sh -c 'exit 127' rsh", "h"]);
+    assert!(run.stdout.contains(r#"`deltic install -e "sh -c 'exit 127' rsh" h`"#), "{run:#?}");
+}
+
+/// The second session, which fetches it, fails; the third removes it.
+#[test]
+fn a_file_that_cannot_be_fetched_is_removed() {
+    let world = World::new();
+    world.mkdir("place");
+    world.write(
+        "shell",
+        "#!/bin/sh\nshift\ncase \"$*\" in *--examine) exec \"$@\";; esac\n\
+         echo >>sessions\n[ $(wc -l <sessions) = 2 ] && exit 9\nexec \"$@\"\n",
+    );
+    world.chmod("shell", 0o755);
+    let shell = world.path("shell").display().to_string();
+    let run = doctor(&world, &["-e", &shell, "h:place"]);
+    assert!(run.code == Some(12) && run.stdout.contains("failed   transfer: "), "{run:#?}");
+    assert_eq!(world.names("place"), [""; 0], "{run:#?}");
+}
+
+#[test]
+fn a_full_file_system_is_not_well() {
+    let world = World::new();
+    let mount = ["-t", "tmpfs", "-o", "size=512K", "tmpfs", "dst"];
+    let without = "a small file system cannot be mounted here";
+    let Some(_disk) = Mounted::by((&world, "dst"), ("mount", &mount), without) else { return };
+    let run = doctor(&world, &["h:dst"]);
+    assert_eq!(run.code, Some(11), "{run:#?}");
+    assert!(run.stdout.contains("failed   dst: the file system is full: 5"), "{run:#?}");
+    assert!(run.stdout.contains("mend: make room there"), "{run:#?}");
 }
 
 /// Another user may know the name of the new file beforehand.

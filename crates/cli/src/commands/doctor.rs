@@ -13,13 +13,13 @@ use deltic_core::path::printable;
 use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
 use deltic_net::restrict::{Access, Wall};
 use deltic_net::{Outcome, Plan, Restriction, SyncError, User, reason};
-use deltic_protocol::options::{Options, Remove};
+use deltic_protocol::options::{Missing, Options, Remove, Select};
 use deltic_protocol::report::Notice;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::place::Abilities;
-use super::far::{Far, PATIENCE};
+use super::far::{Far, PATIENCE, ended};
 use super::install;
 use super::version::{BUILD, Build, protocol};
 use crate::args::{TRAVEL, Words};
@@ -322,43 +322,78 @@ impl Way {
     }
 
     fn unanswered(&self, ended: Result<(), Exit>) -> Unanswered {
-        let (host, program) = (&self.host, self.remote.program.to_string_lossy());
+        let (install, program) = (self.install(), self.remote.program.to_string_lossy());
         match ended {
             Err(exit @ Exit::RemoteShell) => Unanswered::new(
                 exit,
                 "remote shell",
                 "it does not connect".into(),
-                format!("what it said is above; `ssh -v {host} true` says more"),
+                format!("what it said is above; `{}` says more", self.shell("-v", "true")),
+            ),
+            Err(exit @ Exit::NoRemoteProgram) if self.has_own_program() => Unanswered::new(
+                exit,
+                "deltic there",
+                format!("`{program}` is not in the PATH of the shell there, but in ~/.local/bin"),
+                format!("say `--deltic-path {OWN_PROGRAM}`, or set `deltic-path`"),
             ),
             Err(exit @ Exit::NoRemoteProgram) => Unanswered::new(
                 exit,
                 "deltic there",
                 format!("`{program}` is not found"),
-                format!(
-                    "`deltic install {host}` copies this one there; --deltic-path says where one is"
-                ),
+                format!("`{install}` copies this one there; --deltic-path says where one is"),
             ),
             Err(Exit::Timeout) => Unanswered::new(
                 Exit::Timeout,
                 "remote shell",
                 "nothing came for five minutes".into(),
-                format!("`ssh -v {host} true` says how far it comes"),
+                format!("`{}` says how far it comes", self.shell("-v", "true")),
             ),
             _ => Unanswered::new(
                 Exit::Incompatible,
                 "deltic there",
                 format!("`{program}` does not answer"),
                 format!(
-                    "it may be too old, or for another machine: `ssh {host} {program} --version`; `deltic install {host}` copies this one there"
+                    "it may be too old, or for another machine: `{}`; `{install}` copies this one there",
+                    self.shell("", &format!("{program} --version"))
                 ),
             ),
         }
     }
 
+    /// The words that run `command` there, as they were typed, but for an `option` of ssh's.
+    fn shell(&self, option: &str, command: &str) -> String {
+        let mut remote = self.remote.clone();
+        if self.is_ssh() && !option.is_empty() {
+            remote.shell.insert(1, option.into());
+        }
+        hint::Far::on(&remote, &self.host).command(command)
+    }
+
+    fn is_ssh(&self) -> bool {
+        self.remote.shell.first().is_some_and(|word| word.as_bytes().ends_with(b"ssh"))
+    }
+
+    /// The words that install this program there.
+    fn install(&self) -> String {
+        let shell = joined(&self.remote.shell);
+        match shell == "ssh" {
+            true => format!("deltic install {}", self.host),
+            false => {
+                format!("deltic install -e {} {}", hint::quoted(OsStr::new(&shell)), self.host)
+            }
+        }
+    }
+
+    /// Returns true where `deltic install` has put one, and the shell there looks elsewhere.
+    fn has_own_program(&self) -> bool {
+        let command = ["test", "-x", OWN_PROGRAM].map(OsString::from);
+        let far = Far::start(&self.remote, &self.host, &command);
+        far.is_ok_and(|far| far.finish().is_ok())
+    }
+
     /// Checks whether a run without a user gets there.
     fn keys(&self, findings: &mut Findings) {
-        let is_ssh = |word: &OsString| word.as_bytes().ends_with(b"ssh");
-        if !self.remote.shell.first().is_some_and(is_ssh) {
+        if !self.is_ssh() {
             return;
         }
         let mut shell = self.remote.shell.clone();
@@ -367,10 +402,21 @@ impl Way {
         let Ok(words) = remote.words(&self.host, &["true".into()]) else { return };
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        if command.status().is_ok_and(|status| status.success()) {
-            return findings.ok("keys", "it connects without a question");
+        let Ok(mut child) = command.spawn() else { return };
+        match ended(&mut child, KEYS_PATIENCE) {
+            Some(status) if status.success() => {
+                return findings.ok("keys", "it connects without a question");
+            }
+            Some(_) => {}
+            None => {
+                let mend = format!("`{}` says how far it comes", self.shell("-v", "true"));
+                return findings.warn("keys", "a second connection does not end", &mend);
+            }
         }
-        let mend = format!("a run without a user needs a key: `ssh-copy-id {}`", self.host);
+        // It knows the options that name a port, a key or a setting, and no `-l`.
+        let mut copy = self.remote.shell.clone();
+        copy[0] = "ssh-copy-id".into();
+        let mend = format!("a run without a user needs a key: `{} {}`", joined(&copy), self.host);
         findings.warn("keys", "ssh asks for a password or a passphrase", &mend);
     }
 
@@ -378,8 +424,7 @@ impl Way {
     fn versions(&self, findings: &mut Findings, answer: &Answer) -> bool {
         let Answer { build, protocol: theirs, program, .. } = answer;
         let what = format!("{program}: {build}");
-        let mend =
-            format!("update the older: `deltic install {}` copies this one there", self.host);
+        let mend = format!("update the older: `{}` copies this one there", self.install());
         if *theirs != protocol() {
             let what = format!("{what} speaks {theirs}, this one {}", protocol());
             findings.fail(Exit::Incompatible, ("deltic there", &what), Some(&mend));
@@ -424,29 +469,43 @@ impl Way {
         let there = [self.path.as_bytes(), slash, name.as_bytes()].concat();
         let (host, path) = (self.host.clone(), OsString::from_vec(there));
         let to = Destination::Remote { host: host.clone(), path: path.clone() };
-        let push = self.sync(Sources::Local(vec![from]), to, Remove::default())?;
-        let remove = Remove { sources: true, ..Remove::default() };
-        let left = format!("{host}:{} may be left there", printable(path.as_bytes()));
-        let from = Sources::Remote { host, paths: vec![path] };
-        let pull = self.sync(from, Destination::Local(back.clone()), remove);
-        let pull = pull.map_err(|(exit, why)| (exit, format!("{why}; {left}")))?;
+        let push = self.sync(Sources::Local(vec![from]), to, Options::default())?;
+        let options =
+            Options { remove: Remove { sources: true, ..Remove::default() }, ..Options::default() };
+        let from = Sources::Remote { host, paths: vec![path.clone()] };
+        let pull = self.sync(from, Destination::Local(back.clone()), options);
+        let pull = pull.map_err(|(exit, why)| match self.remove(here, name) {
+            Ok(_) => (exit, why),
+            Err(_) => {
+                let path = printable(path.as_bytes());
+                (exit, format!("{why}; {}:{path} may be left there", self.host))
+            }
+        })?;
         match std::fs::read(back).is_ok_and(|fetched| fetched == bytes) {
             true => Ok((push.elapsed, pull.elapsed)),
             false => Err((Exit::Stream, "what came back is not what was sent".into())),
         }
     }
 
+    /// Removes what was sent, by the name of a source that is not there.
+    fn remove(&self, here: &Path, name: &str) -> Result<Outcome, (Exit, String)> {
+        let select = Select { missing: Missing::Delete, ..Select::default() };
+        let to = Destination::Remote { host: self.host.clone(), path: self.path.clone() };
+        let options = Options { select, ..Options::default() };
+        self.sync(Sources::Local(vec![here.join(name)]), to, options)
+    }
+
     fn sync(
         &self,
         sources: Sources,
         destination: Destination,
-        remove: Remove,
+        options: Options,
     ) -> Result<Outcome, (Exit, String)> {
         let plan = Plan {
             sources,
             names: Names::None,
             destination,
-            options: Options { remove, ..Options::default() },
+            options,
             remote: self.remote.clone(),
             bwlimit: None,
             patience: Patience { answer: Some(PATIENCE), whole: Some(PATIENCE), silence: None },
@@ -518,8 +577,11 @@ fn clock(findings: &mut Findings, answer: &Answer, (asked, heard): (SystemTime, 
 fn abilities(findings: &mut Findings, abilities: &Abilities) -> bool {
     let name = &*abilities.path;
     if let Some(error) = &abilities.error {
-        let mend = "name a directory that is there and that you may write to";
-        findings.fail(Exit::Selection, (name, error), Some(mend));
+        let (exit, mend) = match abilities.is_full {
+            true => (Exit::Files, "make room there"),
+            false => (Exit::Selection, "name a directory that is there and that you may write to"),
+        };
+        findings.fail(exit, (name, error), Some(mend));
         return false;
     }
     findings.ok(name, &abilities.to_string());
@@ -528,6 +590,11 @@ fn abilities(findings: &mut Findings, abilities: &Abilities) -> bool {
         findings.warn(name, what, mend);
     }
     true
+}
+
+/// A command as it is typed.
+fn joined(words: &[OsString]) -> String {
+    words.iter().map(|word| hint::quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// The same with texts that may be shown: the far end could write to the terminal otherwise.
@@ -549,6 +616,10 @@ fn mixed(n: u64) -> u64 {
 }
 
 const SAMPLE_WORDS: u64 = (1 << 20) / 8;
+/// The program of `deltic install`: a remote shell begins in the home directory.
+const OWN_PROGRAM: &str = ".local/bin/deltic";
+/// The longest time for a connection that asks nobody.
+const KEYS_PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes that go there and back, to take the shortest time.
 const TRIPS: usize = 5;
 /// A difference of clocks that nobody minds.

@@ -90,18 +90,27 @@ impl Far {
     }
 
     fn ended(&mut self) -> Option<ExitStatus> {
-        let start = Instant::now();
-        while !self.is_given_up {
-            if let Some(status) = self.child.try_wait().ok()? {
-                return Some(status);
-            }
-            if start.elapsed() > self.patience {
-                self.give_up();
-            }
-            thread::sleep(LOOKING);
+        if !self.is_given_up {
+            let status = ended(&mut self.child, self.patience);
+            self.is_given_up = status.is_none();
+            return status;
         }
         self.child.wait().ok()
     }
+}
+
+/// Waits for a program to end; one that takes longer than `patience` is stopped, and has no status.
+pub(super) fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let start = Instant::now();
+    while start.elapsed() <= patience {
+        match child.try_wait() {
+            Ok(None) => thread::sleep(LOOKING),
+            status => return status.ok()?,
+        }
+    }
+    child.kill().ok();
+    child.wait().ok();
+    None
 }
 
 /// Hands on the first lines of `output`, and reads the rest: what a program still says is nobody's, but it may say it.

@@ -25,6 +25,8 @@ pub(super) struct Abilities {
     pub(super) path: String,
     /// Why it cannot be used, if so; then nothing else counts.
     pub(super) error: Option<String>,
+    /// No room is the reason.
+    pub(super) is_full: bool,
     free_bytes: u64,
     /// The kind of file system, as a number of the kernel's.
     kind: u64,
@@ -49,8 +51,17 @@ impl Abilities {
         let shown = printable(path.as_os_str().as_encoded_bytes());
         let found = Trial::new(path).and_then(|trial| trial.run());
         match found {
+            Ok(found) if found.free_bytes < LEAST_BYTES => {
+                let free = BinaryBytes(found.free_bytes);
+                let error = Some(format!("the file system is full: {free} free"));
+                Self { error, is_full: true, path: shown, ..found }
+            }
             Ok(found) => Self { path: shown, ..found },
-            Err(error) => Self::unusable(reason(&error)).called(shown),
+            Err(error) => {
+                use io::ErrorKind::{QuotaExceeded, StorageFull};
+                let is_full = matches!(error.kind(), StorageFull | QuotaExceeded);
+                Self { is_full, ..Self::unusable(reason(&error)).called(shown) }
+            }
         }
     }
 
@@ -189,6 +200,8 @@ fn step(file: &File) -> io::Result<Duration> {
     Ok(Duration::from_secs(2))
 }
 
+/// With less free it is full: the file that goes there and back would not find room.
+const LEAST_BYTES: u64 = 1 << 20;
 /// All that is made in it.
 const NAMES: [&str; 5] = ["a", "clone", "link", "other", "sparse"];
 /// Full blocks alone can be shared.
