@@ -1,4 +1,4 @@
-//! How a comparison ends, and the words for it.
+//! Exit codes, and the words for errors.
 
 use std::io;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub(crate) enum Exit {
     Success = 0,
     /// The words make no sense.
     Usage = 1,
-    /// Nothing of that name can be measured.
+    /// The inputs cannot be measured.
     Selection = 3,
     /// Reading or writing files failed.
     Files = 11,

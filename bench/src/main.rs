@@ -34,7 +34,7 @@ use programs::{again, e2e, enospc, kill, measured, relay, tree};
 enum Program {
     Chunk(Box<chunk::Args>),
     Sync(Box<sync::Args>),
-    /// One changed file, programs side by side: time, processor time, memory, bytes each way
+    /// Sync one changed file with each program: time, processor time, memory, bytes each way
     E2e(e2e::Options),
     /// One large file that changes a little before each of many syncs
     Again(again::Options),

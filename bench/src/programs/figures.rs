@@ -68,7 +68,7 @@ pub(crate) fn ratios(run: &Transfer, base: &Transfer) -> Vec<String> {
     ]
 }
 
-/// What `figures` shows.
+/// The header of [`figures`].
 pub(crate) const FIGURES: [&str; 7] = [
     "wall s",
     "cpu s",

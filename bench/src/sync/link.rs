@@ -78,7 +78,7 @@ impl Costs {
         fs::write(path, line).with_context(|| format!("write {}", shown(path)))
     }
 
-    /// What `deltic-bench link` wrote to `path`.
+    /// Reads the line that `deltic-bench link` wrote to `path`.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let failed = || format!("read {}", shown(path));
         let line = fs::read_to_string(path).with_context(failed)?;

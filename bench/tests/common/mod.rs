@@ -1,10 +1,6 @@
 //! A directory of real files with the real program in it.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    reason = "tests share this, and may panic"
-)]
+#![allow(dead_code, unreachable_pub, reason = "tests share this")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests may panic, and talk")]
 
 pub mod csv;
 
