@@ -1,6 +1,7 @@
 //! Pure computing on bytes: no IO, no threads, no clock (docs/ARCHITECTURE.md).
 
 pub mod chunk;
+pub mod chunks;
 pub mod codec;
 pub mod delta;
 pub mod fingerprint;
@@ -33,11 +34,12 @@ pub mod weak;
 pub mod zeros;
 
 pub use chunk::{Algorithm, AnyChunker, AtEnd, Chunker, ChunkerSpec, Sizes};
+pub use chunks::{ChunkNo, Chunks};
 pub use codec::{CodecError, Put, Reader};
 pub use delta::{CopyRuns, Cover, CoverError, Op};
 pub use fingerprint::{BriefFingerprint, BriefLen, Fingerprint, Fingerprinter, ShortFingerprint};
 pub use gap::{BadDelta, BlockLen, GapDelta, GapSums};
-pub use index::{ChunkNo, Index};
+pub use index::Index;
 pub use keyed::{Key, KeyedSum};
 pub use merge::{Match, Refuted, Run, Runs};
 pub use meta::{Acl, Entry, Item, Kind, Meta, More, See, Timestamp, Xattr};

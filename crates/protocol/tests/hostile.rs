@@ -2212,7 +2212,7 @@ fn a_version_that_cannot_be_read_is_held_until_nobody_reads_it() {
     victim.machine.answer(id, victim.hands.perform(look)).unwrap();
     let (id, _) = victim.machine.poll_work().unwrap();
     let lens = receiver::OldLens { in_place: Some(100 << 20), ..receiver::OldLens::default() };
-    victim.machine.answer(id, receiver::Answer::Opened(Ok(lens))).unwrap();
+    victim.machine.answer(id, receiver::Answer::Opened(Ok(Box::new(lens)))).unwrap();
     victim.machine.handle(start(0)).unwrap();
     let reads: Vec<_> = std::iter::from_fn(|| victim.machine.poll_work()).collect();
     assert!(
@@ -2426,7 +2426,7 @@ fn setback(luck: u8) -> Setback {
 fn any_kept(luck: u8) -> receiver::Kept {
     let spec = ChunkerSpec::for_len(3000);
     let chunks = scan(&spec.build(), &vec![luck % 2; 3000], AtEnd::Yes).chunks;
-    let place = |(n, chunk)| receiver::KeptChunk { start: n as u64 * u64::from(luck), chunk };
+    let place = |(n, chunk)| (n as u64 * u64::from(luck), chunk);
     let chunks = chunks.into_iter().enumerate().map(place).collect();
     receiver::Kept { key: Key::from_bytes([luck; 32]), spec, chunks }
 }
@@ -2513,7 +2513,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             Answer::Charted(Charted { names: names * u64::from(luck), unseen, has_files })
         }
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
-        Work::OpenOld { .. } => Answer::Opened(Ok(OldLens {
+        Work::OpenOld { .. } => Answer::Opened(Ok(Box::new(OldLens {
             has_other_names: luck > 90,
             in_place: [None, Some(0), Some(3000)][luck as usize % 3],
             beside: [None, Some(3000)][luck as usize / 3 % 2],
@@ -2525,7 +2525,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             leftovers: vec![3000; luck as usize % 2],
             kept: (luck % 4 == 3).then(|| any_kept(luck)),
             recipe: (luck % 3 == 1).then(|| any_kept(luck)),
-        })),
+        }))),
         Work::Index { .. } if fails => Answer::Indexed(Err(setback(luck))),
         Work::Index { spec, segment, .. } => {
             let bytes = vec![luck % 2; segment.read_len()];

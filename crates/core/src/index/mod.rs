@@ -10,53 +10,23 @@
 mod cuckoo;
 mod table;
 
+pub use crate::chunks::ChunkNo;
 pub use cuckoo::{Cuckoo, Load, SumBits};
 
 use std::ops::Range;
 
+use crate::chunks::Chunks;
 use crate::fingerprint::{BriefFingerprint, BriefLen, Fingerprint, ShortFingerprint};
 use crate::recipe::{Chunk, Group, Grouper};
 use crate::span::Span;
 use table::Table;
-
-/// A chunk of an [`Index`], numbered in the order of [`Index::push`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChunkNo(u32);
-
-impl ChunkNo {
-    /// The number after this one, whether or not there is such a chunk.
-    #[must_use]
-    pub const fn next(self) -> Self {
-        Self(self.0.saturating_add(1))
-    }
-
-    /// The number `count` after this one, whether or not there is such a chunk.
-    #[must_use]
-    pub const fn plus(self, count: u32) -> Self {
-        Self(self.0.saturating_add(count))
-    }
-
-    /// The number before this one; that of the first is itself.
-    #[must_use]
-    pub const fn previous(self) -> Self {
-        Self(self.0.saturating_sub(1))
-    }
-
-    /// The number itself, from 0.
-    #[must_use]
-    pub const fn at(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// The chunks and groups of old.
 #[derive(Debug)]
 pub struct Index {
     budget: usize,
     dropped: u64,
-    starts: Vec<u64>,
-    lens: Vec<u32>,
-    fingerprints: Vec<Fingerprint>,
+    chunks: Chunks,
     chunk_table: Table,
     grouper: Grouper,
     groups: Vec<KnownGroup>,
@@ -89,9 +59,7 @@ impl Index {
         Self {
             budget: budget.min(MAX_BUDGET),
             dropped: 0,
-            starts: Vec::new(),
-            lens: Vec::new(),
-            fingerprints: Vec::new(),
+            chunks: Chunks::default(),
             chunk_table: Table::default(),
             grouper: Grouper::new(),
             groups: Vec::new(),
@@ -99,41 +67,54 @@ impl Index {
         }
     }
 
+    /// One that has taken these chunks of old, and keeps `budget` or as many.
+    #[must_use]
+    pub fn of(chunks: Chunks, budget: usize) -> Self {
+        let mut index = Self { chunks, ..Self::new(budget) };
+        index.expect(0);
+        for no in (0..index.len() as u32).map(ChunkNo) {
+            let (Span { len, .. }, fingerprint) = index.chunk(no);
+            index.enter(no, &Chunk { len, fingerprint });
+        }
+        index
+    }
+
     /// Makes room for about so many `chunks` more, as far as the budget goes: none has to move when they come.
     pub fn expect(&mut self, chunks: usize) {
-        let chunks = chunks.min(self.budget - self.len());
-        self.starts.reserve(chunks);
-        self.lens.reserve(chunks);
-        self.fingerprints.reserve(chunks);
+        let chunks = chunks.min(self.budget.saturating_sub(self.len()));
+        self.chunks.reserve(chunks);
         let all = self.len() + chunks;
-        self.chunk_table.expect(all, |n: u32| chunk_key(&self.fingerprints[n as usize]));
+        self.chunk_table.expect(all, |n| chunk_key(&self.chunks, n));
     }
 
     /// Takes the next `chunk` of old, which starts at byte `start`. Over budget it is only counted.
     pub fn push(&mut self, start: u64, chunk: Chunk) {
-        if self.len() == self.budget {
+        if self.len() >= self.budget {
             self.dropped += 1;
             return;
         }
-        self.starts.push(start);
-        self.lens.push(chunk.len);
-        self.fingerprints.push(chunk.fingerprint);
-        let key = |n: u32| chunk_key(&self.fingerprints[n as usize]);
-        self.chunk_table.insert(self.fingerprints.len() as u32 - 1, key);
-        if let Some(group) = self.grouper.push(&chunk) {
-            self.push_group(group, true);
+        let no = self.chunks.push(start, chunk);
+        self.enter(no, &chunk);
+    }
+
+    /// Makes `chunk` one to be found.
+    fn enter(&mut self, no: ChunkNo, chunk: &Chunk) {
+        self.chunk_table.insert(no.0, |n| chunk_key(&self.chunks, n));
+        if let Some(group) = self.grouper.push(chunk) {
+            self.push_group((group, no.next()), true);
         }
     }
 
     /// Ends an old file: no group spans two.
     pub fn end_part(&mut self) {
         if let Some(group) = self.grouper.finish() {
-            self.push_group(group, false);
+            self.push_group((group, self.end()), false);
         }
     }
 
-    fn push_group(&mut self, group: Group, ends: bool) {
-        let first = ChunkNo(self.len() as u32 - group.chunks);
+    /// Takes a group that ends before chunk `end`.
+    fn push_group(&mut self, (group, end): (Group, ChunkNo), ends: bool) {
+        let first = ChunkNo(end.0 - group.chunks);
         self.groups.push(KnownGroup { first, group, ends });
         let key = |n: u32| group_key(self.groups[n as usize].short());
         self.group_table.insert(self.groups.len() as u32 - 1, key);
@@ -150,12 +131,12 @@ impl Index {
         after: Option<ChunkNo>,
     ) -> Option<ChunkNo> {
         let matches = |no: ChunkNo| {
-            self.fingerprints.get(no.at()).is_some_and(|known| brief.begins(known))
-                && self.lens[no.at()] == len
+            self.chunks.head(no).is_some_and(|head| head.starts_with(brief.as_bytes()))
+                && self.chunks.span(no).is_some_and(|span| span.len == len)
         };
         let neighbour = after.map(ChunkNo::next).filter(|no| matches(*no));
         neighbour.or_else(|| {
-            let key = |n: u32| chunk_key(&self.fingerprints[n as usize]);
+            let key = |n| chunk_key(&self.chunks, n);
             let first = self.chunk_table.find(key_of(brief.as_bytes()), key);
             first.map(ChunkNo).filter(|no| matches(*no))
         })
@@ -200,7 +181,8 @@ impl Index {
     /// Up to which byte of old all groups are known.
     #[must_use]
     pub fn groups_end(&self) -> u64 {
-        self.groups.last().map_or(0, |known| self.starts[known.first.at()] + known.group.len)
+        let last = self.groups.last();
+        last.map_or(0, |known| self.chunk(known.first).0.start + known.group.len)
     }
 
     /// Place of chunk `no` in old, and its full fingerprint.
@@ -209,37 +191,36 @@ impl Index {
     /// On a number that this index did not give.
     #[must_use]
     pub fn chunk(&self, no: ChunkNo) -> (Span, Fingerprint) {
-        (Span::new(self.starts[no.at()], self.lens[no.at()]), self.fingerprints[no.at()])
+        self.chunks.get(no).expect("it gave that number")
     }
 
-    /// Places and fingerprints of each of `range`, in order, as by [`Index::chunk`].
-    ///
-    /// # Panics
-    /// On numbers that this index did not give.
-    pub fn chunks(
-        &self,
-        range: Range<ChunkNo>,
-    ) -> impl ExactSizeIterator<Item = (Span, Fingerprint)> {
-        (range.start.0..range.end.0).map(|no| self.chunk(ChunkNo(no)))
+    /// All chunks that it keeps.
+    #[must_use]
+    pub const fn chunks(&self) -> &Chunks {
+        &self.chunks
     }
 
     /// The chunks that lie in `old`, in order.
     pub fn chunks_in(&self, old: Span) -> impl Iterator<Item = (Span, Fingerprint)> {
-        let from = self.starts.partition_point(|start| *start < old.start);
-        let chunks = (from..self.len()).map(|no| self.chunk(ChunkNo(no as u32)));
+        let chunks = self.chunks.range(self.chunks.first_from(old.start)..self.end());
         chunks.take_while(move |(span, _)| span.end() <= old.end())
+    }
+
+    /// One past the last chunk.
+    fn end(&self) -> ChunkNo {
+        ChunkNo(self.len() as u32)
     }
 
     /// Number of chunks that it keeps.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.fingerprints.len()
+        self.chunks.len()
     }
 
     /// True if it keeps none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.fingerprints.is_empty()
+        self.chunks.is_empty()
     }
 
     /// Number of chunks that came over budget and will not be found.
@@ -249,11 +230,12 @@ impl Index {
     }
 }
 
-/// Key of a chunk in the table: as much of its fingerprint as travels in any case.
-fn chunk_key(fingerprint: &Fingerprint) -> u64 {
-    key_of(fingerprint.as_bytes())
+/// Key of a chunk in the table.
+fn chunk_key(chunks: &Chunks, no: u32) -> u64 {
+    chunks.head(ChunkNo(no)).map_or(0, |head| key_of(head))
 }
 
+/// The key of those whose fingerprints begin so: as much as travels in any case.
 fn key_of(bytes: &[u8]) -> u64 {
     let mut key = [0; size_of::<u64>()];
     key[..BriefLen::MIN.get()].copy_from_slice(&bytes[..BriefLen::MIN.get()]);
@@ -327,7 +309,7 @@ mod tests {
                 let short = group.fingerprint.short();
                 let found = index.find_group(short, group.len, group.chunks, after).unwrap();
                 assert_eq!(found.start, ChunkNo(next), "{part}");
-                assert_eq!(index.chunks(found.clone()).len(), group.chunks as usize);
+                assert_eq!(index.chunks().range(found.clone()).count(), group.chunks as usize);
                 next = found.end.0;
                 after = Some(ChunkNo(next - 1));
             }

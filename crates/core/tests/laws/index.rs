@@ -19,14 +19,13 @@ fn number(index: &Index, no: ChunkNo) -> usize {
 /// An index over parts of few different chunks, and those chunks in a row.
 fn index(parts: &[Vec<u8>]) -> (Index, Vec<Chunk>, Vec<ChunkNo>) {
     let known: Vec<Chunk> = parts.iter().flatten().map(|name| chunk(*name)).collect();
-    let mut index = Index::new(known.len());
-    let mut start = 0;
-    for part in parts {
+    let mut placed = (0..).step_by(STRIDE as usize).zip(known.iter().copied());
+    let first_part = placed.by_ref().take(parts.first().map_or(0, Vec::len));
+    let mut index = Index::of(first_part.collect(), known.len());
+    index.end_part();
+    for part in parts.iter().skip(1) {
         index.expect(part.len() / 2);
-        for name in part {
-            index.push(start, chunk(*name));
-            start += STRIDE;
-        }
+        placed.by_ref().take(part.len()).for_each(|(start, chunk)| index.push(start, chunk));
         index.end_part();
     }
     let first = parts.iter().flatten().next().map(|name| {
@@ -85,7 +84,7 @@ proptest! {
         };
         let plain = |found: Range<ChunkNo>| {
             let first = number(&index, found.start);
-            first..first + index.chunks(found).len()
+            first..first + index.chunks().range(found).count()
         };
         let first = groups.iter().find(|(_, group)| group == wanted).map(|(range, _)| range.clone());
         prop_assert_eq!(find(None).map(plain), first.clone());

@@ -81,18 +81,23 @@ pub(super) fn read(
     for note in notes {
         read_note(note, meta.len, &mut places, terms).ok()?;
     }
-    let chunks = places.into_iter().map(|(start, chunk)| KeptChunk { start, chunk });
-    let mut chunks: Vec<_> = chunks.collect();
     // What is written over is void, kept or not.
-    let noted = runs(&chunks);
-    chunks.truncate(INDEX_BUDGET_CHUNKS);
+    let noted = runs(&places);
+    let chunks = places.into_iter().take(INDEX_BUDGET_CHUNKS).collect();
     Some((Kept { key, spec, chunks }, noted))
 }
 
-/// Where `chunks`, which ascend, are: runs that do not touch.
-fn runs(chunks: &[KeptChunk]) -> Vec<Range<u64>> {
-    let runs = chunks.chunk_by(|one, next| one.end() == next.start);
-    runs.map(|run| run[0].start..run[run.len() - 1].end()).collect()
+/// Where chunks are: runs that do not touch.
+fn runs(places: &BTreeMap<u64, Chunk>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for (&start, chunk) in places {
+        let end = start + u64::from(chunk.len);
+        match runs.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => runs.push(start..end),
+        }
+    }
+    runs
 }
 
 /// What [`version`] wrote, if it is of this version and of use in a session of these terms.
@@ -183,7 +188,7 @@ const VOID: u8 = 2;
 pub(super) mod tests {
     use super::*;
     use deltic_core::chunk::FixedLen;
-    use deltic_core::{Fingerprinter, Kind, Timestamp};
+    use deltic_core::{Chunks, Fingerprinter, Kind, Timestamp};
     use deltic_protocol::{Hello, negotiate};
 
     const LEN: u64 = LARGE_FILE_BYTES + 1;
@@ -212,6 +217,10 @@ pub(super) mod tests {
         KeptChunk { start, chunk: names.chunk(text.as_bytes()) }
     }
 
+    fn places(kept: &[KeptChunk]) -> Chunks {
+        kept.iter().map(|kept| (kept.start, kept.chunk)).collect()
+    }
+
     #[test]
     fn what_is_noted_is_read_again() {
         for terms in [terms(true), terms(false)] {
@@ -224,7 +233,7 @@ pub(super) mod tests {
             ];
             let (found, noted) = read(&notes, &meta(), terms).unwrap();
             assert_eq!((found.key, found.spec), (terms.key(), new().spec));
-            assert_eq!(found.chunks, told);
+            assert_eq!(found.chunks, places(&told));
             assert_eq!(noted, [0..3, 9..12, LEN - 5..LEN]);
         }
     }
@@ -255,12 +264,12 @@ pub(super) mod tests {
             let notes = [version(&new(), &terms.key(), terms), chunks(first, terms), later];
             read(&notes, &meta(), terms).unwrap().0.chunks
         };
-        assert_eq!(read(void(20, 5)), first);
-        assert_eq!(read(void(10, 1)), first[..1]);
-        assert_eq!(read(void(9, 1)), first[1..]);
-        assert_eq!(read(void(9, 2)), []);
+        assert_eq!(read(void(20, 5)), places(&first));
+        assert_eq!(read(void(10, 1)), places(&first[..1]));
+        assert_eq!(read(void(9, 1)), places(&first[1..]));
+        assert_eq!(read(void(9, 2)), places(&[]));
         let over = kept(5, "0123456789", terms);
-        assert_eq!(read(chunks([over], terms)), [over]);
+        assert_eq!(read(chunks([over], terms)), places(&[over]));
     }
 
     #[test]

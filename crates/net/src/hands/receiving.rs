@@ -237,7 +237,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::OpenOld { handle, path, most, goes_on, recipe, elsewhere } => {
                 let known = (most, goes_on.as_ref(), recipe);
                 let opened = self.open_old(handle, (&path, &elsewhere), known);
-                Answer::Opened(opened.map_err(|error| setback(&error)))
+                Answer::Opened(opened.map(Box::new).map_err(|error| setback(&error)))
             }
             Work::Index { handle, part, segment, spec } => {
                 let slot = self.slot(handle);

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use deltic_core::recipe::Chunk;
-use deltic_core::{ChunkerSpec, Key, Meta, Put, Reader};
+use deltic_core::{ChunkerSpec, Chunks, Key, Meta, Put, Reader};
 use deltic_protocol::Terms;
 use deltic_protocol::limits::INDEX_BUDGET_CHUNKS;
 use deltic_protocol::options::Options;
-use deltic_protocol::receiver::{Kept, KeptChunk, New, Proof};
+use deltic_protocol::receiver::{Kept, New, Proof};
 use deltic_store::cache::{self, Moment};
 use deltic_store::{Snapshot, Version};
 
@@ -58,9 +58,9 @@ impl Recipes {
         if !journal::is_kept(new.len) || !is_cut || new.from > 0 {
             return;
         }
-        let (Some(kept), Some(chunks)) = (self.kept(), proof.chunks()) else { return };
-        if let Some(notes) = written((new, key, terms), chunks) {
-            kept.note(is, begun, &notes);
+        let chunks = || proof.chunks().into_iter().flatten();
+        if let Some(kept) = self.kept().filter(|_| is_of_use(new, chunks())) {
+            kept.note(is, begun, written((new, key, terms), chunks()));
         }
     }
 
@@ -77,23 +77,37 @@ impl Recipes {
     }
 }
 
-/// A recipe in bytes; `None` where it is too long to be of use, or is not all of `new`.
+/// Whether these are all of `new`, and no more than are of use.
+fn is_of_use(new: &New, chunks: impl Iterator<Item = Chunk>) -> bool {
+    let (mut count, mut end) = (0, 0);
+    for chunk in chunks.take(INDEX_BUDGET_CHUNKS + 1) {
+        (count, end) = (count + 1, end + u64::from(chunk.len));
+    }
+    count <= INDEX_BUDGET_CHUNKS && end == new.len
+}
+
+/// A recipe in bytes, in parts: of a large file it is long.
 fn written(
     (new, key, terms): (&New, &Key, Terms),
-    chunks: impl Iterator<Item = Chunk>,
-) -> Option<Vec<u8>> {
-    let mut notes = Vec::new();
+    mut chunks: impl Iterator<Item = Chunk>,
+) -> impl Iterator<Item = Vec<u8>> {
     let version = journal::version(new, key, terms);
-    notes.put_varint(version.len() as u64);
-    notes.put_bytes(&version);
-    let (mut count, mut end) = (0, 0);
-    for Chunk { len, fingerprint } in chunks.take(INDEX_BUDGET_CHUNKS + 1) {
-        notes.put_varint(len.into());
-        journal::put_name(&mut notes, &fingerprint, terms);
-        (count, end) = (count + 1, end + u64::from(len));
-    }
-    (count <= INDEX_BUDGET_CHUNKS && end == new.len).then_some(notes)
+    let mut head = Vec::new();
+    head.put_varint(version.len() as u64);
+    head.put_bytes(&version);
+    let part = move || {
+        let mut part = Vec::new();
+        for Chunk { len, fingerprint } in chunks.by_ref().take(PART_CHUNKS) {
+            part.put_varint(len.into());
+            journal::put_name(&mut part, &fingerprint, terms);
+        }
+        Some(part).filter(|part| !part.is_empty())
+    };
+    std::iter::once(head).chain(std::iter::from_fn(part))
 }
+
+/// Chunks of one part.
+const PART_CHUNKS: usize = 2048;
 
 /// What [`written`] wrote of the version with this metadata, if it is of use in a session of these terms.
 fn read(notes: &[u8], (meta, terms): (&Meta, Terms)) -> Option<Kept> {
@@ -101,13 +115,12 @@ fn read(notes: &[u8], (meta, terms): (&Meta, Terms)) -> Option<Kept> {
     let version = usize::try_from(from.varint().ok()?).ok()?;
     let version = journal::read_version(from.bytes(version).ok()?, meta, terms);
     let (key, spec) = version.ok()??;
-    let (mut chunks, mut start) = (Vec::new(), 0);
+    let (mut chunks, mut start) = (Chunks::default(), 0_u64);
     while !from.is_empty() {
         let len = from.varint_u32().ok()?;
         let fingerprint = journal::read_name(&mut from, terms).ok()?;
-        let kept = KeptChunk { start, chunk: Chunk { len, fingerprint } };
-        start = kept.end();
-        chunks.push(kept);
+        chunks.push(start, Chunk { len, fingerprint });
+        start = start.checked_add(len.into())?;
     }
     let fits = chunks.len() <= INDEX_BUDGET_CHUNKS && start == meta.len;
     fits.then_some(Kept { key, spec, chunks })
@@ -141,12 +154,17 @@ mod tests {
             let terms_here = terms(form);
             let told = chunks(terms_here);
             let key = Key::from_bytes(KEY);
-            let notes = written((&new(), &key, terms_here), told.iter().copied()).unwrap();
+            let (new, mut notes) = (new(), Vec::new());
+            let parts = written((&new, &key, terms_here), told.iter().copied());
+            parts.for_each(|part| notes.extend(part));
             let meta = Meta::plain(Kind::File, LEN, MODIFIED, 0o644);
             let Kept { key, spec, chunks } = read(&notes, (&meta, terms_here)).unwrap();
-            assert_eq!((key, spec), (Key::from_bytes(KEY), new().spec));
-            assert_eq!(chunks.iter().map(|kept| kept.chunk).collect::<Vec<_>>(), told);
-            assert!(chunks.windows(2).all(|two| two[0].end() == two[1].start));
+            assert_eq!((key, spec), (Key::from_bytes(KEY), new.spec));
+            let (lens, names): (Vec<_>, Vec<_>) =
+                chunks.iter().map(|(span, name)| (u64::from(span.len), name)).unzip();
+            assert!(names.into_iter().eq(told.iter().map(|chunk| chunk.fingerprint)));
+            let starts = lens.iter().scan(0, |end, len| Some(std::mem::replace(end, *end + len)));
+            assert!(chunks.iter().map(|(span, _)| span.start).eq(starts));
             assert_eq!(read(&notes, (&meta, terms(!form))), None);
             assert_eq!(read(&notes, (&Meta { len: LEN - 1, ..meta.clone() }, terms_here)), None);
             for end in 0..notes.len() {
@@ -157,13 +175,16 @@ mod tests {
 
     #[test]
     fn what_is_not_all_of_a_file_is_not_written() {
-        let (terms, key) = (terms(true), Key::from_bytes(KEY));
-        let all = chunks(terms);
+        let all = chunks(terms(true));
+        let is_of_use = |new: &New, chunks: &[Chunk]| is_of_use(new, chunks.iter().copied());
+        assert!(is_of_use(&new(), &all));
         for part in [&all[1..], &all[..3], &[]] {
-            assert_eq!(written((&new(), &key, terms), part.iter().copied()), None);
+            assert!(!is_of_use(&new(), part));
         }
-        let endless = std::iter::repeat_n(all[0], INDEX_BUDGET_CHUNKS + 1);
-        let len = u64::from(all[0].len) * (INDEX_BUDGET_CHUNKS as u64 + 1);
-        assert_eq!(written((&New { len, ..new() }, &key, terms), endless), None);
+        let len = u64::from(all[0].len) * INDEX_BUDGET_CHUNKS as u64;
+        let most = vec![all[0]; INDEX_BUDGET_CHUNKS + 1];
+        assert!(is_of_use(&New { len, ..new() }, &most[1..]));
+        let len = len + u64::from(all[0].len);
+        assert!(!is_of_use(&New { len, ..new() }, &most));
     }
 }

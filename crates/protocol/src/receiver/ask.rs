@@ -8,8 +8,8 @@ use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{
-    BriefFingerprint, Fingerprint, Key, Kind, Meta, Name, Names, Op, RelPath, Searcher, Span,
-    Strong, StrongSum, Tally, Timestamp,
+    BriefFingerprint, Chunks, Fingerprint, Key, Kind, Meta, Name, Names, Op, RelPath, Searcher,
+    Span, Strong, StrongSum, Tally, Timestamp,
 };
 
 use crate::message::{NameLine, Payload};
@@ -231,8 +231,8 @@ pub struct Kept {
     pub key: Key,
     /// What they are cut by.
     pub spec: ChunkerSpec,
-    /// Those that are in place. What overlaps another, or reaches beyond the version, is as good as not in here.
-    pub chunks: Vec<KeptChunk>,
+    /// Those that are in place, ascending. What overlaps one before it, or reaches beyond the version, is as good as not in here.
+    pub chunks: Chunks,
 }
 
 /// A chunk in its place in a version.
@@ -401,7 +401,7 @@ pub enum Answer {
     /// Some names were looked at.
     Charted(Charted),
     /// What there is to match against.
-    Opened(Result<OldLens, Setback>),
+    Opened(Result<Box<OldLens>, Setback>),
     /// The chunks of a segment, all of which could be read.
     Indexed(Result<Run<Chunk>, Setback>),
     /// The copies are in place.

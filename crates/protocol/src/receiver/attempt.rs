@@ -18,15 +18,17 @@ use std::ops::Range;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::delta::{CopyRuns, Cover, MAX_RUN_BYTES, Op};
 use deltic_core::recipe::{Chunk, Digest, MAX_GROUP_CHUNKS};
-use deltic_core::{BriefFingerprint, ChunkNo, Fingerprint, Meta, ShortFingerprint, Span, Strategy};
+use deltic_core::{
+    BriefFingerprint, ChunkNo, Chunks, Fingerprint, Meta, ShortFingerprint, Span, Strategy,
+};
 
 use crate::error::PeerError;
 use crate::limits::{MAX_GROUPS, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES};
 use crate::message::{ChunkLine, GroupLine, How, Payload};
 use crate::work::Turn;
 
-use super::proof::ProofOf;
-use super::{CopyRun, KeptChunk, New, Piece, Proof, ProofPart};
+use super::proof::{ProofChunks, ProofOf, Source};
+use super::{CopyRun, KeptChunk, New, Piece, Proof};
 
 pub(super) use confirm::Asked;
 use keeping::Keeping;
@@ -47,6 +49,8 @@ pub(super) struct Attempt {
     old: Old,
     /// Chunks of an interrupted transfer that are in place.
     kept: Keeping,
+    /// Chunks that came, in the order in which they were written.
+    came: Chunks,
     /// Nothing was lacked yet, so old was not read: an interrupted transfer may need nothing of it.
     unread: bool,
     groups: Vec<Slot>,
@@ -137,7 +141,7 @@ enum State {
     /// Found in old.
     Matched(Range<ChunkNo>),
     /// In place since an interrupted transfer: these of what it left.
-    Kept(Range<usize>),
+    Kept(Range<ChunkNo>),
     /// Not in old: to be spelled out.
     Lacked,
     /// Spelled out, and not matched yet.
@@ -146,17 +150,40 @@ enum State {
     Spelled(Vec<(u32, Origin)>),
 }
 
+impl Slot {
+    /// Adds its chunks.
+    fn prove(&self, proof: &mut ProofChunks) {
+        match &self.state {
+            State::Matched(range) => proof.push(Source::Old, range.clone()),
+            State::Kept(range) => proof.push(Source::Kept, range.clone()),
+            State::Spelled(chunks) => {
+                for (_, origin) in chunks {
+                    let (source, no) = match *origin {
+                        Origin::Old(no) => (Source::Old, no),
+                        Origin::Kept(no) => (Source::Kept, no),
+                        Origin::New(no) => (Source::Came, no),
+                        Origin::Needed(_) | Origin::Gap(_) | Origin::Writing(_) => continue,
+                    };
+                    proof.push(source, no..no.next());
+                }
+            }
+            State::Open(_) | State::Lacked | State::Told(_) => {}
+        }
+    }
+}
+
 /// Where a chunk's bytes come from.
 #[derive(Clone, Copy, Debug)]
 enum Origin {
     Old(ChunkNo),
     /// In place since an interrupted transfer.
-    Kept(usize),
+    Kept(ChunkNo),
     Needed(BriefFingerprint),
     /// Part of a gap.
     Gap(BriefFingerprint),
     Writing(BriefFingerprint),
-    New(Fingerprint),
+    /// It came.
+    New(ChunkNo),
 }
 
 /// How the bytes of a chunk arrive.
@@ -177,6 +204,7 @@ impl Attempt {
             from: 0,
             old: Old::new(spec),
             kept: Keeping::default(),
+            came: Chunks::default(),
             unread: false,
             groups: Vec::new(),
             next_start: 0,
@@ -587,7 +615,9 @@ impl Attempt {
         let slot = self.group_of(chunk).expect("a chunk that was asked for has a group");
         let slot = &mut self.groups[slot];
         if let State::Spelled(chunks) = &mut slot.state {
-            chunks[(chunk - slot.first_chunk) as usize].1 = Origin::New(fingerprint);
+            let (len, origin) = &mut chunks[(chunk - slot.first_chunk) as usize];
+            // Where it starts is known by its group.
+            *origin = Origin::New(self.came.push(0, Chunk { len: *len, fingerprint }));
         }
     }
 
@@ -651,20 +681,25 @@ impl Attempt {
         if let Some(talk) = &self.talk {
             return Proof { digest, of: talk.proof_of() };
         }
-        let parts = match self.how {
-            How::Whole | How::Tail => vec![ProofPart::New(self.block_chunks())],
-            _ => self.groups.iter().flat_map(|slot| slot_parts(slot, &self.kept)).collect(),
+        let chunks = match self.how {
+            How::Whole | How::Tail => ProofChunks::all(self.block_chunks()),
+            _ => {
+                let (kept, came) = (self.kept.give_away(), std::mem::take(&mut self.came));
+                let mut chunks = ProofChunks::new(self.old.give_away(), kept, came);
+                self.groups.iter().for_each(|slot| slot.prove(&mut chunks));
+                chunks
+            }
         };
-        Proof { digest, of: ProofOf::Chunks { index: self.old.give_away(), parts } }
+        Proof { digest, of: ProofOf::Chunks(Box::new(chunks)) }
     }
 
-    fn block_chunks(&self) -> Vec<Chunk> {
+    fn block_chunks(&self) -> Chunks {
         let block = u64::from(WHOLE_BLOCK_BYTES);
         let mut blocks: Vec<_> = self.blocks.iter().collect();
         blocks.sort_unstable_by_key(|(no, _)| **no);
         let chunk = |(no, fingerprint): (&u32, &Option<Fingerprint>)| {
             let len = block.min(self.meta.len - self.from - u64::from(*no) * block) as u32;
-            Some(Chunk { len, fingerprint: (*fingerprint)? })
+            Some((0, Chunk { len, fingerprint: (*fingerprint)? }))
         };
         blocks.into_iter().filter_map(chunk).collect()
     }
@@ -677,26 +712,6 @@ fn op_bytes(op: &Op) -> u64 {
     match op {
         Op::Copy { old, .. } => u64::from(old.len),
         Op::Literal { new } => u64::from(new.len),
-    }
-}
-
-fn slot_parts(slot: &Slot, kept: &Keeping) -> Vec<ProofPart> {
-    match &slot.state {
-        State::Matched(range) => vec![ProofPart::Old(range.clone())],
-        State::Kept(range) => vec![ProofPart::New(kept.chunks(range.clone()))],
-        State::Spelled(chunks) => (chunks.iter())
-            .map(|(len, origin)| match origin {
-                Origin::Old(no) => ProofPart::Old(*no..no.next()),
-                Origin::Kept(no) => ProofPart::New(kept.chunks(*no..*no + 1)),
-                Origin::New(fingerprint) => {
-                    ProofPart::New(vec![Chunk { len: *len, fingerprint: *fingerprint }])
-                }
-                Origin::Needed(_) | Origin::Gap(_) | Origin::Writing(_) => {
-                    ProofPart::New(Vec::new())
-                }
-            })
-            .collect(),
-        State::Open(_) | State::Lacked | State::Told(_) => Vec::new(),
     }
 }
 

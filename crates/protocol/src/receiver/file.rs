@@ -1,7 +1,7 @@
 //! A file that is wanted, from its first attempt to its end.
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{ChunkerSpec, Key, Meta, RelPath, Strategy};
+use deltic_core::{ChunkerSpec, Chunks, Key, Meta, RelPath, Strategy};
 
 use crate::error::PeerError;
 use crate::limits::{
@@ -14,7 +14,7 @@ use crate::work::{Handle, Setback, Then};
 
 use super::attempt::{Attempt, Old};
 use super::beside::Beside;
-use super::{Elsewhere, Kept, KeptChunk, Kinship, OldLens, Place, Receiver, Similar, Work};
+use super::{Elsewhere, Kept, Kinship, OldLens, Place, Receiver, Similar, Work};
 
 /// A file that is to be brought up to date.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub(super) struct Incoming {
     /// What the sender was asked to cut by, as in an earlier session, until `Start`.
     pub(super) asked_spec: Option<ChunkerSpec>,
     /// What an interrupted transfer left that goes on, until `Start`.
-    pub(super) kept: Option<Vec<KeptChunk>>,
+    pub(super) kept: Option<Chunks>,
     /// What is known of old, from a `Want` by recipe until `Start`: it most likely says what the list lets expect.
     pub(super) ahead: Option<Old>,
     /// Present from `Start` until the attempt ends.
@@ -301,7 +301,7 @@ impl Receiver {
         self.jobs.ask(work, Place::OpenOld(handle));
     }
 
-    pub(super) fn opened_old(&mut self, handle: Handle, lens: Result<OldLens, Setback>) {
+    pub(super) fn opened_old(&mut self, handle: Handle, lens: Result<Box<OldLens>, Setback>) {
         let Options { dry_run, checksum, writing: Writing { inplace, .. }, .. } =
             self.setting.options;
         let strategy = self.setting.options.way();
@@ -310,7 +310,7 @@ impl Receiver {
         incoming.sought = true;
         let how = incoming.how;
         let lens = match lens {
-            Ok(lens) => lens,
+            Ok(lens) => *lens,
             // It comes whole whatever there is of it.
             Err(_) if how == How::Whole => OldLens::default(),
             Err(setback) => return self.fail(handle, setback),
@@ -331,7 +331,7 @@ impl Receiver {
         }
         let first = incoming.parts.get(incoming.first_part()).copied().unwrap_or(0);
         let recipe = lens.recipe.filter(|_| how == How::Recipe).and_then(|recipe| {
-            let known = Old::of(recipe.spec, &recipe.chunks, lens.in_place?)?;
+            let known = Old::of(recipe.spec, recipe.chunks, lens.in_place?)?;
             Some((recipe.key, recipe.spec, known))
         });
         if let Some(Kept { key, spec, chunks }) = lens.kept {

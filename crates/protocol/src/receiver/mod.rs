@@ -70,7 +70,6 @@ use moved::Moved;
 use offered::Offer;
 use owning::Owners;
 use place::Place;
-use proof::ProofPart;
 use queue::Queue;
 use repeats::Repeats;
 use sections::{Section, Sections};

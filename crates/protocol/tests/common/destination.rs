@@ -116,11 +116,11 @@ type Done = Result<(), Setback>;
 
 /// The whole recipe of a version.
 fn recipe_of(bytes: &[u8], spec: ChunkerSpec) -> Kept {
-    let mut start = 0;
+    let mut end = 0;
     let place = |chunk: Chunk| {
-        let place = KeptChunk { start, chunk };
-        start = place.end();
-        place
+        let start = end;
+        end += u64::from(chunk.len);
+        (start, chunk)
     };
     let chunks = scan(&spec.build(), bytes, AtEnd::Yes).chunks.into_iter().map(place).collect();
     Kept { key: Key::from_bytes([9; 32]), spec, chunks }
@@ -453,7 +453,7 @@ impl Destination {
                 {
                     self.similar.push((path, similar));
                 }
-                Answer::Opened(opened)
+                Answer::Opened(opened.map(Box::new))
             }
             Work::Index { handle, part, segment, spec } => {
                 if let Err(setback) = self.fails(self.faults.index) {
@@ -739,7 +739,10 @@ impl Destination {
         if let Some(stage) = goes_on.and_then(|meta| self.go_on(path, meta)) {
             let in_place = self.tree.0.get(path).filter(|node| node.meta.is_file()).cloned();
             let (key, spec) = (Key::from_bytes([9; 32]), stage.new.spec);
-            let kept = Some(Kept { key, spec, chunks: stage.kept.clone() });
+            let chunks = stage.kept.iter().map(|kept| (kept.start, kept.chunk));
+            let mut chunks: Vec<_> = chunks.collect();
+            chunks.sort_unstable_by_key(|(start, _)| *start);
+            let kept = Some(Kept { key, spec, chunks: chunks.into_iter().collect() });
             let slot = self.slot(handle);
             let other = similar.as_ref().filter(|_| in_place.is_none()).map(|(_, node)| node);
             slot.old = in_place.iter().chain(other).map(|node| node.bytes.clone()).collect();

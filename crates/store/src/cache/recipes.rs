@@ -46,18 +46,20 @@ impl Recipes {
         let mut bytes = vec![0; len];
         let got = read_at(file.as_fd(), 0, &mut bytes).ok()?;
         let (head, notes) = bytes.split_at(HEAD_BYTES);
-        let is_sound = got == len && *head == head_of(version, notes);
-        is_sound.then(|| notes.to_vec())
+        let mut check = Check::of(version);
+        check.take(notes);
+        let is_sound = got == len && *head == check.head();
+        // They are long: where they are, and not beside.
+        bytes.drain(..HEAD_BYTES);
+        is_sound.then_some(bytes)
     }
 
-    /// Notes this of the version that a file became when it was put in place, which began at `begun`.
+    /// Notes this, in parts, of the version that a file became when it was put in place, which began at `begun`.
     ///
     /// A change right behind that may leave it the same ctime. But who writes to it gives it another time of modification,
     /// unless that is the present too: then nothing is noted.
-    pub fn note(&self, version: &Version, begun: Moment, notes: &[u8]) {
-        let len = HEAD_BYTES + notes.len();
-        let fits = len <= MAX_FILE_BYTES && len as u64 <= self.most;
-        if fits && begun.is_past(version.modified) {
+    pub fn note(&self, version: &Version, begun: Moment, notes: impl Iterator<Item = Vec<u8>>) {
+        if begun.is_past(version.modified) {
             // What cannot be noted is not known: the file is read.
             let _ = self.write(version, notes);
         }
@@ -68,25 +70,46 @@ impl Recipes {
         name_of(version).map(|name| self.dir.remove_file(&name));
     }
 
-    fn write(&self, version: &Version, notes: &[u8]) -> Option<()> {
+    fn write(&self, version: &Version, notes: impl Iterator<Item = Vec<u8>>) -> Option<()> {
         let name = name_of(version)?;
         let other = [name.as_bytes(), format!(".{}", std::process::id()).as_bytes()].concat();
         let other = Name::new(&other).ok()?;
-        self.make_room((HEAD_BYTES + notes.len()) as u64)?;
         // Of a killed process with our number.
         let _ = self.dir.remove_file(&other);
         let file: OwnedFd = self.dir.create(&other).ok()?;
-        let written = write_at(file.as_fd(), 0, &head_of(version, notes))
-            .and_then(|()| write_at(file.as_fd(), HEAD_BYTES as u64, notes))
-            .and_then(|()| self.dir.rename(&other, &self.dir, &name));
-        if written.is_err() {
+        let written = self.fill(&file, version, notes).and_then(|()| {
+            self.make_room()?;
+            self.dir.rename(&other, &self.dir, &name).ok()
+        });
+        if written.is_none() {
             let _ = self.dir.remove_file(&other);
         }
-        written.ok()
+        written
     }
 
-    /// Removes the oldest until so many bytes have room.
-    fn make_room(&self, bytes: u64) -> Option<()> {
+    /// Writes all of a file, unless it is too long.
+    fn fill(
+        &self,
+        file: &OwnedFd,
+        version: &Version,
+        notes: impl Iterator<Item = Vec<u8>>,
+    ) -> Option<()> {
+        let most = self.most.min(MAX_FILE_BYTES as u64);
+        let (mut check, mut end) = (Check::of(version), HEAD_BYTES as u64);
+        for part in notes {
+            let start = end;
+            end += part.len() as u64;
+            if end > most {
+                return None;
+            }
+            check.take(&part);
+            write_at(file.as_fd(), start, &part).ok()?;
+        }
+        write_at(file.as_fd(), 0, &check.head()).ok()
+    }
+
+    /// Removes the oldest until all have room, the one that is being written among them.
+    fn make_room(&self) -> Option<()> {
         let mut all = Vec::new();
         let add = |name: &[u8]| all.extend(Name::new(name));
         self.dir.dir(&RelPath::root(), Use::Read).ok()?.for_each_name(add).ok()?;
@@ -98,7 +121,7 @@ impl Recipes {
         all.sort_unstable();
         let mut taken: u64 = all.iter().map(|(_, len, _)| len).sum();
         for (_, len, name) in all {
-            if taken.saturating_add(bytes) <= self.most {
+            if taken <= self.most {
                 break;
             }
             self.dir.remove_file(&name).ok()?;
@@ -113,13 +136,30 @@ fn name_of(version: &Version) -> Option<Name> {
     Name::new(format!("{device:x}-{number:x}").as_bytes()).ok()
 }
 
-fn head_of(version: &Version, notes: &[u8]) -> [u8; HEAD_BYTES] {
-    let mut head = [0; HEAD_BYTES];
-    head[..KEY_BYTES].copy_from_slice(&key_of(version));
-    let mut hasher = blake3::Hasher::new();
-    let sum = hasher.update(&head[..KEY_BYTES]).update(notes).finalize();
-    head[KEY_BYTES..].copy_from_slice(&sum.as_bytes()[..CHECK_BYTES]);
-    head
+/// Takes the check of a file.
+struct Check {
+    key: [u8; KEY_BYTES],
+    hasher: blake3::Hasher,
+}
+
+impl Check {
+    fn of(version: &Version) -> Self {
+        let (key, mut hasher) = (key_of(version), blake3::Hasher::new());
+        hasher.update(&key);
+        Self { key, hasher }
+    }
+
+    fn take(&mut self, notes: &[u8]) {
+        self.hasher.update(notes);
+    }
+
+    /// What stands before the notes.
+    fn head(&self) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        head[..KEY_BYTES].copy_from_slice(&self.key);
+        head[KEY_BYTES..].copy_from_slice(&self.hasher.finalize().as_bytes()[..CHECK_BYTES]);
+        head
+    }
 }
 
 /// Another format has another name: older programs find nothing, and spoil nothing.
@@ -150,18 +190,23 @@ mod tests {
         (dir, Recipes { most, ..recipes })
     }
 
+    /// In parts of some bytes.
+    fn note(recipes: &Recipes, version: &Version, begun: Moment, notes: &[u8]) {
+        recipes.note(version, begun, notes.chunks(3).map(<[u8]>::to_vec));
+    }
+
     #[test]
     fn what_was_noted_is_found_and_no_other_version_is() {
         let (dir, recipes) = recipes(MAX_BYTES);
         let is = version(7);
         assert_eq!(recipes.find(&is), None);
-        recipes.note(&is, Moment::now(), b"notes");
+        note(&recipes, &is, Moment::now(), b"notes");
         let again = Recipes::open(dir.path()).unwrap();
         assert_eq!(again.find(&is).as_deref(), Some(&b"notes"[..]));
         for other in others(is) {
             assert_eq!(recipes.find(&other), None, "{other:?}");
         }
-        recipes.note(&is, Moment::now(), b"others");
+        note(&recipes, &is, Moment::now(), b"others");
         assert_eq!(recipes.find(&is).as_deref(), Some(&b"others"[..]));
         recipes.forget(&is);
         assert_eq!(recipes.find(&is), None);
@@ -180,7 +225,7 @@ mod tests {
             (Timestamp { secs: secs - 4, nanos: 0 }, true),
         ] {
             let is = Version { modified, ..version(3) };
-            recipes.note(&is, now, b"notes");
+            note(&recipes, &is, now, b"notes");
             assert_eq!(recipes.find(&is).is_some(), noted, "{modified:?}");
         }
     }
@@ -188,7 +233,7 @@ mod tests {
     #[test]
     fn what_is_torn_or_damaged_is_not_known() {
         let (dir, recipes) = recipes(MAX_BYTES);
-        recipes.note(&version(7), Moment::now(), b"notes");
+        note(&recipes, &version(7), Moment::now(), b"notes");
         let path = dir.path().join("recipes-1/1-7");
         let whole = fs::read(&path).unwrap();
         for at in 0..whole.len() {
@@ -208,14 +253,14 @@ mod tests {
         let one = (HEAD_BYTES + 100) as u64;
         let (dir, recipes) = recipes(3 * one);
         for n in 1..=9 {
-            recipes.note(&version(n), Moment::now(), &[n as u8; 100]);
+            note(&recipes, &version(n), Moment::now(), &[n as u8; 100]);
             // Else the last may be as old as the first.
             let file = fs::File::open(dir.path().join(format!("recipes-1/1-{n:x}"))).unwrap();
             file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(n)).unwrap();
         }
         let known: Vec<_> = (1..=9).filter(|n| recipes.find(&version(*n)).is_some()).collect();
         assert_eq!(known, [7, 8, 9]);
-        recipes.note(&version(10), Moment::now(), &[0; 1000]);
+        note(&recipes, &version(10), Moment::now(), &[0; 1000]);
         assert_eq!(recipes.find(&version(10)), None);
         assert!(recipes.find(&version(9)).is_some(), "nothing goes for what cannot be kept");
     }

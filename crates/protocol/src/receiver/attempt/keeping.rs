@@ -5,74 +5,83 @@
 use std::ops::Range;
 
 use deltic_core::recipe::{Chunk, Grouper};
-use deltic_core::{BriefLen, ChunkNo, Index};
+use deltic_core::{BriefLen, ChunkNo, Chunks, Fingerprint, Index, Span};
 
 use crate::message::{ChunkLine, GroupLine};
-use crate::receiver::KeptChunk;
 
 use super::{Attempt, State};
 
 /// Chunks in their places, ascending, of which none overlaps another.
 #[derive(Debug, Default)]
-pub(super) struct Keeping(Vec<KeptChunk>);
+pub(super) struct Keeping(Chunks);
 
 impl Keeping {
-    /// Those of `chunks` that can all be true of a file of `len` bytes.
-    pub(super) fn new(mut chunks: Vec<KeptChunk>, len: u64) -> Self {
-        chunks.retain(|kept| kept.chunk.len > 0 && kept.end() <= len);
-        chunks.sort_unstable_by_key(|kept| kept.start);
-        let mut end = 0;
-        chunks.retain(|kept| {
-            let apart = kept.start >= end;
-            end = end.max(kept.end());
+    /// Those of `chunks`, which ascend, that can all be true of a file of `len` bytes.
+    pub(super) fn new(chunks: Chunks, len: u64) -> Self {
+        let is_apart = |end: &mut u64, span: Span| {
+            let apart = span.len > 0 && *end <= span.start && span.end() <= len;
+            *end = if apart { span.end() } else { *end };
             apart
-        });
-        Self(chunks)
+        };
+        // All of them, unless somebody lies: a second list would take as much memory.
+        let mut end = 0;
+        if chunks.iter().all(|(span, _)| is_apart(&mut end, span)) {
+            return Self(chunks);
+        }
+        end = 0;
+        let apart = chunks.iter().filter(|(span, _)| is_apart(&mut end, *span));
+        Self(apart.map(|(span, fingerprint)| (span.start, chunk(span, fingerprint))).collect())
     }
 
-    /// Where the chunk is that starts at `start`, if one does.
-    fn at(&self, start: u64) -> Option<usize> {
-        self.0.binary_search_by_key(&start, |kept| kept.start).ok()
+    /// The kept chunk that starts at `start`, if one does.
+    fn at(&self, start: u64) -> Option<(ChunkNo, Chunk)> {
+        let no = self.0.first_from(start);
+        let (span, fingerprint) = self.0.get(no)?;
+        (span.start == start).then_some((no, chunk(span, fingerprint)))
     }
 
     /// The kept chunks that are the group of `line`, which starts at `start`.
-    pub(super) fn group(&self, start: u64, line: &GroupLine) -> Option<Range<usize>> {
-        let first = self.at(start)?;
-        let range = first..first.checked_add(line.chunks as usize)?;
-        let chunks = self.0.get(range.clone())?;
-        let (mut grouper, mut end, mut group) = (Grouper::new(), start, None);
-        for kept in chunks {
-            if kept.start != end || group.is_some() {
+    pub(super) fn group(&self, start: u64, line: &GroupLine) -> Option<Range<ChunkNo>> {
+        let (first, _) = self.at(start)?;
+        let range = first..first.plus(line.chunks);
+        let (mut grouper, mut end, mut group, mut count) = (Grouper::new(), start, None, 0);
+        for (span, fingerprint) in self.0.range(range.clone()) {
+            if span.start != end || group.is_some() {
                 return None;
             }
-            end = kept.end();
-            group = grouper.push(&kept.chunk);
+            (end, count) = (span.end(), count + 1);
+            group = grouper.push(&chunk(span, fingerprint));
         }
         let group = group.or_else(|| grouper.finish())?;
-        (group.len == line.len && group.fingerprint.short() == line.short).then_some(range)
+        let is_it = (group.len, count) == (line.len, line.chunks);
+        (is_it && group.fingerprint.short() == line.short).then_some(range)
     }
 
     /// The kept chunk that is the one of `line`, which starts at `start`.
-    pub(super) fn chunk(&self, start: u64, line: &ChunkLine) -> Option<usize> {
-        let no = self.at(start)?;
-        let Chunk { len, fingerprint } = self.0[no].chunk;
+    pub(super) fn chunk(&self, start: u64, line: &ChunkLine) -> Option<ChunkNo> {
+        let (no, Chunk { len, fingerprint }) = self.at(start)?;
         (len == line.len && line.brief.begins(&fingerprint)).then_some(no)
     }
 
-    pub(super) fn chunks(&self, range: Range<usize>) -> Vec<Chunk> {
-        self.0[range].iter().map(|kept| kept.chunk).collect()
+    /// All of them; nothing is known of them any more.
+    pub(super) fn give_away(&mut self) -> Chunks {
+        std::mem::take(&mut self.0)
     }
 
     /// Where old has kept chunk `no` as well: it may be the neighbour of a gap.
-    pub(super) fn in_old(&self, no: usize, index: &Index) -> Option<ChunkNo> {
-        let Chunk { len, fingerprint } = self.0[no].chunk;
-        index.find_chunk(fingerprint.brief(BriefLen::MAX), len, None)
+    pub(super) fn in_old(&self, no: ChunkNo, index: &Index) -> Option<ChunkNo> {
+        let (span, fingerprint) = self.0.get(no)?;
+        index.find_chunk(fingerprint.brief(BriefLen::MAX), span.len, None)
     }
+}
+
+const fn chunk(span: Span, fingerprint: Fingerprint) -> Chunk {
+    Chunk { len: span.len, fingerprint }
 }
 
 impl Attempt {
     /// Goes on with an interrupted transfer, which left `chunks` in place.
-    pub(super) fn go_on_with(&mut self, chunks: Vec<KeptChunk>) {
+    pub(super) fn go_on_with(&mut self, chunks: Chunks) {
         self.kept = Keeping::new(chunks, self.meta.len);
         self.unread = true;
         // The new version is in the making: it is not the one in place.
@@ -103,23 +112,31 @@ impl Attempt {
 mod tests {
     use super::*;
 
-    fn kept(start: u64, name: u8, len: u32) -> KeptChunk {
-        KeptChunk { start, chunk: Chunk { len, ..Chunk::of(&[name]) } }
+    fn kept(start: u64, name: u8, len: u32) -> (u64, Chunk) {
+        (start, Chunk { len, ..Chunk::of(&[name]) })
+    }
+
+    fn keeping<'a>(chunks: impl IntoIterator<Item = &'a (u64, Chunk)>, len: u64) -> Keeping {
+        Keeping::new(chunks.into_iter().copied().collect(), len)
     }
 
     #[test]
     fn what_cannot_be_true_is_not_kept() {
         let honest = [kept(0, 1, 10), kept(10, 2, 5), kept(20, 3, 10)];
         let lies = [kept(12, 4, 1), kept(19, 5, 0), kept(25, 6, 6), kept(u64::MAX, 7, 9)];
-        let kept = Keeping::new([&lies[..], &honest[..]].concat(), 30);
-        assert_eq!(kept.0, honest);
+        assert_eq!(keeping(&honest, 30).0, honest.into_iter().collect());
+        let mut all = [&lies[..], &honest[..]].concat();
+        all.sort_by_key(|(start, _)| *start);
+        assert_eq!(keeping(&all, 30).0, honest.into_iter().collect());
+        all.reverse();
+        assert_eq!(keeping(&all, 30).0, [honest[2]].into_iter().collect());
     }
 
     #[test]
     fn a_group_is_kept_if_all_of_its_chunks_are() {
         let chunks: Vec<_> = (0..20).map(|n| kept(u64::from(n) * 100, n, 100)).collect();
         let mut grouper = Grouper::new();
-        let mut groups: Vec<_> = chunks.iter().filter_map(|c| grouper.push(&c.chunk)).collect();
+        let mut groups: Vec<_> = chunks.iter().filter_map(|(_, c)| grouper.push(c)).collect();
         groups.extend(grouper.finish());
         let lines: Vec<_> = (groups.iter())
             .map(|group| GroupLine {
@@ -128,16 +145,17 @@ mod tests {
                 short: group.fingerprint.short(),
             })
             .collect();
-        let all = Keeping::new(chunks.clone(), 2000);
+        let all = keeping(&chunks, 2000);
         let (mut start, mut next) = (0, 0);
         for line in &lines {
             let range = next..next + line.chunks as usize;
-            assert_eq!(all.group(start, line), Some(range.clone()));
+            let found = all.group(start, line).expect("all are kept");
+            assert_eq!(found.start.at()..found.end.at(), range);
             assert_eq!(all.group(start + 100, line), None);
             for missing in range {
                 let mut fewer = chunks.clone();
                 fewer.remove(missing);
-                assert_eq!(Keeping::new(fewer, 2000).group(start, line), None);
+                assert_eq!(keeping(&fewer, 2000).group(start, line), None);
             }
             next += line.chunks as usize;
             start += line.len;

@@ -213,7 +213,7 @@ impl Attempt {
         let nth = chunk - slot.first_chunk;
         let no: ChunkNo = match &slot.state {
             State::Matched(range) => range.start.plus(nth),
-            State::Kept(range) => self.kept.in_old(range.start + nth as usize, self.old.index())?,
+            State::Kept(range) => self.kept.in_old(range.start.plus(nth), self.old.index())?,
             State::Spelled(chunks) => match chunks.get(nth as usize)?.1 {
                 Origin::Old(no) => no,
                 Origin::Kept(no) => self.kept.in_old(no, self.old.index())?,

@@ -1,12 +1,11 @@
 //! What is known of the old versions: their chunks, from the first segment that is cut until all are indexed.
 
-use deltic_core::Index;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::Chunk;
+use deltic_core::{Chunks, Index};
 
 use crate::cutting::{Cutting, Part};
 use crate::limits::INDEX_BUDGET_CHUNKS;
-use crate::receiver::KeptChunk;
 use crate::work::Setback;
 
 /// Chunks that room is made for beforehand; more take theirs when they come.
@@ -48,24 +47,14 @@ impl Old {
     }
 
     /// The first version's recipe is known: these chunks, `len` bytes in all; `None` where they are not all of it.
-    pub(in crate::receiver) fn of(
-        spec: ChunkerSpec,
-        chunks: &[KeptChunk],
-        len: u64,
-    ) -> Option<Self> {
-        let mut old = Self::new(spec);
-        old.index.expect(chunks.len());
+    pub(in crate::receiver) fn of(spec: ChunkerSpec, chunks: Chunks, len: u64) -> Option<Self> {
         let mut at = 0;
-        for KeptChunk { start, chunk } in chunks {
-            if *start != at {
-                return None;
-            }
-            old.index.push(at, *chunk);
-            at = at.checked_add(chunk.len.into())?;
-        }
+        let all =
+            chunks.iter().all(|(span, _)| std::mem::replace(&mut at, span.end()) == span.start);
         // As if it had been cut.
-        old.indexing = Some(Indexing { version: 0, at, cutting: Cutting::new(&spec, 0) });
-        (at == len && len > 0).then_some(old)
+        let indexing = Some(Indexing { version: 0, at, cutting: Cutting::new(&spec, 0) });
+        let index = || Box::new(Index::of(chunks, INDEX_BUDGET_CHUNKS));
+        (all && at == len && len > 0).then(|| Self { index: index(), indexing, ..Self::new(spec) })
     }
 
     pub(super) const fn index(&self) -> &Index {

@@ -8,12 +8,12 @@ use deltic_core::chunk::ChunkerSpec;
 use deltic_core::delta::Op;
 use deltic_core::recipe::Chunk;
 use deltic_core::strategy::{Conversation, Delivery, Proof};
-use deltic_core::{Fingerprint, Index, Span, Strategy, Strong, StrongSum};
+use deltic_core::{Fingerprint, Span, Strategy, Strong, StrongSum};
 
 use crate::error::PeerError;
 use crate::limits::MAX_SUMS;
 use crate::message::{Extent, FileNo, How};
-use crate::receiver::proof::{ProofOf, ProofPart};
+use crate::receiver::proof::{ProofChunks, ProofOf};
 use crate::receiver::{Place, Receiver, Work};
 use crate::summing::{Step, Summation, Summed};
 use crate::sums::{Sum, SumLine, Summing, Ways, sum_of};
@@ -210,10 +210,9 @@ impl Talk {
         match (&self.side, self.ways.strategy.proof()) {
             (Side::Confirm(confirm), Proof::Recipe) => {
                 let spans = self.told.chunks.iter().map(|(span, _)| span.len);
-                let chunk = |(len, fingerprint)| Chunk { len, fingerprint };
+                let chunk = |(len, fingerprint)| (0, Chunk { len, fingerprint });
                 let chunks = spans.zip(confirm.names()).map(chunk).collect();
-                let index = Box::new(Index::new(0));
-                ProofOf::Chunks { index, parts: vec![ProofPart::New(chunks)] }
+                ProofOf::Chunks(Box::new(ProofChunks::all(chunks)))
             }
             _ => ProofOf::Bytes,
         }
