@@ -7,9 +7,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::attrs::{SOMEBODY, own};
+use common::attrs::{SOMEBODY, node, own};
 use common::look::look;
 use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_installed, is_root, rsync, skip};
+use rustix::fs::FileType;
 
 fn world() -> World {
     let world = World::new();
@@ -28,6 +29,24 @@ fn names(world: &World) -> BTreeSet<String> {
 
 fn set(words: &str) -> BTreeSet<String> {
     std::iter::once("").chain(words.split_whitespace()).map(String::from).collect()
+}
+
+/// As rsync does without --write-devices.
+#[test]
+fn a_file_takes_the_place_of_a_pipe_or_device_of_its_name() {
+    for way in WAYS {
+        let world = world();
+        world.mkdir("dst");
+        node(&world.path("dst/pipe"), FileType::Fifo, (0, 0));
+        if is_root() {
+            node(&world.path("dst/null"), FileType::CharacterDevice, (1, 3));
+        }
+        for name in ["dst/pipe", "dst/null"] {
+            world.ok(&format!("{} {}", way.from("one"), way.to(name)));
+            assert!(fs::symlink_metadata(world.path(name)).unwrap().is_file(), "{way:?} {name}");
+            assert_eq!(world.read(name), b"one file", "{way:?} {name}");
+        }
+    }
 }
 
 #[test]

@@ -547,6 +547,25 @@ fn names_that_wait_are_told_to_the_end() {
 }
 
 #[test]
+fn names_that_vanish_under_a_watch_are_counted() {
+    if !common::is_installed("strace") {
+        return common::skip("strace is not installed, which has files vanish");
+    }
+    let world = World::new();
+    ["gone 1", "gone 2", "gone 3", "stays"].map(|name| world.write(format!("src/{name}"), name));
+    let mut traced = Command::new("strace");
+    // The program itself is our child.
+    traced.args(["-D", "-qq", "-f", "-o", "trace", "-P", "gone 1", "-P", "gone 2", "-P", "gone 3"]);
+    traced.args(["-e", "inject=open,openat,openat2:error=ENOENT", DELTIC]);
+    traced.args(command(&world, "-a src/ dst/").get_args());
+    world.place(&mut traced);
+    let watching = Watching::run(&world, traced);
+    watching.says("deltic: 3 names vanished or changed while they were read");
+    assert!(!watching.stderr().contains("has vanished"), "{}", watching.stderr());
+    watching.end(Signal::TERM);
+}
+
+#[test]
 fn an_empty_source_says_what_a_watch_waits_for() {
     let world = World::new();
     world.mkdir("src");
