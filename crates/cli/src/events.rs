@@ -385,6 +385,7 @@ fn action(action: Action) -> &'static str {
         Action::Deleted => "deleted",
         Action::Unchanged => "unchanged",
         Action::Copied => "copied",
+        Action::PassedOver(_) => "passed_over",
     }
 }
 

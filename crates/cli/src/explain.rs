@@ -70,7 +70,7 @@ impl Explain {
     /// Takes in a change; the line that explains it, if it is of a file that is there now.
     pub(crate) fn note(&mut self, change: &Change) -> Option<String> {
         let is_linked = change.facts.linked.is_some();
-        let has_none = matches!(change.action, Action::Deleted | Action::Unchanged);
+        let has_none = change.action == Action::Deleted || change.action.is_none();
         if change.item != Item::File || has_none || is_linked {
             return None;
         }

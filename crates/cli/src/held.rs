@@ -5,15 +5,37 @@ use deltic_core::packed::Crowded;
 use deltic_core::{Put, Reader};
 use deltic_protocol::report::{Action, Change};
 
-use crate::ordered::Ordered;
+use crate::ordered::{Fate, Ordered};
 
 /// What is to be told of changes.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
+    /// Deletions, where they do not come along with asides.
     deletions: Ordered,
-    others: Ordered,
+    asides: Ordered,
+    names: Ordered,
     heads: Heads,
     bytes: usize,
+}
+
+/// A group of lines, told in its own order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Among {
+    /// Lines of rsync's generator: deletions, and why names stay.
+    Asides,
+    /// The changes themselves.
+    Names,
+}
+
+/// When deletions are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deletions {
+    /// Before all else.
+    First,
+    /// Before what else is said in their directories before the names.
+    Along,
+    /// Behind all else.
+    Last,
 }
 
 /// What is before the paths in lines. There are few such texts: a line is kept as the number of its own, and what is behind
@@ -26,13 +48,21 @@ impl Held {
     ///
     /// # Errors
     /// [`Crowded`] where there is no room for it.
-    pub(crate) fn push(&mut self, change: &Change, line: &[u8]) -> Result<(), Crowded> {
+    pub(crate) fn push(
+        &mut self,
+        change: &Change,
+        (among, deletions): (Among, Deletions),
+        line: &[u8],
+    ) -> Result<(), Crowded> {
         let Change { path, item, action, .. } = change;
-        let lines = match action {
-            Action::Deleted => &mut self.deletions,
-            _ => &mut self.others,
+        let is_gone = *action == Action::Deleted;
+        let fate = if is_gone { Fate::Gone } else { Fate::Stays };
+        let lines = match (is_gone, among) {
+            (true, _) if deletions != Deletions::Along => &mut self.deletions,
+            (true, _) | (false, Among::Asides) => &mut self.asides,
+            (false, Among::Names) => &mut self.names,
         };
-        lines.push(path, *item, &self.heads.pack(line, path.as_bytes()))?;
+        lines.push_as(fate, (path, *item), &self.heads.pack(line, path.as_bytes()))?;
         self.bytes += path.as_bytes().len() + line.len();
         Ok(())
     }
@@ -43,19 +73,20 @@ impl Held {
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
-        self.deletions.is_empty() && self.others.is_empty()
+        self.deletions.is_empty() && self.asides.is_empty() && self.names.is_empty()
     }
 
-    /// Says all of it in rsync's order: deletions come first, or last.
-    pub(crate) fn say(&mut self, deletions_last: bool, mut say: impl FnMut(&[u8])) {
-        let Self { deletions, others, heads, .. } = std::mem::take(self);
+    /// Says all of it in rsync's order.
+    pub(crate) fn say(&mut self, when: Deletions, mut say: impl FnMut(&[u8])) {
+        let Self { deletions, asides, names, heads, .. } = std::mem::take(self);
         let mut line = |path: &[u8], text: &[u8]| say(&heads.unpack(text, path));
-        if deletions_last {
-            others.by_name(&mut line);
+        if when == Deletions::First {
+            deletions.by_kept_directory(&mut line);
         }
-        deletions.by_kept_directory(&mut line);
-        if !deletions_last {
-            others.by_name(line);
+        asides.by_kept_directory(&mut line);
+        names.by_name(&mut line);
+        if when == Deletions::Last {
+            deletions.by_kept_directory(line);
         }
     }
 }
@@ -119,24 +150,35 @@ mod tests {
             (gone, "b/x1"),
             (gone, "0"),
         ];
-        let told = |last| {
+        let asides = ["z", "b/c/", "m/a", "b/u"];
+        let told = |when| {
             let mut held = Held::default();
             for (action, name) in said {
                 let item = if name.ends_with('/') { Item::Dir } else { Item::File };
                 let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
                 let (differs, facts) = (Differs::default(), Facts::default());
                 let change = Change { path, item, action, differs, facts };
-                held.push(&change, name.as_bytes()).unwrap();
+                held.push(&change, (Among::Names, when), name.as_bytes()).unwrap();
+            }
+            for name in asides {
+                let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
+                let item = if name.ends_with('/') { Item::Dir } else { Item::File };
+                let (differs, facts) = (Differs::default(), Facts::default());
+                let change = Change { path, item, action: Action::Unchanged, differs, facts };
+                let line = format!("({name})");
+                held.push(&change, (Among::Asides, when), line.as_bytes()).unwrap();
             }
             let mut lines = Vec::new();
-            held.say(last, |line| lines.push(String::from_utf8(line.into()).unwrap()));
+            held.say(when, |line| lines.push(String::from_utf8(line.into()).unwrap()));
             assert!(held.is_empty() && held.bytes() == 0);
             lines.join(" ")
         };
         let gone = "q/r/1 q/r/ q/ zzz 0 b/x1 b/f0 b/c/old/1 b/c/old/ m/0";
-        let new = "z b/zz b/c/ m/k";
-        assert_eq!(told(false), format!("{gone} {new}"));
-        assert_eq!(told(true), format!("{new} {gone}"));
+        let (beside, new) = ("(z) (b/u) (b/c/) (m/a)", "z b/zz b/c/ m/k");
+        assert_eq!(told(Deletions::First), format!("{gone} {beside} {new}"));
+        assert_eq!(told(Deletions::Last), format!("{beside} {new} {gone}"));
+        let along = "q/r/1 q/r/ q/ zzz 0 (z) b/x1 b/f0 (b/u) b/c/old/1 b/c/old/ (b/c/) m/0 (m/a)";
+        assert_eq!(told(Deletions::Along), format!("{along} {new}"));
     }
 
     /// With more beginnings than have numbers, and lines that do not have their path in them.
@@ -154,10 +196,11 @@ mod tests {
             let path = RelPath::parse(format!("a/{n:05}").as_bytes()).unwrap();
             let (differs, facts) = (Differs::default(), Facts::default());
             let (item, action) = (Item::File, Action::Touched);
-            held.push(&Change { path, item, action, differs, facts }, line.as_bytes()).unwrap();
+            let change = Change { path, item, action, differs, facts };
+            held.push(&change, (Among::Names, Deletions::First), line.as_bytes()).unwrap();
         }
         let mut told = Vec::new();
-        held.say(false, |line| told.push(String::from_utf8(line.into()).unwrap()));
+        held.say(Deletions::First, |line| told.push(String::from_utf8(line.into()).unwrap()));
         assert_eq!(told, lines);
     }
 }

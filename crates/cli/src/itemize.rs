@@ -48,7 +48,7 @@ impl Style {
     fn update(self, change: &Change) -> char {
         match (change.action, change.item) {
             _ if change.facts.linked.is_some() => 'h',
-            (Action::Touched | Action::Unchanged, _) => '.',
+            (Action::Touched | Action::Unchanged | Action::PassedOver(_), _) => '.',
             (Action::Created | Action::Updated | Action::Deleted, Item::File) => self.arrow,
             _ => 'c',
         }

@@ -6,6 +6,8 @@
 /// How loudly each thing is told, as far as there is one here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Info {
+    /// Old versions, and their new places.
+    pub(crate) backup: u8,
     /// Deletions.
     pub(crate) del: u8,
     /// That the list is on its way.
@@ -16,6 +18,10 @@ pub(crate) struct Info {
     pub(crate) nonreg: u8,
     /// 1 and 2: that there is progress to be shown.
     pub(crate) progress: u8,
+    /// Sources that go.
+    pub(crate) remove: u8,
+    /// Names that are passed over, and why.
+    pub(crate) skip: u8,
     /// 1: totals; 2: every count.
     pub(crate) stats: u8,
 }
@@ -46,7 +52,7 @@ impl Info {
             info.raise("del,flist,name,stats");
         }
         if times > 1 {
-            info.raise("name2");
+            info.raise("backup,name2,remove,skip");
         }
         info
     }
@@ -67,8 +73,9 @@ impl Info {
             match self.of(&name) {
                 Some(known) => *known = level,
                 None if name == "all" => {
-                    let Self { del, flist, name, nonreg, progress, stats } = self;
-                    for each in [del, flist, name, nonreg, progress, stats] {
+                    let Self { backup, del, flist, name, nonreg, progress, remove, skip, stats } =
+                        self;
+                    for each in [backup, del, flist, name, nonreg, progress, remove, skip, stats] {
                         *each = level;
                     }
                 }
@@ -80,11 +87,14 @@ impl Info {
 
     fn of(&mut self, name: &str) -> Option<&mut u8> {
         Some(match name {
+            "backup" => &mut self.backup,
             "del" => &mut self.del,
             "flist" => &mut self.flist,
             "name" => &mut self.name,
             "nonreg" => &mut self.nonreg,
             "progress" => &mut self.progress,
+            "remove" => &mut self.remove,
+            "skip" => &mut self.skip,
             "stats" => &mut self.stats,
             _ => return None,
         })
@@ -137,7 +147,7 @@ const NO_MEANING: &str = "no meaning here";
 
 /// What `--info` knows.
 const INFO: [(&str, &str); 13] = [
-    ("backup", NO_MEANING),
+    ("backup", "where old versions are kept"),
     ("copy", NO_MEANING),
     ("del", "deletions"),
     ("flist", "that the list is on its way"),
@@ -146,8 +156,8 @@ const INFO: [(&str, &str); 13] = [
     ("name", "1) names that change, 2) also those that change in attributes alone"),
     ("nonreg", "names left out because of what they are (default 1, 0 disables)"),
     ("progress", "progress of the whole run"),
-    ("remove", NO_MEANING),
-    ("skip", NO_MEANING),
+    ("remove", "sources that go (--remove-source-files)"),
+    ("skip", "names that are passed over, and why"),
     ("stats", "1) totals at the end, 2) every count"),
     ("symsafe", NO_MEANING),
 ];
@@ -189,7 +199,8 @@ mod tests {
         assert_eq!(Info::verbose(0), Info { nonreg: 1, ..Info::default() });
         let mut info = Info::verbose(2);
         assert_eq!((info.name, info.del, info.flist, info.stats), (2, 1, 1, 1));
-        info.set("NAME0,stats2,misc2,backup").unwrap();
+        assert_eq!((info.backup, info.remove, info.skip), (1, 1, 1));
+        info.set("NAME0,stats2,misc2,copy").unwrap();
         assert_eq!((info.name, info.del, info.stats), (0, 1, 2));
         info.set("none,del").unwrap();
         assert_eq!(info, Info { del: 1, ..Info::default() });

@@ -5,6 +5,7 @@
 
 mod age;
 mod args;
+mod asides;
 mod cache;
 mod commands;
 mod complaints;

@@ -79,7 +79,9 @@ impl Meter {
         match *notice {
             Notice::Listed { files, bytes, complete, .. } => self.list(files, bytes, complete),
             Notice::Settled { bytes } => self.settled = self.settled.saturating_add(bytes),
-            Notice::Changed(ref change) => self.changed += u64::from(change.item == Item::File),
+            Notice::Changed(ref change) => {
+                self.changed += u64::from(change.item == Item::File && !change.action.is_none())
+            }
             Notice::Wire { bytes } => self.wire = self.wire.max(bytes),
             Notice::Closing => self.closing = true,
             Notice::Entry { .. }

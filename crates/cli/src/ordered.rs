@@ -1,7 +1,7 @@
 //! Texts about paths, told in rsync's order however they come. There may be millions: a directory is kept once for what in it
 //! comes in a row.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use deltic_core::codec::MAX_VARINT_BYTES;
@@ -14,13 +14,21 @@ pub(crate) struct Ordered {
     /// Directories, each where another one comes; some come more than once.
     dirs: Packed,
     places: Vec<At>,
-    /// Of each path the number of its directory, the text, and the last name; a directory is one without a name.
+    /// For each path: the number of its directory and its fate, the text, the last name. A directory has no name.
     lines: Packed,
+}
+
+/// The end of a path in the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fate {
+    Gone,
+    Stays,
 }
 
 /// What a line holds.
 struct Line<'a> {
     dir: usize,
+    fate: Fate,
     text: &'a [u8],
     name: &'a [u8],
 }
@@ -31,6 +39,19 @@ impl Ordered {
     /// # Errors
     /// [`Crowded`] where there is no room for it.
     pub(crate) fn push(&mut self, path: &RelPath, item: Item, text: &[u8]) -> Result<(), Crowded> {
+        self.push_as(Fate::Stays, (path, item), text)
+    }
+
+    /// The same of a path with this fate.
+    ///
+    /// # Errors
+    /// [`Crowded`] where there is no room for it.
+    pub(crate) fn push_as(
+        &mut self,
+        fate: Fate,
+        (path, item): (&RelPath, Item),
+        text: &[u8],
+    ) -> Result<(), Crowded> {
         let (dir, name) = match item {
             Item::Dir => (path.as_bytes(), &b""[..]),
             _ => split(path.as_bytes()),
@@ -39,7 +60,7 @@ impl Ordered {
             self.places.push(self.dirs.push(dir)?);
         }
         let mut line = Vec::with_capacity(name.len() + text.len() + 2 * MAX_VARINT_BYTES);
-        line.put_varint(self.places.len() as u64 - 1);
+        line.put_varint((self.places.len() as u64 - 1) << 1 | u64::from(fate == Fate::Gone));
         line.put_prefixed(text);
         line.put_bytes(name);
         self.lines.push(&line).map(drop)
@@ -60,17 +81,20 @@ impl Ordered {
         self.sorted(by_name, to);
     }
 
-    /// The same in the order of the directories that stay if those are gone that are told of, and from the back in each.
+    /// The same in the order of the directories that stay: in each comes first what is gone, from the back.
     pub(crate) fn by_kept_directory(&self, to: impl FnMut(&[u8], &[u8])) {
         let lines = self.lines.iter().map(|(at, _)| self.line(at));
-        let gone = lines.filter(|line| line.name.is_empty()).map(|line| self.dir(line.dir));
-        let gone: HashSet<_> = gone.collect();
+        let gone = lines.filter(|line| line.fate == Fate::Gone && line.name.is_empty());
+        let gone: HashSet<_> = gone.map(|line| self.dir(line.dir)).collect();
         let (kept, ranks) = (self.ranks(|dir| kept_above(dir, &gone)), self.ranks(|dir| dir));
-        let place = |line: &Line<'_>| (kept[line.dir], Reverse(ranks[line.dir]));
-        let from_the_back = |one: &Line<'_>, other: &Line<'_>| {
-            place(one).cmp(&place(other)).then_with(|| other.name.cmp(one.name))
+        let place = |line: &Line<'_>| (kept[line.dir], line.fate);
+        let by_kept = |one: &Line<'_>, other: &Line<'_>| {
+            let by_name = (ranks[one.dir], one.name).cmp(&(ranks[other.dir], other.name));
+            let from_the_back = one.fate == Fate::Gone;
+            let inside = if from_the_back { by_name.reverse() } else { by_name };
+            place(one).cmp(&place(other)).then(inside)
         };
-        self.sorted(from_the_back, to);
+        self.sorted(by_kept, to);
     }
 
     fn sorted(
@@ -84,7 +108,7 @@ impl Ordered {
             order(&self.line(*one), &self.line(*other)).then(one.cmp(other))
         });
         let mut path = Vec::new();
-        for Line { dir, text, name } in lines.into_iter().map(|at| self.line(at)) {
+        for Line { dir, text, name, .. } in lines.into_iter().map(|at| self.line(at)) {
             path.clear();
             path.extend_from_slice(self.dir(dir));
             if !path.is_empty() && !name.is_empty() {
@@ -114,9 +138,10 @@ impl Ordered {
     fn line(&self, at: At) -> Line<'_> {
         const WHOLE: &str = "it was put there whole";
         let mut line = Reader::new(self.lines.get(at));
-        let dir = line.varint().expect(WHOLE) as usize;
+        let number = line.varint().expect(WHOLE);
+        let fate = if number & 1 == 1 { Fate::Gone } else { Fate::Stays };
         let text = line.prefixed(usize::MAX).expect(WHOLE);
-        Line { dir, text, name: line.rest() }
+        Line { dir: (number >> 1) as usize, fate, text, name: line.rest() }
     }
 }
 
@@ -151,11 +176,20 @@ mod tests {
     use super::*;
 
     fn said(paths: &[&str], say: impl Fn(&Ordered, &mut dyn FnMut(&[u8], &[u8]))) -> String {
+        said_as(&[(Fate::Stays, paths)], say)
+    }
+
+    fn said_as(
+        paths: &[(Fate, &[&str])],
+        say: impl Fn(&Ordered, &mut dyn FnMut(&[u8], &[u8])),
+    ) -> String {
         let mut ordered = Ordered::default();
-        for (no, name) in paths.iter().enumerate() {
+        let paths =
+            paths.iter().flat_map(|(fate, paths)| paths.iter().map(move |path| (fate, path)));
+        for (no, (fate, name)) in paths.enumerate() {
             let item = if name.ends_with('/') { Item::Dir } else { Item::File };
             let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
-            ordered.push(&path, item, no.to_string().as_bytes()).unwrap();
+            ordered.push_as(*fate, (&path, item), no.to_string().as_bytes()).unwrap();
         }
         let mut said = Vec::new();
         say(&ordered, &mut |path, text| {
@@ -175,7 +209,12 @@ mod tests {
     #[test]
     fn what_goes_goes_by_the_directory_that_stays_and_from_the_back() {
         let paths = ["m/0", "q/r/1", "b/c/old/", "b/c/old/1", "q/", "b/f", "q/r/", "z", "b/x"];
-        let by_kept = said(&paths, |ordered, to| ordered.by_kept_directory(to));
+        let gone = (Fate::Gone, &paths[..]);
+        let by_kept = said_as(&[gone], |ordered, to| ordered.by_kept_directory(to));
         assert_eq!(by_kept, "q/r/1=1 q/r=6 q=4 z=7 b/x=8 b/f=5 b/c/old/1=3 b/c/old=2 m/0=0");
+        let stays = (Fate::Stays, &["b/e", "a", "b/c/", "zz", "b/y"][..]);
+        let by_kept = said_as(&[gone, stays], |ordered, to| ordered.by_kept_directory(to));
+        let said = "q/r/1=1 q/r=6 q=4 z=7 a=10 zz=12 b/x=8 b/f=5 b/e=9 b/y=13 b/c/old/1=3 b/c/old=2 b/c=11 m/0=0";
+        assert_eq!(by_kept, said);
     }
 }

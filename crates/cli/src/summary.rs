@@ -29,7 +29,7 @@ impl Tally {
         let counts = match change.action {
             Action::Created => &mut self.created,
             Action::Deleted => &mut self.deleted,
-            Action::Updated | Action::Touched | Action::Unchanged | Action::Copied => return,
+            _ => return,
         };
         counts[match change.item {
             Item::File => 0,

@@ -3,6 +3,7 @@
 //! The library's notices come over a bounded queue to one thread, which owns both streams. So a line never tears the
 //! bar, and a terminal that is slow to read slows the run instead of filling memory.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread;
@@ -11,19 +12,22 @@ use std::time::{Duration, Instant};
 use deltic_core::{Meta, RelPath};
 use deltic_net::plan::Sources;
 use deltic_net::{NamedFile, Outcome, Plan, SyncError};
+use deltic_protocol::options::Options;
 use deltic_protocol::report::{
     Action, Change, Differs, Item, MadeRoot, Notice, Question, TroubleKind,
 };
 
+use crate::asides;
 use crate::complaints::Complaints;
 use crate::escape::Escape;
 use crate::events::Event;
 use crate::exit::{Exit, Troubles};
 use crate::explain::Explain;
 use crate::format::{self, Format, Setting};
-use crate::held::Held;
+use crate::held::{Among, Held};
 use crate::hint;
 use crate::listing::{List, Style};
+use crate::ordered::Ordered;
 use crate::output::{self, Output};
 use crate::plan::Request;
 use crate::progress::Progress;
@@ -124,9 +128,10 @@ struct Words {
     held: Held,
     /// The first tick since something is held.
     held_since: Option<Duration>,
-    /// Whether links are brought over, and whether when they were last read.
-    links: bool,
-    accessed: bool,
+    options: Options,
+    /// Sources that go: it is not said before it is known which of them could not.
+    removed: Ordered,
+    kept: HashSet<RelPath>,
     output: Output,
     /// Lines that wait until the names of the list are counted, where that is said before them.
     counting: Option<Vec<u8>>,
@@ -148,7 +153,6 @@ impl Words {
         let progress = Progress::new(plan, view.live, view.numbers);
         let (tally, explain) = (Tally::default(), view.explain.then(|| Explain::new(plan)));
         let (listed, held) = (List::default(), Held::default());
-        let (links, accessed) = (plan.options.links, plan.options.metadata.accessed);
         let mut words = Self {
             view,
             setting,
@@ -158,8 +162,9 @@ impl Words {
             listed,
             held,
             held_since: None,
-            links,
-            accessed,
+            options: plan.options.clone(),
+            removed: Ordered::default(),
+            kept: HashSet::new(),
             output,
             counting: None,
             complaints: Complaints::default(),
@@ -206,11 +211,11 @@ impl Words {
 
     /// Says what `line` does of a change in its turn, or at once to whoever watches. What was changed and is too much to be
     /// held, or has been for a while, is told a part at a time.
-    fn say_of(&mut self, change: &Change, line: Vec<u8>) {
+    fn say_of(&mut self, change: &Change, among: Among, line: Vec<u8>) {
         if !(self.view.dry_run || self.view.in_order) {
             return self.say(line);
         }
-        if self.held.push(change, &line).is_err() {
+        if self.held.push(change, (among, self.view.when_deletions), &line).is_err() {
             self.say_held();
             return self.say(line);
         }
@@ -224,7 +229,7 @@ impl Words {
         self.held_since = None;
         self.counted(None);
         let Self { held, progress, output, view, .. } = self;
-        held.say(view.deletions_last, |line| say_one(line, output, progress));
+        held.say(view.when_deletions, |line| say_one(line, output, progress));
     }
 
     /// Notes what is listed. What is too much to be kept is told a part at a time.
@@ -237,9 +242,10 @@ impl Words {
     }
 
     fn say_listed(&mut self) {
-        let Self { listed, setting, progress, output, view, .. } = self;
+        let Self { listed, setting, progress, output, view, options, .. } = self;
         let (escape, numbers, zone) = (view.escape, view.numbers, setting.zone());
-        let style = Style { links: self.links, accessed: self.accessed, escape, numbers, zone };
+        let (links, accessed) = (options.links, options.metadata.accessed);
+        let style = Style { links, accessed, escape, numbers, zone };
         listed.say(style, |line| say_one(line, output, progress));
     }
 
@@ -254,19 +260,34 @@ impl Words {
     }
 
     fn change(&mut self, change: &Change) {
-        if change.action == Action::Unchanged {
-            return self.unchanged(change);
+        if self.view.info.remove > 0 && asides::removes(change, &self.options) {
+            self.will_be_removed(change);
+        }
+        match change.action {
+            Action::PassedOver(why) if self.view.info.skip > 0 => {
+                return self.aside(change, |escape| asides::passed_over(change, why, escape));
+            }
+            Action::Unchanged if self.view.unchanged => return self.unchanged(change),
+            Action::PassedOver(_) | Action::Unchanged => return,
+            _ => {}
         }
         self.tally.note(change);
+        let follows_name = asides::is_replaced(change);
+        if !follows_name {
+            self.backed_up(change);
+        }
         match is_up_to_date(change, &self.setting) {
             true if self.view.unchanged => self.unchanged(change),
             true => {}
             false => self.name(change),
         }
+        if follows_name {
+            self.backed_up(change);
+        }
         if let Some(line) = self.explain.as_mut().and_then(|explain| explain.note(change))
             && self.view.info.name > 0
         {
-            self.say_of(change, line.into_bytes());
+            self.say_of(change, Among::Names, line.into_bytes());
         }
     }
 
@@ -277,7 +298,7 @@ impl Words {
         };
         if let Some(format) = format {
             let line = line(format, change, (&self.setting, &self.view), self.view.escape);
-            self.say_of(change, line);
+            self.say_of(change, Among::Names, line);
         }
         if let Some(log) = self.log.as_mut().filter(|_| !self.view.dry_run) {
             log.change(change, &self.setting, &self.view);
@@ -303,19 +324,61 @@ impl Words {
         if !is_itemized && change.item == Item::Dir && change.action == Action::Unchanged {
             return;
         }
-        let line = match self.view.names.as_ref().filter(|_| is_itemized) {
-            Some(format) => format.line(change, &self.setting, self.view.escape),
-            None => format::up_to_date(change, self.view.escape),
+        let Some(format) = self.view.names.as_ref().filter(|_| is_itemized) else {
+            return self.aside(change, |escape| format::up_to_date(change, escape));
         };
-        self.say_of(change, line);
-        let Some(log) = self.log.as_mut().filter(|_| !self.view.dry_run) else { return };
-        match log.names.as_ref().is_some_and(Format::itemizes) {
-            true if is_itemized => log.change(change, &self.setting, &self.view),
-            _ if !is_itemized => {
-                log.line(&self.setting, format::up_to_date(change, Escape::Log));
-            }
-            _ => {}
+        let line = format.line(change, &self.setting, self.view.escape);
+        self.say_of(change, Among::Names, line);
+        let log = self.log.as_mut().filter(|_| !self.view.dry_run);
+        if let Some(log) = log.filter(|log| log.names.as_ref().is_some_and(Format::itemizes)) {
+            log.change(change, &self.setting, &self.view);
         }
+    }
+
+    /// Says and logs what is no change.
+    fn aside(&mut self, change: &Change, line: impl Fn(Escape) -> Vec<u8>) {
+        self.say_of(change, Among::Asides, line(self.view.escape));
+        self.log_aside(line);
+    }
+
+    fn log_aside(&mut self, line: impl Fn(Escape) -> Vec<u8>) {
+        if let Some(log) = self.log.as_mut().filter(|_| !self.view.dry_run) {
+            log.line(&self.setting, line(Escape::Log));
+        }
+    }
+
+    fn backed_up(&mut self, change: &Change) {
+        if self.view.info.backup == 0 {
+            return;
+        }
+        let line = |escape| asides::backed_up(change, &self.options, escape);
+        let Some((said, logged)) = line(self.view.escape).zip(line(Escape::Log)) else { return };
+        let among = if asides::is_replaced(change) { Among::Names } else { Among::Asides };
+        self.say_of(change, among, said);
+        self.log_aside(|_| logged.clone());
+    }
+
+    fn will_be_removed(&mut self, change: &Change) {
+        let Change { path, item, .. } = change;
+        if self.removed.push(path, *item, b"").is_err() {
+            self.say_removed();
+            // One alone has room.
+            let _ = self.removed.push(path, *item, b"");
+        }
+    }
+
+    /// Says which sources went.
+    fn say_removed(&mut self) {
+        let Self { kept, log, setting, progress, output, view, .. } = self;
+        std::mem::take(&mut self.removed).by_name(|path, _| {
+            if RelPath::parse(path).is_ok_and(|path| kept.contains(&path)) {
+                return;
+            }
+            say_one(&asides::removed(path, view.escape), output, progress);
+            if let Some(log) = log {
+                log.line(setting, asides::removed(path, Escape::Log));
+            }
+        });
     }
 
     /// Shows the names that wait, with the bar out of their way.
@@ -380,6 +443,10 @@ impl Teller for Words {
                 }
             }
             Notice::Trouble(trouble) => {
+                if self.options.remove.sources {
+                    let path = trouble.spot.as_ref().and_then(|spot| spot.path.clone());
+                    self.kept.extend(path);
+                }
                 self.flush();
                 if is_heard(trouble.kind, &self.view) {
                     self.progress.aside(|| self.complaints.tell(trouble, &self.view));
@@ -424,6 +491,9 @@ impl Teller for Words {
     fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()> {
         self.progress.clear();
         self.say_held();
+        if result.is_ok() {
+            self.say_removed();
+        }
         self.flush();
         self.progress.end(result.as_ref().ok());
         self.complaints.finish();
@@ -540,7 +610,16 @@ impl Teller for Events {
     fn tell(&mut self, notice: &Notice) {
         self.progress.note(notice);
         match notice {
-            Notice::Changed(change) => self.output.line(Event::change(change).line()),
+            Notice::Changed(change) => {
+                let is_told = match change.action {
+                    Action::Unchanged => self.view.unchanged,
+                    Action::PassedOver(_) => self.view.info.skip > 0,
+                    _ => true,
+                };
+                if is_told {
+                    self.output.line(Event::change(change).line());
+                }
+            }
             Notice::Trouble(trouble) => {
                 self.output.line(Event::trouble(trouble).line());
                 if is_heard(trouble.kind, &self.view) {

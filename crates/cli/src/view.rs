@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use deltic_net::Trust;
+use deltic_protocol::options::Options;
 
 use crate::args::SyncArgs;
 use crate::args::show::{Outbuf, Show, Stderr};
 use crate::commands::sync;
 use crate::escape::Escape;
 use crate::format::{self, Format};
+use crate::held::Deletions;
 use crate::hint::Far;
 use crate::levels::Info;
 use crate::numbers::Numbers;
@@ -61,8 +63,8 @@ pub(crate) struct View {
     pub(crate) by_line: bool,
     /// Whether names wait for each other, to be told in order: where nobody watches.
     pub(crate) in_order: bool,
-    /// Whether those of what was deleted come behind all others then.
-    pub(crate) deletions_last: bool,
+    /// The place of deletions among them.
+    pub(crate) when_deletions: Deletions,
     /// Where to log what happens.
     pub(crate) log: Option<Log>,
 }
@@ -135,10 +137,20 @@ impl Terminals {
 }
 
 impl View {
+    /// True where the run is to tell of names that stay as they are.
+    pub(crate) const fn wants_unchanged(&self, options: &Options) -> bool {
+        let names_sources = options.remove.sources && self.info.remove > 0;
+        self.unchanged || self.info.skip > 0 || names_sources
+    }
+
     /// What `args` ask for on these terminals.
     pub(crate) fn new(args: &SyncArgs, terminals: Terminals) -> Result<Self> {
         let show = &args.show;
         let info = show.levels()?;
+        let info = match show.quiet {
+            true => Info { backup: 0, remove: 0, skip: 0, ..info },
+            false => info,
+        };
         let names = names(show, info);
         let trust = args.follow.trust();
         let log = show.log_file.clone().map(|path| Log { path, trust, names: log_names(show) });
@@ -166,9 +178,17 @@ impl View {
             to_stderr: (show.msgs2stderr || show.stderr == Stderr::All) && !show.json,
             by_line,
             in_order: !(by_line || terminals.stdout),
-            deletions_last: args.remove.delete_after || args.remove.delete_delay,
+            when_deletions: when_deletions(args),
             log,
         })
+    }
+}
+
+fn when_deletions(args: &SyncArgs) -> Deletions {
+    match () {
+        () if args.remove.delete_after || args.remove.delete_delay => Deletions::Last,
+        () if args.remove.delete_before => Deletions::First,
+        () => Deletions::Along,
     }
 }
 

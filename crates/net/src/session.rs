@@ -644,6 +644,7 @@ impl Session {
             root_is_wanted: root.as_os_str().as_bytes().ends_with(b"/"),
             takes_offers: agreed.terms.offers(),
             tells_resumed: agreed.terms.resumed(),
+            tells_passed_over: agreed.terms.passed_over(),
             most_files: [files_at_once(), agreed.terms.most_files()].into_iter().flatten().min(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);

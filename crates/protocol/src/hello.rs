@@ -45,6 +45,8 @@ const TROUBLES: &str = "troubles:located";
 
 /// Totals that say how much was resumed.
 const RESUMED: &str = "totals:resumed";
+/// Changes that say why a name is passed over.
+const PASSED_OVER: &str = "changes:passed-over";
 
 /// Behind it, how many files of a session an end can hold open at once.
 const FILES: &str = "files:";
@@ -75,8 +77,9 @@ impl Hello {
     /// What this version can do; `part` is drawn at random.
     #[must_use]
     pub fn ours(part: Key) -> Self {
-        let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE, RESUMED, TROUBLES]
+        let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE, RESUMED]
             .into_iter()
+            .chain([TROUBLES, PASSED_OVER])
             .chain(KeyedSum::is_fast().then_some(KEYED));
         let strategies = Strategy::ALL.iter().map(capability);
         Self {
@@ -206,6 +209,7 @@ pub struct Terms {
     delete_share: bool,
     resumed: bool,
     troubles: bool,
+    passed_over: bool,
     keyed: bool,
     /// Whether the sender may name chunks before it knows the receiver: it guesses [`Terms::is_keyed`] right.
     offers: bool,
@@ -247,6 +251,12 @@ impl Terms {
     #[must_use]
     pub const fn resumed(self) -> bool {
         self.resumed
+    }
+
+    /// True where changes may say why a name is passed over.
+    #[must_use]
+    pub const fn passed_over(self) -> bool {
+        self.passed_over
     }
 
     /// Checks that both ends know a strategy, and this way to delete.
@@ -348,7 +358,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let (zstd, zeros) = (both(ZSTD), both(ZEROS));
     let (streams, keyed) = (both(STREAMS), both(KEYED));
     let (delete_share, resumed) = (both(DELETE_SHARE), both(RESUMED));
-    let troubles = both(TROUBLES);
+    let (troubles, passed_over) = (both(TROUBLES), both(PASSED_OVER));
     let offers = keyed == sender.capabilities.contains(KEYED);
     let (part, key) = (sender.part, sender.part.of_session());
     let most_files = sender.most_files();
@@ -359,6 +369,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         delete_share,
         resumed,
         troubles,
+        passed_over,
         keyed,
         offers,
         strategies,

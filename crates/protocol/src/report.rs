@@ -69,6 +69,31 @@ pub enum Action {
     Unchanged,
     /// It was not there, and came from another tree of the receiver (`--copy-dest`), from which it differs.
     Copied,
+    /// The options leave it out. Told where [`Action::Unchanged`] is, if the other end knows of it.
+    PassedOver(PassedOver),
+}
+
+impl Action {
+    /// True for an action that leaves the name as it was.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        matches!(self, Self::Unchanged | Self::PassedOver(_))
+    }
+}
+
+/// Why a listed name is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassedOver {
+    /// Nothing stands in its place (`--existing`).
+    New,
+    /// Something stands in its place (`--ignore-existing`).
+    Exists,
+    /// The file in its place is newer (`--update`).
+    Newer,
+    /// The file is too long (`--max-size`).
+    Large,
+    /// The file is too short (`--min-size`).
+    Small,
 }
 
 /// In what the old entry differed from the new.

@@ -12,8 +12,8 @@ use deltic_core::{Acl, Entry, Kind, Meta, More, Name, RelPath, Timestamp, Xattr}
 use crate::error::PeerError;
 use crate::limits::{MAX_ASKED, MAX_BATCH, MAX_RULES, MAX_TEXT_BYTES, MAX_XATTRS_BYTES};
 use crate::report::{
-    Action, Change, Differs, Facts, Item, MadeRoot, Question, Side, Spot, Totals, Trouble,
-    TroubleKind,
+    Action, Change, Differs, Facts, Item, MadeRoot, PassedOver, Question, Side, Spot, Totals,
+    Trouble, TroubleKind,
 };
 
 /// Why a payload could not be read; the caller adds which frame it was.
@@ -122,7 +122,7 @@ macro_rules! closed_set {
 pub(crate) use closed_set;
 
 closed_set!(Item: File = 0, Dir = 1, Symlink = 2, Device = 3, Special = 4);
-closed_set!(Action: Created = 0, Updated = 1, Touched = 2, Deleted = 3, Unchanged = 4, Copied = 5);
+closed_set!(PassedOver: New = 0, Exists = 1, Newer = 2, Large = 3, Small = 4);
 closed_set!(Side: Sender = 0, Receiver = 1);
 closed_set!(TroubleKind: Vanished = 0, Failed = 1, Skipped = 2, DeleteLimit = 3, Warned = 4, UnsafeLink = 5);
 closed_set!(rule::Action: Include = 0, Exclude = 1);
@@ -541,6 +541,34 @@ impl Wire for Differs {
             xattrs: bit(8),
             kind: bit(9),
         })
+    }
+}
+
+/// The actions without a reason, each in the place of its number. One with a reason follows them.
+const ACTIONS: [Action; 6] = [
+    Action::Created,
+    Action::Updated,
+    Action::Touched,
+    Action::Deleted,
+    Action::Unchanged,
+    Action::Copied,
+];
+
+impl Wire for Action {
+    fn put(&self, to: &mut Vec<u8>) {
+        let number = ACTIONS.iter().position(|known| known == self);
+        to.put_u8(number.unwrap_or(ACTIONS.len()) as u8);
+        if let Self::PassedOver(why) = self {
+            why.put(to);
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let number = usize::from(from.u8()?);
+        match ACTIONS.get(number) {
+            Some(action) => Ok(*action),
+            None if number == ACTIONS.len() => Ok(Self::PassedOver(Wire::take(from)?)),
+            None => Err(CodecError::OutOfRange.into()),
+        }
     }
 }
 

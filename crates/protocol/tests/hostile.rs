@@ -35,7 +35,8 @@ use deltic_protocol::options::{
 };
 use deltic_protocol::receiver::{self, Expect, Receiver, Setting};
 use deltic_protocol::report::{
-    Action, Change, Differs, Facts, Item, MadeRoot, Question, Totals, Trouble, TroubleKind,
+    Action, Change, Differs, Facts, Item, MadeRoot, PassedOver, Question, Totals, Trouble,
+    TroubleKind,
 };
 use deltic_protocol::sender::{self, Deltas, Sender};
 use deltic_protocol::streams::Aside;
@@ -2805,9 +2806,9 @@ fn what_is_below_an_unlike_directory_waits_for_it() {
 }
 
 #[test]
-fn what_is_up_to_date_is_told_only_where_it_is_asked_for() {
-    let told = || {
-        let (item, action, differs) = (Item::File, Action::Unchanged, Differs::default());
+fn names_that_stay_are_told_only_where_that_is_asked_for() {
+    let told = |action| {
+        let (item, differs) = (Item::File, Differs::default());
         ToSender::Changed(Change {
             path: path("a"),
             item,
@@ -2816,10 +2817,12 @@ fn what_is_up_to_date_is_told_only_where_it_is_asked_for() {
             facts: Facts::default(),
         })
     };
-    let unasked = Err(PeerError::Unexpected("a name that is up to date"));
+    let unasked = Err(PeerError::Unexpected("a name that stays as it is"));
     for (tells_unchanged, heard) in [(true, Ok(())), (false, unasked)] {
-        let mut machine = Sender::new(Options { tells_unchanged, ..options() });
-        assert_eq!(machine.handle(told()), heard);
+        for action in [Action::Unchanged, Action::PassedOver(PassedOver::Newer)] {
+            let mut machine = Sender::new(Options { tells_unchanged, ..options() });
+            assert_eq!(machine.handle(told(action)), heard);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::levels;
 pub(crate) struct Show {
     /// Name what changes, and sum up; -vv: name all
     ///
-    /// -vv names what only changed in its attributes, or is up to date, as well.
+    /// -vv names what only changed in its attributes, is up to date or is passed over as well.
     #[arg(short, long, action = ArgAction::Count, help_heading = SHOW)]
     pub(crate) verbose: u8,
     /// Show errors only

@@ -349,7 +349,7 @@ fn differences(change: &Change) -> Vec<&'static str> {
         Action::Created if change.differs.kind => vec!["kind"],
         Action::Created => vec!["missing"],
         Action::Deleted => vec!["extra"],
-        Action::Unchanged => Vec::new(),
+        Action::Unchanged | Action::PassedOver(_) => Vec::new(),
         Action::Updated | Action::Touched | Action::Copied => {
             let links = change.facts.linked.is_some().then_some("links");
             attributes(change).chain(links).collect()

@@ -115,7 +115,7 @@ pub(crate) async fn write(
         }
         match notice {
             Notice::Finished(_) => finished = Some(notice),
-            Notice::Changed(change) if change.action == Action::Unchanged && !tells_unchanged => {}
+            Notice::Changed(change) if change.action.is_none() && !tells_unchanged => {}
             Notice::Trouble(trouble) if is_quiet && !is_of_source(&trouble) => {}
             Notice::Trouble(_) => watch(notice),
             // Another part of the run follows.
@@ -145,7 +145,7 @@ fn has_content(change: &Change) -> bool {
     let is_wanted = match change.action {
         Action::Created | Action::Updated | Action::Copied => true,
         Action::Touched => content || size || time,
-        Action::Deleted | Action::Unchanged => false,
+        Action::Deleted | Action::Unchanged | Action::PassedOver(_) => false,
     };
     // Of several names of a file one is enough.
     change.item == Item::File && is_wanted && change.facts.linked.is_none()

@@ -3,7 +3,7 @@
 use deltic_core::{Kind, Meta};
 
 use crate::options::{Compare, Options};
-use crate::report::Differs;
+use crate::report::{Differs, PassedOver};
 
 /// What size and time say of two files' contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,18 +76,23 @@ pub fn is_there(options: &Options, new: &Meta, is: &Meta) -> bool {
 }
 
 impl Compare {
-    /// Whether an entry is passed over because of what stands in its place, or because nothing does.
-    pub(super) fn passes_over(&self, new: &Meta, old: Option<&Meta>) -> bool {
+    /// Why an entry is passed over, if it is because of what stands in its place, or because nothing does.
+    pub(super) fn passes_over(&self, new: &Meta, old: Option<&Meta>) -> Option<PassedOver> {
         match old {
-            None => self.existing,
-            Some(old) => self.ignore_existing && !(new.is_dir() && old.is_dir()),
+            None => self.existing.then_some(PassedOver::New),
+            Some(old) if new.is_dir() && old.is_dir() => None,
+            Some(_) => self.ignore_existing.then_some(PassedOver::Exists),
         }
     }
 
-    /// Whether a file is passed over because of its length, or because the old one is newer.
-    pub(super) fn passes_over_file(&self, new: &Meta, old: Option<&Meta>) -> bool {
-        let sized = self.min_bytes <= new.len && self.max_bytes.is_none_or(|most| new.len <= most);
+    /// Why a file is passed over, if it is because of its length, or because the old one is newer.
+    pub(super) fn passes_over_file(&self, new: &Meta, old: Option<&Meta>) -> Option<PassedOver> {
         let newer = |old: &Meta| old.is_file() && self.window.is_newer(old.modified, new.modified);
-        !sized || self.update && old.is_some_and(newer)
+        match () {
+            () if self.max_bytes.is_some_and(|most| new.len > most) => Some(PassedOver::Large),
+            () if new.len < self.min_bytes => Some(PassedOver::Small),
+            () if self.update && old.is_some_and(newer) => Some(PassedOver::Newer),
+            () => None,
+        }
     }
 }

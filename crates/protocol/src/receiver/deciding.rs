@@ -86,7 +86,8 @@ impl Receiver {
                 *target = [MUNGED, target].concat().into();
             }
         }
-        if self.setting.options.compare.passes_over(&meta, old.as_ref()) {
+        if let Some(why) = self.setting.options.compare.passes_over(&meta, old.as_ref()) {
+            self.passed_over(&path, &meta, why);
             self.report_settled(meta.len);
             self.miss_undecided(file, &meta);
             if meta.is_dir() {
@@ -107,7 +108,10 @@ impl Receiver {
         (meta, old): (Meta, Option<Meta>),
     ) {
         let compare = &self.setting.options.compare;
-        if meta.is_file() && compare.passes_over_file(&meta, old.as_ref()) {
+        if meta.is_file()
+            && let Some(why) = compare.passes_over_file(&meta, old.as_ref())
+        {
+            self.passed_over(&path, &meta, why);
             self.report_settled(meta.len);
             self.miss(file);
         } else if self.asks_alternates(&meta, old.as_ref()) {

@@ -137,8 +137,8 @@ impl Standing {
             return Self::Nothing;
         };
         match () {
-            () if compare.passes_over(meta, Some(old)) => Self::Nothing,
-            () if is_file && compare.passes_over_file(meta, Some(old)) => Self::Nothing,
+            () if compare.passes_over(meta, Some(old)).is_some() => Self::Nothing,
+            () if is_file && compare.passes_over_file(meta, Some(old)).is_some() => Self::Nothing,
             () if !is_file && meta.kind == old.kind => Self::Here,
             () if !is_file => Self::Old,
             () => match quick(options, meta, old) {

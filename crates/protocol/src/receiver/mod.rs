@@ -107,6 +107,8 @@ pub struct Setting {
     pub takes_offers: bool,
     /// Whether the sender can be told how much was resumed.
     pub tells_resumed: bool,
+    /// The sender can be told why names are passed over.
+    pub tells_passed_over: bool,
     /// Most files under way at once, where the system lets this end hold only few open.
     pub most_files: Option<usize>,
 }

@@ -3,7 +3,7 @@
 use deltic_core::{Meta, Name, RelPath};
 
 use crate::message::ToSender;
-use crate::report::{Action, Change, Differs, Facts, Item, MadeRoot, Notice, Trouble};
+use crate::report::{Action, Change, Differs, Facts, Item, MadeRoot, Notice, PassedOver, Trouble};
 
 use super::{Receiver, Setting};
 
@@ -59,6 +59,24 @@ impl Receiver {
             let facts = Facts { linked, ..Facts::of(meta) };
             self.changed(Change { path, item, action, differs: Differs::default(), facts });
         }
+    }
+
+    /// Tells of a name that is passed over, where that is asked for.
+    pub(super) fn passed_over(&mut self, path: &RelPath, meta: &Meta, why: PassedOver) {
+        let Setting { options, tells_passed_over, .. } = &self.setting;
+        if !(options.tells_unchanged && *tells_passed_over) {
+            return;
+        }
+        let (item, action, differs) =
+            (Item::of(&meta.kind), Action::PassedOver(why), Differs::default());
+        let change = Change { path: path.clone(), item, action, differs, facts: Facts::of(meta) };
+        // As in rsync what stands in its place is told by its name here.
+        let change = match why {
+            PassedOver::Large | PassedOver::Small => self.as_listed(change),
+            PassedOver::New | PassedOver::Exists | PassedOver::Newer => change,
+        };
+        self.frames.push_back(ToSender::Changed(change.clone()));
+        self.notices.push_back(Notice::Changed(change));
     }
 
     pub(super) fn report_settled(&mut self, bytes: u64) {

@@ -299,8 +299,8 @@ impl Sender {
                 Ok(())
             }
             ToSender::Changed(change) => {
-                if change.action == Action::Unchanged && !self.options.tells_unchanged {
-                    return Err(PeerError::Unexpected("a name that is up to date"));
+                if change.action.is_none() && !self.options.tells_unchanged {
+                    return Err(PeerError::Unexpected("a name that stays as it is"));
                 }
                 self.notices.push_back(Notice::Changed(change));
                 Ok(())

@@ -97,6 +97,7 @@ impl Session {
                 .map(|names| Expect { names: names.into_iter().collect(), ..Expect::default() }),
             takes_offers: case.takes_offers,
             tells_resumed: true,
+            tells_passed_over: true,
             ..Setting::default()
         };
         let sender = Sender::new(options);

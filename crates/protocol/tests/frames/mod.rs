@@ -26,8 +26,8 @@ use deltic_protocol::options::{
 };
 use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers, Remove, Select};
 use deltic_protocol::report::{
-    Action, Change, Differs, Facts, Item, MadeRoot, Question, Side, Spot, Totals, Trouble,
-    TroubleKind,
+    Action, Change, Differs, Facts, Item, MadeRoot, PassedOver, Question, Side, Spot, Totals,
+    Trouble, TroubleKind,
 };
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
@@ -1099,7 +1099,15 @@ fn item() -> impl Strategy<Value = Item> {
 
 fn action() -> impl Strategy<Value = Action> {
     let all = [Action::Created, Action::Updated, Action::Touched, Action::Deleted];
-    of(&[&all[..], &[Action::Unchanged, Action::Copied]].concat())
+    let passed_over = [
+        PassedOver::New,
+        PassedOver::Exists,
+        PassedOver::Newer,
+        PassedOver::Large,
+        PassedOver::Small,
+    ]
+    .map(Action::PassedOver);
+    of(&[&all[..], &[Action::Unchanged, Action::Copied], &passed_over].concat())
 }
 
 fn facts() -> impl Strategy<Value = Facts> {

@@ -1,0 +1,59 @@
+//! What rsync says of a name besides what changes of it: why it is passed over, where its old version is kept, that the source
+//! is gone.
+
+use deltic_protocol::options::{Backup, Options};
+use deltic_protocol::report::{Action, Change, Item, PassedOver};
+
+use crate::escape::Escape;
+
+/// That the name is passed over, in rsync's words.
+pub(crate) fn passed_over(change: &Change, why: PassedOver, escape: Escape) -> Vec<u8> {
+    let kind = if change.item == Item::Dir { "directory" } else { "file" };
+    let name = escape.escaped(change.path.as_bytes());
+    let behind: &[u8] = match why {
+        PassedOver::New => {
+            return [b"not creating new ", kind.as_bytes(), b" \"", &name, b"\""].concat();
+        }
+        PassedOver::Exists => b" exists",
+        PassedOver::Newer => b" is newer",
+        PassedOver::Large => b" is over max-size",
+        PassedOver::Small => b" is under min-size",
+    };
+    [&name, behind].concat()
+}
+
+/// That the source is gone.
+pub(crate) fn removed(path: &[u8], escape: Escape) -> Vec<u8> {
+    [b"sender removed ", &*escape.escaped(path)].concat()
+}
+
+/// True where the source goes once the change is made.
+pub(crate) fn removes(change: &Change, options: &Options) -> bool {
+    let is_kept = matches!(change.action, Action::Deleted | Action::PassedOver(_));
+    options.remove.sources && !options.dry_run && change.item != Item::Dir && !is_kept
+}
+
+/// Where the old version is kept, if the change keeps one. Nothing is said of one that another kind of entry follows: it
+/// may have been a directory, of which nothing is kept.
+pub(crate) fn backed_up(change: &Change, options: &Options, escape: Escape) -> Option<Vec<u8>> {
+    let Backup { dir, suffix } = options.remove.backup.as_ref()?;
+    let path = change.path.as_bytes();
+    let is_dir = change.item == Item::Dir;
+    let is_kept = match change.action {
+        // What is beside its new version has no backup of its own.
+        Action::Deleted => !is_dir && (dir.is_some() || !path.ends_with(suffix)),
+        // As in rsync a dry run gets as far as links and devices.
+        Action::Updated => !(is_dir || options.dry_run && is_replaced(change)),
+        Action::Created => is_dir && change.differs.kind,
+        _ => false,
+    };
+    let above = dir.as_ref().map(|dir| [dir, &b"/"[..]].concat()).unwrap_or_default();
+    let to = [&above, path, suffix].concat();
+    let [from, to] = [path, &to].map(|name| escape.escaped(name));
+    is_kept.then(|| [b"backed up ", &*from, b" to ", &*to].concat())
+}
+
+/// True for a file with new content: rsync tells of its backup behind its name.
+pub(crate) fn is_replaced(change: &Change) -> bool {
+    change.action == Action::Updated && change.item == Item::File && change.facts.linked.is_none()
+}
