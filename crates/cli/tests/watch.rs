@@ -552,7 +552,9 @@ fn names_that_vanish_under_a_watch_are_counted() {
         return common::skip("strace is not installed, which has files vanish");
     }
     let world = World::new();
-    ["gone 1", "gone 2", "gone 3", "stays"].map(|name| world.write(format!("src/{name}"), name));
+    for name in ["gone 1", "gone 2", "gone 3", "stays"] {
+        world.write(format!("src/{name}"), name);
+    }
     let mut traced = Command::new("strace");
     // The program itself is our child.
     traced.args(["-D", "-qq", "-f", "-o", "trace", "-P", "gone 1", "-P", "gone 2", "-P", "gone 3"]);
