@@ -83,6 +83,7 @@ end-to-end: toolchain
 	$(bench) enospc --steps 8 --peers deltic --out $(out)
 	$(bench) e2e --sizes 10MB --edits 0,1,10 --release-pair none --peers deltic --runs 1 --out $(out)
 	$(bench) again --size 40MiB --peers deltic --runs 2 --out $(out)
+	DELTIC_LARGE_MIB=1024 cargo test --locked -p deltic --test sync_memory a_large_file
 	if tools/ensure.sh rsync rsync; then \
 	  $(bench) tree --files 2000 --peers deltic --runs 1 --out $(out); \
 	else \

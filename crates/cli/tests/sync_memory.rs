@@ -2,9 +2,14 @@
 
 mod common;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use common::attrs::note;
+use common::dice::Dice;
 use common::limited::Limited;
 use common::{DELTIC, Mounted, Run, SHELL, Way, World, is_installed, skip};
 
@@ -65,5 +70,60 @@ fn long_attributes_of_directories_are_not_kept_until_the_end() {
         }
         common::tree::assert_same(&world.path("disk/src"), &world.path("disk/dst"));
         fs::remove_dir_all(world.path("disk/dst")).expect("it is ours");
+    }
+}
+
+/// Length of a large file, in MiB: `make end-to-end` asks for a longer one.
+fn large_mib() -> u64 {
+    let asked = std::env::var("DELTIC_LARGE_MIB").ok();
+    asked.map_or(256, |mib| mib.parse().expect("DELTIC_LARGE_MIB is a number"))
+}
+
+/// Random bytes that nothing shortens.
+fn write_random(path: &Path, mib: u64) {
+    let mut dice = Dice::new(mib);
+    let mut file = BufWriter::new(File::create(path).expect("it can be made"));
+    for _ in 0..mib * MIB / 8 {
+        file.write_all(&dice.next().to_le_bytes()).expect("it can be written");
+    }
+    file.flush().expect("it can be written");
+}
+
+/// Changes some bytes in each 256 KiB of a file.
+fn edit(path: &Path, mib: u64, round: u64) {
+    let file = File::options().write(true).open(path).expect("it is there");
+    let mut dice = Dice::new(round);
+    for start in (0..mib * MIB).step_by(256 << 10) {
+        let at = start + dice.below((256 << 10) - 8);
+        file.write_all_at(&dice.next().to_le_bytes(), at).expect("it can be written");
+    }
+    // Of what is as old as the present no recipe is kept.
+    let modified = UNIX_EPOCH + Duration::new(round, 1);
+    file.set_modified(modified).expect("it is ours");
+}
+
+/// Chunks grow with the file, so that 1 GiB has twice as many as 256 MiB.
+#[test]
+fn a_large_file_takes_little_memory() {
+    let (world, mib) = (World::new(), large_mib());
+    let limit = if mib <= 256 { 24 * MIB } else { 32 * MIB };
+    world.mkdir("src");
+    let big = world.path("src/big");
+    write_random(&big, mib);
+    for way in [Way::Push, Way::Pull] {
+        let (from, to) = (way.from("src/"), way.to("dst/"));
+        let is_same = || {
+            let cmp = Run::of(&mut world.command("cmp", ["src/big", "dst/big"]));
+            assert_eq!(cmp.code, Some(0), "{way:?}: {cmp:?}");
+        };
+        // New, then changed, then changed where the recipe of old is known.
+        for round in 0..3 {
+            if round > 0 {
+                edit(&big, mib, round);
+            }
+            sync_limited(&world, way, limit, &["-a", "--threads=2", &from, &to]);
+            is_same();
+        }
+        fs::remove_dir_all(world.path("dst")).expect("it is ours");
     }
 }

@@ -1,5 +1,5 @@
-//! Many chunks in their places: of a large file there are hundreds of thousands, and what is kept of them is what a sync takes
-//! most memory for.
+//! Many chunks in their places. A large file has hundreds of thousands, and most memory of a sync goes to what is kept of
+//! them.
 
 use std::ops::Range;
 
@@ -119,7 +119,8 @@ impl Chunks {
         self.range(ChunkNo(0)..ChunkNo(self.len() as u32))
     }
 
-    /// The first that does not start before byte `start`, of chunks whose starts ascend; one past the last, if there is none.
+    /// The first that does not start before byte `start`, of chunks whose starts ascend; where there is none, one past the
+    /// last.
     #[must_use]
     pub fn first_from(&self, start: u64) -> ChunkNo {
         ChunkNo(self.starts.partition_point(|other| *other < start) as u32)

@@ -231,7 +231,7 @@ pub struct Kept {
     pub key: Key,
     /// What they are cut by.
     pub spec: ChunkerSpec,
-    /// Those that are in place, ascending. What overlaps one before it, or reaches beyond the version, is as good as not in here.
+    /// Those that are in place, ascending. One that overlaps another, or reaches beyond the version, does not count.
     pub chunks: Chunks,
 }
 
