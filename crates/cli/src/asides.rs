@@ -2,7 +2,7 @@
 //! is gone.
 
 use deltic_protocol::options::{Backup, Options};
-use deltic_protocol::report::{Action, Change, Item, PassedOver};
+use deltic_protocol::report::{Action, Change, Item, PassedOver, Totals};
 
 use crate::escape::Escape;
 
@@ -31,6 +31,27 @@ pub(crate) fn removed(path: &[u8], escape: Escape) -> Vec<u8> {
 pub(crate) fn removes(change: &Change, options: &Options) -> bool {
     let is_kept = matches!(change.action, Action::Deleted | Action::PassedOver(_));
     options.remove.sources && !options.dry_run && change.item != Item::Dir && !is_kept
+}
+
+/// How files are sent.
+pub(crate) const fn transmission(options: &Options) -> &'static str {
+    match options.whole_file {
+        true => "delta-transmission disabled for local transfer or --whole-file",
+        false => "delta-transmission enabled",
+    }
+}
+
+/// The file that this one was matched against, if it has another name.
+pub(crate) fn fuzzy(change: &Change, escape: Escape) -> Option<Vec<u8>> {
+    let from = change.facts.from.as_ref()?;
+    let [name, from] = [&change.path, from].map(|path| escape.escaped(path.as_bytes()));
+    Some([b"fuzzy basis selected for ", &*name, b": ", &*from].concat())
+}
+
+/// Counts of a run: `matches` are files where rsync counts blocks.
+pub(crate) fn matches(files: u64, totals: &Totals) -> String {
+    let data = totals.literal;
+    format!("total: matches={files}  hash_hits={files}  false_alarms=0 data={data}")
 }
 
 /// Where the old version is kept, if the change keeps one. Nothing is said of one that another kind of entry follows: it

@@ -101,9 +101,37 @@ impl Info {
     }
 }
 
-/// Whether rsync knows the names in `--debug=FLAGS`.
-pub(crate) fn check_debug(flags: &str) -> Result<(), Unknown> {
-    items("--debug", flags, &DEBUG).map(drop)
+/// How loudly the inside of a run is told, as far as it has a likeness in rsync.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Debug {
+    /// Counts of what was matched.
+    pub(crate) deltasum: u8,
+    /// How files are sent.
+    pub(crate) flist: u8,
+    /// Files of other names that others were matched against.
+    pub(crate) fuzzy: u8,
+}
+
+impl Debug {
+    /// The levels of so many `-v`.
+    pub(crate) fn verbose(times: u8) -> Self {
+        let (inside, more) = (u8::from(times > 1), u8::from(times > 2));
+        Self { deltasum: inside, flist: inside, fuzzy: more }
+    }
+
+    /// Does what `--debug=FLAGS` says.
+    pub(crate) fn set(&mut self, flags: &str) -> Result<(), Unknown> {
+        for (name, level) in items("--debug", flags, &DEBUG)? {
+            match &*name {
+                "deltasum" => self.deltasum = level,
+                "flist" => self.flist = level,
+                "fuzzy" => self.fuzzy = level,
+                "all" => *self = Self { deltasum: level, flist: level, fuzzy: level },
+                _ => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Names in lower case and their levels; `none` is `all0`.
@@ -171,12 +199,12 @@ const DEBUG: [(&str, &str); 24] = [
     ("connect", NO_MEANING),
     ("cmd", NO_MEANING),
     ("del", NO_MEANING),
-    ("deltasum", NO_MEANING),
+    ("deltasum", "files that had something to match, and bytes that were sent"),
     ("dup", NO_MEANING),
     ("exit", NO_MEANING),
     ("filter", NO_MEANING),
-    ("flist", NO_MEANING),
-    ("fuzzy", NO_MEANING),
+    ("flist", "whether files are sent whole"),
+    ("fuzzy", "files of other names that were matched against"),
     ("genr", NO_MEANING),
     ("hash", NO_MEANING),
     ("hlink", NO_MEANING),
@@ -211,8 +239,10 @@ mod tests {
         for flags in ["foo", "name,foo2", "deltasum"] {
             assert!(matches!(Info::default().set(flags), Err(Unknown::Item { .. })), "{flags}");
         }
-        assert!(check_debug("deltasum4,IO,all2,none").is_ok());
-        assert!(check_debug("name").is_err());
-        assert!(matches!(check_debug("help"), Err(Unknown::Help(text)) if text.contains("FUZZY")));
+        let mut debug = Debug::default();
+        debug.set("deltasum4,IO,all2,none,Fuzzy").unwrap();
+        assert_eq!(debug, Debug { fuzzy: 1, ..Debug::default() });
+        assert!(debug.set("name").is_err());
+        assert!(matches!(debug.set("help"), Err(Unknown::Help(text)) if text.contains("FUZZY")));
     }
 }

@@ -37,6 +37,7 @@ impl Request {
     /// What `args` ask for, or why they make no sense together.
     pub(crate) fn new(args: &SyncArgs, terminals: Terminals) -> Result<Self> {
         args.show.levels()?;
+        args.show.debug()?;
         args.accepted.check()?;
         let batch = args.batch.batch(args)?;
         let reads = matches!(batch, Some(Batch::Read(_)));

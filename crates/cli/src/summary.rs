@@ -20,12 +20,17 @@ pub(crate) struct Tally {
     deleted: [u64; KINDS.len()],
     /// Files that were matched against one of another name.
     moved: u64,
+    /// Files that had something in common with what they were matched against.
+    matched: u64,
 }
 
 impl Tally {
     /// Counts a change.
     pub(crate) fn note(&mut self, change: &Change) {
         self.moved += u64::from(change.facts.from.is_some());
+        let is_sent = matches!(change.action, Action::Created | Action::Updated);
+        let is_file = change.item == Item::File && change.facts.linked.is_none();
+        self.matched += u64::from(is_sent && is_file && change.facts.literal < change.facts.len);
         let counts = match change.action {
             Action::Created => &mut self.created,
             Action::Deleted => &mut self.deleted,
@@ -38,6 +43,13 @@ impl Tally {
             Item::Device => 3,
             Item::Special => 4,
         }] += 1;
+    }
+}
+
+impl Tally {
+    /// Files that had something in common with what they were matched against.
+    pub(crate) const fn matched(&self) -> u64 {
+        self.matched
     }
 }
 
@@ -316,7 +328,8 @@ mod tests {
 
     #[test]
     fn statistics_are_rsyncs_lines() {
-        let tally = Tally { created: [1, 1, 1, 0, 0], deleted: [1, 0, 0, 0, 0], moved: 0 };
+        let tally =
+            Tally { created: [1, 1, 1, 0, 0], deleted: [1, 0, 0, 0, 0], ..Tally::default() };
         let lines = |numbers| {
             let full = full(&outcome(), &tally, numbers);
             full.into_iter().chain(totals(&outcome(), true, numbers)).collect::<Vec<_>>().join("\n")

@@ -130,6 +130,8 @@ struct Words {
     held_since: Option<Duration>,
     options: Options,
     /// Sources that go: it is not said before it is known which of them could not.
+    /// What is said before the first change.
+    transmission: Option<&'static str>,
     removed: Ordered,
     kept: HashSet<RelPath>,
     output: Output,
@@ -153,6 +155,7 @@ impl Words {
         let progress = Progress::new(plan, view.live, view.numbers);
         let (tally, explain) = (Tally::default(), view.explain.then(|| Explain::new(plan)));
         let (listed, held) = (List::default(), Held::default());
+        let transmission = (view.debug.flist > 0).then(|| asides::transmission(&plan.options));
         let mut words = Self {
             view,
             setting,
@@ -163,6 +166,7 @@ impl Words {
             held,
             held_since: None,
             options: plan.options.clone(),
+            transmission,
             removed: Ordered::default(),
             kept: HashSet::new(),
             output,
@@ -259,7 +263,15 @@ impl Words {
         }
     }
 
+    fn say_transmission(&mut self) {
+        if let Some(words) = self.transmission.take() {
+            self.say(words);
+            self.log_aside(|_| words.into());
+        }
+    }
+
     fn change(&mut self, change: &Change) {
+        self.say_transmission();
         if self.view.info.remove > 0 && asides::removes(change, &self.options) {
             self.will_be_removed(change);
         }
@@ -272,6 +284,11 @@ impl Words {
             _ => {}
         }
         self.tally.note(change);
+        if self.view.debug.fuzzy > 0
+            && let Some(line) = asides::fuzzy(change, self.view.escape)
+        {
+            self.say_of(change, Among::Asides, line);
+        }
         let follows_name = asides::is_replaced(change);
         if !follows_name {
             self.backed_up(change);
@@ -490,6 +507,7 @@ impl Teller for Words {
 
     fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()> {
         self.progress.clear();
+        self.say_transmission();
         self.say_held();
         if result.is_ok() {
             self.say_removed();
@@ -500,6 +518,12 @@ impl Teller for Words {
         match result {
             Ok(outcome) => {
                 self.say_listed();
+                if self.view.debug.deltasum > 0 {
+                    let matched = if self.view.dry_run { 0 } else { self.tally.matched() };
+                    let line = asides::matches(matched, &outcome.totals);
+                    self.output.line(&line);
+                    self.log_aside(|_| line.clone().into());
+                }
                 if let Some(explain) = self.explain.as_ref().filter(|_| self.view.info.name == 0) {
                     explain.lines().iter().for_each(|line| self.output.line(line));
                 }

@@ -14,7 +14,7 @@ use crate::escape::Escape;
 use crate::format::{self, Format};
 use crate::held::Deletions;
 use crate::hint::Far;
-use crate::levels::Info;
+use crate::levels::{Debug, Info};
 use crate::numbers::Numbers;
 use crate::plan;
 
@@ -37,6 +37,8 @@ pub(crate) struct View {
     pub(crate) far: Far,
     /// What is told.
     pub(crate) info: Info,
+    /// The same of the inside of the run.
+    pub(crate) debug: Debug,
     /// How figures are written.
     pub(crate) numbers: Numbers,
     /// Which bytes of names are let through.
@@ -165,6 +167,7 @@ impl View {
             deletions: deletions(show, info),
             unchanged: unchanged(show, info),
             info,
+            debug: show.debug()?,
             numbers: Numbers::of(show.human_readable, show.no_human_readable),
             escape: if show.eight_bit_output { Escape::Control } else { Escape::Unprintable },
             dry_run: args.dry_run,

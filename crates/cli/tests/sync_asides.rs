@@ -14,6 +14,8 @@ struct Said {
     /// The generator's and the receiver's, or one of each file: sorted.
     backups: Vec<String>,
     removed: Vec<String>,
+    /// Lines about how files are sent.
+    inside: Vec<String>,
 }
 
 impl Said {
@@ -25,6 +27,7 @@ impl Said {
             let lines = match () {
                 () if line.starts_with("backed up ") => &mut said.backups,
                 () if line.starts_with("sender removed ") => &mut said.removed,
+                () if INSIDE.iter().any(|words| line.starts_with(words)) => &mut said.inside,
                 () if is_aside => &mut said.asides,
                 () => &mut said.names,
             };
@@ -36,6 +39,7 @@ impl Said {
     }
 }
 
+const INSIDE: [&str; 2] = ["delta-transmission ", "total: "];
 const ASIDES: [&str; 7] = [
     "deleting ",
     "not creating new ",
@@ -48,14 +52,7 @@ const ASIDES: [&str; 7] = [
 
 /// Whether it is about the inside of rsync, or has figures.
 fn is_of_rsync(line: &str) -> bool {
-    let inside = [
-        "delta-transmission ",
-        "total: ",
-        "opening connection ",
-        "(new) backup_dir ",
-        "[generator] ",
-        "sent ",
-    ];
+    let inside = ["opening connection ", "(new) backup_dir ", "[generator] ", "sent "];
     line.is_empty()
         || line == "deleting in ."
         || line.starts_with("total size is ")
@@ -128,6 +125,8 @@ fn names_that_stay_as_they_are_are_told_as_by_rsync() {
             "-a --info=skip,backup,remove -u -b --remove-source-files",
             "-avv --remove-source-files",
             "-avvn --remove-source-files",
+            "-a --debug=flist,deltasum -W",
+            "-avv --debug=flist0 --no-W",
             "-a --info=name --remove-source-files -b",
             "-avv --info=skip0,backup0 -u -b",
             "-aq --info=skip,backup,remove -u -b --remove-source-files",
@@ -235,4 +234,24 @@ fn a_source_that_could_not_be_removed_is_not_told_as_removed() {
 fn attribute(change: &str, path: &std::path::Path) -> bool {
     let status = std::process::Command::new("chattr").arg(change).arg(path).output();
     status.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_file_of_another_name_and_what_was_matched_are_told() {
+    let text: Vec<u8> =
+        (0..300_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    for way in WAYS {
+        let world = World::new();
+        world.write("dst/dir/text-1", &text);
+        world.write("src/dir/text-1", &text);
+        ["src/dir/text-1", "dst/dir/text-1"].iter().for_each(|name| world.set_time(name, NEW));
+        world.write("src/dir/text-2", [&text[..], b"more"].concat());
+        let (from, to) = (way.from("src/"), way.to("dst/"));
+        let run = world.sync(&["-ay", "--no-W", "--debug=fuzzy,deltasum", &from, &to]);
+        let lines: Vec<_> = run.stdout.lines().collect();
+        assert_eq!(lines[0], "fuzzy basis selected for dir/text-2: dir/text-1", "{way:?} {run:#?}");
+        let counts = "total: matches=1  hash_hits=1  false_alarms=0 data=";
+        let data = lines[1].strip_prefix(counts).and_then(|data| data.parse::<u64>().ok());
+        assert!(data.is_some_and(|data| data < 100_000), "{way:?} {run:#?}");
+    }
 }

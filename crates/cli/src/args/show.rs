@@ -22,7 +22,7 @@ pub(crate) struct Show {
     /// Choose what is shown: name,stats2,del0; help lists all
     #[arg(long, value_name = "FLAGS", action = ArgAction::Append, help_heading = SHOW)]
     pub(crate) info: Vec<String>,
-    /// Accepted: it is about the inner life of rsync
+    /// Show some of how it is done: flist,deltasum,fuzzy
     #[arg(long, value_name = "FLAGS", action = ArgAction::Append, help_heading = SHOW)]
     pub(crate) debug: Vec<String>,
     /// Show how names change, as rsync does; -ii: name all
@@ -115,8 +115,17 @@ impl Show {
         for flags in &self.info {
             info.set(flags)?;
         }
-        self.debug.iter().try_for_each(|flags| levels::check_debug(flags))?;
         Ok(info)
+    }
+
+    /// The same of the inside of the run.
+    ///
+    /// # Errors
+    /// [`levels::Unknown`] for a name that rsync does not know.
+    pub(crate) fn debug(&self) -> Result<levels::Debug, levels::Unknown> {
+        let mut debug = levels::Debug::verbose(self.verbose);
+        self.debug.iter().try_for_each(|flags| debug.set(flags))?;
+        Ok(if self.quiet { levels::Debug::default() } else { debug })
     }
 }
 
