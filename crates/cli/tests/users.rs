@@ -148,7 +148,7 @@ const WORDS: &[(&str, &str, i32, Shows)] = &[
     ("-rt", "--ipv6", 0, No),
     ("-rtv", "--quiet", 0, Yes),
     ("-rt", "--info=name,stats2", 0, Yes),
-    ("-rt", "--debug=all", 0, No),
+    ("-rt", "--debug=all", 0, Yes),
     ("-rt", "--out-format=%n", 0, Yes),
     ("-rt", "--log-file=o/log", 0, Yes),
     ("-rt --log-file=o/log", "--log-file-format=%n", 0, Yes),
