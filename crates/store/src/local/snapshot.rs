@@ -199,8 +199,8 @@ fn restless(changed: Timestamp, now: Duration) -> Option<Duration> {
     (age < REST).then_some(REST)
 }
 
-/// How long a thread may be kept from going on with a write, on a machine that is not too busy.
-const REST: Duration = Duration::from_millis(20);
+/// How long a thread may be kept from going on with a write, with five others waiting for each processor.
+const REST: Duration = Duration::from_millis(50);
 
 impl Version {
     pub(crate) fn device(self) -> u64 {
@@ -458,9 +458,9 @@ mod tests {
     #[test]
     fn only_what_changed_just_now_is_restless() {
         let at = |secs, nanos| restless(Timestamp { secs, nanos }, Duration::new(1000, 0));
-        assert_eq!(at(999, 981_000_000), Some(REST));
+        assert_eq!(at(999, 951_000_000), Some(REST));
         assert_eq!(at(1000, 0), Some(REST));
-        assert_eq!(at(999, 980_000_000), None);
+        assert_eq!(at(999, 950_000_000), None);
         // By the clock of another machine, or before there were clocks.
         assert_eq!(at(1000, 1), None);
         assert_eq!(at(i64::MAX, 0), None);
