@@ -119,6 +119,17 @@ impl Chunks {
         self.range(ChunkNo(0)..ChunkNo(self.len() as u32))
     }
 
+    /// Those of these numbers that there are, in this order.
+    #[must_use]
+    pub fn pick(&self, numbers: &[ChunkNo]) -> Self {
+        let mut picked = Self::default();
+        picked.reserve(numbers.len());
+        for (Span { start, len }, fingerprint) in numbers.iter().filter_map(|no| self.get(*no)) {
+            picked.push(start, Chunk { len, fingerprint });
+        }
+        picked
+    }
+
     /// The first that does not start before byte `start`, of chunks whose starts ascend; where there is none, one past the
     /// last.
     #[must_use]

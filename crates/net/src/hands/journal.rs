@@ -17,7 +17,9 @@ use deltic_core::chunk::Algorithm;
 use deltic_core::fingerprint::FINGERPRINT_BYTES;
 use deltic_core::keyed::SUM_BYTES;
 use deltic_core::recipe::Chunk;
-use deltic_core::{ChunkerSpec, CodecError, Fingerprint, Key, Meta, Put, Reader, Span};
+use deltic_core::{
+    ChunkNo, ChunkerSpec, Chunks, CodecError, Fingerprint, Key, Meta, Put, Reader, Span,
+};
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{INDEX_BUDGET_CHUNKS, LARGE_FILE_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::receiver::{Kept, KeptChunk, New};
@@ -71,30 +73,31 @@ pub(super) fn write_over<R: Rebuild>(
 /// What `notes` say is in place of the version `meta`, if they are about it and of use in a session of these terms; and where
 /// all of it is, for not all may be worth keeping.
 pub(super) fn read(
-    notes: &[Vec<u8>],
+    notes: Vec<Vec<u8>>,
     meta: &Meta,
     terms: Terms,
 ) -> Option<(Kept, Vec<Range<u64>>)> {
-    let (first, notes) = notes.split_first()?;
-    let (key, spec) = read_version(first, meta, terms).ok()??;
-    let mut places = BTreeMap::new();
+    let mut notes = notes.into_iter();
+    let (key, spec) = read_version(&notes.next()?, meta, terms).ok()??;
+    let mut told = Told::default();
     for note in notes {
-        read_note(note, meta.len, &mut places, terms).ok()?;
+        told.read(&note, meta.len, terms).ok()?;
     }
+    let mut places = told.last();
     // What is written over is void, kept or not.
-    let noted = runs(&places);
-    let chunks = places.into_iter().take(INDEX_BUDGET_CHUNKS).collect();
+    let noted = runs(&told.chunks, &places);
+    places.truncate(INDEX_BUDGET_CHUNKS);
+    let chunks = told.chunks.pick(&places);
     Some((Kept { key, spec, chunks }, noted))
 }
 
-/// Where chunks are: runs that do not touch.
-fn runs(places: &BTreeMap<u64, Chunk>) -> Vec<Range<u64>> {
+/// Where these chunks, which ascend, are: runs that do not touch.
+fn runs(chunks: &Chunks, places: &[ChunkNo]) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
-    for (&start, chunk) in places {
-        let end = start + u64::from(chunk.len);
+    for span in places.iter().filter_map(|no| chunks.span(*no)) {
         match runs.last_mut() {
-            Some(last) if last.end == start => last.end = end,
-            _ => runs.push(start..end),
+            Some(last) if last.end == span.start => last.end = span.end(),
+            _ => runs.push(span.start..span.end()),
         }
     }
     runs
@@ -119,26 +122,67 @@ pub(super) fn read_version(
     Ok((holds && from.rest().is_empty()).then_some((key, spec)))
 }
 
-fn read_note(
-    note: &[u8],
-    len: u64,
-    places: &mut BTreeMap<u64, Chunk>,
-    terms: Terms,
-) -> Result<(), CodecError> {
-    let mut from = Reader::new(note);
-    match from.u8()? {
-        CHUNKS => {
-            while !from.is_empty() {
-                let span = read_span(&mut from, len)?;
-                let fingerprint = read_name(&mut from, terms)?;
-                clear(places, span);
-                places.insert(span.start, Chunk { len: span.len, fingerprint });
+/// What notes say, in their order.
+#[derive(Debug, Default)]
+struct Told {
+    chunks: Chunks,
+    /// Each with the number of chunks that were told before it.
+    voids: Vec<(usize, Span)>,
+}
+
+impl Told {
+    fn read(&mut self, note: &[u8], len: u64, terms: Terms) -> Result<(), CodecError> {
+        let mut from = Reader::new(note);
+        match from.u8()? {
+            CHUNKS => {
+                while !from.is_empty() {
+                    let Span { start, len } = read_span(&mut from, len)?;
+                    let fingerprint = read_name(&mut from, terms)?;
+                    self.chunks.push(start, Chunk { len, fingerprint });
+                }
+            }
+            VOID => self.voids.push((self.chunks.len(), read_span(&mut from, len)?)),
+            _ => return Err(CodecError::OutOfRange),
+        }
+        Ok(())
+    }
+
+    /// The chunks that no later note is about, in the order of their places.
+    fn last(&self) -> Vec<ChunkNo> {
+        let (mut later, mut last) = (Later::default(), Vec::new());
+        let mut voids = self.voids.iter().rev().peekable();
+        for no in (0..self.chunks.len()).rev() {
+            while let Some((_, span)) = voids.next_if(|(before, _)| *before > no) {
+                later.take(*span);
+            }
+            let no = ChunkNo::FIRST.plus(no as u32);
+            if self.chunks.span(no).is_some_and(|span| later.take(span)) {
+                last.push(no);
             }
         }
-        VOID => clear(places, read_span(&mut from, len)?),
-        _ => return Err(CodecError::OutOfRange),
+        last.sort_unstable_by_key(|no| self.chunks.span(*no).map(|span| span.start));
+        last
     }
-    Ok(())
+}
+
+/// Bytes that later notes are about: starts and ends of runs that do not touch.
+#[derive(Default)]
+struct Later(BTreeMap<u64, u64>);
+
+impl Later {
+    /// Adds those of a note; whether no later one is about any of them.
+    fn take(&mut self, span: Span) -> bool {
+        let (mut start, mut end, mut is_last) = (span.start, span.end(), true);
+        while let Some((&from, &to)) = self.0.range(..=end).next_back()
+            && to >= start
+        {
+            is_last &= to <= span.start || span.end() <= from;
+            self.0.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.0.insert(start, end);
+        is_last
+    }
 }
 
 /// Adds as much of a fingerprint as is noted.
@@ -161,16 +205,6 @@ fn read_span(from: &mut Reader<'_>, len: u64) -> Result<Span, CodecError> {
     if fits { Ok(Span::new(start, span_len)) } else { Err(CodecError::OutOfRange) }
 }
 
-/// Takes out what overlaps `span`.
-fn clear(places: &mut BTreeMap<u64, Chunk>, span: Span) {
-    while let Some((&start, chunk)) = places.range(..span.end()).next_back() {
-        if start + u64::from(chunk.len) <= span.start {
-            break;
-        }
-        places.remove(&start);
-    }
-}
-
 fn form(terms: Terms) -> u8 {
     u8::from(terms.is_keyed())
 }
@@ -188,7 +222,7 @@ const VOID: u8 = 2;
 pub(super) mod tests {
     use super::*;
     use deltic_core::chunk::FixedLen;
-    use deltic_core::{Chunks, Fingerprinter, Kind, Timestamp};
+    use deltic_core::{Fingerprinter, Kind, Timestamp};
     use deltic_protocol::{Hello, negotiate};
 
     const LEN: u64 = LARGE_FILE_BYTES + 1;
@@ -231,7 +265,7 @@ pub(super) mod tests {
                 chunks([told[2], told[0]], terms),
                 chunks([told[1]], terms),
             ];
-            let (found, noted) = read(&notes, &meta(), terms).unwrap();
+            let (found, noted) = read(notes.to_vec(), &meta(), terms).unwrap();
             assert_eq!((found.key, found.spec), (terms.key(), new().spec));
             assert_eq!(found.chunks, places(&told));
             assert_eq!(noted, [0..3, 9..12, LEN - 5..LEN]);
@@ -245,7 +279,7 @@ pub(super) mod tests {
         let end = INDEX_BUDGET_CHUNKS as u64 + 9;
         let notes = (0..end).map(|start| KeptChunk { start, ..kept(0, "x", terms) });
         let notes = [version(&new(), &terms.key(), terms), chunks(notes, terms)];
-        let (found, noted) = read(&notes, &meta(), terms).unwrap();
+        let (found, noted) = read(notes.to_vec(), &meta(), terms).unwrap();
         assert_eq!(found.chunks.len(), INDEX_BUDGET_CHUNKS);
         assert_eq!(noted, std::iter::once(0..end).collect::<Vec<_>>());
     }
@@ -262,7 +296,7 @@ pub(super) mod tests {
         let first = [kept(0, "0123456789", terms), kept(10, "0123456789", terms)];
         let read = |later: Vec<u8>| {
             let notes = [version(&new(), &terms.key(), terms), chunks(first, terms), later];
-            read(&notes, &meta(), terms).unwrap().0.chunks
+            read(notes.to_vec(), &meta(), terms).unwrap().0.chunks
         };
         assert_eq!(read(void(20, 5)), places(&first));
         assert_eq!(read(void(10, 1)), places(&first[..1]));
@@ -270,31 +304,35 @@ pub(super) mod tests {
         assert_eq!(read(void(9, 2)), places(&[]));
         let over = kept(5, "0123456789", terms);
         assert_eq!(read(chunks([over], terms)), places(&[over]));
+        // What a note took away does not come back with a later one.
+        let twice = [version(&new(), &terms.key(), terms), chunks([first[0], over], terms)];
+        let gone = super::read([&twice[..], &[void(12, 1)]].concat(), &meta(), terms).unwrap();
+        assert_eq!((gone.0.chunks, gone.1), (places(&[]), Vec::new()));
     }
 
     #[test]
     fn notes_of_another_version_or_of_no_use_are_not_read() {
         let (here, there) = (terms(true), terms(false));
         let good = version(&new(), &here.key(), here);
-        assert!(read(std::slice::from_ref(&good), &meta(), here).is_some());
-        assert!(read(&[], &meta(), here).is_none());
-        assert!(read(std::slice::from_ref(&good), &meta(), there).is_none());
+        assert!(read(vec![good.clone()], &meta(), here).is_some());
+        assert!(read(Vec::new(), &meta(), here).is_none());
+        assert!(read(vec![good.clone()], &meta(), there).is_none());
         let mut other = meta();
         other.modified.nanos -= 1;
-        assert!(read(std::slice::from_ref(&good), &other, here).is_none());
+        assert!(read(vec![good.clone()], &other, here).is_none());
         other = Meta { len: LEN + 1, ..meta() };
-        assert!(read(std::slice::from_ref(&good), &other, here).is_none());
+        assert!(read(vec![good.clone()], &other, here).is_none());
         let fine = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
         assert!(
-            read(&[version(&New { spec: fine, ..new() }, &here.key(), here)], &meta(), here)
+            read(vec![version(&New { spec: fine, ..new() }, &here.key(), here)], &meta(), here)
                 .is_none()
         );
         for bad in [&[][..], &[7], &[CHUNKS, 1], &[VOID, 1, 0], &[VOID, 0xff, 0xff, 0xff, 0x7f, 1]]
         {
-            assert!(read(&[good.clone(), bad.to_vec()], &meta(), here).is_none(), "{bad:?}");
+            assert!(read(vec![good.clone(), bad.to_vec()], &meta(), here).is_none(), "{bad:?}");
         }
         for end in 0..good.len() {
-            assert!(read(&[good[..end].to_vec()], &meta(), here).is_none());
+            assert!(read(vec![good[..end].to_vec()], &meta(), here).is_none());
         }
     }
 }

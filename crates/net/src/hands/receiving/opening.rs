@@ -158,7 +158,7 @@ impl<S: Store> ReceivingHands<S> {
         }
         // Whatever is wrong with it: then it goes as if nothing had been noted.
         let Resumed { rebuild, notes } = self.store.resume(path, meta.len).ok()??;
-        let (kept, noted) = journal::read(&notes, meta, self.terms)?;
+        let (kept, noted) = journal::read(notes, meta, self.terms)?;
         noted.iter().for_each(|range| rebuild.resume_with(range.clone()));
         let new = New { len: meta.len, modified: meta.modified, from: 0, spec: kept.spec };
         Some((Growing { rebuild, new, panes: None }, kept, noted))
