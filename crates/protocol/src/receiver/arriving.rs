@@ -70,10 +70,11 @@ impl Receiver {
 
     /// What an entry brings need not be brought again, though it is not here.
     pub(super) fn arrive_elsewhere(&mut self, file: FileNo) {
-        let Options { remove, dry_run, .. } = &self.setting.options;
+        let Options { remove, dry_run, .. } = &self.cx.setting.options;
         let leaves = remove.sources && !dry_run;
         // What was given up stays.
-        if leaves && (self.arrivals.open.remove(&file) || !self.setting.options.sources_go_early())
+        if leaves
+            && (self.arrivals.open.remove(&file) || !self.cx.setting.options.sources_go_early())
         {
             self.arrivals.here.push(file);
         }
@@ -81,7 +82,7 @@ impl Receiver {
 
     /// Entries may arrive that are listed.
     pub(super) fn expect_arrivals(&mut self, section: &Section) {
-        if self.setting.options.sources_go_early() {
+        if self.cx.setting.options.sources_go_early() {
             let numbered = (section.first..).zip(&section.entries);
             let open = numbered.filter(|(_, entry)| !entry.meta.is_dir());
             self.arrivals.open.extend(open.map(|(no, _)| FileNo(no)));
@@ -97,7 +98,7 @@ impl Receiver {
     /// stays.
     pub(super) fn let_go(&mut self) {
         let Arrivals { here, upto, flushing, .. } = &self.arrivals;
-        let is_early = self.setting.options.sources_go_early() && self.closing.is_none();
+        let is_early = self.cx.setting.options.sources_go_early() && self.closing.is_none();
         if !is_early || *flushing {
             return;
         }
@@ -105,7 +106,7 @@ impl Receiver {
         if here.len() >= MAX_BATCH || next.0 - upto.0 >= 2 * MAX_BATCH as u64 {
             self.arrivals.flushing = true;
             let files = std::mem::take(&mut self.arrivals.here);
-            self.jobs.ask(Work::Flush, Place::FlushArrived { files, upto: next });
+            self.cx.jobs.ask(Work::Flush, Place::FlushArrived { files, upto: next });
         }
     }
 
@@ -121,7 +122,7 @@ impl Receiver {
             Err(setback) => {
                 self.arrivals.is_lost = true;
                 self.tell_arrivals(Vec::new(), upto);
-                self.trouble(setback.trouble);
+                self.cx.trouble(setback.trouble);
             }
         }
     }
@@ -134,7 +135,7 @@ impl Receiver {
             let part = files.next().unwrap_or_default().to_vec();
             let is_last = files.peek().is_none();
             let upto = if is_last { upto } else { before };
-            self.frames.push_back(ToSender::Arrived { files: part, upto, last: false });
+            self.cx.frames.push_back(ToSender::Arrived { files: part, upto, last: false });
             if is_last {
                 return;
             }
@@ -152,14 +153,14 @@ impl Receiver {
 
     /// An entry is here as listed once a change of it is done.
     pub(super) fn will_arrive(&mut self, file: FileNo, path: &RelPath) {
-        if self.setting.options.remove.sources || self.linking.leads(file) {
+        if self.cx.setting.options.remove.sources || self.linking.leads(file) {
             self.arrivals.coming.insert(path.clone(), file);
         }
     }
 
     /// What is here may still wait for its name.
     pub(super) fn waits(&mut self, file: FileNo, path: &RelPath) {
-        if self.setting.options.writing.delay && self.setting.options.remove.sources {
+        if self.cx.setting.options.writing.delay && self.cx.setting.options.remove.sources {
             self.arrivals.unnamed.insert(path.clone(), file);
         }
     }
@@ -169,7 +170,7 @@ impl Receiver {
         let mut stay_away = HashSet::new();
         for (path, trouble) in failed {
             stay_away.extend(self.arrivals.unnamed.remove(&path));
-            self.trouble(trouble);
+            self.cx.trouble(trouble);
         }
         self.arrivals.here.retain(|here| !stay_away.contains(here));
         self.arrivals.unnamed.clear();
@@ -183,7 +184,7 @@ impl Receiver {
         }
         let upto = FileNo(self.list.told());
         self.tell_arrivals(files, upto);
-        self.frames.push_back(ToSender::Arrived { files: Vec::new(), upto, last: true });
+        self.cx.frames.push_back(ToSender::Arrived { files: Vec::new(), upto, last: true });
         self.arrivals.leaving = true;
     }
 
@@ -192,8 +193,8 @@ impl Receiver {
         if !std::mem::take(&mut self.arrivals.leaving) {
             return Err(PeerError::Unexpected("the end of what did not arrive"));
         }
-        self.totals.failed += troubles.len() as u64;
-        self.notices.extend(troubles.into_iter().map(Notice::Trouble));
+        self.cx.totals.failed += troubles.len() as u64;
+        self.cx.notices.extend(troubles.into_iter().map(Notice::Trouble));
         Ok(())
     }
 }

@@ -77,16 +77,16 @@ fn is_same(seen: &Option<Meta>, is: &Meta) -> bool {
 impl Receiver {
     /// Whether the alternates matter to an entry in whose place `seen` stands.
     pub(super) fn asks_alternates(&self, meta: &Meta, seen: Option<&Meta>) -> bool {
-        let alternates = &self.setting.options.compare.alternates;
+        let alternates = &self.cx.setting.options.compare.alternates;
         let has_old = seen.is_some_and(Meta::is_file);
-        let gives_way = |old: &Meta| !old.is_dir() && self.setting.rename.is_none();
+        let gives_way = |old: &Meta| !old.is_dir() && self.cx.setting.rename.is_none();
         !alternates.dirs.is_empty()
             && match meta.kind {
                 Kind::File => !has_old || alternates.usage != AlternateUse::Copy,
                 // It is made here all the same, and told like what differs from there.
                 Kind::Dir => seen.is_none_or(gives_way),
-                Kind::Device(_) if !self.setting.is_privileged => false,
-                ref kind => seen.is_none() && self.setting.options.takes(kind),
+                Kind::Device(_) if !self.cx.setting.is_privileged => false,
+                ref kind => seen.is_none() && self.cx.setting.options.takes(kind),
             }
     }
 
@@ -96,7 +96,7 @@ impl Receiver {
         path: RelPath,
         (meta, seen): (Meta, Option<Meta>),
     ) {
-        self.jobs.ask(Work::LookBeside { path: path.clone() }, Place::LookBeside(file));
+        self.cx.jobs.ask(Work::LookBeside { path: path.clone() }, Place::LookBeside(file));
         self.beside.insert(file, Waiting { path, meta, seen });
     }
 
@@ -109,7 +109,7 @@ impl Receiver {
     }
 
     pub(super) fn take_beside(&mut self, file: FileNo, waiting: Waiting, best: Beside) {
-        let usage = self.setting.options.compare.alternates.usage;
+        let usage = self.cx.setting.options.compare.alternates.usage;
         let has_old = waiting.seen.as_ref().is_some_and(Meta::is_file);
         match best.likeness {
             _ if waiting.meta.is_dir() => {
@@ -139,12 +139,12 @@ impl Receiver {
     /// In what an entry of this kind differs from what `is` here, or in an alternate.
     pub(super) fn differs_from(&self, meta: &Meta, is: &Meta) -> Differs {
         let size = meta.is_file() && is.len != meta.len;
-        Differs { size, ..attributes(&self.setting.options, meta, is) }
+        Differs { size, ..attributes(&self.cx.setting.options, meta, is) }
     }
 
     /// The first of the alternates that come nearest.
     pub(super) fn best(&self, meta: &Meta, found: Vec<Option<Meta>>) -> Option<Beside> {
-        let options = &self.setting.options;
+        let options = &self.cx.setting.options;
         let mut best: Option<Beside> = None;
         for (alternate, is) in found.into_iter().enumerate() {
             let Some(is) = is else { continue };
@@ -174,37 +174,37 @@ impl Receiver {
         self.arrive_elsewhere(file);
         self.miss(file);
         let Waiting { path, meta, seen } = waiting;
-        self.unchanged(&path, &meta, None);
+        self.cx.unchanged(&path, &meta, None);
         match seen {
             Some(seen) if seen.is_dir() => {
-                self.report_settled(meta.len);
+                self.cx.report_settled(meta.len);
                 self.clear(file, path, Cleared::Nothing);
             }
-            Some(_) if !self.setting.options.dry_run => {
-                self.report_settled(meta.len);
+            Some(_) if !self.cx.setting.options.dry_run => {
+                self.cx.report_settled(meta.len);
                 let work = Work::Remove { path, gives_way: false, dry_run: false, most: 1 };
-                self.jobs.ask(work, Place::LeaveOut);
+                self.cx.jobs.ask(work, Place::LeaveOut);
             }
-            _ => self.report_settled(meta.len),
+            _ => self.cx.report_settled(meta.len),
         }
     }
 
     pub(super) fn left_out(&mut self, removed: Removed) {
-        removed.troubles.into_iter().for_each(|trouble| self.trouble(trouble));
+        removed.troubles.into_iter().for_each(|trouble| self.cx.trouble(trouble));
     }
 
     fn link(&mut self, file: FileNo, waiting: Waiting, beside: Beside) {
-        if self.setting.options.dry_run {
+        if self.cx.setting.options.dry_run {
             self.comes_from_beside(file);
             self.came(file);
-            self.unchanged(&waiting.path, &waiting.meta, Some(waiting.path.clone()));
-            return self.report_settled(waiting.meta.len);
+            self.cx.unchanged(&waiting.path, &waiting.meta, Some(waiting.path.clone()));
+            return self.cx.report_settled(waiting.meta.len);
         }
         let Beside { alternate, is, .. } = beside.clone();
         let (path, seen) = (waiting.path.clone(), waiting.seen.clone());
         self.beside.insert(file, waiting);
         let work = Work::LinkBeside { path, alternate, is, seen };
-        self.jobs.ask(work, Place::LinkBeside { file, beside });
+        self.cx.jobs.ask(work, Place::LinkBeside { file, beside });
     }
 
     /// What cannot be linked is copied; what has an old version, brought up to date.
@@ -215,8 +215,8 @@ impl Receiver {
             Ok(()) => {
                 self.comes_from_beside(file);
                 self.arrive(file);
-                self.unchanged(&waiting.path, &waiting.meta, Some(waiting.path.clone()));
-                self.report_settled(waiting.meta.len);
+                self.cx.unchanged(&waiting.path, &waiting.meta, Some(waiting.path.clone()));
+                self.cx.report_settled(waiting.meta.len);
             }
             Err(_) if waiting.meta.is_file() && !has_old => self.copy_beside(file, waiting, beside),
             Err(_) => self.decide_here(file, waiting.path, (waiting.meta, waiting.seen), None),
@@ -225,11 +225,11 @@ impl Receiver {
 
     fn copy_beside(&mut self, file: FileNo, waiting: Waiting, beside: Beside) {
         let change = self.copy_of(&waiting, &beside.is);
-        if self.setting.options.dry_run {
-            self.report_settled(waiting.meta.len);
+        if self.cx.setting.options.dry_run {
+            self.cx.report_settled(waiting.meta.len);
             self.comes_from_beside(file);
             self.came(file);
-            return self.changed(change);
+            return self.cx.changed(change);
         }
         let Waiting { path, meta, seen } = &waiting;
         let work = Work::CopyBeside {
@@ -240,7 +240,7 @@ impl Receiver {
             seen: seen.clone(),
         };
         self.beside.insert(file, waiting);
-        self.jobs.ask(work, Place::CopyBeside { file, change });
+        self.cx.jobs.ask(work, Place::CopyBeside { file, change });
     }
 
     /// A file that comes from an alternate where it `is` so: told like what differs from there.
@@ -263,8 +263,8 @@ impl Receiver {
                 self.comes_from_beside(file);
                 self.arrive(file);
                 self.waits(file, &waiting.path);
-                self.report_settled(waiting.meta.len);
-                self.changed(change);
+                self.cx.report_settled(waiting.meta.len);
+                self.cx.changed(change);
             }
             Err(_) => self.decide_here(file, waiting.path, (waiting.meta, waiting.seen), None),
         }
@@ -272,7 +272,7 @@ impl Receiver {
 
     /// The bytes of an alternate are the new version: what was not known when it was looked at.
     pub(super) fn proved_beside(&mut self, file: FileNo, handle: Handle) {
-        let options = &self.setting.options;
+        let options = &self.cx.setting.options;
         let usage = options.compare.alternates.usage;
         let Some(incoming) = self.files.get(&file) else { return };
         let candidate = &incoming.candidate;
@@ -289,7 +289,7 @@ impl Receiver {
         } else {
             Work::CopyBeside { path, alternate, is, meta: meta.clone(), seen }
         };
-        self.jobs.ask(work, Place::TakeBeside { handle, links });
+        self.cx.jobs.ask(work, Place::TakeBeside { handle, links });
     }
 
     pub(super) fn took_beside(&mut self, handle: Handle, links: bool, done: Result<(), Setback>) {

@@ -35,7 +35,7 @@ pub(super) enum Cleared {
 impl Receiver {
     /// Whether what was `seen` in an entry's place is a directory that is to give way, or may be in the way of the real run.
     pub(super) fn clears(&self, seen: Option<&Meta>) -> bool {
-        let options = &self.setting.options;
+        let options = &self.cx.setting.options;
         (options.clears() || options.dry_run) && seen.is_some_and(Meta::is_dir)
     }
 
@@ -43,13 +43,13 @@ impl Receiver {
     pub(super) fn clear(&mut self, file: FileNo, path: RelPath, entry: Cleared) {
         self.clearing.insert(file, entry);
         let all = Work::Count { path: path.clone(), gives_way: true };
-        self.jobs.ask(all, Place::CountBelow { file, path });
+        self.cx.jobs.ask(all, Place::CountBelow { file, path });
     }
 
     pub(super) fn counted(&mut self, file: FileNo, path: RelPath, names: u64) {
         // How long the list will be is not known yet.
         let most = self.most_cleared();
-        if !self.setting.options.clears() && names > 1 {
+        if !self.cx.setting.options.clears() && names > 1 {
             let words = |path: &str| format!("cannot replace {path}: directory not empty");
             let trouble = Trouble::at(TroubleKind::Failed, &path, words);
             return self.not_cleared(file, vec![trouble]);
@@ -74,14 +74,14 @@ impl Receiver {
     }
 
     fn ask_clearing(&mut self, file: FileNo, removal: Removal) {
-        let most = if self.setting.options.dry_run { NO_LIMIT } else { removal.names };
-        let work = removal.work(self.setting.options.dry_run, most);
-        self.jobs.ask(work, Place::Clear { file, removal });
+        let most = if self.cx.setting.options.dry_run { NO_LIMIT } else { removal.names };
+        let work = removal.work(self.cx.setting.options.dry_run, most);
+        self.cx.jobs.ask(work, Place::Clear { file, removal });
     }
 
     /// How many names may make way in all.
     fn most_cleared(&self) -> u64 {
-        let options = &self.setting.options;
+        let options = &self.cx.setting.options;
         match options.delete {
             Delete::AtMost(most) => most,
             Delete::Guarded(_) => GUARDED_DELETES,
@@ -96,7 +96,7 @@ impl Receiver {
         self.tell_gone(&removal, removed.gone);
         let mut troubles = removed.troubles;
         if troubles.is_empty() && removed.goes_on {
-            let dry_run = self.setting.options.dry_run;
+            let dry_run = self.cx.setting.options.dry_run;
             if removal.names == 0 && !dry_run {
                 removal.names = self.deleting.clear_more(self.most_cleared());
             }
@@ -133,7 +133,7 @@ impl Receiver {
     fn not_cleared(&mut self, file: FileNo, troubles: Vec<Trouble>) {
         match self.clearing.remove(&file) {
             Some(Cleared::File(candidate)) => {
-                self.report_settled(candidate.meta.len);
+                self.cx.report_settled(candidate.meta.len);
                 self.miss(file);
             }
             Some(Cleared::Other { change, .. }) => {
@@ -141,14 +141,14 @@ impl Receiver {
                 self.miss(file);
             }
             Some(Cleared::Beside(both)) => {
-                self.report_settled(both.0.meta.len);
+                self.cx.report_settled(both.0.meta.len);
                 self.miss(file);
             }
-            Some(Cleared::Name { change, .. }) => self.report_settled(change.facts.len),
+            Some(Cleared::Name { change, .. }) => self.cx.report_settled(change.facts.len),
             Some(Cleared::Nothing) | None => {}
         }
         for trouble in troubles {
-            self.trouble(Trouble { kind: TroubleKind::Failed, ..trouble });
+            self.cx.trouble(Trouble { kind: TroubleKind::Failed, ..trouble });
         }
     }
 }

@@ -26,7 +26,7 @@ impl Receiver {
     /// Takes the next step towards the end, if the one before is done.
     pub(super) fn close(&mut self) {
         let Some(intact) = self.list.is_intact() else { return };
-        let busy = !self.jobs.idle() || !self.queue.is_idle() || !self.sections.is_empty();
+        let busy = !self.cx.jobs.idle() || !self.queue.is_idle() || !self.sections.is_empty();
         let waits = self.comparing.first().is_some()
             || self.repeats.first().is_some()
             || self.arrivals.are_leaving()
@@ -50,7 +50,7 @@ impl Receiver {
         self.closing = Some(next);
         match next {
             Closing::Landing => {
-                self.notices.push_back(Notice::Closing);
+                self.cx.notices.push_back(Notice::Closing);
                 self.land();
             }
             Closing::Deleting => self.delete(intact),
@@ -64,14 +64,14 @@ impl Receiver {
     }
 
     fn land(&mut self) {
-        if self.setting.options.writing.delay {
+        if self.cx.setting.options.writing.delay {
             self.ask_to_close(Work::Land, Place::Land);
         }
     }
 
     /// Directories get their times last and from the leaves up: every change inside one touches them.
     fn set_dirs(&mut self) {
-        if self.setting.options.dry_run {
+        if self.cx.setting.options.dry_run {
             return;
         }
         let mut dirs = std::mem::take(&mut self.dirs);
@@ -84,20 +84,20 @@ impl Receiver {
     }
 
     fn ask_to_close(&mut self, work: Work, place: Place) {
-        if !self.setting.options.dry_run {
-            self.jobs.ask(work, place);
+        if !self.cx.setting.options.dry_run {
+            self.cx.jobs.ask(work, place);
         }
     }
 
     pub(super) fn closed(&mut self, done: Result<(), Setback>) {
         if let Err(setback) = done {
-            self.trouble(setback.trouble);
+            self.cx.trouble(setback.trouble);
         }
     }
 
     fn finish(&mut self) {
-        let resumed = if self.setting.tells_resumed { self.totals.resumed } else { 0 };
-        self.frames.push_back(ToSender::Finished(Totals { resumed, ..self.totals }));
-        self.notices.push_back(Notice::Finished(self.totals));
+        let resumed = if self.cx.setting.tells_resumed { self.cx.totals.resumed } else { 0 };
+        self.cx.frames.push_back(ToSender::Finished(Totals { resumed, ..self.cx.totals }));
+        self.cx.notices.push_back(Notice::Finished(self.cx.totals));
     }
 }

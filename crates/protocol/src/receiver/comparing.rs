@@ -73,10 +73,10 @@ impl Receiver {
     /// Asks the sender, and the driver as far as not enough is under way.
     pub(super) fn compare_more(&mut self) {
         for files in std::mem::take(&mut self.comparing.unasked).chunks(MAX_BATCH) {
-            self.frames.push_back(ToSender::Digest(files.to_vec()));
+            self.cx.frames.push_back(ToSender::Digest(files.to_vec()));
         }
         while let Some((files, paths)) = self.comparing.digesting.next() {
-            self.jobs.ask(Work::Digest { paths }, Place::Digest(files));
+            self.cx.jobs.ask(Work::Digest { paths }, Place::Digest(files));
         }
     }
 
@@ -104,12 +104,12 @@ impl Receiver {
 
     fn compared(&mut self, Pair { candidate, ours, theirs }: Pair) {
         let known = matches!((ours, theirs), (Side::Is(_), Side::Is(_)));
-        self.counts.add(0, u64::from(known));
+        self.cx.counts.add(0, u64::from(known));
         if known && ours == theirs {
             let Candidate { file, path, meta, old, differs, .. } = candidate;
             let old = old.expect("there are two contents");
             self.keep_file((file, path), (meta, &old), differs);
-        } else if known && self.setting.options.dry_run {
+        } else if known && self.cx.setting.options.dry_run {
             self.would_replace(candidate);
         } else {
             // What cannot be read says so when it is wanted.

@@ -42,7 +42,7 @@ impl Receiver {
             known.translate(&mut own);
             match found.next() {
                 Some(Ok(Some(old))) => return self.existing_dir(section.dir, own, &old),
-                Some(Err(trouble)) => self.trouble(trouble),
+                Some(Err(trouble)) => self.cx.trouble(trouble),
                 Some(Ok(None)) | None => {}
             }
             return self.release(&section.dir);
@@ -62,8 +62,8 @@ impl Receiver {
                 Ok(old) => self.decide(file, path, entry.meta, old),
                 Err(trouble) => {
                     self.miss_undecided(file, &entry.meta);
-                    self.report_settled(entry.meta.len);
-                    self.trouble(trouble);
+                    self.cx.report_settled(entry.meta.len);
+                    self.cx.trouble(trouble);
                     if entry.meta.is_dir() {
                         self.lose_dir(path, Lost::Failed);
                     }
@@ -74,21 +74,21 @@ impl Receiver {
 
     fn decide(&mut self, file: FileNo, path: RelPath, mut meta: Meta, old: Option<Meta>) {
         if let Kind::Symlink(target) = &mut meta.kind {
-            let Links { safe, munge, .. } = self.setting.options.follow;
-            if safe && self.setting.options.links && leaves_root(path.as_bytes(), target) {
+            let Links { safe, munge, .. } = self.cx.setting.options.follow;
+            if safe && self.cx.setting.options.links && leaves_root(path.as_bytes(), target) {
                 let message =
                     format!("ignoring unsafe symlink \"{path}\" -> \"{}\"", printable(target));
                 self.miss_undecided(file, &meta);
                 let ignored = Trouble::about(TroubleKind::UnsafeLink, &path, message);
-                return self.tell_trouble(ignored);
+                return self.cx.tell_trouble(ignored);
             }
             if munge {
                 *target = [MUNGED, target].concat().into();
             }
         }
-        if let Some(why) = self.setting.options.compare.passes_over(&meta, old.as_ref()) {
-            self.passed_over(&path, &meta, why);
-            self.report_settled(meta.len);
+        if let Some(why) = self.cx.setting.options.compare.passes_over(&meta, old.as_ref()) {
+            self.cx.passed_over(&path, &meta, why);
+            self.cx.report_settled(meta.len);
             self.miss_undecided(file, &meta);
             if meta.is_dir() {
                 self.lose_dir(path, Lost::PassedOver);
@@ -107,12 +107,12 @@ impl Receiver {
         path: RelPath,
         (meta, old): (Meta, Option<Meta>),
     ) {
-        let compare = &self.setting.options.compare;
+        let compare = &self.cx.setting.options.compare;
         if meta.is_file()
             && let Some(why) = compare.passes_over_file(&meta, old.as_ref())
         {
-            self.passed_over(&path, &meta, why);
-            self.report_settled(meta.len);
+            self.cx.passed_over(&path, &meta, why);
+            self.cx.report_settled(meta.len);
             self.miss(file);
         } else if self.asks_alternates(&meta, old.as_ref()) {
             self.look_beside(file, path, (meta, old));
@@ -131,12 +131,12 @@ impl Receiver {
     ) {
         match &meta.kind {
             // Listed so that what stands in its place is not removed.
-            kind if !self.setting.options.takes(kind) => self.miss(file),
+            kind if !self.cx.setting.options.takes(kind) => self.miss(file),
             Kind::Dir => match old {
                 Some(old) if old.is_dir() => self.existing_dir(path, meta, &old),
-                Some(_) if self.setting.rename.is_some() => {
+                Some(_) if self.cx.setting.rename.is_some() => {
                     let words = |path: &str| format!("cannot replace {path}: not a directory");
-                    self.trouble(Trouble::at(TroubleKind::Failed, &path, words));
+                    self.cx.trouble(Trouble::at(TroubleKind::Failed, &path, words));
                     self.lose_dir(path, Lost::Failed);
                 }
                 old => {
@@ -145,10 +145,10 @@ impl Receiver {
                 }
             },
             Kind::File => self.decide_file((file, path), meta, old, beside),
-            Kind::Device(_) if !self.setting.is_privileged => {
+            Kind::Device(_) if !self.cx.setting.is_privileged => {
                 self.miss(file);
                 let skipped = Trouble::skipped(&meta.kind, &path);
-                self.tell_trouble(skipped.because("only the superuser makes devices"));
+                self.cx.tell_trouble(skipped.because("only the superuser makes devices"));
             }
             _ => self.decide_other((file, path), meta, old, beside),
         }
@@ -165,9 +165,9 @@ impl Receiver {
         self.changed_dir(Change { path: path.clone(), item, action, differs, facts });
         if self.is_alike(&path) {
             self.sections.release(&path);
-            return self.trouble(gone(&path));
+            return self.cx.trouble(gone(&path));
         }
-        if self.setting.options.dry_run {
+        if self.cx.setting.options.dry_run {
             let late = self.late_of(&meta);
             self.dirs.push((path.clone(), late));
             self.release(&path);
@@ -178,16 +178,16 @@ impl Receiver {
 
     /// Whether the root is told as a directory that was made. As in rsync what `--mkpath` makes is there before the list.
     const fn root_is_new(&self) -> bool {
-        let Setting { options, made_dirs, .. } = &self.setting;
+        let Setting { options, made_dirs, .. } = &self.cx.setting;
         *made_dirs > 0 && (!options.select.mkpath || options.dry_run)
     }
 
     /// Tells that the root was made: as a new directory, or like what differs from the alternates' root.
     fn new_root(&mut self, meta: Meta) {
-        if self.setting.options.compare.alternates.dirs.is_empty() {
+        if self.cx.setting.options.compare.alternates.dirs.is_empty() {
             return self.made_root(&meta, Vec::new());
         }
-        self.jobs.ask(Work::LookBeside { path: RelPath::root() }, Place::LookBesideRoot(meta));
+        self.cx.jobs.ask(Work::LookBeside { path: RelPath::root() }, Place::LookBesideRoot(meta));
     }
 
     pub(super) fn made_root(&mut self, meta: &Meta, beside: Vec<Option<Meta>>) {
@@ -196,7 +196,7 @@ impl Receiver {
             None => (Action::Created, Differs::default()),
         };
         let (path, item, facts) = (RelPath::root(), Item::Dir, Facts::of(meta));
-        self.changed(Change { path, item, action, differs, facts });
+        self.cx.changed(Change { path, item, action, differs, facts });
     }
 
     /// Makes a directory, or makes ready one that is there. Its mode and times come last; one that may be on the way only gets
@@ -209,12 +209,12 @@ impl Receiver {
             _ => (on_the_way(&meta), Carries::Nothing),
         };
         let place = Place::MakeDir { path: path.clone(), bytes: meta.more_bytes() };
-        self.ask_to_write(Turn::Any, Work::MakeDir { path, meta, carries }, place);
+        self.cx.ask_to_write(Turn::Any, Work::MakeDir { path, meta, carries }, place);
     }
 
     /// The share of metadata that directories get in the end: all of it where only then it is known which are on the way.
     pub(super) const fn carried_late(&self) -> Carries {
-        match self.setting.options.select.plain_implied_dirs {
+        match self.cx.setting.options.select.plain_implied_dirs {
             true => Carries::All,
             false => Carries::Late,
         }
@@ -233,7 +233,7 @@ impl Receiver {
     pub(super) fn set_dirs_now(&mut self, dirs: Vec<(RelPath, Meta)>, carries: Carries) {
         let bytes = dirs.iter().map(|(_, meta)| meta.more_bytes()).sum();
         let work = Work::SetDirs { dirs, carries };
-        self.ask_to_write(Turn::Any, work, Place::SetDirs { bytes });
+        self.cx.ask_to_write(Turn::Any, work, Place::SetDirs { bytes });
     }
 
     pub(super) fn made_dir(&mut self, path: &RelPath, made: Result<(), Setback>) {
@@ -244,14 +244,14 @@ impl Receiver {
                 if let Some(at) = self.dirs.iter().rposition(|(dir, _)| dir == path) {
                     self.dirs.swap_remove(at);
                 }
-                self.trouble(setback.trouble);
+                self.cx.trouble(setback.trouble);
                 self.lose_dir(path.clone(), Lost::Failed);
             }
         }
     }
 
     fn existing_dir(&mut self, path: RelPath, meta: Meta, old: &Meta) {
-        let differs = attributes(&self.setting.options, &meta, old);
+        let differs = attributes(&self.cx.setting.options, &meta, old);
         if path.is_root() && self.root_is_new() {
             self.new_root(meta.clone());
         } else if differs != Differs::default() {
@@ -259,9 +259,9 @@ impl Receiver {
             let facts = Facts::of(&meta);
             self.changed_dir(Change { path: path.clone(), item, action, differs, facts });
         } else {
-            self.unchanged(&path, &meta, None);
+            self.cx.unchanged(&path, &meta, None);
         }
-        let Setting { options, made_dirs, .. } = &self.setting;
+        let Setting { options, made_dirs, .. } = &self.cx.setting;
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
         let is_new = path.is_root() && *made_dirs > 0;
         let Differs { mode, user, group, acl, xattrs, .. } = differs;
@@ -327,8 +327,8 @@ impl Receiver {
     }
 
     pub(super) fn make_other(&mut self, file: FileNo, meta: Meta, change: Change) {
-        if self.setting.options.dry_run {
-            self.changed(change);
+        if self.cx.setting.options.dry_run {
+            self.cx.changed(change);
             return self.came(file);
         }
         let path = change.path.clone();
@@ -336,7 +336,7 @@ impl Receiver {
             Kind::Symlink(target) => Work::MakeSymlink { path, target: target.clone(), meta },
             _ => Work::MakeSpecial { path, meta },
         };
-        self.jobs.ask(work, Place::Make { change });
+        self.cx.jobs.ask(work, Place::Make { change });
     }
 
     pub(super) fn changed_in_place(&mut self, change: Change, done: Result<(), Setback>) {
@@ -344,11 +344,11 @@ impl Receiver {
         match done {
             Ok(()) => {
                 arrived.into_iter().for_each(|file| self.arrive(file));
-                self.changed(change);
+                self.cx.changed(change);
             }
             Err(setback) => {
                 arrived.into_iter().for_each(|file| self.miss(file));
-                self.trouble(setback.trouble);
+                self.cx.trouble(setback.trouble);
             }
         }
     }
@@ -360,7 +360,7 @@ impl Receiver {
         old: Option<Meta>,
         beside: Option<Beside>,
     ) {
-        let options = &self.setting.options;
+        let options = &self.cx.setting.options;
         let clears = self.clears(old.as_ref());
         let (seen, old_file) = (old.clone(), old.filter(Meta::is_file));
         let differs = Differs {
@@ -373,7 +373,7 @@ impl Receiver {
         }
         let has_grown = old_file.as_ref().is_none_or(|old| old.len < meta.len);
         if options.writing.append != Append::Never && !has_grown {
-            self.report_settled(meta.len);
+            self.cx.report_settled(meta.len);
             return self.miss(file);
         }
         let candidate = Candidate {
@@ -399,7 +399,7 @@ impl Receiver {
 
     /// The file is to come; in a dry run it is told, unless an alternate may have it: then it goes by its content.
     pub(super) fn bring(&mut self, candidate: Candidate) {
-        let Options { dry_run, checksum, .. } = self.setting.options;
+        let Options { dry_run, checksum, .. } = self.cx.setting.options;
         let is_beside = |beside: &Beside| beside.may_be_it(checksum, &candidate.meta);
         if dry_run && !candidate.beside.as_ref().is_some_and(is_beside) {
             self.would_replace(candidate);
@@ -415,7 +415,7 @@ impl Receiver {
         (meta, old): (Meta, &Meta),
         differs: Differs,
     ) {
-        self.report_settled(meta.len);
+        self.cx.report_settled(meta.len);
         self.keep(place, (meta, old), differs);
     }
 
@@ -428,7 +428,7 @@ impl Receiver {
     ) {
         self.stays(file, old);
         if differs == Differs::default() {
-            self.unchanged(&path, &meta, None);
+            self.cx.unchanged(&path, &meta, None);
             return self.arrive(file);
         }
         self.will_arrive(file, &path);
@@ -438,26 +438,26 @@ impl Receiver {
         }
         let (item, action, facts) = (Item::of(&meta.kind), Action::Touched, Facts::of(&meta));
         let change = Change { path: path.clone(), item, action, differs, facts };
-        if self.setting.options.dry_run {
-            self.changed(change);
+        if self.cx.setting.options.dry_run {
+            self.cx.changed(change);
             self.came(file);
         } else {
-            self.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
+            self.cx.jobs.ask(Work::SetMeta { path, meta }, Place::Touch { change });
         }
     }
 
     pub(super) fn would_replace(&mut self, candidate: Candidate) {
         let action = candidate.action();
-        self.totals.transferred += 1;
-        let bytes = &mut self.totals.transferred_bytes;
+        self.cx.totals.transferred += 1;
+        let bytes = &mut self.cx.totals.transferred_bytes;
         *bytes = bytes.saturating_add(candidate.meta.len);
-        self.report_settled(candidate.meta.len);
+        self.cx.report_settled(candidate.meta.len);
         self.came(candidate.file);
         self.note_new(&candidate);
         let Candidate { path, meta, mut differs, .. } = candidate;
-        differs.content = self.setting.options.checksum && action == Action::Updated;
+        differs.content = self.cx.setting.options.checksum && action == Action::Updated;
         let (item, facts) = (Item::File, Facts::of(&meta));
-        self.changed(Change { path, item, action, differs, facts });
+        self.cx.changed(Change { path, item, action, differs, facts });
     }
 }
 

@@ -158,7 +158,7 @@ impl Receiver {
         section: &Section,
         extent: Extent,
     ) -> Result<(), PeerError> {
-        if self.setting.options.delete == Delete::Never
+        if self.cx.setting.options.delete == Delete::Never
             || section.dir.is_root() && !self.root_is_whole
         {
             return Ok(());
@@ -167,7 +167,7 @@ impl Receiver {
             self.deleting.keep = Names::default();
             return Ok(());
         }
-        if extent == Extent::Empty && self.setting.options.delete != Delete::AtMost(NO_LIMIT) {
+        if extent == Extent::Empty && self.cx.setting.options.delete != Delete::AtMost(NO_LIMIT) {
             self.deleting.empty.insert(section.dir.clone(), 0);
         }
         for entry in &section.entries {
@@ -194,7 +194,7 @@ impl Receiver {
 
     fn ask_extra(&mut self, dir: RelPath, keep: Names) {
         let extra = Work::Extra { dir: dir.clone(), keep: Some(keep), rest: None };
-        self.jobs.ask(extra, Place::Extra(dir));
+        self.cx.jobs.ask(extra, Place::Extra(dir));
     }
 
     /// Takes names of `dir` that are not in the list, and asks for those that are left.
@@ -202,10 +202,10 @@ impl Receiver {
         self.enter(&dir);
         let Unlisted { extras, rest, warnings } = match unlisted {
             Ok(unlisted) => unlisted,
-            Err(trouble) => return self.trouble(trouble),
+            Err(trouble) => return self.cx.trouble(trouble),
         };
-        warnings.into_iter().for_each(|warning| self.tell_trouble(warning));
-        let dry_run = self.setting.options.dry_run;
+        warnings.into_iter().for_each(|warning| self.cx.tell_trouble(warning));
+        let dry_run = self.cx.setting.options.dry_run;
         let Deleting { extras: going, empty, .. } = &mut self.deleting;
         let mut staying = held_by(empty, &dir);
         for Extra { name, names } in extras {
@@ -221,7 +221,7 @@ impl Receiver {
         }
         if let Some(rest) = rest {
             let more = Work::Extra { dir: dir.clone(), keep: None, rest: Some(rest) };
-            self.jobs.ask(more, Place::Extra(dir));
+            self.cx.jobs.ask(more, Place::Extra(dir));
         }
     }
 
@@ -232,24 +232,24 @@ impl Receiver {
         if self.deleting.extras.is_empty() && !stay {
             return;
         }
-        let whole = intact && self.totals.failed == self.lacking.names + self.deleting.excused;
-        if !whole && !self.setting.options.remove.ignore_errors {
+        let whole = intact && self.cx.totals.failed == self.lacking.names + self.deleting.excused;
+        if !whole && !self.cx.setting.options.remove.ignore_errors {
             let why = match intact {
                 true => "not everything arrived",
                 false => "the source could not be listed in full",
             };
             let message = format!("nothing deleted: {why}; --ignore-errors goes on");
-            return self.trouble(Trouble::new(TroubleKind::Failed, message));
+            return self.cx.trouble(Trouble::new(TroubleKind::Failed, message));
         }
         self.hold_back_empty();
         if self.deleting.extras.is_empty() {
             return;
         }
-        let Options { rules, follow, select, .. } = &self.setting.options;
+        let Options { rules, follow, select, .. } = &self.cx.setting.options;
         let brings_rules = |rule: &Rule| matches!(rule, Rule::DirMerge(_));
         let keeps_links = follow.keep_dirs || select.plain_implied_dirs;
         let may_spare = keeps_links || rules.list.iter().any(brings_rules);
-        if self.is_over() && !self.setting.options.dry_run && may_spare {
+        if self.is_over() && !self.cx.setting.options.dry_run && may_spare {
             return self.recount();
         }
         self.delete_within_limits();
@@ -262,7 +262,7 @@ impl Receiver {
             && let Some((path, names)) = extras.see(recounted)
         {
             *out += 1;
-            self.jobs.ask(Work::Count { path, gives_way: false }, Place::CountGoing(names));
+            self.cx.jobs.ask(Work::Count { path, gives_way: false }, Place::CountGoing(names));
         }
         if *out == 0 {
             self.delete_within_limits();
@@ -283,7 +283,7 @@ impl Receiver {
     }
 
     fn most_deletes(&self) -> u64 {
-        most_deletes(self.setting.options.delete, self.list.known(), self.going())
+        most_deletes(self.cx.setting.options.delete, self.list.known(), self.going())
     }
 
     fn is_over(&self) -> bool {
@@ -295,21 +295,21 @@ impl Receiver {
             return;
         }
         let is_empty = self.list.known() == 0;
-        match self.setting.options.delete {
+        match self.cx.setting.options.delete {
             _ if !self.is_over() => self.remove_all(),
             Delete::AtMost(most) if !is_empty => self.remove_some(most),
-            _ if self.setting.options.dry_run => {
+            _ if self.cx.setting.options.dry_run => {
                 self.hold_back();
                 self.remove_all();
             }
-            _ if self.setting.options.asks() && !is_empty => self.ask(),
+            _ if self.cx.setting.options.asks() && !is_empty => self.ask(),
             _ => self.hold_back(),
         }
     }
 
     /// Takes in a file that came, or in a dry run would: the guard counts one like it that goes as moved.
     pub(super) fn note_new(&mut self, Candidate { meta, old, .. }: &Candidate) {
-        if old.is_none() && matches!(self.setting.options.delete, Delete::Guarded(_)) {
+        if old.is_none() && matches!(self.cx.setting.options.delete, Delete::Guarded(_)) {
             self.deleting.new.note(meta);
         }
     }
@@ -326,7 +326,7 @@ impl Receiver {
             return false;
         }
         let new = Box::new(std::mem::take(new));
-        self.jobs.ask(Work::CountMoved { paths, new }, Place::CountMoved);
+        self.cx.jobs.ask(Work::CountMoved { paths, new }, Place::CountMoved);
         true
     }
 
@@ -344,12 +344,12 @@ impl Receiver {
 
     /// Removes names until they are as many as may go.
     fn remove_some(&mut self, most: u64) {
-        let (names, would) = (self.deleting.names_to_go(), if_dry_run(&self.setting.options));
+        let (names, would) = (self.deleting.names_to_go(), if_dry_run(&self.cx.setting.options));
         let stay = names.saturating_sub(most);
         let message = format!(
             "{would}deletions stop at --max-delete={most}: {stay} of {names} names to be removed stay"
         );
-        self.tell_trouble(Trouble::new(TroubleKind::DeleteLimit, message));
+        self.cx.tell_trouble(Trouble::new(TroubleKind::DeleteLimit, message));
         self.deleting.removing = true;
         self.deleting.ration = Some(most.saturating_sub(self.deleting.cleared));
         self.remove_more();
@@ -383,9 +383,9 @@ impl Receiver {
     }
 
     fn ask_removal(&mut self, removal: Removal) {
-        let dry_run = self.setting.options.dry_run;
+        let dry_run = self.cx.setting.options.dry_run;
         let most = if dry_run && !removal.is_rationed { NO_LIMIT } else { removal.names };
-        self.jobs.ask(removal.work(dry_run, most), Place::Remove(removal));
+        self.cx.jobs.ask(removal.work(dry_run, most), Place::Remove(removal));
     }
 
     /// Tells what stays in places of empty sources.
@@ -418,7 +418,7 @@ impl Receiver {
             0 => String::new(),
             moved => format!(" besides {moved} that moved"),
         };
-        let (there, hint) = match self.setting.options.delete {
+        let (there, hint) = match self.cx.setting.options.delete {
             // A watch takes the answer itself.
             Delete::Guarded(Guard { names: Some(there), .. }) => (there, String::new()),
             _ => {
@@ -432,7 +432,7 @@ impl Receiver {
 
     /// Tells that names stay, those `below` what is said, or would without the dry run.
     fn tell_held_back(&mut self, below: &str, why: String) {
-        let Options { dry_run, delete, .. } = self.setting.options;
+        let Options { dry_run, delete, .. } = self.cx.setting.options;
         let nothing = match dry_run {
             true => "a run without -n would delete nothing",
             false => "nothing deleted",
@@ -443,7 +443,7 @@ impl Receiver {
             Delete::Guarded(_) | Delete::Never if dry_run => TroubleKind::Warned,
             _ => TroubleKind::DeleteLimit,
         };
-        self.tell_trouble(Trouble::new(kind, message));
+        self.cx.tell_trouble(Trouble::new(kind, message));
     }
 
     /// Leaves it to the user, wherever that is.
@@ -453,16 +453,16 @@ impl Receiver {
         // All that is listed is in place by now.
         let question = Question { names, of: self.list.known().saturating_add(names), first };
         self.deleting.asked = true;
-        if self.setting.user_is_here {
-            self.jobs.ask(Work::Ask(question), Place::Ask);
+        if self.cx.setting.user_is_here {
+            self.cx.jobs.ask(Work::Ask(question), Place::Ask);
         } else {
-            self.frames.push_back(ToSender::Ask(question));
+            self.cx.frames.push_back(ToSender::Ask(question));
         }
     }
 
     /// The answer of a user at the other end.
     pub(super) fn allow(&mut self, allowed: bool) -> Result<(), PeerError> {
-        if self.setting.user_is_here || !self.deleting.is_asking() {
+        if self.cx.setting.user_is_here || !self.deleting.is_asking() {
             return Err(PeerError::Unexpected("the answer to no question"));
         }
         self.answered(allowed);
@@ -490,7 +490,7 @@ impl Receiver {
             let ration = self.deleting.ration.get_or_insert_default();
             *ration = ration.saturating_add(removal.names);
         } else if removed.goes_on {
-            self.tell_trouble(removal.refilled("delete"));
+            self.cx.tell_trouble(removal.refilled("delete"));
         }
     }
 
@@ -500,7 +500,7 @@ impl Receiver {
             removal.names = self.deleting.spare.min(MORE_AT_ONCE);
             self.deleting.spare -= removal.names;
         }
-        removal.names > 0 || self.setting.options.dry_run && !removal.is_rationed
+        removal.names > 0 || self.cx.setting.options.dry_run && !removal.is_rationed
     }
 
     /// Tells what went, or would; what gives way is replaced itself, not deleted.
@@ -508,8 +508,8 @@ impl Receiver {
         let (action, differs) = (Action::Deleted, Differs::default());
         for (path, item) in gone {
             if !removal.gives_way || path != removal.path {
-                self.totals.deleted += 1;
-                self.changed(Change { path, item, action, differs, facts: Facts::default() });
+                self.cx.totals.deleted += 1;
+                self.cx.changed(Change { path, item, action, differs, facts: Facts::default() });
             }
         }
     }

@@ -237,7 +237,7 @@ impl Receiver {
     }
 
     fn first_try(&self, candidate: &Candidate) -> How {
-        let options = &self.setting.options;
+        let options = &self.cx.setting.options;
         if options.writing.append == Append::Blindly && candidate.old.is_some() {
             return How::Tail;
         }
@@ -251,7 +251,7 @@ impl Receiver {
     /// Whether there is nothing to match a short file against, and no need to look for it: what comes whole in one block
     /// leaves nothing behind when it is interrupted, but where it is shown, or waits for its name.
     fn is_lone_block(&self, candidate: &Candidate) -> bool {
-        let Options { strategy, compare, writing, .. } = &self.setting.options;
+        let Options { strategy, compare, writing, .. } = &self.cx.setting.options;
         let Candidate { meta, old, beside, may_have_moved, .. } = candidate;
         let is_sought =
             compare.fuzzy != Fuzzy::Never || *may_have_moved && self.moved.most().is_some();
@@ -265,7 +265,7 @@ impl Receiver {
 
     /// How files go that do not go whole.
     pub(super) fn not_whole(&self) -> How {
-        match self.setting.options.strategy.conversation {
+        match self.cx.setting.options.strategy.conversation {
             Conversation::Recipe => How::Recipe,
             _ => How::Strategy,
         }
@@ -273,7 +273,7 @@ impl Receiver {
 
     /// Begins an attempt: with the old version, if it is to be matched against.
     fn begin(&mut self, file: FileNo) {
-        let (dry_run, strategy) = (self.setting.options.dry_run, self.setting.options.way());
+        let (dry_run, strategy) = (self.cx.setting.options.dry_run, self.cx.setting.options.way());
         // Strategies of the papers keep no notes.
         let by_recipe = strategy.conversation == Conversation::Recipe;
         let (handle, incoming) = self.files.begin(file);
@@ -284,13 +284,13 @@ impl Receiver {
             let from = incoming.candidate.tail_from();
             self.asked_for(file);
             self.take_offer(file);
-            return self.frames.push_back(ToSender::Append { file, from });
+            return self.cx.frames.push_back(ToSender::Append { file, from });
         }
         if incoming.how == How::Whole && goes_on.is_none() {
             return self.want(file, How::Whole);
         }
         let path = incoming.candidate.path.clone();
-        let fuzzy = self.setting.options.compare.fuzzy;
+        let fuzzy = self.cx.setting.options.compare.fuzzy;
         let elsewhere = incoming.elsewhere(fuzzy, self.moved.most());
         let most = match incoming.how {
             How::Recipe | How::Strategy | How::Stronger => candidate_leftover(&incoming.candidate),
@@ -298,13 +298,13 @@ impl Receiver {
         };
         let recipe = (incoming.how == How::Recipe).then(|| incoming.expected_spec(&strategy));
         let work = Work::OpenOld { handle, path, most, goes_on, recipe, elsewhere };
-        self.jobs.ask(work, Place::OpenOld(handle));
+        self.cx.jobs.ask(work, Place::OpenOld(handle));
     }
 
     pub(super) fn opened_old(&mut self, handle: Handle, lens: Result<Box<OldLens>, Setback>) {
         let Options { dry_run, checksum, writing: Writing { inplace, .. }, .. } =
-            self.setting.options;
-        let strategy = self.setting.options.way();
+            self.cx.setting.options;
+        let strategy = self.cx.setting.options.way();
         self.borrow(handle, lens.as_ref().ok().and_then(|lens| lens.similar.as_ref()));
         let Some((file, incoming)) = self.incoming(handle) else { return };
         incoming.sought = true;
@@ -359,7 +359,7 @@ impl Receiver {
             incoming.how = How::Whole;
             let similar = incoming.similar.take();
             self.files.close(handle);
-            self.jobs.ask_last(handle, Work::Abandon { handle }, Place::Release);
+            self.cx.jobs.ask_last(handle, Work::Abandon { handle }, Place::Release);
             self.give_back(similar);
             self.begin(file);
         }
@@ -376,12 +376,12 @@ impl Receiver {
         self.asked_for(file);
         self.take_offer(file);
         self.files.asked(file).asked_spec = Some(spec);
-        self.frames.push_back(ToSender::Resume { file, key, spec });
+        self.cx.frames.push_back(ToSender::Resume { file, key, spec });
     }
 
     fn want(&mut self, file: FileNo, how: How) {
         self.asked_for(file);
-        self.frames.push_back(ToSender::Want { file, how });
+        self.cx.frames.push_back(ToSender::Want { file, how });
         if let Some(offered) = self.take_offer(file)
             && how == How::Recipe
         {
@@ -414,11 +414,11 @@ impl Receiver {
         let incoming = self.files.get_mut(&file).expect("the caller has the file");
         let similar = incoming.similar.take();
         if let Some(attempt) = incoming.attempt.take() {
-            self.load.end(&attempt);
+            self.cx.load.end(&attempt);
         }
         let last = Place::Abandon(file);
-        for forgotten in self.jobs.ask_last(handle, Work::Abandon { handle }, last) {
-            self.load.lift(&forgotten);
+        for forgotten in self.cx.jobs.ask_last(handle, Work::Abandon { handle }, last) {
+            self.cx.load.lift(&forgotten);
         }
         self.give_back(similar);
     }
@@ -443,7 +443,8 @@ impl Receiver {
     }
 
     pub(super) fn abandoned(&mut self, file: FileNo) {
-        let (dry_run, strategy) = (self.setting.options.dry_run, self.setting.options.strategy);
+        let (dry_run, strategy) =
+            (self.cx.setting.options.dry_run, self.cx.setting.options.strategy);
         let Some(incoming) = self.files.get_mut(&file) else { return };
         let Candidate { meta, repeats, .. } = &mut incoming.candidate;
         let (len, guess) = (meta.len, repeats.take());
@@ -480,18 +481,18 @@ impl Receiver {
                 if setback.then == Then::WaitForRoom
                     && incoming.asked
                     && self.closing.is_none()
-                    && self.setting.options.deletes_for_room()
+                    && self.cx.setting.options.deletes_for_room()
                     && self.queue.park(&incoming.candidate) =>
             {
                 incoming.failure = Some(setback);
             }
             Some(setback) => {
-                self.totals.failed += 1;
+                self.cx.totals.failed += 1;
                 // It is not here anew, or waits for the room of what goes: deletions need not wait for it.
                 let is_excused = setback.trouble.kind == TroubleKind::Vanished
                     || setback.then == Then::WaitForRoom;
                 self.deleting.excused += u64::from(is_excused);
-                self.notices.push_back(Notice::Trouble(setback.trouble.clone()));
+                self.cx.notices.push_back(Notice::Trouble(setback.trouble.clone()));
                 self.done(file, Done::Failed(setback.trouble));
             }
             // A comparison that found its difference.
@@ -512,7 +513,7 @@ impl Receiver {
     /// Tries again what found no room before names were deleted; whether there is such. Where none were, it has failed.
     pub(super) fn try_parked(&mut self) -> bool {
         let parked = self.queue.take_parked();
-        let has_more = self.totals.deleted > 0;
+        let has_more = self.cx.totals.deleted > 0;
         for file in &parked {
             let incoming = self.files.get_mut(file).expect("what is parked is not settled");
             self.queue.unpark(&incoming.candidate, has_more);
@@ -540,9 +541,9 @@ impl Receiver {
         let Incoming { candidate, reported, attempt, similar, .. } = incoming;
         let restless = attempt.as_ref().is_some_and(|attempt| attempt.restless);
         let resumed = attempt.as_ref().map_or(0, |attempt| attempt.matched.resumed);
-        attempt.into_iter().for_each(|attempt| self.load.end(&attempt));
+        attempt.into_iter().for_each(|attempt| self.cx.load.end(&attempt));
         self.queue.settled(&candidate);
-        self.report_settled(candidate.meta.len.saturating_sub(reported));
+        self.cx.report_settled(candidate.meta.len.saturating_sub(reported));
         let Candidate { path, meta, repeats, .. } = &candidate;
         let matched = done.matched().map(|matched| (path, matched));
         self.end_repeat((file, meta.len), repeats.clone(), matched);
@@ -570,36 +571,37 @@ impl Receiver {
         let change = match &done {
             Done::Same { touched: true, differs } => Some((Action::Touched, *differs)),
             Done::Replaced { action, differs, literal, matched, from } => {
-                let bytes = if self.setting.options.dry_run {
+                let bytes = if self.cx.setting.options.dry_run {
                     candidate.meta.len
                 } else {
                     literal + matched
                 };
-                self.totals.transferred += 1;
-                self.totals.transferred_bytes = self.totals.transferred_bytes.saturating_add(bytes);
+                self.cx.totals.transferred += 1;
+                self.cx.totals.transferred_bytes =
+                    self.cx.totals.transferred_bytes.saturating_add(bytes);
                 facts.literal = *literal;
                 facts.from.clone_from(from);
                 let kinship = similar.as_ref().and_then(|similar| similar.kinship);
                 if let Some(kinship) = kinship {
                     self.moved.learn(kinship, *matched, candidate.meta.len);
                 }
-                self.totals.literal += literal;
-                self.totals.matched += matched;
-                self.totals.resumed += resumed.min(*matched);
-                self.totals.created += u64::from(*action == Action::Created);
+                self.cx.totals.literal += literal;
+                self.cx.totals.matched += matched;
+                self.cx.totals.resumed += resumed.min(*matched);
+                self.cx.totals.created += u64::from(*action == Action::Created);
                 Some((*action, *differs))
             }
-            Done::Same { touched: false, differs } if self.setting.options.tells_unchanged => {
+            Done::Same { touched: false, differs } if self.cx.setting.options.tells_unchanged => {
                 Some((Action::Unchanged, *differs))
             }
             Done::Same { .. } | Done::Failed(_) => None,
         };
         if let Some((action, differs)) = change {
-            let change = self.as_listed(Change { path, item, action, differs, facts });
-            self.notices.push_back(Notice::Changed(change));
+            let change = self.cx.as_listed(Change { path, item, action, differs, facts });
+            self.cx.notices.push_back(Notice::Changed(change));
         }
-        self.frames.push_back(ToSender::Done { file, done });
-        change_told.into_iter().for_each(|trouble| self.tell_trouble(trouble));
+        self.cx.frames.push_back(ToSender::Done { file, done });
+        change_told.into_iter().for_each(|trouble| self.cx.tell_trouble(trouble));
         self.give_back(similar);
     }
 
@@ -610,6 +612,6 @@ impl Receiver {
         let settled = attempt.settled().min(incoming.candidate.meta.len);
         let fresh = settled.saturating_sub(incoming.reported);
         incoming.reported += fresh;
-        self.report_settled(fresh);
+        self.cx.report_settled(fresh);
     }
 }

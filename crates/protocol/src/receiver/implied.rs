@@ -21,27 +21,27 @@ impl Receiver {
         if self.may_be_implied(&change.path) {
             self.implied.held.insert(change.path.clone(), change);
         } else if !self.implied.dirs.contains(&change.path) {
-            self.changed(change);
+            self.cx.changed(change);
         }
     }
 
     /// Whether what is said of the directory `path` has to wait until it is known whether it is implied only.
     fn may_be_implied(&self, path: &RelPath) -> bool {
-        self.setting.options.select.plain_implied_dirs
+        self.cx.setting.options.select.plain_implied_dirs
             && !path.is_root()
             && (self.list.is_announced(path) || self.list.is_listing(path))
     }
 
     /// All of `dir` is listed that ever will be.
     pub(super) fn ended(&mut self, dir: &RelPath, is_implied: bool) {
-        if !self.setting.options.select.plain_implied_dirs {
+        if !self.cx.setting.options.select.plain_implied_dirs {
             return;
         }
         let held: Option<Change> = self.implied.held.remove(dir);
         if is_implied {
             self.implied.dirs.insert(dir.clone());
         } else if let Some(change) = held {
-            self.changed(change);
+            self.cx.changed(change);
         }
     }
 

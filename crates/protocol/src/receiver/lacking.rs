@@ -24,7 +24,7 @@ impl Receiver {
             Answer::Done(Err(Setback { trouble, then: Then::GoOn })) => {
                 self.lacking.names += 1;
                 self.lacking.is_last = true;
-                self.trouble(trouble);
+                self.cx.trouble(trouble);
                 Answer::Done(Ok(()))
             }
             answer => answer,

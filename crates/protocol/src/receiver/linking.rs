@@ -276,7 +276,7 @@ impl Receiver {
         let mut firsts: HashMap<FileNo, (usize, (Standing, usize))> = HashMap::new();
         for (nth, Looked { file, entry, old }) in looked.iter().enumerate() {
             let old = || old.as_ref().ok().and_then(Option::as_ref);
-            let standing = || Standing::of(&self.setting.options, &entry.meta, old());
+            let standing = || Standing::of(&self.cx.setting.options, &entry.meta, old());
             match entry.meta.linked() {
                 Some(Linked::First(_)) => drop(firsts.insert(*file, (nth, (standing(), nth)))),
                 Some(Linked::Back(_)) => {
@@ -446,11 +446,11 @@ impl Receiver {
         let is = seen.and_then(Meta::linked).and_then(Linked::inode);
         if is.is_some() && is == shared.inode {
             let leader = shared.path.clone();
-            self.unchanged(&name.path, &name.meta, Some(leader));
-            self.report_settled(name.meta.len);
+            self.cx.unchanged(&name.path, &name.meta, Some(leader));
+            self.cx.report_settled(name.meta.len);
             return self.arrive(file);
         }
-        let action = match (shared.is_beside, self.setting.options.compare.alternates.usage) {
+        let action = match (shared.is_beside, self.cx.setting.options.compare.alternates.usage) {
             _ if name.is_not_beside => Action::Created,
             // As in rsync it is told that it was linked here.
             (true, AlternateUse::Copy) => Action::Updated,
@@ -474,7 +474,7 @@ impl Receiver {
         let (acl, xattrs) = (false, false);
         let differs = old.map_or_else(Differs::default, |old| Differs {
             size: old.len != meta.len,
-            ..Differs { acl, xattrs, ..attributes(&self.setting.options, &name.alone(), old) }
+            ..Differs { acl, xattrs, ..attributes(&self.cx.setting.options, &name.alone(), old) }
         });
         Change {
             path: path.clone(),
@@ -486,15 +486,15 @@ impl Receiver {
     }
 
     pub(super) fn make_link(&mut self, file: FileNo, name: LaterName, change: Change) {
-        if self.setting.options.dry_run {
-            self.report_settled(name.meta.len);
+        if self.cx.setting.options.dry_run {
+            self.cx.report_settled(name.meta.len);
             self.arrive(file);
-            return self.changed(change);
+            return self.cx.changed(change);
         }
         let Some(leader) = change.facts.linked.clone() else { return };
         let LaterName { path, meta, seen, .. } = &name;
         let (path, kind, seen) = (path.clone(), meta.kind.clone(), seen.clone());
-        self.jobs.ask(Work::Link { path, leader, kind, seen }, Place::Link { file, change });
+        self.cx.jobs.ask(Work::Link { path, leader, kind, seen }, Place::Link { file, change });
         self.linking.names.insert(file, name);
     }
 
@@ -503,16 +503,16 @@ impl Receiver {
         let Some(name) = self.linking.names.remove(&file) else { return };
         match done {
             Ok(()) => {
-                self.report_settled(name.meta.len);
+                self.cx.report_settled(name.meta.len);
                 self.arrive(file);
                 self.waits(file, &name.path);
-                self.changed(change);
+                self.cx.changed(change);
             }
             Err(Setback { trouble, then }) => {
                 if then != Then::Retry {
                     let message = format!("{}; it comes by itself", trouble.message);
                     let kind = TroubleKind::Warned;
-                    self.tell_trouble(Trouble { kind, message, ..trouble });
+                    self.cx.tell_trouble(Trouble { kind, message, ..trouble });
                 }
                 let meta = name.alone();
                 self.decide_alone(file, name.path, (meta, name.seen));

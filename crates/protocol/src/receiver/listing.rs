@@ -10,13 +10,20 @@ use super::sections::{Lost, Section};
 use super::{Carries, Place, Receiver, Work, ends};
 
 impl Receiver {
+    /// Tells this end's user how much is listed.
+    pub(super) fn report_listed(&mut self) {
+        let (names, files) = (self.cx.totals.listed() + self.left_out, self.cx.totals.files);
+        let (bytes, complete) = (self.cx.progress.listed(), self.list.is_complete());
+        self.cx.notices.push_back(Notice::Listed { names, files, bytes, complete });
+    }
+
     pub(super) fn listing(
         &mut self,
         mut section: Section,
         extent: Extent,
     ) -> Result<(), PeerError> {
-        if let Some(name) = &self.setting.rename
-            && self.listed_as.as_ref() == Some(&section.dir)
+        if let Some(name) = &self.cx.setting.rename
+            && self.cx.listed_as.as_ref() == Some(&section.dir)
         {
             section.dir = RelPath::root().join(name).expect("a name is a path");
         }
@@ -33,7 +40,7 @@ impl Receiver {
         section.metas_mut().for_each(|meta| self.adopt(meta));
         self.count(&section);
         self.rename(&mut section);
-        if self.setting.options.select.list_only {
+        if self.cx.setting.options.select.list_only {
             self.list_only(section);
             return Ok(());
         }
@@ -71,8 +78,8 @@ impl Receiver {
         if !std::mem::take(&mut self.root_is_bare) {
             return;
         }
-        self.tell_root();
-        if !(has_own || self.setting.options.dry_run) {
+        self.cx.tell_root();
+        if !(has_own || self.cx.setting.options.dry_run) {
             let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
             let dirs = vec![(RelPath::root(), meta)];
             self.set_dirs_now(dirs, Carries::Nothing);
@@ -90,8 +97,8 @@ impl Receiver {
             if meta.is_dir() && !path.is_root() {
                 self.list.announce(path.clone(), None);
             }
-            self.report_settled(meta.len);
-            self.notices.push_back(Notice::Entry { path, meta });
+            self.cx.report_settled(meta.len);
+            self.cx.notices.push_back(Notice::Entry { path, meta });
         }
     }
 
@@ -101,7 +108,7 @@ impl Receiver {
         if section.dir.is_root() && !self.expects(section) {
             return Err(PeerError::Unexpected("a name that was not asked for"));
         }
-        if self.setting.rename.is_some() && !self.is_one_file(section) {
+        if self.cx.setting.rename.is_some() && !self.is_one_file(section) {
             return Err(PeerError::Unexpected("more than the one file that was announced"));
         }
         section.metas().try_for_each(|meta| self.check_meta(meta))?;
@@ -111,7 +118,7 @@ impl Receiver {
         for Entry { name, meta } in &section.entries {
             let joined = section.dir.join(name);
             joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
-            if meta.is_dir() && !self.setting.options.takes(&meta.kind) {
+            if meta.is_dir() && !self.cx.setting.options.takes(&meta.kind) {
                 return Err(PeerError::Unexpected("an entry that the options leave out"));
             }
         }
@@ -120,7 +127,7 @@ impl Receiver {
 
     /// Whether a listing of the root is of what was asked for.
     fn expects(&self, section: &Section) -> bool {
-        let Some(expect) = &self.setting.expect else { return true };
+        let Some(expect) = &self.cx.setting.expect else { return true };
         (expect.own || section.own.is_none())
             && section.entries.iter().all(|entry| expect.admits(&entry.name))
     }
@@ -132,7 +139,7 @@ impl Receiver {
         is_first
             && section.own.is_none()
             && entries.len() <= 1
-            && !(self.setting.options.recursive && entries.iter().any(|e| e.meta.is_dir()))
+            && !(self.cx.setting.options.recursive && entries.iter().any(|e| e.meta.is_dir()))
     }
 
     /// Announces the directories of a section: what is listed of them waits until they are in place.
@@ -147,22 +154,22 @@ impl Receiver {
 
     fn count(&mut self, section: &Section) {
         // rsync counts the root too, where it is part of the transfer.
-        self.totals.dirs += u64::from(section.own.is_some());
+        self.cx.totals.dirs += u64::from(section.own.is_some());
         for entry in &section.entries {
             match &entry.meta.kind {
-                kind if !self.setting.options.takes(kind) => self.left_out += 1,
+                kind if !self.cx.setting.options.takes(kind) => self.left_out += 1,
                 Kind::File => {
-                    self.totals.files += 1;
-                    self.progress.list(entry.meta.len);
-                    self.totals.bytes = self.totals.bytes.saturating_add(entry.meta.len);
+                    self.cx.totals.files += 1;
+                    self.cx.progress.list(entry.meta.len);
+                    self.cx.totals.bytes = self.cx.totals.bytes.saturating_add(entry.meta.len);
                 }
-                Kind::Dir => self.totals.dirs += 1,
+                Kind::Dir => self.cx.totals.dirs += 1,
                 Kind::Symlink(target) => {
-                    self.totals.links += 1;
-                    self.totals.bytes = self.totals.bytes.saturating_add(target.len() as u64);
+                    self.cx.totals.links += 1;
+                    self.cx.totals.bytes = self.cx.totals.bytes.saturating_add(target.len() as u64);
                 }
-                Kind::Fifo | Kind::Socket => self.totals.specials += 1,
-                Kind::Device(_) => self.totals.devices += 1,
+                Kind::Fifo | Kind::Socket => self.cx.totals.specials += 1,
+                Kind::Device(_) => self.cx.totals.devices += 1,
             }
         }
         self.report_listed();
@@ -171,9 +178,9 @@ impl Receiver {
     /// The destination may name the one entry that is listed.
     fn rename(&mut self, section: &mut Section) {
         if let (true, Some(name), [entry]) =
-            (section.dir.is_root(), &self.setting.rename, section.entries.as_mut_slice())
+            (section.dir.is_root(), &self.cx.setting.rename, section.entries.as_mut_slice())
         {
-            self.listed_as = RelPath::root().join(&entry.name).ok();
+            self.cx.listed_as = RelPath::root().join(&entry.name).ok();
             entry.name.clone_from(name);
         }
     }
@@ -188,20 +195,20 @@ impl Receiver {
         let paths = own.chain(entries).collect();
         let (users, groups) = self.strangers(section);
         // Where a symlink stands in their place, it may be kept.
-        let keeps = self.setting.options.follow.keep_dirs;
+        let keeps = self.cx.setting.options.follow.keep_dirs;
         let may_be_link =
             |Entry { meta, .. }: &&Entry| meta.is_dir() && keeps || meta.is_on_the_way();
         let dirs = section.entries.iter().filter(may_be_link);
         let dirs = dirs.filter_map(|entry| section.dir.join(&entry.name).ok()).collect();
-        self.jobs.ask(Work::Look { paths, dirs, users, groups }, Place::Look(no));
+        self.cx.jobs.ask(Work::Look { paths, dirs, users, groups }, Place::Look(no));
     }
 
     /// A directory is lost, and with it all below; it was said once.
     fn give_up_section(&mut self, no: u64, lost: Lost) {
         let Some(section) = self.sections.take(no) else { return };
         for (nth, entry) in section.entries.into_iter().enumerate() {
-            self.totals.failed += u64::from(lost == Lost::Failed);
-            self.report_settled(entry.meta.len);
+            self.cx.totals.failed += u64::from(lost == Lost::Failed);
+            self.cx.report_settled(entry.meta.len);
             self.miss_undecided(FileNo(section.first + nth as u64), &entry.meta);
             if let (Kind::Dir, Ok(path)) = (&entry.meta.kind, section.dir.join(&entry.name)) {
                 self.lose_dir(path, lost);

@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 
 use crate::error::PeerError;
 use crate::limits::{GAP_WINDOW, GROUP_WINDOW, MAX_GROUPS};
-use crate::work::{Handle, Turn};
+use crate::work::Handle;
 
 use super::attempt::Attempt;
 use super::place::Place;
-use super::{Receiver, Work};
 
 /// How much of everything.
 #[derive(Debug, Default)]
@@ -95,7 +94,8 @@ impl Load {
         self.gaps_out -= gaps as u64;
     }
 
-    fn put(&mut self, place: &Place) {
+    /// Something is to be written: it waits until it is answered.
+    pub(super) fn put(&mut self, place: &Place) {
         let (bytes, copies) = place.weight();
         self.backlog_bytes += bytes;
         self.copies_waiting += copies;
@@ -106,14 +106,6 @@ impl Load {
         let (bytes, copies) = place.weight();
         self.backlog_bytes -= bytes;
         self.copies_waiting -= copies;
-    }
-}
-
-impl Receiver {
-    /// Asks for something to be written; until that is answered it counts as waiting.
-    pub(super) fn ask_to_write(&mut self, turn: Turn, work: Work, place: Place) {
-        self.load.put(&place);
-        self.jobs.ask_as(turn, work, place);
     }
 }
 

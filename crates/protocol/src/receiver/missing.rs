@@ -16,16 +16,16 @@ impl Receiver {
     /// Takes the paths of sources that are not there.
     pub(super) fn missing(&mut self, paths: Vec<RelPath>) -> Result<(), PeerError> {
         self.list.growing()?;
-        let relative = self.setting.options.select.relative;
+        let relative = self.cx.setting.options.select.relative;
         let expects = |path: &RelPath| {
             let mut names = path.components();
             let name = names.next().and_then(|n| deltic_core::Name::new(n).ok());
-            let expect = self.setting.expect.as_ref();
+            let expect = self.cx.setting.expect.as_ref();
             // A source that was asked for has one name here: what is below it was not asked for.
             (relative || names.next().is_none())
                 && name.is_some_and(|name| expect.is_none_or(|expect| expect.admits(&name)))
         };
-        if self.setting.options.select.missing != Missing::Delete || !paths.iter().all(expects) {
+        if self.cx.setting.options.select.missing != Missing::Delete || !paths.iter().all(expects) {
             return Err(PeerError::Unexpected("a missing name that was not asked for"));
         }
         self.missing.extend(paths);
@@ -41,7 +41,7 @@ impl Receiver {
         if !paths.is_empty() {
             let (users, groups) = (Vec::new(), Vec::new());
             let look = Work::Look { paths: paths.clone(), dirs: HashSet::new(), users, groups };
-            self.jobs.ask(look, Place::LookMissing(paths));
+            self.cx.jobs.ask(look, Place::LookMissing(paths));
         }
     }
 
@@ -54,21 +54,21 @@ impl Receiver {
             match found {
                 Ok(Some(meta)) if meta.is_dir() => {
                     let all = Work::Count { path: path.clone(), gives_way: false };
-                    self.jobs.ask(all, Place::CountMissing(path));
+                    self.cx.jobs.ask(all, Place::CountMissing(path));
                 }
                 Ok(Some(_)) => self.remove(path, 1),
                 Ok(None) => {}
-                Err(trouble) => self.trouble(trouble),
+                Err(trouble) => self.cx.trouble(trouble),
             }
         }
     }
 
     pub(super) fn counted_missing(&mut self, path: RelPath, names: u64) {
-        if names > 1 && !self.setting.options.clears() {
+        if names > 1 && !self.cx.setting.options.clears() {
             let words = |path: &str| {
                 format!("cannot delete {path}: directory not empty; --force allows it")
             };
-            return self.trouble(Trouble::at(TroubleKind::Failed, &path, words));
+            return self.cx.trouble(Trouble::at(TroubleKind::Failed, &path, words));
         }
         // Where all may go, what comes into it may as well.
         let most = if names > 1 { NO_LIMIT } else { names };

@@ -17,6 +17,7 @@ mod clearing;
 mod closing;
 mod compare;
 mod comparing;
+mod context;
 mod deciding;
 mod deleting;
 mod expect;
@@ -40,32 +41,31 @@ mod queue;
 mod repeats;
 mod sections;
 mod tallying;
-mod telling;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use deltic_core::{Meta, Name, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
-use crate::report::{Counts, Notice, Progress, Totals, TroubleKind};
+use crate::report::{Counts, Notice, Trouble, TroubleKind};
 use crate::streams::Aside;
-use crate::work::{Concerns, Jobs, UnknownAnswer, WorkId};
+use crate::work::{Concerns, UnknownAnswer, WorkId};
 
 use arriving::Arrivals;
 use beside::Waiting;
 use clearing::Cleared;
 use closing::Closing;
 use comparing::Comparing;
+use context::Context;
 use deleting::Deleting;
 use files::Files;
 use implied::Implied;
 use lacking::Lacking;
 use linking::Linking;
 use list::List;
-use load::Load;
 use moved::Moved;
 use offered::Offer;
 use owning::Owners;
@@ -116,14 +116,9 @@ pub struct Setting {
 /// The receiver's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
 #[derive(Debug)]
 pub struct Receiver {
-    setting: Setting,
-    jobs: Jobs<Work, Place>,
-    frames: VecDeque<ToSender>,
-    notices: VecDeque<Notice>,
-    totals: Totals,
+    cx: Context,
     /// Names that were listed and take no part for their kind.
     left_out: u64,
-    progress: Progress,
     list: List,
     sections: Sections,
     tallies: Tallies,
@@ -134,8 +129,6 @@ pub struct Receiver {
     root_is_whole: bool,
     /// Whether the root is new and nothing came that goes into it.
     root_is_bare: bool,
-    /// The name in the list of what is renamed.
-    listed_as: Option<RelPath>,
     queue: Queue,
     moved: Moved,
     repeats: Repeats,
@@ -151,8 +144,6 @@ pub struct Receiver {
     linking: Linking,
     files: Files,
     offer: Option<Offer>,
-    counts: Counts,
-    load: Load,
     lacking: Lacking,
     closing: Option<Closing>,
 }
@@ -165,20 +156,14 @@ impl Receiver {
             tallies: Tallies::new(setting.options.tallied()),
             queue: Queue::new(setting.most_files),
             root_is_bare: setting.made_dirs > 0,
-            setting,
-            jobs: Jobs::new(),
-            frames: VecDeque::new(),
-            notices: VecDeque::new(),
-            totals: Totals::default(),
+            cx: Context::new(setting),
             left_out: 0,
-            progress: Progress::default(),
             list: List::new(),
             sections: Sections::default(),
             owners: Owners::default(),
             dirs: Vec::new(),
             deleting: Deleting::default(),
             root_is_whole: false,
-            listed_as: None,
             moved: Moved::default(),
             repeats: Repeats::default(),
             comparing: Comparing::default(),
@@ -190,8 +175,6 @@ impl Receiver {
             linking: Linking::default(),
             files: Files::default(),
             offer: None,
-            counts: Counts::default(),
-            load: Load::default(),
             lacking: Lacking::default(),
             closing: None,
         }
@@ -199,17 +182,17 @@ impl Receiver {
 
     /// The next frame to send, if any.
     pub fn poll_frame(&mut self) -> Option<ToSender> {
-        self.frames.pop_front().or_else(|| self.tallies.verdicts())
+        self.cx.frames.pop_front().or_else(|| self.tallies.verdicts())
     }
 
     /// The next notice, if any.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.notices.pop_front()
+        self.cx.notices.pop_front()
     }
 
     /// The next piece of work, if any.
     pub fn poll_work(&mut self) -> Option<(WorkId, Work)> {
-        self.jobs.poll()
+        self.cx.jobs.poll()
     }
 
     /// Whether everything is in place and [`ToSender::Finished`] was said.
@@ -222,27 +205,33 @@ impl Receiver {
     /// there are many.
     #[must_use]
     pub const fn backlog_bytes(&self) -> usize {
-        self.load.backlog_bytes()
+        self.cx.load.backlog_bytes()
     }
 
     /// Copies found and not yet made: a driver stops reading while there are many. A few bytes can ask for one, and it takes
     /// the disk longer than them.
     #[must_use]
     pub const fn copies_waiting(&self) -> usize {
-        self.load.copies_waiting()
+        self.cx.load.copies_waiting()
     }
 
     /// Frames that wait to be polled: a driver stops reading while there are many. The sender reads in any case, so that
     /// they leave.
     #[must_use]
     pub fn frames_waiting(&self) -> usize {
-        self.frames.len()
+        self.cx.frames.len()
     }
 
     /// How often sums were compared so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
-        self.counts
+        self.cx.counts
+    }
+
+    /// Sends what the driver found to both ends' users. Not all of it is a failure.
+    pub fn found(&mut self, trouble: Trouble) {
+        self.cx.totals.failed += u64::from(!trouble.kind.is_harmless());
+        self.cx.tell_trouble(trouble);
     }
 
     /// Takes a frame from the sender.
@@ -292,8 +281,8 @@ impl Receiver {
                 self.list.growing()?;
                 // What vanished before it was listed is not here, and is no failure.
                 let failed = !trouble.kind.is_harmless() && trouble.kind != TroubleKind::Vanished;
-                self.totals.failed += u64::from(failed);
-                self.notices.push_back(Notice::Trouble(trouble));
+                self.cx.totals.failed += u64::from(failed);
+                self.cx.notices.push_back(Notice::Trouble(trouble));
             }
         }
         self.go_on();
@@ -322,9 +311,9 @@ impl Receiver {
     /// # Errors
     /// [`UnknownAnswer`] where nothing waits for it.
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
-        let place = self.jobs.answered(id)?;
+        let place = self.cx.jobs.answered(id)?;
         let handle = place.handle();
-        self.load.lift(&place);
+        self.cx.load.lift(&place);
         let answer = self.tell_what_lacks(answer);
         match (place, answer) {
             (Place::Look(section), Answer::Looked(found, ours)) => {
@@ -375,7 +364,7 @@ impl Receiver {
             (Place::Remove(removal), Answer::Removed(removed)) => self.removed(removal, removed),
             (Place::Ask, Answer::Asked(allowed)) => self.answered(allowed),
             (Place::SetDirs { .. }, Answer::SetDirs(troubles)) => {
-                troubles.into_iter().for_each(|trouble| self.trouble(trouble));
+                troubles.into_iter().for_each(|trouble| self.cx.trouble(trouble));
             }
             (Place::Land, Answer::Landed(failed)) => self.landed(failed),
             (Place::Sweep, Answer::Done(done)) => self.closed(done),
@@ -443,7 +432,7 @@ impl Receiver {
         if !self.list.has_all() || !self.tallies.is_empty() {
             return Err(PeerError::Unexpected("the end of an incomplete list"));
         }
-        if self.setting.root_is_wanted {
+        if self.cx.setting.root_is_wanted {
             self.show_new_root(false);
         }
         self.list.end(intact);
@@ -465,7 +454,7 @@ impl Receiver {
         let waiting =
             [looking, queued, charting, repeating, clearing, beside, linking, comparing, unasked];
         if let Some(upto) = self.list.settle(waiting.into_iter().flatten().min()) {
-            self.frames.push_back(ToSender::Settled { upto: FileNo(upto) });
+            self.cx.frames.push_back(ToSender::Settled { upto: FileNo(upto) });
         }
     }
 }

@@ -115,7 +115,7 @@ impl Receiver {
 
     /// Strategies of the papers look for nothing: they are here to be compared.
     fn may_have_moved(&self, candidate: &Candidate) -> bool {
-        let options = &self.setting.options;
+        let options = &self.cx.setting.options;
         candidate.old.is_none()
             && candidate.beside.is_none()
             && candidate.meta.len > MOVED_ABOVE_BYTES
@@ -138,7 +138,7 @@ impl Receiver {
         if worthwhile {
             let near = if self.moved.chart == Chart::Blank { self.near() } else { Vec::new() };
             self.moved.chart = Chart::Drawing;
-            return self.jobs.ask(Work::Chart { near, names: NAMES_AT_ONCE }, Place::Chart);
+            return self.cx.jobs.ask(Work::Chart { near, names: NAMES_AT_ONCE }, Place::Chart);
         }
         for (_, mut candidate) in std::mem::take(&mut self.moved.waiting) {
             // A first copy finds nothing there, and need not look.
@@ -160,7 +160,7 @@ impl Receiver {
             return vec![RelPath::root()];
         }
         // One that is on the way to a source says nothing of what is in it.
-        let relative = self.setting.options.select.relative;
+        let relative = self.cx.setting.options.select.relative;
         let highest = |dir: &&RelPath| !relative && dir.components().count() == 1;
         self.dirs.iter().map(|(dir, _)| dir).filter(highest).cloned().collect()
     }

@@ -26,7 +26,7 @@ impl Receiver {
         meta: Meta,
         spec: ChunkerSpec,
     ) -> Result<(), PeerError> {
-        let strategy = self.setting.options.way();
+        let strategy = self.cx.setting.options.way();
         let is_plain = meta.user.is_none() && meta.group.is_none() && meta.more.is_none();
         let fits = is_plain && meta.is_file() && file.0 < self.list.told() && is_agreed(&spec);
         if self.offer.is_some() || strategy.conversation != Conversation::Recipe || !fits {
@@ -36,11 +36,11 @@ impl Receiver {
         let is_late = incoming.is_none() && file.0 < self.list.settled();
         let asked = incoming.filter(|incoming| incoming.asked);
         let is_answer = asked.is_some_and(|incoming| incoming.waits_for_first_start());
-        let is_of_use = self.setting.takes_offers && !is_late && asked.is_none();
+        let is_of_use = self.cx.setting.takes_offers && !is_late && asked.is_none();
         let kept = (meta.clone(), (How::Recipe, spec));
         let attempt = is_of_use.then(|| Box::new(Attempt::new(kept.0, kept.1, strategy)));
         self.offer = Some(Offer { file, attempt });
-        if is_answer && self.setting.takes_offers {
+        if is_answer && self.cx.setting.takes_offers {
             // The sender had not heard the question, and takes this for the answer.
             self.start(file, meta, (How::Recipe, spec))?;
         }

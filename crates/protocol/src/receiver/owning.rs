@@ -54,7 +54,7 @@ impl Receiver {
         users: Vec<NameLine>,
         groups: Vec<NameLine>,
     ) -> Result<(), PeerError> {
-        let metadata = &self.setting.options.metadata;
+        let metadata = &self.cx.setting.options.metadata;
         let asked = (metadata.names_users() || users.is_empty())
             && (metadata.names_groups() || groups.is_empty());
         if !asked || users.is_empty() && groups.is_empty() {
@@ -67,7 +67,7 @@ impl Receiver {
 
     /// Refuses what was not asked for.
     pub(super) fn check_meta(&self, meta: &Meta) -> Result<(), PeerError> {
-        let asked = &self.setting.options.metadata;
+        let asked = &self.cx.setting.options.metadata;
         let more = meta.more.as_deref();
         let has_acls = more.is_some_and(|m| m.access_acl.is_some() || m.default_acl.is_some());
         let fits = (asked.users || meta.user.is_none())
@@ -78,7 +78,7 @@ impl Receiver {
             && (asked.xattrs || meta.xattrs().is_empty())
             && (asked.acls || asked.xattrs || !meta.is_partly_unread())
             && (!meta.is_on_the_way()
-                || meta.is_dir() && self.setting.options.select.plain_implied_dirs)
+                || meta.is_dir() && self.cx.setting.options.select.plain_implied_dirs)
             && (meta.access_acl().is_none() || !meta.is_symlink())
             && (meta.default_acl().is_none() || meta.is_dir())
             && (meta.accessed().is_none() || !meta.is_dir());
@@ -87,11 +87,11 @@ impl Receiver {
 
     /// What this end makes of an entry's metadata, as far as it needs to look nothing up.
     pub(super) fn adopt(&self, meta: &mut Meta) {
-        if self.setting.options.tells_owners {
+        if self.cx.setting.options.tells_owners {
             meta.keep_owner();
         }
-        meta.mode = self.setting.options.metadata.chmod.applied(meta.mode, &meta.kind);
-        if self.setting.is_privileged {
+        meta.mode = self.cx.setting.options.metadata.chmod.applied(meta.mode, &meta.kind);
+        if self.cx.setting.is_privileged {
             return;
         }
         meta.user = None;
@@ -104,7 +104,7 @@ impl Receiver {
     /// The version that was opened, with what only the list tells of the file.
     pub(super) fn renewed(&self, listed: &Meta, opened: Meta) -> Meta {
         let Meta { user, group, more, .. } = listed.clone();
-        let mode = self.setting.options.metadata.chmod.applied(opened.mode, &opened.kind);
+        let mode = self.cx.setting.options.metadata.chmod.applied(opened.mode, &opened.kind);
         Meta { mode, user, group, more, ..opened }
     }
 

@@ -115,7 +115,7 @@ impl Receiver {
 
     /// Whether a file is new, longer than a block, and in its place once it is complete.
     fn may_repeat(&self, candidate: &Candidate) -> bool {
-        let options = &self.setting.options;
+        let options = &self.cx.setting.options;
         candidate.old.is_none()
             && candidate.beside.is_none()
             && candidate.meta.len > u64::from(WHOLE_BLOCK_BYTES)

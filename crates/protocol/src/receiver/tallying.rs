@@ -113,7 +113,9 @@ impl Receiver {
         self.tallies.open.insert(dir.clone(), Told { state: State::Comparing, named, meta });
         self.tallies.comparing.insert(no, dir.clone());
         match self.sender_owners() {
-            Some(owners) => self.jobs.ask(Work::Compare { dir, tally, owners }, Place::Compare(no)),
+            Some(owners) => {
+                self.cx.jobs.ask(Work::Compare { dir, tally, owners }, Place::Compare(no))
+            }
             None => self.compared_tally(no, None),
         }
         Ok(())
@@ -165,18 +167,18 @@ impl Receiver {
     /// All in a directory is up to date; what is in the directories below is still to be told.
     fn keep_alike(&mut self, dir: &RelPath, alike: Alike) {
         self.list.know(alike.entries());
-        self.totals.files += alike.files;
-        self.totals.dirs += alike.dirs.len() as u64;
-        self.totals.links += alike.links;
-        self.totals.specials += alike.specials;
+        self.cx.totals.files += alike.files;
+        self.cx.totals.dirs += alike.dirs.len() as u64;
+        self.cx.totals.links += alike.links;
+        self.cx.totals.specials += alike.specials;
         let bytes = alike.file_bytes.saturating_add(alike.link_bytes);
-        self.totals.bytes = self.totals.bytes.saturating_add(bytes);
-        self.progress.list(alike.file_bytes);
+        self.cx.totals.bytes = self.cx.totals.bytes.saturating_add(bytes);
+        self.cx.progress.list(alike.file_bytes);
         self.report_listed();
-        self.report_settled(alike.file_bytes);
+        self.cx.report_settled(alike.file_bytes);
         for (name, meta) in alike.dirs {
             let Ok(path) = dir.join(&name) else { continue };
-            if meta.mode & OWNER_BITS == OWNER_BITS || self.setting.options.dry_run {
+            if meta.mode & OWNER_BITS == OWNER_BITS || self.cx.setting.options.dry_run {
                 self.name(&path, Some(meta));
                 continue;
             }

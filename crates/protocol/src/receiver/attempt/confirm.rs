@@ -284,7 +284,7 @@ impl Receiver {
             let Some((handle, attempt)) = self.attempt(file) else { return };
             let Some(talk) = &mut attempt.talk else { return };
             let Some((batch, compared)) = talk.next_batch() else { return };
-            self.counts.add(compared, 0);
+            self.cx.counts.add(compared, 0);
             self.ask_about(handle, batch);
         }
     }
@@ -304,7 +304,7 @@ impl Receiver {
         }
         let spans = confirm.spans(&mut tokens);
         let (turn, work) = (talk.ways.matching_turn(), Work::HashOld { handle, strong, spans });
-        self.jobs.ask_as(turn, work, Place::HashOld { handle, needs, tokens });
+        self.cx.jobs.ask_as(turn, work, Place::HashOld { handle, needs, tokens });
     }
 
     pub(in crate::receiver) fn hashed_old(
@@ -334,7 +334,7 @@ impl Receiver {
         confirm.named = confirm.named.min(confirm.looked);
         confirm.hashing -= 1;
         confirm.asked.push_back(tokens);
-        self.frames.push_back(ToSender::Match { file, needs, tokens: told });
+        self.cx.frames.push_back(ToSender::Match { file, needs, tokens: told });
     }
 
     pub(in crate::receiver) fn deny(

@@ -243,16 +243,16 @@ impl Attempt {
 impl Receiver {
     /// Surveys gaps as the window allows, one file's after the other's.
     pub(in crate::receiver) fn survey_more(&mut self) {
-        while let Some((handle, most)) = self.load.next_gaps() {
+        while let Some((handle, most)) = self.cx.load.next_gaps() {
             let Some((_, attempt)) = self.attempt_of(handle) else { continue };
             let gaps = attempt.take_gaps(most);
             if gaps.is_empty() {
                 continue;
             }
-            self.load.take_gaps(gaps.len());
-            self.load.queue_gaps(handle);
+            self.cx.load.take_gaps(gaps.len());
+            self.cx.load.queue_gaps(handle);
             let facing = gaps.iter().map(Gap::facing).collect();
-            self.jobs.ask(Work::Survey { handle, gaps: facing }, Place::Survey { handle, gaps });
+            self.cx.jobs.ask(Work::Survey { handle, gaps: facing }, Place::Survey { handle, gaps });
         }
     }
 
@@ -271,7 +271,7 @@ impl Receiver {
         let line = |(gap, sums): (&Gap, GapSums)| GapLine { chunks: gap.chunks.clone(), sums };
         let lines = gaps.iter().zip(sums).map(line).collect();
         attempt.gaps.asked.extend(gaps.into_iter().map(|gap| (gap.chunks.start, gap)));
-        self.frames.push_back(ToSender::Mend { file, gaps: lines });
+        self.cx.frames.push_back(ToSender::Mend { file, gaps: lines });
     }
 
     pub(in crate::receiver) fn mended_frame(
@@ -302,8 +302,8 @@ impl Receiver {
         }
         let new = attempt.new_version();
         attempt.jobs += 1;
-        self.load.mend_gaps(gaps.len());
-        self.ask_to_write(
+        self.cx.load.mend_gaps(gaps.len());
+        self.cx.ask_to_write(
             Turn::Any,
             Work::Mend { handle, path, new, gaps: patches, bytes, payload },
             Place::Mend { handle, gaps, payload_bytes },
@@ -328,8 +328,8 @@ impl Receiver {
         for (gap, mended) in gaps.into_iter().zip(mended) {
             attempt.filled(&gap, mended);
         }
-        self.counts.add(0, compared);
-        self.load.queue_gaps(handle);
+        self.cx.counts.add(0, compared);
+        self.cx.load.queue_gaps(handle);
         self.advance(file);
     }
 }

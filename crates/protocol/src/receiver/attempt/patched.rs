@@ -145,7 +145,7 @@ impl Receiver {
         attempt.jobs += 1;
         let spans: Vec<Span> = pieces.iter().map(|piece| piece.span).collect();
         let chunks = vec![0; spans.len()];
-        self.ask_to_write(
+        self.cx.ask_to_write(
             turn,
             Work::Write { handle, path, new, pieces, payload, between: Vec::new() },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },

@@ -95,7 +95,7 @@ impl Receiver {
         let Side::Roll(roll) = &mut talk.side else { return };
         if let Some(sums) = roll.sums.take_if(|_| complete) {
             let search = Search::New(*sums, roll.locality);
-            self.jobs.ask(Work::Roll { handle, part, start: 0, search }, Place::Roll(handle));
+            self.cx.jobs.ask(Work::Roll { handle, part, start: 0, search }, Place::Roll(handle));
         }
     }
 
@@ -113,11 +113,12 @@ impl Receiver {
             if !at_end {
                 let (start, search) = (roll.searched, Search::On(searcher));
                 return self
+                    .cx
                     .jobs
                     .ask(Work::Roll { handle, part, start, search }, Place::Roll(handle));
             }
             let counts = searcher.counts();
-            self.counts.add(counts.weak, counts.strong);
+            self.cx.counts.add(counts.weak, counts.strong);
         }
         self.found_all(handle);
     }
@@ -142,7 +143,7 @@ impl Receiver {
         missing.iter().for_each(|range| talk.told.need(range.clone()));
         let ops = talk.ripe(copies);
         for chunks in missing.chunks(MAX_BATCH) {
-            self.frames.push_back(ToSender::Need { file, chunks: chunks.to_vec() });
+            self.cx.frames.push_back(ToSender::Need { file, chunks: chunks.to_vec() });
         }
         self.advance(file);
         self.copy(handle, ops, !missing.is_empty());

@@ -24,7 +24,7 @@ impl Receiver {
         meta: Meta,
         (how, spec): (How, ChunkerSpec),
     ) -> Result<(), PeerError> {
-        let (strategy, streams) = (self.setting.options.way(), self.setting.options.streams);
+        let (strategy, streams) = (self.cx.setting.options.way(), self.cx.setting.options.streams);
         // An attempt may have ended here while its beginning was on the way.
         let open = self.files.get(&file).filter(|incoming| self.files.is_open(incoming.handle));
         let Some(incoming) = open else { return Ok(()) };
@@ -78,7 +78,7 @@ impl Receiver {
         let blocks = if streams > 1 { attempt.ask_for_blocks() } else { None };
         incoming.begin(attempt);
         if let Some(blocks) = blocks {
-            self.frames.push_back(ToSender::Need { file, chunks: vec![blocks] });
+            self.cx.frames.push_back(ToSender::Need { file, chunks: vec![blocks] });
         }
         if how == How::Recipe {
             self.index_more(handle);
@@ -94,7 +94,7 @@ impl Receiver {
             return;
         }
         attempt.meta = self.renewed(&self.files[&file].candidate.meta, attempt.meta);
-        self.load.begin(&attempt);
+        self.cx.load.begin(&attempt);
         self.files.get_mut(&file).expect("the caller has the file").begin(attempt);
     }
 
@@ -129,7 +129,7 @@ impl Receiver {
         let Some((old, lens)) = incoming.old() else { return };
         for (part, segment) in old.next_segments(lens) {
             let work = Work::Index { handle, part: part.version, segment, spec: part.spec };
-            self.jobs.ask(work, Place::Index(handle, part));
+            self.cx.jobs.ask(work, Place::Index(handle, part));
         }
         self.resolve(file);
     }
@@ -158,8 +158,8 @@ impl Receiver {
         let Some((handle, attempt)) = self.attempt(file) else { return Ok(()) };
         attempt.tell_groups(lines)?;
         let needs_old = attempt.needs_old();
-        self.load.take_groups(lines.len() as u64)?;
-        if self.load.is_crowded() {
+        self.cx.load.take_groups(lines.len() as u64)?;
+        if self.cx.load.is_crowded() {
             let message = "receive: more groups under way than can be held";
             let trouble = Trouble::new(TroubleKind::Failed, message);
             self.fail(handle, Setback { trouble, then: Then::Retry });
@@ -178,10 +178,10 @@ impl Receiver {
         let missed = attempt.resolve(&mut copies);
         let compared = attempt.take_compared();
         for (told, groups) in attempt.lacks() {
-            self.load.answer_groups(u64::from(told.end - told.start));
-            self.frames.push_back(ToSender::Lack { file, groups });
+            self.cx.load.answer_groups(u64::from(told.end - told.start));
+            self.cx.frames.push_back(ToSender::Lack { file, groups });
         }
-        self.counts.add(0, compared);
+        self.cx.counts.add(0, compared);
         self.advance(file);
         self.copy(handle, copies.finish(), missed);
         while let Some(groups) =
@@ -194,7 +194,7 @@ impl Receiver {
 
     /// Copies what was found, or holds it back while it may turn out that nothing changed.
     pub(super) fn copy(&mut self, handle: Handle, found: Vec<Op>, differs: bool) {
-        let dry_run = self.setting.options.dry_run;
+        let dry_run = self.cx.setting.options.dry_run;
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let in_place = incoming.len_in_place().unwrap_or(0);
         let path = incoming.candidate.path.clone();
@@ -219,7 +219,7 @@ impl Receiver {
         for (chunks, runs) in batches {
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let work = Work::Copy { handle, path: path.clone(), new, runs, chunks };
-            self.ask_to_write(turn, work, Place::Copy(handle, spans));
+            self.cx.ask_to_write(turn, work, Place::Copy(handle, spans));
         }
     }
 
@@ -266,7 +266,7 @@ impl Receiver {
         let before = attempt.groups_held();
         attempt.tell_recipe(lines)?;
         let told = attempt.groups_held() - before;
-        self.load.hold_groups(told);
+        self.cx.load.hold_groups(told);
         self.resolve(file);
         Ok(())
     }
@@ -279,14 +279,14 @@ impl Receiver {
         for no in groups.iter().cloned().flatten() {
             needed.extend(attempt.find_chunks(no, &mut copies));
         }
-        self.counts.add(0, attempt.take_compared());
+        self.cx.counts.add(0, attempt.take_compared());
         // Where a group was lacked that is known already: nothing is held back any more.
         let differs = !needed.is_empty();
         let parts = Parts { lens: &incoming.parts, in_place: incoming.in_place };
         let told_from = attempt.groups[groups[0].start as usize].first_chunk;
         let needed = attempt.find_gaps(runs(needed.into_iter()), told_from, parts);
-        self.frames.push_back(ToSender::Need { file, chunks: needed });
-        self.load.queue_gaps(handle);
+        self.cx.frames.push_back(ToSender::Need { file, chunks: needed });
+        self.cx.load.queue_gaps(handle);
         self.advance(file);
         self.copy(handle, copies.finish(), differs);
     }
@@ -333,7 +333,7 @@ impl Receiver {
         }
         let copied = between.iter().map(|run| Span::new(run.new_start, run.old.len));
         let spans = pieces.iter().map(|piece| piece.span).chain(copied).collect();
-        self.ask_to_write(
+        self.cx.ask_to_write(
             turn,
             Work::Write { handle, path, new, pieces, payload, between },
             Place::Write { handle, chunks, spans, payload_bytes: bytes },
@@ -410,7 +410,7 @@ impl Receiver {
     /// as that on the rest of an old version of which some cannot be read, must have ended: with this the hands let go of
     /// all versions.
     pub(in crate::receiver) fn try_settle(&mut self, handle: Handle) {
-        if self.jobs.is_busy(handle) {
+        if self.cx.jobs.is_busy(handle) {
             return;
         }
         let Some((file, incoming)) = self.incoming(handle) else { return };
@@ -435,11 +435,11 @@ impl Receiver {
             let payload_bytes = meta.len as usize;
             let small = Small { path, meta, seen, payload, digest };
             let place = Place::Replace { handle, payload_bytes };
-            self.ask_to_write(Turn::Any, Work::Replace(small), place);
+            self.cx.ask_to_write(Turn::Any, Work::Replace(small), place);
         } else if attempt.is_identical(in_place) {
             attempt.settling = true;
             let proof = attempt.proof(digest);
-            self.jobs.ask(Work::Confirm { handle, proof }, Place::Confirm(handle));
+            self.cx.jobs.ask(Work::Confirm { handle, proof }, Place::Confirm(handle));
         } else if attempt.held.is_some() && !attempt.comes_in_blocks() {
             // A prefix of the one in place: what was held back is needed after all.
             self.copy(handle, Vec::new(), true);
@@ -447,7 +447,9 @@ impl Receiver {
         } else if attempt.cover.is_complete() {
             attempt.settling = true;
             let (meta, proof) = (attempt.meta.clone(), attempt.proof(digest));
-            self.jobs.ask(Work::Commit { handle, path, meta, seen, proof }, Place::Commit(handle));
+            self.cx
+                .jobs
+                .ask(Work::Commit { handle, path, meta, seen, proof }, Place::Commit(handle));
         } else {
             debug_assert!(false, "file {} is quiet and not covered", file.0);
         }
@@ -457,7 +459,7 @@ impl Receiver {
         if let Err(setback) = done {
             return self.fail(handle, setback);
         }
-        let checksum = self.setting.options.checksum;
+        let checksum = self.cx.setting.options.checksum;
         let Some((file, incoming)) = self.incoming(handle) else { return };
         let Some(attempt) = &incoming.attempt else { return };
         let similar = incoming.similar.as_ref().filter(|_| attempt.matched.bytes > 0);
@@ -478,7 +480,7 @@ impl Receiver {
         if let Err(setback) = done {
             return self.fail(handle, setback);
         }
-        let dry_run = self.setting.options.dry_run;
+        let dry_run = self.cx.setting.options.dry_run;
         let Some((file, incoming)) = self.incoming(handle) else { return };
         if incoming.is_beside {
             return self.proved_beside(file, handle);
@@ -490,7 +492,7 @@ impl Receiver {
         if differs == Differs::default() || dry_run {
             self.done(file, Done::Same { touched: differs != Differs::default(), differs });
         } else {
-            self.jobs.ask(Work::SetMeta { path, meta }, Place::TouchFile(handle));
+            self.cx.jobs.ask(Work::SetMeta { path, meta }, Place::TouchFile(handle));
         }
     }
 

@@ -296,7 +296,7 @@ impl Receiver {
         let portions: Vec<_> = std::iter::from_fn(|| summation.next()).collect();
         for (step, portion) in portions {
             let work = Work::SumOld { handle, part, portion, summing };
-            self.jobs.ask(work, Place::SumOld { handle, part, step });
+            self.cx.jobs.ask(work, Place::SumOld { handle, part, step });
         }
     }
 
@@ -334,7 +334,7 @@ impl Receiver {
         if at_end {
             talk.reading = None;
         }
-        self.frames.extend(frames);
+        self.cx.frames.extend(frames);
         if done {
             self.match_more(file);
         } else if at_end {

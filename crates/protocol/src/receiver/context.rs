@@ -1,22 +1,61 @@
-//! What is told of names and of progress: to whoever watches here, and at the sender.
+//! The state that every part of the receiver may touch: what it works by, and what leaves it.
+
+use std::collections::VecDeque;
 
 use deltic_core::{Meta, Name, RelPath};
 
 use crate::message::ToSender;
-use crate::report::{Action, Change, Differs, Facts, Item, MadeRoot, Notice, PassedOver, Trouble};
+use crate::report::{
+    Action, Change, Counts, Differs, Facts, Item, MadeRoot, Notice, PassedOver, Progress, Totals,
+    Trouble,
+};
+use crate::work::{Jobs, Turn};
 
-use super::{Receiver, Setting};
+use super::load::Load;
+use super::place::Place;
+use super::{Setting, Work};
 
-impl Receiver {
+/// Setting, work, frames, notices and totals of a receiver.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) setting: Setting,
+    pub(super) jobs: Jobs<Work, Place>,
+    /// Frames that wait to be polled.
+    pub(super) frames: VecDeque<ToSender>,
+    /// Notices that wait to be polled.
+    pub(super) notices: VecDeque<Notice>,
+    pub(super) totals: Totals,
+    pub(super) progress: Progress,
+    pub(super) counts: Counts,
+    pub(super) load: Load,
+    /// The name in the list of the entry that gets another one.
+    pub(super) listed_as: Option<RelPath>,
+}
+
+impl Context {
+    pub(super) fn new(setting: Setting) -> Self {
+        Self {
+            setting,
+            jobs: Jobs::new(),
+            frames: VecDeque::new(),
+            notices: VecDeque::new(),
+            totals: Totals::default(),
+            progress: Progress::default(),
+            counts: Counts::default(),
+            load: Load::default(),
+            listed_as: None,
+        }
+    }
+
+    /// Asks for something to be written; until that is answered it counts as waiting.
+    pub(super) fn ask_to_write(&mut self, turn: Turn, work: Work, place: Place) {
+        self.load.put(&place);
+        self.jobs.ask_as(turn, work, place);
+    }
+
     /// Counts a name that failed and tells both ends' users.
     pub(super) fn trouble(&mut self, trouble: Trouble) {
         self.totals.failed += 1;
-        self.tell_trouble(trouble);
-    }
-
-    /// Tells both ends' users what the driver found. Not all of it is a failure.
-    pub fn found(&mut self, trouble: Trouble) {
-        self.totals.failed += u64::from(!trouble.kind.is_harmless());
         self.tell_trouble(trouble);
     }
 
@@ -81,11 +120,5 @@ impl Receiver {
 
     pub(super) fn report_settled(&mut self, bytes: u64) {
         self.notices.extend(self.progress.settle(bytes));
-    }
-
-    pub(super) fn report_listed(&mut self) {
-        let (names, files) = (self.totals.listed() + self.left_out, self.totals.files);
-        let (bytes, complete) = (self.progress.listed(), self.list.is_complete());
-        self.notices.push_back(Notice::Listed { names, files, bytes, complete });
     }
 }
