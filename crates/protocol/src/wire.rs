@@ -544,31 +544,33 @@ impl Wire for Differs {
     }
 }
 
-/// The actions without a reason, each in the place of its number. One with a reason follows them.
-const ACTIONS: [Action; 6] = [
-    Action::Created,
-    Action::Updated,
-    Action::Touched,
-    Action::Deleted,
-    Action::Unchanged,
-    Action::Copied,
-];
-
+/// As a closed set, but that the last one is followed by its reason.
 impl Wire for Action {
     fn put(&self, to: &mut Vec<u8>) {
-        let number = ACTIONS.iter().position(|known| known == self);
-        to.put_u8(number.unwrap_or(ACTIONS.len()) as u8);
+        to.put_u8(match self {
+            Self::Created => 0,
+            Self::Updated => 1,
+            Self::Touched => 2,
+            Self::Deleted => 3,
+            Self::Unchanged => 4,
+            Self::Copied => 5,
+            Self::PassedOver(_) => 6,
+        });
         if let Self::PassedOver(why) = self {
             why.put(to);
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let number = usize::from(from.u8()?);
-        match ACTIONS.get(number) {
-            Some(action) => Ok(*action),
-            None if number == ACTIONS.len() => Ok(Self::PassedOver(Wire::take(from)?)),
-            None => Err(CodecError::OutOfRange.into()),
-        }
+        Ok(match from.u8()? {
+            0 => Self::Created,
+            1 => Self::Updated,
+            2 => Self::Touched,
+            3 => Self::Deleted,
+            4 => Self::Unchanged,
+            5 => Self::Copied,
+            6 => Self::PassedOver(Wire::take(from)?),
+            _ => return Err(CodecError::OutOfRange.into()),
+        })
     }
 }
 

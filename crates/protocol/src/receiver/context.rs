@@ -102,19 +102,20 @@ impl Context {
 
     /// Tells of a name that is passed over, where that is asked for.
     pub(super) fn passed_over(&mut self, path: &RelPath, meta: &Meta, why: PassedOver) {
-        let Setting { options, tells_passed_over, .. } = &self.setting;
-        if !(options.tells_unchanged && *tells_passed_over) {
+        if !self.setting.options.tells_unchanged {
             return;
         }
         let (item, action, differs) =
             (Item::of(&meta.kind), Action::PassedOver(why), Differs::default());
         let change = Change { path: path.clone(), item, action, differs, facts: Facts::of(meta) };
-        // As in rsync what stands in its place is told by its name here.
+        // rsync names the entry of the destination that keeps it out, where there is one.
         let change = match why {
             PassedOver::Large | PassedOver::Small => self.as_listed(change),
             PassedOver::New | PassedOver::Exists | PassedOver::Newer => change,
         };
-        self.frames.push_back(ToSender::Changed(change.clone()));
+        if self.setting.tells_passed_over {
+            self.frames.push_back(ToSender::Changed(change.clone()));
+        }
         self.notices.push_back(Notice::Changed(change));
     }
 
