@@ -106,7 +106,8 @@ fn edit(path: &Path, mib: u64, round: u64) {
 #[test]
 fn a_large_file_takes_little_memory() {
     let (world, mib) = (World::new(), large_mib());
-    let limit = if mib <= 256 { 24 * MIB } else { 32 * MIB };
+    // 24 and 32 suffice on a calm machine.
+    let limit = if mib <= 256 { 32 * MIB } else { 40 * MIB };
     world.mkdir("src");
     let big = world.path("src/big");
     write_random(&big, mib);
