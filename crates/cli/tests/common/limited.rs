@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +15,10 @@ impl Limited {
     /// A group of at most so many bytes, what the system keeps for its processes included; says that without one this test is
     /// skipped.
     pub fn new(name: &str, bytes: u64) -> Option<Self> {
-        let made = make(&format!("deltic-{}-{name}", std::process::id()), bytes);
+        // Tests of one process run at the same time.
+        static GROUPS: AtomicU32 = AtomicU32::new(0);
+        let number = GROUPS.fetch_add(1, Ordering::Relaxed);
+        let made = make(&format!("deltic-{}-{number}-{name}", std::process::id()), bytes);
         if made.is_none() {
             skip(
                 "no memory limit can be set here: that takes root and a group of our own (cgroup)",
