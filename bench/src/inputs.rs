@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use deltic_core::path::printable;
 use deltic_net::reason;
+use deltic_tree::path::printable;
 
 use crate::exit::complain;
 use crate::random::Random;

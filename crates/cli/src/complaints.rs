@@ -103,7 +103,7 @@ impl Cause {
 
 #[cfg(test)]
 mod tests {
-    use deltic_core::RelPath;
+    use deltic_tree::RelPath;
 
     use super::*;
 

@@ -6,11 +6,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use deltic_core::{Meta, RelPath};
 use deltic_net::plan::{Destination, Sources};
 use deltic_net::watch::{Note, Round};
 use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::report::{Action, Change, Differs, Item, Side, Trouble, TroubleKind};
+use deltic_tree::{Meta, RelPath};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -419,10 +419,10 @@ pub(crate) fn millis(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::RelPath;
     use deltic_net::plan::{Patience, Remote};
     use deltic_protocol::options::Options;
     use deltic_protocol::report::{Differs, Facts};
+    use deltic_tree::RelPath;
     use serde_json::{Value, json};
 
     fn parsed(event: &Event<'_>) -> Value {

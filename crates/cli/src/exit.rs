@@ -178,8 +178,8 @@ impl From<Exit> for ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::RelPath;
     use deltic_protocol::report::Totals;
+    use deltic_tree::RelPath;
 
     fn troubles(kinds: &[TroubleKind]) -> Troubles {
         let mut troubles = Troubles::default();

@@ -158,8 +158,8 @@ mod tests {
     use crate::args::{self, Command};
     use crate::plan::Request;
     use crate::view::Terminals;
-    use deltic_core::RelPath;
     use deltic_protocol::report::{Differs, Facts};
+    use deltic_tree::RelPath;
 
     fn explain(words: &str) -> Explain {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use std::os::unix::ffi::OsStrExt;
 
-use deltic_core::path::printable;
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Sources};
 use deltic_protocol::report::{Action, Change, Item, MadeRoot};
+use deltic_tree::path::printable;
 
 use crate::escape::Escape;
 use crate::itemize::Style;
@@ -319,9 +319,9 @@ pub(crate) fn unopened(path: &Path, error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::meta::Owner;
-    use deltic_core::{RelPath, Timestamp};
     use deltic_protocol::report::{Differs, Facts};
+    use deltic_tree::meta::Owner;
+    use deltic_tree::{RelPath, Timestamp};
 
     fn setting(sources: &[&str]) -> Setting {
         Setting {

@@ -126,8 +126,8 @@ const MAX_HEADS: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use deltic_core::RelPath;
     use deltic_protocol::report::{Differs, Facts, Item};
+    use deltic_tree::RelPath;
 
     use super::*;
 

@@ -6,10 +6,10 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use deltic_core::path::printable;
 use deltic_net::plan::{Destination, Remote, Sources};
 use deltic_net::{Plan, SyncError};
 use deltic_protocol::report::{Side, Trouble, TroubleKind};
+use deltic_tree::path::printable;
 use rustix::io::Errno;
 
 use crate::output::stands_in;
@@ -251,7 +251,7 @@ mod tests {
     fn a_trouble_of_the_other_machine_names_it() {
         let mut trouble = Trouble::at(
             TroubleKind::Failed,
-            &deltic_core::RelPath::parse(b"closed").unwrap(),
+            &deltic_tree::RelPath::parse(b"closed").unwrap(),
             |path| format!("cannot list {path}/: permission denied"),
         );
         trouble.locate(Side::Sender, |_| Some((*b"/srv/x/closed").into()));

@@ -98,8 +98,8 @@ impl Style {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::RelPath;
     use deltic_protocol::report::Facts;
+    use deltic_tree::RelPath;
 
     const PULL: Style = Style { arrow: '>', time: 't', omits_link_times: false };
     const PUSH: Style = Style::SENDING;

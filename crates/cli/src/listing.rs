@@ -1,8 +1,9 @@
 //! The lines of `--list-only`, as rsync writes them: mode, length, time, name.
 
-use deltic_core::meta::{Device, DeviceClass};
 use deltic_core::packed::Crowded;
-use deltic_core::{CodecError, Item, Kind, Meta, Put, Reader, RelPath};
+use deltic_core::{CodecError, Put, Reader};
+use deltic_tree::meta::{Device, DeviceClass};
+use deltic_tree::{Item, Kind, Meta, RelPath};
 
 use crate::escape::Escape;
 use crate::numbers::Numbers;
@@ -147,7 +148,7 @@ const LINK: u8 = b'l';
 
 #[cfg(test)]
 mod tests {
-    use deltic_core::Timestamp;
+    use deltic_tree::Timestamp;
 
     use super::*;
 

@@ -6,7 +6,8 @@ use std::collections::HashSet;
 
 use deltic_core::codec::MAX_VARINT_BYTES;
 use deltic_core::packed::{At, Crowded};
-use deltic_core::{Item, Packed, Put, Reader, RelPath};
+use deltic_core::{Packed, Put, Reader};
+use deltic_tree::{Item, RelPath};
 
 /// Texts about paths.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
-use deltic_core::path::printable;
+use deltic_tree::path::printable;
 
 /// One operand, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Result, bail};
-use deltic_core::path::printable;
 use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Remote, Sources};
 use deltic_protocol::limits::MAX_BLOCK_BYTES;
 use deltic_protocol::options::{Delete, Options, Select};
+use deltic_tree::path::printable;
 
 use crate::args::SyncArgs;
 use crate::args::batch::Batch;

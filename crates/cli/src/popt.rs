@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use deltic_core::path::printable;
+use deltic_tree::path::printable;
 
 use crate::output;
 

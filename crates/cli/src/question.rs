@@ -40,7 +40,7 @@ pub(crate) fn text(Question { names, of, first }: &Question) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::RelPath;
+    use deltic_tree::RelPath;
 
     #[test]
     fn only_a_yes_is_a_yes() {

@@ -9,13 +9,13 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use deltic_core::{Meta, RelPath};
 use deltic_net::plan::Sources;
 use deltic_net::{NamedFile, Outcome, Plan, SyncError};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{
     Action, Change, Differs, Item, MadeRoot, Notice, Question, TroubleKind,
 };
+use deltic_tree::{Meta, RelPath};
 
 use crate::asides;
 use crate::complaints::Complaints;

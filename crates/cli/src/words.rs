@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use anyhow::{Result, bail};
-use deltic_core::path::printable;
+use deltic_tree::path::printable;
 
 use crate::args::accepted::Unsupported;
 
@@ -71,7 +71,7 @@ pub(crate) fn split(path: &OsStr) -> Result<Vec<OsString>> {
 pub(crate) fn only(path: &OsStr) -> Result<OsString> {
     let mut words = split(path)?;
     match (words.pop(), &words[..]) {
-        (Some(word), []) if !deltic_core::glob::has_wildcards(word.as_bytes()) => Ok(word),
+        (Some(word), []) if !deltic_tree::glob::has_wildcards(word.as_bytes()) => Ok(word),
         (_, []) => bail!(Unsupported::new(format!("--old-args '{}'", show(path)), NO_SHELL)),
         _ => bail!("--old-args: '{}' is more than one destination", show(path)),
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, skip};
-use deltic_core::meta::{Acl, Named, Who};
+use deltic_tree::meta::{Acl, Named, Who};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Uid, XattrFlags, chownat, lgetxattr, lsetxattr, makedev,
     mknodat,

@@ -8,8 +8,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 
 use common::attrs::{ACCESS, DEFAULT, SOMEBODY, acl, node, note, noted, notes, own, set_times};
 use common::{DELTIC, Run, WAYS, World, is_installed, is_root, rsync, skip};
-use deltic_core::meta::Acl;
 use deltic_net::umask;
+use deltic_tree::meta::Acl;
 use rustix::fs::{FileType, makedev};
 
 /// Whether this test can go on: as root only, who owns and makes what he likes.

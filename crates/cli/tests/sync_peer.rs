@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use common::peer::{agreed, checked, entry, hello, listing, sync_over, sync_with};
 use common::{DELTIC, Run, SHELL, World, is_installed, noise, skip};
-use deltic_core::{Kind, Name};
 use deltic_protocol::hello::Reply;
 use deltic_protocol::message::{FileNo, How};
 use deltic_protocol::{ToReceiver, ToSender};
+use deltic_tree::{Kind, Name};
 
 const PUSH: [&str; 2] = ["src/", "h:dst/"];
 const PULL: [&str; 2] = ["h:src/", "dst/"];

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use common::peer::{agreed, checked, entry, hello, listing, sync_over};
 use common::terminal::Terminal;
 use common::{DELTIC, Run, SHELL, Way, World, noise};
-use deltic_core::Kind;
 use deltic_protocol::hello::{Alive, NamesFrom, Request};
 use deltic_protocol::options::Options;
+use deltic_tree::Kind;
 
 fn world() -> World {
     let world = World::new();

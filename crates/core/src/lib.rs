@@ -7,20 +7,14 @@ pub mod delta;
 pub mod fingerprint;
 pub mod format;
 pub mod gap;
-pub mod glob;
 pub mod index;
 pub mod keyed;
-pub mod links;
 pub mod merge;
-pub mod meta;
 mod named;
-pub mod names;
 pub mod packed;
-pub mod path;
 pub mod recipe;
 #[doc(hidden)]
 pub mod reference;
-pub mod rule;
 pub mod search;
 pub mod simd;
 pub mod span;
@@ -28,8 +22,6 @@ pub mod strategy;
 pub mod strong;
 #[doc(hidden)]
 pub mod suite;
-pub mod tally;
-pub mod walk;
 pub mod weak;
 pub mod zeros;
 
@@ -42,10 +34,7 @@ pub use gap::{BadDelta, BlockLen, GapDelta, GapSums};
 pub use index::Index;
 pub use keyed::{Key, KeyedSum};
 pub use merge::{Match, Refuted, Run, Runs};
-pub use meta::{Acl, Entry, Item, Kind, Meta, More, See, Timestamp, Xattr};
-pub use names::{Names, Pile};
 pub use packed::{Packed, Shelf};
-pub use path::{Name, RelPath};
 pub use recipe::{
     Chunk, Cutter, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of, scan,
 };
@@ -54,7 +43,5 @@ pub use simd::Isa;
 pub use span::Span;
 pub use strategy::Strategy;
 pub use strong::{Strong, StrongSum, SumKey};
-pub use tally::{Compared, Tally, TallyKey, Tallying};
-pub use walk::{Follow, Mounts};
 pub use weak::{Adler, Crc32c, Rolling, Weak};
 pub use zeros::ZeroRun;

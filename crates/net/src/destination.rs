@@ -4,14 +4,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use deltic_core::rule::{Rule, Rules, Side};
-use deltic_core::{Mounts, RelPath, See};
 use deltic_protocol::options::{self, AlternateUse, Options};
 use deltic_store::local::{
     Backup, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir, Trust, UnderWay, Writing,
     create_above, create_root,
 };
 use deltic_store::{Durability, Filter, StoreError};
+use deltic_tree::rule::{Rule, Rules, Side};
+use deltic_tree::{Mounts, RelPath, See};
 
 use crate::error::SyncError;
 use crate::hands::alternates::Alternates;
@@ -112,7 +112,7 @@ pub(crate) fn check_dirs(
         inode.is_some_and(|inode| inode_of(other) == Some(inode))
     };
     let refuse = |option, dir: &[u8], why| {
-        let dir = deltic_core::path::printable(dir);
+        let dir = deltic_tree::path::printable(dir);
         Err(SyncError::Usage(format!("--{option}={dir} is {why}")))
     };
     let kept = options.remove.backup.as_ref().filter(|kept| kept.suffix.is_empty());
@@ -148,7 +148,7 @@ fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
             let names = dir.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
             let below = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'));
             let below = below.ok().filter(|below| !below.is_root());
-            let dir = deltic_core::path::printable(dir);
+            let dir = deltic_tree::path::printable(dir);
             let why = || format!("--partial-dir={dir}: neither absolute nor a directory below");
             below.map(PartialDir::Beside).map(Some).ok_or_else(|| SyncError::Selection(why()))
         }
@@ -199,7 +199,7 @@ pub(crate) fn open_alternates(
         let local = LocalOptions { see, rules: rules.clone(), ..LocalOptions::default() };
         let opened = LocalStore::open_named(&NamedDir { path: past_missing(&path), trust }, local);
         if let Err(error) = &opened {
-            let path = deltic_core::path::printable(path.as_os_str().as_bytes());
+            let path = deltic_tree::path::printable(path.as_os_str().as_bytes());
             let why = match error {
                 StoreError::NotFound { .. } => "does not exist".into(),
                 StoreError::NotADir { .. } => "is not a directory".into(),

@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::io;
 
-use deltic_core::RelPath;
 use deltic_protocol::PeerError;
 use deltic_protocol::hello::{Abort, AbortCause};
 use deltic_store::reason;
+use deltic_tree::RelPath;
 
 use crate::transport::ReadEnd;
 

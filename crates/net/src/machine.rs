@@ -3,13 +3,13 @@
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use deltic_core::RelPath;
 use deltic_protocol::receiver::{self, Receiver};
 use deltic_protocol::report::{Counts, Notice, Side, Trouble};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::work::UnknownAnswer;
 use deltic_protocol::{PeerError, Purpose, Terms, ToReceiver, ToSender, WorkId};
+use deltic_tree::RelPath;
 
 use crate::monitor::Stage;
 use crate::outlets::Lane;

@@ -7,11 +7,12 @@ use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use deltic_core::meta::Inode;
-use deltic_core::path::{MAX_PATH_BYTES, printable, shortened};
-use deltic_core::{Fingerprint, Follow, Name};
+use deltic_core::Fingerprint;
 use deltic_protocol::Hello;
 use deltic_store::local::{look, look_at};
+use deltic_tree::meta::Inode;
+use deltic_tree::path::{MAX_PATH_BYTES, printable, shortened};
+use deltic_tree::{Follow, Name};
 use nix::unistd::User;
 use rustix::fs::FileType;
 
@@ -195,7 +196,7 @@ pub(crate) struct Inside<'a> {
 impl Inside<'_> {
     /// Why it cannot be written to.
     pub(crate) fn refusal(&self) -> SyncError {
-        let show = |path: &Path| deltic_core::path::printable(path.as_os_str().as_bytes());
+        let show = |path: &Path| deltic_tree::path::printable(path.as_os_str().as_bytes());
         let (there, source) = (show(&self.destination), show(self.source));
         SyncError::Usage(match self.is_it {
             true => format!("the destination {there} is the source {source}"),

@@ -9,12 +9,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use deltic_core::Follow;
-use deltic_core::path::printable;
 use deltic_protocol::hello::{NamesFrom, Request};
 use deltic_protocol::options::{AlternateUse, Delete, Missing, Options};
 use deltic_store::cache::Cache;
 use deltic_store::local::{NamedDir, Trust, confine, leads_out};
+use deltic_tree::Follow;
+use deltic_tree::path::printable;
 use landlock::{
     ABI, Access as _, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, RulesetStatus,

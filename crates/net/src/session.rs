@@ -9,10 +9,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use deltic_core::meta::Inode;
-use deltic_core::path::{BadPath, printable, shortened};
+use deltic_core::Packed;
 use deltic_core::strategy::Link as Figures;
-use deltic_core::{Name, Packed, Pile, RelPath};
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS, MAX_TEXT_BYTES};
@@ -26,6 +24,9 @@ use deltic_store::Tree;
 use deltic_store::local::{
     LocalOptions, LocalStore, NamedDir, SourceArg, Sources, Trust, UnderWay, remove_root,
 };
+use deltic_tree::meta::Inode;
+use deltic_tree::path::{BadPath, printable, shortened};
+use deltic_tree::{Name, Pile, RelPath};
 
 use crate::batch::{Batch, Tap};
 use crate::bounds::files_at_once;
@@ -334,7 +335,7 @@ impl Session {
         let is_missing = resolved.missing || named.as_ref().is_some_and(|file| !exists(file));
         if is_missing && options.select.existing {
             let shown = named.as_ref().unwrap_or(&resolved.root).as_os_str().as_bytes();
-            let shown = deltic_core::path::printable(shown);
+            let shown = deltic_tree::path::printable(shown);
             return Err(SyncError::Selection(format!("destination {shown}: it is not there")));
         }
         Ok(resolved)

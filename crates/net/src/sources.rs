@@ -8,10 +8,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use deltic_core::Packed;
 use deltic_core::packed::Crowded;
-use deltic_core::path::{BadPath, printable, shortened};
-use deltic_core::rule::Side;
-use deltic_core::{Name, Packed, glob};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_TEXT_BYTES};
 use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::Expect;
@@ -19,6 +17,9 @@ use deltic_store::local::{
     NamedDir, NamedFile, SourceArg, SourceArgs, SourceOptions, Sources, Trust,
 };
 use deltic_store::{Filter, reason};
+use deltic_tree::path::{BadPath, printable, shortened};
+use deltic_tree::rule::Side;
+use deltic_tree::{Name, glob};
 
 use crate::error::SyncError;
 use crate::place::{exists, is_dir};

@@ -24,12 +24,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use deltic_core::path::printable;
-use deltic_core::rule::{Action::Exclude, Marks, PatternRule, Rule, Sides};
-use deltic_core::{Follow, Mounts, RelPath, glob};
 use deltic_protocol::options::{Delete, Missing, Options};
 use deltic_store::local::SourceArg;
 use deltic_store::reason;
+use deltic_tree::path::printable;
+use deltic_tree::rule::{Action::Exclude, Marks, PatternRule, Rule, Sides};
+use deltic_tree::{Follow, Mounts, RelPath, glob};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 

@@ -15,7 +15,8 @@ use deltic_core::chunk::ChunkerSpec;
 use deltic_core::codec::{CodecError, Reader};
 use deltic_core::delta::MAX_RUN_BYTES;
 use deltic_core::format::delta::MAX_LITERAL_BYTES;
-use deltic_core::{Digest, Meta, Name, RelPath, Span};
+use deltic_core::{Digest, Span};
+use deltic_tree::{Meta, Name, RelPath};
 
 use crate::error::PeerError;
 use crate::frame::frame_behind;

@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
+use deltic_core::Digest;
 use deltic_core::codec::Reader;
-use deltic_core::{Digest, RelPath};
+use deltic_tree::RelPath;
 
 use crate::message::FileNo;
 use crate::wire::{Bad, Wire};

@@ -1,7 +1,7 @@
 //! What a peer can do wrong. Each of these ends the session.
 
 use deltic_core::codec::CodecError;
-use deltic_core::path::BadPath;
+use deltic_tree::path::BadPath;
 
 /// The peer broke the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

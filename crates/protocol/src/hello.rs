@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 
 use deltic_core::codec::{CodecError, Put, Reader};
-use deltic_core::meta::Inode;
-use deltic_core::path::printable;
 use deltic_core::strategy::Conversation;
-use deltic_core::{Fingerprint, Fingerprinter, Key, KeyedSum, Name, Packed, Strategy, SumKey};
+use deltic_core::{Fingerprint, Fingerprinter, Key, KeyedSum, Packed, Strategy, SumKey};
+use deltic_tree::Name;
+use deltic_tree::meta::Inode;
+use deltic_tree::path::printable;
 
 use crate::error::PeerError;
 use crate::frame::framed;

@@ -2,7 +2,7 @@
 //!
 //! They are part of the protocol: both ends enforce them on what comes in and honour them in what goes out.
 
-use deltic_core::{Kind, Meta, RelPath};
+use deltic_tree::{Kind, Meta, RelPath};
 
 /// Largest payload of one frame, in bytes.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
@@ -90,9 +90,9 @@ pub const MAX_ATTEMPTS: u32 = 3;
 /// Most chunks of old versions that one file's index keeps; what lies beyond is sent as literals.
 pub const INDEX_BUDGET_CHUNKS: usize = 1 << 20;
 /// Most bytes in the names and values of one entry's extended attributes.
-pub const MAX_XATTRS_BYTES: usize = deltic_core::meta::MAX_XATTRS_BYTES;
+pub const MAX_XATTRS_BYTES: usize = deltic_tree::meta::MAX_XATTRS_BYTES;
 /// Most named users and groups in one ACL.
-pub const MAX_ACL_NAMED: usize = deltic_core::meta::MAX_ACL_NAMED;
+pub const MAX_ACL_NAMED: usize = deltic_tree::meta::MAX_ACL_NAMED;
 /// Most users, and as many groups, whose names a sender tells in a session.
 pub const MAX_OWNER_NAMES: usize = 16 << 10;
 /// Most files of which one name was told and others may come.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use deltic_core::Entry;
+use deltic_tree::Entry;
 
 use crate::limits::LISTED_BYTES;
 
@@ -42,8 +42,8 @@ impl ListedBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::meta::More;
-    use deltic_core::{Kind, Meta, Name, Timestamp, Xattr};
+    use deltic_tree::meta::More;
+    use deltic_tree::{Kind, Meta, Name, Timestamp, Xattr};
 
     fn entry(value_bytes: usize) -> Entry {
         let value = vec![0; value_bytes].into();

@@ -8,10 +8,11 @@ use deltic_core::GapSums;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::fingerprint::{BriefFingerprint, BriefLen, ShortFingerprint};
-use deltic_core::path::MAX_NAME_BYTES;
 use deltic_core::recipe::Digest;
-use deltic_core::tally::TALLY_SUM_BYTES;
-use deltic_core::{Entry, Key, Meta, RelPath, Tally, ZeroRun, zeros};
+use deltic_core::{Key, ZeroRun, zeros};
+use deltic_tree::path::MAX_NAME_BYTES;
+use deltic_tree::tally::TALLY_SUM_BYTES;
+use deltic_tree::{Entry, Meta, RelPath, Tally};
 
 use crate::digests::DigestLine;
 use crate::error::PeerError;

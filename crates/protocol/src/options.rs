@@ -8,8 +8,9 @@ mod select;
 mod tallied;
 mod writing;
 
-use deltic_core::rule::Rules;
-use deltic_core::{Follow, Kind, Strategy};
+use deltic_core::Strategy;
+use deltic_tree::rule::Rules;
+use deltic_tree::{Follow, Kind};
 
 use crate::limits::{GUARDED_DELETES, GUARDED_PERCENT};
 

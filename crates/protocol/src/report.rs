@@ -1,9 +1,9 @@
 //! What a run says about itself: changes, troubles and totals. Both ends speak of them, so they cross the wire.
 
-pub use deltic_core::Item;
-use deltic_core::meta::Owner;
-use deltic_core::path::{printable, shortened};
-use deltic_core::{Kind, Meta, RelPath, Timestamp};
+pub use deltic_tree::Item;
+use deltic_tree::meta::Owner;
+use deltic_tree::path::{printable, shortened};
+use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
 /// One name that the run changed (or, in a dry run, would change).
 #[derive(Clone, Debug, PartialEq, Eq)]

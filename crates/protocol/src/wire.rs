@@ -1,13 +1,13 @@
 //! How each noun is written in a payload: one `put` and one `take` side by side.
 
 use deltic_core::codec::{CodecError, Put, Reader};
-use deltic_core::meta::{
+use deltic_tree::meta::{
     Device, DeviceClass, Linked, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, Named, Owner, Unread,
     Who,
 };
-use deltic_core::path::BadPath;
-use deltic_core::rule::{self, DirMerge, MAX_DIR_MERGES, Marks, PatternRule, Reading, Rule, Rules};
-use deltic_core::{Acl, Entry, Kind, Meta, More, Name, RelPath, Timestamp, Xattr};
+use deltic_tree::path::BadPath;
+use deltic_tree::rule::{self, DirMerge, MAX_DIR_MERGES, Marks, PatternRule, Reading, Rule, Rules};
+use deltic_tree::{Acl, Entry, Kind, Meta, More, Name, RelPath, Timestamp, Xattr};
 
 use crate::error::PeerError;
 use crate::limits::{MAX_ASKED, MAX_BATCH, MAX_RULES, MAX_TEXT_BYTES, MAX_XATTRS_BYTES};
@@ -195,7 +195,7 @@ impl Wire for Name {
         to.put_prefixed(self.as_bytes());
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self::new(from.prefixed(deltic_core::path::MAX_NAME_BYTES)?)?)
+        Ok(Self::new(from.prefixed(deltic_tree::path::MAX_NAME_BYTES)?)?)
     }
 }
 
@@ -204,7 +204,7 @@ impl Wire for RelPath {
         to.put_prefixed(self.as_bytes());
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self::parse(from.prefixed(deltic_core::path::MAX_PATH_BYTES)?)?)
+        Ok(Self::parse(from.prefixed(deltic_tree::path::MAX_PATH_BYTES)?)?)
     }
 }
 
@@ -638,7 +638,7 @@ impl Wire for Trouble {
         let tag = from.u8()?;
         let (kind, message) =
             (TroubleKind::take(&mut Reader::new(&[tag & !LOCATED]))?, String::take(from)?);
-        let mut trouble = Self::new(kind, deltic_core::path::printable(message.as_bytes()));
+        let mut trouble = Self::new(kind, deltic_tree::path::printable(message.as_bytes()));
         if tag & LOCATED != 0 {
             let (side, path) = (Some(Wire::take(from)?), Wire::take(from)?);
             let (full_path, errno) = (Wire::take(from)?, Wire::take(from)?);

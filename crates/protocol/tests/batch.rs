@@ -6,12 +6,13 @@ mod frames;
 use std::fmt::Write;
 
 use deltic_core::chunk::FixedLen;
-use deltic_core::{ChunkerSpec, Digest, Kind, Meta, Name, RelPath, Span, Timestamp, ZeroRun};
+use deltic_core::{ChunkerSpec, Digest, Span, ZeroRun};
 use deltic_protocol::batch::{Frame, MAGIC, Old, Part, asked, is_told, read_as};
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::message::{Payload, Sparse};
 use deltic_protocol::options::{Delete, Guard, Metadata, Options, Select};
 use deltic_protocol::{PeerError, ToReceiver};
+use deltic_tree::{Kind, Meta, Name, RelPath, Timestamp};
 use frames::{split, to_receiver, to_sender};
 use proptest::prelude::*;
 

@@ -13,13 +13,11 @@ use common::destination::Destination;
 use common::source::{Source, tally_of};
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
-use deltic_core::meta::{Inode, Linked, Unread};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
-    Acl, AtEnd, BlockLen, BriefFingerprint, BriefLen, ChunkerSpec, Compared, Digest, Entry,
-    Fingerprint, GapDelta, GapSums, Key, Kind, Meta, More, RelPath, ShortFingerprint, Strategy,
-    StrongSum, Tally, Timestamp, Xattr, ZeroRun,
+    AtEnd, BlockLen, BriefFingerprint, BriefLen, ChunkerSpec, Digest, Fingerprint, GapDelta,
+    GapSums, Key, ShortFingerprint, Strategy, StrongSum, ZeroRun,
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, LISTED_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH,
@@ -44,6 +42,8 @@ use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::{Setback, Then};
 use deltic_protocol::{DigestLine, FileNo, PeerError, ToReceiver, ToSender};
+use deltic_tree::meta::{Inode, Linked, Unread};
+use deltic_tree::{Acl, Compared, Entry, Kind, Meta, More, RelPath, Tally, Timestamp, Xattr};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 

@@ -15,12 +15,13 @@ use common::destination::{By, DestinationFaults};
 use common::session::Session;
 use common::source::SourceFaults;
 use common::tree::{NOW, Node, Tree, name, path};
-use deltic_core::meta::{Inode, Linked};
 use deltic_core::strategy::Delivery;
-use deltic_core::{Kind, RelPath, Strategy, Strong, Timestamp};
+use deltic_core::{Strategy, Strong};
 use deltic_protocol::limits::ENTRY_WINDOW;
 use deltic_protocol::options::{Delete, Guard, Options};
 use deltic_protocol::report::{Action, Item, Totals};
+use deltic_tree::meta::{Inode, Linked};
+use deltic_tree::{Kind, RelPath, Timestamp};
 
 const SESSIONS: u64 = 4000;
 
@@ -339,7 +340,7 @@ fn check_tree(case: &Case, tree: &Tree) {
         if case.options.times {
             assert_eq!(node.meta.modified, new.meta.modified, "{path}");
         }
-        if case.options.modes && !matches!(new.meta.kind, deltic_core::Kind::Symlink(_)) {
+        if case.options.modes && !matches!(new.meta.kind, deltic_tree::Kind::Symlink(_)) {
             assert_eq!(node.meta.mode, new.meta.mode, "{path}");
         }
     }
@@ -698,7 +699,7 @@ fn a_full_directory_in_the_way_counts_as_its_names() {
     let mut old: Vec<_> = files.iter().map(|name| (name.as_str(), vec![1; 3])).collect();
     old.sort();
     let mut old = tree_of(&old);
-    old.0.insert(path("d"), Node::other(deltic_core::Kind::Dir, NOW, 0o755));
+    old.0.insert(path("d"), Node::other(deltic_tree::Kind::Dir, NOW, 0o755));
     for (delete, goes) in [
         (Delete::Never, false),
         (Delete::Guarded(Guard::default()), false),
@@ -723,7 +724,7 @@ fn names_that_came_since_they_were_counted_go_within_the_limit_only() {
     let mut old: Vec<_> = files.iter().map(|name| (name.as_str(), vec![1; 3])).collect();
     old.sort();
     let mut old = tree_of(&old);
-    old.0.insert(path("d"), Node::other(deltic_core::Kind::Dir, NOW, 0o755));
+    old.0.insert(path("d"), Node::other(deltic_tree::Kind::Dir, NOW, 0o755));
     // In the place of a file, which takes the directory's own name for one that goes; and in nobody's.
     for (new, own) in [("d", 1), ("e", 0)] {
         for most in [1401, 1450, 1501] {

@@ -6,7 +6,6 @@ mod frames;
 use std::fmt::Write;
 
 use deltic_core::codec::CodecError;
-use deltic_core::meta::Inode;
 use deltic_core::{Key, Strategy};
 use deltic_protocol::check::{CHECK, Checksum};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
@@ -14,6 +13,7 @@ use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, Reply, Request, check_m
 use deltic_protocol::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_FRAME_BYTES};
 use deltic_protocol::streams::{Aside, OVER};
 use deltic_protocol::{Hello, PeerError, ToReceiver, ToSender, negotiate};
+use deltic_tree::meta::Inode;
 use frames::{greeting, split, to_receiver, to_sender};
 use proptest::prelude::*;
 

@@ -23,7 +23,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use deltic_core::{Digest, Name, Timestamp};
+use deltic_core::Digest;
+use deltic_tree::{Name, Timestamp};
 use rustix::fs::{self, OFlags};
 use rustix::io;
 

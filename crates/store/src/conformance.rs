@@ -7,8 +7,8 @@ mod files;
 mod leftovers;
 mod trees;
 
-use deltic_core::rule::{Action, DirMerge, Reading, Rule, Rules, Side};
-use deltic_core::{Kind, Meta, RelPath, Timestamp};
+use deltic_tree::rule::{Action, DirMerge, Reading, Rule, Rules, Side};
+use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
 use crate::{Commit, Filter, Keep, Rebuild, Replaces, Snapshot, Store, Tree};
 

@@ -22,7 +22,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Name, RelPath};
+use deltic_tree::{Name, RelPath};
 use rustix::fs::{
     self, AtFlags, CWD, Dev, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags,
     SeekFrom, Stat, Timestamps, Uid,

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::{fmt, io};
 
-use deltic_core::RelPath;
-use deltic_core::path::{printable, shortened};
+use deltic_tree::RelPath;
+use deltic_tree::path::{printable, shortened};
 use rustix::io::Errno;
 
 use crate::dir::is_confined;

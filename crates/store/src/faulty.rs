@@ -8,8 +8,8 @@ mod plan;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use deltic_core::names::Rest;
-use deltic_core::{Meta, Name, RelPath};
+use deltic_tree::names::Rest;
+use deltic_tree::{Meta, Name, RelPath};
 
 use crate::{
     Commit, Content, Going, Keep, Listing, Rebuild, Removed, Replaces, Resumed, Snapshot, Store,

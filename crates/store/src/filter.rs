@@ -17,8 +17,8 @@ mod scope;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::rule::{Action, DirMerge, PatternRule, Reading, Rule, Rules, Side};
-use deltic_core::{Meta, Name};
+use deltic_tree::rule::{Action, DirMerge, PatternRule, Reading, Rule, Rules, Side};
+use deltic_tree::{Meta, Name};
 use pattern::{Pattern, Text};
 
 pub(crate) use reads::{Linked, Reads, read_bounded};

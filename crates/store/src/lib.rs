@@ -16,9 +16,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use deltic_core::meta::EXECUTE_BITS;
-use deltic_core::names::Rest;
-use deltic_core::{Entry, Item, Kind, Meta, Name, RelPath};
+use deltic_tree::meta::EXECUTE_BITS;
+use deltic_tree::names::Rest;
+use deltic_tree::{Entry, Item, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
 pub use error::{StoreError, Unset, reason};

@@ -6,7 +6,7 @@ mod tree;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Entry, Kind, Meta, RelPath};
+use deltic_tree::{Entry, Kind, Meta, RelPath};
 use rustix::io::Errno;
 
 use crate::error::At;

@@ -11,12 +11,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
-use deltic_core::path::printable;
-use deltic_core::rule::{
-    self, Action, Line, LineEnd, MAX_DIR_MERGES, Marks, Reading, Rule, Rules, Syntax,
-};
 use deltic_net::{NamedFile, Trust};
 use deltic_protocol::limits::MAX_RULES;
+use deltic_tree::path::printable;
+use deltic_tree::rule::{
+    self, Action, Line, LineEnd, MAX_DIR_MERGES, Marks, Reading, Rule, Rules, Syntax,
+};
 
 use super::CHOOSE;
 

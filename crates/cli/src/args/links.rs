@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 
-use deltic_core::Follow;
 use deltic_net::Trust;
 use deltic_protocol::options::Links;
+use deltic_tree::Follow;
 
 use super::metadata::{Far, FarWords};
 

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use anyhow::{Result, bail};
 use clap::ArgAction;
-use deltic_core::meta::{IdRules, ModeRules};
 use deltic_protocol::options::{Metadata, Powers};
+use deltic_tree::meta::{IdRules, ModeRules};
 
 /// What is carried over of metadata, and how.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -185,7 +185,7 @@ pub(crate) fn remote_words(words: &[OsString]) -> Vec<OsString> {
 struct IdPairs(IdRules);
 
 impl std::str::FromStr for IdPairs {
-    type Err = deltic_core::meta::BadIdRules;
+    type Err = deltic_tree::meta::BadIdRules;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         IdRules::parse(text).map(Self)
@@ -200,7 +200,7 @@ struct Owner {
 }
 
 impl std::str::FromStr for Owner {
-    type Err = deltic_core::meta::BadIdRules;
+    type Err = deltic_tree::meta::BadIdRules;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (user, group) = text.split_once(':').unwrap_or((text, ""));

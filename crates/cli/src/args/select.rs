@@ -7,11 +7,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ArgAction;
-use deltic_core::Mounts;
-use deltic_core::path::printable;
 use deltic_net::plan::{Destination, Names, Sources};
 use deltic_net::{ListForm, NamedFile, Trust, read_names};
 use deltic_protocol::options::{Missing, Select};
+use deltic_tree::Mounts;
+use deltic_tree::path::printable;
 
 use super::COMPATIBLE;
 use crate::place::Place;

@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use deltic_core::path::printable;
 use deltic_net::Restriction;
 use deltic_net::restrict::Access;
+use deltic_tree::path::printable;
 
 use crate::cache;
 use crate::exit::Exit;
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Exit {
         Some((_, Some(asked))) => asked,
         Some((command, None)) => {
             let command = printable(command.as_bytes());
-            let command = deltic_core::path::shortened(&command);
+            let command = deltic_tree::path::shortened(&command);
             output::complain(
                 &format!("agent: restricted to a directory: `{command}` is not run here"),
                 Some("this key is for `deltic sync` alone"),

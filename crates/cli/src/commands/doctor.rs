@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use deltic_core::path::printable;
 use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
 use deltic_net::restrict::{Access, Wall};
 use deltic_net::{Outcome, Plan, Restriction, SyncError, User, reason};
 use deltic_protocol::options::{Missing, Options, Remove, Select};
 use deltic_protocol::report::Notice;
+use deltic_tree::path::printable;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

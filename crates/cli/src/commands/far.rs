@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use deltic_core::path::printable;
 use deltic_net::SyncError;
 use deltic_net::plan::Remote;
+use deltic_tree::path::printable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::exit::Exit;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::value_parser;
-use deltic_core::RelPath;
 use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
 use deltic_net::{Outcome, Plan, SyncError, Trust};
 use deltic_protocol::limits::MAX_THREADS;
 use deltic_protocol::options::{Compare, Delete, Links, Metadata, Options, Powers, Remove, Select};
 use deltic_protocol::report::{Action, Change, Item, Notice};
+use deltic_tree::RelPath;
 use indicatif::HumanBytes;
 
 use crate::args::filters::Filters;

@@ -8,9 +8,9 @@ use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::anyhow;
-use deltic_core::path::printable;
 use deltic_net::watch::{Ended, Note, Pace, Round, Watch};
 use deltic_net::{Outcome, SyncError, reason};
+use deltic_tree::path::printable;
 use indicatif::{HumanBytes, HumanCount};
 
 use confirm::Listening;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use deltic_core::meta::{Acl, Named, Who};
+use deltic_tree::meta::{Acl, Named, Who};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chownat, lgetxattr,
     llistxattr, lsetxattr, makedev, mknodat, utimensat,

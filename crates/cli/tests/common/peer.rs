@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use deltic_core::{Entry, Key, Kind, Meta, Name, Timestamp};
+use deltic_core::Key;
 use deltic_protocol::Hello;
 use deltic_protocol::ToReceiver;
 use deltic_protocol::check::Checksum;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{MAGIC, Reply};
 use deltic_protocol::message::Extent;
+use deltic_tree::{Entry, Kind, Meta, Name, Timestamp};
 
 use super::{DELTIC, Run, World};
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Components, Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use deltic_core::path::printable;
+use deltic_tree::path::printable;
 
 use crate::case::{Case, End};
 use crate::common::attrs::{ACCESS, DEFAULT};

@@ -8,8 +8,7 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::meta::{Inode, Linked};
-use deltic_core::{ChunkerSpec, Digest, Entry, Meta, Name, RelPath};
+use deltic_core::{ChunkerSpec, Digest};
 use deltic_protocol::ToReceiver;
 use deltic_protocol::batch::{Frame, MAGIC, Old, Part, read_as};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
@@ -18,6 +17,8 @@ use deltic_protocol::message::{Extent, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_store::local::LocalSnapshot;
 use deltic_store::{Listing, Snapshot, StoreError, Tree, reason};
+use deltic_tree::meta::{Inode, Linked};
+use deltic_tree::{Entry, Meta, Name, RelPath};
 
 use super::writing::{Standing, only, standing};
 use super::{MAX_STEPS, cut, other};
@@ -527,9 +528,10 @@ impl Frames {
 mod tests {
     use std::io::Write;
 
+    use deltic_core::Span;
     use deltic_core::chunk::FixedLen;
-    use deltic_core::{Kind, Span, Timestamp};
     use deltic_protocol::batch::asked;
+    use deltic_tree::{Kind, Timestamp};
 
     use super::*;
 

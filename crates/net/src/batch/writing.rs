@@ -7,12 +7,13 @@ use std::io::{self, BufWriter, Write};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Record, Steps};
-use deltic_core::{ChunkerSpec, Digest, Index, Kind, Meta, Name, RelPath};
+use deltic_core::{ChunkerSpec, Digest, Index};
 use deltic_protocol::batch::{MAGIC, Old, Part, asked, is_told};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
 use deltic_store::local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore, Sources};
 use deltic_store::{Snapshot, Store, StoreError, Tree, reason};
+use deltic_tree::{Kind, Meta, Name, RelPath};
 
 use super::{Batch, MAX_STEPS, cut, other};
 use crate::conduct::Conduct;

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Entry, Meta, Name, RelPath, Timestamp};
 use deltic_protocol::options::Fuzzy;
 use deltic_protocol::receiver::Elsewhere;
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
+use deltic_tree::{Entry, Meta, Name, RelPath, Timestamp};
 
 use super::lock;
 
@@ -161,7 +161,7 @@ const SUFFIX_WEIGHT: usize = 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::Kind;
+    use deltic_tree::Kind;
 
     fn entry(name: &str, len: u64, secs: i64) -> (Option<usize>, Entry) {
         let modified = Timestamp { secs, nanos: 0 };

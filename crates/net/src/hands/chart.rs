@@ -9,10 +9,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
 use std::sync::Mutex;
 
-use deltic_core::{Entry, Name, RelPath, Timestamp};
 use deltic_protocol::limits::MOVED_ABOVE_BYTES;
 use deltic_protocol::receiver::{Charted, Kinship, Unseen};
 use deltic_store::{Snapshot, Store};
+use deltic_tree::{Entry, Name, RelPath, Timestamp};
 
 use super::lock;
 
@@ -254,9 +254,9 @@ fn ends_alike(one: &RelPath, other: &RelPath) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::{Kind, Meta};
     use deltic_store::memory::MemoryStore;
     use deltic_store::{Commit, Keep, Rebuild, Replaces};
+    use deltic_tree::{Kind, Meta};
 
     const KEEP: Keep = Keep {
         modes: true,

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use deltic_core::names::Rest;
-use deltic_core::{Compared, Digest, Entry, RelPath};
+use deltic_core::Digest;
 use deltic_protocol::options::Options;
 use deltic_store::cache::Moment;
 use deltic_store::{Cache, Listing, Snapshot, StoreError, Tree, Version};
+use deltic_tree::names::Rest;
+use deltic_tree::{Compared, Entry, RelPath};
 
 use super::Buffers;
 use super::strategies::digest_of_bytes;

@@ -17,13 +17,12 @@ use deltic_core::chunk::Algorithm;
 use deltic_core::fingerprint::FINGERPRINT_BYTES;
 use deltic_core::keyed::SUM_BYTES;
 use deltic_core::recipe::Chunk;
-use deltic_core::{
-    ChunkNo, ChunkerSpec, Chunks, CodecError, Fingerprint, Key, Meta, Put, Reader, Span,
-};
+use deltic_core::{ChunkNo, ChunkerSpec, Chunks, CodecError, Fingerprint, Key, Put, Reader, Span};
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{INDEX_BUDGET_CHUNKS, LARGE_FILE_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::receiver::{Kept, KeptChunk, New};
 use deltic_store::{Rebuild, StoreError};
+use deltic_tree::Meta;
 
 /// Whether a file of `len` bytes has a journal. What is shorter has arrived before it pays.
 pub(super) const fn is_kept(len: u64) -> bool {
@@ -221,9 +220,10 @@ const VOID: u8 = 2;
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use deltic_core::Fingerprinter;
     use deltic_core::chunk::FixedLen;
-    use deltic_core::{Fingerprinter, Kind, Timestamp};
     use deltic_protocol::{Hello, negotiate};
+    use deltic_tree::{Kind, Timestamp};
 
     const LEN: u64 = LARGE_FILE_BYTES + 1;
 

@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
-use deltic_core::Entry;
-use deltic_core::meta::{IdRules, To, Who};
-use deltic_core::{Acl, Meta};
 use deltic_protocol::message::NameLine;
 use deltic_protocol::options::{Metadata, Powers};
 use deltic_protocol::receiver::Ours;
+use deltic_tree::Entry;
+use deltic_tree::meta::{IdRules, To, Who};
+use deltic_tree::{Acl, Meta};
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
 
 use super::lock;
@@ -84,7 +84,7 @@ fn lines(
     let Some(book) = book else { return Vec::new() };
     let line = |id| {
         let name = book.of(id, || name(id).unwrap_or_default().into_bytes());
-        let fits = !name.is_empty() && name.len() <= deltic_core::path::MAX_NAME_BYTES;
+        let fits = !name.is_empty() && name.len() <= deltic_tree::path::MAX_NAME_BYTES;
         fits.then(|| NameLine { id, name: name.into() })
     };
     ids.into_iter().filter_map(line).collect()
@@ -143,7 +143,7 @@ impl Owners {
 fn unknown(what: &str, rules: &IdRules, name: &str) -> SyncError {
     // One name for everybody is what this option stands for.
     let option = if rules.text() == format!("*:{name}") { "chown" } else { &format!("{what}map") };
-    let name = deltic_core::path::printable(name.as_bytes());
+    let name = deltic_tree::path::printable(name.as_bytes());
     SyncError::Selection(format!("--{option}: no {what} '{name}' at the destination"))
 }
 

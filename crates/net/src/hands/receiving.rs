@@ -17,13 +17,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{Compared, Fingerprinter, Key, Kind, Meta, RelPath, SumKey, TallyKey};
+use deltic_core::{Fingerprinter, Key, SumKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{self, Answer, Carries, New, Receiver, Removed, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_store::{Going, Keep, Store, StoreError};
+use deltic_tree::{Compared, Kind, Meta, RelPath, TallyKey};
 
 use super::alternates::Alternates;
 use super::chart::Chart;

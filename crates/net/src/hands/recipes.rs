@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use deltic_core::recipe::Chunk;
-use deltic_core::{ChunkerSpec, Chunks, Key, Meta, Put, Reader};
+use deltic_core::{ChunkerSpec, Chunks, Key, Put, Reader};
 use deltic_protocol::Terms;
 use deltic_protocol::limits::INDEX_BUDGET_CHUNKS;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Kept, New, Proof};
 use deltic_store::cache::{self, Moment};
 use deltic_store::{Snapshot, Version};
+use deltic_tree::Meta;
 
 use super::journal;
 
@@ -130,8 +131,8 @@ fn read(notes: &[u8], (meta, terms): (&Meta, Terms)) -> Option<Kept> {
 mod tests {
     use super::*;
     use crate::hands::journal::tests::terms;
-    use deltic_core::{Kind, Timestamp};
     use deltic_protocol::limits::LARGE_FILE_BYTES;
+    use deltic_tree::{Kind, Timestamp};
 
     const LEN: u64 = LARGE_FILE_BYTES + 1000;
     const MODIFIED: Timestamp = Timestamp { secs: 7, nanos: 8 };

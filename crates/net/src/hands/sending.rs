@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::chunk::{Run, Segment};
-use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
 use deltic_core::{
-    AtEnd, ChunkerSpec, Compared, Entry, Fingerprinter, GapDelta, Key, Kind, Meta, Op, RelPath,
-    Searcher, Span, Strategy, Strong, StrongSum, SumKey, Tally, TallyKey, Tallying,
+    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Key, Op, Searcher, Span, Strategy, Strong,
+    StrongSum, SumKey,
 };
 use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, NameLine, Payload};
@@ -24,6 +23,8 @@ use deltic_protocol::sums::{PatchStep, Summing};
 use deltic_protocol::work::Handle;
 use deltic_protocol::{Hello, Terms};
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
+use deltic_tree::names::Rest;
+use deltic_tree::{Compared, Entry, Kind, Meta, RelPath, Tally, TallyKey, Tallying};
 
 use super::digests::{Digests, digest_of_all, list};
 use super::owners::Called;

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use deltic_core::{Name, RelPath};
+use deltic_tree::{Name, RelPath};
 
 /// One change at the source, as far as it matters where things are brought over.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,11 +19,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use deltic_core::rule::Rule;
-use deltic_core::{Entry, Name, RelPath};
 use deltic_protocol::options::Options;
 use deltic_store::local::SourceArg;
 use deltic_store::{Tree, is_staging_name};
+use deltic_tree::rule::Rule;
+use deltic_tree::{Entry, Name, RelPath};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags};

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use deltic_core::{Name, RelPath};
+use deltic_tree::{Name, RelPath};
 
 use super::Pace;
 use super::batch::{Batch, Fault};

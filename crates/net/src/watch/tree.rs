@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use deltic_core::{Name, RelPath};
+use deltic_tree::{Name, RelPath};
 
 use super::dirt::Change;
 

@@ -1,7 +1,7 @@
 //! What counts as changed, and with what else a name is compared.
 
-use deltic_core::Timestamp;
 use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_tree::Timestamp;
 
 use crate::limits::MAX_ALTERNATES;
 use crate::wire::{Bad, Wire, closed_set, put_flags, take_flags};

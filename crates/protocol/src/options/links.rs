@@ -1,7 +1,7 @@
 //! What becomes of symlinks.
 
-use deltic_core::Follow;
 use deltic_core::codec::{Put, Reader};
+use deltic_tree::Follow;
 
 use crate::wire::{Bad, Wire, closed_set, put_flags, take_flags};
 

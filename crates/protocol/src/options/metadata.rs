@@ -1,8 +1,8 @@
 //! What is carried over besides content: owners, special files, ACLs, extended attributes, more times.
 
-use deltic_core::See;
 use deltic_core::codec::{CodecError, Put, Reader};
-use deltic_core::meta::{IdRules, ModeRules, Scope};
+use deltic_tree::See;
+use deltic_tree::meta::{IdRules, ModeRules, Scope};
 
 use crate::wire::{Bad, Wire, closed_set};
 

@@ -1,7 +1,7 @@
 //! What of the sources is taken.
 
-use deltic_core::Mounts;
 use deltic_core::codec::{Put, Reader};
+use deltic_tree::Mounts;
 
 use crate::wire::{Bad, Wire, closed_set, put_flags, take_flags};
 

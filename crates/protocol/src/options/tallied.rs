@@ -1,6 +1,6 @@
 //! Where a directory's tally may stand for the list of its entries, and what it is taken of.
 
-use deltic_core::{Compared, Follow};
+use deltic_tree::{Compared, Follow};
 
 use super::{Compare, Links, Metadata, Missing, Options, Remove, Select, Window};
 

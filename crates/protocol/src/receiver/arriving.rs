@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use deltic_core::RelPath;
+use deltic_tree::RelPath;
 
 use crate::error::PeerError;
 use crate::limits::MAX_BATCH;
@@ -201,7 +201,7 @@ impl Receiver {
 
 #[cfg(test)]
 mod tests {
-    use deltic_core::{Entry, Follow, Kind, Meta, Name, Timestamp};
+    use deltic_tree::{Entry, Follow, Kind, Meta, Name, Timestamp};
 
     use super::super::{Answer, Setting};
     use super::*;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
-use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{
-    BriefFingerprint, Chunks, Fingerprint, Key, Kind, Meta, Name, Names, Op, RelPath, Searcher,
-    Span, Strong, StrongSum, Tally, Timestamp,
+    BriefFingerprint, Chunks, Fingerprint, Key, Op, Searcher, Span, Strong, StrongSum,
 };
+use deltic_tree::names::Rest;
+use deltic_tree::{Kind, Meta, Name, Names, RelPath, Tally, Timestamp};
 
 use crate::message::{NameLine, Payload};
 use crate::options::Fuzzy;

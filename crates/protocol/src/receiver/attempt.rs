@@ -19,8 +19,9 @@ use deltic_core::chunk::ChunkerSpec;
 use deltic_core::delta::{CopyRuns, Cover, MAX_RUN_BYTES, Op};
 use deltic_core::recipe::{Chunk, Digest, MAX_GROUP_CHUNKS};
 use deltic_core::{
-    BriefFingerprint, ChunkNo, Chunks, Fingerprint, Meta, ShortFingerprint, Span, Strategy,
+    BriefFingerprint, ChunkNo, Chunks, Fingerprint, ShortFingerprint, Span, Strategy,
 };
+use deltic_tree::Meta;
 
 use crate::error::PeerError;
 use crate::limits::{MAX_GROUPS, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES};

@@ -11,8 +11,8 @@
 //! Where content is compared (`-c`) nothing agrees before it was: the file goes by recipe, and is dealt with once the
 //! alternate's bytes have proved to be the sender's.
 
-use deltic_core::meta::Linked;
-use deltic_core::{Kind, Meta, RelPath};
+use deltic_tree::meta::Linked;
+use deltic_tree::{Kind, Meta, RelPath};
 
 use crate::message::{Done, FileNo};
 use crate::options::AlternateUse;

@@ -1,7 +1,7 @@
 //! Making way: a full directory that stands where a file or link is to be goes first, if deletions are asked for and
 //! their limit allows it. A dry run sees whether it would.
 
-use deltic_core::{Meta, RelPath};
+use deltic_tree::{Meta, RelPath};
 
 use crate::limits::GUARDED_DELETES;
 use crate::message::FileNo;

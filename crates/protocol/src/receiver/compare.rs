@@ -1,6 +1,6 @@
 //! What counts as changed: pure comparisons of what is listed with what is here.
 
-use deltic_core::{Kind, Meta};
+use deltic_tree::{Kind, Meta};
 
 use crate::options::{Compare, Options};
 use crate::report::{Differs, PassedOver};
@@ -40,7 +40,7 @@ pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
     let asked = &options.metadata;
     let (is_dir, is_link) = (new.is_dir(), new.is_symlink());
     let omitted = is_dir && asked.omit_dir_times || is_link && asked.omit_link_times;
-    let executes = |meta: &Meta| meta.mode & deltic_core::meta::EXECUTE_BITS != 0;
+    let executes = |meta: &Meta| meta.mode & deltic_tree::meta::EXECUTE_BITS != 0;
     let turned = asked.executability && new.kind == Kind::File && executes(new) != executes(old);
     // As rsync, which keeps whole seconds of it.
     let read = |meta: &Meta| meta.accessed().map(|time| time.secs);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use deltic_core::{Meta, Name, RelPath};
+use deltic_tree::{Meta, Name, RelPath};
 
 use crate::message::ToSender;
 use crate::report::{

@@ -1,9 +1,9 @@
 //! From a listed entry and what stands in its place to what is done: pure decisions, a section at a time.
 
-use deltic_core::links::{MUNGED, leaves_root};
-use deltic_core::meta::OWNER_BITS;
-use deltic_core::path::printable;
-use deltic_core::{Entry, Kind, Meta, RelPath, Timestamp};
+use deltic_tree::links::{MUNGED, leaves_root};
+use deltic_tree::meta::OWNER_BITS;
+use deltic_tree::path::printable;
+use deltic_tree::{Entry, Kind, Meta, RelPath, Timestamp};
 
 use crate::message::FileNo;
 use crate::options::{Append, Links, Options};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use deltic_core::rule::Rule;
-use deltic_core::{Names, RelPath};
+use deltic_tree::rule::Rule;
+use deltic_tree::{Names, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::MAX_ASKED;

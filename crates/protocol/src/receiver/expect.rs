@@ -1,13 +1,13 @@
 //! What a receiver asked for: a sender must not bring anything else.
 
-use deltic_core::{Name, Names, glob};
+use deltic_tree::{Name, Names, glob};
 
 /// The names that may be listed at the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expect {
     /// These.
     pub names: Names,
-    /// And what one of these patterns matches (`deltic_core::glob`).
+    /// And what one of these patterns matches (`deltic_tree::glob`).
     pub globs: Vec<Box<[u8]>>,
     /// And what the root itself is.
     pub own: bool,

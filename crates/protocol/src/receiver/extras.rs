@@ -6,8 +6,8 @@
 //! dir/old-2   8 1 "2"         1
 //! ```
 
-use deltic_core::RelPath;
 use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_tree::RelPath;
 
 /// Names to be removed, in the order in which they were found.
 #[derive(Debug, Default)]

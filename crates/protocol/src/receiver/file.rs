@@ -1,7 +1,8 @@
 //! A file that is wanted, from its first attempt to its end.
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{ChunkerSpec, Chunks, Key, Meta, RelPath, Strategy};
+use deltic_core::{ChunkerSpec, Chunks, Key, Strategy};
+use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::{

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use deltic_core::{Kind, Meta, RelPath, Timestamp};
+use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
 use crate::report::Change;
 

@@ -19,8 +19,8 @@ mod resting;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use deltic_core::meta::{Inode, Linked, More};
-use deltic_core::{Meta, RelPath};
+use deltic_tree::meta::{Inode, Linked, More};
+use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
@@ -527,7 +527,7 @@ mod tests {
     use crate::message::{Extent, ToReceiver};
     use crate::options::{Metadata, Select};
     use crate::receiver::Setting;
-    use deltic_core::{Entry, Kind, Name, Timestamp};
+    use deltic_tree::{Entry, Kind, Name, Timestamp};
 
     #[test]
     fn a_list_that_is_only_shown_keeps_nothing_of_files_of_several_names() {

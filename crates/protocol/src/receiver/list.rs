@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use deltic_core::{Entry, Meta, Name, RelPath};
+use deltic_tree::{Entry, Meta, Name, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, MAX_BATCH};
@@ -197,7 +197,7 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::{Entry, Kind, Timestamp};
+    use deltic_tree::{Entry, Kind, Timestamp};
 
     fn section(dir: &str, names: &[&str]) -> Section {
         let meta = || Meta::plain(Kind::File, 0, Timestamp::default(), 0o644);

@@ -1,6 +1,6 @@
 //! What the sender lists: checked, counted, and handed on a section at a time, once its directory is in place.
 
-use deltic_core::{Entry, Kind, Meta, RelPath, Timestamp};
+use deltic_tree::{Entry, Kind, Meta, RelPath, Timestamp};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use deltic_core::{Meta, RelPath};
+use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::MAX_NAMES;
@@ -19,7 +19,7 @@ impl Receiver {
         let relative = self.cx.setting.options.select.relative;
         let expects = |path: &RelPath| {
             let mut names = path.components();
-            let name = names.next().and_then(|n| deltic_core::Name::new(n).ok());
+            let name = names.next().and_then(|n| deltic_tree::Name::new(n).ok());
             let expect = self.cx.setting.expect.as_ref();
             // A source that was asked for has one name here: what is below it was not asked for.
             (relative || names.next().is_none())

@@ -45,7 +45,7 @@ mod tallying;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use deltic_core::{Meta, Name, RelPath};
+use deltic_tree::{Meta, Name, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};

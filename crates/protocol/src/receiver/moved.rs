@@ -12,8 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use deltic_core::RelPath;
 use deltic_core::strategy::Conversation;
+use deltic_tree::RelPath;
 
 use crate::limits::MOVED_ABOVE_BYTES;
 use crate::message::FileNo;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use deltic_core::Meta;
+use deltic_tree::Meta;
 
 /// Lengths and times of the files that came and were not at the destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ fn key(meta: &Meta) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::{Kind, Timestamp};
+    use deltic_tree::{Kind, Timestamp};
 
     #[test]
     fn each_new_file_is_the_like_of_one_that_goes() {

@@ -1,8 +1,8 @@
 //! What the sender tells of a file before it was asked: it lies here until it is decided how the file is wanted.
 
-use deltic_core::Meta;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::strategy::Conversation;
+use deltic_tree::Meta;
 
 use crate::error::PeerError;
 use crate::limits::OFFERED_GROUPS;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use deltic_core::Meta;
-use deltic_core::meta::Who;
+use deltic_tree::Meta;
+use deltic_tree::meta::Who;
 
 use crate::error::PeerError;
 use crate::limits::MAX_OWNER_NAMES;

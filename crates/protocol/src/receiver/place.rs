@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use deltic_core::{Meta, RelPath, Span};
+use deltic_core::Span;
+use deltic_tree::{Meta, RelPath};
 
 use crate::message::FileNo;
 use crate::report::Change;

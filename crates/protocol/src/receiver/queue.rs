@@ -163,7 +163,7 @@ impl Queue {
 mod tests {
     use super::*;
     use crate::report::Differs;
-    use deltic_core::{Kind, Meta, RelPath, Timestamp};
+    use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
     fn candidate(file: u64, len: u64) -> Candidate {
         Candidate {

@@ -10,8 +10,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use deltic_core::RelPath;
 use deltic_core::strategy::Conversation;
+use deltic_tree::RelPath;
 
 use crate::limits::{MAX_REPEATABLE, WHOLE_BLOCK_BYTES};
 use crate::message::FileNo;

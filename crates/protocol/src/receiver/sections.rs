@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use deltic_core::{Entry, Meta, RelPath};
+use deltic_tree::{Entry, Meta, RelPath};
 
 /// Some entries of one directory, waiting to be compared with what stands in their places.
 #[derive(Debug)]

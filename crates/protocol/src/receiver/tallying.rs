@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use deltic_core::meta::OWNER_BITS;
-use deltic_core::{Compared, Meta, RelPath, Tally};
+use deltic_tree::meta::OWNER_BITS;
+use deltic_tree::{Compared, Meta, RelPath, Tally};
 
 use crate::error::PeerError;
 use crate::limits::{MAX_BATCH, TALLIED_NAMES, TALLY_WINDOW};

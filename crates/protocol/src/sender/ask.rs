@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
-use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
-use deltic_core::{Entry, GapSums, Key, Meta, RelPath, Searcher, Span, Strong, StrongSum, Tally};
+use deltic_core::{GapSums, Key, Searcher, Span, Strong, StrongSum};
+use deltic_tree::names::Rest;
+use deltic_tree::{Entry, Meta, RelPath, Tally};
 
 use crate::message::{How, NameLine, Payload};
 use crate::report::{Question, Trouble, TroubleKind};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, FixedLen, Run};
 use deltic_core::recipe::{Chunk, Group, Grouper};
-use deltic_core::{BriefLen, Key, RelPath, Span, Strategy};
+use deltic_core::{BriefLen, Key, Span, Strategy};
+use deltic_tree::RelPath;
 
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;

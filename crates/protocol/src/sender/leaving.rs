@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use deltic_core::{Meta, RelPath};
+use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{FileNo, ToReceiver};

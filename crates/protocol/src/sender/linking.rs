@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use deltic_core::meta::{Inode, Linked};
 use deltic_core::packed::At;
-use deltic_core::{CodecError, Kind, Meta, Put, Reader, RelPath, Shelf, Timestamp};
+use deltic_core::{CodecError, Put, Reader, Shelf};
+use deltic_tree::meta::{Inode, Linked};
+use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
 use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
 

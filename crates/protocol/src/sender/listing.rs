@@ -3,11 +3,11 @@
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
-use deltic_core::links::MUNGED;
-use deltic_core::meta::{Linked, Owner, Unread};
-use deltic_core::names::Rest;
-use deltic_core::path::BadPath;
-use deltic_core::{Entry, Follow, Kind, Meta, RelPath, Tally, Xattr};
+use deltic_tree::links::MUNGED;
+use deltic_tree::meta::{Linked, Owner, Unread};
+use deltic_tree::names::Rest;
+use deltic_tree::path::BadPath;
+use deltic_tree::{Entry, Follow, Kind, Meta, RelPath, Tally, Xattr};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, LISTED_BYTES, MAX_BATCH, MAX_OWNER_NAMES};

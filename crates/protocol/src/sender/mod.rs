@@ -26,9 +26,10 @@ mod telling;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use deltic_core::meta::Owner;
+use deltic_core::Strategy;
 use deltic_core::strategy::Conversation;
-use deltic_core::{RelPath, Strategy, Timestamp};
+use deltic_tree::meta::Owner;
+use deltic_tree::{RelPath, Timestamp};
 
 use crate::cutting::Part;
 use crate::digests::Digesting;

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use deltic_core::{Compared, Kind, RelPath, Tally};
+use deltic_tree::{Compared, Kind, RelPath, Tally};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, TALLIED_ENTRIES, TALLY_WINDOW};
@@ -228,7 +228,7 @@ impl Sender {
         let is_whole = !ready.partial && !ready.is_empty_source;
         let is_plain = ready.own.is_none() && is_whole && !ready.dir.is_root() && fits;
         let tally = tally.filter(|_| is_plain)?;
-        let is_quiet = |entry: &deltic_core::Entry| {
+        let is_quiet = |entry: &deltic_tree::Entry| {
             !is_left_out(&entry.meta.kind, &self.options)
                 && !matches!(entry.meta.kind, Kind::Device(_))
                 && !entry.meta.is_partly_unread()

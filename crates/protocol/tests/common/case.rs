@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use deltic_core::{Kind, Name, RelPath, Strategy, Timestamp};
+use deltic_core::Strategy;
 use deltic_protocol::options::{Compare, Delete, Guard, Options};
+use deltic_tree::{Kind, Name, RelPath, Timestamp};
 
 use super::Dice;
 use super::destination::{DestinationFaults, Stage};

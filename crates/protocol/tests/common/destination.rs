@@ -5,13 +5,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use deltic_core::gap::apply;
-use deltic_core::meta::{Inode, Linked};
 use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of, scan};
 use deltic_core::strategy::Conversation;
 use deltic_core::zeros::put_back;
 use deltic_core::{
-    AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Kind, Meta, Name,
-    Reader, RelPath, Span, Tally,
+    AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Reader, Span,
 };
 use deltic_protocol::message::{NameLine, Payload, Sparse};
 use deltic_protocol::options::Options;
@@ -21,6 +19,8 @@ use deltic_protocol::receiver::{
 };
 use deltic_protocol::report::{Item, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
+use deltic_tree::meta::{Inode, Linked};
+use deltic_tree::{Kind, Meta, Name, RelPath, Tally};
 
 use super::source::{bytes_digest, segment, sum, tally_of};
 use super::tree::{NOW, Node, Tree};

@@ -76,7 +76,7 @@ impl Told {
 
 impl Session {
     pub fn new(case: &Case, dice: &mut Dice) -> Self {
-        let own = Node::other(deltic_core::Kind::Dir, NOW, 0o755).meta;
+        let own = Node::other(deltic_tree::Kind::Dir, NOW, 0o755).meta;
         let own = Some(own).filter(|_| case.roots.is_none());
         let mut source = Source::new(case.new.clone(), own, Dice::new(dice.next()));
         source.roots.clone_from(&case.roots);

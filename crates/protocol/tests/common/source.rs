@@ -5,13 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_core::chunk::{TwoStage, cut_all};
-use deltic_core::names::Rest;
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::zeros::take_out;
-use deltic_core::{
-    AtEnd, Chunker, Compared, Crc32c, Digest, Entry, GapDelta, Isa, Key, Meta, Name, Names, Op,
-    RelPath, Span, StrongSum, Tally, TallyKey, Tallying,
-};
+use deltic_core::{AtEnd, Chunker, Crc32c, Digest, GapDelta, Isa, Key, Op, Span, StrongSum};
 use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload, Sparse};
 use deltic_protocol::report::{Trouble, TroubleKind};
@@ -21,6 +17,8 @@ use deltic_protocol::sender::{
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Search, Sum, Summing};
 use deltic_protocol::work::Handle;
+use deltic_tree::names::Rest;
+use deltic_tree::{Compared, Entry, Meta, Name, Names, RelPath, Tally, TallyKey, Tallying};
 
 use super::tree::{Node, Tree};
 use super::{Dice, GAP_SEED};

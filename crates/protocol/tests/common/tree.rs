@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use deltic_core::{Digest, Entry, Kind, Meta, Name, RelPath, Timestamp};
+use deltic_core::Digest;
+use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
 use super::source::bytes_digest;
 

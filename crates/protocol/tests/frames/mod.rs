@@ -4,14 +4,9 @@
 use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
-use deltic_core::meta::{
-    Device, DeviceClass, IdRules, Linked, ModeRules, Named, Owner, Unread, Who,
-};
-use deltic_core::path::printable;
-use deltic_core::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_core::{
-    Acl, BlockLen, BriefFingerprint, ChunkerSpec, Digest, Entry, Follow, GapSums, Key, Kind, Meta,
-    More, Mounts, Name, RelPath, ShortFingerprint, StrongSum, Tally, Timestamp, Xattr, ZeroRun,
+    BlockLen, BriefFingerprint, ChunkerSpec, Digest, GapSums, Key, ShortFingerprint, StrongSum,
+    ZeroRun,
 };
 use deltic_protocol::check::Checksum;
 use deltic_protocol::frame::HEADER_BYTES;
@@ -32,6 +27,14 @@ use deltic_protocol::report::{
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
 use deltic_protocol::{DigestLine, FileNo, Hello, ToReceiver, ToSender};
+use deltic_tree::meta::{
+    Device, DeviceClass, IdRules, Linked, ModeRules, Named, Owner, Unread, Who,
+};
+use deltic_tree::path::printable;
+use deltic_tree::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
+use deltic_tree::{
+    Acl, Entry, Follow, Kind, Meta, More, Mounts, Name, RelPath, Tally, Timestamp, Xattr,
+};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;

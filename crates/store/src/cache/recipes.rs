@@ -11,7 +11,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use deltic_core::{Name, RelPath};
+use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, OFlags};
 
 use crate::dir::{Dir, Use};
@@ -180,7 +180,7 @@ const HEAD_BYTES: usize = KEY_BYTES + CHECK_BYTES;
 mod tests {
     use super::*;
     use crate::cache::tests::{others, version};
-    use deltic_core::Timestamp;
+    use deltic_tree::Timestamp;
     use std::fs;
     use tempfile::TempDir;
 

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use deltic_core::{Meta, Timestamp};
+use deltic_tree::{Meta, Timestamp};
 
 use super::{KEEP_ALL, WHEN, all_of, bytes, dir_meta, file_meta, meta, names, path, pattern, put};
 use crate::{Commit, Going, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Whole};

@@ -1,6 +1,6 @@
 //! Laws of directories, symlinks and names.
 
-use deltic_core::{Item, Kind, Meta, Name, RelPath};
+use deltic_tree::{Item, Kind, Meta, Name, RelPath};
 
 use super::{
     KEEP_ALL, bytes, dir_meta, file_meta, meta, names, path, put, special_meta, symlink_meta,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::RelPath;
+use deltic_tree::RelPath;
 use rustix::io::Errno;
 
 use crate::{StoreError, lock};

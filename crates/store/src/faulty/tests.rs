@@ -1,7 +1,7 @@
 use super::*;
 use crate::memory::MemoryStore;
 use crate::{Filter, conformance};
-use deltic_core::{Kind, Timestamp};
+use deltic_tree::{Kind, Timestamp};
 
 #[test]
 fn without_a_fault_it_is_the_store_that_it_wraps() {

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use deltic_core::path::printable;
-use deltic_core::{Name, RelPath};
+use deltic_tree::path::printable;
+use deltic_tree::{Name, RelPath};
 
 use super::Reads;
 use crate::StoreError;

@@ -1,6 +1,6 @@
 //! What git reads in a `.gitignore` (`man gitignore`): the last pattern that matches decides.
 
-use deltic_core::rule::{Action, Marks};
+use deltic_tree::rule::{Action, Marks};
 
 use super::pattern::Pattern;
 use super::{Compiled, Node};

@@ -1,6 +1,6 @@
 //! How files of rules are read: through whatever holds the tree, and never without a bound.
 
-use deltic_core::RelPath;
+use deltic_tree::RelPath;
 
 use crate::{Snapshot, StoreError};
 

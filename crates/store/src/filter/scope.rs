@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::path::printable;
-use deltic_core::rule::{self, Action, Line, LineEnd, MAX_DIR_MERGES, Reading, Rule, Syntax};
-use deltic_core::{Meta, Name, RelPath};
+use deltic_tree::path::printable;
+use deltic_tree::rule::{self, Action, Line, LineEnd, MAX_DIR_MERGES, Reading, Rule, Syntax};
+use deltic_tree::{Meta, Name, RelPath};
 
 use super::dirs::{Place, absolute, dirs_between, resolved};
 use super::pattern::Text;

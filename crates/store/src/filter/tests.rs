@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use deltic_core::RelPath;
-use deltic_core::rule::{self, Line};
+use deltic_tree::RelPath;
+use deltic_tree::rule::{self, Line};
 
 use super::*;
 use crate::StoreError;

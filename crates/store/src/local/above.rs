@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use deltic_core::{RelPath, See};
+use deltic_tree::{RelPath, See};
 
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, file_type};

@@ -8,9 +8,9 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use deltic_core::meta::noted::{Noted, NotedKind};
-use deltic_core::meta::{Acl, OWNER_BITS, SETGID, Scope, Timestamp};
-use deltic_core::{Meta, Name, RelPath, See};
+use deltic_tree::meta::noted::{Noted, NotedKind};
+use deltic_tree::meta::{Acl, OWNER_BITS, SETGID, Scope, Timestamp};
+use deltic_tree::{Meta, Name, RelPath, See};
 use rustix::fs::{
     self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
 };

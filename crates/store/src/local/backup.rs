@@ -14,9 +14,9 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use deltic_core::meta::Scope;
-use deltic_core::path::BadPath;
-use deltic_core::{Meta, Name, RelPath, See};
+use deltic_tree::meta::Scope;
+use deltic_tree::path::BadPath;
+use deltic_tree::{Meta, Name, RelPath, See};
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;

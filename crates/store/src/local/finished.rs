@@ -4,7 +4,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use deltic_core::packed::At;
-use deltic_core::{Kind, Meta, Name, Packed, Put, Reader, RelPath, See, Timestamp};
+use deltic_core::{Packed, Put, Reader};
+use deltic_tree::{Kind, Meta, Name, RelPath, See, Timestamp};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 

@@ -6,8 +6,8 @@
 //! the place of another, or of a directory, while we look, shows nothing that it could not have shown before. The last name of
 //! a file is followed only if its own link is one of them.
 
-use deltic_core::links::leaves_root;
-use deltic_core::{Follow, Kind, Meta, Name, RelPath, See};
+use deltic_tree::links::leaves_root;
+use deltic_tree::{Follow, Kind, Meta, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::snapshot::{look_at, look_behind};

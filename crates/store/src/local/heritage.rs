@@ -3,7 +3,7 @@
 //! The system hands it down where an entry is made. Ours are made in a staging directory, which hands down nothing, and
 //! get what they would have got in their place.
 
-use deltic_core::meta::{Acl, SETGID};
+use deltic_tree::meta::{Acl, SETGID};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use deltic_core::RelPath;
+use deltic_tree::RelPath;
 use rustix::fs::{self, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::process::geteuid;

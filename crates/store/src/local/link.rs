@@ -1,6 +1,6 @@
 //! Another name for what this tree has, or a neighbouring one.
 
-use deltic_core::{Meta, More, RelPath, See};
+use deltic_tree::{Meta, More, RelPath, See};
 
 use super::backup::Goes;
 use super::finished::Expected;

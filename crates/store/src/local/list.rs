@@ -1,8 +1,8 @@
 //! Listing one directory.
 
-use deltic_core::meta::Inode;
-use deltic_core::names::Rest;
-use deltic_core::{Entry, Follow, Meta, Name, Pile, RelPath, See};
+use deltic_tree::meta::Inode;
+use deltic_tree::names::Rest;
+use deltic_tree::{Entry, Follow, Meta, Name, Pile, RelPath, See};
 use rustix::fs;
 use rustix::io::Errno;
 

@@ -11,7 +11,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
-use deltic_core::{Fingerprint, Name};
+use deltic_core::Fingerprint;
+use deltic_tree::Name;
 use rustix::fs::{self, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use deltic_core::meta::{
+use deltic_tree::meta::{
     Acl, MAX_XATTR_VALUE_BYTES, MAX_XATTRS, MAX_XATTRS_BYTES, Meta, More, Scope, See, Unread, Xattr,
 };
-use deltic_core::path::printable;
+use deltic_tree::path::printable;
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
 

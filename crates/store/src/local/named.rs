@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use deltic_core::RelPath;
-use deltic_core::path::printable;
+use deltic_tree::RelPath;
+use deltic_tree::path::printable;
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 

@@ -1,9 +1,9 @@
 //! Entries that are not what they look like: what only the superuser may set of them is noted in extended attributes
 //! (rsync's `--fake-super`). Devices, FIFOs, sockets and symlinks are regular files then, empty but for a symlink's target.
 
-use deltic_core::meta::noted::{self, Noted, NotedKind};
-use deltic_core::meta::{MAX_XATTR_VALUE_BYTES, Meta, More, See};
-use deltic_core::{Acl, Kind};
+use deltic_tree::meta::noted::{self, Noted, NotedKind};
+use deltic_tree::meta::{MAX_XATTR_VALUE_BYTES, Meta, More, See};
+use deltic_tree::{Acl, Kind};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 

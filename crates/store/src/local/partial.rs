@@ -4,7 +4,7 @@
 //! seen, and taken, whatever becomes of the run. That name goes just before the commit: a run that is killed in between
 //! leaves a staged file, which the next run uses, and never a second name of a file that is in place.
 
-use deltic_core::Name;
+use deltic_tree::Name;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 

@@ -1,6 +1,6 @@
 //! Where an entry is: the held handle of its directory, and its name there.
 
-use deltic_core::{Kind, Meta, Name, RelPath, See};
+use deltic_tree::{Kind, Meta, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::snapshot::{file_type, look_at};

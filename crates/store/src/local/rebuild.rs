@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Meta, RelPath};
+use deltic_tree::{Meta, RelPath};
 use rustix::fs::{self, FlockOperation, Stat};
 use rustix::io::Errno;
 

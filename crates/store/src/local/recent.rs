@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use deltic_core::RelPath;
+use deltic_tree::RelPath;
 
 use crate::lock;
 

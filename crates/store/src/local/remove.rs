@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use deltic_core::Packed;
 use deltic_core::packed;
-use deltic_core::{Item, Meta, Name, Packed, RelPath};
+use deltic_tree::{Item, Meta, Name, RelPath};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 

@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use deltic_core::meta::{Device, DeviceClass, Inode, Linked, Scope};
-use deltic_core::{Kind, Meta, More, Name, RelPath, See, Timestamp};
+use deltic_tree::meta::{Device, DeviceClass, Inode, Linked, Scope};
+use deltic_tree::{Kind, Meta, More, Name, RelPath, See, Timestamp};
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::{self, Errno};
 
@@ -327,7 +327,7 @@ fn read_target(file: &OwnedFd) -> Result<Box<[u8]>, Errno> {
 }
 
 /// As long as a path may be.
-const MAX_TARGET_BYTES: usize = deltic_core::path::MAX_PATH_BYTES;
+const MAX_TARGET_BYTES: usize = deltic_tree::path::MAX_PATH_BYTES;
 
 /// What it is, unless it is a symlink.
 fn kind_of(stat: &Stat) -> Option<Kind> {

@@ -17,11 +17,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use deltic_core::meta::Inode;
-use deltic_core::names::Rest;
 use deltic_core::packed::At;
-use deltic_core::path::BadPath;
-use deltic_core::{Follow, Meta, Mounts, Name, Names, Packed, Reader, RelPath, See};
+use deltic_core::{Packed, Reader};
+use deltic_tree::meta::Inode;
+use deltic_tree::names::Rest;
+use deltic_tree::path::BadPath;
+use deltic_tree::{Follow, Meta, Mounts, Name, Names, RelPath, See};
 use rustix::io::Errno;
 
 use super::follow;

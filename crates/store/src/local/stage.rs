@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use deltic_core::{Fingerprint, Name, RelPath};
+use deltic_core::Fingerprint;
+use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, Access, AtFlags, FlockOperation, Mode, OFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 

@@ -9,9 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use deltic_core::names::Rest;
-use deltic_core::path::printable;
-use deltic_core::{Entry, Follow, Kind, Meta, Name, RelPath, See, Timestamp};
+use deltic_tree::names::Rest;
+use deltic_tree::path::printable;
+use deltic_tree::{Entry, Follow, Kind, Meta, Name, RelPath, See, Timestamp};
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process;

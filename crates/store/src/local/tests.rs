@@ -20,8 +20,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use deltic_core::rule::{Action, Rule, Rules, Side};
-use deltic_core::{Follow, Item, Kind, Meta, RelPath, Timestamp};
+use deltic_tree::rule::{Action, Rule, Rules, Side};
+use deltic_tree::{Follow, Item, Kind, Meta, RelPath, Timestamp};
 use tempfile::TempDir;
 
 use super::*;
@@ -344,7 +344,7 @@ fn what_is_removed_together_goes_as_it_would_alone() {
 fn the_deepest_tree_that_can_be_named_can_be_removed() {
     let (root, store) = new_store();
     let mut dir = RelPath::root();
-    while let Ok(deeper) = dir.join(&deltic_core::Name::new(b"d").unwrap()) {
+    while let Ok(deeper) = dir.join(&deltic_tree::Name::new(b"d").unwrap()) {
         store.make_dir(&deeper, None).unwrap();
         dir = deeper;
     }
@@ -352,7 +352,7 @@ fn the_deepest_tree_that_can_be_named_can_be_removed() {
     for no in 0..500 {
         fs::write(root.path().join(format!("d/{no}")), "").unwrap();
     }
-    let all = deltic_core::path::MAX_DEPTH + 500;
+    let all = deltic_tree::path::MAX_DEPTH + 500;
     let mut gone = Vec::new();
     while gone.len() < all {
         let some = store.remove(&path("d"), Going::default()).unwrap();

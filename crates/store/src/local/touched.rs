@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread;
 
-use deltic_core::RelPath;
+use deltic_tree::RelPath;
 use rustix::fs;
 use rustix::io::Errno;
 

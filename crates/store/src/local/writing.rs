@@ -1,6 +1,6 @@
 //! How files are written, where somebody wants it otherwise.
 
-use deltic_core::RelPath;
+use deltic_tree::RelPath;
 
 use super::named::NamedDir;
 

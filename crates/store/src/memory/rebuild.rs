@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use deltic_core::{Kind, Meta, RelPath};
+use deltic_tree::{Kind, Meta, RelPath};
 use rustix::io::Errno;
 
 use super::tree::{Node, TreeState, give};

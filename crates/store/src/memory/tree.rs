@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use deltic_core::{Item, Kind, Meta, Name, RelPath, Timestamp};
+use deltic_tree::{Item, Kind, Meta, Name, RelPath, Timestamp};
 use rustix::io::Errno;
 
 use crate::error::At;

@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use deltic_core::path::printable;
 use deltic_net::reason;
+use deltic_tree::path::printable;
 use indicatif::BinaryBytes;
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, XattrFlags, fsetxattr, fstatfs, ioctl_ficlone, linkat, mkdirat,

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use deltic_core::recipe::{FileDigest, digest_of};
-use deltic_core::{Meta, RelPath};
 use deltic_protocol::receiver::{Proof, Small};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::cache::Moment;
 use deltic_store::{Commit, Rebuild, Replaces, Snapshot, Store, StoreError, Version, Whole};
+use deltic_tree::{Meta, RelPath};
 
 use super::panes::Panes;
 use super::writing::unpacked;

@@ -4,14 +4,15 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::names::Rest;
-use deltic_core::{ChunkerSpec, Entry, Fingerprinter, Key, Meta, Names, RelPath};
+use deltic_core::{ChunkerSpec, Fingerprinter, Key};
 use deltic_protocol::receiver::{
     Elsewhere, Extra, Kept, Kinship, New, NewFiles, OldLens, Similar, Unlisted,
 };
 use deltic_protocol::report::Trouble;
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Rebuild, Resumed, Snapshot, Store, StoreError, Tree};
+use deltic_tree::names::Rest;
+use deltic_tree::{Entry, Meta, Names, RelPath};
 
 use super::ReceivingHands;
 use super::slot::{Growing, Slot};

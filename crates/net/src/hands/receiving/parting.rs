@@ -76,7 +76,7 @@ mod tests {
     use std::cell::Cell;
     use std::sync::mpsc;
 
-    use deltic_core::RelPath;
+    use deltic_tree::RelPath;
 
     /// Goes when it is told to.
     struct Old(mpsc::Receiver<()>);

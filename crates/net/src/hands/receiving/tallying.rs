@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use deltic_core::{Entry, Meta, RelPath, Tally, Tallying};
 use deltic_protocol::limits::ENTRY_WINDOW;
 use deltic_protocol::message::NameLine;
 use deltic_protocol::receiver::Alike;
 use deltic_store::{Store, StoreError};
+use deltic_tree::{Entry, Meta, RelPath, Tally, Tallying};
 
 use super::ReceivingHands;
 use crate::hands::digests::list;
@@ -157,7 +157,7 @@ impl Number {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::{Kind, Name, Timestamp};
+    use deltic_tree::{Kind, Name, Timestamp};
 
     fn path(path: &str) -> RelPath {
         RelPath::parse(path.as_bytes()).unwrap()

@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 
 use deltic_core::gap::{GapDelta, apply};
 use deltic_core::recipe::Chunk;
-use deltic_core::{Fingerprint, Fingerprinter, Key, Reader, RelPath, Span, zeros};
+use deltic_core::{Fingerprint, Fingerprinter, Key, Reader, Span, zeros};
 use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::{Payload, Sparse};
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Content, Rebuild, Store, StoreError};
+use deltic_tree::RelPath;
 
 use super::panes::{PANE_BYTES, Panes, Piece, Ready, Source};
 use super::reading::longest;

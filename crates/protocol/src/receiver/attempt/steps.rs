@@ -5,7 +5,8 @@ use std::ops::Range;
 use deltic_core::chunk::{Algorithm, ChunkerSpec, FixedLen, Run};
 use deltic_core::delta::Op;
 use deltic_core::recipe::{Chunk, Digest};
-use deltic_core::{Fingerprint, Meta, Span, Strategy};
+use deltic_core::{Fingerprint, Span, Strategy};
+use deltic_tree::Meta;
 
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_FRAME_BYTES, WHOLE_BLOCK_BYTES};

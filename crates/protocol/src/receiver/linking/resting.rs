@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use deltic_core::meta::Inode;
 use deltic_core::packed::At;
-use deltic_core::{Meta, Put, Reader, RelPath, Shelf};
+use deltic_core::{Put, Reader, Shelf};
+use deltic_tree::meta::Inode;
+use deltic_tree::{Meta, RelPath};
 
 use crate::message::FileNo;
 use crate::wire::{Bad, Wire};
@@ -74,7 +75,7 @@ fn take(from: &mut Reader<'_>) -> Result<Shared, Bad> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_core::{Kind, Timestamp};
+    use deltic_tree::{Kind, Timestamp};
 
     fn shared(kind: Kind) -> Shared {
         let modified = Timestamp { secs: -1, nanos: 999_999_999 };

@@ -6,8 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use deltic_core::packed::Crowded;
-use deltic_core::path::{BadPath, printable, shortened};
-use deltic_core::{Name, Packed, Put, RelPath};
+use deltic_core::{Packed, Put};
+use deltic_tree::path::{BadPath, printable, shortened};
+use deltic_tree::{Name, RelPath};
 
 /// One source argument, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

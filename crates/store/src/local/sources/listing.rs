@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use deltic_core::meta::Linked;
 use deltic_core::packed::At;
-use deltic_core::path::BadPath;
-use deltic_core::{Entry, Mounts, Name, Names, RelPath};
+use deltic_tree::meta::Linked;
+use deltic_tree::path::BadPath;
+use deltic_tree::{Entry, Mounts, Name, Names, RelPath};
 
 use super::source::device_of;
 use super::{SourceOptions, Sources, names_of, path_in};

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use deltic_core::{Entry, Follow, Meta, Mounts, Name, RelPath, See};
+use deltic_tree::{Entry, Follow, Meta, Mounts, Name, RelPath, See};
 use rustix::io::Errno;
 
 use super::SourceOptions;

@@ -2,8 +2,8 @@
 
 use std::os::fd::AsFd;
 
-use deltic_core::meta::OWNER_BITS;
-use deltic_core::{Kind, Meta, RelPath, Timestamp};
+use deltic_tree::meta::OWNER_BITS;
+use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 

@@ -2,8 +2,8 @@
 
 use std::os::fd::AsFd;
 
-use deltic_core::meta::{Device, DeviceClass};
-use deltic_core::{Kind, Meta, Name, RelPath};
+use deltic_tree::meta::{Device, DeviceClass};
+use deltic_tree::{Kind, Meta, Name, RelPath};
 use rustix::fs::{self, Dev, FileType, OFlags, Stat};
 use rustix::io::Errno;
 

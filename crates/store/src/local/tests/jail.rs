@@ -104,7 +104,7 @@ fn keep_to(world: &Path) {
     }
     // A file in a directory that is held for other reasons: its link leads no further.
     let dir = Dir::open_root(Path::new("dir")).unwrap();
-    let name = |text: &str| deltic_core::Name::new(text.as_bytes()).unwrap();
+    let name = |text: &str| deltic_tree::Name::new(text.as_bytes()).unwrap();
     assert!(dir.stat_behind(&name("out")).is_err() && dir.stat_behind(&name("up")).is_ok());
     assert!(!leads_out(Path::new("loop")) && !leads_out(Path::new("missing/..")));
     assert!(look_at(Path::new("up")).is_ok() && look_at(Path::new("up/file")).is_err());

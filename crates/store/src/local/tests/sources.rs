@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use deltic_core::Entry;
-use deltic_core::rule::{Action, Rule, Rules, Side};
+use deltic_tree::Entry;
+use deltic_tree::rule::{Action, Rule, Rules, Side};
 
 use super::*;
 use crate::local::list::PART_NAMES;

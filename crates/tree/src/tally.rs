@@ -7,10 +7,10 @@
 
 use std::fmt;
 
-use crate::Digest;
-use crate::codec::Put;
-use crate::keyed::{KEY_BYTES, Key};
 use crate::meta::{Device, DeviceClass, EXECUTE_BITS, Kind, Meta, Timestamp};
+use deltic_core::Digest;
+use deltic_core::codec::Put;
+use deltic_core::keyed::{KEY_BYTES, Key};
 
 /// Bytes of one sum.
 pub const TALLY_SUM_BYTES: usize = 16;

@@ -12,8 +12,8 @@
 use std::cmp::Ordering;
 
 use crate::meta::Inode;
-use crate::packed::{Crowded, Packed, Unpacked};
 use crate::path::Name;
+use deltic_core::packed::{Crowded, Packed, Unpacked};
 
 /// Names of one directory in order, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,18 @@
+//! Names and what is known of them: paths, metadata, filter rules, directory digests (docs/ARCHITECTURE.md).
+//!
+//! Pure computing, like `deltic-core` below it: no IO, no threads, no clock. Content is no concern of this crate.
+
+pub mod glob;
+pub mod links;
+pub mod meta;
+pub mod names;
+pub mod path;
+pub mod rule;
+pub mod tally;
+pub mod walk;
+
+pub use meta::{Acl, Entry, Item, Kind, Meta, More, See, Timestamp, Xattr};
+pub use names::{Names, Pile};
+pub use path::{Name, RelPath};
+pub use tally::{Compared, Tally, TallyKey, Tallying};
+pub use walk::{Follow, Mounts};
