@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""Holds the code to the shape that CONTRIBUTING.md asks for. Run it in the repository's root.
+
+  shape.py            lists every place that is out of shape; fails if there is one that tools/shape-known.txt does not list
+  shape.py --write    writes that list anew; it may only get shorter
+
+A file has at most 600 lines, a function 60 (one `match` or literal of short entries is a table, and may be longer), a struct 15 fields
+(plain data excepted: no field is private), a function 5 parameters (those of a tuple count one by one). No more than two files
+of a crate import each other in a circle; a name counts as imported from the file that defines it, whoever passes it on.
+Tests are left out.
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+MAX_LINES, MAX_FUNCTION, MAX_FIELDS, MAX_PARAMETERS, MAX_CIRCLE = 600, 60, 15, 5, 2
+MAX_ENTRY = 12
+KNOWN = Path("tools/shape-known.txt")
+BLANK = re.compile(
+    r'//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\.|[^\'\\])\'', re.S
+)
+
+
+def bare(source):
+    """The source with comments and the insides of literals blanked; lines and columns stay."""
+    return BLANK.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), source)
+
+
+def closing(text, at):
+    """The index behind the bracket that closes the one at `at`."""
+    depth = 0
+    for i in range(at, len(text)):
+        depth += (text[i] in "([{") - (text[i] in ")]}")
+        if depth == 0:
+            return i + 1
+    return len(text)
+
+
+def without_tests(text):
+    """The text without what `#[cfg(test)]` and `#[test]` stand before."""
+    for m in reversed(list(re.finditer(r"#\[cfg\((?:all\()?test\b[^\n]*\]|#\[test\]", text))):
+        end = re.compile(r"[;{]").search(text, m.end())
+        if end:
+            stop = closing(text, end.start()) if end.group(0) == "{" else end.end()
+            text = text[: m.start()] + re.sub(r"[^\n]", " ", text[m.start() : stop]) + text[stop:]
+    return text
+
+
+def parts(text):
+    """The comma-separated parts of the insides of a bracket."""
+    found, depth, last = [], 0, 0
+    for i, c in enumerate(text):
+        angle = (c == "<") - (c == ">" and text[i - 1 : i] not in ("-", "="))
+        depth += (c in "([{") - (c in ")]}") + angle
+        if c == "," and depth == 0:
+            found.append(text[last:i])
+            last = i + 1
+    return [part.strip() for part in found + [text[last:]] if part.strip()]
+
+
+def parameters(text):
+    """How many values a list of parameters takes, tuples by their parts and without `self`."""
+    count = 0
+    for part in parts(text):
+        if re.match(r"(&\s*)?('\w+\s+)?(mut\s+)?self\b", part):
+            continue
+        kind = part.split(":", 1)[1].strip() if ":" in part else part
+        kind = re.sub(r"^&\s*('\w+\s+)?(mut\s+)?", "", kind)
+        count += len(parts(kind[1:-1])) if kind.startswith("(") and kind.endswith(")") else 1
+    return count
+
+
+def is_table(body):
+    """Whether a body is at most three statements, none of whose entries is long."""
+    depth, opened, longest, statements, line = 0, {}, 0, 0, 0
+    for c in body[1:-1]:
+        line += c == "\n"
+        if c in "([{":
+            depth += 1
+            opened[depth] = line
+        elif c in ")]}":
+            if depth >= 2:
+                longest = max(longest, line - opened.get(depth, line) + 1)
+            depth -= 1
+        statements += c == ";" and depth == 0
+    return statements <= 2 and longest <= MAX_ENTRY
+
+
+def odd_functions(path, text):
+    for m in re.finditer(r"\bfn (\w+)", text):
+        at = text.find("(", m.end())
+        generics = re.match(r"\s*<", text[m.end() :])
+        if generics:
+            depth, i = 0, m.end()
+            while True:
+                depth += (text[i] == "<") - (text[i] == ">" and text[i - 1] not in "-=")
+                i += 1
+                if depth == 0 and text[i - 1] == ">":
+                    break
+            at = text.find("(", i)
+        end = closing(text, at)
+        count = parameters(text[at + 1 : end - 1])
+        if count > MAX_PARAMETERS:
+            yield f"{path}: {m.group(1)} takes more than {MAX_PARAMETERS} parameters", count
+        body = re.compile(r"[;{]").search(text, end)
+        if body and body.group(0) == "{":
+            block = text[body.start() : closing(text, body.start())]
+            length = block.count("\n") + 1
+            if length > MAX_FUNCTION and not is_table(block):
+                yield f"{path}: {m.group(1)} is longer than {MAX_FUNCTION} lines", length
+
+
+def odd_structs(path, text):
+    for m in re.finditer(r"\bstruct (\w+)[^;{(]*\{", text):
+        fields = parts(re.sub(r"#\[[^\]]*\]", "", text[m.end() : closing(text, m.end() - 1) - 1]))
+        if len(fields) > MAX_FIELDS and not all(field.startswith("pub") for field in fields):
+            yield f"{path}: {m.group(1)} has more than {MAX_FIELDS} fields", len(fields)
+
+
+def module_of(path, root):
+    """The module path of a file: a tuple of names below the crate."""
+    names = list(path.relative_to(root).with_suffix("").parts)
+    return tuple(names[:-1] if names[-1] in ("mod", "lib", "main") else names)
+
+
+def leaves(text, prefix=()):
+    """Every path that the tree of a `use` names, and its last name as it is known here."""
+    for part in parts(text):
+        m = re.match(r"^((?:\w+::)*)\{(.*)\}$", part, re.S)
+        if m:
+            yield from leaves(m.group(2), prefix + tuple(m.group(1).split("::")[:-1]))
+        else:
+            path, _, alias = part.partition(" as ")
+            names = prefix + tuple(path.strip().split("::"))
+            yield names, (alias.strip() or names[-1])
+
+
+def absolute(names, module):
+    """The path below the crate that names mean in a module, or `None` outside the crate."""
+    if names[0] == "crate":
+        return names[1:]
+    if names[0] in ("self", "super"):
+        here, rest = list(module), list(names)
+        while rest and rest[0] in ("self", "super"):
+            if rest.pop(0) == "super":
+                here = here[:-1]
+        return tuple(here) + tuple(rest)
+    return None
+
+
+def arrows(files, root):
+    """Which file imports which, inside one crate."""
+    modules = {module_of(path, root): path for path in files}
+    passed = {}  # (module, name) -> the path that is passed on
+    for path, text in files.items():
+        module = module_of(path, root)
+        for m in re.finditer(r"\bpub(?:\([^)]*\))? use ([^;]+);", text):
+            for names, alias in leaves(m.group(1)):
+                full = absolute(names, module) or (module + names if module + names[:1] in modules else None)
+                if full:
+                    passed[module, alias] = full
+    found = {path: set() for path in files}
+
+    def target(full, steps=0):
+        for end in range(len(full), -1, -1):
+            if full[:end] in modules:
+                rest = full[end:]
+                if rest and (full[:end], rest[0]) in passed and steps < 8:
+                    return target(passed[full[:end], rest[0]] + rest[1:], steps + 1)
+                return modules[full[:end]]
+        return None
+
+    for path, text in files.items():
+        module = module_of(path, root)
+        plain = re.sub(r"\bpub(?:\([^)]*\))? use [^;]+;", "", text)
+        paths = [n for m in re.finditer(r"\buse ([^;]+);", plain) for n, _ in leaves(m.group(1))]
+        rest = re.sub(r"\buse [^;]+;", "", plain)
+        paths += [tuple(m.group(0).split("::")) for m in re.finditer(r"\b(?:crate|super|self)(?:::\w+)+", rest)]
+        children = {mod[-1] for mod in modules if mod[:-1] == module and mod}
+        paths += [
+            ("self",) + tuple(m.group(0).split("::"))
+            for m in re.finditer(r"(?<![:\w])(\w+)(?:::\w+)+", rest)
+            if m.group(1) in children
+        ]
+        paths = [("self",) + n if n[0] in children else n for n in paths]
+        for names in paths:
+            full = absolute(names, module)
+            to = target(full) if full is not None else None
+            if to and to != path:
+                found[path].add(to)
+    return found
+
+
+def circles(graph):
+    """The strongly connected components with more than one file."""
+    index, low, stack, on, found = {}, {}, [], set(), []
+
+    def visit(v):
+        index[v] = low[v] = len(index)
+        stack.append(v)
+        on.add(v)
+        for w in graph[v]:
+            if w not in index:
+                visit(w)
+                low[v] = min(low[v], low[w])
+            elif w in on:
+                low[v] = min(low[v], index[w])
+        if low[v] == index[v]:
+            ring = []
+            while True:
+                w = stack.pop()
+                on.discard(w)
+                ring.append(w)
+                if w == v:
+                    break
+            if len(ring) > 1:
+                found.append(sorted(ring))
+
+    sys.setrecursionlimit(10_000)
+    for v in graph:
+        if v not in index:
+            visit(v)
+    return found
+
+
+def odd_circles(files, root):
+    for ring in circles(arrows(files, root)):
+        if len(ring) > MAX_CIRCLE:
+            names = ", ".join(str(path.relative_to(root)) for path in ring)
+            yield f"{root}: {ring[0].relative_to(root)} is in a circle of more than {MAX_CIRCLE} files", f"{len(ring)}: {names}"
+
+
+def survey():
+    listed = subprocess.run(["git", "ls-files", "*.rs"], capture_output=True, text=True, check=True)
+    crates = {}
+    for name in listed.stdout.split():
+        path = Path(name)
+        if "src" in path.parts and not re.search(r"(^|/)tests?(/|\.rs$)", name) and path.exists():
+            root = Path(*path.parts[: path.parts.index("src") + 1])
+            text = without_tests(bare(path.read_text(encoding="utf-8")))
+            crates.setdefault(root, {})[path] = text
+    for root, files in sorted(crates.items()):
+        for path, text in sorted(files.items()):
+            length = len(text.rstrip().split("\n"))
+            if length > MAX_LINES:
+                yield f"{path}: longer than {MAX_LINES} lines", length
+            yield from odd_functions(path, text)
+            yield from odd_structs(path, text)
+        yield from odd_circles(files, root)
+
+
+def main():
+    found = dict(survey())
+    if "--write" in sys.argv:
+        KNOWN.write_text("".join(f"{place}\n" for place in sorted(found)), encoding="utf-8")
+    known = set(KNOWN.read_text(encoding="utf-8").splitlines()) if KNOWN.exists() else set()
+    for place, figure in sorted(found.items()):
+        print(f"{'' if place in known else 'NEW '}{place} ({figure})")
+    gone = sorted(known - set(found))
+    for place in gone:
+        print(f"mended, take it out of {KNOWN}: {place}")
+    print(f"{len(found)} places out of shape")
+    sys.exit(1 if gone or set(found) - known else 0)
+
+
+main()
