@@ -3,47 +3,21 @@
 //! The words of the command line become a plan ([`plan`]); everything later sees only the plan. The library prints
 //! nothing and reads no environment; this crate does both, and nothing else.
 
-mod age;
 mod args;
-mod asides;
-mod cache;
 mod commands;
-mod complaints;
-mod escape;
-mod events;
-mod exit;
-mod explain;
-mod format;
-mod held;
-mod hint;
-mod itemize;
-mod levels;
-mod listing;
-mod meter;
-mod numbers;
-mod ordered;
-mod output;
-mod place;
 mod plan;
 mod popt;
-mod progress;
-mod question;
-mod rate;
-mod settings;
-mod size;
-mod summary;
-mod tell;
-mod view;
+mod report;
 mod words;
 mod wrapper;
-mod zone;
 
 use std::process::ExitCode;
 
 use deltic_core::Isa;
 
-use args::Command;
-use exit::Exit;
+use args::{Command, settings};
+use report::exit::Exit;
+use report::output;
 
 fn main() -> ExitCode {
     let parsed = args::read(std::env::args_os(), &settings::Places::here());

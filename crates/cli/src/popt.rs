@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use deltic_tree::path::printable;
 
-use crate::output;
+use crate::report::output;
 
 /// Says which files have aliases of rsync.
 pub(crate) fn warn() {

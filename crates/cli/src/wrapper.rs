@@ -4,8 +4,8 @@
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
-use crate::exit::Exit;
-use crate::output;
+use crate::report::exit::Exit;
+use crate::report::output;
 
 const FAKEROOT: &str = "fakeroot";
 const PSEUDO: &str = "pseudo";

@@ -8,8 +8,8 @@ use clap::ArgAction;
 use deltic_protocol::limits::MAX_ALTERNATES;
 use deltic_protocol::options::{AlternateUse, Alternates, Compare, Fuzzy, Window};
 
-use crate::age::Age;
-use crate::size::{BadSize, Bound};
+use crate::words::age::Age;
+use crate::words::size::{BadSize, Bound};
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]

@@ -14,8 +14,8 @@ use deltic_tree::Mounts;
 use deltic_tree::path::printable;
 
 use super::COMPATIBLE;
-use crate::place::Place;
-use crate::words;
+use crate::words::place::Place;
+use crate::words::shell;
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
@@ -141,7 +141,7 @@ impl SelectArgs {
         }
         let sources = match sources {
             Sources::Remote { host, paths } => {
-                let words = paths.iter().map(|path| words::split(path));
+                let words = paths.iter().map(|path| shell::split(path));
                 let paths = words.collect::<Result<Vec<_>>>()?.concat();
                 ensure!(!paths.is_empty(), "--old-args: no source after the host");
                 Sources::Remote { host, paths }
@@ -150,7 +150,7 @@ impl SelectArgs {
         };
         let destination = match destination {
             Destination::Remote { host, path } => {
-                Destination::Remote { host, path: words::only(&path)? }
+                Destination::Remote { host, path: shell::only(&path)? }
             }
             here => here,
         };

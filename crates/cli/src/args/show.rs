@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, ValueEnum};
 
 use super::SHOW;
-use crate::levels;
+use crate::words::levels;
 
 /// The words about output.
 #[derive(Debug, clap::Args)]

@@ -9,8 +9,8 @@ use deltic_net::plan::Patience;
 use deltic_protocol::limits::MAX_LEVEL;
 
 use super::TRAVEL;
-use crate::rate::Rate;
-use crate::zone::Zone;
+use crate::words::rate::Rate;
+use crate::words::zone::Zone;
 
 /// The words about travelling.
 #[derive(Debug, clap::Args)]

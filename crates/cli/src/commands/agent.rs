@@ -12,10 +12,10 @@ use deltic_net::Restriction;
 use deltic_net::restrict::Access;
 use deltic_tree::path::printable;
 
-use crate::cache;
-use crate::exit::Exit;
-use crate::output;
-use crate::rate::Rate;
+use crate::plan::cache;
+use crate::report::exit::Exit;
+use crate::report::output;
+use crate::words::rate::Rate;
 
 /// The words of `deltic agent`.
 #[derive(Clone, Debug, clap::Args)]

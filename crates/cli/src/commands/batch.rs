@@ -16,10 +16,10 @@ use super::patch::{NewFile, Output};
 use super::sync::sync;
 use crate::args::batch::Batch;
 use crate::args::options_again;
-use crate::exit::Exit;
-use crate::output;
 use crate::plan::Request;
-use crate::words::quoted;
+use crate::report::exit::Exit;
+use crate::report::output;
+use crate::words::shell::quoted;
 
 /// Runs one sync with its batch; how it ends where the batch cannot be had, and why.
 pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, anyhow::Error)> {

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use deltic_net::reason;
 
-use crate::exit::Exit;
-use crate::output;
+use crate::report::exit::Exit;
+use crate::report::output;
 
 /// Measure what the parts of a sync cost on this machine and your data
 ///

@@ -4,7 +4,7 @@ use clap_complete::Shell;
 
 use super::version;
 use crate::args;
-use crate::exit::Exit;
+use crate::report::exit::Exit;
 
 /// Print completions for a shell
 ///

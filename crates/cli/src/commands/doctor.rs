@@ -22,13 +22,13 @@ use self::place::Abilities;
 use super::far::{Far, PATIENCE, ended};
 use super::install;
 use super::version::{BUILD, Build, protocol};
+use crate::args::settings::SettingArgs;
 use crate::args::{TRAVEL, Words};
-use crate::exit::Exit;
-use crate::hint;
-use crate::output::Output;
-use crate::place::Place;
-use crate::settings::SettingArgs;
-use crate::summary::duration;
+use crate::report::exit::Exit;
+use crate::report::hint;
+use crate::report::output::Output;
+use crate::report::summary::duration;
+use crate::words::place::Place;
 
 /// Try the way to another machine, and the directory there, and say what to mend
 ///

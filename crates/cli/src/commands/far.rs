@@ -12,7 +12,7 @@ use deltic_net::plan::Remote;
 use deltic_tree::path::printable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::exit::Exit;
+use crate::report::exit::Exit;
 
 /// A program that runs.
 pub(super) struct Far {

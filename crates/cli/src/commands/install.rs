@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
 use deltic_net::plan::Remote;
 
 use super::far::Far;
+use crate::args::settings::SettingArgs;
 use crate::args::{TRAVEL, Words};
-use crate::exit::Exit;
-use crate::hint;
-use crate::output::{self, Output};
-use crate::settings::SettingArgs;
-use crate::words::quoted;
+use crate::report::exit::Exit;
+use crate::report::hint;
+use crate::report::output::{self, Output};
+use crate::words::shell::quoted;
 
 /// Copy this program to another machine, over the remote shell
 ///

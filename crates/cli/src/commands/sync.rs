@@ -9,14 +9,14 @@ use deltic_protocol::report::Notice;
 
 use crate::args::SyncArgs;
 use crate::args::accepted::Unsupported;
-use crate::events::Event;
-use crate::exit::{Exit, Troubles};
-use crate::levels::Unknown;
-use crate::output::{self, Output};
 use crate::plan::{BadOperand, Request};
-use crate::question;
-use crate::tell::{self, Said, Teller};
-use crate::view::{Live, Terminals};
+use crate::report::events::Event;
+use crate::report::exit::{Exit, Troubles};
+use crate::report::output::{self, Output};
+use crate::report::question;
+use crate::report::tell::{self, Said, Teller};
+use crate::report::view::{Live, Terminals};
+use crate::words::levels::Unknown;
 
 use super::{batch, version};
 

@@ -19,19 +19,19 @@ use deltic_tree::RelPath;
 use indicatif::HumanBytes;
 
 use crate::args::filters::Filters;
+use crate::args::settings::{Applied, SettingArgs};
 use crate::args::{MetadataArgs, Words};
-use crate::escape::Escape;
-use crate::events::{Event, Verified, attributes, millis};
-use crate::exit::Exit;
-use crate::hint;
-use crate::numbers::{Numbers, counted};
-use crate::output::{self, Output};
 use crate::plan::ends;
-use crate::progress::Progress;
-use crate::rate::Rate;
-use crate::settings::{Applied, SettingArgs};
-use crate::tell::Teller;
-use crate::view::Live;
+use crate::report::escape::Escape;
+use crate::report::events::{Event, Verified, attributes, millis};
+use crate::report::exit::Exit;
+use crate::report::hint;
+use crate::report::numbers::{Numbers, counted};
+use crate::report::output::{self, Output};
+use crate::report::progress::Progress;
+use crate::report::tell::Teller;
+use crate::report::view::Live;
+use crate::words::rate::Rate;
 
 use super::sync::watched;
 
@@ -157,7 +157,7 @@ fn plan(args: &Args) -> Result<Plan> {
         },
         bwlimit: args.bwlimit.and_then(Rate::limit),
         patience: Patience::default(),
-        cache: crate::cache::dir(),
+        cache: crate::plan::cache::dir(),
         batch: None,
     })
 }

@@ -7,8 +7,8 @@ use deltic_core::{Isa, Strategy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
-use crate::exit::Exit;
-use crate::output::{self, Output};
+use crate::report::exit::Exit;
+use crate::report::output::{self, Output};
 
 /// Prints the version; as JSON when it is asked for twice, and with the build where more is to be told.
 pub(crate) fn print(times: u8, verbose: bool) -> Exit {

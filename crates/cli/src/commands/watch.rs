@@ -17,15 +17,15 @@ use confirm::Listening;
 
 use super::sync::{asked, output, refuse, sync, unwritten};
 use crate::args::SyncArgs;
-use crate::events::{Event, Watched, millis};
-use crate::exit::Exit;
-use crate::hint;
-use crate::numbers::counted;
-use crate::output::{self, Output};
 use crate::plan::Request;
-use crate::summary::duration;
-use crate::view::Summary;
-use crate::zone::Zone;
+use crate::report::events::{Event, Watched, millis};
+use crate::report::exit::Exit;
+use crate::report::hint;
+use crate::report::numbers::counted;
+use crate::report::output::{self, Output};
+use crate::report::summary::duration;
+use crate::report::view::Summary;
+use crate::words::zone::Zone;
 
 /// The words of `deltic watch`: those of `deltic sync`, and some more.
 #[derive(Debug, clap::Args)]

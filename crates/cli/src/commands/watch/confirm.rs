@@ -15,7 +15,7 @@ use std::time::Duration;
 use deltic_net::own_dir;
 use deltic_net::watch::Confirming;
 
-use crate::cache;
+use crate::plan::cache;
 
 /// A watch that takes the word, as long as this lives.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use deltic_net::{Outcome, SyncError};
 use indicatif::{HumanBytes, HumanCount};
 
 use super::confirm;
-use crate::exit::Exit;
-use crate::numbers::counted;
-use crate::summary::duration;
-use crate::zone::Zone;
+use crate::report::exit::Exit;
+use crate::report::numbers::counted;
+use crate::report::summary::duration;
+use crate::words::zone::Zone;
 
 /// The line for round `number`, after which `held` names wait to be removed; none where a round after the first found
 /// nothing to do.

@@ -11,7 +11,7 @@ use deltic_net::Outcome;
 use deltic_protocol::report::{Item, Notice, Totals};
 use indicatif::{FormattedDuration, HumanBytes, HumanCount};
 
-use crate::numbers::{Numbers, counted};
+use crate::report::numbers::{Numbers, counted};
 
 /// What is known of a run so far.
 #[derive(Clone, Debug, Default)]

@@ -17,23 +17,23 @@ use deltic_protocol::report::{
 };
 use deltic_tree::{Meta, RelPath};
 
-use crate::asides;
-use crate::complaints::Complaints;
-use crate::escape::Escape;
-use crate::events::Event;
-use crate::exit::{Exit, Troubles};
-use crate::explain::Explain;
-use crate::format::{self, Format, Setting};
-use crate::held::{Among, Held};
-use crate::hint;
-use crate::listing::{List, Style};
-use crate::ordered::Ordered;
-use crate::output::{self, Output};
 use crate::plan::Request;
-use crate::progress::Progress;
-use crate::question;
-use crate::summary::{self, Tally};
-use crate::view::{ListLine, Log, Summary, View};
+use crate::report::asides;
+use crate::report::complaints::Complaints;
+use crate::report::escape::Escape;
+use crate::report::events::Event;
+use crate::report::exit::{Exit, Troubles};
+use crate::report::explain::Explain;
+use crate::report::format::{self, Format, Setting};
+use crate::report::held::{Among, Held};
+use crate::report::hint;
+use crate::report::listing::{List, Style};
+use crate::report::ordered::Ordered;
+use crate::report::output::{self, Output};
+use crate::report::progress::Progress;
+use crate::report::question;
+use crate::report::summary::{self, Tally};
+use crate::report::view::{ListLine, Log, Summary, View};
 
 /// Who tells: words for a person, or events for a program.
 pub(crate) trait Teller: Send {
@@ -708,7 +708,7 @@ fn is_heard(kind: TroubleKind, view: &View) -> bool {
 mod tests {
     use super::*;
     use crate::args::{self, Command};
-    use crate::view::Terminals;
+    use crate::report::view::Terminals;
     use deltic_protocol::report::{Facts, Trouble};
     use std::io::{self, Write};
     use std::sync::mpsc::sync_channel;

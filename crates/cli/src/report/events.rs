@@ -13,9 +13,9 @@ use deltic_protocol::report::{Action, Change, Differs, Item, Side, Trouble, Trou
 use deltic_tree::{Meta, RelPath};
 use serde::Serialize;
 
-use crate::exit::Exit;
-use crate::meter::Meter;
-use crate::output;
+use crate::report::exit::Exit;
+use crate::report::meter::Meter;
+use crate::report::output;
 
 /// The schema's number; it grows when a field changes its meaning, which we mean never to do.
 const SCHEMA: u32 = 1;
@@ -543,7 +543,7 @@ mod tests {
 
     #[test]
     fn every_key_is_documented() {
-        let (text, told) = (include_str!("../../../docs/events.md"), located());
+        let (text, told) = (include_str!("../../../../docs/events.md"), located());
         let events = [
             Event::progress(&Meter::default(), Duration::ZERO),
             Event::summary(&Outcome::default(), false, Exit::Success),

@@ -4,7 +4,7 @@
 use deltic_protocol::options::{Backup, Options};
 use deltic_protocol::report::{Action, Change, Item, PassedOver, Totals};
 
-use crate::escape::Escape;
+use crate::report::escape::Escape;
 
 /// That the name is passed over, in rsync's words.
 pub(crate) fn passed_over(change: &Change, why: PassedOver, escape: Escape) -> Vec<u8> {

@@ -8,10 +8,10 @@ use deltic_net::{Outcome, Plan};
 use deltic_protocol::report::Notice;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::meter::Meter;
-use crate::numbers::Numbers;
-use crate::output::{self, Output};
-use crate::view::Live;
+use crate::report::meter::Meter;
+use crate::report::numbers::Numbers;
+use crate::report::output::{self, Output};
+use crate::report::view::Live;
 
 /// What is shown of a run while it goes on.
 pub(crate) struct Progress {

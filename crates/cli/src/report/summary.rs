@@ -6,9 +6,9 @@ use deltic_net::Outcome;
 use deltic_protocol::report::{Action, Change, Item, Totals};
 use indicatif::{HumanBytes, HumanCount};
 
-use crate::exit::Exit;
-use crate::numbers::{Numbers, counted};
-use crate::view::{Summary, View};
+use crate::report::exit::Exit;
+use crate::report::numbers::{Numbers, counted};
+use crate::report::view::{Summary, View};
 
 /// rsync's words for kinds of names, in its order.
 const KINDS: [&str; 5] = ["reg", "dir", "link", "dev", "special"];

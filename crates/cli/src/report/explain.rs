@@ -14,7 +14,7 @@ use deltic_protocol::limits::WHOLE_BELOW_BYTES;
 use deltic_protocol::report::{Action, Change, Item};
 use indicatif::HumanBytes;
 
-use crate::numbers::counted;
+use crate::report::numbers::counted;
 
 /// How a file went, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::args::{self, Command};
     use crate::plan::Request;
-    use crate::view::Terminals;
+    use crate::report::view::Terminals;
     use deltic_protocol::report::{Differs, Facts};
     use deltic_tree::RelPath;
 

@@ -7,10 +7,10 @@ use deltic_net::reason;
 use deltic_protocol::report::{Side, Trouble, TroubleKind};
 use rustix::io::Errno;
 
-use crate::hint;
-use crate::numbers::counted;
-use crate::output::{self, stands_in};
-use crate::view::View;
+use crate::report::hint;
+use crate::report::numbers::counted;
+use crate::report::output::{self, stands_in};
+use crate::report::view::View;
 
 /// What was told so far of a run.
 #[derive(Debug, Default)]

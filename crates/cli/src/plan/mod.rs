@@ -1,5 +1,7 @@
 //! What the words mean: a [`Plan`] for the library and a [`View`] for us. Later code sees only these.
 
+pub(crate) mod cache;
+
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -15,12 +17,11 @@ use deltic_tree::path::printable;
 use crate::args::SyncArgs;
 use crate::args::batch::Batch;
 use crate::args::metadata::{Far, remote_words};
-use crate::cache;
-use crate::hint;
-use crate::place::Place;
-use crate::rate::Rate;
-use crate::size::Size;
-use crate::view::{Terminals, View};
+use crate::report::hint;
+use crate::report::view::{Terminals, View};
+use crate::words::place::Place;
+use crate::words::rate::Rate;
+use crate::words::size::Size;
 
 /// One run as the user asked for it.
 #[derive(Clone, Debug)]

@@ -10,13 +10,13 @@ use deltic_protocol::options::Options;
 use crate::args::SyncArgs;
 use crate::args::show::{Outbuf, Show, Stderr};
 use crate::commands::sync;
-use crate::escape::Escape;
-use crate::format::{self, Format};
-use crate::held::Deletions;
-use crate::hint::Far;
-use crate::levels::{Debug, Info};
-use crate::numbers::Numbers;
 use crate::plan;
+use crate::report::escape::Escape;
+use crate::report::format::{self, Format};
+use crate::report::held::Deletions;
+use crate::report::hint::Far;
+use crate::report::numbers::Numbers;
+use crate::words::levels::{Debug, Info};
 
 /// What the user sees of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use deltic_core::{CodecError, Put, Reader};
 use deltic_tree::meta::{Device, DeviceClass};
 use deltic_tree::{Item, Kind, Meta, RelPath};
 
-use crate::escape::Escape;
-use crate::numbers::Numbers;
-use crate::ordered::Ordered;
-use crate::zone::Zone;
+use crate::report::escape::Escape;
+use crate::report::numbers::Numbers;
+use crate::report::ordered::Ordered;
+use crate::words::zone::Zone;
 
 /// What is listed, kept until all is known: it comes in no order.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use deltic_net::reason;
 
 use crate::args::is_rsync;
-use crate::exit::Exit;
+use crate::report::exit::Exit;
 
 /// Standard output, in batches of lines.
 pub(crate) struct Output {

@@ -5,7 +5,7 @@
 
 use std::str::FromStr;
 
-use crate::size::{self, BadSize};
+use crate::words::size::{self, BadSize};
 
 /// Bytes a second; 0 is written for "no limit".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use deltic_core::packed::Crowded;
 use deltic_core::{Put, Reader};
 use deltic_protocol::report::{Action, Change};
 
-use crate::ordered::{Fate, Ordered};
+use crate::report::ordered::{Fate, Ordered};
 
 /// What is to be told of changes.
 #[derive(Debug, Default)]

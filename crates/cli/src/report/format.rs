@@ -9,10 +9,10 @@ use deltic_net::plan::{Destination, Sources};
 use deltic_protocol::report::{Action, Change, Item, MadeRoot};
 use deltic_tree::path::printable;
 
-use crate::escape::Escape;
-use crate::itemize::Style;
-use crate::numbers::Numbers;
-use crate::zone::Zone;
+use crate::report::escape::Escape;
+use crate::report::itemize::Style;
+use crate::report::numbers::Numbers;
+use crate::words::zone::Zone;
 
 /// A line, as text and places for what is known of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use deltic_protocol::report::{Side, Trouble, TroubleKind};
 use deltic_tree::path::printable;
 use rustix::io::Errno;
 
-use crate::output::stands_in;
-use crate::place::Place;
+use crate::report::output::stands_in;
+use crate::words::place::Place;
 
 /// The other machine of a run, if there is one, as the user named it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,7 @@ pub(crate) mod metadata;
 mod remove;
 mod screen;
 mod select;
+pub(crate) mod settings;
 pub(crate) mod show;
 mod sums;
 pub(crate) mod travel;
@@ -32,15 +33,15 @@ use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 
 use self::accepted::Accepted;
 use self::filters::Filters;
+use self::settings::{Applied, Places, SettingArgs};
 use self::show::Show;
 use self::travel::Travel;
 use crate::commands::{
     agent, bench, completions, delta, doctor, install, man, patch, signature, sync, verify, watch,
 };
-use crate::exit::Exit;
-use crate::output;
-use crate::settings::{self, Applied, Places, SettingArgs};
-use crate::size::Size;
+use crate::report::exit::Exit;
+use crate::report::output;
+use crate::words::size::Size;
 
 pub(crate) use metadata::MetadataArgs;
 
@@ -778,7 +779,7 @@ EXAMPLES:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate::Rate;
+    use crate::words::rate::Rate;
 
     fn sync(words: &str) -> Result<SyncArgs, clap::Error> {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();
@@ -887,13 +888,13 @@ mod tests {
 
     #[test]
     fn every_option_has_a_row_in_the_document() {
-        let missing = without_row(include_str!("../../../docs/options.md"));
+        let missing = without_row(include_str!("../../../../docs/options.md"));
         assert_eq!(missing, [""; 0], "docs/options.md");
     }
 
     #[test]
     fn every_option_has_a_row_in_the_matrix_of_tests() {
-        let missing = without_row(include_str!("../../../testing/COVERAGE.md"));
+        let missing = without_row(include_str!("../../../../testing/COVERAGE.md"));
         assert_eq!(missing, [""; 0], "testing/COVERAGE.md");
     }
 
