@@ -3,6 +3,7 @@
 pub mod chunk;
 pub mod chunks;
 pub mod codec;
+mod constants;
 pub mod delta;
 pub mod fingerprint;
 pub mod format;

@@ -4,12 +4,14 @@ mod acl;
 mod ids;
 mod modes;
 pub mod noted;
+mod see;
 
 use crate::path::Name;
 
-pub use acl::{Acl, Named, Who};
+pub use acl::{Acl, MAX_ACL_NAMED, Named, Who};
 pub use ids::{BadIdRules, IdRules, To};
 pub use modes::{BadModeRules, ModeRules};
+pub use see::{NOTED, Scope, See};
 
 /// An instant as file systems keep it: seconds since 1970 (before: negative) and nanoseconds into the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,8 +102,6 @@ pub const MAX_XATTR_VALUE_BYTES: usize = 64 << 10;
 pub const MAX_XATTRS_BYTES: usize = 512 << 10;
 /// Most extended attributes of one entry.
 pub const MAX_XATTRS: usize = 4096;
-/// Most named users and groups in one ACL.
-pub const MAX_ACL_NAMED: usize = 4096;
 
 /// An entry's kind, size, modification time and mode; and, where that was asked for, whose it is and more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -329,92 +329,6 @@ pub struct Xattr {
     /// Any bytes.
     pub value: Box<[u8]>,
 }
-
-/// Attributes to look at besides those that every look shows: a plain run asks for none, and pays for none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct See {
-    /// [`Meta::user`].
-    pub users: bool,
-    /// [`Meta::group`].
-    pub groups: bool,
-    /// [`More::accessed`].
-    pub accessed: bool,
-    /// [`More::linked`].
-    pub linked: bool,
-    /// Both ACLs.
-    pub acls: bool,
-    /// [`More::xattrs`].
-    pub xattrs: Scope,
-    /// Files are read without a change of when they were last read, where we may ask for that.
-    pub untouched: bool,
-    /// True if [noted] attributes of an entry count, and not its own.
-    pub noted: bool,
-}
-
-impl See {
-    /// The same without what is asked for besides every look.
-    #[must_use]
-    pub fn plain(self) -> Self {
-        Self { noted: self.noted, ..Self::default() }
-    }
-}
-
-/// Extended attributes to look at. Those of `system.*` never are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
-    /// None.
-    #[default]
-    Nothing,
-    /// Attributes of `user.*`: an ordinary user's.
-    User,
-    /// An ordinary user's, some of which stand for [others'](noted::DISGUISE).
-    Disguised,
-    /// Attributes as a sender sees them: those that others' stand for, and others' for which none stands.
-    Undisguised,
-    /// All but those in which rsync notes what it could not set.
-    Foreign,
-    /// All.
-    All,
-}
-
-impl Scope {
-    /// True if an attribute of this name is looked at.
-    #[must_use]
-    pub fn admits(self, name: &[u8]) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::User => name.starts_with(b"user."),
-            Self::Disguised => name.starts_with(b"user.") && !name.starts_with(NOTED),
-            Self::Undisguised | Self::Foreign => {
-                !name.starts_with(b"system.") && !name.starts_with(NOTED)
-            }
-            Self::All => !name.starts_with(b"system."),
-        }
-    }
-}
-
-impl Scope {
-    /// The name that travels of an attribute that a tree has under `name`.
-    #[must_use]
-    pub fn told(self, name: &[u8]) -> &[u8] {
-        let is_disguised = matches!(self, Self::Disguised | Self::Undisguised);
-        let own = name.strip_prefix(noted::DISGUISE).filter(|_| is_disguised);
-        own.filter(|own| own.starts_with(b"security.") || own.starts_with(b"trusted."))
-            .unwrap_or(name)
-    }
-
-    /// The name in a tree of the attribute `name`.
-    #[must_use]
-    pub fn kept(self, name: &[u8]) -> Vec<u8> {
-        match self {
-            Self::Disguised if !name.starts_with(b"user.") => [noted::DISGUISE, name].concat(),
-            _ => name.to_vec(),
-        }
-    }
-}
-
-/// Prefix of the attributes in which rsync notes what it could not set.
-pub const NOTED: &[u8] = b"user.rsync.%";
 
 /// A name in a directory and what it stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -19,7 +19,7 @@
 
 use super::rolling::{self, Rolling};
 use super::{Chunker, Sizes};
-use crate::weak::CASTAGNOLI;
+use crate::constants::CASTAGNOLI;
 
 /// Cuts where the CRC of the last 256 bytes is high.
 #[derive(Clone, Copy, Debug)]

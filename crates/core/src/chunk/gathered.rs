@@ -1,9 +1,10 @@
 //! The first stage of SS-CDC on gathered words: each lane rolls a hash over a region of its own.
 
 use super::crc::{self, Crc};
-use super::gear::{self, GearHash};
+use super::gear::GearHash;
 use super::rolling::Rolling;
 use super::two_stage::REGION;
+use crate::constants::GEAR;
 use crate::simd::gather::Words;
 use crate::simd::{Kernel, Simd};
 
@@ -40,7 +41,7 @@ impl<W: Words<Word = u32>> InWords<W> for Crc {
 impl<W: Words<Word = u64>> InWords<W> for GearHash {
     #[inline(always)]
     fn enter_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector {
-        words.add(words.add(hashes, hashes), words.look_up(&gear::GEAR, bytes))
+        words.add(words.add(hashes, hashes), words.look_up(&GEAR, bytes))
     }
 
     #[inline(always)]

@@ -23,7 +23,8 @@
 //! [`rolling`](super::rolling) searches for the end in lanes.
 
 use super::rolling::{Found, Rolling, search, warm_up};
-use super::{Chunker, Sizes, split_mix};
+use super::{Chunker, Sizes};
+use crate::constants::GEAR;
 
 /// Strength with which lengths are drawn to the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,23 +124,6 @@ impl Rolling<3> for GearHash {
     fn ends(hash: u64, limit: u64) -> bool {
         hash <= limit
     }
-}
-
-/// A random number for each byte value: SplitMix64 from [`SEED`].
-pub(crate) static GEAR: [u64; 256] = table();
-
-/// The first seed after "deltic" in ASCII for which no run of one byte value has a hash as low as one in 128. So holes and
-/// padding are cut at `max`: at level 2 for all [`Sizes`], at level 0 where the mean is that far above the minimum.
-const SEED: u64 = 0x6465_6c74_6975;
-
-const fn table() -> [u64; 256] {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < table.len() {
-        table[byte] = split_mix(SEED, byte as u64);
-        byte += 1;
-    }
-    table
 }
 
 #[cfg(test)]

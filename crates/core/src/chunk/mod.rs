@@ -1,6 +1,7 @@
 //! Chunk boundaries (DESIGN §4, laws 1 and 4): one file per algorithm, and [`ChunkerSpec`], the choice as plain data.
 
 mod ae;
+mod chunker;
 mod crc;
 mod fastcdc;
 mod fixed;
@@ -14,14 +15,16 @@ mod ram;
 mod rolling;
 mod seq;
 mod sieve;
+mod sizes;
 mod sub_chunks;
 mod tttd;
 mod two_stage;
 
+pub use chunker::{AtEnd, Chunker, cut_all};
 pub(crate) use crc::ENTERS as CRC_ENTERS;
 pub use fixed::FixedLen;
-pub(crate) use gear::GEAR;
 pub use parallel::{Run, Segment, Segments, Stitch};
+pub use sizes::{BadSizes, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, Sizes};
 pub use sub_chunks::{Ask, Merge, Merged, SubChunks};
 pub use two_stage::{Judge, TwoStage};
 
@@ -40,143 +43,6 @@ use tttd::Tttd;
 use crate::codec::{CodecError, Put, Reader};
 use crate::named::named;
 use crate::simd::Isa;
-
-/// Shortest minimum, in bytes. Only the last chunk of a file is shorter.
-pub const MIN_CHUNK_BYTES: u32 = 512;
-/// Longest chunk, in bytes.
-pub const MAX_CHUNK_BYTES: u32 = 512 << 10;
-
-/// Says where the chunk at the front of some bytes ends.
-///
-/// Memoryless (law 1): the answer depends on these bytes alone, so a chunker restarted at any boundary finds the same
-/// later ones.
-pub trait Chunker {
-    /// The longest chunk, in bytes; part of the format.
-    fn max_len(&self) -> usize;
-
-    /// The length of the first chunk of `data`, from 1 to the smaller of `data.len()` and [`Chunker::max_len`].
-    ///
-    /// `data` begins where a chunk begins and is not empty. Where it is shorter than `max_len`, its end counts as the
-    /// end of the file.
-    fn cut(&self, data: &[u8]) -> usize;
-}
-
-/// Position of bytes in their file: at its end, or before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtEnd {
-    /// The file ends with them.
-    Yes,
-    /// More may follow.
-    No,
-}
-
-impl AtEnd {
-    /// Bytes that a chunker must see, so that no later one changes what it cuts.
-    fn least_to_cut(self, chunker: &impl Chunker) -> usize {
-        if self == Self::Yes { 1 } else { chunker.max_len() }
-    }
-}
-
-/// Cuts all chunks at the front of `data` that no later byte can change, and hands each out at once, while its bytes are
-/// still in the cache: whatever sums it reads them there, and memory is read once. Returns how many bytes they cover; the
-/// next chunk starts there.
-///
-/// `data` begins where a chunk begins. A file cut piece by piece, each from where the last stopped, has the chunks of one
-/// pass over all of it (law 1).
-pub fn cut_all(
-    chunker: &impl Chunker,
-    data: &[u8],
-    at_end: AtEnd,
-    mut each: impl FnMut(&[u8]),
-) -> usize {
-    let enough = at_end.least_to_cut(chunker);
-    let mut rest = data;
-    while rest.len() >= enough {
-        let (chunk, after) = rest.split_at(chunker.cut(rest));
-        each(chunk);
-        rest = after;
-    }
-    data.len() - rest.len()
-}
-
-/// Why lengths do not describe chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadSizes {
-    /// Sizes outside of `MIN_CHUNK_BYTES <= min <= avg <= max <= MAX_CHUNK_BYTES`.
-    #[error(
-        "chunk sizes must rise from min over avg to max, within {MIN_CHUNK_BYTES} to {MAX_CHUNK_BYTES} bytes"
-    )]
-    Range,
-    /// A mean that no mask of whole bits can aim at.
-    #[error("average chunk size is not a power of two")]
-    NotPowerOfTwo,
-}
-
-/// The shortest, mean and longest chunk of a content-defined chunker, in bytes, checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Sizes {
-    min: u32,
-    avg: u32,
-    max: u32,
-}
-
-impl Sizes {
-    /// Checks three lengths in bytes.
-    ///
-    /// # Errors
-    /// [`BadSizes`] where they do not rise within [`MIN_CHUNK_BYTES`] and [`MAX_CHUNK_BYTES`], or `avg` is not a power
-    /// of two.
-    pub const fn new(min: u32, avg: u32, max: u32) -> Result<Self, BadSizes> {
-        if min < MIN_CHUNK_BYTES || avg < min || max < avg || MAX_CHUNK_BYTES < max {
-            Err(BadSizes::Range)
-        } else if !avg.is_power_of_two() {
-            Err(BadSizes::NotPowerOfTwo)
-        } else {
-            Ok(Self { min, avg, max })
-        }
-    }
-
-    /// The shortest chunk, in bytes, but for the last of a file.
-    #[must_use]
-    pub const fn min(self) -> u32 {
-        self.min
-    }
-
-    /// Target of the mean, in bytes: a power of two.
-    #[must_use]
-    pub const fn avg(self) -> u32 {
-        self.avg
-    }
-
-    /// The longest chunk, in bytes.
-    #[must_use]
-    pub const fn max(self) -> u32 {
-        self.max
-    }
-
-    /// Bytes past the minimum in which a hash should end a chunk, so that the mean is right; at least one.
-    const fn wait(self) -> u32 {
-        if self.min < self.avg { self.avg - self.min } else { 1 }
-    }
-
-    /// The window of AE and RAM, in bytes: random ones wait for the utmost value behind it, and it leaves no chunk
-    /// shorter than the minimum.
-    const fn window(self) -> u32 {
-        let (window, least) = (self.avg - RANDOM_WAIT_BYTES, self.min - 1);
-        if window < least { least } else { window }
-    }
-
-    fn encode(self, out: &mut Vec<u8>) {
-        out.put_varint(self.min.into());
-        out.put_varint(self.avg.into());
-        out.put_varint(self.max.into());
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let (min, avg, max) = (reader.varint_u32()?, reader.varint_u32()?, reader.varint_u32()?);
-        Self::new(min, avg, max).map_err(|_| CodecError::OutOfRange)
-    }
-}
 
 /// A content-defined chunker's algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -429,18 +295,7 @@ macro_rules! any_chunker {
 
 any_chunker!(Fixed, WindowCrc, Rabin, Tttd, Gear, FastCdc, Ae, Ram, Maxp, Seq, Sieve);
 
-/// SplitMix64's answer number `n`, counted from 0.
-pub(crate) const fn split_mix(seed: u64, n: u64) -> u64 {
-    let state = seed.wrapping_add((n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 const TAG_FIXED: u8 = 1;
-
-/// The mean number of random bytes until one given value comes up.
-const RANDOM_WAIT_BYTES: u32 = 256;
 
 /// Number of chunks that a default recipe aims at, where the mean may still choose.
 const DEFAULT_CHUNKS: u64 = 1 << 19;
@@ -473,18 +328,6 @@ mod tests {
                 assert_eq!(chunker.cut(&[byte; 5000]), 4096, "{algorithm:?} of {byte}");
             }
         }
-    }
-
-    #[test]
-    fn sizes_that_exist_are_right() {
-        assert!(Sizes::new(512, 512, 512).is_ok());
-        assert!(Sizes::new(512, 1 << 19, 1 << 19).is_ok());
-        for (min, avg, max) in
-            [(511, 512, 512), (1024, 512, 2048), (512, 2048, 1024), (512, 1024, (1 << 19) + 1)]
-        {
-            assert_eq!(Sizes::new(min, avg, max), Err(BadSizes::Range));
-        }
-        assert_eq!(Sizes::new(512, 1000, 2048), Err(BadSizes::NotPowerOfTwo));
     }
 
     #[test]

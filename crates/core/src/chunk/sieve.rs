@@ -30,7 +30,8 @@
 
 use std::hint::black_box;
 
-use super::{Chunker, Sizes, split_mix};
+use super::{Chunker, Sizes};
+use crate::constants::split_mix;
 use crate::simd::search::read_ahead;
 use crate::simd::{Isa, Kernel, MAX_LANES, Simd};
 

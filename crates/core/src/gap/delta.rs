@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::search::Search;
-use super::{BlockLen, GapSums, MAX_GAP_BYTES};
+use super::{BlockLen, MAX_GAP_BYTES};
 use crate::codec::{CodecError, Put, Reader};
 use crate::delta::Op;
 use crate::span::Span;
@@ -45,27 +44,6 @@ pub enum BadDelta {
 }
 
 impl<'a> GapDelta<'a> {
-    /// The new gap as what the old gap with these `sums`, of the session's `seed`, has of it, and the rest.
-    ///
-    /// The delta from old to `new`. Where sums are equal by chance it makes other bytes: whoever applies it must check.
-    ///
-    /// # Panics
-    /// If `new` is longer than [`MAX_GAP_BYTES`].
-    #[must_use]
-    pub fn of(new: &'a [u8], sums: &GapSums, seed: u64) -> Self {
-        Self::counted(new, sums, seed).0
-    }
-
-    /// The same, and how many sums of new were compared with one of `sums`.
-    ///
-    /// # Panics
-    /// If `new` is longer than [`MAX_GAP_BYTES`].
-    #[must_use]
-    pub fn counted(new: &'a [u8], sums: &GapSums, seed: u64) -> (Self, u64) {
-        assert!(new.len() <= MAX_GAP_BYTES, "gaps have a bound");
-        Search::new(new, sums, seed).delta()
-    }
-
     /// Bytes that travel as they are.
     #[must_use]
     pub fn literal_len(&self) -> usize {

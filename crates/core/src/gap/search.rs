@@ -26,7 +26,30 @@ use std::ops::Range;
 
 use super::delta::GapDelta;
 use super::sum::{LANES, Polynomial, REACH, Rolling, SUM_BITS};
-use super::{BlockLen, GapSums};
+use super::{BlockLen, GapSums, MAX_GAP_BYTES};
+
+impl<'a> GapDelta<'a> {
+    /// The new gap as what the old gap with these `sums`, of the session's `seed`, has of it, and the rest.
+    ///
+    /// The delta from old to `new`. Where sums are equal by chance it makes other bytes: whoever applies it must check.
+    ///
+    /// # Panics
+    /// If `new` is longer than [`MAX_GAP_BYTES`].
+    #[must_use]
+    pub fn of(new: &'a [u8], sums: &GapSums, seed: u64) -> Self {
+        Self::counted(new, sums, seed).0
+    }
+
+    /// The same, and how many sums of new were compared with one of `sums`.
+    ///
+    /// # Panics
+    /// If `new` is longer than [`MAX_GAP_BYTES`].
+    #[must_use]
+    pub fn counted(new: &'a [u8], sums: &GapSums, seed: u64) -> (Self, u64) {
+        assert!(new.len() <= MAX_GAP_BYTES, "gaps have a bound");
+        Search::new(new, sums, seed).delta()
+    }
+}
 
 /// A position in new, and the old block that may lie there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@
 use std::array::from_fn;
 
 use super::BlockLen;
-use crate::chunk::split_mix;
+use crate::constants::split_mix;
 
 /// The polynomial of all sums of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{Before, Kernel, Simd};
+use super::vector::{Before, Kernel, Simd};
 
 /// The program is compiled for vectors of 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]

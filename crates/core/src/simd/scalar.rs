@@ -1,6 +1,6 @@
 //! Vectors of one byte: the algorithms as the papers write them, for machines without anything wider.
 
-use super::{Kernel, Simd};
+use super::vector::{Kernel, Simd};
 
 /// Needs nothing, so anyone may make one.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{MAX_LANES, Simd, all_lanes};
+use super::vector::{MAX_LANES, Simd, all_lanes};
 
 /// Order in which bytes exceed others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

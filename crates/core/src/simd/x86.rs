@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Before, Kernel, Simd};
+use super::vector::{Before, Kernel, Simd};
 
 /// Declares the witness of some features, and how a kernel is compiled for them.
 macro_rules! witness {

@@ -21,6 +21,7 @@
 //! byte that is not zero: one for most block lengths, two for most chunks, four at most. The digest of bytes is the `crc32c` crate's
 //! (docs/decisions/0012).
 
+use crate::constants::CASTAGNOLI;
 use std::fmt;
 
 use crate::simd::clmul::Clmul;
@@ -180,9 +181,6 @@ const fn divide_by_x(mut a: u32, n: u32) -> u32 {
     }
     a
 }
-
-/// P without `x^32`: Castagnoli's. The highest bit belongs to `x^0`.
-pub(crate) const CASTAGNOLI: u32 = 0x82f6_3b78;
 
 #[cfg(test)]
 mod tests {

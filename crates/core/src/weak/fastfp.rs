@@ -30,7 +30,7 @@
 //! with the same bytes, shuffled, and the same end have the same sum. FastFP(+16) sees the order within 16 bytes, and not
 //! that of aligned blocks. Random data (NetSync §5.2) cannot show it. So a match by FastFP is always to be confirmed.
 
-use crate::chunk::GEAR;
+use crate::constants::GEAR;
 
 /// FastFP of a chunk.
 pub(super) fn fast_fp(chunk: &[u8]) -> u32 {

@@ -11,7 +11,7 @@
 //! a cold FastCDC ends within 64 bytes of the minimum were judged by a hash of fewer bytes; LastFP depends on the chunk's
 //! bytes alone, so it takes all 64 there too.
 
-use crate::chunk::GEAR;
+use crate::constants::GEAR;
 
 /// LastFP of a chunk.
 pub(super) fn last_fp(chunk: &[u8]) -> u32 {

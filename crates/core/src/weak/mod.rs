@@ -7,7 +7,6 @@ mod lastfp;
 mod rolling;
 
 pub use adler::Adler;
-pub(crate) use crc32c::CASTAGNOLI;
 pub use crc32c::Crc32c;
 #[doc(hidden)]
 pub use crc32c::Engine;

@@ -1,6 +1,7 @@
 //! POSIX access control lists (POSIX.1e draft 17), and the bytes in which Linux keeps them.
 
-use super::MAX_ACL_NAMED;
+/// Most named users and groups in one ACL.
+pub const MAX_ACL_NAMED: usize = 4096;
 
 /// Permissions on an entry, or on what is made in a directory: 4 to read, 2 to write, 1 to execute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
