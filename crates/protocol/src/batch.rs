@@ -23,7 +23,7 @@ use crate::frame::frame_behind;
 use crate::hello::{NamesFrom, Request};
 use crate::message::{Payload, ToReceiver, frames};
 use crate::options::{Links, Metadata, Options, Select};
-use crate::wire::{Bad, Wire, whole};
+use crate::wire::codec::{Bad, Wire, whole};
 
 /// The first bytes of a batch; the last of them is the version.
 pub const MAGIC: [u8; 8] = *b"DELTICB\x01";

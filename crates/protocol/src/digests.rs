@@ -3,32 +3,9 @@
 
 use std::collections::VecDeque;
 
-use deltic_core::Digest;
-use deltic_core::codec::Reader;
 use deltic_tree::RelPath;
 
 use crate::message::FileNo;
-use crate::wire::{Bad, Wire};
-
-/// What a file's bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DigestLine {
-    /// Which file.
-    pub file: FileNo,
-    /// BLAKE3-256 of its bytes; `None` where it cannot be read.
-    pub digest: Option<Digest>,
-}
-
-impl Wire for DigestLine {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.file.put(to);
-        self.digest.put(to);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self { file: Wire::take(from)?, digest: Wire::take(from)? })
-    }
-}
 
 /// Files whose digests are to be taken, in the order in which they were asked for.
 #[derive(Debug, Default)]

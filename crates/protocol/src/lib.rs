@@ -16,29 +16,23 @@
 //! ```
 
 pub mod batch;
-pub mod check;
 mod cutting;
 mod digests;
 pub mod error;
-pub mod frame;
-pub mod hello;
-pub mod limits;
 mod listed;
-pub mod message;
 pub mod options;
 pub mod purpose;
 pub mod receiver;
 pub mod report;
 pub mod sender;
-pub mod streams;
 pub mod summing;
 pub mod sums;
 mod wire;
 pub mod work;
 
-pub use digests::DigestLine;
 pub use error::PeerError;
 pub use hello::{Hello, Terms, negotiate};
-pub use message::{FileNo, ToReceiver, ToSender};
+pub use message::{DigestLine, FileNo, ToReceiver, ToSender};
 pub use purpose::Purpose;
+pub use wire::{check, frame, hello, limits, message, streams};
 pub use work::WorkId;

@@ -4,7 +4,7 @@ use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::Timestamp;
 
 use crate::limits::MAX_ALTERNATES;
-use crate::wire::{Bad, Wire, closed_set, put_flags, take_flags};
+use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 
 /// How the receiver tells what is to be brought up to date. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

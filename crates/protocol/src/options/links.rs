@@ -3,7 +3,7 @@
 use deltic_core::codec::{Put, Reader};
 use deltic_tree::Follow;
 
-use crate::wire::{Bad, Wire, closed_set, put_flags, take_flags};
+use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 
 /// Which symlinks are what they point at, and which are left out. By default all are links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::See;
 use deltic_tree::meta::{IdRules, ModeRules, Scope};
 
-use crate::wire::{Bad, Wire, closed_set};
+use crate::wire::codec::{Bad, Wire, closed_set};
 
 /// What is carried over besides permission bits and modification times, and how. Nothing by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use deltic_core::codec::{CodecError, Reader};
 
-use crate::wire::{Bad, Wire, put_flags, take_flags};
+use crate::wire::codec::{Bad, Wire, put_flags, take_flags};
 
 /// How far removing goes, besides [`Delete`](super::Delete). Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

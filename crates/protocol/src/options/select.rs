@@ -3,7 +3,7 @@
 use deltic_core::codec::{Put, Reader};
 use deltic_tree::Mounts;
 
-use crate::wire::{Bad, Wire, closed_set, put_flags, take_flags};
+use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 
 /// Which names take part, besides the rules. Everything is off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

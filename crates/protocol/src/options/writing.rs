@@ -2,7 +2,7 @@
 
 use deltic_core::codec::{CodecError, Put, Reader};
 
-use crate::wire::{Bad, Wire, closed_set, put_flags, take_flags};
+use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 
 /// How new versions come to their place. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use deltic_core::Digest;
 
-use crate::digests::{DigestLine, Digesting};
+use crate::digests::Digesting;
 use crate::error::PeerError;
 use crate::limits::MAX_BATCH;
-use crate::message::{FileNo, ToSender};
+use crate::message::{DigestLine, FileNo, ToSender};
 
 use super::file::Candidate;
 use super::{Place, Receiver, Work};

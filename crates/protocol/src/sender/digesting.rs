@@ -2,9 +2,8 @@
 
 use deltic_core::Digest;
 
-use crate::digests::DigestLine;
 use crate::error::PeerError;
-use crate::message::{FileNo, ToReceiver};
+use crate::message::{DigestLine, FileNo, ToReceiver};
 
 use super::{Inquiry, Place, Sender, Work};
 

@@ -1,7 +1,7 @@
 //! Framing: a type byte, three bytes of length, the payload. Little-endian, as everything on the wire.
 
+use super::limits::MAX_FRAME_BYTES;
 use crate::error::PeerError;
-use crate::limits::MAX_FRAME_BYTES;
 
 /// Bytes before each payload.
 pub const HEADER_BYTES: usize = 4;

@@ -6,10 +6,10 @@
 use deltic_core::codec::CodecError;
 use deltic_core::weak::Crc32c;
 
+use super::frame::HEADER_BYTES;
+use super::hello::{Alive, Hello};
+use super::limits::{MAX_ALIVES, MAX_UNCHECKED_BYTES};
 use crate::error::PeerError;
-use crate::frame::HEADER_BYTES;
-use crate::hello::{Alive, Hello};
-use crate::limits::{MAX_ALIVES, MAX_UNCHECKED_BYTES};
 
 /// The type of a frame that checks those before it.
 pub const CHECK: u8 = 7;

@@ -5,11 +5,11 @@
 
 use deltic_core::codec::{Put, Reader};
 
+use super::codec::{Bad, Wire};
+use super::frame::{HEADER_BYTES, framed};
+use super::limits::MAX_FRAME_BYTES;
+use super::message::ToReceiver;
 use crate::error::PeerError;
-use crate::frame::{HEADER_BYTES, framed};
-use crate::limits::MAX_FRAME_BYTES;
-use crate::message::ToReceiver;
-use crate::wire::{Bad, Wire};
 
 /// What the joining end of a stream says first, before the token.
 pub const JOIN_MAGIC: [u8; 8] = *b"deltic+1";
@@ -161,8 +161,8 @@ impl Aside {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::message::{FileNo, Payload};
+    use super::*;
 
     fn fill(bytes: usize) -> ToReceiver {
         let (chunks, payload) = (std::iter::once(0..1).collect(), Payload::Plain(vec![7; bytes]));

@@ -124,7 +124,7 @@ pub(crate) fn linked_bytes(path: &RelPath, meta: &Meta) -> usize {
 mod tests {
     use super::*;
 
-    const DOCUMENT: &str = include_str!("../../../docs/protocol.md");
+    const DOCUMENT: &str = include_str!("../../../../docs/protocol.md");
     const SOURCE: &str = include_str!("limits.rs");
 
     macro_rules! limits {

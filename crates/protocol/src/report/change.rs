@@ -1,0 +1,120 @@
+//! Names that a run changed.
+
+use deltic_tree::meta::Owner;
+use deltic_tree::{Item, Kind, Meta, RelPath, Timestamp};
+
+/// One name that the run changed (or, in a dry run, would change).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The name, below the destination's root.
+    pub path: RelPath,
+    /// What kind of entry it is.
+    pub item: Item,
+    /// What was done.
+    pub action: Action,
+    /// What differed before.
+    pub differs: Differs,
+    /// What it is now; nothing of a name that was removed.
+    pub facts: Facts,
+}
+
+/// What a changed name is now, for whoever shows it (`--out-format`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Length of a file, in bytes.
+    pub len: u64,
+    /// Modification time at the sender.
+    pub modified: Timestamp,
+    /// Permission bits at the sender (`0o7777`).
+    pub mode: u32,
+    /// Whose it is at the sender, where the [options](crate::options::Options::tells_owners) ask for it.
+    pub owner: Owner,
+    /// Where a symbolic link points.
+    pub target: Option<Box<[u8]>>,
+    /// The name that it was made another one of, or stays another one of (`-H`); its own where that is an alternate's.
+    pub linked: Option<RelPath>,
+    /// Bytes of the file that were sent.
+    pub literal: u64,
+    /// Which file of another name it was matched against.
+    pub from: Option<RelPath>,
+}
+
+impl Facts {
+    /// What the sender's tree says of it.
+    #[must_use]
+    pub fn of(meta: &Meta) -> Self {
+        let target = match &meta.kind {
+            Kind::Symlink(target) => Some(target.clone()),
+            _ => None,
+        };
+        let Meta { len, modified, mode, .. } = *meta;
+        Self { len, modified, mode, target, owner: meta.owner(), ..Self::default() }
+    }
+}
+
+/// What was done to a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It was not there.
+    Created,
+    /// Its content was replaced.
+    Updated,
+    /// Only its attributes were set.
+    Touched,
+    /// It was removed.
+    Deleted,
+    /// Nothing: it is up to date. Told where the [options](crate::options::Options::tells_unchanged) ask for it.
+    Unchanged,
+    /// It was not there, and came from another tree of the receiver (`--copy-dest`), from which it differs.
+    Copied,
+    /// The options leave it out. Told where [`Action::Unchanged`] is, if the other end knows of it.
+    PassedOver(PassedOver),
+}
+
+impl Action {
+    /// True for an action that leaves the name as it was.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        matches!(self, Self::Unchanged | Self::PassedOver(_))
+    }
+}
+
+/// Why a listed name is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassedOver {
+    /// Nothing stands in its place (`--existing`).
+    New,
+    /// Something stands in its place (`--ignore-existing`).
+    Exists,
+    /// The file in its place is newer (`--update`).
+    Newer,
+    /// The file is too long (`--max-size`).
+    Large,
+    /// The file is too short (`--min-size`).
+    Small,
+}
+
+/// In what the old entry differed from the new.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Differs {
+    /// The content, as found by comparing it (`-c`).
+    pub content: bool,
+    /// The length.
+    pub size: bool,
+    /// The modification time.
+    pub time: bool,
+    /// The permission bits.
+    pub mode: bool,
+    /// The owner.
+    pub user: bool,
+    /// The group.
+    pub group: bool,
+    /// When it was last read.
+    pub accessed: bool,
+    /// The ACL, or that of what is made in it.
+    pub acl: bool,
+    /// The extended attributes.
+    pub xattrs: bool,
+    /// What it is at all: another kind of entry was there.
+    pub kind: bool,
+}

@@ -1,0 +1,174 @@
+//! The codec: reading and writing of a payload's fields, and of the plainest among them.
+
+use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_tree::path::BadPath;
+
+use crate::error::PeerError;
+
+use super::limits::{MAX_BATCH, MAX_TEXT_BYTES};
+
+/// Why a payload could not be read; the caller adds which frame it was.
+#[derive(Debug)]
+pub(crate) enum Bad {
+    Codec(CodecError),
+    Path(BadPath),
+    Limit(&'static str),
+}
+
+impl From<CodecError> for Bad {
+    fn from(source: CodecError) -> Self {
+        Self::Codec(source)
+    }
+}
+
+impl From<BadPath> for Bad {
+    fn from(source: BadPath) -> Self {
+        Self::Path(source)
+    }
+}
+
+impl Bad {
+    pub(crate) fn within(self, frame: &'static str) -> PeerError {
+        match self {
+            Self::Codec(source) => PeerError::Malformed { frame, source },
+            Self::Path(source) => PeerError::BadName { frame, source },
+            Self::Limit(what) => PeerError::Limit(what),
+        }
+    }
+}
+
+/// A noun with a place on the wire.
+pub(crate) trait Wire: Sized {
+    fn put(&self, to: &mut Vec<u8>);
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad>;
+}
+
+/// A count, then the items. Nothing is reserved from the count: memory follows the bytes that came.
+impl<T: Wire> Wire for Vec<T> {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_varint(self.len() as u64);
+        self.iter().for_each(|item| item.put(to));
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        items(from, T::take)
+    }
+}
+
+/// A count, then as many items as that.
+pub(crate) fn items<T>(
+    from: &mut Reader<'_>,
+    mut take: impl FnMut(&mut Reader<'_>) -> Result<T, Bad>,
+) -> Result<Vec<T>, Bad> {
+    let count = from.varint()?;
+    if count > MAX_BATCH as u64 {
+        return Err(Bad::Limit("items in one frame"));
+    }
+    (0..count).map(|_| take(from)).collect()
+}
+
+/// Reads a whole payload: nothing may be left over.
+pub(crate) fn whole<T>(
+    frame: &'static str,
+    payload: &[u8],
+    take: impl FnOnce(&mut Reader<'_>) -> Result<T, Bad>,
+) -> Result<T, PeerError> {
+    let mut from = Reader::new(payload);
+    let taken = take(&mut from).and_then(|value| Ok(from.finish().map(|()| value)?));
+    taken.map_err(|bad| bad.within(frame))
+}
+
+/// Up to eight switches in one byte, the first in its lowest bit.
+pub(crate) fn put_flags<const N: usize>(to: &mut Vec<u8>, flags: [bool; N]) {
+    const { assert!(N <= 8) };
+    to.put_u8(flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag)));
+}
+
+/// Reads what [`put_flags`] wrote; other bits are refused.
+pub(crate) fn take_flags<const N: usize>(from: &mut Reader<'_>) -> Result<[bool; N], Bad> {
+    const { assert!(N <= 8) };
+    let byte = from.u8()?;
+    if u32::from(byte) >> N != 0 {
+        return Err(CodecError::OutOfRange.into());
+    }
+    Ok(std::array::from_fn(|n| byte >> n & 1 == 1))
+}
+
+/// A small closed set: its number on the wire is its place in `all`.
+pub(crate) fn take_of<T: Copy>(from: &mut Reader<'_>, all: &[T]) -> Result<T, Bad> {
+    all.get(usize::from(from.u8()?)).copied().ok_or(Bad::Codec(CodecError::OutOfRange))
+}
+
+macro_rules! closed_set {
+    ($name:ty: $($variant:ident = $number:literal),+) => {
+        impl Wire for $name {
+            fn put(&self, to: &mut Vec<u8>) {
+                to.put_u8(match self { $(Self::$variant => $number),+ });
+            }
+            fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+                $crate::wire::codec::take_of(from, &[$(Self::$variant),+])
+            }
+        }
+    };
+}
+pub(crate) use closed_set;
+
+impl Wire for bool {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_u8(u8::from(*self));
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        take_of(from, &[false, true])
+    }
+}
+
+impl Wire for u64 {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_varint(*self);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(from.varint()?)
+    }
+}
+
+impl Wire for u32 {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_varint(u64::from(*self));
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(from.varint_u32()?)
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.is_some().put(to);
+        self.iter().for_each(|some| some.put(to));
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(if bool::take(from)? { Some(T::take(from)?) } else { None })
+    }
+}
+
+/// Text for people and programs' names; never longer than its limit, never a reason to fail.
+impl Wire for String {
+    fn put(&self, to: &mut Vec<u8>) {
+        let mut end = self.len().min(MAX_TEXT_BYTES);
+        while !self.is_char_boundary(end) {
+            end -= 1;
+        }
+        to.put_prefixed(&self.as_bytes()[..end]);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self::from_utf8_lossy(from.prefixed(MAX_TEXT_BYTES)?).into_owned())
+    }
+}
+
+/// Bytes that the receiving end gives a meaning to: a path argument, a pattern, a link's target.
+impl Wire for Box<[u8]> {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_prefixed(self);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(from.prefixed(MAX_TEXT_BYTES)?.into())
+    }
+}

@@ -1,0 +1,89 @@
+//! Frames that may stand before any other: why an end gives up, and that it lives.
+
+use deltic_core::codec::{Put, Reader};
+use deltic_tree::path::printable;
+
+use crate::error::PeerError;
+use crate::wire::codec::{Bad, Wire, closed_set, whole};
+use crate::wire::frame::framed;
+
+use super::kinds::{ABORT, ALIVE};
+
+/// Why an end gives up, for people; the last frame it sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Abort {
+    /// Whose fault it is.
+    pub cause: AbortCause,
+    /// What happened.
+    pub message: String,
+}
+
+/// What an [`Abort`] means for the other end's exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AbortCause {
+    /// A source or the destination cannot be used.
+    Selection,
+    /// The peer broke the protocol.
+    Protocol,
+    /// Anything else.
+    Internal,
+    /// A stream beside the first ended early.
+    Stream,
+    /// The two ends have too little in common.
+    Incompatible,
+    /// A check does not hold.
+    Damaged,
+}
+
+closed_set!(AbortCause: Selection = 0, Protocol = 1, Internal = 2, Stream = 3,
+    Incompatible = 4, Damaged = 5);
+
+impl Abort {
+    /// The frame that says so.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        framed(ABORT, |to| {
+            self.cause.put(to);
+            self.message.put(to);
+        })
+    }
+
+    /// Reads the frame if it is an abort.
+    ///
+    /// # Errors
+    /// [`PeerError`] where it is malformed.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, PeerError> {
+        if kind != ABORT {
+            return Ok(None);
+        }
+        let (cause, message) =
+            whole("Abort", payload, |from| Ok((Wire::take(from)?, String::take(from)?)))?;
+        Ok(Some(Self { cause, message: printable(message.as_bytes()) }))
+    }
+}
+
+/// Says that an end is at work, or has heard what came, though it has had nothing to say. It may stand before any frame and is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alive;
+
+impl Alive {
+    /// The type of the frame.
+    pub const KIND: u8 = ALIVE;
+
+    /// The frame that says so.
+    #[must_use]
+    pub fn encode(self) -> Vec<u8> {
+        framed(ALIVE, |_| {})
+    }
+
+    /// Reads the frame if it is one.
+    ///
+    /// # Errors
+    /// [`PeerError`] where there is more to it.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, PeerError> {
+        if kind != ALIVE {
+            return Ok(None);
+        }
+        whole("Alive", payload, |_| Ok(Some(Self)))
+    }
+}

@@ -1,0 +1,35 @@
+//! Names of capabilities. The meaning of a name never changes.
+
+use deltic_core::Strategy;
+
+/// The conversation that every end of this version holds.
+pub(super) const RECIPE: &str = "recipe:keyed-8";
+/// Content-defined chunks by the sieve.
+pub(super) const SIEVE: &str = "chunker:sieve";
+/// Chunks named by the keyed sum: of an end that takes it fast.
+pub(super) const KEYED: &str = "names:keyed";
+/// Literals compressed by zstd.
+pub(super) const ZSTD: &str = "compress:zstd";
+/// Literals without their long runs of zeros.
+pub(super) const ZEROS: &str = "zeros";
+/// Checks behind frames, by CRC-32C.
+pub(super) const CHECKS: &str = "checks:crc32c";
+/// More streams than one.
+pub(super) const STREAMS: &str = "streams";
+/// A guard that allows a share of the names to be deleted.
+pub(super) const DELETE_SHARE: &str = "delete:share";
+/// Troubles that say where they happened.
+pub(super) const TROUBLES: &str = "troubles:located";
+
+/// Totals that say how much was resumed.
+pub(super) const RESUMED: &str = "totals:resumed";
+/// Changes that say why a name is passed over.
+pub(super) const PASSED_OVER: &str = "changes:passed-over";
+
+/// Behind it, how many files of a session an end can hold open at once.
+pub(super) const FILES: &str = "files:";
+
+/// What an end that knows a strategy says. The meaning of a name never changes.
+pub(super) fn capability(strategy: &Strategy) -> String {
+    format!("strategy:{}", strategy.name)
+}

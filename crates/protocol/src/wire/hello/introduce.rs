@@ -1,0 +1,163 @@
+//! The hello: who an end is, and what it can do.
+
+use std::collections::BTreeSet;
+
+use deltic_core::codec::Put;
+use deltic_core::{Fingerprint, Fingerprinter, Key, KeyedSum, Strategy};
+use deltic_tree::meta::Inode;
+use deltic_tree::path::printable;
+
+use crate::error::PeerError;
+use crate::wire::codec::{Bad, Wire, whole};
+use crate::wire::frame::framed;
+use crate::wire::limits::MAX_CAPABILITIES;
+
+use super::capability::{
+    CHECKS, DELETE_SHARE, FILES, KEYED, PASSED_OVER, RECIPE, RESUMED, SIEVE, STREAMS, TROUBLES,
+    ZEROS, ZSTD, capability,
+};
+use super::kinds::{HELLO, expect};
+
+/// The first bytes of either direction.
+pub const MAGIC: [u8; 8] = *b"deltic/1";
+
+/// What one end can do, by name. Unknown names are ignored, so that new ones can be added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The program and its version, for people.
+    pub program: String,
+    /// Names of capabilities.
+    pub capabilities: BTreeSet<String>,
+    /// This end's part of the session's key, drawn at random.
+    pub part: Key,
+}
+
+impl Hello {
+    /// The type of the frame.
+    pub const KIND: u8 = HELLO;
+
+    /// What this version can do; `part` is drawn at random.
+    #[must_use]
+    pub fn ours(part: Key) -> Self {
+        let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE, RESUMED]
+            .into_iter()
+            .chain([TROUBLES, PASSED_OVER])
+            .chain(KeyedSum::is_fast().then_some(KEYED));
+        let strategies = Strategy::ALL.iter().map(capability);
+        Self {
+            program: concat!("deltic ", env!("CARGO_PKG_VERSION")).into(),
+            capabilities: names.map(String::from).chain(strategies).collect(),
+            part,
+        }
+    }
+
+    /// The same of an end that does without the fast names of chunks: both name them by BLAKE3 then.
+    #[must_use]
+    pub fn by_blake3(mut self) -> Self {
+        self.capabilities.remove(KEYED);
+        self
+    }
+
+    /// The same of an end that reads or writes in these places of its machine, as [`place`](Self::place) names them.
+    #[must_use]
+    pub fn at(mut self, places: &[Fingerprint]) -> Self {
+        self.capabilities.extend(places.iter().map(in_place));
+        self
+    }
+
+    /// The same of an end that can hold no more than so many files of a session open at once.
+    #[must_use]
+    pub fn holding(mut self, files: Option<usize>) -> Self {
+        self.capabilities.extend(files.map(|files| format!("{FILES}{files}")));
+        self
+    }
+
+    /// The version of the program that says this, or the program where it is another one.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.program.strip_prefix("deltic ").unwrap_or(&self.program)
+    }
+
+    /// How many files of a session it can hold open at once, if few.
+    pub(super) fn most_files(&self) -> Option<usize> {
+        let numbers = self.capabilities.iter().filter_map(|name| name.strip_prefix(FILES));
+        numbers.filter_map(|number| number.parse().ok()).min()
+    }
+
+    /// Whether it reads or writes there.
+    #[must_use]
+    pub fn is_at(&self, place: &Fingerprint) -> bool {
+        self.capabilities.contains(&in_place(place))
+    }
+
+    /// What the end that says this calls the entry `inode` of the machine that was started as `boot`: who is not on that machine
+    /// learns nothing of it.
+    #[must_use]
+    pub fn place(&self, boot: &[u8], inode: Inode) -> Fingerprint {
+        let Inode { device, number } = inode;
+        let numbers = [device.to_le_bytes(), number.to_le_bytes()].concat();
+        Fingerprint::of(&[&self.part.as_bytes()[..], boot, &numbers].concat())
+    }
+
+    /// How the sender that says this names chunks before it has heard the receiver, whom it takes for one like itself.
+    #[must_use]
+    pub fn names(&self) -> Fingerprinter {
+        fingerprinter(self.capabilities.contains(KEYED), &self.part.of_session())
+    }
+
+    /// The frame that says so.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        framed(HELLO, |to| {
+            self.program.put(to);
+            self.capabilities.iter().cloned().collect::<Vec<_>>().put(to);
+            to.put_bytes(self.part.as_bytes());
+        })
+    }
+
+    /// Reads the frame.
+    ///
+    /// # Errors
+    /// [`PeerError`] where it is none, or is malformed.
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
+        expect(kind, HELLO, "anything before the hello")?;
+        whole("Hello", payload, |from| {
+            let (program, names) = (String::take(from)?, Vec::<String>::take(from)?);
+            let part = Key::from_bytes(from.array()?);
+            if names.len() > MAX_CAPABILITIES {
+                return Err(Bad::Limit("capabilities"));
+            }
+            Ok(Self {
+                program: printable(program.as_bytes()),
+                capabilities: names.into_iter().collect(),
+                part,
+            })
+        })
+    }
+}
+
+/// Checks the first bytes of the stream.
+///
+/// # Errors
+/// [`PeerError::NotDeltic`], with what came instead, or before it; [`PeerError::Rsync`].
+pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
+    if bytes == MAGIC {
+        return Ok(());
+    }
+    // Its server begins with the version of its protocol, its daemon with a word.
+    let is_rsync = matches!(bytes, [27..=99, 0, 0, 0, ..]) || bytes.starts_with(b"@RSYNCD:");
+    if is_rsync {
+        return Err(PeerError::Rsync);
+    }
+    let magic = bytes.windows(MAGIC.len()).position(|window| window == MAGIC);
+    Err(PeerError::NotDeltic(printable(&bytes[..magic.unwrap_or(bytes.len())])))
+}
+
+fn in_place(place: &Fingerprint) -> String {
+    format!("place:{place}")
+}
+
+/// How chunks are named with `key`: by the keyed sum, or by BLAKE3.
+pub(super) fn fingerprinter(keyed: bool, key: &Key) -> Fingerprinter {
+    if keyed { Fingerprinter::keyed(key) } else { Fingerprinter::blake3(key) }
+}

@@ -1,0 +1,172 @@
+//! Fields that frames of either direction have.
+
+use std::ops::Range;
+
+use deltic_core::GapSums;
+use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_core::fingerprint::{BriefFingerprint, BriefLen, ShortFingerprint};
+use deltic_core::recipe::Digest;
+use deltic_tree::path::MAX_NAME_BYTES;
+
+use crate::wire::codec::{Bad, Wire, closed_set, items};
+
+/// A listed entry's place in the sender's list, counted from 0 over all directories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileNo(pub u64);
+
+/// How the receiver wants a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By recipe: it has an old version to match against.
+    Recipe,
+    /// Whole, as literals of fixed blocks.
+    Whole,
+    /// As the session's strategy has it, which is not Deltic's own.
+    Strategy,
+    /// The same with its stronger sum.
+    Stronger,
+    /// From some byte on, as literals of fixed blocks; asked for by [`ToSender::Append`].
+    Tail,
+}
+
+/// A group of a recipe as it travels: enough to find it, not to prove it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupLine {
+    /// Length in bytes of all its chunks.
+    pub len: u64,
+    /// How many chunks it has.
+    pub chunks: u32,
+    /// Its fingerprint's first bytes.
+    pub short: ShortFingerprint,
+}
+
+/// A chunk of a recipe as it travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkLine {
+    /// Length in bytes.
+    pub len: u32,
+    /// Its fingerprint's first bytes.
+    pub brief: BriefFingerprint,
+}
+
+/// Chunks of a recipe as they travel together: as many bytes are told of each one's fingerprint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkLines(pub Vec<ChunkLine>);
+
+/// A gap in new that faces a gap in old between the same neighbours, and what old has there (DESIGN §2, "two levels").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GapLine {
+    /// The chunks that nothing matched.
+    pub chunks: Range<u32>,
+    /// Of the blocks of the gap in old; none asks for the bytes as they are.
+    pub sums: GapSums,
+}
+
+/// What a number of a user or group is called where the sender is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameLine {
+    /// The number.
+    pub id: u32,
+    /// The name; not empty.
+    pub name: Box<[u8]>,
+}
+
+/// Whether a directory's list is at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// More entries of the same directory follow in the next frame.
+    More,
+    /// These were the last.
+    Last,
+    /// These were the last that take part: the directory may have others, which nobody asked for or could list.
+    Part,
+    /// These were the last, and one of the directories that were named as sources and are this one here has nothing in it.
+    Empty,
+}
+
+/// What a file's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DigestLine {
+    /// Which file.
+    pub file: FileNo,
+    /// BLAKE3-256 of its bytes; `None` where it cannot be read.
+    pub digest: Option<Digest>,
+}
+
+closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3, Tail = 4);
+closed_set!(Extent: More = 0, Last = 1, Part = 2, Empty = 3);
+
+impl Wire for FileNo {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.0.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self(from.varint()?))
+    }
+}
+
+impl Wire for GroupLine {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.len.put(to);
+        self.chunks.put(to);
+        self.short.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self { len: from.varint()?, chunks: from.varint_u32()?, short: Wire::take(from)? })
+    }
+}
+
+impl Wire for ChunkLines {
+    fn put(&self, to: &mut Vec<u8>) {
+        let brief = self.0.first().map_or(BriefLen::MIN, |line| line.brief.len());
+        debug_assert!(self.0.iter().all(|line| line.brief.len() == brief), "all are as long");
+        to.put_u8(brief.get() as u8);
+        to.put_varint(self.0.len() as u64);
+        for line in &self.0 {
+            line.len.put(to);
+            to.put_bytes(line.brief.as_bytes());
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let brief = BriefLen::new(from.u8()?).ok_or(CodecError::OutOfRange)?;
+        let line = |from: &mut Reader<'_>| {
+            let (len, bytes) = (from.varint_u32()?, from.bytes(brief.get())?);
+            let brief = BriefFingerprint::from_bytes(bytes).ok_or(CodecError::OutOfRange)?;
+            Ok(ChunkLine { len, brief })
+        };
+        items(from, line).map(Self)
+    }
+}
+
+impl Wire for NameLine {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.id.put(to);
+        to.put_prefixed(&self.name);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (id, name) = (from.varint_u32()?, from.prefixed(MAX_NAME_BYTES)?);
+        let bad = name.is_empty() || name.contains(&0);
+        if bad { Err(CodecError::OutOfRange.into()) } else { Ok(Self { id, name: name.into() }) }
+    }
+}
+
+impl Wire for GapLine {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.chunks.put(to);
+        self.sums.encode(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self { chunks: Wire::take(from)?, sums: GapSums::decode(from)? })
+    }
+}
+
+impl Wire for DigestLine {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.file.put(to);
+        self.digest.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self { file: Wire::take(from)?, digest: Wire::take(from)? })
+    }
+}

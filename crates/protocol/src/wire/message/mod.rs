@@ -1,0 +1,22 @@
+//! The frames of the conversation, one enum for each direction, so that a frame in the wrong direction is not a value.
+//!
+//! docs/protocol.md says what each means and when it may come; the golden frames in `tests/golden` pin their bytes.
+
+mod done;
+mod frames;
+mod lines;
+mod numbers;
+mod payload;
+mod sums;
+mod to_receiver;
+mod to_sender;
+
+pub use done::Done;
+pub(crate) use frames::frames;
+pub use lines::{
+    ChunkLine, ChunkLines, DigestLine, Extent, FileNo, GapLine, GroupLine, How, NameLine,
+};
+pub use payload::{Payload, Sparse};
+pub use sums::{Over, PatchStep, Sum, SumLine, Token};
+pub use to_receiver::ToReceiver;
+pub use to_sender::ToSender;

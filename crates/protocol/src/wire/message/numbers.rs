@@ -1,0 +1,85 @@
+//! Numbers, sums and keys of other crates, as fields.
+
+use std::ops::Range;
+
+use deltic_core::Key;
+use deltic_core::chunk::ChunkerSpec;
+use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_core::fingerprint::ShortFingerprint;
+use deltic_core::recipe::Digest;
+use deltic_tree::Tally;
+use deltic_tree::tally::TALLY_SUM_BYTES;
+
+use crate::wire::codec::{Bad, Wire};
+
+impl Wire for ShortFingerprint {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_bytes(self.as_bytes());
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self::from_bytes(from.array()?))
+    }
+}
+
+/// Sums are little-endian.
+impl Wire for u128 {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_bytes(&self.to_le_bytes());
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self::from_le_bytes(from.array::<TALLY_SUM_BYTES>()?))
+    }
+}
+
+impl Wire for Tally {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.entries.put(to);
+        self.sum.put(to);
+        self.users.put(to);
+        self.groups.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (entries, sum) = (Wire::take(from)?, Wire::take(from)?);
+        Ok(Self { entries, sum, users: Wire::take(from)?, groups: Wire::take(from)? })
+    }
+}
+
+/// Start, then length: a range never ends before it starts, and never is empty.
+impl Wire for Range<u32> {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.start.put(to);
+        (self.end - self.start).put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (start, len) = (from.varint_u32()?, from.varint_u32()?);
+        let end = start.checked_add(len).filter(|end| *end > start);
+        Ok(start..end.ok_or(CodecError::OutOfRange)?)
+    }
+}
+
+impl Wire for ChunkerSpec {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.encode(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self::decode(from)?)
+    }
+}
+
+impl Wire for Key {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_bytes(self.as_bytes());
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self::from_bytes(from.array()?))
+    }
+}
+
+impl Wire for Digest {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_bytes(self.as_bytes());
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self::from_bytes(from.array()?))
+    }
+}

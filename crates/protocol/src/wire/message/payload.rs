@@ -1,0 +1,90 @@
+//! Literals as they travel.
+
+use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_core::{ZeroRun, zeros};
+
+use crate::wire::codec::{Bad, Wire, put_flags, take_flags};
+
+/// Bytes of literals and how they travel.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// As they are.
+    Plain(Vec<u8>),
+    /// One zstd frame.
+    Zstd(Vec<u8>),
+    /// Without their long runs of zeros.
+    Sparse(Sparse),
+}
+
+/// Literals without their long runs of zeros.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Sparse {
+    /// The runs, at least one.
+    pub runs: Vec<ZeroRun>,
+    /// The other bytes, as they are or as one zstd frame.
+    pub rest: Vec<u8>,
+    /// Whether they are that.
+    pub zstd: bool,
+}
+
+impl Payload {
+    /// Whether it can be `bytes` literal bytes, and at least one. What is packed is no longer than that.
+    pub(crate) fn may_hold(&self, bytes: usize) -> bool {
+        let fits = match self {
+            Self::Plain(plain) => plain.len() == bytes,
+            Self::Zstd(frame) => frame.len() <= bytes,
+            Self::Sparse(Sparse { runs, rest, zstd }) => zeros::rest_len(runs, bytes)
+                .is_some_and(|len| rest.len() == len || *zstd && rest.len() < len),
+        };
+        fits && bytes > 0
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Plain(bytes) => write!(f, "Plain({} bytes)", bytes.len()),
+            Self::Zstd(bytes) => write!(f, "Zstd({} bytes)", bytes.len()),
+            Self::Sparse(Sparse { runs, rest, zstd }) => {
+                write!(f, "Sparse({} runs, {} bytes, zstd: {zstd})", runs.len(), rest.len())
+            }
+        }
+    }
+}
+
+/// Takes the rest of the frame.
+impl Wire for Payload {
+    fn put(&self, to: &mut Vec<u8>) {
+        let (sparse, zstd, bytes) = match self {
+            Self::Plain(bytes) => (None, false, bytes),
+            Self::Zstd(bytes) => (None, true, bytes),
+            Self::Sparse(Sparse { runs, rest, zstd }) => (Some(runs), *zstd, rest),
+        };
+        put_flags(to, [zstd, sparse.is_some()]);
+        sparse.into_iter().for_each(|runs| runs.put(to));
+        to.put_bytes(bytes);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let [zstd, sparse] = take_flags(from)?;
+        let runs = if sparse { Vec::take(from)? } else { Vec::new() };
+        let rest = from.rest().to_vec();
+        match (sparse, zstd) {
+            (true, _) if runs.is_empty() => Err(CodecError::OutOfRange.into()),
+            (true, _) => Ok(Self::Sparse(Sparse { runs, rest, zstd })),
+            (false, true) => Ok(Self::Zstd(rest)),
+            (false, false) => Ok(Self::Plain(rest)),
+        }
+    }
+}
+
+/// No run is empty.
+impl Wire for ZeroRun {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.before.put(to);
+        self.len.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (before, len) = (from.varint_u32()?, from.varint_u32()?);
+        if len == 0 { Err(CodecError::OutOfRange.into()) } else { Ok(Self { before, len }) }
+    }
+}

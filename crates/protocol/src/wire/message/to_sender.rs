@@ -1,0 +1,91 @@
+//! Frames of the receiver.
+
+use std::ops::Range;
+
+use deltic_core::Key;
+use deltic_core::chunk::ChunkerSpec;
+
+use crate::error::PeerError;
+use crate::report::{Change, MadeRoot, Question, Totals, Trouble};
+use crate::wire::codec::{Wire, whole};
+use crate::wire::frame::frame_behind;
+
+use super::done::Done;
+use super::frames::frames;
+use super::lines::{Extent, FileNo, GapLine, How};
+use super::sums::{SumLine, Token};
+
+/// What the receiver says.
+#[expect(missing_docs, reason = "each variant's line names its fields")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToSender {
+    /// What is in these files? At least one; each is asked about once, and before it is wanted.
+    Digest(Vec<FileNo>),
+    /// Send this file; replaces an earlier attempt at it.
+    Want { file: FileNo, how: How },
+    /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
+    Resume { file: FileNo, key: Key, spec: ChunkerSpec },
+    /// Directories that are as their tallies say, and others, which are to be listed; by numbers of tallies, counted from 0.
+    Tallied { alike: Vec<Range<u32>>, unlike: Vec<Range<u32>> },
+    /// Send this file from byte `from` on, as long as it is longer: what is before is here already, or taken for it.
+    Append { file: FileNo, from: u64 },
+    /// Every file below this number that is not wanted by now will not be.
+    Settled { upto: FileNo },
+    /// Answers one `Groups`: the groups of it that must be expanded.
+    Lack { file: FileNo, groups: Vec<Range<u32>> },
+    /// Answers one `Chunks` or `Recipe`: the chunks of it that must be sent.
+    Need { file: FileNo, chunks: Vec<Range<u32>> },
+    /// Gaps among the chunks that were spelled out, to be told against what old has in their places.
+    Mend { file: FileNo, gaps: Vec<GapLine> },
+    /// The sums of the next blocks of old; the last once there are no more.
+    Sums { file: FileNo, sums: Vec<SumLine>, extent: Extent },
+    /// Chunks that must be sent, and those that may be in old.
+    Match { file: FileNo, needs: Vec<Range<u32>>, tokens: Vec<Token> },
+    /// The file is settled, and how.
+    Done { file: FileNo, done: Done },
+    /// The destination was not there.
+    MadeRoot(MadeRoot),
+    /// A directory, link or attribute changed, or a name was removed.
+    Changed(Change),
+    /// Something went wrong on the receiver's side.
+    Trouble(Trouble),
+    /// These are here, and safe: their sources may go. Nothing else below `upto` will arrive; nothing at all after the `last`.
+    Arrived { files: Vec<FileNo>, upto: FileNo, last: bool },
+    /// So many names would go: the user, who is at the sender's end, is to say whether they may.
+    Ask(Question),
+    /// Everything is in place and flushed; the session is over.
+    Finished(Totals),
+}
+
+impl ToSender {
+    /// The troubles that it tells.
+    pub fn troubles_mut(&mut self) -> &mut [Trouble] {
+        match self {
+            Self::Trouble(trouble) | Self::Done { done: Done::Failed(trouble), .. } => {
+                std::slice::from_mut(trouble)
+            }
+            _ => &mut [],
+        }
+    }
+}
+
+frames!(ToSender {
+    32 Want { file, how }
+    33 Settled { upto }
+    34 Lack { file, groups }
+    35 Need { file, chunks }
+    36 Done { file, done }
+    40 Mend { file, gaps }
+    42 Sums { file, sums, extent }
+    43 Match { file, needs, tokens }
+    47 Tallied { alike, unlike }
+    41 Resume { file, key, spec }
+    48 Append { file, from }
+    44 Arrived { files, upto, last };
+    60 MadeRoot(made)
+    37 Changed(change)
+    38 Trouble(trouble)
+    58 Digest(files)
+    52 Ask(question)
+    39 Finished(totals)
+});

@@ -1,0 +1,133 @@
+//! Options on the wire.
+
+use deltic_core::Strategy;
+use deltic_core::codec::{CodecError, Put, Reader};
+
+use crate::options::{Delete, Guard, Options};
+
+use super::codec::{Bad, Wire};
+use super::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
+
+impl Wire for Options {
+    fn put(&self, to: &mut Vec<u8>) {
+        let Self { recursive, links, modes, times, checksum, whole_file, dry_run, .. } = *self;
+        let flags = [recursive, links, modes, times, checksum, whole_file, dry_run];
+        let flags = flags.into_iter().chain([self.compress, self.durable]);
+        let strategy = Some(self.strategy).filter(|own| *own != Strategy::DELTIC);
+        let flags = flags.chain([strategy.is_some(), self.tells_unchanged, self.tells_owners]);
+        let bits = flags.enumerate().fold(0, |bits, (n, flag)| bits | u64::from(flag) << n);
+        to.put_varint(bits);
+        self.delete.put(to);
+        self.threads.put(to);
+        self.streams.put(to);
+        self.compress_level.put(to);
+        self.silence.put(to);
+        self.rules.put(to);
+        self.follow.put(to);
+        self.remove.put(to);
+        self.select.put(to);
+        self.compare.put(to);
+        self.metadata.put(to);
+        self.writing.put(to);
+        self.block_bytes.put(to);
+        strategy.into_iter().for_each(|strategy| strategy.name.to_owned().put(to));
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let bits = from.varint()?;
+        let flag = |n: u32| bits >> n & 1 == 1;
+        if bits >> 12 != 0 {
+            return Err(CodecError::OutOfRange.into());
+        }
+        let delete = Delete::take(from)?;
+        let (threads, streams) = (from.varint_u32()?, from.varint_u32()?);
+        if threads > MAX_THREADS || streams > MAX_STREAMS {
+            return Err(Bad::Limit("threads or streams"));
+        }
+        let compress_level = from.varint_u32()?;
+        if compress_level > MAX_LEVEL {
+            return Err(Bad::Limit("level of compression"));
+        }
+        let silence = from.varint_u32()?;
+        let rules = Wire::take(from)?;
+        let follow = Wire::take(from)?;
+        let (remove, select) = (Wire::take(from)?, Wire::take(from)?);
+        let (compare, metadata) = (Wire::take(from)?, Wire::take(from)?);
+        let writing = Wire::take(from)?;
+        let block_bytes: Option<u32> = Wire::take(from)?;
+        if block_bytes.is_some_and(|bytes| !(1..=MAX_BLOCK_BYTES).contains(&bytes)) {
+            return Err(Bad::Limit("length of a block"));
+        }
+        let strategy = if flag(9) { other_strategy(from)? } else { Strategy::DELTIC };
+        Ok(Self {
+            recursive: flag(0),
+            links: flag(1),
+            modes: flag(2),
+            times: flag(3),
+            checksum: flag(4),
+            whole_file: flag(5),
+            dry_run: flag(6),
+            tells_unchanged: flag(10),
+            tells_owners: flag(11),
+            compress: flag(7),
+            compress_level,
+            durable: flag(8),
+            delete,
+            threads,
+            streams,
+            silence,
+            strategy,
+            block_bytes,
+            follow,
+            remove,
+            select,
+            compare,
+            rules,
+            metadata,
+            writing,
+        })
+    }
+}
+
+/// A strategy's name; the default has no need of one.
+fn other_strategy(from: &mut Reader<'_>) -> Result<Strategy, Bad> {
+    let named = Strategy::named(&String::take(from)?).ok();
+    Ok(named.filter(|named| *named != Strategy::DELTIC).ok_or(CodecError::OutOfRange)?)
+}
+
+impl Wire for Delete {
+    fn put(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Never => to.put_u8(0),
+            Self::Guarded(Guard { percent: None, names: None }) => to.put_u8(1),
+            Self::AtMost(most) => {
+                to.put_u8(2);
+                most.put(to);
+            }
+            Self::Guarded(Guard { percent: None, names: Some(names) }) => {
+                to.put_u8(3);
+                names.put(to);
+            }
+            Self::Guarded(Guard { percent: Some(percent), names }) => {
+                to.put_u8(4);
+                to.put_u8(*percent);
+                names.put(to);
+            }
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        match from.u8()? {
+            0 => Ok(Self::Never),
+            1 => Ok(Self::Guarded(Guard::default())),
+            2 => Ok(Self::AtMost(from.varint()?)),
+            3 => Ok(Self::Guarded(Guard { percent: None, names: Some(from.varint()?) })),
+            4 => {
+                let percent = Some(from.u8()?).filter(|percent| *percent <= 100);
+                let percent = Some(percent.ok_or(CodecError::OutOfRange)?);
+                Ok(Self::Guarded(Guard { percent, names: Wire::take(from)? }))
+            }
+            _ => Err(CodecError::OutOfRange.into()),
+        }
+    }
+}

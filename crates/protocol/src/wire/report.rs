@@ -1,0 +1,213 @@
+//! Changes, troubles and totals on the wire.
+
+use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_tree::RelPath;
+use deltic_tree::meta::Owner;
+
+use crate::report::{
+    Action, Change, Differs, Facts, Item, MadeRoot, PassedOver, Question, Side, Spot, Totals,
+    Trouble, TroubleKind,
+};
+
+use super::codec::{Bad, Wire, closed_set};
+use super::limits::{MAX_ASKED, MAX_TEXT_BYTES};
+
+closed_set!(Item: File = 0, Dir = 1, Symlink = 2, Device = 3, Special = 4);
+closed_set!(PassedOver: New = 0, Exists = 1, Newer = 2, Large = 3, Small = 4);
+closed_set!(Side: Sender = 0, Receiver = 1);
+closed_set!(TroubleKind: Vanished = 0, Failed = 1, Skipped = 2, DeleteLimit = 3, Warned = 4, UnsafeLink = 5);
+
+impl Wire for Differs {
+    fn put(&self, to: &mut Vec<u8>) {
+        let Self { content, size, time, mode, user, group, accessed, acl, xattrs, kind } = *self;
+        let bits = [content, size, time, mode, user, group, accessed, acl, xattrs, kind];
+        let number = bits.iter().rev().fold(0, |bits, bit| bits << 1 | u64::from(*bit));
+        to.put_varint(number);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let bits = from.varint()?;
+        let bit = |n: u8| bits >> n & 1 == 1;
+        if bits >> 10 != 0 {
+            return Err(CodecError::OutOfRange.into());
+        }
+        Ok(Self {
+            content: bit(0),
+            size: bit(1),
+            time: bit(2),
+            mode: bit(3),
+            user: bit(4),
+            group: bit(5),
+            accessed: bit(6),
+            acl: bit(7),
+            xattrs: bit(8),
+            kind: bit(9),
+        })
+    }
+}
+
+/// As a closed set, but that the last one is followed by its reason.
+impl Wire for Action {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_u8(match self {
+            Self::Created => 0,
+            Self::Updated => 1,
+            Self::Touched => 2,
+            Self::Deleted => 3,
+            Self::Unchanged => 4,
+            Self::Copied => 5,
+            Self::PassedOver(_) => 6,
+        });
+        if let Self::PassedOver(why) = self {
+            why.put(to);
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(match from.u8()? {
+            0 => Self::Created,
+            1 => Self::Updated,
+            2 => Self::Touched,
+            3 => Self::Deleted,
+            4 => Self::Unchanged,
+            5 => Self::Copied,
+            6 => Self::PassedOver(Wire::take(from)?),
+            _ => return Err(CodecError::OutOfRange.into()),
+        })
+    }
+}
+
+impl Wire for Change {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.path.put(to);
+        self.item.put(to);
+        self.action.put(to);
+        self.differs.put(to);
+        self.facts.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self {
+            path: Wire::take(from)?,
+            item: Wire::take(from)?,
+            action: Wire::take(from)?,
+            differs: Wire::take(from)?,
+            facts: Wire::take(from)?,
+        })
+    }
+}
+
+impl Wire for Facts {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.len.put(to);
+        self.modified.put(to);
+        self.mode.put(to);
+        self.target.put(to);
+        self.linked.put(to);
+        self.literal.put(to);
+        self.owner.user.put(to);
+        self.owner.group.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (len, modified, mode) = (from.varint()?, Wire::take(from)?, from.varint_u32()?);
+        if mode > 0o7777 {
+            return Err(CodecError::OutOfRange.into());
+        }
+        let (target, linked) = (Wire::take(from)?, Wire::take(from)?);
+        let literal = from.varint()?;
+        let owner = Owner { user: Wire::take(from)?, group: Wire::take(from)? };
+        Ok(Self { len, modified, mode, owner, target, linked, literal, from: None })
+    }
+}
+
+/// Before the kind of a trouble that says where it happened.
+const LOCATED: u8 = 0x80;
+
+impl Wire for Trouble {
+    fn put(&self, to: &mut Vec<u8>) {
+        let located = self.spot.as_ref().and_then(|spot| Some((spot, spot.side?)));
+        let start = to.len();
+        self.kind.put(to);
+        to[start] |= if located.is_some() { LOCATED } else { 0 };
+        self.message.put(to);
+        if let Some((spot, side)) = located {
+            side.put(to);
+            spot.path.put(to);
+            // A longer one has no use: it only names the same entry once more.
+            spot.full_path.as_ref().filter(|full| full.len() <= MAX_TEXT_BYTES).cloned().put(to);
+            spot.errno.put(to);
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let tag = from.u8()?;
+        let (kind, message) =
+            (TroubleKind::take(&mut Reader::new(&[tag & !LOCATED]))?, String::take(from)?);
+        let mut trouble = Self::new(kind, deltic_tree::path::printable(message.as_bytes()));
+        if tag & LOCATED != 0 {
+            let (side, path) = (Some(Wire::take(from)?), Wire::take(from)?);
+            let (full_path, errno) = (Wire::take(from)?, Wire::take(from)?);
+            let spot = Spot { side, path, full_path, errno, ..Spot::default() };
+            trouble.spot = Some(Box::new(spot));
+        }
+        Ok(trouble)
+    }
+}
+
+impl Wire for MadeRoot {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.dirs.put(to);
+        self.holds_file.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self { dirs: from.varint()?, holds_file: Wire::take(from)? })
+    }
+}
+
+impl Wire for Question {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.names.put(to);
+        self.of.put(to);
+        self.first.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let (names, of) = (from.varint()?, from.varint()?);
+        let first: Vec<RelPath> = Wire::take(from)?;
+        if first.len() > MAX_ASKED {
+            return Err(Bad::Limit("names in a question"));
+        }
+        Ok(Self { names, of, first })
+    }
+}
+
+impl Wire for Totals {
+    fn put(&self, to: &mut Vec<u8>) {
+        let Self { files, dirs, links, bytes, created, transferred, transferred_bytes, .. } = *self;
+        let Self { literal, matched, deleted, failed, devices, specials, resumed, .. } = *self;
+        let counts = [files, dirs, links, bytes, created, transferred, transferred_bytes];
+        let rest = [literal, matched, deleted, failed, devices, specials];
+        let resumed = (resumed > 0).then_some(resumed);
+        counts.into_iter().chain(rest).chain(resumed).for_each(|n| n.put(to));
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self {
+            files: from.varint()?,
+            dirs: from.varint()?,
+            links: from.varint()?,
+            bytes: from.varint()?,
+            created: from.varint()?,
+            transferred: from.varint()?,
+            transferred_bytes: from.varint()?,
+            literal: from.varint()?,
+            matched: from.varint()?,
+            deleted: from.varint()?,
+            failed: from.varint()?,
+            devices: from.varint()?,
+            specials: from.varint()?,
+            // It is not written where it is 0.
+            resumed: match from.is_empty() {
+                true => 0,
+                false => match from.varint()? {
+                    0 => return Err(CodecError::OutOfRange.into()),
+                    resumed => resumed,
+                },
+            },
+        })
+    }
+}

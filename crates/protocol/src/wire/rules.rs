@@ -1,0 +1,87 @@
+//! Filter rules on the wire.
+
+use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_tree::rule::{self, DirMerge, MAX_DIR_MERGES, Marks, PatternRule, Reading, Rule, Rules};
+
+use super::codec::{Bad, Wire, closed_set};
+use super::limits::MAX_RULES;
+
+closed_set!(rule::Action: Include = 0, Exclude = 1);
+closed_set!(rule::Sides: Unsaid = 0, Sender = 1, Receiver = 2, Both = 3);
+closed_set!(rule::Syntax: Rules = 0, Excludes = 1, Includes = 2, Cvs = 3, Git = 4);
+
+impl Wire for Rule {
+    fn put(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Pattern(PatternRule { action, negated, marks, pattern }) => {
+                to.put_u8(0);
+                action.put(to);
+                negated.put(to);
+                marks.put(to);
+                pattern.put(to);
+            }
+            Self::DirMerge(DirMerge { file, reading, inherited }) => {
+                to.put_u8(1);
+                reading.syntax.put(to);
+                reading.words.put(to);
+                reading.marks.put(to);
+                inherited.put(to);
+                file.put(to);
+            }
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        match from.u8()? {
+            0 => Ok(Self::Pattern(PatternRule {
+                action: Wire::take(from)?,
+                negated: Wire::take(from)?,
+                marks: Wire::take(from)?,
+                pattern: Wire::take(from)?,
+            })),
+            1 => {
+                let (syntax, words) = (Wire::take(from)?, Wire::take(from)?);
+                let reading = Reading { syntax, words, marks: Wire::take(from)? };
+                let inherited = Wire::take(from)?;
+                Ok(Self::DirMerge(DirMerge { file: Wire::take(from)?, reading, inherited }))
+            }
+            _ => Err(CodecError::OutOfRange.into()),
+        }
+    }
+}
+
+impl Wire for Marks {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.sides.put(to);
+        let bits = [self.absolute, self.perishable, self.xattr];
+        to.put_u8(bits.iter().rev().fold(0, |byte, bit| byte << 1 | u8::from(*bit)));
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let sides = Wire::take(from)?;
+        let byte = from.u8()?;
+        let bit = |n: u8| byte >> n & 1 == 1;
+        if byte > 7 {
+            return Err(CodecError::OutOfRange.into());
+        }
+        Ok(Self { sides, absolute: bit(0), perishable: bit(1), xattr: bit(2) })
+    }
+}
+
+impl Wire for Rules {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.list.put(to);
+        self.delete_excluded.put(to);
+        self.from0.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let count = from.varint()?;
+        if count > MAX_RULES as u64 {
+            return Err(Bad::Limit("filter rules"));
+        }
+        let list = (0..count).map(|_| Rule::take(from)).collect::<Result<Vec<_>, _>>()?;
+        let merges = list.iter().filter(|rule| matches!(rule, Rule::DirMerge(_))).count();
+        if merges > MAX_DIR_MERGES {
+            return Err(Bad::Limit("filter rules"));
+        }
+        Ok(Self { list, delete_excluded: Wire::take(from)?, from0: Wire::take(from)? })
+    }
+}
