@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Record, Steps};
 use deltic_core::{ChunkerSpec, Digest, Index};
+use deltic_engine::pack::{level, packed};
 use deltic_protocol::batch::{MAGIC, Old, Part, asked, is_told};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
@@ -19,7 +20,6 @@ use super::{Batch, MAX_STEPS, cut, other};
 use crate::conduct::Conduct;
 use crate::destination::{keep_links, root_of};
 use crate::error::SyncError;
-use crate::hands::packing::{level, packed};
 use crate::hands::sending::SendingHands;
 use crate::hands::{lock, trouble};
 use crate::place::{Resolved, here, of_destination, resolve};

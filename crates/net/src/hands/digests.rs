@@ -12,7 +12,7 @@ use deltic_tree::names::Rest;
 use deltic_tree::{Compared, Entry, RelPath};
 
 use super::Buffers;
-use super::strategies::digest_of_bytes;
+use super::steps::digest_of_bytes;
 
 /// Who takes them, and where those are that are known.
 #[derive(Debug, Default)]
@@ -133,14 +133,9 @@ impl Digests {
     }
 }
 
-/// Of as much of a file as there was when it was opened: one that grows while it is read is not read for ever.
+/// Takes the digest of as much of a file as there was when it was opened.
 pub(super) fn digest_of_all(file: &impl Snapshot, buffers: &Buffers) -> Result<Digest, StoreError> {
-    let len = file.meta().len;
-    digest_of_bytes(buffers, |start, into| {
-        let rest = usize::try_from(len.saturating_sub(start)).unwrap_or(usize::MAX);
-        let room = into.len().min(rest);
-        if room > 0 { file.read_at(start, &mut into[..room]) } else { Ok(0) }
-    })
+    digest_of_bytes(buffers, file.meta().len, |start, into| file.read_at(start, into))
 }
 
 #[cfg(test)]

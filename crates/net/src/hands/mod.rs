@@ -9,7 +9,7 @@ pub(crate) mod packing;
 pub(crate) mod receiving;
 pub(crate) mod recipes;
 pub(crate) mod sending;
-mod strategies;
+mod steps;
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -9,9 +9,6 @@ mod slot;
 mod tallying;
 mod writing;
 
-#[cfg(test)]
-pub(super) use writing::unpacked;
-
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -31,7 +28,7 @@ use super::chart::Chart;
 use super::digests::Digests;
 use super::owners::Owners;
 use super::recipes::Recipes;
-use super::sending::cut_segment;
+use super::steps::cut_segment;
 use super::{Buffers, failed, setback, told};
 use crate::error::SyncError;
 use crate::hands::lock;
@@ -242,9 +239,8 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             }
             Work::Index { handle, part, segment, spec } => {
                 let slot = self.slot(handle);
-                let run = self.buffers.with(segment.read_len(), |buffer| {
-                    cut_segment(&slot.old[part], (&spec, self.names(&slot)), &segment, buffer)
-                });
+                let by = (&spec, self.names(&slot));
+                let run = cut_segment(&self.buffers, &slot.old[part], by, &segment);
                 let run = run.map_err(|error| setback(&error));
                 Answer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
             }
@@ -257,7 +253,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 }))
             }
             Work::Survey { handle, gaps } => {
-                Answer::Surveyed(self.survey(handle, &gaps).map_err(|error| setback(&error)))
+                Answer::Surveyed(self.block_sums(handle, &gaps).map_err(|error| setback(&error)))
             }
             Work::Mend { handle, path, new, gaps, bytes, payload } => {
                 Answer::Mended(self.fill((handle, &path, new), |site| {
@@ -267,9 +263,9 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::SumOld { handle, part, portion, summing } => {
                 Answer::Summed(self.sum_old(handle, (part, portion), summing))
             }
-            Work::HashOld { handle, strong, spans } => Answer::Hashed(
-                self.hash_old(handle, strong, &spans).map_err(|error| setback(&error)),
-            ),
+            Work::HashOld { handle, strong, spans } => {
+                Answer::Hashed(self.hash_old(handle, strong, &spans))
+            }
             Work::Roll { handle, part, start, search } => Answer::Rolled(
                 (self.roll(handle, (part, start), search.searcher(Some(self.key))))
                     .map_err(|error| setback(&error)),

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use deltic_core::chunk::{Run, Segment};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
-use deltic_core::{
-    AtEnd, ChunkerSpec, Fingerprinter, GapDelta, Key, Op, Searcher, Span, Strategy, Strong,
-    StrongSum, SumKey,
-};
-use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH, WHOLE_BLOCK_BYTES};
+use deltic_core::{Fingerprinter, Key, Searcher, Span, Strategy, Strong, StrongSum, SumKey};
+use deltic_engine::check::{SameAgain, chunks, small_digest};
+use deltic_engine::pack::level;
+use deltic_engine::sums::{Portions, StrongSums};
+use deltic_engine::{Short, gap, search};
+use deltic_protocol::limits::WHOLE_BLOCK_BYTES;
 use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Trouble, TroubleKind};
@@ -19,7 +19,7 @@ use deltic_protocol::sender::{
     Answer, Bears, Body, Deltas, Gap, Listed, Opened, Sealed, Sealing, Searched, Sender, Sums, Work,
 };
 use deltic_protocol::summing::{Portion, Summed};
-use deltic_protocol::sums::{PatchStep, Summing};
+use deltic_protocol::sums::Summing;
 use deltic_protocol::work::Handle;
 use deltic_protocol::{Hello, Terms};
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
@@ -28,8 +28,8 @@ use deltic_tree::{Compared, Entry, Kind, Meta, RelPath, Tally, TallyKey, Tallyin
 
 use super::digests::{Digests, digest_of_all, list};
 use super::owners::Called;
-use super::packing::{Packing, level, packed};
-use super::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
+use super::packing::Packer;
+use super::steps::{cut_segment, perform, read_one, sum_portion, with_segment};
 use super::{Buffers, lock, trouble};
 use crate::machine::Hands;
 use crate::monitor::{Stage, within};
@@ -70,7 +70,7 @@ struct Agreed {
     gap_seed: u64,
     /// Of strong sums.
     key: SumKey,
-    packing: Packing,
+    packing: Packer,
 }
 
 impl<T: Tree> Hands<Sender> for SendingHands<T> {
@@ -141,9 +141,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             }
             Work::Scan { handle, spec, segment } => {
                 let (snapshot, names) = (self.snapshot(handle), self.names(handle));
-                let run = self.buffers.with(segment.read_len(), |buffer| {
-                    cut_segment(&*snapshot, (&spec, &names), &segment, buffer)
-                });
+                let run = cut_segment(&self.buffers, &*snapshot, (&spec, &names), &segment);
                 let run = run.map_err(|error| trouble(&error));
                 Answer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&*snapshot))))
             }
@@ -246,8 +244,11 @@ impl<T: Tree> SendingHands<T> {
             names: terms.fingerprinter(&self.strategy),
             gap_seed: terms.gap_seed(),
             key: terms.sum_key(),
-            packing: Packing::new(self.strategy.compression, self.link.filter(|_| terms.zstd()))
-                .without_zeros(terms.zeros(&self.strategy)),
+            packing: Packer::new(
+                self.strategy.compression,
+                self.link.filter(|_| terms.zstd()),
+                terms.zeros(&self.strategy),
+            ),
         });
     }
 
@@ -355,8 +356,7 @@ impl<T: Tree> SendingHands<T> {
             snapshot.read_at(0, &mut again)?;
             Ok(again == bytes)
         })?;
-        let chunk = (!bytes.is_empty()).then(|| self.agreed().names.chunk(&bytes));
-        let digest = digest_of(chunk.iter());
+        let digest = small_digest(&self.agreed().names, &bytes);
         let payload = self.agreed().packing.pack_as_asked(bytes, zstd);
         Ok(Body { payload, sealed: Sealed { digest, restless } })
     }
@@ -384,21 +384,9 @@ impl<T: Tree> SendingHands<T> {
             Sealing::Chunks(chunks) => chunks,
             Sealing::Bytes(digest) => return Ok(digest_of_all(snapshot, &self.buffers)? == *digest),
         };
-        // Of what is added to, only the tail was read.
-        let len: u64 = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
-        let mut at = snapshot.meta().len.saturating_sub(len);
-        let longest = chunks.iter().map(|chunk| chunk.len as usize).max().unwrap_or(0);
-        self.buffers.with(longest, |buffer| {
-            for chunk in &**chunks {
-                let bytes = &mut buffer[..chunk.len as usize];
-                let got = within(Stage::Read, || snapshot.read_at(at, bytes))?;
-                if within(Stage::Sum, || names.chunk(&bytes[..got])) != *chunk {
-                    return Ok(false);
-                }
-                at += u64::from(chunk.len);
-            }
-            Ok(true)
-        })
+        let task = SameAgain::new(names, Arc::clone(chunks), snapshot.meta().len);
+        let Ok(is_same) = perform(&self.buffers, Stage::Sum, task, read_one(snapshot))?;
+        Ok(is_same)
     }
 
     fn snapshot(&self, handle: Handle) -> Arc<T::Snapshot> {
@@ -431,10 +419,9 @@ impl<T: Tree> SendingHands<T> {
             }
             rest = after;
         }
-        let chunks = if sums == Sums::Take {
-            sums_of(&self.agreed().names, spans, &bytes)
-        } else {
-            Vec::new()
+        let chunks = match sums {
+            Sums::Take => within(Stage::Sum, || chunks(&self.agreed().names, spans, &bytes)),
+            Sums::Known => Vec::new(),
         };
         Ok((self.agreed().packing.pack(bytes, zstd), chunks))
     }
@@ -446,9 +433,10 @@ impl<T: Tree> SendingHands<T> {
         (portion, mut digest): (Portion, Option<Box<FileDigest>>),
     ) -> Result<(Summed, Option<Box<FileDigest>>), Trouble> {
         let snapshot = self.snapshot(handle);
-        let work = (portion, &self.buffers);
-        let key = &self.agreed().key;
-        let summed = sum_portion(&*snapshot, (summing, key), work, digest.as_deref_mut());
+        let (key, file_len) = (&self.agreed().key, snapshot.meta().len);
+        let (portions, work) =
+            (Portions { summing, key, file_len }, (portion, digest.as_deref_mut()));
+        let summed = sum_portion(&self.buffers, &*snapshot, &portions, work);
         let summed = summed.map_err(|error| trouble(&error))?;
         Ok((summed.ok_or_else(|| shrunk(&*snapshot))?, digest))
     }
@@ -460,107 +448,31 @@ impl<T: Tree> SendingHands<T> {
         spans: &[Span],
     ) -> Result<Vec<StrongSum>, Trouble> {
         let snapshot = self.snapshot(handle);
-        hash_spans(&self.buffers, (strong, &self.agreed().key), spans, |span, bytes| {
-            let got = within(Stage::Read, || snapshot.read_at(span.start, bytes))
-                .map_err(|error| trouble(&error))?;
-            if got < bytes.len() { Err(shrunk(&*snapshot)) } else { Ok(got) }
-        })
+        let task = StrongSums::new((strong, &self.agreed().key), spans);
+        let sums = perform(&self.buffers, Stage::Sum, task, read_one(&*snapshot));
+        sums.map_err(|error| trouble(&error))?.map_err(|Short| shrunk(&*snapshot))
     }
 
     fn search(
         &self,
         handle: Handle,
         start: u64,
-        (mut searcher, mut digest, zstd): (Box<Searcher>, Box<FileDigest>, Option<i32>),
+        (searcher, digest, zstd): (Box<Searcher>, Box<FileDigest>, Option<i32>),
     ) -> Result<Searched, StoreError> {
-        let snapshot = self.snapshot(handle);
-        self.buffers.with(READ_BYTES, |buffer| {
-            let (bytes, at_end) = segment(&*snapshot, start, buffer)?;
-            let mut patches = Patches::new(searcher.block_len(), zstd);
-            let consumed = searcher.search(bytes, at_end, |op| match op {
-                Op::Copy { old, .. } => patches.copy(old),
-                Op::Literal { new } => {
-                    let from = (new.start - start) as usize;
-                    patches.literal(&bytes[from..from + new.len as usize]);
-                }
-            });
-            within(Stage::Sum, || digest.push(&bytes[..consumed]));
-            let (patches, at_end) = (patches.finish(), at_end == AtEnd::Yes);
-            Ok(Searched { patches, consumed: consumed as u64, at_end, searcher, digest })
+        with_segment(&self.buffers, &*self.snapshot(handle), start, |bytes, at_end| {
+            search::in_new((searcher, digest), (start, bytes, at_end), zstd)
         })
     }
 
     fn mend(&self, handle: Handle, gaps: &[Gap], zstd: Option<i32>) -> Result<Deltas, Trouble> {
         let snapshot = self.snapshot(handle);
-        let (mut deltas, mut compared) = (Vec::new(), 0);
-        let longest = gaps.iter().map(|gap| gap.span.len as usize).max().unwrap_or(0);
-        self.buffers.with(longest, |buffer| {
-            for Gap { span, sums } in gaps {
-                let bytes = &mut buffer[..span.len as usize];
-                let got = within(Stage::Read, || snapshot.read_at(span.start, bytes))
-                    .map_err(|error| trouble(&error))?;
-                if got < bytes.len() {
-                    return Err(shrunk(&*snapshot));
-                }
-                let (delta, count) = GapDelta::counted(bytes, sums, self.agreed().gap_seed);
-                delta.encode(&mut deltas);
-                compared += count;
-            }
-            Ok(())
-        })?;
+        let task = gap::Deltas::new(gaps, self.agreed().gap_seed);
+        let told = perform(&self.buffers, Stage::Search, task, read_one(&*snapshot));
+        let told = told.map_err(|error| trouble(&error))?;
+        let (deltas, compared) = told.map_err(|Short| shrunk(&*snapshot))?;
         let bytes = deltas.len() as u32;
         let payload = self.agreed().packing.pack_as_asked(deltas, zstd);
         Ok(Deltas { payload, bytes, compared })
-    }
-}
-
-/// Gathers the steps of a search into patches that frames may hold.
-struct Patches {
-    block: u32,
-    zstd: Option<i32>,
-    steps: Vec<PatchStep>,
-    literals: Vec<u8>,
-    done: Vec<(Vec<PatchStep>, Payload)>,
-}
-
-impl Patches {
-    const fn new(block: u32, zstd: Option<i32>) -> Self {
-        Self { block, zstd, steps: Vec::new(), literals: Vec::new(), done: Vec::new() }
-    }
-
-    fn copy(&mut self, old: Span) {
-        let first = (old.start / u64::from(self.block)) as u32;
-        self.step(PatchStep::Copy(first..first + old.len.div_ceil(self.block)));
-    }
-
-    fn literal(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let room = FILL_BYTES as usize - self.literals.len();
-            let (piece, after) = bytes.split_at(room.min(bytes.len()));
-            self.literals.extend_from_slice(piece);
-            self.step(PatchStep::Literal(piece.len() as u32));
-            bytes = after;
-        }
-    }
-
-    fn step(&mut self, step: PatchStep) {
-        self.steps.push(step);
-        if self.steps.len() == MAX_BATCH || self.literals.len() as u64 == FILL_BYTES {
-            self.flush();
-        }
-    }
-
-    fn flush(&mut self) {
-        let (steps, bytes) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.literals));
-        let zstd = self.zstd.filter(|_| !bytes.is_empty());
-        self.done.push((steps, packed(bytes, zstd)));
-    }
-
-    fn finish(mut self) -> Vec<(Vec<PatchStep>, Payload)> {
-        if !self.steps.is_empty() {
-            self.flush();
-        }
-        self.done
     }
 }
 
@@ -581,38 +493,6 @@ pub(super) fn is_restless(
         true => Ok(has_grown),
         false => settled.map(|()| false),
     }
-}
-
-/// Reads, cuts and sums one segment; nothing, where the file is shorter than that.
-pub(super) fn cut_segment<S: Snapshot>(
-    snapshot: &S,
-    (spec, names): (&ChunkerSpec, &Fingerprinter),
-    segment: &Segment,
-    buffer: &mut [u8],
-) -> Result<Option<Run<Chunk>>, StoreError> {
-    let read_at = |at, room: &mut [u8]| within(Stage::Read, || snapshot.read_at(at, room));
-    let read = |at, room: &mut [u8]| match read_at(at, room) {
-        Ok(got) if got == room.len() => Ok(()),
-        Ok(_) => Err(None),
-        Err(error) => Err(Some(error)),
-    };
-    let run = segment.cut_while_reading(&spec.build(), buffer, read, |chunk| names.chunk(chunk));
-    match run {
-        Ok(run) => Ok(Some(run)),
-        Err(None) => Ok(None),
-        Err(Some(error)) => Err(error),
-    }
-}
-
-/// The spans' chunks, whose bytes are laid end to end.
-fn sums_of(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
-    let mut rest = bytes;
-    let chunk = |span: &Span| {
-        let (chunk, after) = rest.split_at(span.len as usize);
-        rest = after;
-        names.chunk(chunk)
-    };
-    within(Stage::Sum, || spans.iter().map(chunk).collect())
 }
 
 fn shrunk(snapshot: &impl Snapshot) -> Trouble {

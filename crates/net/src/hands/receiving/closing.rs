@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use deltic_core::recipe::{FileDigest, digest_of};
+use deltic_core::recipe::FileDigest;
+use deltic_engine::check::small_digest;
+use deltic_engine::pack::unpacked;
 use deltic_protocol::receiver::{Proof, Small};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::cache::Moment;
@@ -11,10 +13,10 @@ use deltic_store::{Commit, Rebuild, Replaces, Snapshot, Store, StoreError, Versi
 use deltic_tree::{Meta, RelPath};
 
 use super::panes::Panes;
-use super::writing::unpacked;
 use super::{ReceivingHands, unproven};
-use crate::hands::strategies::digest_of_bytes;
+use crate::hands::steps::digest_of_bytes;
 use crate::hands::{lock, setback};
+use crate::monitor::{Stage, within};
 
 /// Old versions that take the kernel noticeable time to free, in bytes.
 const LARGE_BYTES: u64 = 16 << 20;
@@ -36,12 +38,12 @@ impl<S: Store> ReceivingHands<S> {
         let read = |start, buffer: &mut [u8]| {
             staged.as_ref().map_or(Ok(0), |growing| growing.rebuild.read_at(start, buffer))
         };
-        let holds = proof.holds(|| digest_of_bytes(&self.buffers, read));
+        let holds = proof.holds(|| digest_of_bytes(&self.buffers, u64::MAX, read));
         if !holds.map_err(|error| setback(&error))? {
             return Err(unproven(path));
         }
         let written = staged.as_ref().filter(|_| self.keeps_digests(meta));
-        let digest = written.map(|_| digest_of_bytes(&self.buffers, read)).transpose();
+        let digest = written.map(|_| digest_of_bytes(&self.buffers, u64::MAX, read)).transpose();
         let digest = digest.map_err(|error| setback(&error))?;
         drop(staged);
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
@@ -129,16 +131,15 @@ impl<S: Store> ReceivingHands<S> {
 
     /// The bytes of a whole small file, if they are those that were announced.
     fn proven<'a>(&self, Small { meta, payload, digest, .. }: &'a Small) -> Option<Cow<'a, [u8]>> {
-        let bytes = unpacked(payload, meta.len as usize)?;
-        let chunk = (!bytes.is_empty()).then(|| self.names.chunk(&bytes));
-        (digest_of(chunk.iter()) == *digest).then_some(bytes)
+        let bytes = within(Stage::Pack, || unpacked(payload, meta.len as usize))?;
+        (small_digest(&self.names, &bytes) == *digest).then_some(bytes)
     }
 
     pub(super) fn confirm(&self, handle: Handle, proof: &Proof) -> Result<(), Setback> {
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let old = slot.old.first();
         let read = |start, buffer: &mut [u8]| old.map_or(Ok(0), |old| old.read_at(start, buffer));
-        let holds = proof.holds(|| digest_of_bytes(&self.buffers, read));
+        let holds = proof.holds(|| digest_of_bytes(&self.buffers, u64::MAX, read));
         let holds = holds.map_err(|error| setback(&error))?;
         if let Some(old) = old {
             old.check_unchanged().map_err(|error| setback(&error))?;

@@ -1,16 +1,20 @@
 //! Reading old versions: sums of them, and searches through them.
 
-use deltic_core::gap::{BlockLen, GapSums};
-use deltic_core::{AtEnd, Op, Searcher, Span, Strong, StrongSum};
-use deltic_protocol::receiver::{Facing, OldGap, Rolled};
+use deltic_core::{GapSums, Searcher, Span, Strong, StrongSum};
+use deltic_engine::Short;
+use deltic_engine::gap::BlockSums;
+use deltic_engine::search;
+use deltic_engine::sums::{Portions, StrongSums};
+use deltic_protocol::receiver::{Facing, Rolled};
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::Summing;
 use deltic_protocol::work::{Handle, Setback};
-use deltic_store::{Store, StoreError};
+use deltic_store::{Snapshot, Store, StoreError};
 
 use super::{ReceivingHands, shrunk};
 use crate::hands::setback;
-use crate::hands::strategies::{READ_BYTES, hash_spans, segment, sum_portion};
+use crate::hands::steps::{perform, sum_portion, with_segment};
+use crate::monitor::Stage;
 
 impl<S: Store> ReceivingHands<S> {
     pub(super) fn sum_old(
@@ -20,8 +24,9 @@ impl<S: Store> ReceivingHands<S> {
         summing: Summing,
     ) -> Result<Summed, Setback> {
         let slot = self.slot(handle);
-        let (summing, work) = ((summing, &self.key), (portion, &self.buffers));
-        let summed = sum_portion(&slot.old[part], summing, work, None);
+        let old = &slot.old[part];
+        let portions = Portions { summing, key: &self.key, file_len: old.meta().len };
+        let summed = sum_portion(&self.buffers, old, &portions, (portion, None));
         summed.map_err(|error| setback(&error))?.ok_or_else(shrunk)
     }
 
@@ -30,49 +35,35 @@ impl<S: Store> ReceivingHands<S> {
         handle: Handle,
         strong: Strong,
         spans: &[Span],
-    ) -> Result<Vec<StrongSum>, StoreError> {
-        let slot = self.slot(handle);
-        hash_spans(&self.buffers, (strong, &self.key), spans, |span, bytes| {
-            slot.read(&[span], bytes).map(<[u8]>::len)
-        })
+    ) -> Result<Vec<StrongSum>, Setback> {
+        let (slot, task) = (self.slot(handle), StrongSums::new((strong, &self.key), spans));
+        let sums = perform(&self.buffers, Stage::Sum, task, |spans, into| {
+            slot.read(spans, into).map(<[u8]>::len)
+        });
+        sums.map_err(|error| setback(&error))?.map_err(|Short| shrunk())
     }
 
     pub(super) fn roll(
         &self,
         handle: Handle,
         (part, start): (usize, u64),
-        mut searcher: Box<Searcher>,
+        searcher: Box<Searcher>,
     ) -> Result<Rolled, StoreError> {
         let slot = self.slot(handle);
-        self.buffers.with(READ_BYTES, |buffer| {
-            let (bytes, at_end) = segment(&slot.old[part], start, buffer)?;
-            let mut found = Vec::new();
-            let consumed = searcher.search(bytes, at_end, |op| {
-                found.extend(Some(op).filter(|op| matches!(op, Op::Copy { .. })));
-            });
-            let at_end = at_end == AtEnd::Yes;
-            Ok(Rolled { found, consumed: consumed as u64, at_end, searcher })
+        with_segment(&self.buffers, &slot.old[part], start, |bytes, at_end| {
+            search::in_old(searcher, bytes, at_end)
         })
     }
 
-    pub(super) fn survey(
+    pub(super) fn block_sums(
         &self,
         handle: Handle,
         gaps: &[Facing],
     ) -> Result<Vec<GapSums>, StoreError> {
-        let slot = self.slot(handle);
-        self.buffers.with(longest(gaps.iter().map(|gap| &gap.old)), |buffer| {
-            let sums = |gap: &Facing| {
-                let old = slot.read(&gap.old, buffer)?;
-                Ok(GapSums::of(old, BlockLen::for_gap(old.len() as u64, gap.edits), self.gap_seed))
-            };
-            gaps.iter().map(sums).collect()
-        })
+        let (slot, task) = (self.slot(handle), BlockSums::new(gaps, self.gap_seed));
+        let Ok(sums) = perform(&self.buffers, Stage::Sum, task, |spans, into| {
+            slot.read(spans, into).map(<[u8]>::len)
+        })?;
+        Ok(sums)
     }
-}
-
-/// Most bytes that any of these holds.
-pub(super) fn longest<'a>(gaps: impl Iterator<Item = &'a OldGap>) -> usize {
-    let len = |gap: &OldGap| gap.iter().map(|span| span.len as usize).sum();
-    gaps.map(len).max().unwrap_or(0)
 }

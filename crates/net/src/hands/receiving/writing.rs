@@ -1,23 +1,24 @@
 //! Filling a new version: copies, literals and mended gaps.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use deltic_core::gap::{GapDelta, apply};
 use deltic_core::recipe::Chunk;
-use deltic_core::{Fingerprint, Fingerprinter, Key, Reader, Span, zeros};
-use deltic_protocol::limits::MAX_FRAME_BYTES;
-use deltic_protocol::message::{Payload, Sparse};
+use deltic_core::{Fingerprint, Fingerprinter, Key, Span};
+use deltic_engine::Unproven;
+use deltic_engine::check::all_proven;
+use deltic_engine::gap::Rebuilt;
+use deltic_engine::pack::unpacked;
+use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Content, Rebuild, Store, StoreError};
 use deltic_tree::RelPath;
 
 use super::panes::{PANE_BYTES, Panes, Piece, Ready, Source};
-use super::reading::longest;
 use super::slot::{Growing, Slot};
 use super::{ReceivingHands, shrunk, unproven};
+use crate::hands::steps::perform;
 use crate::hands::{journal, lock, setback};
 use crate::monitor::{Stage, within};
 
@@ -87,9 +88,10 @@ impl<S: Store> ReceivingHands<S> {
         (pieces, payload, between): (&[receiver::Piece], Payload, &[CopyRun]),
     ) -> Result<Vec<Fingerprint>, Setback> {
         let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
-        let bytes = unpacked(&payload, len).ok_or_else(|| unproven(path))?;
-        let fingerprints =
-            checked(self.names(slot), pieces, &bytes).ok_or_else(|| unproven(path))?;
+        let bytes = within(Stage::Pack, || unpacked(&payload, len));
+        let bytes = bytes.ok_or_else(|| unproven(path))?;
+        let fingerprints = within(Stage::Sum, || all_proven(self.names(slot), pieces, &bytes));
+        let fingerprints = fingerprints.ok_or_else(|| unproven(path))?;
         let named: Vec<_> = pieces.iter().zip(&fingerprints).collect();
         let (mut done, mut rest) = (0, &bytes[..]);
         for copy in between {
@@ -112,32 +114,13 @@ impl<S: Store> ReceivingHands<S> {
         path: &RelPath,
         (gaps, bytes, payload): (&[Patch], u32, Payload),
     ) -> Result<Vec<Mended>, Setback> {
-        let deltas = unpacked(&payload, bytes as usize).ok_or_else(|| unproven(path))?;
-        let mut deltas = Reader::new(&deltas);
-        let new_len = gaps.iter().flat_map(|gap| &gap.pieces).map(|piece| piece.span.len as usize);
-        let mut new = Vec::with_capacity(new_len.sum());
-        let mut mend = |Patch { old, pieces }: &Patch, buffer: &mut [u8]| {
-            let read = slot.read(old, buffer).map_err(|error| setback(&error))?;
-            let lens = || pieces.iter().map(|piece| piece.span.len as usize);
-            let delta = GapDelta::decode(&mut deltas).map_err(|_| unproven(path))?;
-            let start = new.len();
-            apply(read, &delta, lens().sum(), &mut new).map_err(|_| unproven(path))?;
-            let fingerprints = named(self.names(slot), pieces, &new[start..]);
-            if fingerprints.contains(&None) {
-                // Short sums of blocks deceive now and then; nothing deceives where there were none.
-                if old.is_empty() {
-                    return Err(unproven(path));
-                }
-                keep_named(&mut new, start, pieces, &fingerprints);
-            }
-            let literals = delta.literal_lens(lens()).zip(&fingerprints);
-            let literal = literals.filter(|(_, of)| of.is_some()).map(|(len, _)| len).sum();
-            Ok(Mended { fingerprints, literal })
-        };
-        let mended: Vec<_> =
-            self.buffers.with(longest(gaps.iter().map(|gap| &gap.old)), |buffer| {
-                gaps.iter().map(|gap| mend(gap, buffer)).collect::<Result<_, _>>()
-            })?;
+        let deltas = within(Stage::Pack, || unpacked(&payload, bytes as usize));
+        let deltas = deltas.ok_or_else(|| unproven(path))?;
+        let task = Rebuilt::new(self.names(slot), gaps, &deltas);
+        let read = |spans: &[Span], into: &mut [u8]| slot.read(spans, into).map(<[u8]>::len);
+        let rebuilt = perform(&self.buffers, Stage::Sum, task, read);
+        let rebuilt = rebuilt.map_err(|error| setback(&error))?;
+        let (mended, new) = rebuilt.map_err(|Unproven| unproven(path))?;
         let gaps = gaps.iter().zip(&mended);
         let chunks = gaps.flat_map(|(gap, mended)| gap.pieces.iter().zip(&mended.fingerprints));
         let chunks = chunks.filter_map(|(piece, of)| Some((piece, of.as_ref()?)));
@@ -272,63 +255,4 @@ fn read_all<S: Store>(slot: &Slot<S>, span: Span, room: &mut [u8]) -> Result<(),
     let len = room.len();
     let read = slot.read(&[span], room).map_err(|error| setback(&error))?.len();
     if read < len { Err(shrunk()) } else { Ok(()) }
-}
-
-/// The fingerprints of the pieces of `bytes`, if each is what was announced.
-fn checked(
-    names: &Fingerprinter,
-    pieces: &[receiver::Piece],
-    bytes: &[u8],
-) -> Option<Vec<Fingerprint>> {
-    named(names, pieces, bytes).into_iter().collect()
-}
-
-/// The fingerprints of those pieces of `bytes` that are what was announced.
-fn named(
-    names: &Fingerprinter,
-    pieces: &[receiver::Piece],
-    bytes: &[u8],
-) -> Vec<Option<Fingerprint>> {
-    let mut rest = bytes;
-    let check = |piece: &receiver::Piece| {
-        let (chunk, after) = rest.split_at(piece.span.len as usize);
-        rest = after;
-        let fingerprint = names.of(chunk);
-        piece.brief.is_none_or(|brief| brief.begins(&fingerprint)).then_some(fingerprint)
-    };
-    within(Stage::Sum, || pieces.iter().map(check).collect())
-}
-
-/// Leaves of the pieces that lie from `start` on those that have a fingerprint.
-fn keep_named(
-    new: &mut Vec<u8>,
-    start: usize,
-    pieces: &[receiver::Piece],
-    fingerprints: &[Option<Fingerprint>],
-) {
-    let made = new.split_off(start);
-    let mut rest = &made[..];
-    for (piece, fingerprint) in pieces.iter().zip(fingerprints) {
-        let (bytes, behind) = rest.split_at(piece.span.len as usize);
-        new.extend_from_slice(if fingerprint.is_some() { bytes } else { &[] });
-        rest = behind;
-    }
-}
-
-/// Exactly `len` bytes, or nothing.
-pub(in crate::hands) fn unpacked(payload: &Payload, len: usize) -> Option<Cow<'_, [u8]>> {
-    debug_assert!(len <= MAX_FRAME_BYTES, "the machine bounds what a fill may hold");
-    let inflated = |frame: &[u8], len| {
-        within(Stage::Pack, || zstd::bulk::decompress(frame, len)).ok().map(Cow::Owned)
-    };
-    let bytes = match payload {
-        Payload::Plain(bytes) => Cow::Borrowed(&bytes[..]),
-        Payload::Zstd(frame) => inflated(frame, len)?,
-        Payload::Sparse(Sparse { runs, rest, zstd }) => {
-            let rest_len = zeros::rest_len(runs, len)?;
-            let rest = if *zstd { inflated(rest, rest_len)? } else { Cow::Borrowed(&rest[..]) };
-            within(Stage::Pack, || zeros::put_back(runs, &rest, len))?.into()
-        }
-    };
-    (bytes.len() == len).then_some(bytes)
 }

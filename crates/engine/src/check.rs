@@ -1,0 +1,99 @@
+//! Fingerprints of what arrived or was read, against what was announced.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use deltic_core::recipe::{Chunk, digest_of};
+use deltic_core::{Digest, Fingerprint, Fingerprinter, Span};
+use deltic_protocol::receiver::Piece;
+
+use crate::task::Task;
+
+/// The chunks that lie end to end in `bytes`, one for each span.
+#[must_use]
+pub fn chunks(names: &Fingerprinter, spans: &[Span], bytes: &[u8]) -> Vec<Chunk> {
+    let mut rest = bytes;
+    let chunk = |span: &Span| {
+        let (chunk, after) = rest.split_at(span.len as usize);
+        rest = after;
+        names.chunk(chunk)
+    };
+    spans.iter().map(chunk).collect()
+}
+
+/// The digest of a whole small file, which is one chunk or empty.
+#[must_use]
+pub fn small_digest(names: &Fingerprinter, bytes: &[u8]) -> Digest {
+    let chunk = (!bytes.is_empty()).then(|| names.chunk(bytes));
+    digest_of(chunk.iter())
+}
+
+/// The fingerprints of the pieces that lie end to end in `bytes`, if each is what was announced.
+#[must_use]
+pub fn all_proven(
+    names: &Fingerprinter,
+    pieces: &[Piece],
+    bytes: &[u8],
+) -> Option<Vec<Fingerprint>> {
+    proven(names, pieces, bytes).into_iter().collect()
+}
+
+/// The fingerprint of each piece that lies in `bytes`; `None` for one that is not what was announced.
+#[must_use]
+pub fn proven(names: &Fingerprinter, pieces: &[Piece], bytes: &[u8]) -> Vec<Option<Fingerprint>> {
+    let mut rest = bytes;
+    let check = |piece: &Piece| {
+        let (chunk, after) = rest.split_at(piece.span.len as usize);
+        rest = after;
+        let fingerprint = names.of(chunk);
+        piece.brief.is_none_or(|brief| brief.begins(&fingerprint)).then_some(fingerprint)
+    };
+    pieces.iter().map(check).collect()
+}
+
+/// Reads chunks again and compares them with what they were; ends at the first that differs.
+#[derive(Debug)]
+pub struct SameAgain<'a> {
+    names: &'a Fingerprinter,
+    chunks: Arc<Vec<Chunk>>,
+    done: usize,
+    next: Option<Span>,
+    is_same: bool,
+}
+
+impl<'a> SameAgain<'a> {
+    /// For `chunks` that lie end to end up to `end`: of a file that is added to, only the tail was read.
+    #[must_use]
+    pub fn new(names: &'a Fingerprinter, chunks: Arc<Vec<Chunk>>, end: u64) -> Self {
+        let len: u64 = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
+        let start = end.saturating_sub(len);
+        let next = chunks.first().map(|chunk| Span::new(start, chunk.len));
+        Self { names, chunks, done: 0, next, is_same: true }
+    }
+}
+
+impl Task for SameAgain<'_> {
+    type Output = bool;
+    type Error = Infallible;
+
+    fn most_read(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.len as usize).max().unwrap_or(0)
+    }
+
+    fn reads(&self) -> Option<&[Span]> {
+        self.next.as_ref().map(std::slice::from_ref)
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        self.is_same = self.names.chunk(bytes) == self.chunks[self.done];
+        self.done += 1;
+        let after = self.next.map_or(0, |span| span.end());
+        let next = self.chunks.get(self.done).filter(|_| self.is_same);
+        self.next = next.map(|chunk| Span::new(after, chunk.len));
+        Ok(())
+    }
+
+    fn finish(self) -> bool {
+        self.is_same
+    }
+}

@@ -1,0 +1,175 @@
+//! Gaps: block sums of old, deltas of new against them, and new rebuilt from these.
+
+use std::convert::Infallible;
+
+use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
+use deltic_core::{Fingerprinter, Reader, Span};
+use deltic_protocol::receiver::{Facing, Mended, Patch, Piece};
+use deltic_protocol::sender::Gap;
+
+use crate::check::proven;
+use crate::task::{Short, Task, Unproven};
+
+/// The most bytes that any of these places of old holds.
+fn longest<'a>(gaps: impl Iterator<Item = &'a Vec<Span>>) -> usize {
+    let len = |gap: &Vec<Span>| gap.iter().map(|span| span.len as usize).sum();
+    gaps.map(len).max().unwrap_or(0)
+}
+
+/// Takes the block sums of places in old.
+#[derive(Debug)]
+pub struct BlockSums<'a> {
+    gaps: &'a [Facing],
+    seed: u64,
+    sums: Vec<GapSums>,
+}
+
+impl<'a> BlockSums<'a> {
+    /// For the places that face these gaps.
+    #[must_use]
+    pub fn new(gaps: &'a [Facing], seed: u64) -> Self {
+        Self { gaps, seed, sums: Vec::with_capacity(gaps.len()) }
+    }
+}
+
+impl Task for BlockSums<'_> {
+    type Output = Vec<GapSums>;
+    type Error = Infallible;
+
+    fn most_read(&self) -> usize {
+        longest(self.gaps.iter().map(|gap| &gap.old))
+    }
+
+    fn reads(&self) -> Option<&[Span]> {
+        self.gaps.get(self.sums.len()).map(|gap| &gap.old[..])
+    }
+
+    fn take(&mut self, old: &[u8]) -> Result<(), Infallible> {
+        let block = BlockLen::for_gap(old.len() as u64, self.gaps[self.sums.len()].edits);
+        self.sums.push(GapSums::of(old, block, self.seed));
+        Ok(())
+    }
+
+    fn finish(self) -> Vec<GapSums> {
+        self.sums
+    }
+}
+
+/// Makes the deltas of gaps in new against the block sums of old.
+#[derive(Debug)]
+pub struct Deltas<'a> {
+    gaps: &'a [Gap],
+    seed: u64,
+    done: usize,
+    deltas: Vec<u8>,
+    compared: u64,
+}
+
+impl<'a> Deltas<'a> {
+    /// For these gaps.
+    #[must_use]
+    pub const fn new(gaps: &'a [Gap], seed: u64) -> Self {
+        Self { gaps, seed, done: 0, deltas: Vec::new(), compared: 0 }
+    }
+}
+
+impl Task for Deltas<'_> {
+    /// The encoded deltas one behind the other, and how many sums were compared.
+    type Output = (Vec<u8>, u64);
+    type Error = Short;
+
+    fn most_read(&self) -> usize {
+        crate::task::longest(self.gaps.iter().map(|gap| &gap.span))
+    }
+
+    fn reads(&self) -> Option<&[Span]> {
+        self.gaps.get(self.done).map(|gap| std::slice::from_ref(&gap.span))
+    }
+
+    fn take(&mut self, new: &[u8]) -> Result<(), Short> {
+        let Gap { span, sums } = &self.gaps[self.done];
+        if new.len() < span.len as usize {
+            return Err(Short);
+        }
+        let (delta, compared) = GapDelta::counted(new, sums, self.seed);
+        delta.encode(&mut self.deltas);
+        self.compared += compared;
+        self.done += 1;
+        Ok(())
+    }
+
+    fn finish(self) -> Self::Output {
+        (self.deltas, self.compared)
+    }
+}
+
+/// Rebuilds gaps from deltas and old, and checks the chunks that come of it.
+#[derive(Debug)]
+pub struct Rebuilt<'a> {
+    names: &'a Fingerprinter,
+    gaps: &'a [Patch],
+    deltas: Reader<'a>,
+    patched: Vec<Mended>,
+    new: Vec<u8>,
+}
+
+impl<'a> Rebuilt<'a> {
+    /// For these gaps, whose unpacked `deltas` lie end to end.
+    #[must_use]
+    pub fn new(names: &'a Fingerprinter, gaps: &'a [Patch], deltas: &'a [u8]) -> Self {
+        let lens = gaps.iter().flat_map(|gap| &gap.pieces).map(|piece| piece.span.len as usize);
+        let (new, patched) = (Vec::with_capacity(lens.sum()), Vec::with_capacity(gaps.len()));
+        Self { names, gaps, deltas: Reader::new(deltas), patched, new }
+    }
+}
+
+impl Task for Rebuilt<'_> {
+    /// One answer for each gap, and the bytes of the chunks that are right, end to end.
+    type Output = (Vec<Mended>, Vec<u8>);
+    type Error = Unproven;
+
+    fn most_read(&self) -> usize {
+        longest(self.gaps.iter().map(|gap| &gap.old))
+    }
+
+    fn reads(&self) -> Option<&[Span]> {
+        self.gaps.get(self.patched.len()).map(|gap| &gap.old[..])
+    }
+
+    fn take(&mut self, read: &[u8]) -> Result<(), Unproven> {
+        let Patch { old, pieces } = &self.gaps[self.patched.len()];
+        let lens = || pieces.iter().map(|piece| piece.span.len as usize);
+        let delta = GapDelta::decode(&mut self.deltas).map_err(|_| Unproven)?;
+        let start = self.new.len();
+        let applied = apply(read, &delta, lens().sum(), &mut self.new);
+        applied.map_err(|_| Unproven)?;
+        let fingerprints = proven(self.names, pieces, &self.new[start..]);
+        if fingerprints.contains(&None) {
+            // Short sums of blocks deceive now and then; nothing deceives where there were none.
+            if old.is_empty() {
+                return Err(Unproven);
+            }
+            let is_proven = fingerprints.iter().map(Option::is_some);
+            keep(&mut self.new, start, pieces.iter().zip(is_proven));
+        }
+        let literals = delta.literal_lens(lens()).zip(&fingerprints);
+        let literal = literals.filter(|(_, of)| of.is_some()).map(|(len, _)| len).sum();
+        self.patched.push(Mended { fingerprints, literal });
+        Ok(())
+    }
+
+    fn finish(self) -> Self::Output {
+        (self.patched, self.new)
+    }
+}
+
+/// Keeps those of the pieces that lie in `new` from `start` on which are to stay.
+fn keep<'a>(new: &mut Vec<u8>, start: usize, pieces: impl Iterator<Item = (&'a Piece, bool)>) {
+    let made = new.split_off(start);
+    let mut rest = &made[..];
+    for (piece, stays) in pieces {
+        let (bytes, behind) = rest.split_at(piece.span.len as usize);
+        new.extend_from_slice(if stays { bytes } else { &[] });
+        rest = behind;
+    }
+}

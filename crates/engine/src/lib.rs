@@ -1,0 +1,23 @@
+//! Computes what a sync asks for, without IO: no files, clock, threads or async.
+//!
+//! A worker reads, the engine computes, the worker writes. [`Task`] is the seam: it names the spans that it reads next and
+//! takes their bytes, so a worker may block, await or hold all bytes in memory.
+//!
+//! | room | computes |
+//! |---|---|
+//! | [`scan`] | chunks of a segment, cut and named |
+//! | [`sums`] | the papers' sums of portions, strong sums of spans, digests of whole files |
+//! | [`search`] | block sums found in a file by rolling |
+//! | [`gap`] | block sums of old, deltas against them, and gaps rebuilt from these |
+//! | [`pack`] | payloads as they travel: zeros left out, compressed, and back |
+//! | [`check`] | fingerprints of what arrived against what was announced |
+
+pub mod check;
+pub mod gap;
+pub mod pack;
+pub mod scan;
+pub mod search;
+pub mod sums;
+mod task;
+
+pub use task::{Short, Task, Unproven, run};

@@ -1,0 +1,196 @@
+//! Literals as they travel: without their long runs of zeros, and compressed as the user asked, or where that makes a
+//! transfer shorter (NetSync §4.4).
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use deltic_core::strategy::{Codec, Compression, Link};
+use deltic_core::zeros::{put_back, rest_len, take_out};
+use deltic_protocol::limits::MAX_FRAME_BYTES;
+use deltic_protocol::message::{Payload, Sparse};
+
+/// zstd's own default: higher levels cost more time than a fast network saves.
+const ZSTD_LEVEL: i32 = 3;
+/// Payloads between two trials of what compressing is worth: content changes within a file.
+const TRIED_EVERY: u32 = 32;
+
+/// How the payloads of one session are packed.
+#[derive(Clone, Copy, Debug)]
+pub struct Packing {
+    /// The link to cross, where compression goes by cost and both ends can.
+    link: Option<Link>,
+    /// True where zeros are left out.
+    zeros: bool,
+}
+
+/// The worth of compressing, as the last trial found it.
+#[derive(Debug, Default)]
+pub struct Tried {
+    codec: Option<Codec>,
+    ago: u32,
+}
+
+impl Tried {
+    /// Counts a payload; the codec to go by, unless a trial is due.
+    pub fn codec(&mut self) -> Option<Codec> {
+        self.ago += 1;
+        self.codec.filter(|_| self.ago < TRIED_EVERY)
+    }
+
+    /// Notes the result of a trial.
+    pub const fn note(&mut self, codec: Codec) {
+        *self = Self { codec: Some(codec), ago: 0 };
+    }
+}
+
+impl Packing {
+    /// For a `link` of which nothing may be known: then only what the user asked for is compressed. Leaves out `zeros`
+    /// where both ends may.
+    #[must_use]
+    pub fn new(compression: Compression, link: Option<Link>, zeros: bool) -> Self {
+        Self { link: link.filter(|_| compression == Compression::ByCost), zeros }
+    }
+
+    /// The link that decides whether a payload is compressed; `None` where the level that is `asked` for does.
+    #[must_use]
+    pub fn by_cost(&self, asked: Option<i32>) -> Option<Link> {
+        self.link.filter(|_| asked.is_none())
+    }
+
+    /// Packs bytes at the level that is `asked` for.
+    #[must_use]
+    pub fn pack_as_asked(&self, bytes: Vec<u8>, asked: Option<i32>) -> Payload {
+        if !self.zeros {
+            return packed(bytes, asked);
+        }
+        let (runs, rest) = take_out(bytes);
+        if runs.is_empty() {
+            return packed(rest, asked);
+        }
+        let (zstd, rest) = squeezed(rest, asked);
+        Payload::Sparse(Sparse { runs, rest, zstd })
+    }
+}
+
+/// Packs bytes for a link, compressed where that makes the transfer shorter.
+#[must_use]
+pub fn pack_for(link: Link, bytes: Vec<u8>, codec: Codec) -> Payload {
+    let codecs = [Codec::NONE, codec];
+    let best = link.fastest(bytes.len() as u64, &codecs);
+    packed(bytes, (best == Some(&codecs[1])).then_some(ZSTD_LEVEL))
+}
+
+/// The level of zstd for the one that the user `asked` for; 0 leaves it to us.
+#[must_use]
+pub const fn level(asked: u32) -> i32 {
+    if asked == 0 { ZSTD_LEVEL } else { asked as i32 }
+}
+
+/// Packs bytes, compressed at a level if there is one and that is shorter.
+#[must_use]
+pub fn packed(bytes: Vec<u8>, level: Option<i32>) -> Payload {
+    match squeezed(bytes, level) {
+        (true, frame) => Payload::Zstd(frame),
+        (false, bytes) => Payload::Plain(bytes),
+    }
+}
+
+/// Unpacks exactly `len` bytes, or nothing.
+#[must_use]
+pub fn unpacked(payload: &Payload, len: usize) -> Option<Cow<'_, [u8]>> {
+    debug_assert!(len <= MAX_FRAME_BYTES, "the machine bounds what a fill may hold");
+    let bytes = match payload {
+        Payload::Plain(bytes) => Cow::Borrowed(&bytes[..]),
+        Payload::Zstd(frame) => codec::decompress(frame, len)?.into(),
+        Payload::Sparse(Sparse { runs, rest, zstd }) => {
+            let rest_len = rest_len(runs, len)?;
+            let rest = match zstd {
+                true => codec::decompress(rest, rest_len)?.into(),
+                false => Cow::Borrowed(&rest[..]),
+            };
+            put_back(runs, &rest, len)?.into()
+        }
+    };
+    (bytes.len() == len).then_some(bytes)
+}
+
+/// The bytes, as one zstd frame where a level is given and that is shorter; true if they are.
+fn squeezed(bytes: Vec<u8>, level: Option<i32>) -> (bool, Vec<u8>) {
+    match level.and_then(|level| codec::compress(&bytes, level)) {
+        Some(frame) if frame.len() < bytes.len() => (true, frame),
+        _ => (false, bytes),
+    }
+}
+
+/// Tries what zstd does to these bytes, there and back, by a `clock` that tells the time since any moment.
+#[must_use]
+pub fn measured(bytes: &[u8], clock: impl Fn() -> Duration) -> Codec {
+    let start = clock();
+    let Some(frame) = codec::compress(bytes, ZSTD_LEVEL) else { return Codec::NONE };
+    let compressed = clock();
+    if codec::decompress(&frame, bytes.len()).is_none() {
+        return Codec::NONE;
+    }
+    let (len, decompressing) = (bytes.len() as f64, clock().saturating_sub(compressed));
+    Codec {
+        ratio: frame.len() as f64 / len,
+        compressed_per_second: len / compressed.saturating_sub(start).as_secs_f64(),
+        decompressed_per_second: len / decompressing.as_secs_f64(),
+    }
+}
+
+/// zstd, where it is built in.
+#[cfg(feature = "zstd")]
+mod codec {
+    pub(super) fn compress(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
+        zstd::bulk::compress(bytes, level).ok()
+    }
+
+    pub(super) fn decompress(frame: &[u8], len: usize) -> Option<Vec<u8>> {
+        zstd::bulk::decompress(frame, len).ok()
+    }
+}
+
+/// No codec: nothing is compressed, and the greeting does not offer it.
+#[cfg(not(feature = "zstd"))]
+mod codec {
+    pub(super) const fn compress(_: &[u8], _: i32) -> Option<Vec<u8>> {
+        None
+    }
+
+    pub(super) const fn decompress(_: &[u8], _: usize) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+#[cfg(all(test, feature = "zstd"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_left_out_and_the_rest_is_compressed_if_that_was_asked_for() {
+        let packing = Packing::new(Compression::AsAsked, None, true);
+        let bytes = [noise(), vec![0; 70_000], b"new from old, ".repeat(2000)].concat();
+        for asked in [None, Some(ZSTD_LEVEL)] {
+            let payload = packing.pack_as_asked(bytes.clone(), asked);
+            let Payload::Sparse(sparse) = &payload else { panic!("{payload:?}") };
+            assert_eq!((sparse.runs.len(), sparse.zstd), (1, asked.is_some()));
+            assert!(sparse.rest.len() <= bytes.len() - 70_000);
+            assert_eq!(unpacked(&payload, bytes.len()).as_deref(), Some(&bytes[..]));
+            assert_eq!(unpacked(&payload, bytes.len() - 1), None);
+        }
+        let payload = packing.pack_as_asked(vec![0; 70_000], Some(ZSTD_LEVEL));
+        let Payload::Sparse(sparse) = &payload else { panic!("{payload:?}") };
+        assert!(sparse.rest.is_empty() && !sparse.zstd);
+        assert!(matches!(packing.pack_as_asked(noise(), None), Payload::Plain(_)));
+    }
+
+    fn noise() -> Vec<u8> {
+        let mut state = 1u64;
+        let next = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        (0..20_000).map(next).collect()
+    }
+}

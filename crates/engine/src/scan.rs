@@ -1,0 +1,31 @@
+//! Cutting a segment into chunks, each with its fingerprint.
+
+use deltic_core::chunk::{Run, Segment};
+use deltic_core::recipe::Chunk;
+use deltic_core::{ChunkerSpec, Fingerprinter};
+
+/// Cuts a segment while `read` fills `buffer`, piece by piece: each is cut and summed while it is in the cache.
+///
+/// # Errors
+/// Those of `read`.
+///
+/// # Panics
+/// If `buffer` is shorter than [`Segment::read_len`].
+pub fn cut_while_reading<E>(
+    (spec, names): (&ChunkerSpec, &Fingerprinter),
+    segment: &Segment,
+    buffer: &mut [u8],
+    read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+) -> Result<Run<Chunk>, E> {
+    segment.cut_while_reading(&spec.build(), buffer, read, |chunk| names.chunk(chunk))
+}
+
+/// Cuts a segment of which all bytes are at hand.
+#[must_use]
+pub fn cut(
+    (spec, names): (&ChunkerSpec, &Fingerprinter),
+    segment: &Segment,
+    bytes: &[u8],
+) -> Run<Chunk> {
+    segment.cut(&spec.build(), bytes, |chunk| names.chunk(chunk))
+}

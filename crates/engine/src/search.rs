@@ -1,0 +1,91 @@
+//! Searching a file for blocks whose sums are known: by the sender in new, or by the receiver in old.
+
+use deltic_core::recipe::FileDigest;
+use deltic_core::{AtEnd, Op, Searcher, Span};
+use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH};
+use deltic_protocol::message::Payload;
+use deltic_protocol::receiver::Rolled;
+use deltic_protocol::sender::Searched;
+use deltic_protocol::sums::PatchStep;
+
+use crate::pack::packed;
+
+/// Searches the bytes of new from `start` on, and hashes what is settled.
+#[must_use]
+pub fn in_new(
+    (mut searcher, mut digest): (Box<Searcher>, Box<FileDigest>),
+    (start, bytes, at_end): (u64, &[u8], AtEnd),
+    zstd: Option<i32>,
+) -> Searched {
+    let mut patches = Patches::new(searcher.block_len(), zstd);
+    let consumed = searcher.search(bytes, at_end, |op| match op {
+        Op::Copy { old, .. } => patches.copy(old),
+        Op::Literal { new } => {
+            let from = (new.start - start) as usize;
+            patches.literal(&bytes[from..from + new.len as usize]);
+        }
+    });
+    digest.push(&bytes[..consumed]);
+    let (patches, at_end) = (patches.finish(), at_end == AtEnd::Yes);
+    Searched { patches, consumed: consumed as u64, at_end, searcher, digest }
+}
+
+/// Searches bytes of old.
+#[must_use]
+pub fn in_old(mut searcher: Box<Searcher>, bytes: &[u8], at_end: AtEnd) -> Rolled {
+    let mut found = Vec::new();
+    let consumed = searcher.search(bytes, at_end, |op| {
+        found.extend(Some(op).filter(|op| matches!(op, Op::Copy { .. })));
+    });
+    Rolled { found, consumed: consumed as u64, at_end: at_end == AtEnd::Yes, searcher }
+}
+
+/// Gathers the steps of a search into patches that frames may hold.
+struct Patches {
+    block: u32,
+    zstd: Option<i32>,
+    steps: Vec<PatchStep>,
+    literals: Vec<u8>,
+    done: Vec<(Vec<PatchStep>, Payload)>,
+}
+
+impl Patches {
+    const fn new(block: u32, zstd: Option<i32>) -> Self {
+        Self { block, zstd, steps: Vec::new(), literals: Vec::new(), done: Vec::new() }
+    }
+
+    fn copy(&mut self, old: Span) {
+        let first = (old.start / u64::from(self.block)) as u32;
+        self.step(PatchStep::Copy(first..first + old.len.div_ceil(self.block)));
+    }
+
+    fn literal(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = FILL_BYTES as usize - self.literals.len();
+            let (piece, after) = bytes.split_at(room.min(bytes.len()));
+            self.literals.extend_from_slice(piece);
+            self.step(PatchStep::Literal(piece.len() as u32));
+            bytes = after;
+        }
+    }
+
+    fn step(&mut self, step: PatchStep) {
+        self.steps.push(step);
+        if self.steps.len() == MAX_BATCH || self.literals.len() as u64 == FILL_BYTES {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let (steps, bytes) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.literals));
+        let zstd = self.zstd.filter(|_| !bytes.is_empty());
+        self.done.push((steps, packed(bytes, zstd)));
+    }
+
+    fn finish(mut self) -> Vec<(Vec<PatchStep>, Payload)> {
+        if !self.steps.is_empty() {
+            self.flush();
+        }
+        self.done
+    }
+}

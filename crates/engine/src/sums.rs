@@ -1,0 +1,201 @@
+//! Sums of the papers' strategies, which either end takes: of portions, of spans, and of whole files.
+
+use std::convert::Infallible;
+use std::ops::Range;
+
+use deltic_core::chunk::{Judge, TwoStage, cut_all};
+use deltic_core::recipe::FileDigest;
+use deltic_core::{AtEnd, Chunker, Crc32c, Digest, Isa, Span, Strong, StrongSum, SumKey};
+use deltic_protocol::limits::SEGMENT_BYTES;
+use deltic_protocol::summing::{Portion, Summed};
+use deltic_protocol::sums::{Sum, Summing};
+
+use crate::task::{Short, Task, longest};
+
+/// Bytes that one step reads where nothing else says how many.
+pub const READ_BYTES: usize = SEGMENT_BYTES as usize;
+
+/// The bytes that a portion needs; those from its start on for as long as the file goes.
+#[must_use]
+pub fn read_range(portion: &Portion) -> Range<u64> {
+    match portion {
+        Portion::From(start) => *start..start.saturating_add(READ_BYTES as u64),
+        Portion::Chunks(start, lens) => {
+            *start..start + lens.iter().map(|len| u64::from(*len)).sum::<u64>()
+        }
+        Portion::Ends(range, _) | Portion::SubChunks(range, _) => TwoStage::read(range),
+    }
+}
+
+/// Says whether bytes that were read from `start` on end the file, which is `file_len` long; `wanted` were asked for.
+#[must_use]
+pub const fn at_end(start: u64, got: usize, wanted: usize, file_len: u64) -> AtEnd {
+    if got < wanted || start + got as u64 >= file_len { AtEnd::Yes } else { AtEnd::No }
+}
+
+/// A portion of a file, to be cut and summed.
+#[derive(Debug)]
+pub struct Portions<'a> {
+    /// How it is cut and summed.
+    pub summing: Summing,
+    /// Of strong sums.
+    pub key: &'a SumKey,
+    /// Length of the file in bytes.
+    pub file_len: u64,
+}
+
+impl Portions<'_> {
+    /// Sums the `bytes` of [`read_range`], and hashes for the file's digest what it cut; `None` where the file is shorter.
+    #[must_use]
+    pub fn sum(
+        &self,
+        portion: Portion,
+        bytes: &[u8],
+        digest: Option<&mut FileDigest>,
+    ) -> Option<Summed> {
+        let range = read_range(&portion);
+        let wanted = (range.end - range.start) as usize;
+        if let Portion::From(start) = portion {
+            let at_end = at_end(start, bytes.len(), wanted, self.file_len);
+            return Some(self.cut(bytes, at_end, digest));
+        }
+        if bytes.len() < wanted {
+            return None;
+        }
+        let strong = |chunk: &[u8]| Some(self.summing.strong?.of(Some(self.key), chunk));
+        Some(match portion {
+            Portion::Ends(range, judge) => {
+                self.sub_chunks((range, judge), bytes, (|_| Crc32c::EMPTY, |_| None))
+            }
+            Portion::SubChunks(range, judge) => {
+                self.sub_chunks((range, judge), bytes, (Crc32c::of, strong))
+            }
+            Portion::Chunks(_, lens) => self.chunks(&lens, bytes, range.end == self.file_len),
+            Portion::From(_) => unreachable!("it is summed above"),
+        })
+    }
+
+    fn cut(&self, bytes: &[u8], at_end: AtEnd, digest: Option<&mut FileDigest>) -> Summed {
+        let chunker = self.summing.chunker.build();
+        debug_assert!(chunker.max_len() < READ_BYTES, "a segment makes progress");
+        let mut sums = Vec::new();
+        let consumed = cut_all(&chunker, bytes, at_end, |chunk| sums.push(self.sum_of(chunk)));
+        if let Some(digest) = digest {
+            digest.push(&bytes[..consumed]);
+        }
+        Summed::Chunks(sums, at_end == AtEnd::Yes)
+    }
+
+    fn chunks(&self, lens: &[u32], mut bytes: &[u8], is_last: bool) -> Summed {
+        let sums = lens.iter().map(|len| {
+            let (chunk, after) = bytes.split_at(*len as usize);
+            bytes = after;
+            self.sum_of(chunk)
+        });
+        Summed::Chunks(sums.collect(), is_last)
+    }
+
+    fn sub_chunks(
+        &self,
+        (range, judge): (Range<u64>, Judge),
+        bytes: &[u8],
+        sums: (impl FnMut(&[u8]) -> Crc32c, impl FnMut(&[u8]) -> Option<StrongSum>),
+    ) -> Summed {
+        let stages = TwoStage::new(&self.summing.chunker, Isa::SCALAR);
+        let stages = stages.expect("the machine asks for two stages where there are two");
+        Summed::SubChunks(stages.sub_chunks(&range, bytes, judge, sums))
+    }
+
+    fn sum_of(&self, chunk: &[u8]) -> Sum {
+        let strong = self.summing.strong;
+        let strong = strong.map_or(StrongSum::NONE, |strong| strong.of(Some(self.key), chunk));
+        Sum { len: chunk.len() as u32, weak: self.summing.weak.of(chunk), strong }
+    }
+}
+
+/// Takes the strong sum of each span.
+#[derive(Debug)]
+pub struct StrongSums<'a> {
+    strong: Strong,
+    key: &'a SumKey,
+    spans: &'a [Span],
+    sums: Vec<StrongSum>,
+}
+
+impl<'a> StrongSums<'a> {
+    /// For these spans.
+    #[must_use]
+    pub fn new((strong, key): (Strong, &'a SumKey), spans: &'a [Span]) -> Self {
+        Self { strong, key, spans, sums: Vec::with_capacity(spans.len()) }
+    }
+}
+
+impl Task for StrongSums<'_> {
+    type Output = Vec<StrongSum>;
+    type Error = Short;
+
+    fn most_read(&self) -> usize {
+        longest(self.spans)
+    }
+
+    fn reads(&self) -> Option<&[Span]> {
+        self.spans.get(self.sums.len()).map(std::slice::from_ref)
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Short> {
+        if bytes.len() < self.spans[self.sums.len()].len as usize {
+            return Err(Short);
+        }
+        self.sums.push(self.strong.of(Some(self.key), bytes));
+        Ok(())
+    }
+
+    fn finish(self) -> Vec<StrongSum> {
+        self.sums
+    }
+}
+
+/// Takes BLAKE3 of a file, as far as it goes.
+#[derive(Debug)]
+pub struct WholeDigest {
+    digest: FileDigest,
+    next: Option<Span>,
+    len: u64,
+}
+
+impl WholeDigest {
+    /// For at most `len` bytes: a file that grows while it is read is not read for ever.
+    #[must_use]
+    pub fn new(len: u64) -> Self {
+        Self { digest: FileDigest::new(), next: Self::next(0, len), len }
+    }
+
+    fn next(start: u64, len: u64) -> Option<Span> {
+        let rest = len.saturating_sub(start).min(READ_BYTES as u64);
+        (rest > 0).then(|| Span::new(start, rest as u32))
+    }
+}
+
+impl Task for WholeDigest {
+    type Output = Digest;
+    type Error = Infallible;
+
+    fn most_read(&self) -> usize {
+        READ_BYTES
+    }
+
+    fn reads(&self) -> Option<&[Span]> {
+        self.next.as_ref().map(std::slice::from_ref)
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        let start = self.next.map_or(0, |span| span.start) + bytes.len() as u64;
+        self.next = if bytes.is_empty() { None } else { Self::next(start, self.len) };
+        self.digest.push(bytes);
+        Ok(())
+    }
+
+    fn finish(self) -> Digest {
+        self.digest.finish()
+    }
+}

@@ -1,0 +1,91 @@
+//! The engine's work, fed by blocking reads.
+
+use deltic_core::chunk::{Run, Segment};
+use deltic_core::recipe::{Chunk, FileDigest};
+use deltic_core::{AtEnd, ChunkerSpec, Digest, Fingerprinter, Span};
+use deltic_engine::sums::{self, Portions, READ_BYTES, WholeDigest};
+use deltic_engine::{Task, run, scan};
+use deltic_protocol::summing::{Portion, Summed};
+use deltic_store::{Snapshot, StoreError};
+
+use super::Buffers;
+use crate::monitor::{Stage, within};
+
+/// Runs a task whose computing counts as `stage`.
+pub(super) fn perform<T: Task>(
+    buffers: &Buffers,
+    stage: Stage,
+    task: T,
+    mut read: impl FnMut(&[Span], &mut [u8]) -> Result<usize, StoreError>,
+) -> Result<Result<T::Output, T::Error>, StoreError> {
+    let read = |spans: &[Span], into: &mut [u8]| within(Stage::Read, || read(spans, into));
+    buffers.with(task.most_read(), |buffer| within(stage, || run(task, buffer, read)))
+}
+
+/// Reads the one span of a file that a step wants.
+pub(super) fn read_one(
+    snapshot: &impl Snapshot,
+) -> impl FnMut(&[Span], &mut [u8]) -> Result<usize, StoreError> {
+    |spans, into| spans.first().map_or(Ok(0), |span| snapshot.read_at(span.start, into))
+}
+
+/// Reads, cuts and sums one segment; `None` where the file is shorter.
+pub(super) fn cut_segment(
+    buffers: &Buffers,
+    snapshot: &impl Snapshot,
+    by: (&ChunkerSpec, &Fingerprinter),
+    segment: &Segment,
+) -> Result<Option<Run<Chunk>>, StoreError> {
+    let read_at = |at, room: &mut [u8]| within(Stage::Read, || snapshot.read_at(at, room));
+    let read = |at, room: &mut [u8]| match read_at(at, room) {
+        Ok(got) if got == room.len() => Ok(()),
+        Ok(_) => Err(None),
+        Err(error) => Err(Some(error)),
+    };
+    let run = buffers
+        .with(segment.read_len(), |buffer| scan::cut_while_reading(by, segment, buffer, read));
+    match run {
+        Ok(run) => Ok(Some(run)),
+        Err(None) => Ok(None),
+        Err(Some(error)) => Err(error),
+    }
+}
+
+/// Reads a portion and makes of it what is asked for; `None` where the file is shorter.
+pub(super) fn sum_portion(
+    buffers: &Buffers,
+    snapshot: &impl Snapshot,
+    portions: &Portions<'_>,
+    (portion, digest): (Portion, Option<&mut FileDigest>),
+) -> Result<Option<Summed>, StoreError> {
+    let range = sums::read_range(&portion);
+    buffers.with((range.end - range.start) as usize, |buffer| {
+        let got = within(Stage::Read, || snapshot.read_at(range.start, buffer))?;
+        Ok(portions.sum(portion, &buffer[..got], digest))
+    })
+}
+
+/// Calls `with` the next bytes of a file, and with whether they are its last.
+pub(super) fn with_segment<T>(
+    buffers: &Buffers,
+    snapshot: &impl Snapshot,
+    start: u64,
+    with: impl FnOnce(&[u8], AtEnd) -> T,
+) -> Result<T, StoreError> {
+    buffers.with(READ_BYTES, |buffer| {
+        let got = within(Stage::Read, || snapshot.read_at(start, buffer))?;
+        let at_end = sums::at_end(start, got, buffer.len(), snapshot.meta().len);
+        Ok(with(&buffer[..got], at_end))
+    })
+}
+
+/// Takes BLAKE3 of the first `len` bytes that `read` gives, or of fewer where it ends before.
+pub(super) fn digest_of_bytes(
+    buffers: &Buffers,
+    len: u64,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, StoreError>,
+) -> Result<Digest, StoreError> {
+    let read = |spans: &[Span], into: &mut [u8]| read(spans[0].start, into);
+    let Ok(digest) = perform(buffers, Stage::Sum, WholeDigest::new(len), read)?;
+    Ok(digest)
+}
