@@ -11,12 +11,20 @@
 //! | [`gap`] | block sums of old, deltas against them, and gaps rebuilt from these |
 //! | [`pack`] | payloads as they travel: zeros left out, compressed, and back |
 //! | [`check`] | fingerprints of what arrived against what was announced |
+//! | [`assemble`] | written runs from copies and literals, in whole blocks |
+//! | [`journal`], [`recipe`] | what outlives a session: which chunks are in place, and the recipes of large files |
+//! | [`moves`], [`similar`] | files under other names that may be old versions |
 
+pub mod assemble;
 pub mod check;
 pub mod gap;
+pub mod journal;
+pub mod moves;
 pub mod pack;
+pub mod recipe;
 pub mod scan;
 pub mod search;
+pub mod similar;
 pub mod sums;
 mod task;
 

@@ -1,9 +1,8 @@
 //! The work of the machines, done with a store: blocking calls, from the pool's threads.
 
 pub(crate) mod alternates;
-mod chart;
 pub(crate) mod digests;
-mod journal;
+mod moves;
 pub(crate) mod owners;
 pub(crate) mod packing;
 pub(crate) mod receiving;

@@ -2,7 +2,6 @@
 
 mod closing;
 mod opening;
-mod panes;
 mod parting;
 mod reading;
 mod slot;
@@ -24,8 +23,8 @@ use deltic_store::{Going, Keep, Store, StoreError};
 use deltic_tree::{Compared, Kind, Meta, RelPath, TallyKey};
 
 use super::alternates::Alternates;
-use super::chart::Chart;
 use super::digests::Digests;
+use super::moves::Moves;
 use super::owners::Owners;
 use super::recipes::Recipes;
 use super::steps::cut_segment;
@@ -46,7 +45,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     store: S,
     alternates: Alternates<S>,
     options: Options,
-    chart: Chart,
+    moves: Moves,
     keep: Keep,
     owners: Owners,
     /// What tallies are taken with, and what of.
@@ -230,7 +229,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 Answer::Removed(removed(self.store.remove(&path, going)))
             }
             Work::Chart { near, names } => {
-                Answer::Charted(self.chart.draw(&self.store, near, names))
+                Answer::Charted(self.moves.draw(&self.store, near, names))
             }
             Work::OpenOld { handle, path, most, goes_on, recipe, elsewhere } => {
                 let known = (most, goes_on.as_ref(), recipe);
@@ -343,7 +342,7 @@ impl<S: Store> ReceivingHands<S> {
             store,
             alternates,
             options: options.clone(),
-            chart: Chart::default(),
+            moves: Moves::default(),
             keep: kept(options),
             owners: Owners::new(&options.metadata)?,
             tallied: (TallyKey::of(&theirs), options.tallied().unwrap_or_default()),

@@ -12,7 +12,6 @@ use deltic_store::cache::Moment;
 use deltic_store::{Commit, Rebuild, Replaces, Snapshot, Store, StoreError, Version, Whole};
 use deltic_tree::{Meta, RelPath};
 
-use super::panes::Panes;
 use super::{ReceivingHands, unproven};
 use crate::hands::steps::digest_of_bytes;
 use crate::hands::{lock, setback};
@@ -31,8 +30,8 @@ impl<S: Store> ReceivingHands<S> {
     ) -> Result<(), Setback> {
         // Of an empty file nothing was written.
         let staged = lock(&self.slot(handle).growing).clone();
-        let panes = staged.as_ref().and_then(|growing| growing.panes.as_ref());
-        if !panes.is_none_or(Panes::are_done) {
+        let buffer = staged.as_ref().and_then(|growing| growing.buffer.as_ref());
+        if !buffer.is_none_or(|buffer| lock(buffer).is_done()) {
             return Err(unproven(path));
         }
         let read = |start, buffer: &mut [u8]| {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::{ChunkerSpec, Fingerprinter, Key};
+use deltic_engine::journal;
 use deltic_protocol::receiver::{
     Elsewhere, Extra, Kept, Kinship, New, NewFiles, OldLens, Similar, Unlisted,
 };
@@ -16,7 +17,7 @@ use deltic_tree::{Entry, Meta, Names, RelPath};
 
 use super::ReceivingHands;
 use super::slot::{Growing, Slot};
-use crate::hands::{failed, journal, lock, warned};
+use crate::hands::{failed, lock, warned};
 
 /// A file of another name, held open.
 type Other<S> = Option<(Similar, <S as Tree>::Snapshot)>;
@@ -142,7 +143,7 @@ impl<S: Store> ReceivingHands<S> {
         let (beside, similar) = self.alternates.open(&self.store, path, elsewhere);
         // Nothing is more like it than a twin.
         let most = elsewhere.moved.map(|most| similar.as_ref().map_or(most, |_| Kinship::Twin));
-        let find = |most| self.chart.find(&self.store, path, elsewhere.new, most);
+        let find = |most| self.moves.find(&self.store, path, elsewhere.new, most);
         let (path, snapshot, kinship) = match (most.and_then(find), similar) {
             (Some((path, snapshot, kinship)), _) => (path, snapshot, Some(kinship)),
             (None, Some((path, snapshot))) => (path, snapshot, None),
@@ -162,7 +163,7 @@ impl<S: Store> ReceivingHands<S> {
         let (kept, noted) = journal::read(notes, meta, self.terms)?;
         noted.iter().for_each(|range| rebuild.resume_with(range.clone()));
         let new = New { len: meta.len, modified: meta.modified, from: 0, spec: kept.spec };
-        Some((Growing { rebuild, new, panes: None }, kept, noted))
+        Some((Growing { rebuild, new, buffer: None }, kept, noted))
     }
 
     /// How chunks are named that are known from another session.

@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::{Fingerprinter, Key, Span};
+use deltic_engine::assemble::WriteBuffer;
 use deltic_protocol::receiver::New;
 use deltic_store::{Snapshot, Store, StoreError};
 
-use super::panes::Panes;
 use crate::monitor::{Stage, within};
 
 /// What one attempt holds open.
@@ -28,8 +28,8 @@ pub(super) struct Slot<S: Store> {
 pub(super) struct Growing<S: Store> {
     pub(super) rebuild: S::Rebuild,
     pub(super) new: New,
-    /// None where it goes on from another session, or from an old version: not all panes will be complete.
-    pub(super) panes: Option<Panes>,
+    /// None where it goes on from another session, or from an old version: not all blocks will be complete.
+    pub(super) buffer: Option<Mutex<WriteBuffer>>,
 }
 
 impl<S: Store> Slot<S> {

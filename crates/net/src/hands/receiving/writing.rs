@@ -1,25 +1,26 @@
 //! Filling a new version: copies, literals and mended gaps.
 
-use std::sync::Arc;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use deltic_core::recipe::Chunk;
 use deltic_core::{Fingerprint, Fingerprinter, Key, Span};
-use deltic_engine::Unproven;
+use deltic_engine::assemble::{Parts, Piece, Source, WriteBlock, WriteBuffer};
 use deltic_engine::check::all_proven;
 use deltic_engine::gap::Rebuilt;
 use deltic_engine::pack::unpacked;
+use deltic_engine::{Unproven, journal};
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Content, Rebuild, Store, StoreError};
 use deltic_tree::RelPath;
 
-use super::panes::{PANE_BYTES, Panes, Piece, Ready, Source};
 use super::slot::{Growing, Slot};
 use super::{ReceivingHands, shrunk, unproven};
 use crate::hands::steps::perform;
-use crate::hands::{journal, lock, setback};
+use crate::hands::{lock, setback};
 use crate::monitor::{Stage, within};
 
 /// An attempt, and what grows in it.
@@ -44,9 +45,9 @@ impl<S: Store> ReceivingHands<S> {
             let noted = rebuild.note(&journal::version(&new, &self.key_of(&slot), self.terms));
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
         }
-        // Of a tail the first pane would wait for what is before it.
-        let panes = (new.from == 0).then(|| Panes::new(new.len));
-        let made = Arc::new(Growing { rebuild, new, panes });
+        // Of a tail the first block would wait for what is before it.
+        let buffer = (new.from == 0).then(|| Mutex::new(WriteBuffer::new(new.len)));
+        let made = Arc::new(Growing { rebuild, new, buffer });
         *growing = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -59,13 +60,13 @@ impl<S: Store> ReceivingHands<S> {
     ) -> Result<(), Setback> {
         let rebuild = &growing.rebuild;
         let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len));
-        journal::write_over(rebuild, &slot.kept, spans).map_err(|error| setback(&error))?;
+        write_over(rebuild, &slot.kept, spans).map_err(|error| setback(&error))?;
         let mut pieces = Vec::with_capacity(runs.len());
         for CopyRun { old, new_start } in runs {
             let (mut at, mut start) = (old.start, *new_start);
             for (snapshot, part) in slot.parts(*old) {
                 let len = part.end - part.start;
-                let shared = growing.panes.is_none() || rebuild.may_share(snapshot, &part, start);
+                let shared = growing.buffer.is_none() || rebuild.may_share(snapshot, &part, start);
                 let from = if shared {
                     let copy = || rebuild.copy(snapshot, part.clone(), start);
                     self.partings.with_room(copy).map_err(|error| setback(&error))?;
@@ -128,7 +129,7 @@ impl<S: Store> ReceivingHands<S> {
         Ok(mended)
     }
 
-    /// Takes chunks that were sent, whose `bytes` lie end to end. While much is held back for its pane it is written at
+    /// Takes chunks that were sent, whose `bytes` lie end to end. While much is held back for its block it is written at
     /// once.
     fn put<'a>(
         &self,
@@ -145,18 +146,19 @@ impl<S: Store> ReceivingHands<S> {
             });
             // Chunks that lie next to each other are one piece.
             match pieces.last_mut() {
-                Some((start, run)) if *start + run.len() as u64 == span.start => {
-                    let from = bytes.len() - rest.len() - run.len();
-                    *run = &bytes[from..from + run.len() + chunk.len()];
+                Some((start, run)) if *start + run.byte_len() as u64 == span.start => {
+                    let from = bytes.len() - rest.len() - run.byte_len();
+                    *run = &bytes[from..from + run.byte_len() + chunk.len()];
                 }
                 _ => pieces.push((span.start, chunk)),
             }
             rest = behind;
         }
         let spans = kept.iter().map(|kept| Span::new(kept.start, kept.chunk.len));
-        let voided = journal::write_over(&growing.rebuild, &slot.kept, spans);
+        let voided = write_over(&growing.rebuild, &slot.kept, spans);
         voided.map_err(|error| setback(&error))?;
-        let held = growing.panes.as_ref().is_some_and(|panes| panes.has_room(bytes.len()));
+        let held =
+            (growing.buffer.as_ref()).is_some_and(|buffer| lock(buffer).has_room(bytes.len()));
         let mut gathered = Vec::with_capacity(pieces.len());
         for (start, bytes) in pieces {
             let from = if held {
@@ -170,54 +172,47 @@ impl<S: Store> ReceivingHands<S> {
         self.add((slot, growing), gathered, kept)
     }
 
-    /// Takes pieces and the chunks that they make, and writes the panes that are complete with them.
+    /// Takes pieces and the chunks that they make, and writes the blocks that are complete with them.
     fn add(
         &self,
         (slot, growing): Site<'_, S>,
         pieces: Vec<Piece<'_>>,
         chunks: Vec<KeptChunk>,
     ) -> Result<(), Setback> {
-        let Some(panes) = &growing.panes else {
+        let Some(buffer) = &growing.buffer else {
             self.note(slot, &growing.rebuild, chunks);
             return Ok(());
         };
         let noted = if slot.noted.load(Ordering::Relaxed) { &chunks[..] } else { &[] };
-        for ready in panes.take(pieces, noted) {
-            self.write_pane((slot, growing), &ready)?;
-            self.note(slot, &growing.rebuild, ready.written());
+        let parts = Parts::new(pieces);
+        let complete = lock(buffer).take(parts, noted);
+        for block in complete {
+            self.write_block((slot, growing), &block)?;
+            self.note(slot, &growing.rebuild, block.written());
         }
         Ok(())
     }
 
-    /// Puts a pane together and writes it, but for what is written already.
-    fn write_pane(&self, (slot, growing): Site<'_, S>, ready: &Ready<'_>) -> Result<(), Setback> {
-        let goes_on = |one: &Piece<'_>, next: &Piece<'_>| one.is_written() == next.is_written();
-        for run in ready.pieces.chunk_by(goes_on).filter(|run| !run[0].is_written()) {
-            let start = run[0].start;
-            if let [Piece { from: Source::Sent(bytes), .. }] = run {
-                self.write_at(growing, start, bytes)?;
+    /// Puts a block together and writes it, but for what is written already.
+    fn write_block(
+        &self,
+        (slot, growing): Site<'_, S>,
+        block: &WriteBlock<'_>,
+    ) -> Result<(), Setback> {
+        for run in block.runs() {
+            if let Some(bytes) = run.one_sent() {
+                self.write_at(growing, run.start(), bytes)?;
                 continue;
             }
-            let len = run[run.len() - 1].end() - start;
-            debug_assert!(len <= PANE_BYTES, "a run lies in one pane");
-            self.buffers.with(len as usize, |pane| {
-                for piece in run {
-                    let from = (piece.start - start) as usize;
-                    let room = &mut pane[from..from + piece.len() as usize];
-                    match &piece.from {
-                        Source::Old(span) => read_all(slot, *span, room)?,
-                        Source::Sent(bytes) => room.copy_from_slice(bytes),
-                        Source::Written(_) => {}
-                    }
+            self.buffers.with(run.byte_len(), |bytes| {
+                run.put_sent(bytes);
+                for (span, place) in run.old() {
+                    read_all(slot, span, &mut bytes[place])?;
                 }
-                let old = run.iter().filter_map(|piece| match piece.from {
-                    Source::Old(span) => Some(span),
-                    Source::Sent(_) | Source::Written(_) => None,
-                });
-                slot.check_unchanged(old.clone()).map_err(|error| setback(&error))?;
-                let is_old = old.count() == run.len();
-                let content = if is_old { Content::Old } else { Content::OldAndSent };
-                let write = || growing.rebuild.write_old(start, pane, content);
+                let old = run.old().map(|(span, _)| span);
+                slot.check_unchanged(old).map_err(|error| setback(&error))?;
+                let content = if run.is_old() { Content::Old } else { Content::OldAndSent };
+                let write = || growing.rebuild.write_old(run.start(), bytes, content);
                 self.partings.with_room(write).map_err(|error| setback(&error))
             })?;
         }
@@ -255,4 +250,13 @@ fn read_all<S: Store>(slot: &Slot<S>, span: Span, room: &mut [u8]) -> Result<(),
     let len = room.len();
     let read = slot.read(&[span], room).map_err(|error| setback(&error))?.len();
     if read < len { Err(shrunk()) } else { Ok(()) }
+}
+
+/// Notes in the journal that these of the spans in it are about to be written over.
+fn write_over<R: Rebuild>(
+    rebuild: &R,
+    kept: &[Range<u64>],
+    spans: impl IntoIterator<Item = Span>,
+) -> Result<(), StoreError> {
+    journal::voids(kept, spans).try_for_each(|note| rebuild.note(&note))
 }

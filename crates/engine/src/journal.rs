@@ -21,16 +21,17 @@ use deltic_core::{ChunkNo, ChunkerSpec, Chunks, CodecError, Fingerprint, Key, Pu
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{INDEX_BUDGET_CHUNKS, LARGE_FILE_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::receiver::{Kept, KeptChunk, New};
-use deltic_store::{Rebuild, StoreError};
 use deltic_tree::Meta;
 
-/// Whether a file of `len` bytes has a journal. What is shorter has arrived before it pays.
-pub(super) const fn is_kept(len: u64) -> bool {
+/// True if a file of `len` bytes has a journal. A shorter one has arrived before it pays.
+#[must_use]
+pub const fn is_kept(len: u64) -> bool {
     len > LARGE_FILE_BYTES
 }
 
-/// What the notes of `new` begin with.
-pub(super) fn version(new: &New, key: &Key, terms: Terms) -> Vec<u8> {
+/// The note that a journal of `new` begins with.
+#[must_use]
+pub fn version(new: &New, key: &Key, terms: Terms) -> Vec<u8> {
     let mut note = vec![VERSION, form(terms)];
     note.put_bytes(key.as_bytes());
     new.spec.encode(&mut note);
@@ -41,7 +42,8 @@ pub(super) fn version(new: &New, key: &Key, terms: Terms) -> Vec<u8> {
 }
 
 /// The note that these are in place.
-pub(super) fn chunks(kept: impl IntoIterator<Item = KeptChunk>, terms: Terms) -> Vec<u8> {
+#[must_use]
+pub fn chunks(kept: impl IntoIterator<Item = KeptChunk>, terms: Terms) -> Vec<u8> {
     let mut note = vec![CHUNKS];
     for KeptChunk { start, chunk } in kept {
         note.put_varint(start);
@@ -51,31 +53,25 @@ pub(super) fn chunks(kept: impl IntoIterator<Item = KeptChunk>, terms: Terms) ->
     note
 }
 
-/// Notes of those of `spans` that `kept` has that they are about to be written over.
-pub(super) fn write_over<R: Rebuild>(
-    rebuild: &R,
+/// The notes that those of `spans` which `kept` has are about to be written over.
+pub fn voids(
     kept: &[Range<u64>],
     spans: impl IntoIterator<Item = Span>,
-) -> Result<(), StoreError> {
-    for span in spans {
+) -> impl Iterator<Item = Vec<u8>> {
+    spans.into_iter().filter_map(|span| {
         let next = kept.partition_point(|range| range.end <= span.start);
-        if kept.get(next).is_some_and(|range| range.start < span.end()) {
-            let mut note = vec![VOID];
-            note.put_varint(span.start);
-            note.put_varint(span.len.into());
-            rebuild.note(&note)?;
-        }
-    }
-    Ok(())
+        kept.get(next).filter(|range| range.start < span.end())?;
+        let mut note = vec![VOID];
+        note.put_varint(span.start);
+        note.put_varint(span.len.into());
+        Some(note)
+    })
 }
 
-/// What `notes` say is in place of the version `meta`, if they are about it and of use in a session of these terms; and where
+/// Reads what `notes` say is in place of the version `meta`, if they are about it and of use in a session of these terms; and where
 /// all of it is, for not all may be worth keeping.
-pub(super) fn read(
-    notes: Vec<Vec<u8>>,
-    meta: &Meta,
-    terms: Terms,
-) -> Option<(Kept, Vec<Range<u64>>)> {
+#[must_use]
+pub fn read(notes: Vec<Vec<u8>>, meta: &Meta, terms: Terms) -> Option<(Kept, Vec<Range<u64>>)> {
     let mut notes = notes.into_iter();
     let (key, spec) = read_version(&notes.next()?, meta, terms).ok()??;
     let mut told = Told::default();
@@ -90,7 +86,7 @@ pub(super) fn read(
     Some((Kept { key, spec, chunks }, noted))
 }
 
-/// Where these chunks, which ascend, are: runs that do not touch.
+/// The places of these chunks, which ascend: runs that do not touch.
 fn runs(chunks: &Chunks, places: &[ChunkNo]) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for span in places.iter().filter_map(|no| chunks.span(*no)) {
@@ -102,8 +98,8 @@ fn runs(chunks: &Chunks, places: &[ChunkNo]) -> Vec<Range<u64>> {
     runs
 }
 
-/// What [`version`] wrote, if it is of this version and of use in a session of these terms.
-pub(super) fn read_version(
+/// Reads what [`version`] wrote, if it is of this version and of use in a session of these terms.
+pub(crate) fn read_version(
     note: &[u8],
     meta: &Meta,
     terms: Terms,
@@ -121,7 +117,7 @@ pub(super) fn read_version(
     Ok((holds && from.rest().is_empty()).then_some((key, spec)))
 }
 
-/// What notes say, in their order.
+/// The content of notes, in their order.
 #[derive(Debug, Default)]
 struct Told {
     chunks: Chunks,
@@ -185,12 +181,12 @@ impl Later {
 }
 
 /// Adds as much of a fingerprint as is noted.
-pub(super) fn put_name(to: &mut Vec<u8>, fingerprint: &Fingerprint, terms: Terms) {
+pub(crate) fn put_name(to: &mut Vec<u8>, fingerprint: &Fingerprint, terms: Terms) {
     to.put_bytes(&fingerprint.as_bytes()[..name_bytes(terms)]);
 }
 
-/// What [`put_name`] added.
-pub(super) fn read_name(from: &mut Reader<'_>, terms: Terms) -> Result<Fingerprint, CodecError> {
+/// Reads what [`put_name`] added.
+pub(crate) fn read_name(from: &mut Reader<'_>, terms: Terms) -> Result<Fingerprint, CodecError> {
     let mut name = [0; FINGERPRINT_BYTES];
     let told = name_bytes(terms);
     name[..told].copy_from_slice(from.bytes(told)?);
@@ -208,7 +204,7 @@ fn form(terms: Terms) -> u8 {
     u8::from(terms.is_keyed())
 }
 
-/// How much of a fingerprint is noted.
+/// Length of the part of a fingerprint that is noted.
 fn name_bytes(terms: Terms) -> usize {
     if terms.is_keyed() { SUM_BYTES } else { FINGERPRINT_BYTES }
 }
@@ -218,7 +214,7 @@ const CHUNKS: u8 = 1;
 const VOID: u8 = 2;
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use deltic_core::Fingerprinter;
     use deltic_core::chunk::FixedLen;
@@ -227,7 +223,7 @@ pub(super) mod tests {
 
     const LEN: u64 = LARGE_FILE_BYTES + 1;
 
-    pub(in crate::hands) fn terms(keyed: bool) -> Terms {
+    pub(crate) fn terms(keyed: bool) -> Terms {
         let mut hello = Hello::ours(Key::from_bytes([3; 32]));
         if keyed {
             hello.capabilities.insert("names:keyed".into());

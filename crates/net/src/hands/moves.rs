@@ -1,0 +1,192 @@
+//! Moved files: indexes the files of a destination, and opens those that a new file may have been.
+
+use std::sync::Mutex;
+
+use deltic_engine::moves::{MoveIndex, Walk, near};
+use deltic_protocol::receiver::{Charted, Kinship, Unseen};
+use deltic_store::{Snapshot, Store};
+use deltic_tree::{RelPath, Timestamp};
+
+use super::lock;
+
+/// An index of a destination, as far as it was walked.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    walk: Mutex<Walk>,
+    files: Mutex<MoveIndex>,
+}
+
+impl Moves {
+    /// Looks at `names` more names, or at all of the directory in which that number is reached.
+    pub(super) fn draw<S: Store>(&self, store: &S, near: Vec<RelPath>, names: u64) -> Charted {
+        let mut walk = lock(&self.walk);
+        walk.begin(near);
+        let mut seen = 0;
+        while seen < names {
+            let Some((dir, is_near)) = walk.next_dir() else { break };
+            let mut rest = None;
+            // A directory that cannot be listed has nothing to be matched against.
+            while let Ok(listing) = store.list_some(&dir, rest) {
+                seen += 1 + listing.entries.len() as u64;
+                walk.note(&dir, &listing.entries, is_near);
+                let files = listing.entries.iter().filter(|entry| entry.meta.is_file());
+                let found = files.map(|entry| (&entry.name, entry.meta.len, entry.meta.modified));
+                if !lock(&self.files).add(&dir, found) {
+                    return Charted { names: seen, unseen: Unseen::Nothing, has_files: true };
+                }
+                rest = listing.rest;
+                if rest.is_none() {
+                    break;
+                }
+            }
+        }
+        let has_files = !lock(&self.files).is_empty();
+        Charted { names: seen, unseen: walk.unseen(), has_files }
+    }
+
+    /// Opens the file that is most likely an old version of `path`, whose new one has this length in bytes and this time;
+    /// with how much speaks for it, which is at least `most`.
+    pub(super) fn find<S: Store>(
+        &self,
+        store: &S,
+        path: &RelPath,
+        (len, modified): (u64, Timestamp),
+        most: Kinship,
+    ) -> Option<(RelPath, S::Snapshot, Kinship)> {
+        let open = |found: RelPath| Some((store.open(&found).ok()?, found));
+        let exact = lock(&self.files).exact(path, len, modified);
+        let twin = exact.into_iter().filter_map(open).find(|(snapshot, _)| {
+            (snapshot.meta().len, snapshot.meta().modified) == (len, modified)
+        });
+        if let Some((snapshot, found)) = twin {
+            return Some((found, snapshot, Kinship::Twin));
+        }
+        if most < Kinship::Kin {
+            return None;
+        }
+        let kin = lock(&self.files).likely(path, len);
+        let mut opened = kin.into_iter().filter_map(open);
+        let (snapshot, found) =
+            opened.find(|(snapshot, _)| near(len).contains(&snapshot.meta().len))?;
+        Some((found, snapshot, Kinship::Kin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_store::memory::MemoryStore;
+    use deltic_store::{Commit, Keep, Rebuild, Replaces};
+    use deltic_tree::{Kind, Meta, Name};
+
+    const KEEP: Keep = Keep {
+        modes: true,
+        executability: false,
+        times: true,
+        omit_dir_times: false,
+        omit_link_times: false,
+        acls: false,
+        xattrs: false,
+    };
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).unwrap()
+    }
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp { secs, nanos: 0 }
+    }
+
+    /// A store of files of these lengths in bytes and times.
+    fn store(files: &[(&str, u64, i64)]) -> MemoryStore {
+        let store = MemoryStore::default();
+        for (name, len, secs) in files {
+            let path = path(name);
+            let mut dir = RelPath::root();
+            for name in path.split_last().unwrap().0.components() {
+                dir = dir.join(&Name::new(name).unwrap()).unwrap();
+                store.make_dir(&dir, None).unwrap();
+            }
+            let rebuild = store.create(&path, *len).unwrap();
+            rebuild.write(0, &vec![7; *len as usize]).unwrap();
+            let meta = Meta::plain(Kind::File, *len, at(*secs), 0o644);
+            let commit = Commit { meta: &meta, keep: KEEP, replaces: Replaces::Nothing };
+            rebuild.commit(commit).unwrap();
+        }
+        store
+    }
+
+    fn charted(store: &MemoryStore) -> Moves {
+        let chart = Moves::default();
+        while chart.draw(store, vec![RelPath::root()], 1).unseen != Unseen::Nothing {}
+        chart
+    }
+
+    #[track_caller]
+    fn assert_found(
+        files: &[(&str, u64, i64)],
+        (wanted, len, secs): (&str, u64, i64),
+        expected: Option<(&str, Kinship)>,
+    ) {
+        let store = store(files);
+        let found = charted(&store).find(&store, &path(wanted), (len, at(secs)), Kinship::Kin);
+        let found = found.map(|(path, _, kinship)| (path, kinship));
+        assert_eq!(found, expected.map(|(name, kinship)| (path(name), kinship)));
+    }
+
+    #[test]
+    fn length_and_time_tell_more_than_a_name_and_a_name_more_than_a_length() {
+        let files =
+            [("a/x", 30_000, 1), ("b/y", 40_000, 2), ("c/z", 2 << 20, 3), ("d/w", 2 << 20, 4)];
+        assert_found(&files, ("n/x", 40_000, 2), Some(("b/y", Kinship::Twin)));
+        assert_found(&files, ("n/x", 40_000, 9), Some(("a/x", Kinship::Kin)));
+        assert_found(&files, ("n/w", 2 << 20, 9), Some(("d/w", Kinship::Kin)));
+        assert_found(&files, ("n/v", 30_000, 9), None);
+        let one = [("c/z", 2 << 20, 3)];
+        assert_found(&one, ("n/v", 2 << 20, 9), Some(("c/z", Kinship::Kin)));
+        // Of such lengths there is no edit.
+        assert_found(&one, ("n/z", 5 << 20, 9), None);
+        assert_found(&[("a/x", 16 << 10, 1)], ("n/x", 16 << 10, 1), None);
+    }
+
+    #[test]
+    fn of_many_the_one_whose_path_ends_alike_is_found() {
+        let all: Vec<_> = (0..300).map(|n| (format!("old/{n}/data"), 20_000, 1)).collect();
+        let mut files: Vec<_> =
+            all.iter().map(|(name, len, secs)| (&**name, *len, *secs)).collect();
+        files.push(("old/77/other", 20_000, 1));
+        assert_found(&files, ("new/77/other", 20_000, 1), Some(("old/77/other", Kinship::Twin)));
+        assert_found(&files, ("new/177/data", 25_000, 9), Some(("old/177/data", Kinship::Kin)));
+    }
+
+    #[test]
+    fn what_is_not_there_any_more_or_is_the_file_itself_is_not_found() {
+        let store = store(&[("a", 30_000, 1), ("b", 30_000, 1)]);
+        let chart = charted(&store);
+        let find = |name: &str| {
+            let found = chart.find(&store, &path(name), (30_000, at(1)), Kinship::Twin);
+            found.map(|(path, ..)| path)
+        };
+        assert_eq!(find("a"), Some(path("b")));
+        store.remove(&path("b"), deltic_store::Going::default()).unwrap();
+        assert_eq!(find("a"), None);
+        assert_eq!(find("c"), Some(path("a")));
+    }
+
+    #[test]
+    fn what_is_near_is_looked_at_first_and_nothing_twice() {
+        let store = store(&[("far/a", 30_000, 1), ("near/b", 30_000, 2), ("near/c/d", 30_000, 3)]);
+        let chart = Moves::default();
+        let mut seen = Vec::new();
+        loop {
+            let Charted { names, unseen, .. } = chart.draw(&store, vec![path("near")], 1);
+            seen.push((names, unseen));
+            if unseen == Unseen::Nothing {
+                break;
+            }
+        }
+        use Unseen::{Far, Near, Nothing};
+        assert_eq!(seen, [(3, Near), (2, Far), (3, Far), (2, Nothing)]);
+        assert_eq!(lock(&chart.files).len(), 3);
+    }
+}
