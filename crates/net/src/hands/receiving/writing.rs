@@ -146,9 +146,9 @@ impl<S: Store> ReceivingHands<S> {
             });
             // Chunks that lie next to each other are one piece.
             match pieces.last_mut() {
-                Some((start, run)) if *start + run.byte_len() as u64 == span.start => {
-                    let from = bytes.len() - rest.len() - run.byte_len();
-                    *run = &bytes[from..from + run.byte_len() + chunk.len()];
+                Some((start, run)) if *start + run.len() as u64 == span.start => {
+                    let from = bytes.len() - rest.len() - run.len();
+                    *run = &bytes[from..from + run.len() + chunk.len()];
                 }
                 _ => pieces.push((span.start, chunk)),
             }
