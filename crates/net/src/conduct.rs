@@ -8,6 +8,7 @@ use deltic_core::strategy::Link as Figures;
 use deltic_store::local::UnderWay;
 
 use crate::batch::{Batch, Tap};
+use crate::executor::{Budget, Executor};
 use crate::monitor::Monitor;
 use crate::plan;
 use crate::restrict::Restriction;
@@ -39,6 +40,9 @@ pub(crate) struct Conduct {
     pub(crate) tap: Option<Arc<Tap>>,
     /// What stands for the sources.
     pub(crate) batch: Option<Batch>,
+    /// Whose threads do the work, and how much of them.
+    pub(crate) executor: Executor,
+    pub(crate) budget: Budget,
     /// What may be asked for, if not everything.
     pub(crate) restriction: Option<Restriction>,
 }

@@ -1,4 +1,4 @@
-//! One loop for either machine: frames in, work out to the pool, answers back, frames out.
+//! One loop for either machine: frames in, work out to the executor, answers back, frames out.
 //!
 //! Reading never waits for writing: what a machine has to say is bounded by the protocol's credit and waits in the
 //! machine. Work is started only while frames can leave and threads are free; frames are taken only while the machine's
@@ -16,12 +16,12 @@ use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 
 use crate::batch::Tap;
 use crate::error::SyncError;
+use crate::executor::{SessionPool, Share};
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting};
 use crate::machine::{Hands, Machine};
 use crate::monitor::{Monitor, Stage};
 use crate::outlets::{Closed, Lane, Outlets};
 use crate::plan::Traffic;
-use crate::pool::Pool;
 use crate::streams::News;
 use crate::transport::{Counters, RawFrame, ReadEnd, Reading};
 
@@ -39,8 +39,8 @@ const WIRE_STEP: u64 = 64 << 10;
 /// How long the last words of an end that reads no more may take to arrive.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Threads that do the work of an `M`.
-type PoolOf<M> = Pool<(WorkId, <M as Machine>::Work), (WorkId, <M as Machine>::Answer)>;
+/// Has the work of an `M` done.
+type PoolOf<M> = SessionPool<(WorkId, <M as Machine>::Work), (WorkId, <M as Machine>::Answer)>;
 
 /// What a machine is driven with, besides hands.
 pub(crate) struct Drive {
@@ -50,8 +50,8 @@ pub(crate) struct Drive {
     pub(crate) outlets: Outlets,
     /// Streams that join, or do not.
     pub(crate) news: mpsc::Receiver<News>,
-    /// Threads that compute, 0 for as many as there are processors.
-    pub(crate) threads: u32,
+    /// Has threads do the machine's work.
+    pub(crate) share: Share,
     /// Told whether calls are under way.
     pub(crate) counters: Arc<Counters>,
     pub(crate) monitor: Monitor,
@@ -74,7 +74,7 @@ pub(crate) async fn drive<M: Machine, H: Hands<M>>(
 async fn turn<M: Machine, H: Hands<M>>(
     mut machine: M,
     hands: Arc<H>,
-    Drive { mut greeting, mut frames, mut outlets, mut news, threads, counters, monitor, tap }: Drive,
+    Drive { mut greeting, mut frames, mut outlets, mut news, share, counters, monitor, tap }: Drive,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
     let (watched, doing) = (monitor.clone(), Arc::clone(&hands));
@@ -82,7 +82,7 @@ async fn turn<M: Machine, H: Hands<M>>(
                         results: &mut Vec<_>| {
         perform_all::<M, H>(&doing, &watched, bundle, results);
     };
-    let (mut pool, mut results) = Pool::new(threads, perform);
+    let (mut pool, mut results) = SessionPool::new(share, perform);
     let tell = |trouble: &mut Trouble| hands.locate_there(trouble);
     let located = |mut notice| {
         if let Notice::Trouble(trouble) = &mut notice {
@@ -367,7 +367,7 @@ fn gone() -> SyncError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::Cost;
+    use crate::executor::{Budget, Cost, Executor};
     use deltic_protocol::frame::{HEADER_BYTES, Header};
     use deltic_protocol::hello::AbortCause;
     use deltic_protocol::options::Options;
@@ -402,7 +402,7 @@ mod tests {
             frames,
             outlets,
             news,
-            threads: 1,
+            share: Executor::of_process().admit(Budget::default()),
             counters,
             monitor,
             tap: None,

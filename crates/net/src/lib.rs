@@ -1,8 +1,7 @@
 //! The shell around the machines: runs them against stores over transports. Threads, clocks and async live here only.
 //!
 //! [`run`] is one sync from the dialling end, [`agent`] the other end of it. Inside: `greeting` is heard while `session` takes roles,
-//! `drive` is the one loop that runs either machine, `hands` does what machines ask for, `pool` bounds how much of it
-//! at once, `watch` says what to sync again, `batch` keeps runs in files, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
+//! `drive` is the one loop that runs either machine, `hands` does what machines ask for, `executor` has the threads for it, `watch` says what to sync again, `batch` keeps runs in files, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
 //! measure them, by [`monitor`] and over a link from `shape`.
 
 mod batch;
@@ -11,6 +10,7 @@ mod conduct;
 mod destination;
 mod drive;
 pub mod error;
+pub mod executor;
 mod greeting;
 mod hands;
 mod machine;
@@ -19,7 +19,6 @@ mod outlets;
 mod patience;
 mod place;
 pub mod plan;
-mod pool;
 pub mod rehearsal;
 pub mod restrict;
 mod session;
@@ -38,8 +37,8 @@ use std::time::{Duration, Instant};
 pub use deltic_store::local::{NamedFile, Trust, own_dir, umask};
 pub use deltic_store::reason;
 pub use error::SyncError;
+pub use executor::most_threads;
 pub use plan::{Plan, Traffic};
-pub use pool::most_threads;
 pub use restrict::Restriction;
 pub use sources::{ListForm, read_names};
 pub use user::User;

@@ -11,9 +11,9 @@ use deltic_protocol::work::UnknownAnswer;
 use deltic_protocol::{PeerError, Purpose, Terms, ToReceiver, ToSender, WorkId};
 use deltic_tree::RelPath;
 
+use crate::executor::Cost;
 use crate::monitor::Stage;
 use crate::outlets::Lane;
-use crate::pool::Cost;
 use crate::streams::Role;
 
 /// Literals received and not yet written beyond which no frame is taken. With the frames that are read ahead this is what

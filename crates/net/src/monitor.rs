@@ -283,7 +283,8 @@ impl Busy {
     }
 }
 
-fn thread_cpu() -> Duration {
+/// Processor time of this thread.
+pub(crate) fn thread_cpu() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

@@ -34,6 +34,7 @@ use crate::conduct::{Conduct, Further};
 use crate::destination::{lacking, local_options, make, open_alternates, root_of};
 use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
+use crate::executor::{Budget, Executor, Share};
 use crate::greeting::{Agree, Greeting, agree, check_len, hear_magic, hello, in_time};
 use crate::hands::digests::Digests;
 use crate::hands::owners::is_privileged;
@@ -87,6 +88,8 @@ pub(crate) struct Session {
     tap: Option<Arc<Tap>>,
     batch: Option<Batch>,
     restriction: Option<Restriction>,
+    executor: Executor,
+    budget: Budget,
 }
 
 /// What the ends agreed on.
@@ -118,7 +121,7 @@ struct Course {
     joining: Joining,
     /// What is still to be heard.
     greeting: Option<(Greeting, Agree)>,
-    threads: u32,
+    share: Share,
 }
 
 impl Session {
@@ -139,6 +142,8 @@ impl Session {
             tap,
             batch,
             restriction,
+            executor,
+            budget,
             ..
         } = conduct;
         let ours = hello();
@@ -161,6 +166,8 @@ impl Session {
             tap,
             batch,
             restriction,
+            executor,
+            budget,
         }
     }
 
@@ -444,7 +451,7 @@ impl Session {
         let course = Course {
             joining: self.dialling(told, options.streams),
             greeting: Some((Greeting::new(self.ours.clone(), Role::Sends, &options), agree)),
-            threads: options.threads,
+            share: self.share(&options),
         };
         let machine = Sender::new(options).over(self.rate());
         let result = self.run((machine, hands), course, watch).await;
@@ -600,6 +607,11 @@ impl Session {
         }
     }
 
+    /// This end's share of the process's threads.
+    fn share(&self, options: &Options) -> Share {
+        self.executor.admit(self.budget.with_threads(options.threads))
+    }
+
     /// What does a sender's work on these sources.
     fn sending(&self, sources: Sources, options: &Options) -> SendingHands<Sources> {
         let own = (sources.own(), missing(&sources, options));
@@ -617,7 +629,7 @@ impl Session {
     ) -> Result<(), SyncError> {
         let hands = self.sending(sources, &options);
         hands.agree(terms);
-        let course = Course { joining, greeting: None, threads: options.threads };
+        let course = Course { joining, greeting: None, share: self.share(&options) };
         let mut machine = Sender::new(options).over(self.rate());
         machine.greeted(terms.offers());
         self.run((machine, Arc::new(hands)), course, watch).await
@@ -665,13 +677,13 @@ impl Session {
         made.store = Some(store.clone());
         let (alternates, warnings) = open_alternates(&root, (&options, see));
         let Agreed { terms, joining, .. } = agreed;
-        let threads = options.threads;
+        let share = self.share(&options);
         let digests = Digests::new(self.cache.clone(), &options);
         let recipes = Recipes::new(self.cache.clone(), &options);
         let asked = (terms, &options, terms.part());
-        let hands = ReceivingHands::new(store, alternates, asked)?;
+        let hands = ReceivingHands::new(store, alternates, asked, share.clone())?;
         let hands = hands.with_user(self.user.clone());
-        let course = Course { joining, greeting: None, threads };
+        let course = Course { joining, greeting: None, share };
         let mut machine = Receiver::new(setting);
         let warning = |message| Trouble::new(TroubleKind::Warned, message);
         let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
@@ -683,7 +695,7 @@ impl Session {
     async fn run<M: Machine, H: Hands<M>>(
         &mut self,
         (machine, hands): (M, Arc<H>),
-        Course { joining, greeting, threads }: Course,
+        Course { joining, greeting, share }: Course,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let nothing = Reader::Stream(Box::new(tokio::io::empty()));
@@ -698,7 +710,7 @@ impl Session {
         let tap = self.tap.clone();
         let outlets = Outlets::new(self.batches.clone(), monitor.clone()).tapped(tap.clone());
         let counters = Arc::clone(&self.flow.counters);
-        let by = Drive { greeting, frames, outlets, news, threads, counters, monitor, tap };
+        let by = Drive { greeting, frames, outlets, news, share, counters, monitor, tap };
         let session = drive(machine, hands, by, watch);
         let result = beside(session, joining.go_on(joined)).await;
         if result.is_ok() {

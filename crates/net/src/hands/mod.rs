@@ -1,4 +1,4 @@
-//! The work of the machines, done with a store: blocking calls, from the pool's threads.
+//! The work of the machines, done with a store: blocking calls, from threads of the executor.
 
 pub(crate) mod alternates;
 pub(crate) mod digests;

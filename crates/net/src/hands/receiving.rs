@@ -30,12 +30,12 @@ use super::recipes::Recipes;
 use super::steps::cut_segment;
 use super::{Buffers, failed, setback, told};
 use crate::error::SyncError;
+use crate::executor::{Cost, Share};
 use crate::hands::lock;
 use crate::machine::Hands;
 use crate::monitor::Stage;
-use crate::pool::Cost;
 use crate::user::User;
-use parting::Partings;
+use parting::DeferredDrop;
 use slot::Slot;
 use tallying::Found;
 use writing::Site;
@@ -64,7 +64,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     buffers: Buffers,
     digests: Digests,
     recipes: Recipes,
-    partings: Partings,
+    deferred: DeferredDrop,
 }
 
 impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
@@ -82,6 +82,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
             Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
                 Cost::Heavy
             }
+            Work::Ask(_) => Cost::Ask,
             // So many names take their time.
             Work::Chart { .. } => Cost::Heavy,
             Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
@@ -194,7 +195,7 @@ impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
                 let metas = (&is, &meta, seen.as_ref());
                 let at = (&path, alternate);
                 done(
-                    self.partings
+                    self.deferred
                         .with_room(|| self.alternates.copy(&self.store, at, metas, self.keep)),
                 )
             }
@@ -336,6 +337,7 @@ impl<S: Store> ReceivingHands<S> {
         store: S,
         alternates: Alternates<S>,
         (terms, options, theirs): (Terms, &Options, Key),
+        share: Share,
     ) -> Result<Self, SyncError> {
         let strategy = &options.strategy;
         Ok(Self {
@@ -357,7 +359,7 @@ impl<S: Store> ReceivingHands<S> {
             buffers: Buffers::default(),
             digests: Digests::default(),
             recipes: Recipes::default(),
-            partings: Partings::default(),
+            deferred: DeferredDrop::new(share),
         })
     }
 

@@ -31,9 +31,9 @@ use super::owners::Called;
 use super::packing::Packer;
 use super::steps::{cut_segment, perform, read_one, sum_portion, with_segment};
 use super::{Buffers, lock, trouble};
+use crate::executor::Cost;
 use crate::machine::Hands;
 use crate::monitor::{Stage, within};
-use crate::pool::Cost;
 use crate::user::User;
 
 /// Reads a tree for a [`Sender`].

@@ -56,7 +56,7 @@ impl<S: Store> ReceivingHands<S> {
                 growing.rebuild
             }
             None => {
-                let created = self.partings.with_room(|| self.store.create(path, meta.len));
+                let created = self.deferred.with_room(|| self.store.create(path, meta.len));
                 created.map_err(|error| setback(&error))?
             }
         };
@@ -66,7 +66,7 @@ impl<S: Store> ReceivingHands<S> {
             (None, None) => Replaces::Nothing,
         };
         // It is done once, and may need room.
-        self.partings.wait();
+        self.deferred.wait();
         let commit = Commit { meta, keep: self.keep, replaces };
         let committed = self.unless(rebuild.commit(commit), || self.is_there(path, meta));
         let committed = committed.map_err(|error| setback(&error));
@@ -84,7 +84,7 @@ impl<S: Store> ReceivingHands<S> {
         }
         // One of them may have lost its last name. What was known of them goes along.
         if slot.old.iter().any(|old| old.meta().len >= LARGE_BYTES) {
-            self.partings.let_go((slot, proof));
+            self.deferred.let_go((slot, proof));
         }
         committed.map(drop)
     }
@@ -108,7 +108,7 @@ impl<S: Store> ReceivingHands<S> {
         let mut done = self.store.replace_all(&files, self.keep);
         for (file, done) in files.iter().zip(&mut done) {
             if done.as_ref().is_err_and(StoreError::wants_room) {
-                *done = self.partings.with_room(|| self.store.replace(file, self.keep));
+                *done = self.deferred.with_room(|| self.store.replace(file, self.keep));
             }
         }
         let unless = |(done, file): (Result<Option<Version>, StoreError>, &Whole<'_>)| {

@@ -7,11 +7,15 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use deltic_store::StoreError;
 
+use crate::executor::Share;
 use crate::hands::lock;
 
-/// What is being let go of.
-#[derive(Debug, Default)]
-pub(super) struct Partings(Arc<Counted>);
+/// What is being let go of, by threads of the executor.
+#[derive(Debug)]
+pub(super) struct DeferredDrop {
+    share: Share,
+    counted: Arc<Counted>,
+}
 
 #[derive(Debug, Default)]
 struct Counted {
@@ -26,16 +30,16 @@ struct Counts {
     ended: u64,
 }
 
-impl Partings {
-    /// Drops `what` on a thread of its own; here, where there is none.
+impl DeferredDrop {
+    pub(super) fn new(share: Share) -> Self {
+        Self { share, counted: Arc::default() }
+    }
+
+    /// Drops `what` on another thread; here, where there is none.
     pub(super) fn let_go(&self, what: impl Send + 'static) {
-        lock(&self.0.counts).begun += 1;
-        let going = Going(Arc::clone(&self.0));
-        let part = move || {
-            drop(what);
-            drop(going);
-        };
-        let _ = std::thread::Builder::new().spawn(part);
+        lock(&self.counted.counts).begun += 1;
+        let going = Going(Arc::clone(&self.counted));
+        self.share.drop_later((what, going));
     }
 
     /// Does `work`, and again where there was no room for it and some came free meanwhile.
@@ -44,7 +48,7 @@ impl Partings {
         mut work: impl FnMut() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         loop {
-            let before = lock(&self.0.counts).ended;
+            let before = lock(&self.counted.counts).ended;
             match work() {
                 Err(error) if error.wants_room() && self.wait() > before => {}
                 done => return done,
@@ -55,7 +59,7 @@ impl Partings {
     /// Waits until nothing is being let go of; how often something was.
     pub(super) fn wait(&self) -> u64 {
         let goes = |counts: &mut Counts| counts.ended < counts.begun;
-        let waited = self.0.ended.wait_while(lock(&self.0.counts), goes);
+        let waited = self.counted.ended.wait_while(lock(&self.counted.counts), goes);
         waited.unwrap_or_else(PoisonError::into_inner).ended
     }
 }
@@ -76,7 +80,13 @@ mod tests {
     use std::cell::Cell;
     use std::sync::mpsc;
 
+    use crate::executor::{Budget, Executor};
+
     use deltic_tree::RelPath;
+
+    fn deferred() -> DeferredDrop {
+        DeferredDrop::new(Executor::of_process().admit(Budget::default()))
+    }
 
     /// Goes when it is told to.
     struct Old(mpsc::Receiver<()>);
@@ -94,11 +104,11 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_waits_for_what_is_let_go_of() {
-        let partings = Partings::default();
+        let deferred = deferred();
         let (tell, told) = mpsc::channel();
-        partings.let_go(Old(told));
+        deferred.let_go(Old(told));
         let tries = Cell::new(0);
-        let done = partings.with_room(|| {
+        let done = deferred.with_room(|| {
             tries.set(tries.get() + 1);
             if tries.get() == 1 {
                 // It goes behind our back, after we have found no room.
@@ -112,13 +122,13 @@ mod tests {
 
     #[test]
     fn where_nothing_is_let_go_of_there_is_no_second_try() {
-        let partings = Partings::default();
+        let deferred = deferred();
         let tries = Cell::new(0);
         let work = || {
             tries.set(tries.get() + 1);
             Err::<(), _>(full())
         };
-        assert!(partings.with_room(work).is_err());
+        assert!(deferred.with_room(work).is_err());
         assert_eq!(tries.get(), 1);
     }
 }

@@ -39,7 +39,7 @@ impl<S: Store> ReceivingHands<S> {
         if let Some(growing) = &*growing {
             return Ok(Arc::clone(growing));
         }
-        let rebuild = self.partings.with_room(|| self.store.create(path, new.len))?;
+        let rebuild = self.deferred.with_room(|| self.store.create(path, new.len))?;
         // Of a tail nothing says that what it follows is the same in another session.
         if self.keeps_notes && new.from == 0 && journal::is_kept(new.len) {
             let noted = rebuild.note(&journal::version(&new, &self.key_of(&slot), self.terms));
@@ -69,7 +69,7 @@ impl<S: Store> ReceivingHands<S> {
                 let shared = growing.buffer.is_none() || rebuild.may_share(snapshot, &part, start);
                 let from = if shared {
                     let copy = || rebuild.copy(snapshot, part.clone(), start);
-                    self.partings.with_room(copy).map_err(|error| setback(&error))?;
+                    self.deferred.with_room(copy).map_err(|error| setback(&error))?;
                     Source::Written(len)
                 } else {
                     Source::Old(Span::new(at, len as u32))
@@ -213,7 +213,7 @@ impl<S: Store> ReceivingHands<S> {
                 slot.check_unchanged(old).map_err(|error| setback(&error))?;
                 let content = if run.is_old() { Content::Old } else { Content::OldAndSent };
                 let write = || growing.rebuild.write_old(run.start(), bytes, content);
-                self.partings.with_room(write).map_err(|error| setback(&error))
+                self.deferred.with_room(write).map_err(|error| setback(&error))
             })?;
         }
         Ok(())
@@ -221,7 +221,7 @@ impl<S: Store> ReceivingHands<S> {
 
     fn write_at(&self, growing: &Growing<S>, start: u64, bytes: &[u8]) -> Result<(), Setback> {
         let write = || growing.rebuild.write(start, bytes);
-        self.partings.with_room(write).map_err(|error| setback(&error))
+        self.deferred.with_room(write).map_err(|error| setback(&error))
     }
 
     /// Notes that these are in place, as far as they are staged.

@@ -1,0 +1,122 @@
+//! What one session may use.
+
+use std::sync::OnceLock;
+
+use deltic_protocol::limits::MAX_THREADS;
+
+use super::{COPIERS, Cost, DROPPERS, FLUSHERS};
+
+/// Most threads for each processor, however many are asked for.
+const MAX_FOR_EACH: usize = 4;
+/// Bundles that wait for a thread, for each thread: it finds the next one when it is done with one.
+pub(super) const QUEUED: usize = 2;
+/// Pieces of work taken in and not done, of each kind but the heavy.
+const LIGHT_WORK: usize = 256;
+
+/// What one session may use. The default is for a session that has the machine to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Threads that compute for it at once, 0 for as many as there are processors.
+    pub compute: u32,
+    /// Bytes that its work under way may hold; one piece always may.
+    pub work_bytes: usize,
+    /// Pieces of work under way, of each kind but the heavy, of which there are a few for each thread.
+    pub light_work: usize,
+    /// Open files, where it may have fewer than the process.
+    pub open_files: Option<usize>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { compute: 0, work_bytes: usize::MAX, light_work: LIGHT_WORK, open_files: None }
+    }
+}
+
+impl Budget {
+    /// The same with so many threads that compute, if it has no fewer.
+    #[must_use]
+    pub fn with_threads(self, asked: u32) -> Self {
+        let least = match (self.compute, asked) {
+            (0, asked) => asked,
+            (own, 0) => own,
+            (own, asked) => own.min(asked),
+        };
+        Self { compute: least, ..self }
+    }
+
+    /// Threads that compute for it at once.
+    pub(super) fn threads(&self) -> usize {
+        match self.compute {
+            0 => processors().max(2),
+            asked => asked.min(most_threads()) as usize,
+        }
+    }
+
+    /// Jobs of this kind that may run at once.
+    pub(super) fn most_at_once(&self, cost: Cost) -> usize {
+        match cost {
+            Cost::Heavy | Cost::Light => self.threads(),
+            Cost::Copy => self.threads().min(COPIERS),
+            Cost::Flush => FLUSHERS,
+            Cost::Drop => DROPPERS,
+            Cost::Ask => 1,
+        }
+    }
+
+    /// Pieces of work of this kind that may be under way.
+    pub(super) fn most_work(&self, cost: Cost) -> usize {
+        match cost {
+            Cost::Heavy => self.threads() * (1 + QUEUED),
+            Cost::Copy | Cost::Light | Cost::Flush | Cost::Drop | Cost::Ask => self.light_work,
+        }
+    }
+}
+
+impl Cost {
+    /// Bytes that a piece of work holds at most, nearly always: what it brings along, and a buffer.
+    pub(super) const fn bytes(self) -> usize {
+        match self {
+            Self::Heavy => 1 << 20,
+            Self::Copy => 256 << 10,
+            Self::Flush => 16 << 10,
+            Self::Light | Self::Drop | Self::Ask => 4 << 10,
+        }
+    }
+}
+
+/// Most threads that an end computes with here, however many are asked for: a peer cannot make a machine start any number.
+#[must_use]
+pub fn most_threads() -> u32 {
+    let most = processors().saturating_mul(MAX_FOR_EACH);
+    u32::try_from(most).map_or(MAX_THREADS, |most| most.min(MAX_THREADS))
+}
+
+/// Asked once: the answer is in files of the system.
+fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(2, usize::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_as_wide_as_is_asked_and_the_machine_bears() {
+        let cores = std::thread::available_parallelism().expect("there is one").get();
+        let threads = |compute| Budget { compute, ..Budget::default() }.threads();
+        assert_eq!((threads(1), threads(2)), (1, 2));
+        assert_eq!(threads(0), cores.max(2));
+        let most = most_threads() as usize;
+        assert_eq!(most, (cores * MAX_FOR_EACH).min(MAX_THREADS as usize));
+        assert_eq!((threads(u32::MAX), threads(most as u32 + 1)), (most, most));
+    }
+
+    #[test]
+    fn what_is_asked_for_does_not_widen_a_budget() {
+        let with =
+            |own, asked| Budget { compute: own, ..Budget::default() }.with_threads(asked).compute;
+        assert_eq!((with(0, 0), with(0, 3), with(2, 0)), (0, 3, 2));
+        assert_eq!((with(2, 3), with(2, 1)), (2, 1));
+    }
+}

@@ -1,0 +1,266 @@
+//! A fair queue: jobs of many sessions, and whose turn it is.
+//!
+//! Deficit round robin, charged afterwards: a session takes jobs while it has credit, and pays for each what it cost once that
+//! is known. A session that finds no credit waits until every other with jobs has spent its own. No job is held back for
+//! credit where a thread is free.
+
+use std::collections::{HashMap, VecDeque};
+
+/// Credit that a session gets each round, in nanoseconds of work.
+const QUANTUM: i64 = 1_000_000;
+/// Most debt that a session carries on: a single long job does not shut it out for as long again.
+const MAX_DEBT: i64 = 64 * QUANTUM;
+/// Jobs that a session may have under way while others wait.
+const MOST_WHILE_OTHERS_WAIT: usize = 2;
+
+/// Tells sessions apart.
+pub(super) type SessionId = u64;
+
+/// Jobs of one kind.
+pub(super) struct FairQueue<J> {
+    /// Sessions with jobs that may run, in the order of their turns.
+    turns: VecDeque<SessionId>,
+    sessions: HashMap<SessionId, Session<J>>,
+}
+
+struct Session<J> {
+    jobs: VecDeque<J>,
+    running: usize,
+    /// Most that may run at once.
+    most: usize,
+    credit: i64,
+    in_turns: bool,
+    /// Nothing more comes.
+    has_left: bool,
+}
+
+impl<J> Session<J> {
+    fn may_run(&self) -> bool {
+        !self.jobs.is_empty() && self.running < self.most
+    }
+
+    /// Leaves room for others.
+    fn is_modest(&self) -> bool {
+        self.running < MOST_WHILE_OTHERS_WAIT
+    }
+}
+
+impl<J> Default for FairQueue<J> {
+    fn default() -> Self {
+        Self { turns: VecDeque::new(), sessions: HashMap::new() }
+    }
+}
+
+impl<J> FairQueue<J> {
+    /// Adds a job of a session that may have at most `most` under way.
+    pub(super) fn push(&mut self, id: SessionId, most: usize, job: J) {
+        let session = self.sessions.entry(id).or_insert_with(|| Session {
+            jobs: VecDeque::new(),
+            running: 0,
+            most: 1,
+            credit: 0,
+            in_turns: false,
+            has_left: false,
+        });
+        session.most = most.max(1);
+        session.jobs.push_back(job);
+        self.enlist(id);
+    }
+
+    /// The next job; `done` is due when it has run.
+    pub(super) fn pop(&mut self) -> Option<(SessionId, J)> {
+        let id = self.turn()?;
+        let session = self.sessions.get_mut(&id)?;
+        let job = session.jobs.pop_front()?;
+        session.running += 1;
+        if !session.may_run() {
+            session.in_turns = false;
+            self.turns.pop_front();
+        }
+        Some((id, job))
+    }
+
+    /// Whether another session than this one has jobs that could run: only then does it matter what a job costs.
+    pub(super) fn has_others(&self, id: SessionId) -> bool {
+        self.turns.iter().any(|turn| *turn != id)
+    }
+
+    /// Takes note that a job has run, and of what it cost.
+    pub(super) fn done(&mut self, id: SessionId, cost: i64) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.running -= 1;
+        session.credit = (session.credit - cost).max(-MAX_DEBT);
+        if session.has_left && session.running == 0 {
+            self.sessions.remove(&id);
+        } else {
+            self.enlist(id);
+        }
+    }
+
+    /// Takes out what a session has waiting; none of it has run.
+    pub(super) fn clear(&mut self, id: SessionId) -> VecDeque<J> {
+        let Some(session) = self.sessions.get_mut(&id) else { return VecDeque::new() };
+        if std::mem::take(&mut session.in_turns) {
+            self.turns.retain(|turn| *turn != id);
+        }
+        std::mem::take(&mut session.jobs)
+    }
+
+    /// The same of one that brings no more; it is forgotten once nothing of it runs.
+    pub(super) fn leave(&mut self, id: SessionId) -> VecDeque<J> {
+        let left = self.clear(id);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.has_left = true;
+            if session.running == 0 {
+                self.sessions.remove(&id);
+            }
+        }
+        left
+    }
+
+    /// Jobs that wait and could run at once.
+    pub(super) fn runnable(&self) -> usize {
+        let runnable = |id: &SessionId| {
+            self.sessions.get(id).map_or(0, |s| s.jobs.len().min(s.most - s.running))
+        };
+        self.turns.iter().map(runnable).sum()
+    }
+
+    /// Jobs that wait, and those that run, of all sessions.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let sessions = self.sessions.values();
+        sessions.fold((0, 0), |(wait, run), s| (wait + s.jobs.len(), run + s.running))
+    }
+
+    fn enlist(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && session.may_run()
+            && !session.in_turns
+        {
+            session.in_turns = true;
+            self.turns.push_back(id);
+        }
+    }
+
+    /// Puts the session whose turn it is in front. Those that have spent their credit are passed over; where all have, all
+    /// get more.
+    fn turn(&mut self) -> Option<SessionId> {
+        if self.turns.len() > 1 {
+            let any_modest = self.turns.iter().any(|id| self.sessions[id].is_modest());
+            let at = self.first_with_credit(any_modest).or_else(|| {
+                self.give_credit(any_modest);
+                self.first_with_credit(any_modest)
+            });
+            self.turns.rotate_left(at?);
+        }
+        let id = *self.turns.front()?;
+        if self.turns.len() == 1
+            && let Some(session) = self.sessions.get_mut(&id)
+        {
+            // Nobody waits, so nothing is owed.
+            session.credit = session.credit.max(0);
+        }
+        Some(id)
+    }
+
+    /// The first session in turn that has credit, of the modest ones alone if so.
+    fn first_with_credit(&self, modest: bool) -> Option<usize> {
+        let has_credit = |s: &Session<J>| s.credit > 0 && (s.is_modest() || !modest);
+        self.turns.iter().position(|id| has_credit(&self.sessions[id]))
+    }
+
+    /// Gives all in turn as many quanta as let at least one of those that are looked at have credit.
+    fn give_credit(&mut self, modest: bool) {
+        let looked_at = |s: &&Session<J>| s.is_modest() || !modest;
+        let credits = self.turns.iter().map(|id| &self.sessions[id]).filter(looked_at);
+        let most = credits.map(|session| session.credit).max().unwrap_or_default();
+        let rounds = 1 - most / QUANTUM;
+        for id in &self.turns {
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.credit = (session.credit + rounds * QUANTUM).min(QUANTUM);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs jobs one at a time, each at the cost that it is; how many each of so many sessions got done.
+    fn run(queue: &mut FairQueue<i64>, jobs: usize, sessions: usize) -> Vec<usize> {
+        let mut done = vec![0; sessions];
+        for _ in 0..jobs {
+            let (id, cost) = queue.pop().expect("there is more");
+            done[id as usize] += 1;
+            queue.done(id, cost);
+        }
+        done
+    }
+
+    #[test]
+    fn sessions_get_the_same_time_whatever_a_job_of_theirs_costs() {
+        let mut queue = FairQueue::default();
+        // Those of the first cost sixteen times as much.
+        for (id, cost) in [(0, 16 * QUANTUM), (1, QUANTUM), (2, QUANTUM)] {
+            (0..1000).for_each(|_| queue.push(id, 8, cost));
+        }
+        let done = run(&mut queue, 330, 3);
+        assert!((8..=12).contains(&done[0]), "{done:?}");
+        assert!(done[1].abs_diff(done[2]) <= 2, "{done:?}");
+    }
+
+    #[test]
+    fn a_session_that_comes_late_is_next_and_gets_its_share() {
+        let mut queue = FairQueue::default();
+        (0..1000).for_each(|_| queue.push(0, 8, QUANTUM));
+        run(&mut queue, 500, 1);
+        (0..1000).for_each(|_| queue.push(1, 8, QUANTUM));
+        let done = run(&mut queue, 100, 2);
+        assert!(done[0].abs_diff(done[1]) <= 2, "{done:?}");
+    }
+
+    #[test]
+    fn debt_is_bounded() {
+        let mut queue = FairQueue::default();
+        (0..1000).for_each(|_| queue.push(0, 8, 1_000_000 * QUANTUM));
+        run(&mut queue, 1, 1);
+        (0..1000).for_each(|_| queue.push(1, 8, QUANTUM));
+        let done = run(&mut queue, 100, 2);
+        assert!(done[0] >= 1 && done[1] >= 60, "{done:?}");
+    }
+
+    #[test]
+    fn two_of_a_session_run_while_others_wait_and_more_where_none_does() {
+        let mut queue = FairQueue::default();
+        (0..10).for_each(|_| queue.push(0, 4, 0));
+        (0..10).for_each(|_| queue.push(1, 4, 0));
+        let mut running = [0; 2];
+        for _ in 0..4 {
+            running[queue.pop().expect("there is more").0 as usize] += 1;
+        }
+        assert_eq!(running, [2, 2]);
+        // No thread is idle for that.
+        for _ in 0..4 {
+            running[queue.pop().expect("there is more").0 as usize] += 1;
+        }
+        assert_eq!((running, queue.pop()), ([4, 4], None));
+        queue.done(0, 0);
+        assert_eq!(queue.pop().map(|(id, _)| id), Some(0));
+    }
+
+    #[test]
+    fn what_a_session_has_waiting_goes_when_it_leaves() {
+        let mut queue = FairQueue::default();
+        (0..10).for_each(|job| queue.push(0, 4, job));
+        queue.push(1, 4, 99);
+        let (id, _) = queue.pop().expect("there is more");
+        assert_eq!((id, queue.leave(0).len()), (0, 9));
+        assert_eq!(queue.counts(), (1, 1));
+        queue.done(0, 0);
+        assert_eq!((queue.sessions.len(), queue.pop()), (1, Some((1, 99))));
+        queue.done(1, 0);
+        queue.leave(1);
+        assert_eq!((queue.counts(), queue.sessions.len()), ((0, 0), 0));
+    }
+}

@@ -1,0 +1,437 @@
+//! The threads of the process that do the sessions' work: as many as there are processors for what computes, more for what
+//! waits for a disk, however many sessions there are.
+//!
+//! Sessions share them fairly ([`fair`]), each within its [`Budget`]; one that is cancelled is rid of all that waits at once, and
+//! of what runs when that is done with the piece in hand. Threads of our own and not the runtime's, and short calls several at a
+//! time ([`pool`]): with tens of thousands of them a second, waking threads would cost more than the calls.
+
+mod budget;
+mod fair;
+mod pool;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::hands::lock;
+use crate::monitor::thread_cpu;
+use fair::{FairQueue, SessionId};
+
+pub use budget::{Budget, most_threads};
+pub(crate) use pool::SessionPool;
+
+/// Threads that copy.
+const COPIERS: usize = 2;
+/// Flushes under way at once: enough for a disk to merge them (RELIABILITY, finding 10).
+const FLUSHERS: usize = 16;
+/// Threads that let go of what is costly to free.
+const DROPPERS: usize = 2;
+/// How long a thread waits for its next job before it ends.
+const IDLE_PATIENCE: Duration = Duration::from_secs(10);
+/// What a job costs besides its processor time, in nanoseconds: a thread is woken and a queue is locked for it.
+const JOB_COST: i64 = 10_000;
+
+/// What a piece of work mostly costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// Processor time and a large buffer.
+    Heavy,
+    /// Moving bytes from file to file: one thread reads while another writes; a third would only wait for the lock of the
+    /// file that is written.
+    Copy,
+    /// A few system calls.
+    Light,
+    /// Waiting for a disk to flush.
+    Flush,
+    /// Freeing what the system takes long to free. Nothing that is done here waits for anything.
+    Drop,
+    /// Waiting for a user's answer, which need not come.
+    Ask,
+}
+
+impl Cost {
+    const ALL: [Self; 6] =
+        [Self::Heavy, Self::Copy, Self::Light, Self::Flush, Self::Drop, Self::Ask];
+}
+
+/// Most threads of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Those that compute, and those that do short calls: so many of each.
+    pub compute: usize,
+    /// Those that copy.
+    pub copies: usize,
+    /// Those that wait for flushes.
+    pub flushes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { compute: most_threads() as usize, copies: COPIERS, flushes: FLUSHERS }
+    }
+}
+
+impl Limits {
+    /// Most threads that there ever are, besides one for each user who is being asked.
+    #[must_use]
+    pub const fn threads(&self) -> usize {
+        2 * self.compute + self.copies + self.flushes + DROPPERS
+    }
+
+    const fn of(&self, cost: Cost) -> usize {
+        match cost {
+            Cost::Heavy | Cost::Light => self.compute,
+            Cost::Copy => self.copies,
+            Cost::Flush => self.flushes,
+            Cost::Drop => DROPPERS,
+            Cost::Ask => usize::MAX,
+        }
+    }
+}
+
+/// Threads that many sessions share.
+#[derive(Clone)]
+pub struct Executor(Arc<Threads>);
+
+/// How much there is of it at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Sessions that were admitted and have not left.
+    pub sessions: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Jobs that wait.
+    pub waiting: usize,
+    /// Jobs that run.
+    pub running: usize,
+}
+
+impl Executor {
+    /// One with threads of its own, which start where there is work for them.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        let groups = Cost::ALL.map(|cost| ThreadGroup {
+            jobs: FairQueue::default(),
+            most: limits.of(cost),
+            started: 0,
+            idle: 0,
+            served_by: cost,
+        });
+        let state = State { groups, sessions: 0, asked: 0 };
+        Self(Arc::new(Threads {
+            next: AtomicU64::new(0),
+            state: Mutex::new(state),
+            filled: Cost::ALL.map(|_| Condvar::new()),
+        }))
+    }
+
+    /// The one that all sessions of this process share unless they are told otherwise.
+    #[must_use]
+    pub fn of_process() -> Self {
+        static SHARED: OnceLock<Executor> = OnceLock::new();
+        SHARED.get_or_init(|| Self::new(Limits::default())).clone()
+    }
+
+    /// Admits a session, until the last handle of its share is dropped.
+    #[must_use]
+    pub fn admit(&self, budget: Budget) -> Share {
+        let mut state = lock(&self.0.state);
+        state.sessions += 1;
+        state.asked += budget.threads();
+        Share(Arc::new(Admitted {
+            threads: Arc::clone(&self.0),
+            id: self.0.next.fetch_add(1, Ordering::Relaxed),
+            budget,
+            is_cancelled: Arc::default(),
+            work: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            done: Arc::default(),
+        }))
+    }
+
+    /// How much there is of it now.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let state = lock(&self.0.state);
+        let counts = state.groups.iter().map(|group| group.jobs.counts());
+        let (waiting, running) = counts.fold((0, 0), |(w, r), (wait, run)| (w + wait, r + run));
+        let threads = state.groups.iter().map(|group| group.started).sum();
+        Usage { sessions: state.sessions, threads, waiting, running }
+    }
+}
+
+impl Default for Executor {
+    fn default() -> Self {
+        Self::of_process()
+    }
+}
+
+impl std::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Executor").field(&self.usage()).finish()
+    }
+}
+
+/// One session's share of an executor.
+#[derive(Clone)]
+pub struct Share(Arc<Admitted>);
+
+struct Admitted {
+    threads: Arc<Threads>,
+    id: SessionId,
+    budget: Budget,
+    is_cancelled: Arc<AtomicBool>,
+    /// Pieces of work under way.
+    work: AtomicUsize,
+    /// Bytes that they hold.
+    bytes: AtomicUsize,
+    /// Pieces of work that were done.
+    done: Arc<AtomicU64>,
+}
+
+impl Share {
+    /// What the session may use.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.0.budget
+    }
+
+    /// Drops all that waits. What runs ends with the piece in hand, and nothing more is taken.
+    pub fn cancel(&self) {
+        self.0.is_cancelled.store(true, Ordering::Relaxed);
+        self.clear(&Cost::ALL);
+    }
+
+    /// Whether it was cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Pieces of work under way, and the bytes that they hold.
+    #[must_use]
+    pub fn under_way(&self) -> (usize, usize) {
+        (self.0.work.load(Ordering::Relaxed), self.0.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Pieces of work that were done.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.0.done.load(Ordering::Relaxed)
+    }
+
+    /// Has a thread do `job` in its turn; it is dropped where the session ends before.
+    ///
+    /// # Errors
+    /// Those of the system where it has not a single thread for it.
+    pub fn submit(&self, cost: Cost, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        if self.is_cancelled() {
+            return Ok(());
+        }
+        let most = self.0.budget.most_at_once(cost);
+        self.0.threads.put(self.0.id, (cost, most), Box::new(job))
+    }
+
+    /// Drops `what` where nobody waits for it; here, where there is no thread for it.
+    pub(crate) fn drop_later(&self, what: impl Send + 'static) {
+        // Without a thread the job comes back, and goes with what is in it.
+        let _ = self.submit(Cost::Drop, move || drop(what));
+    }
+
+    fn cancelled(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0.is_cancelled)
+    }
+
+    fn finished(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.0.done)
+    }
+
+    fn count_in(&self, cost: Cost) {
+        self.0.work.fetch_add(1, Ordering::Relaxed);
+        self.0.bytes.fetch_add(cost.bytes(), Ordering::Relaxed);
+    }
+
+    fn count_out(&self, cost: Cost, work: usize) {
+        self.0.work.fetch_sub(work, Ordering::Relaxed);
+        self.0.bytes.fetch_sub(work * cost.bytes(), Ordering::Relaxed);
+    }
+
+    /// Takes out what waits of these kinds.
+    fn clear(&self, costs: &[Cost]) {
+        let mut state = lock(&self.0.threads.state);
+        let clear = |cost: &Cost| state.groups[*cost as usize].jobs.clear(self.0.id);
+        let dropped: Vec<_> = costs.iter().map(clear).collect();
+        drop(state);
+        // They may hold a session's last file.
+        drop(dropped);
+    }
+}
+
+impl std::fmt::Debug for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Share").field("id", &self.0.id).field("budget", self.budget()).finish()
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut state = lock(&self.threads.state);
+        state.sessions -= 1;
+        state.asked -= self.budget.threads();
+        let left = state.groups.each_mut().map(|group| group.jobs.leave(self.id));
+        if state.sessions == 0 {
+            // Where there were no threads, there may be some next time.
+            let own = |(group, cost): (&mut ThreadGroup, Cost)| group.served_by = cost;
+            state.groups.iter_mut().zip(Cost::ALL).for_each(own);
+        }
+        drop(state);
+        drop(left);
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// What threads and sessions share.
+struct Threads {
+    next: AtomicU64,
+    state: Mutex<State>,
+    /// Told of jobs for each group's threads. Who finds none sleeps at once: channels spin first, which pays where the next one
+    /// is a microsecond away, and costs more than the calls where processors are few.
+    filled: [Condvar; Cost::ALL.len()],
+}
+
+struct State {
+    groups: [ThreadGroup; Cost::ALL.len()],
+    sessions: usize,
+    /// Threads that all sessions together may compute with.
+    asked: usize,
+}
+
+/// Threads of one kind of work, and what waits for them.
+struct ThreadGroup {
+    jobs: FairQueue<Job>,
+    /// Most threads.
+    most: usize,
+    started: usize,
+    /// Threads that sleep.
+    idle: usize,
+    /// The group whose threads do the work: another one where the system has no thread for this one.
+    served_by: Cost,
+}
+
+impl State {
+    /// A job for a thread of this group, and whose it is.
+    fn take(&mut self, own: Cost) -> Option<(Cost, SessionId, Job)> {
+        for cost in Cost::ALL {
+            let group = &mut self.groups[cost as usize];
+            if group.served_by == own
+                && let Some((id, job)) = group.jobs.pop()
+            {
+                return Some((cost, id, job));
+            }
+        }
+        None
+    }
+
+    /// Jobs that threads of this group could do at once.
+    fn runnable(&self, own: Cost) -> usize {
+        let served = self.groups.iter().filter(|group| group.served_by == own);
+        served.map(|group| group.jobs.runnable()).sum()
+    }
+
+    /// Whether this group should have one more thread.
+    fn should_grow(&self, own: Cost) -> bool {
+        let group = &self.groups[own as usize];
+        let most = match own {
+            Cost::Heavy | Cost::Light => group.most.min(self.asked),
+            Cost::Copy | Cost::Flush | Cost::Drop | Cost::Ask => group.most,
+        };
+        group.started < most && self.runnable(own) > group.idle
+    }
+}
+
+impl Threads {
+    /// Adds a job, and starts a thread for it where all that there are have one.
+    fn put(
+        self: &Arc<Self>,
+        id: SessionId,
+        (cost, most): (Cost, usize),
+        job: Job,
+    ) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        state.groups[cost as usize].jobs.push(id, most, job);
+        let by = state.groups[cost as usize].served_by;
+        if state.groups[by as usize].idle > 0 {
+            self.filled[by as usize].notify_one();
+        }
+        if !state.should_grow(by) {
+            return Ok(());
+        }
+        state.groups[by as usize].started += 1;
+        drop(state);
+        let Err(error) = self.start(by) else { return Ok(()) };
+        let mut state = lock(&self.state);
+        state.groups[by as usize].started -= 1;
+        if state.groups[by as usize].started > 0 {
+            // Those that are there do it all.
+            return Ok(());
+        }
+        // What is dropped, others may wait for; and a user makes them wait.
+        let stand_in = Cost::ALL.into_iter().find(|other| {
+            let is_apart = |cost| matches!(cost, Cost::Drop | Cost::Ask);
+            !is_apart(cost) && !is_apart(*other) && state.groups[*other as usize].started > 0
+        });
+        let Some(stand_in) = stand_in else {
+            let left = state.groups[cost as usize].jobs.clear(id);
+            drop(state);
+            drop(left);
+            return Err(error);
+        };
+        state.groups[cost as usize].served_by = stand_in;
+        self.filled[stand_in as usize].notify_one();
+        Ok(())
+    }
+
+    fn start(self: &Arc<Self>, own: Cost) -> io::Result<()> {
+        let threads = Arc::clone(self);
+        std::thread::Builder::new().spawn(move || threads.work(own)).map(drop)
+    }
+
+    /// Does the jobs of this group until none has come for a while.
+    fn work(&self, own: Cost) {
+        let mut state = lock(&self.state);
+        loop {
+            let Some((cost, id, job)) = state.take(own) else {
+                state.groups[own as usize].idle += 1;
+                let waited = self.filled[own as usize].wait_timeout(state, IDLE_PATIENCE);
+                let waited = waited.unwrap_or_else(PoisonError::into_inner);
+                state = waited.0;
+                state.groups[own as usize].idle -= 1;
+                if waited.1.timed_out() && state.runnable(own) == 0 {
+                    state.groups[own as usize].started -= 1;
+                    return;
+                }
+                continue;
+            };
+            let is_metered = state.groups[cost as usize].jobs.has_others(id);
+            drop(state);
+            let spent = run(job, is_metered);
+            state = lock(&self.state);
+            state.groups[cost as usize].jobs.done(id, spent);
+        }
+    }
+}
+
+/// Runs a job; what it cost, where that is asked. One that panics costs its session what it brought, and no thread.
+fn run(job: Job, is_metered: bool) -> i64 {
+    let since = is_metered.then(thread_cpu);
+    let _ = catch_unwind(AssertUnwindSafe(job));
+    since.map_or(0, |since| {
+        let nanos = thread_cpu().saturating_sub(since).as_nanos();
+        i64::try_from(nanos).unwrap_or(i64::MAX).saturating_add(JOB_COST)
+    })
+}

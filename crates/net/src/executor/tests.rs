@@ -1,0 +1,121 @@
+//! Threads that start when there is work for them, and what becomes of it when a session ends.
+
+use std::sync::Barrier;
+use std::sync::mpsc;
+
+use super::*;
+
+fn admit(executor: &Executor, compute: u32) -> Share {
+    executor.admit(Budget { compute, ..Budget::default() })
+}
+
+#[test]
+fn threads_start_when_there_is_work_for_them() {
+    let executor = Executor::new(Limits { compute: 8, ..Limits::default() });
+    let together = Barrier::new(3);
+    let share = admit(&executor, 3);
+    let width = share.budget().threads().min(3);
+    let (mut pool, mut results) = SessionPool::new(share, move |works, results| {
+        if width == 3 {
+            together.wait();
+        }
+        results.extend(works);
+    });
+    assert_eq!(executor.usage().threads, 0);
+    for work in 0..3 {
+        assert!(pool.has_room(Cost::Heavy));
+        pool.take(Cost::Heavy, work);
+    }
+    pool.start().unwrap();
+    // Each waits for the others.
+    let done: Vec<_> = (0..3).map(|_| results.blocking_recv().unwrap()).collect();
+    done.iter().for_each(|done| pool.finished(done));
+    let mut all: Vec<i32> = done.into_iter().flat_map(|done| done.results).collect();
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2]);
+    assert!((1..=3).contains(&executor.usage().threads));
+}
+
+#[test]
+fn threads_are_no_more_than_the_sessions_ask_for_and_the_limits_allow() {
+    let limits = Limits { compute: 2, copies: 1, flushes: 3 };
+    let executor = Executor::new(limits);
+    let shares: Vec<_> = (0..50).map(|_| admit(&executor, 1)).collect();
+    for share in &shares {
+        for cost in &Cost::ALL[..5] {
+            (0..10).for_each(|_| share.submit(*cost, || ()).unwrap());
+        }
+    }
+    assert!(executor.usage().threads <= limits.threads(), "{executor:?}");
+}
+
+/// Keeps the only thread of a share at work until it is told to go on.
+fn hold(share: &Share) -> mpsc::Sender<()> {
+    let ((go, gone), (begun, begins)) = (mpsc::channel::<()>(), mpsc::channel());
+    let wait = move || {
+        begun.send(()).unwrap();
+        gone.recv().ok();
+    };
+    share.submit(Cost::Heavy, wait).unwrap();
+    begins.recv().unwrap();
+    go
+}
+
+/// Says so when it is dropped.
+struct Held(mpsc::Sender<()>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.send(()).ok();
+    }
+}
+
+#[test]
+fn what_a_cancelled_session_has_waiting_is_dropped_at_once_and_nothing_more_is_taken() {
+    let executor = Executor::new(Limits::default());
+    let share = admit(&executor, 1);
+    let go = hold(&share);
+    let (dropped, drops) = mpsc::channel();
+    for _ in 0..10 {
+        let held = Held(dropped.clone());
+        share.submit(Cost::Heavy, move || panic!("{:?}", held.0)).unwrap();
+    }
+    assert_eq!((executor.usage().waiting, drops.try_iter().count()), (10, 0));
+    share.cancel();
+    assert_eq!((executor.usage().waiting, drops.try_iter().count()), (0, 10));
+    share.submit(Cost::Heavy, || unreachable!("it is cancelled")).unwrap();
+    drop(go);
+    drop(share);
+    assert_eq!(executor.usage().sessions, 0);
+}
+
+#[test]
+fn a_pool_counts_what_is_under_way_and_ends_a_bundle_that_nobody_waits_for() {
+    let executor = Executor::new(Limits::default());
+    let budget = Budget { compute: 1, work_bytes: 3 * Cost::Light.bytes(), ..Budget::default() };
+    let share = executor.admit(budget);
+    let go = hold(&share);
+    let (mut pool, results) =
+        SessionPool::<u32, u32>::new(share.clone(), |works, results| results.extend(works));
+    let mut taken = 0;
+    while pool.has_room(Cost::Light) {
+        pool.take(Cost::Light, taken);
+        taken += 1;
+    }
+    assert_eq!((taken, share.under_way()), (3, (3, 3 * Cost::Light.bytes())));
+    assert!(!pool.has_room(Cost::Heavy), "it would hold too much");
+    pool.start().unwrap();
+    drop((pool, results));
+    assert_eq!(share.under_way(), (0, 0));
+    drop(go);
+}
+
+#[test]
+fn a_job_that_panics_costs_no_thread() {
+    let executor = Executor::new(Limits { compute: 1, ..Limits::default() });
+    let share = admit(&executor, 1);
+    share.submit(Cost::Light, || panic!("on purpose")).unwrap();
+    let (say, said) = mpsc::channel();
+    share.submit(Cost::Light, move || say.send(7).unwrap()).unwrap();
+    assert_eq!(said.recv(), Ok(7));
+}
