@@ -43,7 +43,7 @@ use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::{Setback, Then};
 use deltic_protocol::{DigestLine, FileNo, PeerError, ToReceiver, ToSender};
 use deltic_tree::meta::{Inode, Linked, Unread};
-use deltic_tree::{Acl, Compared, Entry, Kind, Meta, More, RelPath, Tally, Timestamp, Xattr};
+use deltic_tree::{Acl, Compared, DirDigest, Entry, Kind, Meta, More, RelPath, Timestamp, Xattr};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
@@ -74,7 +74,7 @@ fn listing(at: &str, entries: &[(&str, Meta)], extent: Extent) -> ToReceiver {
 
 /// With sums as [`options`] have them.
 fn tally(at: &str) -> ToReceiver {
-    let tally = Tally { entries: 2, users: Some(0), ..Tally::default() };
+    let tally = DirDigest { entries: 2, users: Some(0), ..DirDigest::default() };
     ToReceiver::Tally { dir: path(at), tally }
 }
 

@@ -2,17 +2,17 @@
 //!
 //! Pure computing, like `deltic-core` below it: no IO, no threads, no clock. Content is no concern of this crate.
 
+pub mod dir_digest;
 pub mod glob;
 pub mod links;
 pub mod meta;
 pub mod names;
 pub mod path;
 pub mod rule;
-pub mod tally;
 pub mod walk;
 
+pub use dir_digest::{Compared, DirDigest, DirDigestKey, DirHasher};
 pub use meta::{Acl, Entry, Item, Kind, Meta, More, See, Timestamp, Xattr};
 pub use names::{Names, Pile};
 pub use path::{Name, RelPath};
-pub use tally::{Compared, Tally, TallyKey, Tallying};
 pub use walk::{Follow, Mounts};

@@ -20,7 +20,7 @@ use deltic_protocol::receiver::{self, Answer, Carries, New, Receiver, Removed, W
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_store::{Going, Keep, Store, StoreError};
-use deltic_tree::{Compared, Kind, Meta, RelPath, TallyKey};
+use deltic_tree::{Compared, DirDigestKey, Kind, Meta, RelPath};
 
 use super::alternates::Alternates;
 use super::digests::Digests;
@@ -49,7 +49,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     keep: Keep,
     owners: Owners,
     /// What tallies are taken with, and what of.
-    tallied: (TallyKey, Compared),
+    tallied: (DirDigestKey, Compared),
     found: Found,
     terms: Terms,
     /// Whether an interrupted transfer may go on; strategies of the papers begin anew.
@@ -347,7 +347,7 @@ impl<S: Store> ReceivingHands<S> {
             moves: Moves::default(),
             keep: kept(options),
             owners: Owners::new(&options.metadata)?,
-            tallied: (TallyKey::of(&theirs), options.tallied().unwrap_or_default()),
+            tallied: (DirDigestKey::of(&theirs), options.tallied().unwrap_or_default()),
             found: Found::default(),
             terms,
             keeps_notes: strategy.conversation == Conversation::Recipe,

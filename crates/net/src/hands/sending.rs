@@ -24,7 +24,7 @@ use deltic_protocol::work::Handle;
 use deltic_protocol::{Hello, Terms};
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
 use deltic_tree::names::Rest;
-use deltic_tree::{Compared, Entry, Kind, Meta, RelPath, Tally, TallyKey, Tallying};
+use deltic_tree::{Compared, DirDigest, DirDigestKey, DirHasher, Entry, Kind, Meta, RelPath};
 
 use super::digests::{Digests, digest_of_all, list};
 use super::owners::Called;
@@ -43,7 +43,7 @@ pub(crate) struct SendingHands<T: Tree> {
     own: Option<Meta>,
     called: Called,
     /// What tallies are taken with, and what of, if runs of these options tell some.
-    tallied: Option<(TallyKey, Compared)>,
+    tallied: Option<(DirDigestKey, Compared)>,
     /// Sources that are not there, if that is to be told.
     missing: Mutex<Vec<RelPath>>,
     strategy: Strategy,
@@ -200,7 +200,7 @@ impl<T: Tree> SendingHands<T> {
     ) -> Self {
         Self {
             tree,
-            tallied: options.tallied().map(|compared| (TallyKey::of(&ours.part), compared)),
+            tallied: options.tallied().map(|compared| (DirDigestKey::of(&ours.part), compared)),
             own,
             called: Called::new(&options.metadata),
             missing: Mutex::new(missing),
@@ -299,14 +299,18 @@ impl<T: Tree> SendingHands<T> {
     }
 
     /// What stands for what was listed; nothing, where that is compared of which not all is known.
-    fn tally(&self, listing: &Listing, (key, compared): (TallyKey, Compared)) -> Option<Tally> {
+    fn tally(
+        &self,
+        listing: &Listing,
+        (key, compared): (DirDigestKey, Compared),
+    ) -> Option<DirDigest> {
         let contents = self.digests.compared(listing, compared)?;
         let mut contents = contents.iter();
-        let mut tallying = Tallying::new(&key, compared);
+        let mut hasher = DirHasher::new(&key, compared);
         for Entry { name, meta } in &listing.entries {
-            tallying.add(name.as_bytes(), meta, contents.next().and_then(Option::as_ref));
+            hasher.add(name.as_bytes(), meta, contents.next().and_then(Option::as_ref));
         }
-        Some(tallying.tally())
+        Some(hasher.digest())
     }
 
     fn opened(

@@ -10,7 +10,7 @@ use deltic_core::{
     BriefFingerprint, Chunks, Fingerprint, Key, Op, Searcher, Span, Strong, StrongSum,
 };
 use deltic_tree::names::Rest;
-use deltic_tree::{Kind, Meta, Name, Names, RelPath, Tally, Timestamp};
+use deltic_tree::{DirDigest, Kind, Meta, Name, Names, RelPath, Timestamp};
 
 use crate::message::{NameLine, Payload};
 use crate::options::Fuzzy;
@@ -48,7 +48,7 @@ pub enum Work {
     Digest { paths: Vec<RelPath> },
     /// List a directory as deletions see it, and say whether its tally is this one, if owners are called as `owners` says at
     /// the sender; answer with [`Answer::Compared`].
-    Compare { dir: RelPath, tally: Tally, owners: Arc<[Vec<NameLine>; 2]> },
+    Compare { dir: RelPath, tally: DirDigest, owners: Arc<[Vec<NameLine>; 2]> },
     /// Look at this name in every alternate; answer with [`Answer::Beside`].
     LookBeside { path: RelPath },
     /// Make a name another one of what alternate `alternate` has there and `is`, where `seen` stands. Answer with

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_tree::meta::OWNER_BITS;
-use deltic_tree::{Compared, Meta, RelPath, Tally};
+use deltic_tree::{Compared, DirDigest, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::{MAX_BATCH, TALLIED_NAMES, TALLY_WINDOW};
@@ -88,7 +88,7 @@ fn ranges(numbers: &mut Vec<u32>) -> Vec<Range<u32>> {
 }
 
 impl Receiver {
-    pub(super) fn tally(&mut self, dir: RelPath, tally: Tally) -> Result<(), PeerError> {
+    pub(super) fn tally(&mut self, dir: RelPath, tally: DirDigest) -> Result<(), PeerError> {
         let fits = |compared: Compared| {
             (compared.users, compared.groups) == (tally.users.is_some(), tally.groups.is_some())
         };

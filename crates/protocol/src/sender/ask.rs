@@ -6,7 +6,7 @@ use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::{GapSums, Key, Searcher, Span, Strong, StrongSum};
 use deltic_tree::names::Rest;
-use deltic_tree::{Entry, Meta, RelPath, Tally};
+use deltic_tree::{DirDigest, Entry, Meta, RelPath};
 
 use crate::message::{How, NameLine, Payload};
 use crate::report::{Question, Trouble, TroubleKind};
@@ -171,7 +171,7 @@ pub struct Listed {
     /// Entries that could not be listed.
     pub troubles: Vec<Trouble>,
     /// What stands for the entries, as [`Options::tallied`](crate::options::Options::tallied) has it, if it was asked for.
-    pub tally: Option<Tally>,
+    pub tally: Option<DirDigest>,
     /// What their users are called, those with a name and in any order; nothing where the options ask for none.
     pub users: Vec<NameLine>,
     /// The same of groups.

@@ -7,7 +7,7 @@ use deltic_tree::links::MUNGED;
 use deltic_tree::meta::{Linked, Owner, Unread};
 use deltic_tree::names::Rest;
 use deltic_tree::path::BadPath;
-use deltic_tree::{Entry, Follow, Kind, Meta, RelPath, Tally, Xattr};
+use deltic_tree::{DirDigest, Entry, Follow, Kind, Meta, RelPath, Xattr};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, LISTED_BYTES, MAX_BATCH, MAX_OWNER_NAMES};
@@ -73,7 +73,7 @@ pub(super) struct Ready {
     /// Whether some of the entries are told.
     has_begun: bool,
     /// What may stand for the entries.
-    tally: Option<Tally>,
+    tally: Option<DirDigest>,
     /// What stood for them: then what is below is being walked already.
     pub(super) tallied: Option<u32>,
 }

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use deltic_tree::{Compared, Kind, RelPath, Tally};
+use deltic_tree::{Compared, DirDigest, Kind, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, TALLIED_ENTRIES, TALLY_WINDOW};
@@ -221,7 +221,7 @@ impl Sender {
 
     /// The tally of a directory that was listed, if that may stand for its list: nothing is to be said of any of its
     /// entries.
-    pub(super) fn tally_of(&self, ready: &Ready, tally: Option<Tally>) -> Option<Tally> {
+    pub(super) fn tally_of(&self, ready: &Ready, tally: Option<DirDigest>) -> Option<DirDigest> {
         let least = self.lister.tallies.thrift.least_entries;
         let len = ready.entries.len();
         let fits = len >= least && len as u64 <= TALLIED_ENTRIES;
@@ -238,7 +238,7 @@ impl Sender {
     }
 
     /// Tells the tally of the first directory that is ready, if there is room, and walks on below it.
-    pub(super) fn tell_tally(&mut self, tally: Tally) -> bool {
+    pub(super) fn tell_tally(&mut self, tally: DirDigest) -> bool {
         let Some(ready) = self.lister.ready.pop_front() else { return false };
         let entries = ready.entries.len() as u64;
         if !self.lister.tallies.has_room(entries, self.lister.unsettled()) {

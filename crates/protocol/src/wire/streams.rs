@@ -161,8 +161,8 @@ impl Aside {
 
 #[cfg(test)]
 mod tests {
-    use crate::message::{FileNo, Payload};
     use super::*;
+    use crate::message::{FileNo, Payload};
 
     fn fill(bytes: usize) -> ToReceiver {
         let (chunks, payload) = (std::iter::once(0..1).collect(), Payload::Plain(vec![7; bytes]));

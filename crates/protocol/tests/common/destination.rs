@@ -20,7 +20,7 @@ use deltic_protocol::receiver::{
 use deltic_protocol::report::{Item, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_tree::meta::{Inode, Linked};
-use deltic_tree::{Kind, Meta, Name, RelPath, Tally};
+use deltic_tree::{DirDigest, Kind, Meta, Name, RelPath};
 
 use super::source::{bytes_digest, segment, sum, tally_of};
 use super::tree::{NOW, Node, Tree};
@@ -310,7 +310,7 @@ impl Destination {
         }
     }
 
-    fn compare(&mut self, dir: &RelPath, tally: &Tally) -> Option<Box<Alike>> {
+    fn compare(&mut self, dir: &RelPath, tally: &DirDigest) -> Option<Box<Alike>> {
         if self.dice.percent(self.faults.look) || !self.tree.is_dir(dir) {
             return None;
         }

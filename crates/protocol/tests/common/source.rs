@@ -18,7 +18,9 @@ use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Search, Sum, Summing};
 use deltic_protocol::work::Handle;
 use deltic_tree::names::Rest;
-use deltic_tree::{Compared, Entry, Meta, Name, Names, RelPath, Tally, TallyKey, Tallying};
+use deltic_tree::{
+    Compared, DirDigest, DirDigestKey, DirHasher, Entry, Meta, Name, Names, RelPath,
+};
 
 use super::tree::{Node, Tree};
 use super::{Dice, GAP_SEED};
@@ -112,14 +114,14 @@ pub fn tally_of(
     entries: &[Entry],
     compared: Compared,
     content: impl Fn(&Name) -> Option<Digest>,
-) -> Tally {
-    let key = TallyKey::of(&Key::from_bytes([9; 32]));
-    let mut tallying = Tallying::new(&key, compared);
+) -> DirDigest {
+    let key = DirDigestKey::of(&Key::from_bytes([9; 32]));
+    let mut hasher = DirHasher::new(&key, compared);
     for Entry { name, meta } in entries {
         let content = content(name).filter(|_| meta.is_file() && meta.len > 0);
-        tallying.add(name.as_bytes(), meta, content.as_ref());
+        hasher.add(name.as_bytes(), meta, content.as_ref());
     }
-    tallying.tally()
+    hasher.digest()
 }
 
 /// The digest that contents are compared by.

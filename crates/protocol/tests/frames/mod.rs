@@ -33,7 +33,7 @@ use deltic_tree::meta::{
 use deltic_tree::path::printable;
 use deltic_tree::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_tree::{
-    Acl, Entry, Follow, Kind, Meta, More, Mounts, Name, RelPath, Tally, Timestamp, Xattr,
+    Acl, DirDigest, Entry, Follow, Kind, Meta, More, Mounts, Name, RelPath, Timestamp, Xattr,
 };
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
@@ -104,7 +104,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let facts = Facts { target: Some(b"to".as_slice().into()), ..Facts::of(&meta_of(2)) };
     let change = Change { path, item: Item::Symlink, action: Action::Created, differs, facts };
     let sum = u128::from_le_bytes(*b"0123456789abcdef");
-    let tally = Tally { entries: 300, sum, users: Some(1), groups: None };
+    let tally = DirDigest { entries: 300, sum, users: Some(1), groups: None };
     let linked_change = Change {
         path: RelPath::parse(b"b").unwrap(),
         item: Item::File,
@@ -469,9 +469,9 @@ fn sum_lines_of(strong: usize) -> Vec<SumLine> {
     vec![SumLine::New(sum), SumLine::Again(1)]
 }
 
-fn tally() -> impl Strategy<Value = Tally> {
+fn tally() -> impl Strategy<Value = DirDigest> {
     (0..9u64, any::<u128>(), option(any::<u128>()), option(any::<u128>()))
-        .prop_map(|(entries, sum, users, groups)| Tally { entries, sum, users, groups })
+        .prop_map(|(entries, sum, users, groups)| DirDigest { entries, sum, users, groups })
 }
 
 pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {

@@ -7,7 +7,7 @@ use deltic_protocol::limits::ENTRY_WINDOW;
 use deltic_protocol::message::NameLine;
 use deltic_protocol::receiver::Alike;
 use deltic_store::{Store, StoreError};
-use deltic_tree::{Entry, Meta, RelPath, Tally, Tallying};
+use deltic_tree::{DirDigest, DirHasher, Entry, Meta, RelPath};
 
 use super::ReceivingHands;
 use crate::hands::digests::list;
@@ -19,11 +19,11 @@ impl<S: Store> ReceivingHands<S> {
     pub(super) fn compare(
         &self,
         dir: &RelPath,
-        tally: &Tally,
+        tally: &DirDigest,
         [users, groups]: &[Vec<NameLine>; 2],
     ) -> Option<Alike> {
         let (key, compared) = self.tallied;
-        let mut tallying = Tallying::new(&key, compared);
+        let mut hasher = DirHasher::new(&key, compared);
         let mut alike = Alike::default();
         let mut numbers = [Number::default(), Number::default()];
         let user = |ours| self.owners.user_of(ours, users);
@@ -52,11 +52,11 @@ impl<S: Store> ReceivingHands<S> {
                 }
                 let content = contents.next().and_then(Option::as_ref);
                 (meta.user, meta.group) = theirs;
-                tallying.add(name.as_bytes(), meta, content);
+                hasher.add(name.as_bytes(), meta, content);
                 (meta.user, meta.group) = ours;
                 alike.add(name, meta);
             }
-            let ours = tallying.tally();
+            let ours = hasher.digest();
             let users_fit = !self.owners.gives_users() || ours.users == tally.users;
             (ours.sum == tally.sum && users_fit && ours.groups == tally.groups).then_some(())
         };

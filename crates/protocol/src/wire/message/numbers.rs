@@ -7,8 +7,8 @@ use deltic_core::chunk::ChunkerSpec;
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::fingerprint::ShortFingerprint;
 use deltic_core::recipe::Digest;
-use deltic_tree::Tally;
-use deltic_tree::tally::TALLY_SUM_BYTES;
+use deltic_tree::DirDigest;
+use deltic_tree::dir_digest::DIR_SUM_BYTES;
 
 use crate::wire::codec::{Bad, Wire};
 
@@ -27,11 +27,11 @@ impl Wire for u128 {
         to.put_bytes(&self.to_le_bytes());
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        Ok(Self::from_le_bytes(from.array::<TALLY_SUM_BYTES>()?))
+        Ok(Self::from_le_bytes(from.array::<DIR_SUM_BYTES>()?))
     }
 }
 
-impl Wire for Tally {
+impl Wire for DirDigest {
     fn put(&self, to: &mut Vec<u8>) {
         self.entries.put(to);
         self.sum.put(to);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::recipe::Digest;
-use deltic_tree::{Entry, Meta, RelPath, Tally};
+use deltic_tree::{DirDigest, Entry, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::report::Trouble;
@@ -23,7 +23,7 @@ pub enum ToReceiver {
     /// Entries of one directory, in order of name. `own` describes the root itself, where it is part of the transfer.
     Listing { dir: RelPath, own: Option<Meta>, entries: Vec<Entry>, extent: Extent },
     /// What stands for the entries of a directory: a [`Listing`](Self::Listing) of it follows only if the receiver asks.
-    Tally { dir: RelPath, tally: Tally },
+    Tally { dir: RelPath, tally: DirDigest },
     /// What users and groups are called that entries to come are of, or their ACLs name; each once in a session.
     Owners { users: Vec<NameLine>, groups: Vec<NameLine> },
     /// The list is complete; `intact` unless some of it could not be read.

@@ -1,4 +1,4 @@
-//! A directory in a few bytes: how many entries it has, and keyed sums over what a run would compare of them. Equal tallies
+//! A directory in a few bytes: how many entries it has, and keyed sums over what a run would compare of them. Equal digests
 //! mean that there is nothing to do in it.
 //!
 //! Each entry makes a number that nobody can foresee without the key, and numbers are added up: so entries count in any
@@ -13,35 +13,35 @@ use deltic_core::codec::Put;
 use deltic_core::keyed::{KEY_BYTES, Key};
 
 /// Bytes of one sum.
-pub const TALLY_SUM_BYTES: usize = 16;
+pub const DIR_SUM_BYTES: usize = 16;
 
 /// Key of the sums: nobody who chose names or times before the session can know it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct TallyKey([u8; KEY_BYTES]);
+pub struct DirDigestKey([u8; KEY_BYTES]);
 
-impl TallyKey {
+impl DirDigestKey {
     /// Belongs to the sender's part of the session's key: it lists before it has heard the other's.
     #[must_use]
     pub fn of(part: &Key) -> Self {
-        Self(blake3::derive_key(TALLY_CONTEXT, part.as_bytes()))
+        Self(blake3::derive_key(CONTEXT, part.as_bytes()))
     }
 
     fn hash(&self, bytes: &[u8]) -> [u128; 2] {
         let hash: [u8; 32] = blake3::keyed_hash(&self.0, bytes).into();
         let half = |at: usize| {
-            u128::from_le_bytes(hash[at..at + TALLY_SUM_BYTES].try_into().expect("a half"))
+            u128::from_le_bytes(hash[at..at + DIR_SUM_BYTES].try_into().expect("a half"))
         };
-        [half(0), half(TALLY_SUM_BYTES)]
+        [half(0), half(DIR_SUM_BYTES)]
     }
 }
 
-impl fmt::Debug for TallyKey {
+impl fmt::Debug for DirDigestKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TallyKey(secret)")
     }
 }
 
-const TALLY_CONTEXT: &str = "deltic 2026 tally";
+const CONTEXT: &str = "deltic 2026 tally";
 
 /// Attributes that a run compares of entries, besides kinds, lengths and targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct Compared {
 
 /// Digest of the entries of a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct DirDigest {
     /// Number of entries.
     pub entries: u64,
     /// Over all but owners and groups.
@@ -79,29 +79,29 @@ pub struct Tally {
     pub groups: Option<u128>,
 }
 
-/// Takes a tally, an entry at a time.
+/// Takes a digest, an entry at a time.
 #[derive(Clone, Debug)]
-pub struct Tallying {
-    key: TallyKey,
+pub struct DirHasher {
+    key: DirDigestKey,
     compared: Compared,
-    tally: Tally,
+    digest: DirDigest,
     record: Vec<u8>,
     /// The last number of a user, and of a group, and what it counts as: most entries are of the same.
     last: [(u32, u128); 2],
 }
 
-impl Tallying {
+impl DirHasher {
     /// A sum over no entry so far.
     #[must_use]
-    pub fn new(key: &TallyKey, compared: Compared) -> Self {
+    pub fn new(key: &DirDigestKey, compared: Compared) -> Self {
         let zero = key.hash(&0_u32.to_le_bytes())[0];
         Self {
             key: *key,
             compared,
-            tally: Tally {
+            digest: DirDigest {
                 users: compared.users.then_some(0),
                 groups: compared.groups.then_some(0),
-                ..Tally::default()
+                ..DirDigest::default()
             },
             record: Vec::new(),
             last: [(0, zero); 2],
@@ -117,27 +117,27 @@ impl Tallying {
             self.record.put_bytes(content.as_bytes());
         }
         let [own, tied] = self.key.hash(&self.record);
-        self.tally.entries += 1;
-        self.tally.sum = self.tally.sum.wrapping_add(own);
-        if let Some(users) = &mut self.tally.users {
+        self.digest.entries += 1;
+        self.digest.sum = self.digest.sum.wrapping_add(own);
+        if let Some(users) = &mut self.digest.users {
             let user = number(&self.key, &mut self.last[0], meta.user.unwrap_or_default());
             *users = users.wrapping_add(tied.wrapping_mul(user));
         }
-        if let Some(groups) = &mut self.tally.groups {
+        if let Some(groups) = &mut self.digest.groups {
             let group = number(&self.key, &mut self.last[1], meta.group.unwrap_or_default());
             *groups = groups.wrapping_add(tied.wrapping_mul(group));
         }
     }
 
-    /// The tally of all that were added.
+    /// The digest of all that were added.
     #[must_use]
-    pub const fn tally(&self) -> Tally {
-        self.tally
+    pub const fn digest(&self) -> DirDigest {
+        self.digest
     }
 }
 
 /// Sum of the number of a user or group.
-fn number(key: &TallyKey, last: &mut (u32, u128), id: u32) -> u128 {
+fn number(key: &DirDigestKey, last: &mut (u32, u128), id: u32) -> u128 {
     if last.0 != id {
         *last = (id, key.hash(&id.to_le_bytes())[0]);
     }
@@ -195,8 +195,8 @@ mod tests {
         groups: true,
     };
 
-    fn key() -> TallyKey {
-        TallyKey::of(&Key::from_bytes([7; KEY_BYTES]))
+    fn key() -> DirDigestKey {
+        DirDigestKey::of(&Key::from_bytes([7; KEY_BYTES]))
     }
 
     fn entry(kind: Kind) -> Meta {
@@ -204,19 +204,19 @@ mod tests {
         Meta { user: Some(1000), group: Some(100), ..meta }
     }
 
-    fn tally_of(compared: Compared, entries: &[(&str, Meta)]) -> Tally {
-        let mut tallying = Tallying::new(&key(), compared);
-        entries.iter().for_each(|(name, meta)| tallying.add(name.as_bytes(), meta, None));
-        tallying.tally()
+    fn digest_of(compared: Compared, entries: &[(&str, Meta)]) -> DirDigest {
+        let mut hasher = DirHasher::new(&key(), compared);
+        entries.iter().for_each(|(name, meta)| hasher.add(name.as_bytes(), meta, None));
+        hasher.digest()
     }
 
     #[test]
     fn the_order_of_entries_does_not_count() {
         let (a, b) = (("a", entry(Kind::File)), ("b", entry(Kind::Dir)));
-        let one = tally_of(ALL, &[a.clone(), b.clone()]);
-        assert_eq!(one, tally_of(ALL, &[b.clone(), a.clone()]));
-        assert_ne!(one, tally_of(ALL, std::slice::from_ref(&a)));
-        assert_ne!(tally_of(ALL, &[a]), tally_of(ALL, &[b]));
+        let one = digest_of(ALL, &[a.clone(), b.clone()]);
+        assert_eq!(one, digest_of(ALL, &[b.clone(), a.clone()]));
+        assert_ne!(one, digest_of(ALL, std::slice::from_ref(&a)));
+        assert_ne!(digest_of(ALL, &[a]), digest_of(ALL, &[b]));
     }
 
     #[test]
@@ -258,8 +258,8 @@ mod tests {
             (entry(Kind::File), Meta { group: Some(0), ..entry(Kind::File) }, groups, true),
         ];
         for (one, other, compared, differs) in cases {
-            let tally = |meta: &Meta| tally_of(compared, &[("a", meta.clone())]);
-            assert_eq!(tally(&one) != tally(&other), differs, "{one:?} {other:?} {compared:?}");
+            let digest = |meta: &Meta| digest_of(compared, &[("a", meta.clone())]);
+            assert_eq!(digest(&one) != digest(&other), differs, "{one:?} {other:?} {compared:?}");
         }
     }
 
@@ -268,32 +268,32 @@ mod tests {
         let (one, other) = (Digest::from_bytes([1; 32]), Digest::from_bytes([2; 32]));
         let contents = Compared { contents: true, ..Compared::default() };
         for (compared, differs) in [(contents, true), (Compared::default(), false)] {
-            let tally = |content| {
-                let mut tallying = Tallying::new(&key(), compared);
-                tallying.add(b"a", &entry(Kind::File), content);
-                tallying.tally()
+            let digest = |content| {
+                let mut hasher = DirHasher::new(&key(), compared);
+                hasher.add(b"a", &entry(Kind::File), content);
+                hasher.digest()
             };
-            assert_eq!(tally(Some(&one)), tally(Some(&one)));
-            assert_eq!(tally(Some(&one)) != tally(Some(&other)), differs, "{compared:?}");
-            assert_eq!(tally(Some(&one)) != tally(None), differs, "{compared:?}");
+            assert_eq!(digest(Some(&one)), digest(Some(&one)));
+            assert_eq!(digest(Some(&one)) != digest(Some(&other)), differs, "{compared:?}");
+            assert_eq!(digest(Some(&one)) != digest(None), differs, "{compared:?}");
         }
     }
 
     #[test]
     fn owners_that_are_swapped_are_others() {
         let of = |user| Meta { user: Some(user), ..entry(Kind::File) };
-        let one = tally_of(ALL, &[("a", of(1)), ("b", of(2))]);
-        let other = tally_of(ALL, &[("a", of(2)), ("b", of(1))]);
+        let one = digest_of(ALL, &[("a", of(1)), ("b", of(2))]);
+        let other = digest_of(ALL, &[("a", of(2)), ("b", of(1))]);
         assert_eq!((one.sum, one.groups), (other.sum, other.groups));
         assert_ne!(one.users, other.users);
     }
 
     #[test]
-    fn another_key_makes_another_tally() {
-        let other = TallyKey::of(&Key::from_bytes([8; KEY_BYTES]));
-        let mut tallying = Tallying::new(&other, ALL);
-        tallying.add(b"a", &entry(Kind::File), None);
-        assert_ne!(tallying.tally().sum, tally_of(ALL, &[("a", entry(Kind::File))]).sum);
+    fn another_key_makes_another_digest() {
+        let other = DirDigestKey::of(&Key::from_bytes([8; KEY_BYTES]));
+        let mut hasher = DirHasher::new(&other, ALL);
+        hasher.add(b"a", &entry(Kind::File), None);
+        assert_ne!(hasher.digest().sum, digest_of(ALL, &[("a", entry(Kind::File))]).sum);
     }
 
     /// The bytes of docs/protocol.md, "Tallies", written out.
@@ -314,8 +314,8 @@ mod tests {
         let tied = u128::from_le_bytes(*hash.last_chunk().unwrap());
         let user: [u8; 32] = blake3::keyed_hash(&key.0, &1000_u32.to_le_bytes()).into();
         let user = u128::from_le_bytes(*user.first_chunk().unwrap());
-        let tally = tally_of(ALL, &[("n", entry(Kind::File))]);
-        assert_eq!(tally.sum, u128::from_le_bytes(*hash.first_chunk().unwrap()));
-        assert_eq!(tally.users, Some(tied.wrapping_mul(user)));
+        let digest = digest_of(ALL, &[("n", entry(Kind::File))]);
+        assert_eq!(digest.sum, u128::from_le_bytes(*hash.first_chunk().unwrap()));
+        assert_eq!(digest.users, Some(tied.wrapping_mul(user)));
     }
 }
