@@ -1,9 +1,9 @@
 //! Metadata of an entry: all that a tree says of it besides its content.
 
 mod acl;
+pub mod fake_super;
 mod ids;
 mod modes;
-pub mod noted;
 mod see;
 
 use crate::path::Name;
@@ -11,7 +11,7 @@ use crate::path::Name;
 pub use acl::{Acl, MAX_ACL_NAMED, Named, Who};
 pub use ids::{BadIdRules, IdRules, To};
 pub use modes::{BadModeRules, ModeRules};
-pub use see::{NOTED, Scope, See};
+pub use see::{FAKE_SUPER, Scope, See};
 
 /// An instant as file systems keep it: seconds since 1970 (before: negative) and nanoseconds into the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -73,7 +73,7 @@ impl Metadata {
             (true, false) => Scope::Foreign,
             (true, true) => Scope::All,
         };
-        See { xattrs, noted: self.reads_notes, ..self.seen() }
+        See { xattrs, fake_super: self.reads_notes, ..self.seen() }
     }
 
     /// What a receiver looks at that is privileged, or is not: an ordinary user has no other attributes than his own.
@@ -87,7 +87,7 @@ impl Metadata {
         };
         // What is compared is not to change what is carried.
         let untouched = self.untouched || self.accessed;
-        See { xattrs, noted: self.writes_notes, untouched, ..self.seen() }
+        See { xattrs, fake_super: self.writes_notes, untouched, ..self.seen() }
     }
 
     const fn seen(&self) -> See {
@@ -99,7 +99,7 @@ impl Metadata {
             acls: self.acls,
             xattrs: Scope::Nothing,
             untouched: self.untouched,
-            noted: false,
+            fake_super: false,
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use deltic_tree::meta::noted::{Noted, NotedKind};
+use deltic_tree::meta::fake_super::{FakeKind, FakeStat};
 use deltic_tree::meta::{Acl, OWNER_BITS, SETGID, Scope, Timestamp};
 use deltic_tree::{Meta, Name, RelPath, See};
 use rustix::fs::{
@@ -73,7 +73,7 @@ impl<'a> Attrs<'a> {
         let mode = keep.modes.then_some(meta.mode & ALL_BITS);
         let times = times(meta, keep);
         let heritage = Heritage::default();
-        let (scope, notes) = (see.xattrs, see.noted);
+        let (scope, notes) = (see.xattrs, see.fake_super);
         Self { meta, keep, scope, rules, notes, mode, mode_is_optional: false, times, heritage }
     }
 
@@ -295,8 +295,8 @@ impl<'a> Attrs<'a> {
         let now = noted::note_of(&at, &stat);
         let old_mode = now.map_or(stat.st_mode & ALL_BITS, |noted| noted.mode);
         let (user, group) = now.map_or((stat.st_uid, stat.st_gid), |now| (now.user, now.group));
-        let wanted = Noted {
-            kind: NotedKind::of(&self.meta.kind),
+        let wanted = FakeStat {
+            kind: FakeKind::of(&self.meta.kind),
             mode: self.mode.unwrap_or_else(|| self.keep.executable(self.meta, old_mode)),
             user: self.meta.user.unwrap_or(user),
             group: self.meta.group.unwrap_or(group),
@@ -307,7 +307,7 @@ impl<'a> Attrs<'a> {
             unset.note(ACL, inherit(&at, acl, mode));
         }
         unset.note(MODE, on.set_mode(mode));
-        let is_plain = matches!(wanted.kind, NotedKind::File | NotedKind::Dir);
+        let is_plain = matches!(wanted.kind, FakeKind::File | FakeKind::Dir);
         let is_so = is_plain
             && (mode, stat.st_uid, stat.st_gid) == (wanted.mode, wanted.user, wanted.group);
         unset.note(noted::NOTE, noted::set(&at, Some(&wanted).filter(|_| !is_so)));

@@ -588,7 +588,7 @@ impl Inner {
     /// The mode of a copy that has the owner it was made with: that lends nobody the rights of another than the `old` one did,
     /// and another group gets none that all do not have.
     fn mode_of_own(&self, old: &Meta, on: On<'_>) -> u32 {
-        let is = on.stat().ok().filter(|_| !self.see.noted);
+        let is = on.stat().ok().filter(|_| !self.see.fake_super);
         let has_user = is.is_none_or(|is| old.user == Some(is.st_uid));
         let has_group = is.is_none_or(|is| old.group == Some(is.st_gid));
         let mode = if has_user && has_group { old.mode } else { old.mode & 0o1777 };

@@ -54,7 +54,7 @@ pub(super) fn list(
     let mut listing = Listing::default();
     let device = match (&part, how) {
         // Elsewhere a name need not be the file that it looks like.
-        (Part::FirstVersions, (Follow::Never, see)) if !see.noted => Some(lasting_device(dir)),
+        (Part::FirstVersions, (Follow::Never, see)) if !see.fake_super => Some(lasting_device(dir)),
         _ => None,
     };
     let most = part.most();

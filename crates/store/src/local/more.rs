@@ -82,7 +82,7 @@ fn look_but(at: &Reach, meta: &mut Meta, see: See, admits: Admits<'_>) {
     more.unread = None;
     if let Err(why) = read(at, meta, (see, admits), &mut more) {
         more.xattrs.clear();
-        if !see.noted {
+        if !see.fake_super {
             (more.access_acl, more.default_acl) = (None, None);
         }
         more.unread = Some(why);
@@ -96,7 +96,7 @@ fn read(
     (see, admits): (See, Admits<'_>),
     more: &mut More,
 ) -> Result<(), Unread> {
-    if see.acls && !see.noted && !meta.is_symlink() {
+    if see.acls && !see.fake_super && !meta.is_symlink() {
         more.access_acl = acl(at, ACCESS)?.filter(|acl| acl.mask.is_some());
         more.default_acl = if meta.is_dir() { acl(at, DEFAULT)? } else { None };
     }

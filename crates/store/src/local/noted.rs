@@ -1,7 +1,7 @@
 //! Entries that are not what they look like: what only the superuser may set of them is noted in extended attributes
 //! (rsync's `--fake-super`). Devices, FIFOs, sockets and symlinks are regular files then, empty but for a symlink's target.
 
-use deltic_tree::meta::noted::{self, Noted, NotedKind};
+use deltic_tree::meta::fake_super::{self, FakeKind, FakeStat};
 use deltic_tree::meta::{MAX_XATTR_VALUE_BYTES, Meta, More, See};
 use deltic_tree::{Acl, Kind};
 use rustix::fs::{FileType, Stat};
@@ -12,11 +12,11 @@ use super::snapshot::file_type;
 use crate::Unset;
 
 /// What is noted of the entry that `at` reaches and that looks like `stat`. Notes are on files and directories alone.
-pub(super) fn note_of(at: &Reach, stat: &Stat) -> Option<Noted> {
+pub(super) fn note_of(at: &Reach, stat: &Stat) -> Option<FakeStat> {
     let holds = matches!(file_type(stat), FileType::RegularFile | FileType::Directory);
     let mut value = [0; MAX_NOTE_BYTES];
-    let len = holds.then(|| at.get(noted::STAT, &mut value).ok())??;
-    Noted::parse(&value[..len])
+    let len = holds.then(|| at.get(fake_super::STAT, &mut value).ok())??;
+    FakeStat::parse(&value[..len])
 }
 
 /// Makes `meta` what is noted of the entry that `at` reaches; `target` reads the content of a file that stands for a symlink.
@@ -32,11 +32,11 @@ pub(super) fn look(
         meta.group = meta.group.map(|_| noted.group);
         let kind = match noted.kind {
             _ if !meta.is_file() => None,
-            NotedKind::File | NotedKind::Dir => None,
-            NotedKind::Symlink => Some(Kind::Symlink(target()?)).filter(points),
-            NotedKind::Fifo => Some(Kind::Fifo),
-            NotedKind::Socket => Some(Kind::Socket),
-            NotedKind::Device(device) => Some(Kind::Device(device)),
+            FakeKind::File | FakeKind::Dir => None,
+            FakeKind::Symlink => Some(Kind::Symlink(target()?)).filter(points),
+            FakeKind::Fifo => Some(Kind::Fifo),
+            FakeKind::Socket => Some(Kind::Socket),
+            FakeKind::Device(device) => Some(Kind::Device(device)),
         };
         if let Some(kind) = kind {
             (meta.kind, meta.len) = (kind, 0);
@@ -45,8 +45,8 @@ pub(super) fn look(
     if see.acls && !meta.is_symlink() {
         let mut more = meta.more.take().map(|more| *more).unwrap_or_default();
         let mode = meta.mode;
-        more.access_acl = acl(at, noted::ACCESS_ACL, mode).filter(|acl| acl.mask.is_some());
-        let default = meta.is_dir().then(|| acl(at, noted::DEFAULT_ACL, mode));
+        more.access_acl = acl(at, fake_super::ACCESS_ACL, mode).filter(|acl| acl.mask.is_some());
+        let default = meta.is_dir().then(|| acl(at, fake_super::DEFAULT_ACL, mode));
         more = More { default_acl: default.flatten(), ..more };
         meta.more = more.boxed();
     }
@@ -60,14 +60,14 @@ fn points(kind: &Kind) -> bool {
 fn acl(at: &Reach, name: &[u8], mode: u32) -> Option<Acl> {
     let mut value = vec![0; MAX_XATTR_VALUE_BYTES];
     let len = at.get(name, &mut value).ok()?;
-    noted::parse_acl(&value[..len], mode)
+    fake_super::parse_acl(&value[..len], mode)
 }
 
 /// Notes what the entry that `at` reaches would be, or that it is what it looks like.
-pub(super) fn set(at: &Reach, noted: Option<&Noted>) -> Result<(), Errno> {
+pub(super) fn set(at: &Reach, noted: Option<&FakeStat>) -> Result<(), Errno> {
     match noted {
-        Some(noted) => at.set(noted::STAT, &noted.to_bytes()),
-        None => at.remove(noted::STAT),
+        Some(noted) => at.set(fake_super::STAT, &noted.to_bytes()),
+        None => at.remove(fake_super::STAT),
     }
 }
 
@@ -75,10 +75,11 @@ pub(super) fn set(at: &Reach, noted: Option<&Noted>) -> Result<(), Errno> {
 pub(super) fn set_acls(at: &Reach, meta: &Meta, mode: u32, unset: &mut Unset) {
     let access = meta.access_acl().map(|acl| acl.with_mode(mode));
     let default = meta.default_acl().filter(|_| meta.is_dir()).cloned();
-    let both = [(ACL, noted::ACCESS_ACL, access), (DEFAULT_ACL, noted::DEFAULT_ACL, default)];
+    let both =
+        [(ACL, fake_super::ACCESS_ACL, access), (DEFAULT_ACL, fake_super::DEFAULT_ACL, default)];
     for (called, name, acl) in both {
         let set = match acl {
-            Some(acl) => at.set(name, &noted::acl_bytes(&acl)),
+            Some(acl) => at.set(name, &fake_super::acl_bytes(&acl)),
             None => at.remove(name),
         };
         unset.note(called, set);

@@ -46,7 +46,7 @@ impl Place {
     /// What is here. Where notes say what an entry is, a true symlink says nothing: it gives way to a file that does.
     pub(super) fn look(&self, see: See) -> Result<Meta, Errno> {
         let mut meta = look_at(&self.dir, &self.name, see)?;
-        if let (Kind::Symlink(target), true) = (&mut meta.kind, see.noted)
+        if let (Kind::Symlink(target), true) = (&mut meta.kind, see.fake_super)
             && file_type(&self.dir.stat(&self.name)?).is_symlink()
         {
             *target = Box::default();

@@ -203,7 +203,7 @@ impl LocalRebuild {
     /// The mode of the file at `place`, as it is noted if need be.
     fn mode_of(&self, place: &Place, stat: &Stat) -> u32 {
         let look = || look_at(&place.dir, &place.name, self.store.see.plain()).ok();
-        let noted = self.store.see.noted.then(look).flatten();
+        let noted = self.store.see.fake_super.then(look).flatten();
         noted.map_or(stat.st_mode, |meta| meta.mode)
     }
 

@@ -84,7 +84,7 @@ impl LocalSnapshot {
         let file = file.at("open", path)?;
         let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
         let mut snapshot = Self::of(file, path)?.ok_or_else(not_a_file)?;
-        if see.noted {
+        if see.fake_super {
             let stat = fs::fstat(&snapshot.file).at("open", path)?;
             let at = Reach::Followed(proc_path(snapshot.as_fd()));
             let target = || read_target(&snapshot.file);
@@ -367,10 +367,10 @@ fn look_deeper(
     target: impl FnOnce() -> Result<Box<[u8]>, Errno>,
 ) -> Result<Meta, Errno> {
     let mut meta = meta_of(stat, kind, see);
-    if see.acls || see.xattrs != Scope::Nothing || see.noted {
+    if see.acls || see.xattrs != Scope::Nothing || see.fake_super {
         let at = at();
         look(&at, &mut meta, see);
-        if see.noted {
+        if see.fake_super {
             noted::look((&at, stat), &mut meta, see, target)?;
         }
     }

@@ -434,7 +434,7 @@ impl Tree for Sources {
 
     fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
         let SourceOptions { follow, see, .. } = self.options;
-        if follow != Follow::Never || see.noted {
+        if follow != Follow::Never || see.fake_super {
             return vec![None; paths.len()];
         }
         let mut last = None;

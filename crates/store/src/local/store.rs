@@ -468,7 +468,7 @@ impl Inner {
 
     /// Whether new versions come to their place in the usual way.
     fn puts_plainly(&self) -> bool {
-        self.temp.is_none() && self.writing == Writing::default() && !self.see.noted
+        self.temp.is_none() && self.writing == Writing::default() && !self.see.fake_super
     }
 
     /// Where new files grow.
@@ -568,7 +568,7 @@ impl Tree for LocalStore {
         let (mut last, mut versions) = (None, Versions::default());
         let mut version = |path| {
             let place = self.place_after(LOOK, path, &mut last).ok()?;
-            versions.of(last.insert(place)).filter(|_| !self.0.see.noted)
+            versions.of(last.insert(place)).filter(|_| !self.0.see.fake_super)
         };
         paths.iter().map(&mut version).collect()
     }
@@ -680,7 +680,7 @@ impl Store for LocalStore {
         meta: &Meta,
         keep: Keep,
     ) -> Result<(), StoreError> {
-        if self.0.see.noted {
+        if self.0.see.fake_super {
             return self.make_noted(("make symlink", path), target, (meta, keep));
         }
         let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
@@ -696,7 +696,7 @@ impl Store for LocalStore {
         let action = "make special file";
         let (kind, device) =
             node_of(&meta.kind).ok_or_else(|| StoreError::new(action, path, Errno::INVAL))?;
-        if self.0.see.noted {
+        if self.0.see.fake_super {
             return self.make_noted((action, path), b"", (meta, keep));
         }
         let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
@@ -727,7 +727,7 @@ impl Store for LocalStore {
                 check_path(SET_META, path).and_then(|()| self.set_dir(path, meta, (keep, made)))
             }
             Kind::File => self.set_file(&place()?, &attrs),
-            _ if self.0.see.noted => self.set_file(&place()?, &attrs),
+            _ if self.0.see.fake_super => self.set_file(&place()?, &attrs),
             Kind::Symlink(_) => self.set_symlink(&place()?, &attrs),
             kind => self.set_special(&place()?, kind, &attrs),
         }

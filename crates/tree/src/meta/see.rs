@@ -1,6 +1,6 @@
 //! Attributes that a look at an entry reads.
 
-use super::noted;
+use super::fake_super;
 
 /// Attributes to look at besides those that every look shows: a plain run asks for none, and pays for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,15 +19,15 @@ pub struct See {
     pub xattrs: Scope,
     /// Files are read without a change of when they were last read, where we may ask for that.
     pub untouched: bool,
-    /// True if [noted] attributes of an entry count, and not its own.
-    pub noted: bool,
+    /// True if [noted](fake_super) attributes of an entry count, and not its own.
+    pub fake_super: bool,
 }
 
 impl See {
     /// The same without what is asked for besides every look.
     #[must_use]
     pub fn plain(self) -> Self {
-        Self { noted: self.noted, ..Self::default() }
+        Self { fake_super: self.fake_super, ..Self::default() }
     }
 }
 
@@ -39,7 +39,7 @@ pub enum Scope {
     Nothing,
     /// Attributes of `user.*`: an ordinary user's.
     User,
-    /// An ordinary user's, some of which stand for [others'](noted::DISGUISE).
+    /// An ordinary user's, some of which stand for [others'](fake_super::DISGUISE).
     Disguised,
     /// Attributes as a sender sees them: those that others' stand for, and others' for which none stands.
     Undisguised,
@@ -56,9 +56,9 @@ impl Scope {
         match self {
             Self::Nothing => false,
             Self::User => name.starts_with(b"user."),
-            Self::Disguised => name.starts_with(b"user.") && !name.starts_with(NOTED),
+            Self::Disguised => name.starts_with(b"user.") && !name.starts_with(FAKE_SUPER),
             Self::Undisguised | Self::Foreign => {
-                !name.starts_with(b"system.") && !name.starts_with(NOTED)
+                !name.starts_with(b"system.") && !name.starts_with(FAKE_SUPER)
             }
             Self::All => !name.starts_with(b"system."),
         }
@@ -70,7 +70,7 @@ impl Scope {
     #[must_use]
     pub fn told(self, name: &[u8]) -> &[u8] {
         let is_disguised = matches!(self, Self::Disguised | Self::Undisguised);
-        let own = name.strip_prefix(noted::DISGUISE).filter(|_| is_disguised);
+        let own = name.strip_prefix(fake_super::DISGUISE).filter(|_| is_disguised);
         own.filter(|own| own.starts_with(b"security.") || own.starts_with(b"trusted."))
             .unwrap_or(name)
     }
@@ -79,11 +79,11 @@ impl Scope {
     #[must_use]
     pub fn kept(self, name: &[u8]) -> Vec<u8> {
         match self {
-            Self::Disguised if !name.starts_with(b"user.") => [noted::DISGUISE, name].concat(),
+            Self::Disguised if !name.starts_with(b"user.") => [fake_super::DISGUISE, name].concat(),
             _ => name.to_vec(),
         }
     }
 }
 
 /// Prefix of the attributes in which rsync notes what it could not set.
-pub const NOTED: &[u8] = b"user.rsync.%";
+pub const FAKE_SUPER: &[u8] = b"user.rsync.%";

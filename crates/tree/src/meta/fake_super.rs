@@ -14,9 +14,9 @@ pub const DISGUISE: &[u8] = b"user.rsync.";
 
 /// Metadata that an entry would have, had its owner been the superuser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Noted {
+pub struct FakeStat {
     /// Kind that it would be.
-    pub kind: NotedKind,
+    pub kind: FakeKind,
     /// Its permission bits (`0o7777`).
     pub mode: u32,
     /// Number of its owner.
@@ -27,7 +27,7 @@ pub struct Noted {
 
 /// The kind that is noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotedKind {
+pub enum FakeKind {
     /// A regular file.
     File,
     /// A directory.
@@ -42,7 +42,7 @@ pub enum NotedKind {
     Device(Device),
 }
 
-impl NotedKind {
+impl FakeKind {
     /// Note for an entry of this kind.
     #[must_use]
     pub const fn of(kind: &Kind) -> Self {
@@ -69,7 +69,7 @@ impl NotedKind {
     }
 }
 
-impl Noted {
+impl FakeStat {
     /// Reads the value of [`STAT`]; `None` for anything else.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
@@ -81,16 +81,16 @@ impl Noted {
         let number = |digits: &str| digits.parse::<u32>().ok();
         let device = |class| {
             let (major, minor) = (number(major)?, number(minor)?);
-            Some(NotedKind::Device(Device { class, major, minor }))
+            Some(FakeKind::Device(Device { class, major, minor }))
         };
         let kind = match mode & !ALL_BITS {
-            0o010_000 => NotedKind::Fifo,
+            0o010_000 => FakeKind::Fifo,
             0o020_000 => device(DeviceClass::Char)?,
-            0o040_000 => NotedKind::Dir,
+            0o040_000 => FakeKind::Dir,
             0o060_000 => device(DeviceClass::Block)?,
-            0o100_000 => NotedKind::File,
-            0o120_000 => NotedKind::Symlink,
-            0o140_000 => NotedKind::Socket,
+            0o100_000 => FakeKind::File,
+            0o120_000 => FakeKind::Symlink,
+            0o140_000 => FakeKind::Socket,
             _ => return None,
         };
         Some(Self { kind, mode: mode & ALL_BITS, user: number(user)?, group: number(group)? })
@@ -101,7 +101,7 @@ impl Noted {
     pub fn to_bytes(&self) -> Vec<u8> {
         let Self { kind, mode, user, group } = self;
         let (major, minor) = match kind {
-            NotedKind::Device(Device { major, minor, .. }) => (*major, *minor),
+            FakeKind::Device(Device { major, minor, .. }) => (*major, *minor),
             _ => (0, 0),
         };
         format!("{:o} {major},{minor} {user}:{group}", kind.bits() | mode).into_bytes()
@@ -163,27 +163,27 @@ mod tests {
     fn notes_are_those_that_rsync_writes() {
         let device = Device { class: DeviceClass::Char, major: 1, minor: 3 };
         for (kind, mode, text) in [
-            (NotedKind::File, 0o4755, "104755 0,0 1000:7"),
-            (NotedKind::Dir, 0o1777, "41777 0,0 1000:7"),
-            (NotedKind::Symlink, 0o777, "120777 0,0 1000:7"),
-            (NotedKind::Fifo, 0o600, "10600 0,0 1000:7"),
-            (NotedKind::Socket, 0o600, "140600 0,0 1000:7"),
-            (NotedKind::Device(device), 0o666, "20666 1,3 1000:7"),
+            (FakeKind::File, 0o4755, "104755 0,0 1000:7"),
+            (FakeKind::Dir, 0o1777, "41777 0,0 1000:7"),
+            (FakeKind::Symlink, 0o777, "120777 0,0 1000:7"),
+            (FakeKind::Fifo, 0o600, "10600 0,0 1000:7"),
+            (FakeKind::Socket, 0o600, "140600 0,0 1000:7"),
+            (FakeKind::Device(device), 0o666, "20666 1,3 1000:7"),
         ] {
-            let noted = Noted { kind, mode, user: 1000, group: 7 };
+            let noted = FakeStat { kind, mode, user: 1000, group: 7 };
             assert_eq!(String::from_utf8(noted.to_bytes()).unwrap(), text);
-            assert_eq!(Noted::parse(text.as_bytes()), Some(noted));
+            assert_eq!(FakeStat::parse(text.as_bytes()), Some(noted));
         }
     }
 
     #[test]
     fn anything_else_is_no_note() {
         for text in ["", "100644", "100644 0,0", "100644 0,0 1", "9 0,0 1:1", "644 0,0 1:1"] {
-            assert_eq!(Noted::parse(text.as_bytes()), None, "{text}");
+            assert_eq!(FakeStat::parse(text.as_bytes()), None, "{text}");
         }
-        assert_eq!(Noted::parse(b"20666 x,3 1:1"), None);
-        assert_eq!(Noted::parse(b"100644 0,0 -1:1"), None);
-        assert_eq!(Noted::parse(b"\xff"), None);
+        assert_eq!(FakeStat::parse(b"20666 x,3 1:1"), None);
+        assert_eq!(FakeStat::parse(b"100644 0,0 -1:1"), None);
+        assert_eq!(FakeStat::parse(b"\xff"), None);
     }
 
     #[test]
