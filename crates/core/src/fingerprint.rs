@@ -11,8 +11,8 @@ use crate::keyed::{Key, KeyedSum, SUM_BYTES};
 
 /// Length of a [`Fingerprint`] in bytes.
 pub const FINGERPRINT_BYTES: usize = 32;
-/// Length of a [`ShortFingerprint`] in bytes.
-pub const SHORT_FINGERPRINT_BYTES: usize = 8;
+/// Length of a [`GroupPrefix`] in bytes.
+pub const GROUP_PREFIX_BYTES: usize = 8;
 
 /// The name of some bytes, in full: what digests are made of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,31 +39,31 @@ impl Fingerprint {
 
     /// The part that travels: its first bytes.
     #[must_use]
-    pub fn short(&self) -> ShortFingerprint {
-        ShortFingerprint(*self.0.first_chunk().expect("a short fingerprint is a prefix"))
+    pub fn group_prefix(&self) -> GroupPrefix {
+        GroupPrefix(*self.0.first_chunk().expect("a prefix is shorter"))
     }
 
     /// Its first bytes, so many of them.
     #[must_use]
-    pub fn brief(&self, len: BriefLen) -> BriefFingerprint {
-        BriefFingerprint::from_bytes(&self.0[..len.get()]).expect("a length is a valid one")
+    pub fn chunk_prefix(&self, len: PrefixLen) -> ChunkPrefix {
+        ChunkPrefix::from_bytes(&self.0[..len.get()]).expect("a length is a valid one")
     }
 }
 
 /// The first bytes of a [`Fingerprint`]: finds bytes, while a [`Digest`](crate::Digest) over full ones proves them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ShortFingerprint([u8; SHORT_FINGERPRINT_BYTES]);
+pub struct GroupPrefix([u8; GROUP_PREFIX_BYTES]);
 
-impl ShortFingerprint {
-    /// The short fingerprint that was written down as `bytes`.
+impl GroupPrefix {
+    /// The prefix that was written down as `bytes`.
     #[must_use]
-    pub const fn from_bytes(bytes: [u8; SHORT_FINGERPRINT_BYTES]) -> Self {
+    pub const fn from_bytes(bytes: [u8; GROUP_PREFIX_BYTES]) -> Self {
         Self(bytes)
     }
 
     /// Its bytes.
     #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; SHORT_FINGERPRINT_BYTES] {
+    pub const fn as_bytes(&self) -> &[u8; GROUP_PREFIX_BYTES] {
         &self.0
     }
 }
@@ -74,13 +74,13 @@ impl ShortFingerprint {
 /// ten bits more. Where two chunks are taken for one, the digest tells, and the file is brought over again (law 9).
 /// docs/decisions/0024 says how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BriefLen(u8);
+pub struct PrefixLen(u8);
 
-impl BriefLen {
+impl PrefixLen {
     /// Fewest bytes.
     pub const MIN: Self = Self(4);
-    /// Most bytes: as many as a [`ShortFingerprint`] has.
-    pub const MAX: Self = Self(SHORT_FINGERPRINT_BYTES as u8);
+    /// Most bytes: as many as a [`GroupPrefix`] has.
+    pub const MAX: Self = Self(GROUP_PREFIX_BYTES as u8);
 
     /// Checks a number of bytes.
     #[must_use]
@@ -108,23 +108,23 @@ impl BriefLen {
     }
 }
 
-/// Bits that a brief fingerprint has beyond those that tell pairs of chunks apart; their lengths add about ten.
+/// Bits that a prefix has beyond those that tell pairs of chunks apart; their lengths add about ten.
 const SPARE_BITS: u32 = 6;
 
 /// The first bytes of a chunk's [`Fingerprint`], as few as will do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct BriefFingerprint {
+pub struct ChunkPrefix {
     /// Zeros behind the first `len`.
-    bytes: [u8; SHORT_FINGERPRINT_BYTES],
-    len: BriefLen,
+    bytes: [u8; GROUP_PREFIX_BYTES],
+    len: PrefixLen,
 }
 
-impl BriefFingerprint {
-    /// The brief fingerprint that was written down as `bytes`; `None` where they are too few or too many.
+impl ChunkPrefix {
+    /// The prefix that was written down as `bytes`; `None` where they are too few or too many.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let len = u8::try_from(bytes.len()).ok().and_then(BriefLen::new)?;
-        let mut all = [0; SHORT_FINGERPRINT_BYTES];
+        let len = u8::try_from(bytes.len()).ok().and_then(PrefixLen::new)?;
+        let mut all = [0; GROUP_PREFIX_BYTES];
         all[..bytes.len()].copy_from_slice(bytes);
         Some(Self { bytes: all, len })
     }
@@ -137,7 +137,7 @@ impl BriefFingerprint {
 
     /// Length in bytes.
     #[must_use]
-    pub const fn len(&self) -> BriefLen {
+    pub const fn len(&self) -> PrefixLen {
         self.len
     }
 
@@ -221,19 +221,19 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-impl fmt::Debug for BriefFingerprint {
+impl fmt::Debug for ChunkPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_hex(f, &self.bytes[..DEBUG_BYTES])
     }
 }
 
-impl fmt::Display for ShortFingerprint {
+impl fmt::Display for GroupPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_hex(f, &self.0)
     }
 }
 
-impl fmt::Debug for ShortFingerprint {
+impl fmt::Debug for GroupPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_hex(f, &self.0[..DEBUG_BYTES])
     }
@@ -247,19 +247,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_brief_fingerprint_begins_those_that_agree_with_it() {
+    fn a_prefix_begins_the_fingerprints_that_agree_with_it() {
         let (one, mut other) = (Fingerprint::of(b"one"), Fingerprint::of(b"one"));
         other.0[5] ^= 1;
-        let brief = |bytes| one.brief(BriefLen::new(bytes).unwrap());
+        let brief = |bytes| one.chunk_prefix(PrefixLen::new(bytes).unwrap());
         assert!(brief(5).begins(&one) && brief(5).begins(&other));
         assert!(brief(6).begins(&one) && !brief(6).begins(&other));
-        assert_eq!(BriefFingerprint::from_bytes(&[0; 3]), None);
-        assert_eq!(BriefFingerprint::from_bytes(&[0; 9]), None);
+        assert_eq!(ChunkPrefix::from_bytes(&[0; 3]), None);
+        assert_eq!(ChunkPrefix::from_bytes(&[0; 9]), None);
     }
 
     #[test]
     fn the_more_chunks_there_are_the_more_bytes_tell_them_apart() {
-        let bytes = |chunks| BriefLen::for_chunks(chunks).get();
+        let bytes = |chunks| PrefixLen::for_chunks(chunks).get();
         let lens = [0, 1, 8191, 8192, 1 << 17, 1 << 20, 1 << 22, 1 << 28, u64::MAX].map(bytes);
         assert_eq!(lens, [4, 4, 4, 5, 6, 6, 7, 8, 8]);
     }
@@ -269,7 +269,7 @@ mod tests {
         let empty = Fingerprint::of(b"");
         let hex = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
         assert_eq!(empty.to_string(), hex);
-        assert_eq!(empty.short().to_string(), hex[..16]);
+        assert_eq!(empty.group_prefix().to_string(), hex[..16]);
         assert_eq!(format!("{empty:?}"), hex[..8]);
         assert_eq!(Fingerprint::from_bytes(*empty.as_bytes()), empty);
     }

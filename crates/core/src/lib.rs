@@ -30,7 +30,7 @@ pub use chunk::{Algorithm, AnyChunker, AtEnd, Chunker, ChunkerSpec, Sizes};
 pub use chunks::{ChunkNo, Chunks};
 pub use codec::{CodecError, Put, Reader};
 pub use delta::{CopyRuns, Cover, CoverError, Op};
-pub use fingerprint::{BriefFingerprint, BriefLen, Fingerprint, Fingerprinter, ShortFingerprint};
+pub use fingerprint::{ChunkPrefix, Fingerprint, Fingerprinter, GroupPrefix, PrefixLen};
 pub use gap::{BadDelta, BlockLen, GapDelta, GapSums};
 pub use index::Index;
 pub use keyed::{Key, KeyedSum};

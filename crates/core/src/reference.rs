@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use crate::chunk::{Algorithm, ChunkerSpec, Sizes};
 use crate::delta::Op;
-use crate::fingerprint::{BriefFingerprint, Fingerprint};
+use crate::fingerprint::{ChunkPrefix, Fingerprint};
 use crate::recipe::{Chunk, Digest, Group};
 use crate::span::Span;
 
@@ -293,7 +293,7 @@ pub fn digest(chunks: &[Chunk]) -> Digest {
 #[must_use]
 pub fn find_chunk(
     known: &[Chunk],
-    brief: BriefFingerprint,
+    brief: ChunkPrefix,
     len: u32,
     after: Option<usize>,
 ) -> Option<usize> {

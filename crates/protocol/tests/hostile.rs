@@ -16,8 +16,8 @@ use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
-    AtEnd, BlockLen, BriefFingerprint, BriefLen, ChunkerSpec, Digest, Fingerprint, GapDelta,
-    GapSums, Key, ShortFingerprint, Strategy, StrongSum, ZeroRun,
+    AtEnd, BlockLen, ChunkPrefix, ChunkerSpec, Digest, Fingerprint, GapDelta, GapSums, GroupPrefix,
+    Key, PrefixLen, Strategy, StrongSum, ZeroRun,
 };
 use deltic_protocol::limits::{
     ENTRY_WINDOW, LISTED_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH,
@@ -86,8 +86,8 @@ fn trouble(kind: TroubleKind) -> Trouble {
     Trouble::new(kind, "no")
 }
 
-fn short(byte: u8) -> ShortFingerprint {
-    ShortFingerprint::from_bytes([byte; 8])
+fn short(byte: u8) -> GroupPrefix {
+    GroupPrefix::from_bytes([byte; 8])
 }
 
 /// A receiver that has `a` of 10,000 bytes.
@@ -323,7 +323,7 @@ fn recipe(lens: &[u32]) -> ToReceiver {
 }
 
 fn chunk_lines(lens: &[u32]) -> ChunkLines {
-    let brief = BriefFingerprint::from_bytes(&[8; 4]).unwrap();
+    let brief = ChunkPrefix::from_bytes(&[8; 4]).unwrap();
     ChunkLines(lens.iter().map(|len| ChunkLine { len: *len, brief }).collect())
 }
 
@@ -1662,7 +1662,7 @@ fn old_is_cut_again_where_the_chunker_is_not_the_expected_one() {
     let line = |group: &deltic_core::recipe::Group| GroupLine {
         len: group.len,
         chunks: group.chunks,
-        short: group.fingerprint.short(),
+        short: group.fingerprint.group_prefix(),
     };
     let groups = found.iter().map(line).collect();
     let end = ToReceiver::End { file: A, digest: digest_of(chunks.iter()) };
@@ -1819,15 +1819,16 @@ fn a_failure_in_the_midst_of_a_commit_is_refused() {
     let lines = group.iter().map(|g| GroupLine {
         len: g.len,
         chunks: g.chunks,
-        short: g.fingerprint.short(),
+        short: g.fingerprint.group_prefix(),
     });
     victim.take([ToReceiver::Groups { file: A, groups: lines.collect() }]).unwrap();
     let lacked = victim.frames.iter().find_map(|frame| match frame {
         ToSender::Lack { groups, .. } => Some(groups.clone()),
         _ => None,
     });
-    let lines =
-        found.iter().map(|c| ChunkLine { len: c.len, brief: c.fingerprint.brief(BriefLen::MAX) });
+    let lines = found
+        .iter()
+        .map(|c| ChunkLine { len: c.len, brief: c.fingerprint.chunk_prefix(PrefixLen::MAX) });
     let lacked = lacked.filter(|lacked| !lacked.is_empty());
     if let Some(groups) = lacked {
         victim

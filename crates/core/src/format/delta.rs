@@ -15,7 +15,7 @@ use super::{Format, FormatError, MAGIC_BYTES, TAG_END, TAG_HEADER, put_record};
 use crate::chunk::ChunkerSpec;
 use crate::codec::{CodecError, Put, Reader};
 use crate::delta::{CopyRuns, MAX_RUN_BYTES, Op};
-use crate::fingerprint::BriefLen;
+use crate::fingerprint::PrefixLen;
 use crate::index::{ChunkNo, Index};
 use crate::recipe::{Chunk, Digest};
 use crate::span::Span;
@@ -106,7 +106,11 @@ impl<'a> Steps<'a> {
         (bytes, chunk): (&[u8], &Chunk),
         put: &mut impl FnMut(Record) -> Result<(), E>,
     ) -> Result<(), E> {
-        match self.old.find_chunk(chunk.fingerprint.brief(BriefLen::MAX), chunk.len, self.after) {
+        match self.old.find_chunk(
+            chunk.fingerprint.chunk_prefix(PrefixLen::MAX),
+            chunk.len,
+            self.after,
+        ) {
             // What is known are full fingerprints, so a copy can be certain here.
             Some(no) if self.old.chunk(no).1 == chunk.fingerprint => {
                 self.put_literal(put)?;

@@ -2,7 +2,7 @@
 //!
 //! Content is chosen by others, so three things are made impossible (RELIABILITY §3.2): look-ups never walk a chain of
 //! equal chunks (only the first of them is in the table), nobody can aim at slots of the table (its hash has a random
-//! key), and memory has a bound (the budget). A short fingerprint finds bytes and proves nothing; the digest does.
+//! key), and memory has a bound (the budget). A fingerprint prefix finds bytes and proves nothing; the digest does.
 //!
 //! A match is looked for right after the last one first: runs of copies stay long, and files of equal chunks cost no
 //! table look-up (locality, DESIGN §6).
@@ -16,7 +16,7 @@ pub use cuckoo::{Cuckoo, Load, SumBits};
 use std::ops::Range;
 
 use crate::chunks::Chunks;
-use crate::fingerprint::{BriefFingerprint, BriefLen, Fingerprint, ShortFingerprint};
+use crate::fingerprint::{ChunkPrefix, Fingerprint, GroupPrefix, PrefixLen};
 use crate::recipe::{Chunk, Group, Grouper};
 use crate::span::Span;
 use table::Table;
@@ -43,8 +43,8 @@ struct KnownGroup {
 }
 
 impl KnownGroup {
-    fn short(&self) -> ShortFingerprint {
-        self.group.fingerprint.short()
+    fn short(&self) -> GroupPrefix {
+        self.group.fingerprint.group_prefix()
     }
 
     fn chunks(&self) -> Range<ChunkNo> {
@@ -121,12 +121,12 @@ impl Index {
     }
 
     /// A chunk whose fingerprint begins so, of this length in bytes: the one right after `after` if that is one, else the
-    /// first. Of chunks whose fingerprints begin with the same [`BriefLen::MIN`] bytes only the first is found, and what follows
+    /// first. Of chunks whose fingerprints begin with the same [`PrefixLen::MIN`] bytes only the first is found, and what follows
     /// `after`.
     #[must_use]
     pub fn find_chunk(
         &self,
-        brief: BriefFingerprint,
+        brief: ChunkPrefix,
         len: u32,
         after: Option<ChunkNo>,
     ) -> Option<ChunkNo> {
@@ -147,7 +147,7 @@ impl Index {
     #[must_use]
     pub fn find_group(
         &self,
-        short: ShortFingerprint,
+        short: GroupPrefix,
         len: u64,
         chunks: u32,
         after: Option<ChunkNo>,
@@ -238,11 +238,11 @@ fn chunk_key(chunks: &Chunks, no: u32) -> u64 {
 /// The key of those whose fingerprints begin so: as much as travels in any case.
 fn key_of(bytes: &[u8]) -> u64 {
     let mut key = [0; size_of::<u64>()];
-    key[..BriefLen::MIN.get()].copy_from_slice(&bytes[..BriefLen::MIN.get()]);
+    key[..PrefixLen::MIN.get()].copy_from_slice(&bytes[..PrefixLen::MIN.get()]);
     u64::from_le_bytes(key)
 }
 
-const fn group_key(short: ShortFingerprint) -> u64 {
+const fn group_key(short: GroupPrefix) -> u64 {
     u64::from_le_bytes(*short.as_bytes())
 }
 
@@ -263,7 +263,7 @@ mod tests {
         for (n, name) in [1, 2, 1, 3].into_iter().enumerate() {
             index.push(n as u64 * 1000, chunk(name));
         }
-        let brief = chunk(1).fingerprint.brief(BriefLen::MIN);
+        let brief = chunk(1).fingerprint.chunk_prefix(PrefixLen::MIN);
         let first = index.find_chunk(brief, 1000, None).unwrap();
         assert_eq!(index.chunk(first).0, Span::new(0, 1000));
         let second = index.find_chunk(brief, 1000, Some(first.next())).unwrap();
@@ -306,7 +306,7 @@ mod tests {
         for part in 0..2 {
             let mut next = part * 40;
             for group in &groups {
-                let short = group.fingerprint.short();
+                let short = group.fingerprint.group_prefix();
                 let found = index.find_group(short, group.len, group.chunks, after).unwrap();
                 assert_eq!(found.start, ChunkNo(next), "{part}");
                 assert_eq!(index.chunks().range(found.clone()).count(), group.chunks as usize);
@@ -324,7 +324,15 @@ mod tests {
         }
         index.end_part();
         assert_eq!((index.len(), index.dropped()), (2, 3));
-        assert!(index.find_chunk(chunk(1).fingerprint.brief(BriefLen::MAX), 1000, None).is_some());
-        assert!(index.find_chunk(chunk(2).fingerprint.brief(BriefLen::MAX), 1000, None).is_none());
+        assert!(
+            index
+                .find_chunk(chunk(1).fingerprint.chunk_prefix(PrefixLen::MAX), 1000, None)
+                .is_some()
+        );
+        assert!(
+            index
+                .find_chunk(chunk(2).fingerprint.chunk_prefix(PrefixLen::MAX), 1000, None)
+                .is_none()
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Laws of covers, copy runs and what they make.
 
 use deltic_core::{
-    Algorithm, AtEnd, BriefLen, Chunk, ChunkerSpec, CopyRuns, Cover, Index, Op, Sizes, Span,
+    Algorithm, AtEnd, Chunk, ChunkerSpec, CopyRuns, Cover, Index, Op, PrefixLen, Sizes, Span,
     reference, scan,
 };
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ fn delta(old: &[u8], new: &[u8]) -> Vec<Op> {
     }
     let (mut ops, mut runs, mut after) = (Vec::new(), CopyRuns::new(), None);
     for (new_start, chunk) in placed(chunks(new)) {
-        match index.find_chunk(chunk.fingerprint.brief(BriefLen::MAX), chunk.len, after) {
+        match index.find_chunk(chunk.fingerprint.chunk_prefix(PrefixLen::MAX), chunk.len, after) {
             Some(no) => {
                 ops.extend(runs.push(index.chunk(no).0, new_start));
                 after = Some(no);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use deltic_core::{BriefLen, Chunk, ChunkNo, Fingerprint, Index, reference};
+use deltic_core::{Chunk, ChunkNo, Fingerprint, Index, PrefixLen, reference};
 use proptest::prelude::*;
 
 /// Every chunk is this long in its place, so that a place names a chunk.
@@ -29,7 +29,7 @@ fn index(parts: &[Vec<u8>]) -> (Index, Vec<Chunk>, Vec<ChunkNo>) {
         index.end_part();
     }
     let first = parts.iter().flatten().next().map(|name| {
-        let brief = chunk(*name).fingerprint.brief(BriefLen::MIN);
+        let brief = chunk(*name).fingerprint.chunk_prefix(PrefixLen::MIN);
         index.find_chunk(brief, chunk(*name).len, None).expect("the first chunk is known")
     });
     let numbers = std::iter::successors(first, |no| Some(no.next())).take(known.len()).collect();
@@ -61,7 +61,7 @@ proptest! {
         parts in parts(), name in 0u8..32, longer in 0u32..2, bytes in 4u8..=8
     ) {
         let (index, known, numbers) = index(&parts);
-        let brief = chunk(name).fingerprint.brief(BriefLen::new(bytes).unwrap());
+        let brief = chunk(name).fingerprint.chunk_prefix(PrefixLen::new(bytes).unwrap());
         let len = chunk(name).len + longer;
         let none = reference::find_chunk(&known, brief, len, None);
         prop_assert_eq!(index.find_chunk(brief, len, None).map(|no| number(&index, no)), none);
@@ -78,7 +78,7 @@ proptest! {
         prop_assume!(!groups.is_empty());
         let (_, wanted) = &groups[pick.index(groups.len())];
         let find = |after: Option<usize>| {
-            let short = wanted.fingerprint.short();
+            let short = wanted.fingerprint.group_prefix();
             let after = after.map(|n| numbers[n]);
             index.find_group(short, wanted.len, wanted.chunks, after)
         };
@@ -106,7 +106,8 @@ fn millions_of_equal_chunks_cost_nothing_to_find() {
     index.end_part();
     let mut after = None;
     for n in 0..1 << 21 {
-        let found = index.find_chunk(zeros.fingerprint.brief(BriefLen::MIN), zeros.len, after);
+        let found =
+            index.find_chunk(zeros.fingerprint.chunk_prefix(PrefixLen::MIN), zeros.len, after);
         let found = found.expect("zeros are known");
         assert_eq!(number(&index, found), n);
         after = Some(found);

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Run, Segment};
 use deltic_core::recipe::{Chunk, Digest};
-use deltic_core::{
-    BriefFingerprint, Chunks, Fingerprint, Key, Op, Searcher, Span, Strong, StrongSum,
-};
+use deltic_core::{ChunkPrefix, Chunks, Fingerprint, Key, Op, Searcher, Span, Strong, StrongSum};
 use deltic_tree::names::Rest;
 use deltic_tree::{DirDigest, Kind, Meta, Name, Names, RelPath, Timestamp};
 
@@ -267,7 +265,7 @@ pub struct Piece {
     /// Place in the new version.
     pub span: Span,
     /// What to expect.
-    pub brief: Option<BriefFingerprint>,
+    pub brief: Option<ChunkPrefix>,
 }
 
 /// What old has where new has a gap: places in the old versions, to be read one behind the other. None, if the gap is to

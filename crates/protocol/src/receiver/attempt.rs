@@ -18,9 +18,7 @@ use std::ops::Range;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::delta::{CopyRuns, Cover, MAX_RUN_BYTES, Op};
 use deltic_core::recipe::{Chunk, Digest, MAX_GROUP_CHUNKS};
-use deltic_core::{
-    BriefFingerprint, ChunkNo, Chunks, Fingerprint, ShortFingerprint, Span, Strategy,
-};
+use deltic_core::{ChunkNo, ChunkPrefix, Chunks, Fingerprint, GroupPrefix, Span, Strategy};
 use deltic_tree::Meta;
 
 use crate::error::PeerError;
@@ -138,7 +136,7 @@ struct Slot {
 #[derive(Debug)]
 enum State {
     /// Told; not found yet.
-    Open(ShortFingerprint),
+    Open(GroupPrefix),
     /// Found in old.
     Matched(Range<ChunkNo>),
     /// In place since an interrupted transfer: these of what it left.
@@ -179,10 +177,10 @@ enum Origin {
     Old(ChunkNo),
     /// In place since an interrupted transfer.
     Kept(ChunkNo),
-    Needed(BriefFingerprint),
+    Needed(ChunkPrefix),
     /// Part of a gap.
-    Gap(BriefFingerprint),
-    Writing(BriefFingerprint),
+    Gap(ChunkPrefix),
+    Writing(ChunkPrefix),
     /// It came.
     New(ChunkNo),
 }

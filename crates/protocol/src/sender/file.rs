@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, FixedLen, Run};
 use deltic_core::recipe::{Chunk, Group, Grouper};
-use deltic_core::{BriefLen, Key, Span, Strategy};
+use deltic_core::{Key, PrefixLen, Span, Strategy};
 use deltic_tree::RelPath;
 
 use crate::cutting::{Cutting, Part};
@@ -175,11 +175,11 @@ impl Outgoing {
     }
 
     /// How much of a chunk's fingerprint is told: of blocks, which all have one length, as much as may be.
-    fn brief(&self) -> BriefLen {
+    fn brief(&self) -> PrefixLen {
         match self.spec {
-            ChunkerSpec::Fixed(_) => BriefLen::MAX,
+            ChunkerSpec::Fixed(_) => PrefixLen::MAX,
             ChunkerSpec::ByContent(..) => {
-                BriefLen::for_chunks(self.len / u64::from(self.spec.mean_len()))
+                PrefixLen::for_chunks(self.len / u64::from(self.spec.mean_len()))
             }
         }
     }
@@ -570,7 +570,7 @@ fn tell_groups(file: FileNo, outgoing: &mut Outgoing, groups: &[Group]) -> ToRec
     outgoing.told.push_back(new);
     let line = |group: &Group| {
         let Group { len, chunks, fingerprint } = group;
-        GroupLine { len: *len, chunks: *chunks, short: fingerprint.short() }
+        GroupLine { len: *len, chunks: *chunks, short: fingerprint.group_prefix() }
     };
     ToReceiver::Groups { file, groups: groups.iter().map(line).collect() }
 }
@@ -598,9 +598,10 @@ fn note_groups(outgoing: &mut Outgoing, groups: &[Group]) -> Range<u32> {
 fn lines(outgoing: &Outgoing, chunks: Range<u32>) -> impl Iterator<Item = ChunkLine> + '_ {
     let brief = outgoing.brief();
     let chunks = &outgoing.chunks[chunks.start as usize..chunks.end as usize];
-    chunks
-        .iter()
-        .map(move |chunk| ChunkLine { len: chunk.len, brief: chunk.fingerprint.brief(brief) })
+    chunks.iter().map(move |chunk| ChunkLine {
+        len: chunk.len,
+        brief: chunk.fingerprint.chunk_prefix(brief),
+    })
 }
 
 /// Frames that spell out these groups; notes which chunks each awaits an answer for.

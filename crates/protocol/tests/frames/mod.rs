@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::{
-    BlockLen, BriefFingerprint, ChunkerSpec, Digest, GapSums, Key, ShortFingerprint, StrongSum,
-    ZeroRun,
+    BlockLen, ChunkPrefix, ChunkerSpec, Digest, GapSums, GroupPrefix, Key, StrongSum, ZeroRun,
 };
 use deltic_protocol::check::Checksum;
 use deltic_protocol::frame::HEADER_BYTES;
@@ -55,7 +54,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     located.locate(Side::Sender, |_| Some((*b"/srv/a/b").into()));
     let when = Timestamp { secs: 1_700_000_000, nanos: 5 };
     let meta = Meta::plain(Kind::File, 5000, when, 0o644);
-    let short = |byte| ShortFingerprint::from_bytes([byte; 8]);
+    let short = |byte| GroupPrefix::from_bytes([byte; 8]);
     let group = GroupLine { len: 5000, chunks: 3, short: short(0xab) };
     let chunk = ChunkLine { len: 1700, brief: brief(5, 0xcd) };
     let chunks = || ChunkLines(vec![chunk; 3]);
@@ -882,8 +881,8 @@ fn how() -> impl Strategy<Value = How> {
     of(&[How::Recipe, How::Whole, How::Strategy, How::Stronger, How::Tail])
 }
 
-fn short() -> impl Strategy<Value = ShortFingerprint> {
-    of(&[0, 1, 2]).prop_map(|byte: u8| ShortFingerprint::from_bytes([byte; 8]))
+fn short() -> impl Strategy<Value = GroupPrefix> {
+    of(&[0, 1, 2]).prop_map(|byte: u8| GroupPrefix::from_bytes([byte; 8]))
 }
 
 fn len() -> impl Strategy<Value = u64> {
@@ -895,8 +894,8 @@ fn group() -> impl Strategy<Value = GroupLine> {
         .prop_map(|(len, chunks, short)| GroupLine { len, chunks, short })
 }
 
-fn brief(bytes: usize, byte: u8) -> BriefFingerprint {
-    BriefFingerprint::from_bytes(&vec![byte; bytes]).unwrap()
+fn brief(bytes: usize, byte: u8) -> ChunkPrefix {
+    ChunkPrefix::from_bytes(&vec![byte; bytes]).unwrap()
 }
 
 fn chunks() -> impl Strategy<Value = ChunkLines> {

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use deltic_core::recipe::{Chunk, Grouper};
-use deltic_core::{BriefLen, ChunkNo, Chunks, Fingerprint, Index, Span};
+use deltic_core::{ChunkNo, Chunks, Fingerprint, Index, PrefixLen, Span};
 
 use crate::message::{ChunkLine, GroupLine};
 
@@ -54,7 +54,7 @@ impl Keeping {
         }
         let group = group.or_else(|| grouper.finish())?;
         let is_it = (group.len, count) == (line.len, line.chunks);
-        (is_it && group.fingerprint.short() == line.short).then_some(range)
+        (is_it && group.fingerprint.group_prefix() == line.short).then_some(range)
     }
 
     /// The kept chunk that is the one of `line`, which starts at `start`.
@@ -71,7 +71,7 @@ impl Keeping {
     /// Where old has kept chunk `no` as well: it may be the neighbour of a gap.
     pub(super) fn in_old(&self, no: ChunkNo, index: &Index) -> Option<ChunkNo> {
         let (span, fingerprint) = self.0.get(no)?;
-        index.find_chunk(fingerprint.brief(BriefLen::MAX), span.len, None)
+        index.find_chunk(fingerprint.chunk_prefix(PrefixLen::MAX), span.len, None)
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
             .map(|group| GroupLine {
                 len: group.len,
                 chunks: group.chunks,
-                short: group.fingerprint.short(),
+                short: group.fingerprint.group_prefix(),
             })
             .collect();
         let all = keeping(&chunks, 2000);

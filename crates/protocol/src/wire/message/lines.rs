@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use deltic_core::GapSums;
 use deltic_core::codec::{CodecError, Put, Reader};
-use deltic_core::fingerprint::{BriefFingerprint, BriefLen, ShortFingerprint};
+use deltic_core::fingerprint::{ChunkPrefix, GroupPrefix, PrefixLen};
 use deltic_core::recipe::Digest;
 use deltic_tree::path::MAX_NAME_BYTES;
 
@@ -37,7 +37,7 @@ pub struct GroupLine {
     /// How many chunks it has.
     pub chunks: u32,
     /// Its fingerprint's first bytes.
-    pub short: ShortFingerprint,
+    pub short: GroupPrefix,
 }
 
 /// A chunk of a recipe as it travels.
@@ -46,7 +46,7 @@ pub struct ChunkLine {
     /// Length in bytes.
     pub len: u32,
     /// Its fingerprint's first bytes.
-    pub brief: BriefFingerprint,
+    pub brief: ChunkPrefix,
 }
 
 /// Chunks of a recipe as they travel together: as many bytes are told of each one's fingerprint.
@@ -118,7 +118,7 @@ impl Wire for GroupLine {
 
 impl Wire for ChunkLines {
     fn put(&self, to: &mut Vec<u8>) {
-        let brief = self.0.first().map_or(BriefLen::MIN, |line| line.brief.len());
+        let brief = self.0.first().map_or(PrefixLen::MIN, |line| line.brief.len());
         debug_assert!(self.0.iter().all(|line| line.brief.len() == brief), "all are as long");
         to.put_u8(brief.get() as u8);
         to.put_varint(self.0.len() as u64);
@@ -128,10 +128,10 @@ impl Wire for ChunkLines {
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let brief = BriefLen::new(from.u8()?).ok_or(CodecError::OutOfRange)?;
+        let brief = PrefixLen::new(from.u8()?).ok_or(CodecError::OutOfRange)?;
         let line = |from: &mut Reader<'_>| {
             let (len, bytes) = (from.varint_u32()?, from.bytes(brief.get())?);
-            let brief = BriefFingerprint::from_bytes(bytes).ok_or(CodecError::OutOfRange)?;
+            let brief = ChunkPrefix::from_bytes(bytes).ok_or(CodecError::OutOfRange)?;
             Ok(ChunkLine { len, brief })
         };
         items(from, line).map(Self)

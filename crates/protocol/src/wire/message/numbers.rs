@@ -5,14 +5,14 @@ use std::ops::Range;
 use deltic_core::Key;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::codec::{CodecError, Put, Reader};
-use deltic_core::fingerprint::ShortFingerprint;
+use deltic_core::fingerprint::GroupPrefix;
 use deltic_core::recipe::Digest;
 use deltic_tree::DirDigest;
 use deltic_tree::dir_digest::DIR_SUM_BYTES;
 
 use crate::wire::codec::{Bad, Wire};
 
-impl Wire for ShortFingerprint {
+impl Wire for GroupPrefix {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_bytes(self.as_bytes());
     }
