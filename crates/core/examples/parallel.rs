@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use deltic_core::chunk::{Ask, Judge, Run, Segments, Stitch, TwoStage, cut_all};
+use deltic_core::chunk::{Ask, Judge, SegmentChunks, Segments, Stitch, TwoStage, cut_all};
 use deltic_core::{Algorithm, AtEnd, Chunk, ChunkerSpec, Crc32c, Isa, Sizes};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -126,7 +126,7 @@ fn stitch<T: Send>(
         threads,
         &jobs,
         |job| job.cut(&chunker, &data[job.own.start as usize..job.read_end as usize], sum),
-        |run: Run<T>| {
+        |run: SegmentChunks<T>| {
             cut += run.end() - run.start();
             sums.extend(stitch.push(run));
             while let Some(seam) = stitch.seam() {
@@ -134,7 +134,7 @@ fn stitch<T: Send>(
                 let run = seam.cut(&chunker, bytes, sum);
                 cut += run.end() - run.start();
                 seams += 1;
-                sums.extend(stitch.mend(run));
+                sums.extend(stitch.fill_seam(run));
             }
         },
     );

@@ -1,6 +1,6 @@
 //! Cutting a segment into chunks, each with its fingerprint.
 
-use deltic_core::chunk::{Run, Segment};
+use deltic_core::chunk::{Segment, SegmentChunks};
 use deltic_core::recipe::Chunk;
 use deltic_core::{ChunkerSpec, Fingerprinter};
 
@@ -16,7 +16,7 @@ pub fn cut_while_reading<E>(
     segment: &Segment,
     buffer: &mut [u8],
     read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
-) -> Result<Run<Chunk>, E> {
+) -> Result<SegmentChunks<Chunk>, E> {
     segment.cut_while_reading(&spec.build(), buffer, read, |chunk| names.chunk(chunk))
 }
 
@@ -26,6 +26,6 @@ pub fn cut(
     (spec, names): (&ChunkerSpec, &Fingerprinter),
     segment: &Segment,
     bytes: &[u8],
-) -> Run<Chunk> {
+) -> SegmentChunks<Chunk> {
     segment.cut(&spec.build(), bytes, |chunk| names.chunk(chunk))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use deltic_core::chunk::{ChunkerSpec, Run, Segment, Segments, Stitch};
+use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks, Segments, Stitch};
 use deltic_core::recipe::Chunk;
 
 use crate::limits::SEGMENT_BYTES;
@@ -30,7 +30,7 @@ pub(crate) struct Cutting {
     next: u64,
     joined: u64,
     /// Runs that came before those in front of them.
-    early: BTreeMap<u64, Run<Chunk>>,
+    early: BTreeMap<u64, SegmentChunks<Chunk>>,
     stitch: Stitch<Chunk>,
     seam_out: bool,
 }
@@ -67,11 +67,11 @@ impl Cutting {
     }
 
     /// Takes what was cut; all chunks that have become certain, in order.
-    pub(crate) fn take(&mut self, part: Part, run: Run<Chunk>) -> Vec<Chunk> {
+    pub(crate) fn take(&mut self, part: Part, run: SegmentChunks<Chunk>) -> Vec<Chunk> {
         let mut certain = match part {
             Part::Seam => {
                 self.seam_out = false;
-                self.stitch.mend(run)
+                self.stitch.fill_seam(run)
             }
             Part::Segment(number) => {
                 self.early.insert(number, run);

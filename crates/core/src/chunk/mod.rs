@@ -23,7 +23,7 @@ mod two_stage;
 pub use chunker::{AtEnd, Chunker, cut_all};
 pub(crate) use crc::ENTERS as CRC_ENTERS;
 pub use fixed::FixedLen;
-pub use parallel::{Run, Segment, Segments, Stitch};
+pub use parallel::{Segment, SegmentChunks, Segments, Stitch};
 pub use sizes::{BadSizes, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, Sizes};
 pub use sub_chunks::{Ask, Merge, Merged, SubChunks};
 pub use two_stage::{Judge, TwoStage};

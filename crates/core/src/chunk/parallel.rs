@@ -107,7 +107,7 @@ impl Segment {
         chunker: &impl Chunker,
         data: &[u8],
         sum: impl FnMut(&[u8]) -> T,
-    ) -> Run<T> {
+    ) -> SegmentChunks<T> {
         let Ok(run) = self.cut_source(chunker, &mut AtHand(data), sum);
         run
     }
@@ -126,7 +126,7 @@ impl Segment {
         buffer: &mut [u8],
         read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
         sum: impl FnMut(&[u8]) -> T,
-    ) -> Result<Run<T>, E> {
+    ) -> Result<SegmentChunks<T>, E> {
         let buffer = &mut buffer[..self.read_len()];
         let mut source = Arriving { buffer, have: 0, start: self.own.start, read };
         self.cut_source(chunker, &mut source, sum)
@@ -137,9 +137,9 @@ impl Segment {
         chunker: &impl Chunker,
         source: &mut S,
         mut sum: impl FnMut(&[u8]) -> T,
-    ) -> Result<Run<T>, S::Error> {
+    ) -> Result<SegmentChunks<T>, S::Error> {
         let enough = self.at_end.least_to_cut(chunker);
-        let mut run = Run { start: self.own.start, ends: Vec::new(), sums: Vec::new() };
+        let mut run = SegmentChunks { start: self.own.start, ends: Vec::new(), sums: Vec::new() };
         let (mut mine, mut theirs) = (0, (self.own.end - self.own.start) as usize);
         while mine != theirs {
             let at = mine.min(theirs);
@@ -218,7 +218,7 @@ impl<E, R: FnMut(u64, &mut [u8]) -> Result<(), E>> Source for Arriving<'_, R> {
 
 /// Chunks found as if one started at a given byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run<T> {
+pub struct SegmentChunks<T> {
     start: u64,
     /// Ends of its chunks, rising.
     ends: Vec<u64>,
@@ -226,7 +226,7 @@ pub struct Run<T> {
     sums: Vec<T>,
 }
 
-impl<T> Run<T> {
+impl<T> SegmentChunks<T> {
     /// The offset of its first byte.
     #[must_use]
     pub const fn start(&self) -> u64 {
@@ -249,14 +249,14 @@ impl<T> Run<T> {
 
 /// Joins the runs of segments to the chunks of one pass over the file (law 2).
 ///
-/// What [`Stitch::push`] and [`Stitch::mend`] return are all chunks that became certain, in order. While
+/// What [`Stitch::push`] and [`Stitch::fill_seam`] return are all chunks that became certain, in order. While
 /// [`Stitch::seam`] has a segment, nothing does but by mending it; more runs may be pushed meanwhile, and wait.
 #[derive(Clone, Debug)]
 pub struct Stitch<T> {
     segments: Segments,
     /// End of the certain chunks.
     at: u64,
-    waiting: VecDeque<Run<T>>,
+    waiting: VecDeque<SegmentChunks<T>>,
 }
 
 impl<T> Stitch<T> {
@@ -268,7 +268,7 @@ impl<T> Stitch<T> {
 
     /// Takes the run of the next segment. All segments come, in order.
     #[must_use = "these chunks are not told again"]
-    pub fn push(&mut self, run: Run<T>) -> Vec<T> {
+    pub fn push(&mut self, run: SegmentChunks<T>) -> Vec<T> {
         self.waiting.push_back(run);
         self.release()
     }
@@ -278,7 +278,7 @@ impl<T> Stitch<T> {
     /// # Panics
     /// If the run does not start where the certain chunks end: it is not that of [`Stitch::seam`].
     #[must_use = "these chunks are not told again"]
-    pub fn mend(&mut self, run: Run<T>) -> Vec<T> {
+    pub fn fill_seam(&mut self, run: SegmentChunks<T>) -> Vec<T> {
         assert_eq!(run.start, self.at, "a seam starts where the certain chunks end");
         self.waiting.push_front(run);
         self.release()

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use deltic_core::chunk::{
-    Ask, FixedLen, Judge, Merged, Run, Segment, Segments, Stitch, SubChunks, TwoStage, cut_all,
+    Ask, FixedLen, Judge, Merged, Segment, SegmentChunks, Segments, Stitch, SubChunks, TwoStage,
+    cut_all,
 };
 use deltic_core::{
     Algorithm, AnyChunker, AtEnd, Chunk, ChunkerSpec, Crc32c, Fingerprint, Isa, Sizes, scan,
@@ -17,7 +18,7 @@ fn chunks(spec: &ChunkerSpec, data: &[u8]) -> Vec<Chunk> {
     scan(&spec.build(), data, AtEnd::Yes).chunks
 }
 
-fn cut(chunker: &AnyChunker, data: &[u8], segment: &Segment) -> Run<Chunk> {
+fn cut(chunker: &AnyChunker, data: &[u8], segment: &Segment) -> SegmentChunks<Chunk> {
     let bytes = &data[segment.own.start as usize..segment.read_end as usize];
     segment.cut(chunker, bytes, Chunk::of)
 }
@@ -36,7 +37,7 @@ fn stitched(
             let run = cut(chunker, data, &seam);
             assert!(run.end() > run.start(), "a seam makes progress");
             mended += run.end() - run.start();
-            chunks.extend(stitch.mend(run));
+            chunks.extend(stitch.fill_seam(run));
         }
     }
     assert_eq!(stitch.certain(), data.len() as u64);
@@ -177,7 +178,7 @@ proptest! {
         let (mut found, mut dice) = (Vec::new(), order.into_iter().cycle());
         while parts.peek().is_some() || stitch.seam().is_some() {
             match stitch.seam().filter(|_| dice.next() == Some(true) || parts.peek().is_none()) {
-                Some(seam) => found.extend(stitch.mend(cut(&chunker, &data, &seam))),
+                Some(seam) => found.extend(stitch.fill_seam(cut(&chunker, &data, &seam))),
                 None => found.extend(parts.next().map(|part| stitch.push(cut(&chunker, &data, &part))).unwrap_or_default()),
             }
         }

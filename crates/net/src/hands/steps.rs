@@ -1,6 +1,6 @@
 //! The engine's work, fed by blocking reads.
 
-use deltic_core::chunk::{Run, Segment};
+use deltic_core::chunk::{Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
 use deltic_core::{AtEnd, ChunkerSpec, Digest, Fingerprinter, Span};
 use deltic_engine::sums::{self, Portions, READ_BYTES, WholeDigest};
@@ -35,7 +35,7 @@ pub(super) fn cut_segment(
     snapshot: &impl Snapshot,
     by: (&ChunkerSpec, &Fingerprinter),
     segment: &Segment,
-) -> Result<Option<Run<Chunk>>, StoreError> {
+) -> Result<Option<SegmentChunks<Chunk>>, StoreError> {
     let read_at = |at, room: &mut [u8]| within(Stage::Read, || snapshot.read_at(at, room));
     let read = |at, room: &mut [u8]| match read_at(at, room) {
         Ok(got) if got == room.len() => Ok(()),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use deltic_core::GapSums;
-use deltic_core::chunk::{ChunkerSpec, Run, Segment};
+use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{ChunkPrefix, Chunks, Fingerprint, Key, Op, Searcher, Span, Strong, StrongSum};
 use deltic_tree::names::Rest;
@@ -401,7 +401,7 @@ pub enum Answer {
     /// What there is to match against.
     Opened(Result<Box<OldLens>, Setback>),
     /// The chunks of a segment, all of which could be read.
-    Indexed(Result<Run<Chunk>, Setback>),
+    Indexed(Result<SegmentChunks<Chunk>, Setback>),
     /// The copies are in place.
     Copied(Result<(), Setback>),
     /// The fingerprints of the pieces, in order; each began as it should.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use deltic_core::chunk::{ChunkerSpec, Run, Segment};
+use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::{GapSums, Key, Searcher, Span, Strong, StrongSum};
 use deltic_tree::names::Rest;
@@ -112,7 +112,7 @@ pub enum Answer {
     /// The new version, as of the open.
     Opened(Result<Opened, Trouble>),
     /// The chunks of a segment, all of which could be read.
-    Scanned(Result<Run<Chunk>, Trouble>),
+    Scanned(Result<SegmentChunks<Chunk>, Trouble>),
     /// The digest, if the file is still the one that was opened, or differs in a way that is borne.
     Sealed(Result<Sealed, Trouble>),
     /// A payload, and the chunks' sums if they were asked for.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use deltic_core::chunk::{ChunkerSpec, FixedLen, Run};
+use deltic_core::chunk::{ChunkerSpec, FixedLen, SegmentChunks};
 use deltic_core::recipe::{Chunk, Group, Grouper};
 use deltic_core::{Key, PrefixLen, Span, Strategy};
 use deltic_tree::RelPath;
@@ -335,7 +335,12 @@ impl Sender {
         }
     }
 
-    pub(super) fn scanned(&mut self, handle: Handle, part: Part, run: Result<Run<Chunk>, Trouble>) {
+    pub(super) fn scanned(
+        &mut self,
+        handle: Handle,
+        part: Part,
+        run: Result<SegmentChunks<Chunk>, Trouble>,
+    ) {
         let run = match run {
             Ok(run) => run,
             Err(trouble) => return self.fail(handle, trouble),

@@ -1,6 +1,6 @@
 //! What is known of the old versions: their chunks, from the first segment that is cut until all are indexed.
 
-use deltic_core::chunk::{ChunkerSpec, Run, Segment};
+use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::Chunk;
 use deltic_core::{Chunks, Index};
 
@@ -106,7 +106,7 @@ impl Old {
     pub(super) fn take(
         &mut self,
         IndexPart { version, spec, part }: IndexPart,
-        run: Result<Run<Chunk>, Setback>,
+        run: Result<SegmentChunks<Chunk>, Setback>,
         lens: &[u64],
     ) {
         let Some(indexing) = &mut self.indexing else { return };

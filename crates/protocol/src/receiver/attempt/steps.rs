@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use deltic_core::chunk::{Algorithm, ChunkerSpec, FixedLen, Run};
+use deltic_core::chunk::{Algorithm, ChunkerSpec, FixedLen, SegmentChunks};
 use deltic_core::delta::Op;
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Span, Strategy};
@@ -139,7 +139,7 @@ impl Receiver {
         &mut self,
         handle: Handle,
         part: IndexPart,
-        run: Result<Run<Chunk>, Setback>,
+        run: Result<SegmentChunks<Chunk>, Setback>,
     ) {
         let Some((_, incoming)) = self.incoming(handle) else { return };
         let Some((old, lens)) = incoming.old() else { return };
