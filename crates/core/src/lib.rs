@@ -35,7 +35,7 @@ pub use gap::{BadDelta, BlockLen, GapDelta, GapSums};
 pub use index::Index;
 pub use keyed::{Key, KeyedSum};
 pub use merge::{Match, Refuted, Run, Runs};
-pub use packed::{Packed, Shelf};
+pub use packed::{Packed, Slab};
 pub use recipe::{
     Chunk, Cutter, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of, scan,
 };

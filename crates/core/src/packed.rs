@@ -18,9 +18,9 @@ pub struct Packed {
 
 /// Place of one byte string. Those that were added earlier are before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct At(u32);
+pub struct Slot(u32);
 
-impl At {
+impl Slot {
     const fn new(part: usize, start: usize) -> Self {
         Self((part * PART_BYTES + start) as u32)
     }
@@ -33,7 +33,7 @@ impl At {
 
 /// Byte strings that are taken again, in any order. A buffer of which all are taken is given back.
 #[derive(Debug, Default)]
-pub struct Shelf {
+pub struct Slab {
     parts: Vec<Part>,
     /// The buffer that is being filled.
     filling: usize,
@@ -51,7 +51,7 @@ struct Part {
 /// There is no room for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many names")]
-pub struct Crowded;
+pub struct OutOfRoom;
 
 /// Strings that are not taken yet. Taking one makes room.
 #[derive(Debug)]
@@ -78,8 +78,8 @@ impl Packed {
     /// Adds one; where it is.
     ///
     /// # Errors
-    /// [`Crowded`] where there is no room for it.
-    pub fn push(&mut self, text: &[u8]) -> Result<At, Crowded> {
+    /// [`OutOfRoom`] where there is no room for it.
+    pub fn push(&mut self, text: &[u8]) -> Result<Slot, OutOfRoom> {
         let is_full = |part: &Vec<u8>| part.len() + text.len() + MAX_LEN_BYTES > PART_BYTES;
         if self.parts.last().is_none_or(is_full) {
             // The first one may stay small.
@@ -89,12 +89,12 @@ impl Packed {
         let no = self.parts.len() - 1;
         if no >= MAX_PARTS {
             self.parts.pop();
-            return Err(Crowded);
+            return Err(OutOfRoom);
         }
         let start = self.parts[no].len();
         self.parts[no].put_prefixed(text);
         self.len += 1;
-        Ok(At::new(no, start))
+        Ok(Slot::new(no, start))
     }
 
     /// The one that is there.
@@ -102,13 +102,13 @@ impl Packed {
     /// # Panics
     /// Where none was added that is there.
     #[must_use]
-    pub fn get(&self, at: At) -> &[u8] {
+    pub fn get(&self, at: Slot) -> &[u8] {
         let (no, start) = at.part_and_start();
         read(&self.parts[no], start).0
     }
 
     /// All of them, and where each is.
-    pub fn iter(&self) -> impl Iterator<Item = (At, &[u8])> {
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &[u8])> {
         let in_part = |(no, part): (usize, &'_ Vec<u8>)| (no, part.len());
         self.parts.iter().enumerate().map(in_part).flat_map(move |(no, len)| {
             let mut next = 0;
@@ -116,7 +116,7 @@ impl Packed {
                 let start = next;
                 let (text, end) = (start < len).then(|| read(&self.parts[no], start))?;
                 next = end;
-                Some((At::new(no, start), text))
+                Some((Slot::new(no, start), text))
             })
         })
     }
@@ -153,12 +153,12 @@ impl Iterator for Unpacked {
 
 impl ExactSizeIterator for Unpacked {}
 
-impl Shelf {
+impl Slab {
     /// Adds one; where it is.
     ///
     /// # Errors
-    /// [`Crowded`] where there is no room for it.
-    pub fn put(&mut self, text: &[u8]) -> Result<At, Crowded> {
+    /// [`OutOfRoom`] where there is no room for it.
+    pub fn put(&mut self, text: &[u8]) -> Result<Slot, OutOfRoom> {
         let is_full = |part: &Part| part.bytes.len() + text.len() + MAX_LEN_BYTES > PART_BYTES;
         if self.parts.get(self.filling).is_none_or(is_full) {
             self.filling = self.free.pop().unwrap_or(self.parts.len());
@@ -166,7 +166,7 @@ impl Shelf {
         let no = self.filling;
         if no == self.parts.len() {
             if no == MAX_PARTS {
-                return Err(Crowded);
+                return Err(OutOfRoom);
             }
             self.parts.push(Part::default());
         }
@@ -174,14 +174,14 @@ impl Shelf {
         let start = part.bytes.len();
         part.bytes.put_prefixed(text);
         part.kept += 1;
-        Ok(At::new(no, start))
+        Ok(Slot::new(no, start))
     }
 
     /// Takes the one that is there.
     ///
     /// # Panics
     /// Where none is there.
-    pub fn take(&mut self, at: At) -> Vec<u8> {
+    pub fn take(&mut self, at: Slot) -> Vec<u8> {
         let (no, start) = at.part_and_start();
         let part = &mut self.parts[no];
         let text = read(&part.bytes, start).0.to_vec();
@@ -230,7 +230,7 @@ mod tests {
     fn what_was_added_is_there_in_order() {
         let mut packed = Packed::default();
         assert!(packed.is_empty());
-        let places: Vec<At> = some().iter().map(|one| packed.push(one).unwrap()).collect();
+        let places: Vec<Slot> = some().iter().map(|one| packed.push(one).unwrap()).collect();
         assert!(places.is_sorted_by(|one, next| one < next));
         assert_eq!(packed.len(), some().len());
         for (at, one) in places.iter().zip(some()) {
@@ -250,14 +250,14 @@ mod tests {
         packed.push(b"one").unwrap();
         packed.parts.resize(MAX_PARTS - 1, Vec::new());
         let last = packed.push(&vec![1; PART_BYTES]).unwrap();
-        assert_eq!(packed.push(&vec![2; PART_BYTES]), Err(Crowded));
-        assert_eq!(packed.push(b"no"), Err(Crowded));
+        assert_eq!(packed.push(&vec![2; PART_BYTES]), Err(OutOfRoom));
+        assert_eq!(packed.push(b"no"), Err(OutOfRoom));
         assert_eq!((packed.get(last).len(), packed.len()), (PART_BYTES, 2));
     }
 
     #[test]
     fn what_is_put_on_a_shelf_is_taken_in_any_order_and_leaves_nothing() {
-        let mut shelf = Shelf::default();
+        let mut shelf = Slab::default();
         for round in 0..3u8 {
             let text =
                 |n: u32| [&[round][..], &n.to_le_bytes(), &vec![7; n as usize % 500]].concat();

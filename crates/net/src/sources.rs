@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use deltic_core::Packed;
-use deltic_core::packed::Crowded;
+use deltic_core::packed::OutOfRoom;
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_TEXT_BYTES};
 use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::Expect;
@@ -79,7 +79,7 @@ pub(crate) fn argument(path: &OsStr, options: &Options) -> Result<SourceArg, Syn
     read(path).map_err(|bad| unusable(path.as_bytes(), &bad))
 }
 
-fn crowded(crowded: Crowded) -> SyncError {
+fn crowded(crowded: OutOfRoom) -> SyncError {
     SyncError::Selection(crowded.to_string())
 }
 

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 
 use crate::meta::Inode;
 use crate::path::Name;
-use deltic_core::packed::{Crowded, Packed, Unpacked};
+use deltic_core::packed::{OutOfRoom, Packed, Unpacked};
 
 /// Names of one directory in order, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -202,8 +202,8 @@ impl Pile {
     /// Adds a name.
     ///
     /// # Errors
-    /// [`Crowded`] where there is no room for it.
-    pub fn push(&mut self, name: Name) -> Result<(), Crowded> {
+    /// [`OutOfRoom`] where there is no room for it.
+    pub fn push(&mut self, name: Name) -> Result<(), OutOfRoom> {
         if self.many.is_empty() && self.few.len() < FEW_NAMES {
             self.few.push(name);
             return Ok(());

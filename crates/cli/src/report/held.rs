@@ -1,7 +1,7 @@
 //! Lines that wait for their turn: changes come in no order, and are compared with those of other runs. There may be millions.
 
 use deltic_core::codec::MAX_VARINT_BYTES;
-use deltic_core::packed::Crowded;
+use deltic_core::packed::OutOfRoom;
 use deltic_core::{Put, Reader};
 use deltic_protocol::report::{Action, Change};
 
@@ -47,13 +47,13 @@ impl Held {
     /// Adds the line that is said of `change`.
     ///
     /// # Errors
-    /// [`Crowded`] where there is no room for it.
+    /// [`OutOfRoom`] where there is no room for it.
     pub(crate) fn push(
         &mut self,
         change: &Change,
         (among, deletions): (Among, Deletions),
         line: &[u8],
-    ) -> Result<(), Crowded> {
+    ) -> Result<(), OutOfRoom> {
         let Change { path, item, action, .. } = change;
         let is_gone = *action == Action::Deleted;
         let fate = if is_gone { Fate::Gone } else { Fate::Stays };

@@ -1,6 +1,6 @@
 //! The lines of `--list-only`, as rsync writes them: mode, length, time, name.
 
-use deltic_core::packed::Crowded;
+use deltic_core::packed::OutOfRoom;
 use deltic_core::{CodecError, Put, Reader};
 use deltic_tree::meta::{Device, DeviceClass};
 use deltic_tree::{Item, Kind, Meta, RelPath};
@@ -28,8 +28,8 @@ impl List {
     /// Notes an entry.
     ///
     /// # Errors
-    /// [`Crowded`] where there is no room for it.
-    pub(crate) fn add(&mut self, path: &RelPath, meta: &Meta) -> Result<(), Crowded> {
+    /// [`OutOfRoom`] where there is no room for it.
+    pub(crate) fn add(&mut self, path: &RelPath, meta: &Meta) -> Result<(), OutOfRoom> {
         self.0.push(path, Item::of(&meta.kind), &Shown::of(meta).packed())
     }
 

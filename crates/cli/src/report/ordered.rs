@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use deltic_core::codec::MAX_VARINT_BYTES;
-use deltic_core::packed::{At, Crowded};
+use deltic_core::packed::{OutOfRoom, Slot};
 use deltic_core::{Packed, Put, Reader};
 use deltic_tree::{Item, RelPath};
 
@@ -14,7 +14,7 @@ use deltic_tree::{Item, RelPath};
 pub(crate) struct Ordered {
     /// Directories, each where another one comes; some come more than once.
     dirs: Packed,
-    places: Vec<At>,
+    places: Vec<Slot>,
     /// For each path: the number of its directory and its fate, the text, the last name. A directory has no name.
     lines: Packed,
 }
@@ -38,21 +38,26 @@ impl Ordered {
     /// Adds `text` about `path`.
     ///
     /// # Errors
-    /// [`Crowded`] where there is no room for it.
-    pub(crate) fn push(&mut self, path: &RelPath, item: Item, text: &[u8]) -> Result<(), Crowded> {
+    /// [`OutOfRoom`] where there is no room for it.
+    pub(crate) fn push(
+        &mut self,
+        path: &RelPath,
+        item: Item,
+        text: &[u8],
+    ) -> Result<(), OutOfRoom> {
         self.push_as(Fate::Stays, (path, item), text)
     }
 
     /// The same of a path with this fate.
     ///
     /// # Errors
-    /// [`Crowded`] where there is no room for it.
+    /// [`OutOfRoom`] where there is no room for it.
     pub(crate) fn push_as(
         &mut self,
         fate: Fate,
         (path, item): (&RelPath, Item),
         text: &[u8],
-    ) -> Result<(), Crowded> {
+    ) -> Result<(), OutOfRoom> {
         let (dir, name) = match item {
             Item::Dir => (path.as_bytes(), &b""[..]),
             _ => split(path.as_bytes()),
@@ -136,7 +141,7 @@ impl Ordered {
         self.dirs.get(self.places[number])
     }
 
-    fn line(&self, at: At) -> Line<'_> {
+    fn line(&self, at: Slot) -> Line<'_> {
         const WHOLE: &str = "it was put there whole";
         let mut line = Reader::new(self.lines.get(at));
         let number = line.varint().expect(WHOLE);

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use deltic_core::packed::At;
+use deltic_core::packed::Slot;
 use deltic_core::{Packed, Put, Reader};
 use deltic_tree::{Kind, Meta, Name, RelPath, See, Timestamp};
 use rustix::fs::Stat;
@@ -43,7 +43,7 @@ pub(super) struct Delayed {
     /// What those of them replace that is told by what was seen, in order.
     seen: VecDeque<Box<Meta>>,
     /// Of those that others become names of, which each is.
-    leaders: HashMap<RelPath, At>,
+    leaders: HashMap<RelPath, Slot>,
 }
 
 impl Delayed {

@@ -46,7 +46,7 @@ struct Frame {
     /// Of each entry its name and what it is.
     entries: Packed,
     /// In this order, of which so many were seen.
-    order: Vec<packed::At>,
+    order: Vec<packed::Slot>,
     seen: usize,
     /// What could not be listed: it may be empty even so.
     unread: Option<StoreError>,

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use deltic_core::packed::At;
-use deltic_core::{Put, Reader, Shelf};
+use deltic_core::packed::Slot;
+use deltic_core::{Put, Reader, Slab};
 use deltic_tree::meta::Inode;
 use deltic_tree::{Meta, RelPath};
 
@@ -16,8 +16,8 @@ use super::{Shared, State};
 /// Files that nothing is to be done for until another name is told.
 #[derive(Debug, Default)]
 pub(super) struct Resting {
-    places: BTreeMap<FileNo, At>,
-    shelf: Shelf,
+    places: BTreeMap<FileNo, Slot>,
+    shelf: Slab,
 }
 
 impl Resting {

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use deltic_core::packed::Crowded;
+use deltic_core::packed::OutOfRoom;
 use deltic_core::{Packed, Put};
 use deltic_tree::path::{BadPath, printable, shortened};
 use deltic_tree::{Name, RelPath};
@@ -148,8 +148,8 @@ impl SourceArgs {
     /// Adds one.
     ///
     /// # Errors
-    /// [`Crowded`] where there are too many.
-    pub fn push(&mut self, arg: SourceArg) -> Result<(), Crowded> {
+    /// [`OutOfRoom`] where there are too many.
+    pub fn push(&mut self, arg: SourceArg) -> Result<(), OutOfRoom> {
         let base = (arg.dir.into_os_string(), arg.path.is_root());
         let no = self.known.get(&base).copied().unwrap_or_else(|| {
             self.bases.push(base.clone());

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use deltic_core::packed::At;
+use deltic_core::packed::Slot;
 use deltic_tree::meta::Linked;
 use deltic_tree::path::BadPath;
 use deltic_tree::{Entry, Mounts, Name, Names, RelPath};
@@ -25,10 +25,10 @@ impl Sources {
     fn list_shared(
         &self,
         dir: &RelPath,
-        sharers: &[At],
+        sharers: &[Slot],
         part: Part,
     ) -> Result<Listing, StoreError> {
-        let hold = |at: &At| {
+        let hold = |at: &Slot| {
             let root = self.source(*at).held("list", dir)?;
             Ok((*at, root.dir(dir, Use::Read).at("list", dir)?))
         };
@@ -38,7 +38,7 @@ impl Sources {
 
     /// The same, of directories of these arguments that are held. All of it at once where arguments lead on, and where
     /// many have it: in a part each would be asked for the names of all.
-    fn list_held(&self, dir: &RelPath, held: &[(At, Dir)], part: Part) -> Listing {
+    fn list_held(&self, dir: &RelPath, held: &[(Slot, Dir)], part: Part) -> Listing {
         let (mut all, mut entries) = (Listing::default(), Vec::new());
         if held.is_empty() {
             entries = self.list_below(&mut all, dir, &[], part);
@@ -82,8 +82,8 @@ impl Sources {
     }
 
     /// One entry of each name, in order.
-    fn merged(&self, dir: &RelPath, mut entries: Vec<(At, Entry)>) -> Vec<Entry> {
-        let key = |(at, entry): &(At, Entry)| (entry.name.clone(), !entry.meta.is_dir(), *at);
+    fn merged(&self, dir: &RelPath, mut entries: Vec<(Slot, Entry)>) -> Vec<Entry> {
+        let key = |(at, entry): &(Slot, Entry)| (entry.name.clone(), !entry.meta.is_dir(), *at);
         entries.sort_by_cached_key(key);
         entries.dedup_by(|(_, later), (_, first)| later.name == first.name);
         let mut chosen = lock(&self.chosen);
@@ -92,7 +92,7 @@ impl Sources {
             // In a directory that is listed again it is there already.
             dir.entry(at).or_default().push(name).ok();
         };
-        let keep = |(at, entry): (At, Entry)| {
+        let keep = |(at, entry): (Slot, Entry)| {
             // Where the first that has it need not be the one that counts.
             if let Ok(path) = dir.join(&entry.name)
                 && self.candidates(&path).first() != Some(&at)
@@ -139,7 +139,7 @@ impl Sources {
             return false;
         }
         let is_empty = |listed: &Listing| listed.entries.is_empty() && listed.rest.is_none();
-        let lists_nothing = |at: &At| {
+        let lists_nothing = |at: &Slot| {
             let listed = self.source(*at).list(dir, &self.options, Part::First);
             listed.is_ok_and(|listed| is_empty(&listed))
         };
@@ -178,11 +178,12 @@ impl Sources {
         &self,
         all: &mut Listing,
         dir: &RelPath,
-        others: &[(At, Entry)],
+        others: &[(Slot, Entry)],
         part: Part,
-    ) -> Vec<(At, Entry)> {
+    ) -> Vec<(Slot, Entry)> {
         let start = dir.as_bytes().len() + usize::from(!dir.is_root());
-        let name = |at: &At| names_of(&path_in(self.args.get(*at))[start..]).next().unwrap_or(b"");
+        let name =
+            |at: &Slot| names_of(&path_in(self.args.get(*at))[start..]).next().unwrap_or(b"");
         let (mut below, most) = (self.below(dir), part.most());
         if let Part::Next(mut rest) = part {
             // Those that were read in directories are not gone on with by arguments.
@@ -220,11 +221,11 @@ impl Sources {
     /// take part either.
     fn list_name(
         &self,
-        (all, entries): (&mut Listing, &mut Vec<(At, Entry)>),
+        (all, entries): (&mut Listing, &mut Vec<(Slot, Entry)>),
         (dir, name): (&RelPath, &Name),
-        args: &[At],
+        args: &[Slot],
     ) -> Vec<(RelPath, StoreError)> {
-        let path = |at: &At| path_in(self.args.get(*at));
+        let path = |at: &Slot| path_in(self.args.get(*at));
         let (mut missing, mut is_known) = (Vec::new(), false);
         for args in args.chunk_by(|one, next| path(one) == path(next)) {
             for at in args {
@@ -289,7 +290,7 @@ impl Sources {
         if let (Some(only), true) = (self.only(), self.options.recursive) {
             return dir.starts_with(&only.path);
         }
-        let takes = |at: &At| {
+        let takes = |at: &Slot| {
             let source = self.source(*at);
             source.goes_into(dir, &self.options) && !source.is_left_out(&self.options)
         };
