@@ -70,7 +70,7 @@ impl Key {
     /// The key of the session whose sender drew this one. The sender alone is enough to make it new: it may name chunks by
     /// it before it has heard the receiver, and one of bad will could choose what it names anyway.
     #[must_use]
-    pub fn of_session(self) -> Self {
+    pub fn for_session(self) -> Self {
         Self(blake3::derive_key(SESSION_CONTEXT, &self.0))
     }
 

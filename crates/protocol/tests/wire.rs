@@ -215,8 +215,8 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
                 // The sender's part alone makes the key, so that it can name chunks before it hears the receiver.
                 let turned = turned.unwrap();
                 assert_eq!((terms.zstd(), terms.is_keyed()), (turned.zstd(), turned.is_keyed()));
-                assert_eq!(terms.key(), ours.part.of_session());
-                assert_eq!(turned.key(), other.part.of_session());
+                assert_eq!(terms.key(), ours.part.for_session());
+                assert_eq!(turned.key(), other.part.for_session());
                 let guess = |hello: &Hello| hello.capabilities.contains("names:keyed");
                 assert_eq!(terms.offers(), guess(&ours) == terms.is_keyed());
                 assert_eq!(turned.offers(), guess(&other) == terms.is_keyed());

@@ -102,7 +102,7 @@ impl Hello {
     /// How the sender that says this names chunks before it has heard the receiver, whom it takes for one like itself.
     #[must_use]
     pub fn names(&self) -> Fingerprinter {
-        fingerprinter(self.capabilities.contains(KEYED), &self.part.of_session())
+        fingerprinter(self.capabilities.contains(KEYED), &self.part.for_session())
     }
 
     /// The frame that says so.

@@ -167,7 +167,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let (delete_share, resumed) = (both(DELETE_SHARE), both(RESUMED));
     let (troubles, passed_over) = (both(TROUBLES), both(PASSED_OVER));
     let offers = keyed == sender.capabilities.contains(KEYED);
-    let (part, key) = (sender.part, sender.part.of_session());
+    let (part, key) = (sender.part, sender.part.for_session());
     let most_files = sender.most_files();
     Ok(Terms {
         zstd,
