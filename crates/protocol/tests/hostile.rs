@@ -33,7 +33,7 @@ use deltic_protocol::options::{
 };
 use deltic_protocol::receiver::{self, Expect, Receiver, Setting};
 use deltic_protocol::report::{
-    Action, Change, Differs, Facts, Item, MadeRoot, PassedOver, Question, Totals, Trouble,
+    Action, Change, Differs, EntryType, Facts, MadeRoot, PassedOver, Question, Totals, Trouble,
     TroubleKind,
 };
 use deltic_protocol::sender::{self, Deltas, Sender};
@@ -609,7 +609,7 @@ fn old_sums(lens: &[u32], strong: usize) -> ToSender {
 fn each_to_sender() -> Vec<(&'static str, ToSender)> {
     let foreign = FileNo(1 << 40);
     let same = Done::Same { touched: false, differs: Differs::default() };
-    let (item, action, differs) = (Item::Dir, Action::Created, Differs::default());
+    let (item, action, differs) = (EntryType::Dir, Action::Created, Differs::default());
     vec![
         ("Want", want(A)),
         ("Want.whole", ToSender::Want { file: A, how: How::Whole }),
@@ -2501,7 +2501,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         }
         Work::Land => Answer::Landed(Vec::new()),
         Work::Remove { path, .. } => {
-            let gone = vec![(path.clone(), Item::File); usize::from(luck % 3)];
+            let gone = vec![(path.clone(), EntryType::File); usize::from(luck % 3)];
             let troubles = match fails {
                 true => vec![trouble(TroubleKind::Failed); usize::from(luck % 4)],
                 false => vec![trouble(TroubleKind::Skipped); usize::from(luck > 200)],
@@ -2809,7 +2809,7 @@ fn what_is_below_an_unlike_directory_waits_for_it() {
 #[test]
 fn names_that_stay_are_told_only_where_that_is_asked_for() {
     let told = |action| {
-        let (item, differs) = (Item::File, Differs::default());
+        let (item, differs) = (EntryType::File, Differs::default());
         ToSender::Changed(Change {
             path: path("a"),
             item,

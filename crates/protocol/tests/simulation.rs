@@ -19,7 +19,7 @@ use deltic_core::strategy::Delivery;
 use deltic_core::{Strategy, Strong};
 use deltic_protocol::limits::ENTRY_WINDOW;
 use deltic_protocol::options::{Delete, Guard, Options};
-use deltic_protocol::report::{Action, Item, Totals};
+use deltic_protocol::report::{Action, EntryType, Totals};
 use deltic_tree::meta::{Inode, Linked};
 use deltic_tree::{Kind, RelPath, Timestamp};
 
@@ -299,7 +299,7 @@ fn check_compared(case: &Case, session: &Session) {
         let same = |tree: &Tree| tree.0.get(&change.path).map(|node| node.bytes.clone());
         // A name of its own may become another one of a file that is the same.
         let is_linked = change.facts.linked.is_some();
-        if change.item == Item::File && change.action == Action::Updated && !is_linked {
+        if change.item == EntryType::File && change.action == Action::Updated && !is_linked {
             assert_ne!(same(&case.new), same(&case.old), "{}", change.path);
         }
     }

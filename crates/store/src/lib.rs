@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltic_tree::meta::EXECUTE_BITS;
 use deltic_tree::names::Rest;
-use deltic_tree::{Entry, Item, Kind, Meta, Name, RelPath};
+use deltic_tree::{Entry, EntryType, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
 pub use error::{StoreError, Unset, reason};
@@ -114,7 +114,7 @@ impl Default for Going {
 #[derive(Debug, Default)]
 pub struct Removed {
     /// Names that went, and what they were: some hundreds at most. A directory comes behind all that was in it.
-    pub gone: Vec<(RelPath, Item)>,
+    pub gone: Vec<(RelPath, EntryType)>,
     /// Why others stayed. [`StoreError::Protected`], [`StoreError::Refilled`] and [`StoreError::KeepsOld`] are told once, at the
     /// end, of the name itself.
     pub stayed: Vec<StoreError>,

@@ -41,7 +41,7 @@ pub enum Kind {
 
 /// The same in a word: where it points, or what it stands for, does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum EntryType {
     /// A regular file.
     File,
     /// A directory.
@@ -54,7 +54,7 @@ pub enum Item {
     Special,
 }
 
-impl Item {
+impl EntryType {
     /// The word for it.
     #[must_use]
     pub const fn of(kind: &Kind) -> Self {

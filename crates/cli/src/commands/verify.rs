@@ -14,7 +14,7 @@ use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
 use deltic_net::{Outcome, Plan, SyncError, Trust};
 use deltic_protocol::limits::MAX_THREADS;
 use deltic_protocol::options::{Compare, Delete, Links, Metadata, Options, Powers, Remove, Select};
-use deltic_protocol::report::{Action, Change, Item, Notice};
+use deltic_protocol::report::{Action, Change, EntryType, Notice};
 use deltic_tree::RelPath;
 use indicatif::HumanBytes;
 
@@ -254,7 +254,7 @@ impl Differences {
         if above.into_iter().any(|(dir, _)| self.missing.contains(&dir)) {
             return true;
         }
-        if change.item == Item::Dir {
+        if change.item == EntryType::Dir {
             self.missing.insert(change.path.clone());
         }
         false
@@ -267,7 +267,7 @@ impl Differences {
     }
 
     fn change(&mut self, change: &Change) {
-        if change.action == Action::Created && change.item == Item::File {
+        if change.action == Action::Created && change.item == EntryType::File {
             self.counts.missing_files += 1;
             self.counts.missing_bytes += change.facts.len;
         }

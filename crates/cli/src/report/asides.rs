@@ -2,13 +2,13 @@
 //! is gone.
 
 use deltic_protocol::options::{Backup, Options};
-use deltic_protocol::report::{Action, Change, Item, PassedOver, Totals};
+use deltic_protocol::report::{Action, Change, EntryType, PassedOver, Totals};
 
 use crate::report::escape::Escape;
 
 /// That the name is passed over, in rsync's words.
 pub(crate) fn passed_over(change: &Change, why: PassedOver, escape: Escape) -> Vec<u8> {
-    let kind = if change.item == Item::Dir { "directory" } else { "file" };
+    let kind = if change.item == EntryType::Dir { "directory" } else { "file" };
     let name = escape.escaped(change.path.as_bytes());
     let behind: &[u8] = match why {
         PassedOver::New => {
@@ -30,7 +30,7 @@ pub(crate) fn removed(path: &[u8], escape: Escape) -> Vec<u8> {
 /// True where the source goes once the change is made.
 pub(crate) fn removes(change: &Change, options: &Options) -> bool {
     let is_kept = matches!(change.action, Action::Deleted | Action::PassedOver(_));
-    options.remove.sources && !options.dry_run && change.item != Item::Dir && !is_kept
+    options.remove.sources && !options.dry_run && change.item != EntryType::Dir && !is_kept
 }
 
 /// How files are sent.
@@ -59,7 +59,7 @@ pub(crate) fn matches(files: u64, totals: &Totals) -> String {
 pub(crate) fn backed_up(change: &Change, options: &Options, escape: Escape) -> Option<Vec<u8>> {
     let Backup { dir, suffix } = options.remove.backup.as_ref()?;
     let path = change.path.as_bytes();
-    let is_dir = change.item == Item::Dir;
+    let is_dir = change.item == EntryType::Dir;
     let is_kept = match change.action {
         // What is beside its new version has no backup of its own.
         Action::Deleted => !is_dir && (dir.is_some() || !path.ends_with(suffix)),
@@ -76,5 +76,7 @@ pub(crate) fn backed_up(change: &Change, options: &Options, escape: Escape) -> O
 
 /// True for a file with new content: rsync tells of its backup behind its name.
 pub(crate) fn is_replaced(change: &Change) -> bool {
-    change.action == Action::Updated && change.item == Item::File && change.facts.linked.is_none()
+    change.action == Action::Updated
+        && change.item == EntryType::File
+        && change.facts.linked.is_none()
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use deltic_net::plan::{Destination, Sources};
 use deltic_net::watch::{Note, Round};
 use deltic_net::{Outcome, Plan, SyncError};
-use deltic_protocol::report::{Action, Change, Differs, Item, Side, Trouble, TroubleKind};
+use deltic_protocol::report::{Action, Change, Differs, EntryType, Side, Trouble, TroubleKind};
 use deltic_tree::{Meta, RelPath};
 use serde::Serialize;
 
@@ -244,7 +244,7 @@ impl<'a> Event<'a> {
         let path = path.as_bytes();
         Event::Entry {
             name: named(if path.is_empty() { b"." } else { path }),
-            kind: kind(Item::of(&meta.kind)),
+            kind: kind(EntryType::of(&meta.kind)),
             bytes: meta.len,
             mode: meta.mode,
             modified_secs: meta.modified.secs,
@@ -367,13 +367,13 @@ fn other(path: Option<&RelPath>) -> (Option<String>, Option<String>) {
     (path, bytes.flatten())
 }
 
-fn kind(item: Item) -> &'static str {
+fn kind(item: EntryType) -> &'static str {
     match item {
-        Item::File => "file",
-        Item::Dir => "dir",
-        Item::Symlink => "symlink",
-        Item::Device => "device",
-        Item::Special => "special",
+        EntryType::File => "file",
+        EntryType::Dir => "dir",
+        EntryType::Symlink => "symlink",
+        EntryType::Device => "device",
+        EntryType::Special => "special",
     }
 }
 
@@ -441,7 +441,7 @@ mod tests {
     fn change(path: &[u8]) -> Change {
         let differs = Differs { size: true, time: true, ..Differs::default() };
         let path = RelPath::parse(path).unwrap();
-        let (item, action, facts) = (Item::File, Action::Updated, Facts::default());
+        let (item, action, facts) = (EntryType::File, Action::Updated, Facts::default());
         Change { path, item, action, differs, facts }
     }
 

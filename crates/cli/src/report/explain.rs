@@ -11,7 +11,7 @@ use deltic_core::chunk::ChunkerSpec;
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Sources};
 use deltic_protocol::limits::WHOLE_BELOW_BYTES;
-use deltic_protocol::report::{Action, Change, Item};
+use deltic_protocol::report::{Action, Change, EntryType};
 use indicatif::HumanBytes;
 
 use crate::report::numbers::counted;
@@ -71,7 +71,7 @@ impl Explain {
     pub(crate) fn note(&mut self, change: &Change) -> Option<String> {
         let is_linked = change.facts.linked.is_some();
         let has_none = change.action == Action::Deleted || change.action.is_none();
-        if change.item != Item::File || has_none || is_linked {
+        if change.item != EntryType::File || has_none || is_linked {
             return None;
         }
         let why = self.why(change);
@@ -171,14 +171,14 @@ mod tests {
         }
     }
 
-    fn change(item: Item, action: Action, len: u64) -> Change {
+    fn change(item: EntryType, action: Action, len: u64) -> Change {
         let facts = Facts { len, literal: 7, ..Facts::default() };
         let path = RelPath::parse(b"f").unwrap();
         Change { path, item, action, differs: Differs::default(), facts }
     }
 
     /// All of it was sent.
-    fn sent(item: Item, action: Action, len: u64) -> Change {
+    fn sent(item: EntryType, action: Action, len: u64) -> Change {
         let change = change(item, action, len);
         Change { facts: Facts { literal: len, ..change.facts }, ..change }
     }
@@ -206,7 +206,7 @@ mod tests {
             ("-W a h:b", Updated, 1 << 20, "resumed from what an earlier run had written"),
             ("a b", Touched, 5, "not sent"),
         ] {
-            let line = explain(words).note(&change(Item::File, action, len)).unwrap();
+            let line = explain(words).note(&change(EntryType::File, action, len)).unwrap();
             assert!(line.contains(reason), "{words}: {line}");
         }
         for (words, action, reason) in [
@@ -214,27 +214,27 @@ mod tests {
             ("-W a h:b", Updated, "whole (--whole-file)"),
             ("a b", Updated, "whole, as both ends are here"),
         ] {
-            let line = explain(words).note(&sent(Item::File, action, 1 << 20)).unwrap();
+            let line = explain(words).note(&sent(EntryType::File, action, 1 << 20)).unwrap();
             assert!(line.contains(reason), "{words}: {line}");
         }
-        let mut moved = change(Item::File, Created, 1 << 20);
+        let mut moved = change(EntryType::File, Created, 1 << 20);
         moved.facts.from = Some(RelPath::parse(b"d/\x1bg").unwrap());
         assert_eq!(
             explain("a h:b").note(&moved).unwrap(),
             "  as changes to a file of another name, in chunks of about 2.00 KiB (d/\\u{1b}g); \
              sent 7 B of 1.00 MiB"
         );
-        assert_eq!(explain("a b").note(&change(Item::Dir, Created, 0)), None);
-        assert_eq!(explain("a b").note(&change(Item::File, Deleted, 0)), None);
+        assert_eq!(explain("a b").note(&change(EntryType::Dir, Created, 0)), None);
+        assert_eq!(explain("a b").note(&change(EntryType::File, Deleted, 0)), None);
     }
 
     #[test]
     fn reasons_are_summed_up() {
         let mut explain = explain("a h:b");
         for len in [10, 20] {
-            explain.note(&sent(Item::File, Action::Created, len));
+            explain.note(&sent(EntryType::File, Action::Created, len));
         }
-        explain.note(&change(Item::File, Action::Updated, 1 << 20));
+        explain.note(&change(EntryType::File, Action::Updated, 1 << 20));
         let lines = explain.lines();
         assert_eq!(lines[0], "2 files whole, as there was no old version; sent 30 B of 30 B");
         assert!(lines[1].starts_with("1 file as changes to") && lines.len() == 2);

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Sources};
-use deltic_protocol::report::{Action, Change, Item, MadeRoot};
+use deltic_protocol::report::{Action, Change, EntryType, MadeRoot};
 use deltic_tree::path::printable;
 
 use crate::report::escape::Escape;
@@ -273,7 +273,7 @@ pub(crate) fn now() -> i64 {
 fn name(change: &Change) -> Vec<u8> {
     let path = change.path.as_bytes();
     let path = if path.is_empty() { b"." } else { path };
-    let slash: &[u8] = if change.item == Item::Dir { b"/" } else { b"" };
+    let slash: &[u8] = if change.item == EntryType::Dir { b"/" } else { b"" };
     [path, slash].concat()
 }
 
@@ -334,13 +334,13 @@ mod tests {
         }
     }
 
-    fn change(path: &str, item: Item, action: Action) -> Change {
+    fn change(path: &str, item: EntryType, action: Action) -> Change {
         let facts = Facts {
             len: 1_234_567,
             modified: Timestamp { secs: 1_000_000_000, nanos: 5 },
             mode: 0o4751,
             owner: Owner { user: Some(7), group: None },
-            target: (item == Item::Symlink).then(|| b"to\n".as_slice().into()),
+            target: (item == EntryType::Symlink).then(|| b"to\n".as_slice().into()),
             linked: None,
             literal: 77,
             from: None,
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn escapes_are_those_of_rsync() {
-        let file = change("d/f", Item::File, Action::Created);
+        let file = change("d/f", EntryType::File, Action::Created);
         for (format, shown) in [
             ("%i %n%L", "<f+++++++++ d/f"),
             ("%o %l %b %c", "send 1234567 77 0"),
@@ -372,19 +372,22 @@ mod tests {
         ] {
             assert_eq!(line(format, &file), shown, "{format}");
         }
-        assert_eq!(line("%n%L", &change("l", Item::Symlink, Action::Created)), "l -> to\\#012");
-        let mut linked = change("b", Item::Symlink, Action::Created);
+        assert_eq!(
+            line("%n%L", &change("l", EntryType::Symlink, Action::Created)),
+            "l -> to\\#012"
+        );
+        let mut linked = change("b", EntryType::Symlink, Action::Created);
         linked.facts.linked = Some(RelPath::parse(b"d/a").unwrap());
         assert_eq!(line("%i %n%L", &linked), "hL+++++++++ b => d/a");
         assert_eq!(
-            line("%n|%f", &change("", Item::Dir, Action::Created)),
+            line("%n|%f", &change("", EntryType::Dir, Action::Created)),
             ".//|top/s/.".replace("//", "/")
         );
     }
 
     #[test]
     fn deletions_have_their_own_words_unless_the_format_tells_them() {
-        let gone = change("d", Item::Dir, Action::Deleted);
+        let gone = change("d", EntryType::Dir, Action::Deleted);
         assert_eq!(line("%n", &gone), "deleting d/");
         assert_eq!(line("%i %n%L", &gone), "*deleting   d/");
         assert_eq!(line("%o %n", &gone), "del. d/");
@@ -393,7 +396,7 @@ mod tests {
     #[test]
     fn a_long_name_begins_with_its_source() {
         let long = |sources: &[&str], path| {
-            let change = change(path, Item::File, Action::Created);
+            let change = change(path, EntryType::File, Action::Created);
             String::from_utf8(setting(sources).long_name(&change)).unwrap()
         };
         assert_eq!(long(&["a/b"], "b/f"), "a/b/f");

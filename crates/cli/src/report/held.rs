@@ -126,7 +126,7 @@ const MAX_HEADS: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use deltic_protocol::report::{Differs, Facts, Item};
+    use deltic_protocol::report::{Differs, EntryType, Facts};
     use deltic_tree::RelPath;
 
     use super::*;
@@ -154,7 +154,7 @@ mod tests {
         let told = |when| {
             let mut held = Held::default();
             for (action, name) in said {
-                let item = if name.ends_with('/') { Item::Dir } else { Item::File };
+                let item = if name.ends_with('/') { EntryType::Dir } else { EntryType::File };
                 let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
                 let (differs, facts) = (Differs::default(), Facts::default());
                 let change = Change { path, item, action, differs, facts };
@@ -162,7 +162,7 @@ mod tests {
             }
             for name in asides {
                 let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
-                let item = if name.ends_with('/') { Item::Dir } else { Item::File };
+                let item = if name.ends_with('/') { EntryType::Dir } else { EntryType::File };
                 let (differs, facts) = (Differs::default(), Facts::default());
                 let change = Change { path, item, action: Action::Unchanged, differs, facts };
                 let line = format!("({name})");
@@ -195,7 +195,7 @@ mod tests {
         for (n, line) in lines.iter().enumerate() {
             let path = RelPath::parse(format!("a/{n:05}").as_bytes()).unwrap();
             let (differs, facts) = (Differs::default(), Facts::default());
-            let (item, action) = (Item::File, Action::Touched);
+            let (item, action) = (EntryType::File, Action::Touched);
             let change = Change { path, item, action, differs, facts };
             held.push(&change, (Among::Names, Deletions::First), line.as_bytes()).unwrap();
         }

@@ -4,7 +4,7 @@
 
 use deltic_net::Plan;
 use deltic_net::plan::Destination;
-use deltic_protocol::report::{Action, Change, Differs, Item};
+use deltic_protocol::report::{Action, Change, Differs, EntryType};
 
 /// What the format depends on besides the change itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ impl Style {
 
     /// Whether it gives the name the time of the run: as rsync tells, where times are not carried.
     pub(crate) fn retimes(self, change: &Change) -> bool {
-        let copied = change.action == Action::Copied && change.item == Item::File;
-        let omits = self.omits_link_times && change.item == Item::Symlink;
+        let copied = change.action == Action::Copied && change.item == EntryType::File;
+        let omits = self.omits_link_times && change.item == EntryType::Symlink;
         (self.time == 'T' || omits) && (copied || change.action == Action::Updated)
     }
 
@@ -49,7 +49,7 @@ impl Style {
         match (change.action, change.item) {
             _ if change.facts.linked.is_some() => 'h',
             (Action::Touched | Action::Unchanged | Action::PassedOver(_), _) => '.',
-            (Action::Created | Action::Updated | Action::Deleted, Item::File) => self.arrow,
+            (Action::Created | Action::Updated | Action::Deleted, EntryType::File) => self.arrow,
             _ => 'c',
         }
     }
@@ -59,9 +59,9 @@ impl Style {
         let Differs { content, size, time, mode, user, group, accessed, acl, xattrs, .. } =
             change.differs;
         let replaced = change.action == Action::Updated;
-        let made = change.item != Item::File && change.facts.linked.is_none();
+        let made = change.item != EntryType::File && change.facts.linked.is_none();
         let content = content || (replaced && made);
-        let size = size && change.item == Item::File;
+        let size = size && change.item == EntryType::File;
         let time = time || self.retimes(change);
         let letters = [
             (content, 'c'),
@@ -79,13 +79,13 @@ impl Style {
 }
 
 /// `X`.
-fn kind(item: Item) -> char {
+fn kind(item: EntryType) -> char {
     match item {
-        Item::File => 'f',
-        Item::Dir => 'd',
-        Item::Symlink => 'L',
-        Item::Device => 'D',
-        Item::Special => 'S',
+        EntryType::File => 'f',
+        EntryType::Dir => 'd',
+        EntryType::Symlink => 'L',
+        EntryType::Device => 'D',
+        EntryType::Special => 'S',
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
     const PUSH: Style = Style::SENDING;
     const TIMELESS: Style = Style { arrow: '>', time: 'T', omits_link_times: false };
 
-    fn change(item: Item, action: Action, differs: &str) -> Change {
+    fn change(item: EntryType, action: Action, differs: &str) -> Change {
         let has = |letter| differs.contains(letter);
         let differs = Differs {
             content: has('c'),
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn codes_are_those_that_rsync_prints() {
         use Action::{Copied, Created, Touched, Unchanged, Updated};
-        use Item::{Device, Dir, File, Special, Symlink};
+        use EntryType::{Device, Dir, File, Special, Symlink};
         for (style, item, action, differs, line) in [
             (PULL, File, Created, "", ">f+++++++++"),
             (PUSH, File, Created, "", "<f+++++++++"),
@@ -163,11 +163,11 @@ mod tests {
     fn names_that_are_linked_have_their_own_letter() {
         use Action::{Created, Updated};
         for (style, item, action, differs, line) in [
-            (PULL, Item::File, Created, "", "hf+++++++++"),
-            (PUSH, Item::File, Updated, "st", "hf.st......"),
-            (PULL, Item::File, Updated, "", "hf         "),
-            (TIMELESS, Item::File, Updated, "", "hf..T......"),
-            (PULL, Item::Symlink, Updated, "t", "hL..t......"),
+            (PULL, EntryType::File, Created, "", "hf+++++++++"),
+            (PUSH, EntryType::File, Updated, "st", "hf.st......"),
+            (PULL, EntryType::File, Updated, "", "hf         "),
+            (TIMELESS, EntryType::File, Updated, "", "hf..T......"),
+            (PULL, EntryType::Symlink, Updated, "t", "hL..t......"),
         ] {
             let mut change = change(item, action, differs);
             change.facts.linked = Some(change.path.clone());

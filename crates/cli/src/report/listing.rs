@@ -3,7 +3,7 @@
 use deltic_core::packed::OutOfRoom;
 use deltic_core::{CodecError, Put, Reader};
 use deltic_tree::meta::{Device, DeviceClass};
-use deltic_tree::{Item, Kind, Meta, RelPath};
+use deltic_tree::{EntryType, Kind, Meta, RelPath};
 
 use crate::report::escape::Escape;
 use crate::report::numbers::Numbers;
@@ -30,7 +30,7 @@ impl List {
     /// # Errors
     /// [`OutOfRoom`] where there is no room for it.
     pub(crate) fn add(&mut self, path: &RelPath, meta: &Meta) -> Result<(), OutOfRoom> {
-        self.0.push(path, Item::of(&meta.kind), &Shown::of(meta).packed())
+        self.0.push(path, EntryType::of(&meta.kind), &Shown::of(meta).packed())
     }
 
     /// Says a line for each, with the targets of links if these would be brought over, in rsync's order.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use deltic_net::Outcome;
-use deltic_protocol::report::{Item, Notice, Totals};
+use deltic_protocol::report::{EntryType, Notice, Totals};
 use indicatif::{FormattedDuration, HumanBytes, HumanCount};
 
 use crate::report::numbers::{Numbers, counted};
@@ -80,7 +80,8 @@ impl Meter {
             Notice::Listed { files, bytes, complete, .. } => self.list(files, bytes, complete),
             Notice::Settled { bytes } => self.settled = self.settled.saturating_add(bytes),
             Notice::Changed(ref change) => {
-                self.changed += u64::from(change.item == Item::File && !change.action.is_none())
+                self.changed +=
+                    u64::from(change.item == EntryType::File && !change.action.is_none())
             }
             Notice::Wire { bytes } => self.wire = self.wire.max(bytes),
             Notice::Closing => self.closing = true,

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use deltic_core::codec::MAX_VARINT_BYTES;
 use deltic_core::packed::{OutOfRoom, Slot};
 use deltic_core::{Packed, Put, Reader};
-use deltic_tree::{Item, RelPath};
+use deltic_tree::{EntryType, RelPath};
 
 /// Texts about paths.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Ordered {
     pub(crate) fn push(
         &mut self,
         path: &RelPath,
-        item: Item,
+        item: EntryType,
         text: &[u8],
     ) -> Result<(), OutOfRoom> {
         self.push_as(Fate::Stays, (path, item), text)
@@ -55,11 +55,11 @@ impl Ordered {
     pub(crate) fn push_as(
         &mut self,
         fate: Fate,
-        (path, item): (&RelPath, Item),
+        (path, item): (&RelPath, EntryType),
         text: &[u8],
     ) -> Result<(), OutOfRoom> {
         let (dir, name) = match item {
-            Item::Dir => (path.as_bytes(), &b""[..]),
+            EntryType::Dir => (path.as_bytes(), &b""[..]),
             _ => split(path.as_bytes()),
         };
         if self.places.last().is_none_or(|last| self.dirs.get(*last) != dir) {
@@ -193,7 +193,7 @@ mod tests {
         let paths =
             paths.iter().flat_map(|(fate, paths)| paths.iter().map(move |path| (fate, path)));
         for (no, (fate, name)) in paths.enumerate() {
-            let item = if name.ends_with('/') { Item::Dir } else { Item::File };
+            let item = if name.ends_with('/') { EntryType::Dir } else { EntryType::File };
             let path = RelPath::parse(name.trim_end_matches('/').as_bytes()).unwrap();
             ordered.push_as(*fate, (&path, item), no.to_string().as_bytes()).unwrap();
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use deltic_net::Outcome;
-use deltic_protocol::report::{Action, Change, Item, Totals};
+use deltic_protocol::report::{Action, Change, EntryType, Totals};
 use indicatif::{HumanBytes, HumanCount};
 
 use crate::report::exit::Exit;
@@ -29,7 +29,7 @@ impl Tally {
     pub(crate) fn note(&mut self, change: &Change) {
         self.moved += u64::from(change.facts.from.is_some());
         let is_sent = matches!(change.action, Action::Created | Action::Updated);
-        let is_file = change.item == Item::File && change.facts.linked.is_none();
+        let is_file = change.item == EntryType::File && change.facts.linked.is_none();
         self.matched += u64::from(is_sent && is_file && change.facts.literal < change.facts.len);
         let counts = match change.action {
             Action::Created => &mut self.created,
@@ -37,11 +37,11 @@ impl Tally {
             _ => return,
         };
         counts[match change.item {
-            Item::File => 0,
-            Item::Dir => 1,
-            Item::Symlink => 2,
-            Item::Device => 3,
-            Item::Special => 4,
+            EntryType::File => 0,
+            EntryType::Dir => 1,
+            EntryType::Symlink => 2,
+            EntryType::Device => 3,
+            EntryType::Special => 4,
         }] += 1;
     }
 }

@@ -13,7 +13,7 @@ use deltic_net::plan::Sources;
 use deltic_net::{NamedFile, Outcome, Plan, SyncError};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{
-    Action, Change, Differs, Item, MadeRoot, Notice, Question, TroubleKind,
+    Action, Change, Differs, EntryType, MadeRoot, Notice, Question, TroubleKind,
 };
 use deltic_tree::{Meta, RelPath};
 
@@ -338,7 +338,7 @@ impl Words {
     /// What is up to date is itemized, or else said in words; of directories only that an alternate has them.
     fn unchanged(&mut self, change: &Change) {
         let is_itemized = self.view.names.as_ref().is_some_and(Format::itemizes);
-        if !is_itemized && change.item == Item::Dir && change.action == Action::Unchanged {
+        if !is_itemized && change.item == EntryType::Dir && change.action == Action::Unchanged {
             return;
         }
         let Some(format) = self.view.names.as_ref().filter(|_| is_itemized) else {
@@ -424,7 +424,10 @@ fn is_up_to_date(change: &Change, setting: &Setting) -> bool {
 /// itemizes, or at the second level; a directory always is.
 fn is_told(change: &Change, view: &View) -> bool {
     let itemizes = || view.names.as_ref().is_some_and(Format::itemizes);
-    change.action != Action::Touched || change.item == Item::Dir || itemizes() || view.info.name > 1
+    change.action != Action::Touched
+        || change.item == EntryType::Dir
+        || itemizes()
+        || view.info.name > 1
 }
 
 /// The line for a change that is told. What changed in its attributes alone has only its name, unless standard output
@@ -437,7 +440,9 @@ fn line(
 ) -> Vec<u8> {
     let itemizes = view.names.as_ref().is_some_and(Format::itemizes);
     match (change.action, change.item) {
-        (Action::Touched, item) if item != Item::Dir && !itemizes => format::plain(change, escape),
+        (Action::Touched, item) if item != EntryType::Dir && !itemizes => {
+            format::plain(change, escape)
+        }
         _ => format.line(change, setting, escape),
     }
 }
@@ -728,7 +733,7 @@ mod tests {
 
     fn created(name: &str) -> Notice {
         let path = RelPath::parse(name.as_bytes()).unwrap();
-        let (item, action) = (Item::File, Action::Created);
+        let (item, action) = (EntryType::File, Action::Created);
         let (differs, facts) = (Differs::default(), Facts::default());
         Notice::Changed(Change { path, item, action, differs, facts })
     }

@@ -11,7 +11,9 @@ use deltic_core::{ChunkerSpec, Digest, Index};
 use deltic_engine::pack::{level, packed};
 use deltic_protocol::batch::{MAGIC, Old, Part, asked, is_told};
 use deltic_protocol::options::Options;
-use deltic_protocol::report::{Action, Change, Differs, Facts, Item, Notice, Trouble, TroubleKind};
+use deltic_protocol::report::{
+    Action, Change, Differs, EntryType, Facts, Notice, Trouble, TroubleKind,
+};
 use deltic_store::local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore, Sources};
 use deltic_store::{Snapshot, Store, StoreError, Tree, reason};
 use deltic_tree::{Kind, Meta, Name, RelPath};
@@ -149,7 +151,7 @@ fn has_content(change: &Change) -> bool {
         Action::Deleted | Action::Unchanged | Action::PassedOver(_) => false,
     };
     // Of several names of a file one is enough.
-    change.item == Item::File && is_wanted && change.facts.linked.is_none()
+    change.item == EntryType::File && is_wanted && change.facts.linked.is_none()
 }
 
 /// Whether it is of what is read: the rest is told again.

@@ -12,7 +12,7 @@ use deltic_tree::{DirDigest, Kind, Meta, Name, Names, RelPath, Timestamp};
 
 use crate::message::{NameLine, Payload};
 use crate::options::Fuzzy;
-use crate::report::{Item, Question, Trouble};
+use crate::report::{EntryType, Question, Trouble};
 use crate::summing::{Portion, Summed};
 use crate::sums::{Search, Summing};
 use crate::work::{Handle, Setback};
@@ -429,7 +429,7 @@ pub enum Answer {
 #[derive(Debug, Default)]
 pub struct Removed {
     /// Names that went, and what they were: some hundreds at most.
-    pub gone: Vec<(RelPath, Item)>,
+    pub gone: Vec<(RelPath, EntryType)>,
     /// Why others did not: of each once.
     pub troubles: Vec<Trouble>,
     /// Whether there is more to be removed.

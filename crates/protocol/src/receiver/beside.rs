@@ -16,7 +16,7 @@ use deltic_tree::{Kind, Meta, RelPath};
 
 use crate::message::{Done, FileNo};
 use crate::options::AlternateUse;
-use crate::report::{Action, Change, Differs, Facts, Item};
+use crate::report::{Action, Change, Differs, EntryType, Facts};
 use crate::work::{Handle, Setback, Then};
 
 use super::clearing::Cleared;
@@ -159,7 +159,7 @@ impl Receiver {
                 (new, old) if new == old && same_attributes => Likeness::All,
                 (new, old) if new == old => Likeness::Content,
                 // Another target, another number.
-                (new, old) if Item::of(new) == Item::of(old) => Likeness::Kind,
+                (new, old) if EntryType::of(new) == EntryType::of(old) => Likeness::Kind,
                 _ => continue,
             };
             if best.as_ref().is_none_or(|best| best.likeness < likeness) {
@@ -247,7 +247,7 @@ impl Receiver {
     fn copy_of(&self, Waiting { path, meta, .. }: &Waiting, is: &Meta) -> Change {
         let differs = self.differs_from(meta, is);
         let (action, facts) = (Action::Copied, Facts::of(meta));
-        Change { path: path.clone(), item: Item::File, action, differs, facts }
+        Change { path: path.clone(), item: EntryType::File, action, differs, facts }
     }
 
     /// What the alternate cannot give after all the sender does.

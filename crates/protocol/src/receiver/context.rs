@@ -6,8 +6,8 @@ use deltic_tree::{Meta, Name, RelPath};
 
 use crate::message::ToSender;
 use crate::report::{
-    Action, Change, Counts, Differs, Facts, Item, MadeRoot, Notice, PassedOver, Progress, Totals,
-    Trouble,
+    Action, Change, Counts, Differs, EntryType, Facts, MadeRoot, Notice, PassedOver, Progress,
+    Totals, Trouble,
 };
 use crate::work::{Jobs, Turn};
 
@@ -94,7 +94,7 @@ impl Context {
     /// Tells of a name that is up to date, where that is asked for; `linked` if it is another name of something.
     pub(super) fn unchanged(&mut self, path: &RelPath, meta: &Meta, linked: Option<RelPath>) {
         if self.setting.options.tells_unchanged {
-            let (path, item, action) = (path.clone(), Item::of(&meta.kind), Action::Unchanged);
+            let (path, item, action) = (path.clone(), EntryType::of(&meta.kind), Action::Unchanged);
             let facts = Facts { linked, ..Facts::of(meta) };
             self.changed(Change { path, item, action, differs: Differs::default(), facts });
         }
@@ -106,7 +106,7 @@ impl Context {
             return;
         }
         let (item, action, differs) =
-            (Item::of(&meta.kind), Action::PassedOver(why), Differs::default());
+            (EntryType::of(&meta.kind), Action::PassedOver(why), Differs::default());
         let change = Change { path: path.clone(), item, action, differs, facts: Facts::of(meta) };
         // rsync names the entry of the destination that keeps it out, where there is one.
         let change = match why {

@@ -7,7 +7,7 @@ use deltic_tree::{Entry, Kind, Meta, RelPath, Timestamp};
 
 use crate::message::FileNo;
 use crate::options::{Append, Links, Options};
-use crate::report::{Action, Change, Differs, Facts, Item, Trouble, TroubleKind};
+use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
 use crate::work::{Setback, Turn};
 
 use super::beside::Beside;
@@ -161,7 +161,7 @@ impl Receiver {
         meta: Meta,
         (action, differs): (Action, Differs),
     ) {
-        let (item, facts) = (Item::Dir, Facts::of(&meta));
+        let (item, facts) = (EntryType::Dir, Facts::of(&meta));
         self.changed_dir(Change { path: path.clone(), item, action, differs, facts });
         if self.is_alike(&path) {
             self.sections.release(&path);
@@ -195,7 +195,7 @@ impl Receiver {
             Some(best) => (Action::Copied, self.differs_from(meta, &best.is)),
             None => (Action::Created, Differs::default()),
         };
-        let (path, item, facts) = (RelPath::root(), Item::Dir, Facts::of(meta));
+        let (path, item, facts) = (RelPath::root(), EntryType::Dir, Facts::of(meta));
         self.cx.changed(Change { path, item, action, differs, facts });
     }
 
@@ -255,7 +255,7 @@ impl Receiver {
         if path.is_root() && self.root_is_new() {
             self.new_root(meta.clone());
         } else if differs != Differs::default() {
-            let (item, action) = (Item::Dir, Action::Touched);
+            let (item, action) = (EntryType::Dir, Action::Touched);
             let facts = Facts::of(&meta);
             self.changed_dir(Change { path: path.clone(), item, action, differs, facts });
         } else {
@@ -289,7 +289,7 @@ impl Receiver {
         old: Option<Meta>,
         beside: Option<Beside>,
     ) {
-        let item = Item::of(&meta.kind);
+        let item = EntryType::of(&meta.kind);
         let mut differs = self.differs_from_known(&meta, (&old, &beside));
         if let Some(old) = old.as_ref().filter(|old| old.kind == meta.kind) {
             if !differs.time {
@@ -298,7 +298,7 @@ impl Receiver {
             return self.keep((file, path), (meta, old), differs);
         }
         let is_alike =
-            beside.is_some() || old.as_ref().is_some_and(|old| Item::of(&old.kind) == item);
+            beside.is_some() || old.as_ref().is_some_and(|old| EntryType::of(&old.kind) == item);
         let action = match &beside {
             Some(beside) if beside.is_it() => Action::Copied,
             _ if is_alike => Action::Updated,
@@ -436,7 +436,7 @@ impl Receiver {
             // Near enough stays as it is.
             meta.modified = old.modified;
         }
-        let (item, action, facts) = (Item::of(&meta.kind), Action::Touched, Facts::of(&meta));
+        let (item, action, facts) = (EntryType::of(&meta.kind), Action::Touched, Facts::of(&meta));
         let change = Change { path: path.clone(), item, action, differs, facts };
         if self.cx.setting.options.dry_run {
             self.cx.changed(change);
@@ -456,7 +456,7 @@ impl Receiver {
         self.note_new(&candidate);
         let Candidate { path, meta, mut differs, .. } = candidate;
         differs.content = self.cx.setting.options.checksum && action == Action::Updated;
-        let (item, facts) = (Item::File, Facts::of(&meta));
+        let (item, facts) = (EntryType::File, Facts::of(&meta));
         self.cx.changed(Change { path, item, action, differs, facts });
     }
 }

@@ -9,7 +9,7 @@ use crate::error::PeerError;
 use crate::limits::MAX_ASKED;
 use crate::message::{Extent, ToSender};
 use crate::options::{Delete, Guard, Options};
-use crate::report::{Action, Change, Differs, Facts, Item, Question, Trouble, TroubleKind};
+use crate::report::{Action, Change, Differs, EntryType, Facts, Question, Trouble, TroubleKind};
 
 use super::extras::{Extras, Taken};
 use super::file::Candidate;
@@ -504,7 +504,7 @@ impl Receiver {
     }
 
     /// Tells what went, or would; what gives way is replaced itself, not deleted.
-    pub(super) fn tell_gone(&mut self, removal: &Removal, gone: Vec<(RelPath, Item)>) {
+    pub(super) fn tell_gone(&mut self, removal: &Removal, gone: Vec<(RelPath, EntryType)>) {
         let (action, differs) = (Action::Deleted, Differs::default());
         for (path, item) in gone {
             if !removal.gives_way || path != removal.path {

@@ -10,7 +10,9 @@ use crate::limits::{
 };
 use crate::message::{Done, FileNo, How, ToSender};
 use crate::options::{Append, Fuzzy, Options, Writing};
-use crate::report::{Action, Change, Differs, Facts, Item, Notice, Side, Trouble, TroubleKind};
+use crate::report::{
+    Action, Change, Differs, EntryType, Facts, Notice, Side, Trouble, TroubleKind,
+};
 use crate::work::{Handle, Setback, Then};
 
 use super::attempt::{Attempt, Old};
@@ -567,7 +569,7 @@ impl Receiver {
             self.note_new(&candidate);
         }
         let change_told = restless.then(|| restless_told(&candidate.path));
-        let (path, item) = (candidate.path, Item::File);
+        let (path, item) = (candidate.path, EntryType::File);
         let mut facts = Facts::of(&candidate.meta);
         let change = match &done {
             Done::Same { touched: true, differs } => Some((Action::Touched, *differs)),

@@ -26,7 +26,7 @@ use crate::error::PeerError;
 use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
 use crate::message::FileNo;
 use crate::options::{AlternateUse, Options};
-use crate::report::{Action, Change, Differs, Facts, Item, Trouble, TroubleKind};
+use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
 use crate::work::{Setback, Then};
 
 use super::clearing::Cleared;
@@ -133,7 +133,8 @@ enum Standing {
 impl Standing {
     fn of(options: &Options, meta: &Meta, old: Option<&Meta>) -> Self {
         let (compare, is_file) = (&options.compare, meta.is_file());
-        let Some(old) = old.filter(|old| Item::of(&old.kind) == Item::of(&meta.kind)) else {
+        let Some(old) = old.filter(|old| EntryType::of(&old.kind) == EntryType::of(&meta.kind))
+        else {
             return Self::Nothing;
         };
         match () {
@@ -469,7 +470,7 @@ impl Receiver {
     /// What is told of a name that is linked, by `action` if it is new.
     fn change_of(&self, name: &LaterName, leader: RelPath, action: Action) -> Change {
         let LaterName { path, meta, seen, .. } = name;
-        let old = seen.as_ref().filter(|old| Item::of(&old.kind) == Item::of(&meta.kind));
+        let old = seen.as_ref().filter(|old| EntryType::of(&old.kind) == EntryType::of(&meta.kind));
         // As by rsync, ACLs and extended attributes are told of the name that leads.
         let (acl, xattrs) = (false, false);
         let differs = old.map_or_else(Differs::default, |old| Differs {
@@ -478,7 +479,7 @@ impl Receiver {
         });
         Change {
             path: path.clone(),
-            item: Item::of(&meta.kind),
+            item: EntryType::of(&meta.kind),
             action: if old.is_some() { Action::Updated } else { action },
             differs,
             facts: Facts { linked: Some(leader), ..Facts::of(meta) },

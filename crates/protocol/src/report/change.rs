@@ -1,7 +1,7 @@
 //! Names that a run changed.
 
 use deltic_tree::meta::Owner;
-use deltic_tree::{Item, Kind, Meta, RelPath, Timestamp};
+use deltic_tree::{EntryType, Kind, Meta, RelPath, Timestamp};
 
 /// One name that the run changed (or, in a dry run, would change).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Change {
     /// The name, below the destination's root.
     pub path: RelPath,
     /// What kind of entry it is.
-    pub item: Item,
+    pub item: EntryType,
     /// What was done.
     pub action: Action,
     /// What differed before.

@@ -6,7 +6,7 @@ mod progress;
 mod trouble;
 
 pub use change::{Action, Change, Differs, Facts, PassedOver};
-pub use deltic_tree::Item;
+pub use deltic_tree::EntryType;
 pub use notice::{MadeRoot, Notice, Question, Totals};
 pub use progress::Counts;
 pub(crate) use progress::Progress;

@@ -38,7 +38,7 @@ use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_AT
 use crate::message::{Done, FileNo, How, ToReceiver, ToSender};
 use crate::options::{Append, Options};
 use crate::report::{
-    Action, Change, Counts, Facts, Item, Notice, Progress, Question, Totals, Trouble,
+    Action, Change, Counts, EntryType, Facts, Notice, Progress, Question, Totals, Trouble,
 };
 use crate::summing::Step;
 use crate::sums::Ways;
@@ -477,7 +477,7 @@ impl Sender {
         self.drop_attempt(file);
         self.report_settled(listing.len.saturating_sub(listing.reported));
         let Listing { path, len, modified, mode, owner, .. } = listing;
-        let (item, target, literal) = (Item::File, None, done.literal());
+        let (item, target, literal) = (EntryType::File, None, done.literal());
         let (action, differs, from) = match done {
             Done::Same { touched: false, differs } if self.options.tells_unchanged => {
                 (Action::Unchanged, differs, None)

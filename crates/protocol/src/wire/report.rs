@@ -5,14 +5,14 @@ use deltic_tree::RelPath;
 use deltic_tree::meta::Owner;
 
 use crate::report::{
-    Action, Change, Differs, Facts, Item, MadeRoot, PassedOver, Question, Side, Spot, Totals,
+    Action, Change, Differs, EntryType, Facts, MadeRoot, PassedOver, Question, Side, Spot, Totals,
     Trouble, TroubleKind,
 };
 
 use super::codec::{Bad, Wire, closed_set};
 use super::limits::{MAX_ASKED, MAX_TEXT_BYTES};
 
-closed_set!(Item: File = 0, Dir = 1, Symlink = 2, Device = 3, Special = 4);
+closed_set!(EntryType: File = 0, Dir = 1, Symlink = 2, Device = 3, Special = 4);
 closed_set!(PassedOver: New = 0, Exists = 1, Newer = 2, Large = 3, Small = 4);
 closed_set!(Side: Sender = 0, Receiver = 1);
 closed_set!(TroubleKind: Vanished = 0, Failed = 1, Skipped = 2, DeleteLimit = 3, Warned = 4, UnsafeLink = 5);

@@ -17,7 +17,7 @@ use deltic_protocol::receiver::{
     Alike, Answer, Charted, CopyRun, Elsewhere, Facing, Kept, KeptChunk, Kinship, Mended, New,
     OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unlisted, Unseen, Work,
 };
-use deltic_protocol::report::{Item, Trouble, TroubleKind};
+use deltic_protocol::report::{EntryType, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_tree::meta::{Inode, Linked};
 use deltic_tree::{DirDigest, Kind, Meta, Name, RelPath};
@@ -247,7 +247,7 @@ impl Destination {
             Work::Remove { path, gives_way, dry_run, most } => {
                 if dry_run {
                     let below = self.tree.0.iter().filter(|(at, _)| at.starts_with(&path));
-                    let gone = below.map(|(at, node)| (at.clone(), Item::of(&node.meta.kind)));
+                    let gone = below.map(|(at, node)| (at.clone(), EntryType::of(&node.meta.kind)));
                     let gone = gone.collect();
                     return Answer::Removed(Removed { gone, ..Removed::default() });
                 }
@@ -265,7 +265,7 @@ impl Destination {
                     gone.extend(self.tree.remove_one(&path));
                 }
                 self.bump(&path);
-                let item = |(path, node): (RelPath, Node)| (path, Item::of(&node.meta.kind));
+                let item = |(path, node): (RelPath, Node)| (path, EntryType::of(&node.meta.kind));
                 let gone = gone.into_iter().map(item).collect();
                 let goes_on = self.tree.count(&path) > 0;
                 Answer::Removed(Removed { gone, troubles: Vec::new(), goes_on })

@@ -20,7 +20,7 @@ use deltic_protocol::options::{
 };
 use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers, Remove, Select};
 use deltic_protocol::report::{
-    Action, Change, Differs, Facts, Item, MadeRoot, PassedOver, Question, Side, Spot, Totals,
+    Action, Change, Differs, EntryType, Facts, MadeRoot, PassedOver, Question, Side, Spot, Totals,
     Trouble, TroubleKind,
 };
 use deltic_protocol::streams::{self, Aside, Join};
@@ -101,12 +101,12 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         from: Some(path.clone()),
     };
     let facts = Facts { target: Some(b"to".as_slice().into()), ..Facts::of(&meta_of(2)) };
-    let change = Change { path, item: Item::Symlink, action: Action::Created, differs, facts };
+    let change = Change { path, item: EntryType::Symlink, action: Action::Created, differs, facts };
     let sum = u128::from_le_bytes(*b"0123456789abcdef");
     let tally = DirDigest { entries: 300, sum, users: Some(1), groups: None };
     let linked_change = Change {
         path: RelPath::parse(b"b").unwrap(),
-        item: Item::File,
+        item: EntryType::File,
         action: Action::Created,
         differs: Differs::default(),
         facts: Facts { linked: RelPath::parse(b"dir/a").ok(), ..Facts::of(&meta_of(2)) },
@@ -1095,8 +1095,14 @@ pub fn trouble() -> impl Strategy<Value = Trouble> {
     })
 }
 
-fn item() -> impl Strategy<Value = Item> {
-    of(&[Item::File, Item::Dir, Item::Symlink, Item::Device, Item::Special])
+fn item() -> impl Strategy<Value = EntryType> {
+    of(&[
+        EntryType::File,
+        EntryType::Dir,
+        EntryType::Symlink,
+        EntryType::Device,
+        EntryType::Special,
+    ])
 }
 
 fn action() -> impl Strategy<Value = Action> {

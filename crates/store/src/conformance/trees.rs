@@ -1,6 +1,6 @@
 //! Laws of directories, symlinks and names.
 
-use deltic_tree::{Item, Kind, Meta, Name, RelPath};
+use deltic_tree::{EntryType, Kind, Meta, Name, RelPath};
 
 use super::{
     KEEP_ALL, bytes, dir_meta, file_meta, meta, names, path, put, special_meta, symlink_meta,
@@ -10,7 +10,7 @@ use crate::{Going, Keep, STAGING_NAME, Store, StoreError};
 const MAKE_WAY: Going = Going { gives_way: true, dry_run: false, most: u64::MAX };
 
 /// What goes with `at` in all, and why the rest stays.
-fn gone(store: &impl Store, at: &str, going: Going) -> (Vec<(String, Item)>, Vec<String>) {
+fn gone(store: &impl Store, at: &str, going: Going) -> (Vec<(String, EntryType)>, Vec<String>) {
     let (mut gone, mut stayed) = (Vec::new(), Vec::new());
     loop {
         let some = store.remove(&path(at), going).expect("remove");
@@ -209,7 +209,7 @@ fn a_symlink_is_never_followed(store: &impl Store) {
             assert!(matches!(answer, Err(StoreError::OutsideRoot { .. })), "{call}: {answer:?}");
         }
     }
-    assert_eq!(gone(store, "link", Going::default()).0, [("link".into(), Item::Symlink)]);
+    assert_eq!(gone(store, "link", Going::default()).0, [("link".into(), EntryType::Symlink)]);
     assert_eq!(bytes(store, "dir/file"), b"untouched");
 }
 
@@ -265,14 +265,14 @@ fn removing_takes_everything_below(store: &impl Store) {
     assert_eq!(
         told,
         [
-            ("a/1", Item::File),
-            ("a/b/2", Item::File),
-            ("a/b/c/3", Item::File),
-            ("a/b/c", Item::Dir),
-            ("a/b", Item::Dir),
-            ("a/d/link", Item::Symlink),
-            ("a/d", Item::Dir),
-            ("a", Item::Dir),
+            ("a/1", EntryType::File),
+            ("a/b/2", EntryType::File),
+            ("a/b/c/3", EntryType::File),
+            ("a/b/c", EntryType::Dir),
+            ("a/b", EntryType::Dir),
+            ("a/d/link", EntryType::Symlink),
+            ("a/d", EntryType::Dir),
+            ("a", EntryType::Dir),
         ]
     );
     assert_eq!(store.would_remove(&path("a"), false).expect("count"), 8);

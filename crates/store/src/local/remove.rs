@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::Packed;
 use deltic_core::packed;
-use deltic_tree::{Item, Meta, Name, RelPath};
+use deltic_tree::{EntryType, Meta, Name, RelPath};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -165,14 +165,14 @@ impl Removal {
         let (frames, stays, done) = (Vec::new(), Stays::No, Removed::default());
         let mut removal = Self { going, path: path.clone(), frames, stays, done };
         let item = item_of(file_type(&dir.stat(name).at(REMOVE, path)?));
-        if going.gives_way && item == Item::Dir && store.is_mount(dir, name) {
+        if going.gives_way && item == EntryType::Dir && store.is_mount(dir, name) {
             return Err(StoreError::new("remove the mount point", path, Errno::BUSY));
         }
         let goes =
             going.gives_way || !*is_led_to && may_go(store, judges, (dir, name, item), Fate::Stays);
         match item {
             _ if !goes => {}
-            Item::Dir => removal.enter(store, path, scope)?,
+            EntryType::Dir => removal.enter(store, path, scope)?,
             item => removal.take_file(store, dir, (name, path, item))?,
         }
         Ok(removal)
@@ -212,7 +212,7 @@ impl Removal {
         &mut self,
         store: &Inner,
         held: &mut Held,
-        (name, item): (Name, Item),
+        (name, item): (Name, EntryType),
     ) -> Result<(), StoreError> {
         let is_spent = self.is_spent();
         let frame = self.frames.last_mut().expect("it is an entry of one");
@@ -235,7 +235,7 @@ impl Removal {
             return Ok(());
         }
         match item {
-            Item::Dir => {
+            EntryType::Dir => {
                 let scope = Arc::clone(&frame.scope);
                 self.enter(store, &path, &scope)
             }
@@ -253,7 +253,7 @@ impl Removal {
         &mut self,
         store: &Inner,
         dir: &Dir,
-        (name, path, item): (&Name, &RelPath, Item),
+        (name, path, item): (&Name, &RelPath, EntryType),
     ) -> Result<(), StoreError> {
         if !self.going.dry_run {
             let remove = || dir.remove_file(name).at(REMOVE, path);
@@ -325,7 +325,7 @@ impl Removal {
                 (removed, _) => removed.at(REMOVE, &path)?,
             }
         }
-        self.done.gone.push((path, Item::Dir));
+        self.done.gone.push((path, EntryType::Dir));
         Ok(())
     }
 
@@ -383,7 +383,7 @@ impl Frame {
         whole
     }
 
-    fn next(&mut self) -> Option<(Name, Item)> {
+    fn next(&mut self) -> Option<(Name, EntryType)> {
         let (item, name) = self.entries.get(*self.order.get(self.seen)?).split_first()?;
         self.seen += 1;
         Some((Name::new(name).ok()?, ITEMS[usize::from(*item)]))
@@ -407,25 +407,26 @@ impl Held {
 fn may_go(
     store: &Inner,
     judges: &mut [Judge; 2],
-    (dir, name, item): (&Dir, &Name, Item),
+    (dir, name, item): (&Dir, &Name, EntryType),
     fate: Fate,
 ) -> bool {
-    let is_dir = item == Item::Dir;
+    let is_dir = item == EntryType::Dir;
     judges.iter_mut().all(|judge| judge.admits_as(name, is_dir, fate))
         && !(is_dir && store.is_apart(dir, name))
 }
 
-fn item_of(file_type: FileType) -> Item {
+fn item_of(file_type: FileType) -> EntryType {
     match file_type {
-        FileType::Directory => Item::Dir,
-        FileType::Symlink => Item::Symlink,
-        FileType::CharacterDevice | FileType::BlockDevice => Item::Device,
-        FileType::Fifo | FileType::Socket => Item::Special,
-        FileType::RegularFile | FileType::Unknown => Item::File,
+        FileType::Directory => EntryType::Dir,
+        FileType::Symlink => EntryType::Symlink,
+        FileType::CharacterDevice | FileType::BlockDevice => EntryType::Device,
+        FileType::Fifo | FileType::Socket => EntryType::Special,
+        FileType::RegularFile | FileType::Unknown => EntryType::File,
     }
 }
 
 /// Names that go, or stay, in a call.
 const REMOVED_AT_ONCE: usize = 256;
-const ITEMS: [Item; 5] = [Item::File, Item::Dir, Item::Symlink, Item::Device, Item::Special];
+const ITEMS: [EntryType; 5] =
+    [EntryType::File, EntryType::Dir, EntryType::Symlink, EntryType::Device, EntryType::Special];
 const REMOVE: &str = "remove";

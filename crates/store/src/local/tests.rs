@@ -21,7 +21,7 @@ use std::thread;
 use std::time::Duration;
 
 use deltic_tree::rule::{Action, Rule, Rules, Side};
-use deltic_tree::{Follow, Item, Kind, Meta, RelPath, Timestamp};
+use deltic_tree::{EntryType, Follow, Kind, Meta, RelPath, Timestamp};
 use tempfile::TempDir;
 
 use super::*;
@@ -360,7 +360,7 @@ fn the_deepest_tree_that_can_be_named_can_be_removed() {
         gone.extend(some.gone);
         assert_eq!(some.goes_on, gone.len() < all);
     }
-    assert_eq!(gone.last(), Some(&(path("d"), Item::Dir)));
+    assert_eq!(gone.last(), Some(&(path("d"), EntryType::Dir)));
     assert!(names_in(root.path()).is_empty());
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use deltic_tree::{Item, Kind, Meta, Name, RelPath, Timestamp};
+use deltic_tree::{EntryType, Kind, Meta, Name, RelPath, Timestamp};
 use rustix::io::Errno;
 
 use crate::error::At;
@@ -179,7 +179,7 @@ impl TreeState {
         path: &RelPath,
         removed: &mut Removed,
     ) -> Result<(), StoreError> {
-        let item = Item::of(&self.get(path).at("remove", path)?.meta.kind);
+        let item = EntryType::of(&self.get(path).at("remove", path)?.meta.kind);
         let (dir, name) = path.split_last().ok_or_else(|| bad_name(path))?;
         if let Some(entries) = self.dirs.get(path) {
             let below: Vec<_> =
