@@ -11,7 +11,7 @@ use deltic_store::local::{
 };
 use deltic_store::{Durability, Filter, StoreError};
 use deltic_tree::rule::{Rule, Rules, Side};
-use deltic_tree::{Mounts, RelPath, See};
+use deltic_tree::{MetaMask, Mounts, RelPath};
 
 use crate::error::SyncError;
 use crate::hands::alternates::Alternates;
@@ -49,7 +49,7 @@ pub(crate) fn make(lacking: &[&Path], options: &Options) -> Result<Vec<NamedDir>
 pub(crate) fn local_options(
     root: &Path,
     options: &Options,
-    (see, under_way): (See, &UnderWay),
+    (see, under_way): (MetaMask, &UnderWay),
 ) -> Result<LocalOptions, SyncError> {
     check_dirs(root, &[], options)?;
     Ok(LocalOptions {
@@ -182,7 +182,7 @@ fn durability(options: &Options) -> Durability {
 /// Opens the other trees that are compared with, and says which cannot be.
 pub(crate) fn open_alternates(
     root: &Path,
-    (options, see): (&Options, See),
+    (options, see): (&Options, MetaMask),
 ) -> (Alternates<LocalStore>, Vec<String>) {
     // All names in them count, but not all attributes.
     let of_xattrs = |rule: &&Rule| matches!(rule, Rule::Pattern(rule) if rule.marks.xattr);

@@ -42,13 +42,13 @@ impl ListedBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_tree::meta::More;
+    use deltic_tree::meta::ExtraMeta;
     use deltic_tree::{Kind, Meta, Name, Timestamp, Xattr};
 
     fn entry(value_bytes: usize) -> Entry {
         let value = vec![0; value_bytes].into();
         let xattr = Xattr { name: (*b"user.a").into(), value };
-        let more = More { xattrs: vec![xattr], ..More::default() };
+        let more = ExtraMeta { xattrs: vec![xattr], ..ExtraMeta::default() };
         let plain = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755);
         Entry { name: Name::new(b"dir").unwrap(), meta: Meta { more: more.boxed(), ..plain } }
     }

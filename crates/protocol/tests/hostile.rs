@@ -43,7 +43,9 @@ use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::{Setback, Then};
 use deltic_protocol::{DigestLine, FileNo, PeerError, ToReceiver, ToSender};
 use deltic_tree::meta::{Inode, Linked, Unread};
-use deltic_tree::{Acl, Compared, DirDigest, Entry, Kind, Meta, More, RelPath, Timestamp, Xattr};
+use deltic_tree::{
+    Acl, Compared, DirDigest, Entry, ExtraMeta, Kind, Meta, RelPath, Timestamp, Xattr,
+};
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
@@ -1039,19 +1041,19 @@ fn entries_that_the_options_leave_out_are_refused_or_come_to_nothing() {
 #[test]
 fn metadata_that_was_not_asked_for_is_refused() {
     let unasked = PeerError::Unexpected("metadata that was not asked for");
-    let with = |more: More| Meta { more: more.boxed(), ..file_of(1) };
+    let with = |more: ExtraMeta| Meta { more: more.boxed(), ..file_of(1) };
     let xattrs = vec![xattr("user.a", 1)];
     for meta in [
         Meta { user: Some(1), ..file_of(1) },
         Meta { group: Some(1), ..file_of(1) },
-        with(More { accessed: Some(NOW), ..More::default() }),
-        with(More { linked: Some(Linked::First(2)), ..More::default() }),
+        with(ExtraMeta { accessed: Some(NOW), ..ExtraMeta::default() }),
+        with(ExtraMeta { linked: Some(Linked::First(2)), ..ExtraMeta::default() }),
         back(1),
-        with(More { access_acl: Some(Acl::default()), ..More::default() }),
-        with(More { default_acl: Some(Acl::default()), ..More::default() }),
-        with(More { xattrs, ..More::default() }),
-        with(More { unread: Some(Unread::Other), ..More::default() }),
-        with(More { on_the_way: true, ..More::default() }),
+        with(ExtraMeta { access_acl: Some(Acl::default()), ..ExtraMeta::default() }),
+        with(ExtraMeta { default_acl: Some(Acl::default()), ..ExtraMeta::default() }),
+        with(ExtraMeta { xattrs, ..ExtraMeta::default() }),
+        with(ExtraMeta { unread: Some(Unread::Other), ..ExtraMeta::default() }),
+        with(ExtraMeta { on_the_way: true, ..ExtraMeta::default() }),
     ] {
         let mut victim = Victim::new(Setting::default());
         assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), unasked);
@@ -1059,12 +1061,13 @@ fn metadata_that_was_not_asked_for_is_refused() {
     let all = Metadata { acls: true, xattrs: true, accessed: true, ..Metadata::default() };
     let options = Options { metadata: all, ..options() };
     let default_acl = Some(Acl::default());
-    let of_file = with(More { default_acl: default_acl.clone(), ..More::default() });
+    let of_file = with(ExtraMeta { default_acl: default_acl.clone(), ..ExtraMeta::default() });
     let of_link = Meta {
         kind: Kind::Symlink(b"x"[..].into()),
-        ..with(More { access_acl: default_acl, ..More::default() })
+        ..with(ExtraMeta { access_acl: default_acl, ..ExtraMeta::default() })
     };
-    let read_dir = Meta { more: More { accessed: Some(NOW), ..More::default() }.boxed(), ..dir() };
+    let read_dir =
+        Meta { more: ExtraMeta { accessed: Some(NOW), ..ExtraMeta::default() }.boxed(), ..dir() };
     for meta in [of_file, of_link, read_dir] {
         let mut victim = Victim::new(Setting { options: options.clone(), ..Setting::default() });
         assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), unasked);
@@ -1202,7 +1205,8 @@ fn xattr(name: &str, len: usize) -> Xattr {
 #[test]
 fn attributes_too_long_too_many_or_of_other_namespaces_are_no_frame() {
     let decoded = |xattrs: Vec<Xattr>| {
-        let meta = Meta { more: More { xattrs, ..More::default() }.boxed(), ..file_of(1) };
+        let meta =
+            Meta { more: ExtraMeta { xattrs, ..ExtraMeta::default() }.boxed(), ..file_of(1) };
         let frame = listing("", &[("x", meta)], Extent::Last).encode();
         ToReceiver::decode(frame[0], &frame[deltic_protocol::frame::HEADER_BYTES..])
     };
@@ -1294,7 +1298,7 @@ fn attributes_of_unsettled_entries_are_bounded() {
     let mut machine = Receiver::new(Setting { options, ..Setting::default() });
     const VALUE_BYTES: usize = 60_000;
     let xattr = Xattr { name: (*b"user.a").into(), value: vec![7; VALUE_BYTES].into() };
-    let more = More { xattrs: vec![xattr], ..More::default() }.boxed();
+    let more = ExtraMeta { xattrs: vec![xattr], ..ExtraMeta::default() }.boxed();
     let listing = |n: usize| ToReceiver::Listing {
         dir: RelPath::root(),
         own: None,

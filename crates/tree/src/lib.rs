@@ -12,7 +12,7 @@ pub mod rule;
 pub mod walk;
 
 pub use dir_digest::{Compared, DirDigest, DirDigestKey, DirHasher};
-pub use meta::{Acl, Entry, EntryType, Kind, Meta, More, See, Timestamp, Xattr};
+pub use meta::{Acl, Entry, EntryType, ExtraMeta, Kind, Meta, MetaMask, Timestamp, Xattr};
 pub use names::{Names, Pile};
 pub use path::{Name, RelPath};
 pub use walk::{Follow, Mounts};

@@ -3,15 +3,15 @@
 mod acl;
 pub mod fake_super;
 mod ids;
+mod mask;
 mod modes;
-mod see;
 
 use crate::path::Name;
 
 pub use acl::{Acl, MAX_ACL_NAMED, Named, Who};
 pub use ids::{BadIdRules, IdRules, To};
+pub use mask::{FAKE_SUPER, MetaMask, XattrScope};
 pub use modes::{BadModeRules, ModeRules};
-pub use see::{FAKE_SUPER, Scope, See};
 
 /// An instant as file systems keep it: seconds since 1970 (before: negative) and nanoseconds into the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,7 +119,7 @@ pub struct Meta {
     /// Number of its group.
     pub group: Option<u32>,
     /// Metadata that few entries have, or few runs ask for.
-    pub more: Option<Box<More>>,
+    pub more: Option<Box<ExtraMeta>>,
 }
 
 impl Meta {
@@ -197,8 +197,8 @@ impl Meta {
     /// Says something else of that.
     pub fn set_linked(&mut self, linked: Option<Linked>) {
         if linked != self.linked() {
-            let more = self.more.take().map_or_else(More::default, |more| *more);
-            self.more = More { linked, ..more }.boxed();
+            let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
+            self.more = ExtraMeta { linked, ..more }.boxed();
         }
     }
 
@@ -211,8 +211,8 @@ impl Meta {
     /// Keeps whose it is, whatever becomes of that here.
     pub fn keep_owner(&mut self) {
         let owner = Some(Owner { user: self.user, group: self.group });
-        let more = self.more.take().map_or_else(More::default, |more| *more);
-        self.more = More { owner, ..more }.boxed();
+        let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
+        self.more = ExtraMeta { owner, ..more }.boxed();
     }
 
     /// True for a directory that no source means: it is on the way to some.
@@ -223,8 +223,8 @@ impl Meta {
 
     /// Says so of a directory.
     pub fn set_on_the_way(&mut self) {
-        let more = self.more.take().map_or_else(More::default, |more| *more);
-        self.more = More { on_the_way: true, ..more }.boxed();
+        let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
+        self.more = ExtraMeta { on_the_way: true, ..more }.boxed();
     }
 
     /// True if it has attributes that could not be read.
@@ -251,7 +251,7 @@ pub struct Owner {
 
 /// Metadata that few entries have, or few runs ask for. Where it is empty, [`Meta::more`] is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct More {
+pub struct ExtraMeta {
     /// When it was last read.
     pub accessed: Option<Timestamp>,
     /// The file that it is a name of, where that has other names.
@@ -271,7 +271,7 @@ pub struct More {
     pub owner: Option<Owner>,
 }
 
-impl More {
+impl ExtraMeta {
     /// Boxed, unless it is empty.
     #[must_use]
     pub fn boxed(self) -> Option<Box<Self>> {

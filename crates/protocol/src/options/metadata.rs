@@ -1,8 +1,8 @@
 //! What is carried over besides content: owners, special files, ACLs, extended attributes, more times.
 
 use deltic_core::codec::{CodecError, Put, Reader};
-use deltic_tree::See;
-use deltic_tree::meta::{IdRules, ModeRules, Scope};
+use deltic_tree::MetaMask;
+use deltic_tree::meta::{IdRules, ModeRules, XattrScope};
 
 use crate::wire::codec::{Bad, Wire, closed_set};
 
@@ -66,38 +66,38 @@ impl Metadata {
 
     /// What a sender looks at.
     #[must_use]
-    pub const fn seen_by_sender(&self) -> See {
+    pub const fn seen_by_sender(&self) -> MetaMask {
         let xattrs = match (self.xattrs, self.all_xattrs) {
-            (false, _) => Scope::Nothing,
-            (true, _) if self.reads_notes => Scope::Undisguised,
-            (true, false) => Scope::Foreign,
-            (true, true) => Scope::All,
+            (false, _) => XattrScope::Nothing,
+            (true, _) if self.reads_notes => XattrScope::Undisguised,
+            (true, false) => XattrScope::Foreign,
+            (true, true) => XattrScope::All,
         };
-        See { xattrs, fake_super: self.reads_notes, ..self.seen() }
+        MetaMask { xattrs, fake_super: self.reads_notes, ..self.seen() }
     }
 
     /// What a receiver looks at that is privileged, or is not: an ordinary user has no other attributes than his own.
     #[must_use]
-    pub const fn seen_by_receiver(&self, is_privileged: bool) -> See {
+    pub const fn seen_by_receiver(&self, is_privileged: bool) -> MetaMask {
         let xattrs = match (self.xattrs, is_privileged) {
-            (false, _) => Scope::Nothing,
-            (true, _) if self.writes_notes => Scope::Disguised,
-            (true, false) => Scope::User,
-            (true, true) => Scope::All,
+            (false, _) => XattrScope::Nothing,
+            (true, _) if self.writes_notes => XattrScope::Disguised,
+            (true, false) => XattrScope::User,
+            (true, true) => XattrScope::All,
         };
         // What is compared is not to change what is carried.
         let untouched = self.untouched || self.accessed;
-        See { xattrs, fake_super: self.writes_notes, untouched, ..self.seen() }
+        MetaMask { xattrs, fake_super: self.writes_notes, untouched, ..self.seen() }
     }
 
-    const fn seen(&self) -> See {
-        See {
+    const fn seen(&self) -> MetaMask {
+        MetaMask {
             users: self.users,
             groups: self.groups,
             accessed: self.accessed,
             linked: self.hard_links,
             acls: self.acls,
-            xattrs: Scope::Nothing,
+            xattrs: XattrScope::Nothing,
             untouched: self.untouched,
             fake_super: false,
         }

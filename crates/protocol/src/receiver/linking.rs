@@ -19,7 +19,7 @@ mod resting;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use deltic_tree::meta::{Inode, Linked, More};
+use deltic_tree::meta::{ExtraMeta, Inode, Linked};
 use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
@@ -61,7 +61,7 @@ struct Shared {
     /// What was said of it, but for what its first name brings to all of them.
     meta: Meta,
     /// That, if anything: a name that comes by itself brings it too.
-    more: Option<Arc<More>>,
+    more: Option<Arc<ExtraMeta>>,
     /// The name that leads.
     path: RelPath,
     /// Of the first name, and of what it points at.
@@ -93,7 +93,7 @@ enum State {
 pub(super) struct LaterName {
     path: RelPath,
     meta: Meta,
-    more: Option<Arc<More>>,
+    more: Option<Arc<ExtraMeta>>,
     pub(super) seen: Option<Meta>,
     /// Whether the alternates are known not to have it.
     is_not_beside: bool,
@@ -224,7 +224,7 @@ fn plain(meta: &Meta) -> Meta {
 }
 
 /// What a first name says besides, if it says anything but that it is one.
-fn more_of(meta: &Meta) -> Option<Arc<More>> {
+fn more_of(meta: &Meta) -> Option<Arc<ExtraMeta>> {
     let mut meta = meta.clone();
     meta.set_linked(None);
     meta.more.map(Arc::from)

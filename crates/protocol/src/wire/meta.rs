@@ -4,7 +4,7 @@ use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::meta::{
     Device, DeviceClass, Linked, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, Named, Unread, Who,
 };
-use deltic_tree::{Acl, Entry, Kind, Meta, More, Name, RelPath, Timestamp, Xattr};
+use deltic_tree::{Acl, Entry, ExtraMeta, Kind, Meta, Name, RelPath, Timestamp, Xattr};
 
 use super::codec::{Bad, Wire};
 use super::limits::MAX_XATTRS_BYTES;
@@ -113,7 +113,7 @@ impl Wire for Meta {
             self.len.put(to);
         }
         self.modified.put(to);
-        let none = More::default();
+        let none = ExtraMeta::default();
         let more = self.more.as_deref().unwrap_or(&none);
         let fields = [
             (self.user.is_some(), USER),
@@ -157,7 +157,7 @@ impl Wire for Meta {
         let mut meta = Self::plain(kind, len, modified, bits & 0o7777);
         meta.user = take_if(bits & USER, from)?;
         meta.group = take_if(bits & GROUP, from)?;
-        let more = More {
+        let more = ExtraMeta {
             accessed: take_if(bits & ACCESSED, from)?,
             linked: take_if(bits & LINKED, from)?.map(first_of).transpose()?,
             access_acl: take_if(bits & ACCESS_ACL, from)?,

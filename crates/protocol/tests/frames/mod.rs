@@ -32,7 +32,7 @@ use deltic_tree::meta::{
 use deltic_tree::path::printable;
 use deltic_tree::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
 use deltic_tree::{
-    Acl, DirDigest, Entry, Follow, Kind, Meta, More, Mounts, Name, RelPath, Timestamp, Xattr,
+    Acl, DirDigest, Entry, ExtraMeta, Follow, Kind, Meta, Mounts, Name, RelPath, Timestamp, Xattr,
 };
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
@@ -65,7 +65,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let full = Meta {
         user: Some(0),
         group: Some(1000),
-        more: More {
+        more: ExtraMeta {
             accessed: Some(when),
             linked: Some(Linked::First(300)),
             access_acl: Some(acl.clone()),
@@ -953,7 +953,7 @@ pub fn meta() -> impl Strategy<Value = Meta> {
     (kind, len, time(), 0..=0o7777u32, owner, option::of(more())).prop_map(
         |(kind, len, modified, mode, (user, group), more)| {
             let len = if kind == Kind::File { len } else { 0 };
-            let more = more.and_then(More::boxed);
+            let more = more.and_then(ExtraMeta::boxed);
             Meta { user, group, more, ..Meta::plain(kind, len, modified, mode) }
         },
     )
@@ -998,7 +998,7 @@ fn time() -> impl Strategy<Value = Timestamp> {
     (any::<i64>(), 0..1_000_000_000u32).prop_map(|(secs, nanos)| Timestamp { secs, nanos })
 }
 
-fn more() -> impl Strategy<Value = More> {
+fn more() -> impl Strategy<Value = ExtraMeta> {
     let linked = (2..=u32::MAX).prop_map(Linked::First);
     let xattrs = btree_map("(user|security|trusted)[.][a-z]{1,4}", vec(any::<u8>(), 0..9), 0..3);
     let xattr = |(name, value): (String, Vec<u8>)| Xattr {
@@ -1009,7 +1009,7 @@ fn more() -> impl Strategy<Value = More> {
     let acls = (option::of(acl()), option::of(acl()));
     let bits = any::<[bool; 2]>();
     (option::of(time()), option::of(linked), acls, xattrs, bits).prop_map(
-        |(accessed, linked, (access_acl, default_acl), xattrs, [unread, on_the_way])| More {
+        |(accessed, linked, (access_acl, default_acl), xattrs, [unread, on_the_way])| ExtraMeta {
             accessed,
             linked,
             access_acl,

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use deltic_tree::{RelPath, See};
+use deltic_tree::{MetaMask, RelPath};
 
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, file_type};
@@ -44,7 +44,7 @@ impl Reads for Dir {
             place => place?,
         };
         // A look at the rules is no reading of the file, whatever is asked for of others.
-        let see = See { untouched: true, ..See::default() };
+        let see = MetaMask { untouched: true, ..MetaMask::default() };
         let snapshot = match place.dir.find(&place.name).at(ACTION, path)?.as_ref().map(file_type) {
             None => return Ok(None),
             Some(kind) if kind.is_dir() => return Ok(None),

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use deltic_tree::meta::fake_super::{FakeKind, FakeStat};
-use deltic_tree::meta::{Acl, OWNER_BITS, SETGID, Scope, Timestamp};
-use deltic_tree::{Meta, Name, RelPath, See};
+use deltic_tree::meta::{Acl, OWNER_BITS, SETGID, Timestamp, XattrScope};
+use deltic_tree::{Meta, MetaMask, Name, RelPath};
 use rustix::fs::{
     self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
 };
@@ -29,7 +29,7 @@ pub(super) struct Attrs<'a> {
     meta: &'a Meta,
     keep: Keep,
     /// Of extended attributes; and which of these are ours to change.
-    scope: Scope,
+    scope: XattrScope,
     rules: &'a Filter,
     /// Whether what only the superuser may set is noted, and not set.
     notes: bool,
@@ -42,7 +42,7 @@ pub(super) struct Attrs<'a> {
 }
 
 /// What a store looks at of an entry, and its rules.
-pub(super) type Ways<'a> = (See, &'a Filter);
+pub(super) type Ways<'a> = (MetaMask, &'a Filter);
 
 /// What to set it on.
 #[derive(Clone, Copy, Debug)]

@@ -14,9 +14,9 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use deltic_tree::meta::Scope;
+use deltic_tree::meta::XattrScope;
 use deltic_tree::path::BadPath;
-use deltic_tree::{Meta, Name, RelPath, See};
+use deltic_tree::{Meta, MetaMask, Name, RelPath};
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -570,8 +570,8 @@ impl Inner {
         look_at(&place.dir, &place.name, self.see_of_old())
     }
 
-    fn see_of_old(&self) -> See {
-        See { users: true, groups: true, ..self.see }
+    fn see_of_old(&self) -> MetaMask {
+        MetaMask { users: true, groups: true, ..self.see }
     }
 
     /// Sets all that may be given.
@@ -579,7 +579,7 @@ impl Inner {
         let see = self.see_of_old();
         let own = Meta { user: None, group: None, mode: self.mode_of_own(old, on), ..old.clone() };
         let old = if geteuid().is_root() { old } else { &own };
-        let (acls, xattrs) = (see.acls, see.xattrs != Scope::Nothing);
+        let (acls, xattrs) = (see.acls, see.xattrs != XattrScope::Nothing);
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
         let ways = (see, &Filter::default());
         Attrs::of_new(old, (keep, ways), None, (self.umask, Heritage::default())).set(on)

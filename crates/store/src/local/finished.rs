@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use deltic_core::packed::Slot;
 use deltic_core::{Packed, Put, Reader};
-use deltic_tree::{Kind, Meta, Name, RelPath, See, Timestamp};
+use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath, Timestamp};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
@@ -223,7 +223,11 @@ impl Expected {
     }
 
     /// The same, whatever this run did under other names.
-    pub(super) fn check_alone(&self, place: &Place, see: See) -> Result<Option<Stat>, StoreError> {
+    pub(super) fn check_alone(
+        &self,
+        place: &Place,
+        see: MetaMask,
+    ) -> Result<Option<Stat>, StoreError> {
         let found = place.dir.find(&place.name).at(COMMIT, &place.path)?;
         let expected = match (self, found) {
             (Self::Nothing, found) => found.is_none(),

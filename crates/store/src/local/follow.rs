@@ -7,7 +7,7 @@
 //! a file is followed only if its own link is one of them.
 
 use deltic_tree::links::leaves_root;
-use deltic_tree::{Follow, Kind, Meta, Name, RelPath, See};
+use deltic_tree::{Follow, Kind, Meta, MetaMask, Name, RelPath};
 use rustix::io::Errno;
 
 use super::snapshot::{look_at, look_behind};
@@ -36,7 +36,7 @@ enum Behind {
 pub(super) fn look(
     dir: &Dir,
     (name, path): (&Name, &RelPath),
-    (follow, see): (Follow, See),
+    (follow, see): (Follow, MetaMask),
 ) -> Result<Meta, Errno> {
     let meta = look_at(dir, name, see)?;
     let Some(taken) = behind(follow, &meta, path) else { return Ok(meta) };
@@ -53,6 +53,6 @@ pub(super) fn look(
 pub(super) fn opens(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> bool {
     // Nobody asks needlessly: most runs follow nothing, or directories.
     !matches!(follow, Follow::Never | Follow::Dirs)
-        && look_at(dir, name, See::default())
+        && look_at(dir, name, MetaMask::default())
             .is_ok_and(|meta| behind(follow, &meta, path) == Some(Behind::All))
 }

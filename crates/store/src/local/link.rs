@@ -1,6 +1,6 @@
 //! Another name for what this tree has, or a neighbouring one.
 
-use deltic_tree::{Meta, More, RelPath, See};
+use deltic_tree::{ExtraMeta, Meta, MetaMask, RelPath};
 
 use super::backup::Goes;
 use super::finished::Expected;
@@ -53,14 +53,14 @@ pub(super) fn link(
 }
 
 /// What stays when a file is read, or gets another name.
-fn lasting(see: See) -> See {
-    See { accessed: false, linked: false, ..see }
+fn lasting(see: MetaMask) -> MetaMask {
+    MetaMask { accessed: false, linked: false, ..see }
 }
 
 /// That part of `meta`.
 fn lasting_of(meta: &Meta) -> Meta {
     let more = meta.more.as_deref().cloned().unwrap_or_default();
-    Meta { more: More { accessed: None, linked: None, ..more }.boxed(), ..meta.clone() }
+    Meta { more: ExtraMeta { accessed: None, linked: None, ..more }.boxed(), ..meta.clone() }
 }
 
 const LINK: &str = "link";

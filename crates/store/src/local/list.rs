@@ -2,7 +2,7 @@
 
 use deltic_tree::meta::Inode;
 use deltic_tree::names::Rest;
-use deltic_tree::{Entry, Follow, Meta, Name, Pile, RelPath, See};
+use deltic_tree::{Entry, Follow, Meta, MetaMask, Name, Pile, RelPath};
 use rustix::fs;
 use rustix::io::Errno;
 
@@ -48,7 +48,7 @@ pub(super) const PART_NAMES: usize = 8 << 10;
 pub(super) fn list(
     (dir, path): (&Dir, &RelPath),
     judge: &mut Judge,
-    how: (Follow, See),
+    how: (Follow, MetaMask),
     part: Part,
 ) -> Listing {
     let mut listing = Listing::default();
@@ -85,7 +85,7 @@ pub(super) fn list(
 pub(super) fn list_but(
     (dir, path): (&Dir, &RelPath),
     judge: &mut Judge,
-    how: (Follow, See),
+    how: (Follow, MetaMask),
     keep: &dyn Fn(&Name) -> bool,
 ) -> Listing {
     let mut listing = Listing::default();
@@ -154,7 +154,7 @@ fn pile_up(
 pub(super) fn look_at_names(
     (dir, path): (&Dir, &RelPath),
     judge: &mut Judge,
-    how: (Follow, See),
+    how: (Follow, MetaMask),
     names: &[Name],
 ) -> Listing {
     let mut listing = Listing::default();
@@ -169,7 +169,7 @@ type Looked = (Meta, Option<Option<Version>>);
 
 fn look_at_some(
     (dir, path): (&Dir, &RelPath),
-    (judge, how): (&mut Judge, (Follow, See)),
+    (judge, how): (&mut Judge, (Follow, MetaMask)),
     look: impl Fn(&Name) -> Result<Looked, Errno>,
     names: impl Iterator<Item = Name>,
     listing: &mut Listing,
@@ -205,7 +205,7 @@ pub(super) fn dangles(dir: &Dir, name: &Name, errno: Errno) -> bool {
 pub(super) fn sift(
     (dir, name): (&Dir, &Name),
     meta: &mut Meta,
-    (follow, see): (Follow, See),
+    (follow, see): (Follow, MetaMask),
     judge: &Judge,
 ) {
     let reach =
@@ -219,7 +219,7 @@ pub(super) fn sift(
 fn look(
     (dir, path): (&Dir, &RelPath),
     name: &Name,
-    (follow, see): (Follow, See),
+    (follow, see): (Follow, MetaMask),
 ) -> Result<Looked, Errno> {
     let meta = match follow {
         Follow::Never => look_at(dir, name, see),

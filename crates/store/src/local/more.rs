@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use deltic_tree::meta::{
-    Acl, MAX_XATTR_VALUE_BYTES, MAX_XATTRS, MAX_XATTRS_BYTES, Meta, More, Scope, See, Unread, Xattr,
+    Acl, ExtraMeta, MAX_XATTR_VALUE_BYTES, MAX_XATTRS, MAX_XATTRS_BYTES, Meta, MetaMask, Unread,
+    Xattr, XattrScope,
 };
 use deltic_tree::path::printable;
 use rustix::fs::{self, XattrFlags};
@@ -60,7 +61,7 @@ impl Reach {
 pub(super) type Admits<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 /// Adds what `see` asks for of the entry that `at` reaches.
-pub(super) fn look(at: &Reach, meta: &mut Meta, see: See) {
+pub(super) fn look(at: &Reach, meta: &mut Meta, see: MetaMask) {
     look_but(at, meta, see, &|_| true);
 }
 
@@ -69,15 +70,15 @@ pub(super) fn look(at: &Reach, meta: &mut Meta, see: See) {
 pub(super) fn look_again(
     at: impl FnOnce() -> Reach,
     meta: &mut Meta,
-    see: See,
+    see: MetaMask,
     admits: Admits<'_>,
 ) {
-    if meta.is_partly_unread() && see.xattrs != Scope::Nothing {
+    if meta.is_partly_unread() && see.xattrs != XattrScope::Nothing {
         look_but(&at(), meta, see, admits);
     }
 }
 
-fn look_but(at: &Reach, meta: &mut Meta, see: See, admits: Admits<'_>) {
+fn look_but(at: &Reach, meta: &mut Meta, see: MetaMask, admits: Admits<'_>) {
     let mut more = meta.more.take().map(|more| *more).unwrap_or_default();
     more.unread = None;
     if let Err(why) = read(at, meta, (see, admits), &mut more) {
@@ -93,8 +94,8 @@ fn look_but(at: &Reach, meta: &mut Meta, see: See, admits: Admits<'_>) {
 fn read(
     at: &Reach,
     meta: &Meta,
-    (see, admits): (See, Admits<'_>),
-    more: &mut More,
+    (see, admits): (MetaMask, Admits<'_>),
+    more: &mut ExtraMeta,
 ) -> Result<(), Unread> {
     if see.acls && !see.fake_super && !meta.is_symlink() {
         more.access_acl = acl(at, ACCESS)?.filter(|acl| acl.mask.is_some());
@@ -103,11 +104,11 @@ fn read(
     let mut total = 0;
     // What stands for another comes first, and so before that.
     for name in names(at, see.xattrs).map_err(unread)?.into_iter().rev() {
-        if !admits(see.xattrs.told(&name)) {
+        if !admits(see.xattrs.sent_name(&name)) {
             continue;
         }
         let Some(value) = value(at, &name).map_err(unread)? else { continue };
-        let name = see.xattrs.told(&name);
+        let name = see.xattrs.sent_name(&name);
         total += name.len() + value.len();
         if total > MAX_XATTRS_BYTES || more.xattrs.len() == MAX_XATTRS {
             return Err(Unread::TooMuch);
@@ -133,8 +134,8 @@ fn acl(at: &Reach, name: &[u8]) -> Result<Option<Acl>, Unread> {
 }
 
 /// The names that `scope` admits, in order.
-fn names(at: &Reach, scope: Scope) -> Result<Vec<Vec<u8>>, Errno> {
-    if scope == Scope::Nothing {
+fn names(at: &Reach, scope: XattrScope) -> Result<Vec<Vec<u8>>, Errno> {
+    if scope == XattrScope::Nothing {
         return Ok(Vec::new());
     }
     let mut list = vec![0; FEW_NAMES_BYTES];
@@ -170,9 +171,9 @@ fn value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
 }
 
 /// Makes the attributes that `scope` and the rules admit those of `meta`; says which could not be.
-pub(super) fn set_xattrs(at: &Reach, meta: &Meta, (scope, rules): (Scope, &Filter)) -> Unset {
+pub(super) fn set_xattrs(at: &Reach, meta: &Meta, (scope, rules): (XattrScope, &Filter)) -> Unset {
     let told = meta.xattrs().iter().filter(|xattr| rules.admits_xattr(&xattr.name));
-    let kept = told.map(|xattr| (scope.kept(&xattr.name), &*xattr.value));
+    let kept = told.map(|xattr| (scope.local_name(&xattr.name), &*xattr.value));
     let wanted: BTreeMap<_, _> = kept.filter(|(name, _)| scope.admits(name)).collect();
     let mut unset = Unset::default();
     let called = |name: &[u8]| format!("xattr {}", printable(name));
@@ -182,7 +183,7 @@ pub(super) fn set_xattrs(at: &Reach, meta: &Meta, (scope, rules): (Scope, &Filte
     });
     for name in is {
         if !wanted.contains_key(&name)
-            && rules.admits_xattr(scope.told(&name))
+            && rules.admits_xattr(scope.sent_name(&name))
             && let removed @ Err(_) = at.remove(&name)
         {
             unset.note(called(&name), removed);

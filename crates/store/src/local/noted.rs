@@ -2,7 +2,7 @@
 //! (rsync's `--fake-super`). Devices, FIFOs, sockets and symlinks are regular files then, empty but for a symlink's target.
 
 use deltic_tree::meta::fake_super::{self, FakeKind, FakeStat};
-use deltic_tree::meta::{MAX_XATTR_VALUE_BYTES, Meta, More, See};
+use deltic_tree::meta::{ExtraMeta, MAX_XATTR_VALUE_BYTES, Meta, MetaMask};
 use deltic_tree::{Acl, Kind};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ pub(super) fn note_of(at: &Reach, stat: &Stat) -> Option<FakeStat> {
 pub(super) fn look(
     (at, stat): (&Reach, &Stat),
     meta: &mut Meta,
-    see: See,
+    see: MetaMask,
     target: impl FnOnce() -> Result<Box<[u8]>, Errno>,
 ) -> Result<(), Errno> {
     if let Some(noted) = note_of(at, stat) {
@@ -47,7 +47,7 @@ pub(super) fn look(
         let mode = meta.mode;
         more.access_acl = acl(at, fake_super::ACCESS_ACL, mode).filter(|acl| acl.mask.is_some());
         let default = meta.is_dir().then(|| acl(at, fake_super::DEFAULT_ACL, mode));
-        more = More { default_acl: default.flatten(), ..more };
+        more = ExtraMeta { default_acl: default.flatten(), ..more };
         meta.more = more.boxed();
     }
     Ok(())

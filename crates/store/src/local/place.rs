@@ -1,6 +1,6 @@
 //! Where an entry is: the held handle of its directory, and its name there.
 
-use deltic_tree::{Kind, Meta, Name, RelPath, See};
+use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath};
 use rustix::io::Errno;
 
 use super::snapshot::{file_type, look_at};
@@ -44,7 +44,7 @@ impl Place {
     }
 
     /// What is here. Where notes say what an entry is, a true symlink says nothing: it gives way to a file that does.
-    pub(super) fn look(&self, see: See) -> Result<Meta, Errno> {
+    pub(super) fn look(&self, see: MetaMask) -> Result<Meta, Errno> {
         let mut meta = look_at(&self.dir, &self.name, see)?;
         if let (Kind::Symlink(target), true) = (&mut meta.kind, see.fake_super)
             && file_type(&self.dir.stat(&self.name)?).is_symlink()

@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use deltic_tree::meta::{Device, DeviceClass, Inode, Linked, Scope};
-use deltic_tree::{Kind, Meta, More, Name, RelPath, See, Timestamp};
+use deltic_tree::meta::{Device, DeviceClass, Inode, Linked, XattrScope};
+use deltic_tree::{ExtraMeta, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
 use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::{self, Errno};
 
@@ -47,7 +47,7 @@ impl LocalSnapshot {
         dir: &Dir,
         name: &Name,
         path: &RelPath,
-        see: See,
+        see: MetaMask,
     ) -> Result<Self, StoreError> {
         Self::opened(|more| dir.open(name, more), path, see)
     }
@@ -57,13 +57,17 @@ impl LocalSnapshot {
         dir: &Dir,
         name: &Name,
         path: &RelPath,
-        see: See,
+        see: MetaMask,
     ) -> Result<Self, StoreError> {
         Self::opened(|more| dir.open_behind(name, more), path, see)
     }
 
     /// Holds the regular file at the `end` of a way, which is called `path`.
-    pub(crate) fn open_end(end: &WayEnd, path: &RelPath, see: See) -> Result<Self, StoreError> {
+    pub(crate) fn open_end(
+        end: &WayEnd,
+        path: &RelPath,
+        see: MetaMask,
+    ) -> Result<Self, StoreError> {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         Self::opened(|more| end.open(flags | more), path, see)
     }
@@ -71,7 +75,7 @@ impl LocalSnapshot {
     fn opened(
         open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
         path: &RelPath,
-        see: See,
+        see: MetaMask,
     ) -> Result<Self, StoreError> {
         let file = match see.untouched {
             // Only its owner may ask for that.
@@ -96,7 +100,7 @@ impl LocalSnapshot {
     /// Holds `file`, if it is a regular one.
     pub(crate) fn of(file: OwnedFd, path: &RelPath) -> Result<Option<Self>, StoreError> {
         let stat = fs::fstat(&file).at("open", path)?;
-        let meta = meta_of(&stat, Kind::File, See::default());
+        let meta = meta_of(&stat, Kind::File, MetaMask::default());
         let (path, version) = (path.clone(), Version::of(&stat));
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let restless = restless(version.changed, since_epoch).map(|rest| Instant::now() + rest);
@@ -301,12 +305,16 @@ fn is_lasting(of: impl AsFd) -> bool {
 }
 
 /// What `name` of `dir` is.
-pub(crate) fn look_at(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
+pub(crate) fn look_at(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Errno> {
     look_at_version(dir, name, see).map(|(meta, _)| meta)
 }
 
 /// The same, and which version of it, if it is a file.
-pub(super) fn look_at_version(dir: &Dir, name: &Name, see: See) -> Result<(Meta, Version), Errno> {
+pub(super) fn look_at_version(
+    dir: &Dir,
+    name: &Name,
+    see: MetaMask,
+) -> Result<(Meta, Version), Errno> {
     let stat = dir.stat(name)?;
     let kind = match kind_of(&stat) {
         Some(kind) => kind,
@@ -344,7 +352,7 @@ fn kind_of(stat: &Stat) -> Option<Kind> {
 }
 
 /// What `name` of `dir` is or points at.
-pub(crate) fn look_behind(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errno> {
+pub(crate) fn look_behind(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Errno> {
     let stat = dir.stat_behind(name)?;
     let kind = kind_of(&stat).ok_or(Errno::LOOP)?;
     let target = || read_target(&dir.open_behind(name, OFlags::RDONLY)?);
@@ -352,7 +360,7 @@ pub(crate) fn look_behind(dir: &Dir, name: &Name, see: See) -> Result<Meta, Errn
 }
 
 /// What the directory `root` is.
-pub(crate) fn look_at_root(root: &Dir, see: See) -> Result<Meta, Errno> {
+pub(crate) fn look_at_root(root: &Dir, see: MetaMask) -> Result<Meta, Errno> {
     let stat = fs::fstat(root)?;
     let nothing = || Ok(Box::default());
     look_deeper(|| Reach::Followed(root.own_path()), (&stat, Kind::Dir), see, nothing)
@@ -363,11 +371,11 @@ pub(crate) fn look_at_root(root: &Dir, see: See) -> Result<Meta, Errno> {
 fn look_deeper(
     at: impl FnOnce() -> Reach,
     (stat, kind): (&Stat, Kind),
-    see: See,
+    see: MetaMask,
     target: impl FnOnce() -> Result<Box<[u8]>, Errno>,
 ) -> Result<Meta, Errno> {
     let mut meta = meta_of(stat, kind, see);
-    if see.acls || see.xattrs != Scope::Nothing || see.fake_super {
+    if see.acls || see.xattrs != XattrScope::Nothing || see.fake_super {
         let at = at();
         look(&at, &mut meta, see);
         if see.fake_super {
@@ -382,14 +390,14 @@ fn device(class: DeviceClass, stat: &Stat) -> Kind {
     Kind::Device(Device { class, major, minor })
 }
 
-fn meta_of(stat: &Stat, kind: Kind, see: See) -> Meta {
+fn meta_of(stat: &Stat, kind: Kind, see: MetaMask) -> Meta {
     let is_dir = kind == Kind::Dir;
     let len = if kind == Kind::File { stat.st_size as u64 } else { 0 };
     let accessed = timestamp(stat.st_atime, stat.st_atime_nsec);
-    let more = More {
+    let more = ExtraMeta {
         accessed: (see.accessed && !is_dir).then_some(accessed),
         linked: (see.linked && !is_dir && stat.st_nlink > 1).then(|| linked(stat)),
-        ..More::default()
+        ..ExtraMeta::default()
     };
     Meta {
         user: see.users.then_some(stat.st_uid),

@@ -22,7 +22,7 @@ use deltic_core::{Packed, Reader};
 use deltic_tree::meta::Inode;
 use deltic_tree::names::Rest;
 use deltic_tree::path::BadPath;
-use deltic_tree::{Follow, Meta, Mounts, Name, Names, RelPath, See};
+use deltic_tree::{Follow, Meta, MetaMask, Mounts, Name, Names, RelPath};
 use rustix::io::Errno;
 
 use super::follow;
@@ -64,7 +64,7 @@ pub struct SourceOptions {
     /// Whose symlinks are followed on the way to arguments.
     pub trust: Trust,
     /// What is looked at of an entry.
-    pub see: See,
+    pub see: MetaMask,
     /// A directory that takes no part wherever it is met, whether or not it is there yet: what is written to.
     pub destination: Option<PathBuf>,
     /// Where entries come to be, if that is on this machine: what stands there under its own path is not removed.
@@ -72,7 +72,7 @@ pub struct SourceOptions {
 }
 
 impl SourceOptions {
-    fn how(&self) -> (Follow, See) {
+    fn how(&self) -> (Follow, MetaMask) {
         (self.follow, self.see)
     }
 }

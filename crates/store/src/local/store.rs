@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use deltic_tree::names::Rest;
 use deltic_tree::path::printable;
-use deltic_tree::{Entry, Follow, Kind, Meta, Name, RelPath, See, Timestamp};
+use deltic_tree::{Entry, Follow, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process;
@@ -66,7 +66,7 @@ pub struct LocalOptions {
     /// are neither seen nor changed.
     pub rules: Filter,
     /// What is looked at of an entry, and which extended attributes are ours to change.
-    pub see: See,
+    pub see: MetaMask,
     /// Where old versions are kept, if they are.
     pub backup: Option<Backup>,
     /// Whether other file systems below the root are left alone when a directory is removed.
@@ -99,7 +99,7 @@ pub(super) struct Inner {
     pub(super) root: Arc<Dir>,
     root_path: PathBuf,
     pub(super) scopes: Scopes,
-    pub(super) see: See,
+    pub(super) see: MetaMask,
     pub(super) stages: Stages,
     /// Where files grow instead.
     temp: Option<Stages>,
@@ -296,8 +296,8 @@ impl LocalStore {
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
         // Whose an entry is costs nothing to tell.
-        let See { users, groups, .. } = self.0.see;
-        let see = See { users, groups, ..self.0.see.plain() };
+        let MetaMask { users, groups, .. } = self.0.see;
+        let see = MetaMask { users, groups, ..self.0.see.plain() };
         let mut listing = match much {
             Much::But(keep) => {
                 let own = RefCell::new(self.0.scopes.judge(dir, &*self.0.root)?);

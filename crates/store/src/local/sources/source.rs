@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use deltic_tree::{Entry, Follow, Meta, Mounts, Name, RelPath, See};
+use deltic_tree::{Entry, Follow, Meta, MetaMask, Mounts, Name, RelPath};
 use rustix::io::Errno;
 
 use super::SourceOptions;
@@ -125,7 +125,7 @@ impl<'a> Source<'a> {
         };
         let (above, name) = self.path.split_last()?;
         let look = if follow == Follow::All { look_behind } else { look_at };
-        Some(dir.named_dir(&above).and_then(|dir| look(&dir, &name, See::default())))
+        Some(dir.named_dir(&above).and_then(|dir| look(&dir, &name, MetaMask::default())))
     }
 
     /// Whether nothing is there that it could stand for.
@@ -141,7 +141,7 @@ impl<'a> Source<'a> {
             Ok(meta) if meta.is_symlink() && options.plain_implied_dirs => {
                 let (above, name) = self.path.split_last()?;
                 let held = self.base.dir.as_ref().ok()?.dir(&above, Use::Pass).ok()?;
-                let how = (options.follow, See::default());
+                let how = (options.follow, MetaMask::default());
                 follow::look(&held, (&name, &self.path), how).err()
             }
             Ok(_) => None,

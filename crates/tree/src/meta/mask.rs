@@ -4,7 +4,7 @@ use super::fake_super;
 
 /// Attributes to look at besides those that every look shows: a plain run asks for none, and pays for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct See {
+pub struct MetaMask {
     /// [`Meta::user`](super::Meta::user).
     pub users: bool,
     /// [`Meta::group`](super::Meta::group).
@@ -16,14 +16,14 @@ pub struct See {
     /// Both ACLs.
     pub acls: bool,
     /// [`More::xattrs`](super::More::xattrs).
-    pub xattrs: Scope,
+    pub xattrs: XattrScope,
     /// Files are read without a change of when they were last read, where we may ask for that.
     pub untouched: bool,
     /// True if [noted](fake_super) attributes of an entry count, and not its own.
     pub fake_super: bool,
 }
 
-impl See {
+impl MetaMask {
     /// The same without what is asked for besides every look.
     #[must_use]
     pub fn plain(self) -> Self {
@@ -33,7 +33,7 @@ impl See {
 
 /// Extended attributes to look at. Those of `system.*` never are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scope {
+pub enum XattrScope {
     /// None.
     #[default]
     Nothing,
@@ -49,7 +49,7 @@ pub enum Scope {
     All,
 }
 
-impl Scope {
+impl XattrScope {
     /// True if an attribute of this name is looked at.
     #[must_use]
     pub fn admits(self, name: &[u8]) -> bool {
@@ -65,10 +65,10 @@ impl Scope {
     }
 }
 
-impl Scope {
+impl XattrScope {
     /// The name that travels of an attribute that a tree has under `name`.
     #[must_use]
-    pub fn told(self, name: &[u8]) -> &[u8] {
+    pub fn sent_name(self, name: &[u8]) -> &[u8] {
         let is_disguised = matches!(self, Self::Disguised | Self::Undisguised);
         let own = name.strip_prefix(fake_super::DISGUISE).filter(|_| is_disguised);
         own.filter(|own| own.starts_with(b"security.") || own.starts_with(b"trusted."))
@@ -77,7 +77,7 @@ impl Scope {
 
     /// The name in a tree of the attribute `name`.
     #[must_use]
-    pub fn kept(self, name: &[u8]) -> Vec<u8> {
+    pub fn local_name(self, name: &[u8]) -> Vec<u8> {
         match self {
             Self::Disguised if !name.starts_with(b"user.") => [fake_super::DISGUISE, name].concat(),
             _ => name.to_vec(),
