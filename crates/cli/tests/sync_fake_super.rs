@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, skip};
-use deltic_tree::meta::{Acl, Named, Who};
+use deltic_tree::meta::{Acl, AclEntry, IdKind};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Uid, XattrFlags, chownat, lgetxattr, lsetxattr, makedev,
     mknodat,
@@ -55,7 +55,7 @@ fn tree() -> World {
     world.chmod("src/setuid", 0o4711);
     world.chmod("src/d/closed", 0o044);
     world.chmod("src/d", 0o1750);
-    let named = vec![Named { who: Who::User, id: 5, perms: 6 }];
+    let named = vec![AclEntry { who: IdKind::User, id: 5, perms: 6 }];
     let acl = Acl { owner: 6, group: 4, mask: Some(6), other: 0, named };
     note(&world.path("src/plain"), "system.posix_acl_access", &acl.to_bytes());
     note(&world.path("src/d"), "system.posix_acl_default", &Acl { owner: 7, ..acl }.to_bytes());
@@ -369,7 +369,7 @@ fn what_is_noted_gets_what_its_directory_hands_down_all_the_same() {
     world.write("src/large", vec![7; 300_000]);
     world.link("small", "src/link");
     world.mkdir("dst");
-    let named = vec![Named { who: Who::User, id: SOMEBODY, perms: 6 }];
+    let named = vec![AclEntry { who: IdKind::User, id: SOMEBODY, perms: 6 }];
     let acl = Acl { owner: 7, group: 5, mask: Some(7), other: 0, named };
     note(&world.path("dst"), "system.posix_acl_default", &acl.to_bytes());
     world.chmod("src/small", 0o664);

@@ -8,8 +8,8 @@ mod modes;
 
 use crate::path::Name;
 
-pub use acl::{Acl, MAX_ACL_NAMED, Named, Who};
-pub use ids::{BadIdRules, IdRules, To};
+pub use acl::{Acl, AclEntry, IdKind, MAX_ACL_NAMED};
+pub use ids::{BadIdRules, IdRules, IdTarget};
 pub use mask::{FAKE_SUPER, MetaMask, XattrScope};
 pub use modes::{BadModeRules, ModeRules};
 

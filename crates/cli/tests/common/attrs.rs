@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use deltic_tree::meta::{Acl, Named, Who};
+use deltic_tree::meta::{Acl, AclEntry, IdKind};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chownat, lgetxattr,
     llistxattr, lsetxattr, makedev, mknodat, utimensat,
@@ -50,8 +50,8 @@ pub fn notes(path: &Path) -> Vec<String> {
 /// An ACL that names `user` and `group`.
 pub fn acl(user: u32, group: u32) -> Acl {
     let named = vec![
-        Named { who: Who::User, id: user, perms: 6 },
-        Named { who: Who::Group, id: group, perms: 4 },
+        AclEntry { who: IdKind::User, id: user, perms: 6 },
+        AclEntry { who: IdKind::Group, id: group, perms: 4 },
     ];
     Acl { owner: 6, group: 4, mask: Some(6), other: 0, named }
 }

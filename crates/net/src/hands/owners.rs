@@ -7,7 +7,7 @@ use deltic_protocol::message::NameLine;
 use deltic_protocol::options::{Metadata, Powers};
 use deltic_protocol::receiver::Ours;
 use deltic_tree::Entry;
-use deltic_tree::meta::{IdRules, To, Who};
+use deltic_tree::meta::{IdKind, IdRules, IdTarget};
 use deltic_tree::{Acl, Meta};
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
 
@@ -60,8 +60,8 @@ impl Called {
             groups.extend(meta.group);
             for named in named(meta).flat_map(|acl| &acl.named) {
                 match named.who {
-                    Who::User => users.insert(named.id),
-                    Who::Group => groups.insert(named.id),
+                    IdKind::User => users.insert(named.id),
+                    IdKind::Group => groups.insert(named.id),
                 };
             }
         }
@@ -161,7 +161,7 @@ impl Map {
     fn new(rules: &IdRules, find: fn(&str) -> Option<u32>) -> Result<Self, String> {
         let mut targets = HashMap::new();
         for target in rules.targets() {
-            if let To::Name(name) = target {
+            if let IdTarget::Name(name) = target {
                 targets.insert(name.clone(), find(name).ok_or_else(|| name.clone())?);
             }
         }
@@ -175,8 +175,8 @@ impl Map {
 
     fn decide(&self, NameLine { id, name }: &NameLine) -> u32 {
         match self.rules.target(*id, name) {
-            Some(To::Id(target)) => *target,
-            Some(To::Name(target)) => self.targets[target],
+            Some(IdTarget::Id(target)) => *target,
+            Some(IdTarget::Name(target)) => self.targets[target],
             None if *id == 0 => 0,
             None => {
                 let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty());

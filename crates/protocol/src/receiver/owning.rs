@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use deltic_tree::Meta;
-use deltic_tree::meta::Who;
+use deltic_tree::meta::IdKind;
 
 use crate::error::PeerError;
 use crate::limits::MAX_OWNER_NAMES;
@@ -139,8 +139,8 @@ impl Asked {
         let acls = meta.access_acl().into_iter().chain(meta.default_acl());
         for named in acls.flat_map(|acl| &acl.named) {
             match named.who {
-                Who::User => self.users.insert(named.id),
-                Who::Group => self.groups.insert(named.id),
+                IdKind::User => self.users.insert(named.id),
+                IdKind::Group => self.groups.insert(named.id),
             };
         }
     }
@@ -167,7 +167,7 @@ impl Known {
         let Some(more) = &mut meta.more else { return };
         for acl in more.access_acl.iter_mut().chain(&mut more.default_acl) {
             for named in &mut acl.named {
-                let ids = if named.who == Who::User { &self.users } else { &self.groups };
+                let ids = if named.who == IdKind::User { &self.users } else { &self.groups };
                 named.id = ids.get(&named.id).map_or(named.id, |ours| ours.id);
             }
             acl.settle();

@@ -2,7 +2,8 @@
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::meta::{
-    Device, DeviceClass, Linked, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES, Named, Unread, Who,
+    AclEntry, Device, DeviceClass, IdKind, Linked, MAX_XATTR_NAME_BYTES, MAX_XATTR_VALUE_BYTES,
+    Unread,
 };
 use deltic_tree::{Acl, Entry, ExtraMeta, Kind, Meta, Name, RelPath, Timestamp, Xattr};
 
@@ -234,9 +235,9 @@ impl Wire for Acl {
 /// What stands for a mask that there is none of.
 const NO_MASK: u32 = 8;
 
-impl Wire for Named {
+impl Wire for AclEntry {
     fn put(&self, to: &mut Vec<u8>) {
-        to.put_u8(self.perms | if self.who == Who::Group { 8 } else { 0 });
+        to.put_u8(self.perms | if self.who == IdKind::Group { 8 } else { 0 });
         self.id.put(to);
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
@@ -244,7 +245,7 @@ impl Wire for Named {
         if bits > 15 {
             return Err(CodecError::OutOfRange.into());
         }
-        let who = if bits & 8 == 0 { Who::User } else { Who::Group };
+        let who = if bits & 8 == 0 { IdKind::User } else { IdKind::Group };
         Ok(Self { who, id: from.varint_u32()?, perms: bits & 7 })
     }
 }

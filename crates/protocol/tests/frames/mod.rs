@@ -27,7 +27,7 @@ use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
 use deltic_protocol::{DigestLine, FileNo, Hello, ToReceiver, ToSender};
 use deltic_tree::meta::{
-    Device, DeviceClass, IdRules, Linked, ModeRules, Named, Owner, Unread, Who,
+    AclEntry, Device, DeviceClass, IdKind, IdRules, Linked, ModeRules, Owner, Unread,
 };
 use deltic_tree::path::printable;
 use deltic_tree::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
@@ -60,7 +60,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let chunks = || ChunkLines(vec![chunk; 3]);
     let dir = Meta { kind: Kind::Dir, len: 0, mode: 0o755, ..meta.clone() };
     let link = Meta { kind: Kind::Symlink(b"../b"[..].into()), ..dir.clone() };
-    let named = Named { who: Who::Group, id: 1000, perms: 5 };
+    let named = AclEntry { who: IdKind::Group, id: 1000, perms: 5 };
     let acl = Acl { owner: 7, group: 4, mask: Some(6), other: 0, named: vec![named] };
     let full = Meta {
         user: Some(0),
@@ -1023,8 +1023,8 @@ fn more() -> impl Strategy<Value = ExtraMeta> {
 }
 
 fn acl() -> impl Strategy<Value = Acl> {
-    let named = (any::<bool>(), any::<u32>(), 0..8u8).prop_map(|(group, id, perms)| Named {
-        who: if group { Who::Group } else { Who::User },
+    let named = (any::<bool>(), any::<u32>(), 0..8u8).prop_map(|(group, id, perms)| AclEntry {
+        who: if group { IdKind::Group } else { IdKind::User },
         id,
         perms,
     });

@@ -15,14 +15,14 @@ pub struct Acl {
     /// Everybody else.
     pub other: u8,
     /// Named users and groups in order, each once.
-    pub named: Vec<Named>,
+    pub named: Vec<AclEntry>,
 }
 
 /// Permissions of a named user or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Named {
+pub struct AclEntry {
     /// User or group: the meaning of `id`.
-    pub who: Who,
+    pub who: IdKind,
     /// The number.
     pub id: u32,
     /// Permissions, as bits.
@@ -31,7 +31,7 @@ pub struct Named {
 
 /// Whom a line of an ACL is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Who {
+pub enum IdKind {
     /// A user.
     User,
     /// A group.
@@ -58,8 +58,8 @@ impl Acl {
                 GROUP => acl.group = *perms,
                 MASK => acl.mask = Some(*perms),
                 OTHER => acl.other = *perms,
-                NAMED_USER => acl.named.push(Named { who: Who::User, id, perms: *perms }),
-                NAMED_GROUP => acl.named.push(Named { who: Who::Group, id, perms: *perms }),
+                NAMED_USER => acl.named.push(AclEntry { who: IdKind::User, id, perms: *perms }),
+                NAMED_GROUP => acl.named.push(AclEntry { who: IdKind::Group, id, perms: *perms }),
                 _ => return None,
             }
         }
@@ -94,8 +94,8 @@ impl Acl {
             bytes.extend(u16::from(perms).to_le_bytes());
             bytes.extend(id.to_le_bytes());
         };
-        let (users, groups): (Vec<Named>, Vec<Named>) =
-            self.named.iter().partition(|named| named.who == Who::User);
+        let (users, groups): (Vec<AclEntry>, Vec<AclEntry>) =
+            self.named.iter().partition(|named| named.who == IdKind::User);
         line(OWNER, self.owner, NO_ID);
         users.iter().for_each(|user| line(NAMED_USER, user.perms, user.id));
         line(GROUP, self.group, NO_ID);
@@ -140,8 +140,9 @@ mod tests {
     use super::*;
 
     fn acl() -> Acl {
-        let user = |id, perms| Named { who: Who::User, id, perms };
-        let named = vec![user(7, 6), user(1000, 4), Named { who: Who::Group, id: 7, perms: 5 }];
+        let user = |id, perms| AclEntry { who: IdKind::User, id, perms };
+        let named =
+            vec![user(7, 6), user(1000, 4), AclEntry { who: IdKind::Group, id: 7, perms: 5 }];
         Acl { owner: 7, group: 5, mask: Some(7), other: 1, named }
     }
 

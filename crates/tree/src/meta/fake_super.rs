@@ -1,7 +1,7 @@
 //! Notes of what only the superuser may set, in extended attributes, in the form of rsync's `--fake-super`: one end
 //! writes them as an ordinary user, another reads them back.
 
-use super::{Acl, Device, DeviceClass, Kind, MAX_ACL_NAMED, Named, Who};
+use super::{Acl, AclEntry, Device, DeviceClass, IdKind, Kind, MAX_ACL_NAMED};
 
 /// The attribute that says what an entry would be.
 pub const STAT: &[u8] = b"user.rsync.%stat";
@@ -129,9 +129,9 @@ pub fn parse_acl(value: &[u8], mode: u32) -> Option<Acl> {
     acl.other = perms(other, 0)?;
     for [id, access] in lines {
         let access = u32::from_le_bytes(*access);
-        let who = if access & IS_USER == 0 { Who::Group } else { Who::User };
+        let who = if access & IS_USER == 0 { IdKind::Group } else { IdKind::User };
         let perms = u8::try_from(access & !IS_USER).ok()?;
-        acl.named.push(Named { who, id: u32::from_le_bytes(*id), perms });
+        acl.named.push(AclEntry { who, id: u32::from_le_bytes(*id), perms });
     }
     acl.settle();
     acl.is_valid().then_some(acl)
@@ -143,7 +143,7 @@ pub fn acl_bytes(acl: &Acl) -> Vec<u8> {
     let mask = acl.mask.map_or(NO_ENTRY, u32::from);
     let head = [acl.owner.into(), acl.group.into(), mask, acl.other.into()];
     let named = acl.named.iter().flat_map(|named| {
-        let bit = if named.who == Who::User { IS_USER } else { 0 };
+        let bit = if named.who == IdKind::User { IS_USER } else { 0 };
         [named.id, u32::from(named.perms) | bit]
     });
     head.into_iter().chain(named).flat_map(u32::to_le_bytes).collect()
@@ -189,8 +189,8 @@ mod tests {
     #[test]
     fn an_acl_reads_as_it_was_written() {
         let named = vec![
-            Named { who: Who::User, id: 5, perms: 6 },
-            Named { who: Who::Group, id: 5, perms: 1 },
+            AclEntry { who: IdKind::User, id: 5, perms: 6 },
+            AclEntry { who: IdKind::Group, id: 5, perms: 1 },
         ];
         for acl in [
             Acl { owner: 7, group: 5, mask: Some(7), other: 0, named },
@@ -206,7 +206,7 @@ mod tests {
         let plain = Acl { owner: 7, group: 5, mask: None, other: 1, named: Vec::new() };
         assert_eq!(parse_acl(&bytes, 0o751), Some(plain.clone()));
         bytes.extend([9, IS_USER | 4].map(u32::to_le_bytes).concat());
-        let named = vec![Named { who: Who::User, id: 9, perms: 4 }];
+        let named = vec![AclEntry { who: IdKind::User, id: 9, perms: 4 }];
         assert_eq!(parse_acl(&bytes, 0o751), Some(Acl { mask: Some(5), named, ..plain }));
         for len in [0, 12, 20, 23] {
             assert_eq!(parse_acl(&bytes[..len], 0), None, "{len}");

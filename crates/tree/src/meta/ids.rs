@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdRules {
     text: String,
-    rules: Vec<(From, To)>,
+    rules: Vec<(From, IdTarget)>,
 }
 
 /// Why a text is no such list.
@@ -25,7 +25,7 @@ enum From {
 
 /// Result of a rule, at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum To {
+pub enum IdTarget {
     /// A number.
     Id(u32),
     /// A name there.
@@ -57,14 +57,14 @@ impl IdRules {
     }
 
     /// Every TO, in order.
-    pub fn targets(&self) -> impl Iterator<Item = &To> {
+    pub fn targets(&self) -> impl Iterator<Item = &IdTarget> {
         self.rules.iter().map(|(_, to)| to)
     }
 
     /// Result for the number `id`, whose name on the sender's side is `name`, or empty.
     #[must_use]
-    pub fn target(&self, id: u32, name: &[u8]) -> Option<&To> {
-        let fits = |(from, _): &&(From, To)| match from {
+    pub fn target(&self, id: u32, name: &[u8]) -> Option<&IdTarget> {
+        let fits = |(from, _): &&(From, IdTarget)| match from {
             From::Ids(ids) => ids.contains(&id),
             From::Names(pattern) => matches(pattern, name),
         };
@@ -72,7 +72,7 @@ impl IdRules {
     }
 }
 
-fn rule(pair: &str) -> Option<(From, To)> {
+fn rule(pair: &str) -> Option<(From, IdTarget)> {
     let (from, to) = pair.split_once(':')?;
     let number = |digits: &str| {
         let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
@@ -85,9 +85,9 @@ fn rule(pair: &str) -> Option<(From, To)> {
         From::Names(from.as_bytes().into())
     };
     let to = if to.bytes().all(|b| b.is_ascii_digit()) {
-        To::Id(number(to)?)
+        IdTarget::Id(number(to)?)
     } else {
-        To::Name(to.to_owned())
+        IdTarget::Name(to.to_owned())
     };
     Some((from, to))
 }
@@ -159,8 +159,8 @@ mod tests {
     fn target(rules: &str, id: u32, name: &str) -> Option<String> {
         let rules = IdRules::parse(rules).unwrap();
         rules.target(id, name.as_bytes()).map(|to| match to {
-            To::Id(id) => id.to_string(),
-            To::Name(name) => name.clone(),
+            IdTarget::Id(id) => id.to_string(),
+            IdTarget::Name(name) => name.clone(),
         })
     }
 
