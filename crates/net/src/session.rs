@@ -26,7 +26,7 @@ use deltic_store::local::{
 };
 use deltic_tree::meta::Inode;
 use deltic_tree::path::{BadPath, printable, shortened};
-use deltic_tree::{Name, Pile, RelPath};
+use deltic_tree::{Name, RelPath, UnsortedNames};
 
 use crate::batch::{Batch, Tap};
 use crate::bounds::files_at_once;
@@ -289,7 +289,7 @@ impl Session {
         options: &Options,
     ) -> Result<Option<Expect>, SyncError> {
         Names::check(&names)?;
-        let (mut firsts, mut own) = (Some(Pile::default()), false);
+        let (mut firsts, mut own) = (Some(UnsortedNames::default()), false);
         let mut untold = Vec::new();
         let names = names.into_iter().filter(|line| {
             if line.len() > MAX_TEXT_BYTES {

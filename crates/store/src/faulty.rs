@@ -8,7 +8,7 @@ mod plan;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use deltic_tree::names::Rest;
+use deltic_tree::names::SortedNames;
 use deltic_tree::{Meta, Name, RelPath};
 
 use crate::{
@@ -63,7 +63,11 @@ impl<S: Tree> Tree for Faulty<S> {
         self.inner.list(dir)
     }
 
-    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+    fn list_some(
+        &self,
+        dir: &RelPath,
+        rest: Option<Box<SortedNames>>,
+    ) -> Result<Listing, StoreError> {
         self.plan.enter(Call::List, dir)?;
         self.inner.list_some(dir, rest)
     }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deltic_tree::meta::EXECUTE_BITS;
-use deltic_tree::names::Rest;
+use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, EntryType, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
@@ -48,7 +48,11 @@ pub trait Tree: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Tree::list`].
-    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+    fn list_some(
+        &self,
+        dir: &RelPath,
+        rest: Option<Box<SortedNames>>,
+    ) -> Result<Listing, StoreError> {
         match rest {
             None => self.list(dir),
             // Nothing was left.
@@ -144,7 +148,7 @@ pub struct Listing {
     /// The directory that is written to, which takes no part.
     pub destination: Option<RelPath>,
     /// Names behind the last entry that were not looked at, where it is [by parts](Tree::list_some).
-    pub rest: Option<Box<Rest>>,
+    pub rest: Option<Box<SortedNames>>,
 }
 
 impl Listing {

@@ -13,6 +13,6 @@ pub mod walk;
 
 pub use dir_digest::{Compared, DirDigest, DirDigestKey, DirHasher};
 pub use meta::{Acl, Entry, EntryType, ExtraMeta, Kind, Meta, MetaMask, Timestamp, Xattr};
-pub use names::{Names, Pile};
+pub use names::{Names, UnsortedNames};
 pub use path::{Name, RelPath};
 pub use walk::{Follow, Mounts};

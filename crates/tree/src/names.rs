@@ -27,7 +27,7 @@ pub struct Names {
 
 /// Names of one directory in any order: few as they are, for most directories have few, and many packed.
 #[derive(Debug, Default)]
-pub struct Pile {
+pub struct UnsortedNames {
     few: Vec<Name>,
     many: Packed,
 }
@@ -39,13 +39,13 @@ pub struct Unordered;
 
 /// Names of one directory that are not taken yet, in order, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rest {
-    left: Left,
+pub struct SortedNames {
+    left: Remaining,
     dirs: Vec<Inode>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Left {
+enum Remaining {
     /// The last is the next.
     Few(Vec<Name>),
     Many {
@@ -140,7 +140,7 @@ impl Names {
 impl FromIterator<Name> for Names {
     /// All of them that there is room for.
     fn from_iter<I: IntoIterator<Item = Name>>(names: I) -> Self {
-        let mut pile = Pile::default();
+        let mut pile = UnsortedNames::default();
         for name in names {
             pile.push(name).ok();
         }
@@ -150,15 +150,15 @@ impl FromIterator<Name> for Names {
 
 impl IntoIterator for Names {
     type Item = Name;
-    type IntoIter = Rest;
+    type IntoIter = SortedNames;
 
-    fn into_iter(self) -> Rest {
-        let left = Left::Many { names: self, at: 0, taken: 0, last: Vec::new() };
-        Rest { left, dirs: Vec::new() }
+    fn into_iter(self) -> SortedNames {
+        let left = Remaining::Many { names: self, at: 0, taken: 0, last: Vec::new() };
+        SortedNames { left, dirs: Vec::new() }
     }
 }
 
-impl Rest {
+impl SortedNames {
     /// The same, of names that were read in these directories, which may be others when they are looked at.
     #[must_use]
     pub fn read_in(self, dirs: Vec<Inode>) -> Self {
@@ -172,14 +172,14 @@ impl Rest {
     }
 }
 
-impl Iterator for Rest {
+impl Iterator for SortedNames {
     type Item = Name;
 
     fn next(&mut self) -> Option<Name> {
         match &mut self.left {
-            Left::Few(names) => names.pop(),
-            Left::Many { names, taken, .. } if *taken == names.len => None,
-            Left::Many { names, at, taken, last } => {
+            Remaining::Few(names) => names.pop(),
+            Remaining::Many { names, taken, .. } if *taken == names.len => None,
+            Remaining::Many { names, at, taken, last } => {
                 *at = names.read(*at, last);
                 *taken += 1;
                 Some(Name::new(last).expect("it was checked when it was pushed"))
@@ -189,16 +189,16 @@ impl Iterator for Rest {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = match &self.left {
-            Left::Few(names) => names.len(),
-            Left::Many { names, taken, .. } => names.len - taken,
+            Remaining::Few(names) => names.len(),
+            Remaining::Many { names, taken, .. } => names.len - taken,
         };
         (left, Some(left))
     }
 }
 
-impl ExactSizeIterator for Rest {}
+impl ExactSizeIterator for SortedNames {}
 
-impl Pile {
+impl UnsortedNames {
     /// Adds a name.
     ///
     /// # Errors
@@ -216,13 +216,13 @@ impl Pile {
 
     /// All of them, to be taken in order.
     #[must_use]
-    pub fn in_order(mut self) -> Rest {
+    pub fn in_order(mut self) -> SortedNames {
         if !self.many.is_empty() {
             return self.sorted().into_iter();
         }
         self.few.sort_unstable_by(|one, other| other.cmp(one));
         self.few.dedup();
-        Rest { left: Left::Few(self.few), dirs: Vec::new() }
+        SortedNames { left: Remaining::Few(self.few), dirs: Vec::new() }
     }
 
     /// All of them in order, each once.
@@ -244,7 +244,7 @@ impl Pile {
     }
 }
 
-impl IntoIterator for Pile {
+impl IntoIterator for UnsortedNames {
     type Item = Name;
     type IntoIter =
         std::iter::Chain<std::vec::IntoIter<Name>, std::iter::Map<Unpacked, fn(Vec<u8>) -> Name>>;
@@ -286,17 +286,17 @@ mod tests {
     fn names_are_those_of_a_sorted_set() {
         for count in [0, 1, 15, 16, 17, 33, FEW_NAMES - 5, FEW_NAMES, FEW_NAMES + 1, 1000] {
             let set = some(count);
-            let mut pile = Pile::default();
+            let mut pile = UnsortedNames::default();
             // Some come twice: a directory that changes may say so.
             set.iter()
                 .rev()
                 .chain(set.iter().take(5))
                 .for_each(|one| pile.push(name(one)).unwrap());
-            let mut again = Pile::default();
+            let mut again = UnsortedNames::default();
             set.iter().rev().for_each(|one| again.push(name(one)).unwrap());
             assert!(again.into_iter().eq(set.iter().rev().map(|one| name(one))));
             let names = pile.sorted();
-            let mut pile = Pile::default();
+            let mut pile = UnsortedNames::default();
             set.iter().chain(set.iter().take(5)).for_each(|one| pile.push(name(one)).unwrap());
             let rest = pile.in_order();
             assert!(rest.len() == set.len() && rest.eq(set.iter().map(|one| name(one))));
@@ -325,7 +325,7 @@ mod tests {
     /// Keeps a directory of a million files within the memory that an end may take.
     #[test]
     fn numbered_names_take_few_bytes() {
-        let mut pile = Pile::default();
+        let mut pile = UnsortedNames::default();
         (0..100_000)
             .for_each(|n| pile.push(name(format!("name-of-a-{n:07}.dat").as_bytes())).unwrap());
         let held = pile.sorted().held_bytes();

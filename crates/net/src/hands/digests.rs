@@ -8,7 +8,7 @@ use deltic_core::Digest;
 use deltic_protocol::options::Options;
 use deltic_store::cache::Moment;
 use deltic_store::{Cache, Listing, Snapshot, StoreError, Tree, Version};
-use deltic_tree::names::Rest;
+use deltic_tree::names::SortedNames;
 use deltic_tree::{Compared, Entry, RelPath};
 
 use super::Buffers;
@@ -27,7 +27,7 @@ pub(crate) struct Digests {
 pub(super) fn list<T: Tree>(
     tree: &T,
     dir: &RelPath,
-    rest: Option<Box<Rest>>,
+    rest: Option<Box<SortedNames>>,
     compared: Option<Compared>,
 ) -> Result<Listing, StoreError> {
     if rest.is_none() && compared.is_some_and(|compared| compared.contents) {

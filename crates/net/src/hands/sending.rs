@@ -23,7 +23,7 @@ use deltic_protocol::sums::Summing;
 use deltic_protocol::work::Handle;
 use deltic_protocol::{Hello, Terms};
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
-use deltic_tree::names::Rest;
+use deltic_tree::names::SortedNames;
 use deltic_tree::{Compared, DirDigest, DirDigestKey, DirHasher, Entry, Kind, Meta, RelPath};
 
 use super::digests::{Digests, digest_of_all, list};
@@ -261,7 +261,12 @@ impl<T: Tree> SendingHands<T> {
         (zstd && self.agreed().terms.zstd()).then_some(self.level)
     }
 
-    fn list(&self, dir: &RelPath, tally: bool, rest: Option<Box<Rest>>) -> Result<Listed, Trouble> {
+    fn list(
+        &self,
+        dir: &RelPath,
+        tally: bool,
+        rest: Option<Box<SortedNames>>,
+    ) -> Result<Listed, Trouble> {
         // What was named on the command line and is not there was never there; below, it went away.
         let sort = if dir.is_root() { super::failed } else { trouble };
         let begins = rest.is_none();

@@ -7,7 +7,7 @@ use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{ChunkPrefix, Chunks, Fingerprint, Key, Op, Searcher, Span, Strong, StrongSum};
-use deltic_tree::names::Rest;
+use deltic_tree::names::SortedNames;
 use deltic_tree::{DirDigest, Kind, Meta, Name, Names, RelPath, Timestamp};
 
 use crate::message::{NameLine, Payload};
@@ -59,7 +59,7 @@ pub enum Work {
     Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
     /// List the names of a directory that are not in `keep`, or some of them; or go on with the `rest`. None where there is
     /// no directory. Answer with [`Answer::Extra`].
-    Extra { dir: RelPath, keep: Option<Names>, rest: Option<Box<Rest>> },
+    Extra { dir: RelPath, keep: Option<Names>, rest: Option<Box<SortedNames>> },
     /// Count the names that [`Work::Remove`] would remove in all, by what rules say now, as far as it can be said; what
     /// `gives_way` counts itself in any case. Answer with [`Answer::Counted`].
     Count { path: RelPath, gives_way: bool },
@@ -356,7 +356,7 @@ pub struct Unlisted {
     /// In any order.
     pub extras: Vec<Extra>,
     /// Names that were not looked at.
-    pub rest: Option<Box<Rest>>,
+    pub rest: Option<Box<SortedNames>>,
     /// What is to be told of it.
     pub warnings: Vec<Trouble>,
 }

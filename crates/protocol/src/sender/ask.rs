@@ -5,7 +5,7 @@ use std::sync::Arc;
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::{GapSums, Key, Searcher, Span, Strong, StrongSum};
-use deltic_tree::names::Rest;
+use deltic_tree::names::SortedNames;
 use deltic_tree::{DirDigest, Entry, Meta, RelPath};
 
 use crate::message::{How, NameLine, Payload};
@@ -20,7 +20,7 @@ use crate::work::Handle;
 pub enum Work {
     /// List a directory, with its `tally` if that is asked for and it is listed in one part; or go on with the `rest` of
     /// it. Answer with [`Answer::Listed`].
-    List { dir: RelPath, tally: bool, rest: Option<Box<Rest>> },
+    List { dir: RelPath, tally: bool, rest: Option<Box<SortedNames>> },
     /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as in
     /// `Read`) and seal it, as in `Seal`. Chunks of this attempt are named with `key`, if there is one, and not with the
     /// session's. Answer with [`Answer::Opened`].
@@ -183,7 +183,7 @@ pub struct Listed {
     /// Of the root: sources that are not there, where that is told.
     pub missing: Vec<RelPath>,
     /// Names behind the last entry that were not looked at: to be asked for when these entries are told.
-    pub rest: Option<Box<Rest>>,
+    pub rest: Option<Box<SortedNames>>,
 }
 
 /// A new version that was opened.

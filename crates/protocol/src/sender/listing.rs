@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use deltic_tree::links::MUNGED;
 use deltic_tree::meta::{Linked, Owner, Unread};
-use deltic_tree::names::Rest;
+use deltic_tree::names::SortedNames;
 use deltic_tree::path::BadPath;
 use deltic_tree::{DirDigest, Entry, Follow, Kind, Meta, RelPath, Xattr};
 
@@ -82,13 +82,13 @@ pub(super) struct Ready {
 #[derive(Debug)]
 pub(super) enum Untold {
     Nothing,
-    Names(Box<Rest>),
+    Names(Box<SortedNames>),
     /// It is being listed.
     Asked,
 }
 
-impl From<Option<Box<Rest>>> for Untold {
-    fn from(rest: Option<Box<Rest>>) -> Self {
+impl From<Option<Box<SortedNames>>> for Untold {
+    fn from(rest: Option<Box<SortedNames>>) -> Self {
         rest.map_or(Self::Nothing, Self::Names)
     }
 }

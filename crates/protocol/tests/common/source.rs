@@ -17,7 +17,7 @@ use deltic_protocol::sender::{
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Search, Sum, Summing};
 use deltic_protocol::work::Handle;
-use deltic_tree::names::Rest;
+use deltic_tree::names::SortedNames;
 use deltic_tree::{
     Compared, DirDigest, DirDigestKey, DirHasher, Entry, Meta, Name, Names, RelPath,
 };
@@ -284,7 +284,7 @@ impl Source {
         &mut self,
         dir: &RelPath,
         tally: bool,
-        rest: Option<Box<Rest>>,
+        rest: Option<Box<SortedNames>>,
     ) -> Result<Listed, Trouble> {
         if self.dice.percent(self.faults.list) || !self.tree.is_dir(dir) {
             return Err(trouble(TroubleKind::Failed, "list: denied"));

@@ -1,8 +1,8 @@
 //! Listing one directory.
 
 use deltic_tree::meta::Inode;
-use deltic_tree::names::Rest;
-use deltic_tree::{Entry, Follow, Meta, MetaMask, Name, Pile, RelPath};
+use deltic_tree::names::SortedNames;
+use deltic_tree::{Entry, Follow, Meta, MetaMask, Name, RelPath, UnsortedNames};
 use rustix::fs;
 use rustix::io::Errno;
 
@@ -21,11 +21,11 @@ pub(super) enum Part {
     /// The same, with the versions of files.
     FirstVersions,
     /// What comes next.
-    Next(Box<Rest>),
+    Next(Box<SortedNames>),
 }
 
-impl From<Option<Box<Rest>>> for Part {
-    fn from(rest: Option<Box<Rest>>) -> Self {
+impl From<Option<Box<SortedNames>>> for Part {
+    fn from(rest: Option<Box<SortedNames>>) -> Self {
         rest.map_or(Self::First, Self::Next)
     }
 }
@@ -109,7 +109,7 @@ pub(super) fn names_for(
     path: &RelPath,
     (keep, part): (&dyn Fn(&Name) -> bool, Part),
     listing: &mut Listing,
-) -> Option<Box<Rest>> {
+) -> Option<Box<SortedNames>> {
     let here = || dirs.iter().map(|dir| inode(dir)).collect::<Result<Vec<_>, _>>();
     let most = part.most();
     if let Part::Next(rest) = part {
@@ -120,7 +120,7 @@ pub(super) fn names_for(
         listing.errors.push(StoreError::Changed { path: path.clone() });
         return None;
     }
-    let mut names = Pile::default();
+    let mut names = UnsortedNames::default();
     dirs.iter().for_each(|dir| pile_up((dir, path), keep, &mut names, listing));
     let rest = names.in_order();
     // What is listed at once is not gone on with.
@@ -132,7 +132,7 @@ pub(super) fn names_for(
 fn pile_up(
     (dir, path): (&Dir, &RelPath),
     keep: &dyn Fn(&Name) -> bool,
-    names: &mut Pile,
+    names: &mut UnsortedNames,
     listing: &mut Listing,
 ) {
     let errors = &mut listing.errors;

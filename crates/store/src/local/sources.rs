@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use deltic_core::packed::Slot;
 use deltic_core::{Packed, Reader};
 use deltic_tree::meta::Inode;
-use deltic_tree::names::Rest;
+use deltic_tree::names::SortedNames;
 use deltic_tree::path::BadPath;
 use deltic_tree::{Follow, Meta, MetaMask, Mounts, Name, Names, RelPath};
 use rustix::io::Errno;
@@ -424,7 +424,11 @@ impl Tree for Sources {
         self.list_part(dir, Part::All)
     }
 
-    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+    fn list_some(
+        &self,
+        dir: &RelPath,
+        rest: Option<Box<SortedNames>>,
+    ) -> Result<Listing, StoreError> {
         self.list_part(dir, rest.into())
     }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use deltic_tree::names::Rest;
+use deltic_tree::names::SortedNames;
 use deltic_tree::path::printable;
 use deltic_tree::{Entry, Follow, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
 use rustix::fs::{self, Mode, OFlags, Stat};
@@ -556,7 +556,11 @@ impl Tree for LocalStore {
         self.list_with(dir, Much::Part(Part::All))
     }
 
-    fn list_some(&self, dir: &RelPath, rest: Option<Box<Rest>>) -> Result<Listing, StoreError> {
+    fn list_some(
+        &self,
+        dir: &RelPath,
+        rest: Option<Box<SortedNames>>,
+    ) -> Result<Listing, StoreError> {
         self.list_with(dir, Much::Part(rest.into()))
     }
 

@@ -12,7 +12,7 @@ use deltic_protocol::receiver::{
 use deltic_protocol::report::Trouble;
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Rebuild, Resumed, Snapshot, Store, StoreError, Tree};
-use deltic_tree::names::Rest;
+use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, Meta, Names, RelPath};
 
 use super::ReceivingHands;
@@ -26,7 +26,7 @@ impl<S: Store> ReceivingHands<S> {
     pub(super) fn extra(
         &self,
         dir: &RelPath,
-        (keep, rest): (Option<&Names>, Option<Box<Rest>>),
+        (keep, rest): (Option<&Names>, Option<Box<SortedNames>>),
     ) -> Result<Unlisted, Trouble> {
         let listed = match keep {
             Some(keep) => self.store.list_but(dir, &|name| keep.contains(name)),
