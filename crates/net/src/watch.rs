@@ -28,7 +28,7 @@ use deltic_protocol::options::{Delete, Missing, Options};
 use deltic_store::local::SourceArg;
 use deltic_store::reason;
 use deltic_tree::path::printable;
-use deltic_tree::rule::{Action::Exclude, Marks, PatternRule, Rule, Sides};
+use deltic_tree::rule::{Action::Exclude, Modifiers, PatternRule, Rule, Sides};
 use deltic_tree::{Follow, Mounts, RelPath, glob};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -429,7 +429,7 @@ fn protects(path: &RelPath) -> Rule {
         }
         pattern.push(*byte);
     }
-    let marks = Marks { sides: Sides::Receiver, ..Marks::default() };
+    let marks = Modifiers { sides: Sides::Receiver, ..Modifiers::default() };
     let pattern = pattern.into();
     Rule::Pattern(PatternRule { action: Exclude, negated: false, marks, pattern })
 }

@@ -7,7 +7,7 @@ mod files;
 mod leftovers;
 mod trees;
 
-use deltic_tree::rule::{Action, DirMerge, Reading, Rule, Rules, Side};
+use deltic_tree::rule::{Action, DirMerge, FileSyntax, Rule, Rules, Side};
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
 use crate::{Commit, Filter, Keep, Rebuild, Replaces, Snapshot, Store, Tree};
@@ -31,7 +31,7 @@ pub fn run_filtered<S: Store>(make: impl Fn(Filter) -> S) {
     let filter = |list| Filter::new(&Rules { list, ..Rules::default() }, Side::Receiver);
     let store = make(filter(vec![exclude(b"*.keep"), exclude(b"/cache/")]));
     trees::what_a_filter_excludes_is_neither_listed_nor_removed(&store);
-    let reading = Reading::default();
+    let reading = FileSyntax::default();
     let rules = DirMerge { file: b".rules"[..].into(), reading, inherited: true };
     let store = make(filter(vec![Rule::DirMerge(rules)]));
     trees::what_a_directory_protects_is_neither_listed_nor_removed(&store);

@@ -17,7 +17,7 @@ mod scope;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use deltic_tree::rule::{Action, DirMerge, PatternRule, Reading, Rule, Rules, Side};
+use deltic_tree::rule::{Action, DirMerge, FileSyntax, PatternRule, Rule, Rules, Side};
 use deltic_tree::{Meta, Name};
 use pattern::{Pattern, Text};
 
@@ -72,7 +72,7 @@ struct Compiled {
 #[derive(Debug)]
 struct Merge {
     name: Name,
-    reading: Reading,
+    reading: FileSyntax,
     inherited: bool,
     /// Whether its rules count at this side. If not it is not read, but a later rule about this name is none all the same.
     counts: bool,

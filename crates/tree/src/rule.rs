@@ -52,7 +52,7 @@ impl Sides {
 
 /// Modifiers of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Marks {
+pub struct Modifiers {
     /// `s` and `r`.
     pub sides: Sides,
     /// `/`: a pattern with a slash is matched against the path from the file system's root.
@@ -71,20 +71,20 @@ pub struct PatternRule {
     /// `!`: those that do *not* match.
     pub negated: bool,
     /// Modifiers: where it counts, and how it is matched.
-    pub marks: Marks,
+    pub marks: Modifiers,
     /// A glob; bytes, as names are.
     pub pattern: Box<[u8]>,
 }
 
 /// Syntax of a file of rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Reading {
+pub struct FileSyntax {
     /// Syntax of a line.
     pub syntax: Syntax,
     /// `w`: rules end at any white space, and there are no comments.
     pub words: bool,
     /// Modifiers that each of its rules has besides its own.
-    pub marks: Marks,
+    pub marks: Modifiers,
 }
 
 /// Syntax of a line in a file of rules.
@@ -109,7 +109,7 @@ pub struct DirMerge {
     /// The file's name; a path before it says in which directories above the root it is looked for as well.
     pub file: Box<[u8]>,
     /// Syntax of the file.
-    pub reading: Reading,
+    pub reading: FileSyntax,
     /// True if its rules count in directories below; not with `n`.
     pub inherited: bool,
 }
@@ -127,7 +127,7 @@ impl Rule {
     /// A rule without modifiers.
     #[must_use]
     pub fn plain(action: Action, pattern: &[u8]) -> Self {
-        let marks = Marks::default();
+        let marks = Modifiers::default();
         Self::Pattern(PatternRule { action, negated: false, marks, pattern: pattern.into() })
     }
 }

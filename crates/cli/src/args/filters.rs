@@ -15,7 +15,7 @@ use deltic_net::{NamedFile, Trust};
 use deltic_protocol::limits::MAX_RULES;
 use deltic_tree::path::printable;
 use deltic_tree::rule::{
-    self, Action, Line, LineEnd, MAX_DIR_MERGES, Marks, Reading, Rule, Rules, Syntax,
+    self, Action, FileSyntax, Line, LineEnd, MAX_DIR_MERGES, Modifiers, Rule, Rules, Syntax,
 };
 
 use super::CHOOSE;
@@ -130,9 +130,9 @@ impl Gathered {
     }
 
     /// What `-C` means where it was typed.
-    fn add_cvs(&mut self, marks: Marks) -> Result<()> {
+    fn add_cvs(&mut self, marks: Modifiers) -> Result<()> {
         self.add(rule::cvs_defaults(marks), MAX_DEPTH)?;
-        let reading = Reading { syntax: Syntax::Cvs, words: true, marks };
+        let reading = FileSyntax { syntax: Syntax::Cvs, words: true, marks };
         if let Some(home) = std::env::var_os("HOME") {
             let path = Path::new(&home).join(".cvsignore");
             match contents(path.as_os_str(), self.trust) {

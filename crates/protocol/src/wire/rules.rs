@@ -1,7 +1,9 @@
 //! Filter rules on the wire.
 
 use deltic_core::codec::{CodecError, Put, Reader};
-use deltic_tree::rule::{self, DirMerge, MAX_DIR_MERGES, Marks, PatternRule, Reading, Rule, Rules};
+use deltic_tree::rule::{
+    self, DirMerge, FileSyntax, MAX_DIR_MERGES, Modifiers, PatternRule, Rule, Rules,
+};
 
 use super::codec::{Bad, Wire, closed_set};
 use super::limits::MAX_RULES;
@@ -40,7 +42,7 @@ impl Wire for Rule {
             })),
             1 => {
                 let (syntax, words) = (Wire::take(from)?, Wire::take(from)?);
-                let reading = Reading { syntax, words, marks: Wire::take(from)? };
+                let reading = FileSyntax { syntax, words, marks: Wire::take(from)? };
                 let inherited = Wire::take(from)?;
                 Ok(Self::DirMerge(DirMerge { file: Wire::take(from)?, reading, inherited }))
             }
@@ -49,7 +51,7 @@ impl Wire for Rule {
     }
 }
 
-impl Wire for Marks {
+impl Wire for Modifiers {
     fn put(&self, to: &mut Vec<u8>) {
         self.sides.put(to);
         let bits = [self.absolute, self.perishable, self.xattr];

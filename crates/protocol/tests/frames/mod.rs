@@ -30,7 +30,7 @@ use deltic_tree::meta::{
     AclEntry, Device, DeviceClass, IdKind, IdRules, Linked, ModeRules, Owner, Unread,
 };
 use deltic_tree::path::printable;
-use deltic_tree::rule::{self, DirMerge, Marks, PatternRule, Reading, Rule, Rules};
+use deltic_tree::rule::{self, DirMerge, FileSyntax, Modifiers, PatternRule, Rule, Rules};
 use deltic_tree::{
     Acl, DirDigest, Entry, ExtraMeta, Follow, Kind, Meta, Mounts, Name, RelPath, Timestamp, Xattr,
 };
@@ -689,8 +689,9 @@ fn options() -> impl Strategy<Value = Options> {
 
 /// One rule of each kind.
 fn rules() -> Rules {
-    let marks = Marks { sides: rule::Sides::Receiver, perishable: true, ..Marks::default() };
-    let reading = Reading { syntax: rule::Syntax::Cvs, words: true, marks };
+    let marks =
+        Modifiers { sides: rule::Sides::Receiver, perishable: true, ..Modifiers::default() };
+    let reading = FileSyntax { syntax: rule::Syntax::Cvs, words: true, marks };
     let merge = DirMerge { file: b".cvsignore"[..].into(), reading, inherited: false };
     let list = vec![Rule::plain(rule::Action::Exclude, b"*.o"), Rule::DirMerge(merge)];
     Rules { list, delete_excluded: true, from0: false }
@@ -708,9 +709,9 @@ fn any_rules() -> impl Strategy<Value = Rules> {
     ]);
     let rule = (any::<[bool; 6]>(), sides, syntax, bytes()).prop_map(
         |([merge, one, other, absolute, perishable, xattr], sides, syntax, text)| {
-            let marks = Marks { sides, absolute, perishable, xattr };
+            let marks = Modifiers { sides, absolute, perishable, xattr };
             let action = if one { rule::Action::Include } else { rule::Action::Exclude };
-            let reading = Reading { syntax, words: one, marks };
+            let reading = FileSyntax { syntax, words: one, marks };
             match merge {
                 true => Rule::DirMerge(DirMerge { file: text, reading, inherited: other }),
                 false => {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use deltic_tree::path::printable;
-use deltic_tree::rule::{self, Action, Line, LineEnd, MAX_DIR_MERGES, Reading, Rule, Syntax};
+use deltic_tree::rule::{self, Action, FileSyntax, Line, LineEnd, MAX_DIR_MERGES, Rule, Syntax};
 use deltic_tree::{Meta, Name, RelPath};
 
 use super::dirs::{Place, absolute, dirs_between, resolved};
@@ -530,7 +530,7 @@ impl Draft {
 /// Rules as they were read.
 struct Source<'a> {
     bytes: &'a [u8],
-    reading: &'a Reading,
+    reading: &'a FileSyntax,
     file: &'a RelPath,
 }
 

@@ -1,6 +1,6 @@
 //! Reading rules as people write them: rsync's syntax (`man rsync`, "FILTER RULES").
 
-use super::{Action, DirMerge, Marks, PatternRule, Reading, Rule, Sides, Syntax};
+use super::{Action, DirMerge, FileSyntax, Modifiers, PatternRule, Rule, Sides, Syntax};
 use crate::path::{MAX_PATH_BYTES, Name, printable};
 
 /// Meaning of one line.
@@ -13,10 +13,10 @@ pub enum Line {
         /// Its path.
         file: Box<[u8]>,
         /// Syntax of the file.
-        reading: Reading,
+        reading: FileSyntax,
     },
     /// The rules of `-C`, here.
-    CvsDefaults(Marks),
+    CvsDefaults(Modifiers),
     /// Forget the rules so far (`!`).
     Clear,
 }
@@ -95,7 +95,7 @@ pub struct BadLine {
 pub fn rule(text: &[u8]) -> Result<Vec<Line>, BadRule> {
     match text {
         b"" => Ok(Vec::new()),
-        _ => one_rule(text, &Reading::default()),
+        _ => one_rule(text, &FileSyntax::default()),
     }
 }
 
@@ -136,7 +136,7 @@ pub fn read_old(bytes: &[u8], action: Action, end: LineEnd) -> Result<Vec<Line>,
 ///
 /// # Errors
 /// The first line that is wrong.
-pub fn read(bytes: &[u8], reading: &Reading, end: LineEnd) -> Result<Vec<Line>, BadLine> {
+pub fn read(bytes: &[u8], reading: &FileSyntax, end: LineEnd) -> Result<Vec<Line>, BadLine> {
     let mut read = Vec::new();
     for (n, line) in lines(bytes, end) {
         let step = match reading.words {
@@ -151,9 +151,9 @@ pub fn read(bytes: &[u8], reading: &Reading, end: LineEnd) -> Result<Vec<Line>, 
 
 /// Rules that `-C` excludes by before anybody says more.
 #[must_use]
-pub fn cvs_defaults(marks: Marks) -> Vec<Line> {
-    let marks = Marks { perishable: true, ..marks };
-    let reading = Reading { syntax: Syntax::Cvs, words: true, marks };
+pub fn cvs_defaults(marks: Modifiers) -> Vec<Line> {
+    let marks = Modifiers { perishable: true, ..marks };
+    let reading = FileSyntax { syntax: Syntax::Cvs, words: true, marks };
     read(CVS_DEFAULTS, &reading, LineEnd::Line).expect("the list is well-formed")
 }
 
@@ -172,7 +172,7 @@ const fn is_comment(line: &[u8]) -> bool {
 }
 
 /// Rules that end at white space; where only the prefix stands in front of it, the pattern is the next word.
-fn words(line: &[u8], reading: &Reading, read: &mut Vec<Line>) -> Result<(), BadRule> {
+fn words(line: &[u8], reading: &FileSyntax, read: &mut Vec<Line>) -> Result<(), BadRule> {
     let is_space = |byte: &u8| matches!(*byte, b' ' | 9..=13);
     let mut words = line.split(is_space).filter(|word| !word.is_empty());
     while let Some(word) = words.next() {
@@ -199,7 +199,7 @@ enum Kind {
 /// The part before the pattern or file name.
 struct Prefix {
     kind: Kind,
-    marks: Marks,
+    marks: Modifiers,
     /// Syntax of the file that is merged.
     syntax: Syntax,
     negated: bool,
@@ -209,7 +209,7 @@ struct Prefix {
     excludes_self: bool,
 }
 
-fn one_rule(text: &[u8], reading: &Reading) -> Result<Vec<Line>, BadRule> {
+fn one_rule(text: &[u8], reading: &FileSyntax) -> Result<Vec<Line>, BadRule> {
     let (prefix, rest) = match reading.syntax {
         Syntax::Rules => prefix(text)?,
         Syntax::Cvs if text == b"!" => return Ok(vec![Line::Clear]),
@@ -225,11 +225,11 @@ fn one_rule(text: &[u8], reading: &Reading) -> Result<Vec<Line>, BadRule> {
 }
 
 /// The modifiers of a rule and of the file that it is in, together.
-fn joined(own: Marks, file: Marks) -> Option<Marks> {
+fn joined(own: Modifiers, file: Modifiers) -> Option<Modifiers> {
     let ((Sides::Unsaid, sides) | (sides, Sides::Unsaid)) = (own.sides, file.sides) else {
         return None;
     };
-    Some(Marks {
+    Some(Modifiers {
         sides,
         absolute: own.absolute || file.absolute,
         perishable: own.perishable || file.perishable,
@@ -241,7 +241,7 @@ impl Prefix {
     fn of(kind: Kind) -> Self {
         Self {
             kind,
-            marks: Marks::default(),
+            marks: Modifiers::default(),
             syntax: Syntax::default(),
             negated: false,
             cvs: false,
@@ -281,7 +281,7 @@ impl Prefix {
         self.syntax != Syntax::Git || !(self.words || self.marks.absolute || self.marks.xattr)
     }
 
-    fn finish(self, marks: Marks, rest: &[u8]) -> Result<Vec<Line>, fn(String) -> BadRule> {
+    fn finish(self, marks: Modifiers, rest: &[u8]) -> Result<Vec<Line>, fn(String) -> BadRule> {
         let default: &[u8] = match self.syntax {
             Syntax::Cvs => b".cvsignore",
             Syntax::Git => b".gitignore",
@@ -307,7 +307,7 @@ impl Prefix {
             return Err(BadRule::NoFile);
         }
         let own = Line::Rule(Rule::plain(Action::Exclude, name));
-        let reading = Reading { syntax: self.syntax, words: self.words, marks };
+        let reading = FileSyntax { syntax: self.syntax, words: self.words, marks };
         let merge = match self.kind {
             Kind::Merge => Line::Merge { file: file.clone(), reading },
             _ => Line::Rule(Rule::DirMerge(DirMerge {
@@ -450,7 +450,10 @@ mod tests {
         assert_eq!(list.reading.marks.sides, Sides::Sender);
         assert!(!merge(":n- x").inherited);
         assert_eq!(merge(":g").reading.syntax, Syntax::Git);
-        assert_eq!(only("-pC"), Line::CvsDefaults(Marks { perishable: true, ..Marks::default() }));
+        assert_eq!(
+            only("-pC"),
+            Line::CvsDefaults(Modifiers { perishable: true, ..Modifiers::default() })
+        );
         let own = rule_lines("dir-merge,e sub/.rules");
         assert_eq!(own[0], Line::Rule(Rule::plain(Action::Exclude, b".rules")));
         assert_eq!(own.len(), 2);
@@ -501,7 +504,7 @@ mod tests {
 
     #[test]
     fn a_file_has_lines_comments_and_a_number_for_each_error() {
-        let reading = Reading::default();
+        let reading = FileSyntax::default();
         let file = b"; one\n# two\n\n- a\r\n+ b #c\n";
         let lines = read(file, &reading, LineEnd::Line).unwrap();
         let wanted = [(Action::Exclude, "a".into()), (Action::Include, "b #c".into())];
@@ -517,7 +520,7 @@ mod tests {
 
     #[test]
     fn words_need_no_lines() {
-        let words = |syntax| Reading { syntax, words: true, ..Reading::default() };
+        let words = |syntax| FileSyntax { syntax, words: true, ..FileSyntax::default() };
         let lines = read(b"- foo + bar\n-_#x", &words(Syntax::Rules), LineEnd::Line).unwrap();
         let wanted = [
             (Action::Exclude, "foo".into()),
@@ -534,14 +537,14 @@ mod tests {
 
     #[test]
     fn a_file_of_one_side_may_not_name_sides() {
-        let marks = Marks { sides: Sides::Sender, absolute: true, ..Marks::default() };
-        let reading = Reading { marks, ..Reading::default() };
+        let marks = Modifiers { sides: Sides::Sender, absolute: true, ..Modifiers::default() };
+        let reading = FileSyntax { marks, ..FileSyntax::default() };
         let Line::Rule(Rule::Pattern(rule)) =
             read(b"-p a", &reading, LineEnd::Line).unwrap().remove(0)
         else {
             panic!("a pattern")
         };
-        assert_eq!(rule.marks, Marks { perishable: true, ..marks });
+        assert_eq!(rule.marks, Modifiers { perishable: true, ..marks });
         assert!(matches!(
             read(b"P a", &reading, LineEnd::Line).unwrap_err().why,
             BadRule::Sided(_)
@@ -567,7 +570,7 @@ mod tests {
 
     #[test]
     fn the_list_of_cvs_is_perishable() {
-        let lines = cvs_defaults(Marks::default());
+        let lines = cvs_defaults(Modifiers::default());
         assert!(patterns(&lines).contains(&(Action::Exclude, ".git/".into())));
         assert!(
             lines.iter().all(
