@@ -1053,7 +1053,7 @@ fn metadata_that_was_not_asked_for_is_refused() {
         with(ExtraMeta { default_acl: Some(Acl::default()), ..ExtraMeta::default() }),
         with(ExtraMeta { xattrs, ..ExtraMeta::default() }),
         with(ExtraMeta { unread: Some(Unread::Other), ..ExtraMeta::default() }),
-        with(ExtraMeta { on_the_way: true, ..ExtraMeta::default() }),
+        with(ExtraMeta { implied: true, ..ExtraMeta::default() }),
     ] {
         let mut victim = Victim::new(Setting::default());
         assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), unasked);

@@ -217,14 +217,14 @@ impl Meta {
 
     /// True for a directory that no source means: it is on the way to some.
     #[must_use]
-    pub fn is_on_the_way(&self) -> bool {
-        self.more.as_ref().is_some_and(|more| more.on_the_way)
+    pub fn is_implied(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.implied)
     }
 
     /// Says so of a directory.
-    pub fn set_on_the_way(&mut self) {
+    pub fn set_implied(&mut self) {
         let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
-        self.more = ExtraMeta { on_the_way: true, ..more }.boxed();
+        self.more = ExtraMeta { implied: true, ..more }.boxed();
     }
 
     /// True if it has attributes that could not be read.
@@ -266,7 +266,7 @@ pub struct ExtraMeta {
     /// those it has.
     pub unread: Option<Unread>,
     /// It is a directory that is to be there for what is below it, and else to be left alone (`--no-implied-dirs`).
-    pub on_the_way: bool,
+    pub implied: bool,
     /// Its owner at the sender, where the receiver is to report that. It does not travel.
     pub owner: Option<Owner>,
 }

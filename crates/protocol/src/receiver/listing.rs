@@ -196,8 +196,7 @@ impl Receiver {
         let (users, groups) = self.strangers(section);
         // Where a symlink stands in their place, it may be kept.
         let keeps = self.cx.setting.options.follow.keep_dirs;
-        let may_be_link =
-            |Entry { meta, .. }: &&Entry| meta.is_dir() && keeps || meta.is_on_the_way();
+        let may_be_link = |Entry { meta, .. }: &&Entry| meta.is_dir() && keeps || meta.is_implied();
         let dirs = section.entries.iter().filter(may_be_link);
         let dirs = dirs.filter_map(|entry| section.dir.join(&entry.name).ok()).collect();
         self.cx.jobs.ask(Work::Look { paths, dirs, users, groups }, Place::Look(no));

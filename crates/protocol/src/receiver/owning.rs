@@ -77,7 +77,7 @@ impl Receiver {
             && (asked.acls || !has_acls)
             && (asked.xattrs || meta.xattrs().is_empty())
             && (asked.acls || asked.xattrs || !meta.is_partly_unread())
-            && (!meta.is_on_the_way()
+            && (!meta.is_implied()
                 || meta.is_dir() && self.cx.setting.options.select.plain_implied_dirs)
             && (meta.access_acl().is_none() || !meta.is_symlink())
             && (meta.default_acl().is_none() || meta.is_dir())

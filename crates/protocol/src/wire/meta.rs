@@ -125,7 +125,7 @@ impl Wire for Meta {
             (more.default_acl.is_some(), DEFAULT_ACL),
             (!more.xattrs.is_empty(), XATTRS),
             (more.unread.is_some(), UNREAD),
-            (more.on_the_way, ON_THE_WAY),
+            (more.implied, ON_THE_WAY),
         ];
         let has = fields.iter().filter(|(has, _)| *has).fold(0, |bits, (_, bit)| bits | bit);
         (self.mode | has).put(to);
@@ -168,7 +168,7 @@ impl Wire for Meta {
                 .transpose()?
                 .unwrap_or_default(),
             unread: (bits & UNREAD != 0).then_some(Unread::Other),
-            on_the_way: bits & ON_THE_WAY != 0,
+            implied: bits & ON_THE_WAY != 0,
             owner: None,
         };
         meta.more = more.boxed();

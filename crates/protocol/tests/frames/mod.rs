@@ -72,7 +72,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             default_acl: Some(Acl { mask: None, named: Vec::new(), ..acl }),
             xattrs: vec![Xattr { name: b"user.a"[..].into(), value: b"\0\xff"[..].into() }],
             unread: Some(Unread::Other),
-            on_the_way: true,
+            implied: true,
             owner: None,
         }
         .boxed(),
@@ -1010,14 +1010,14 @@ fn more() -> impl Strategy<Value = ExtraMeta> {
     let acls = (option::of(acl()), option::of(acl()));
     let bits = any::<[bool; 2]>();
     (option::of(time()), option::of(linked), acls, xattrs, bits).prop_map(
-        |(accessed, linked, (access_acl, default_acl), xattrs, [unread, on_the_way])| ExtraMeta {
+        |(accessed, linked, (access_acl, default_acl), xattrs, [unread, implied])| ExtraMeta {
             accessed,
             linked,
             access_acl,
             default_acl,
             xattrs,
             unread: unread.then_some(Unread::Other),
-            on_the_way,
+            implied,
             owner: None,
         },
     )

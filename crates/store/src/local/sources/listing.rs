@@ -251,8 +251,8 @@ impl Sources {
                         all.skipped.extend(dir.join(&entry.name));
                     }
                     Ok(Some(mut entry)) => {
-                        if self.is_on_the_way(dir, &entry) {
-                            entry.meta.set_on_the_way();
+                        if self.is_implied(dir, &entry) {
+                            entry.meta.set_implied();
                         }
                         // What is below one that is no directory is not there: that is told, too.
                         is_known = entry.meta.is_dir();
@@ -271,7 +271,7 @@ impl Sources {
     }
 
     /// Whether a directory is to be left alone: no argument means it, nor all that is in one that it is in.
-    fn is_on_the_way(&self, dir: &RelPath, entry: &Entry) -> bool {
+    fn is_implied(&self, dir: &RelPath, entry: &Entry) -> bool {
         let is_named = || dir.join(&entry.name).is_ok_and(|path| !self.at(&path).is_empty());
         self.options.plain_implied_dirs
             && entry.meta.is_dir()
