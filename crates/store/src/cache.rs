@@ -28,8 +28,9 @@ use deltic_tree::{Name, Timestamp};
 use rustix::fs::{self, OFlags};
 use rustix::io;
 
+use crate::Version;
 use crate::dir::Dir;
-use crate::local::{Version, read_at};
+use crate::local::read_at;
 
 mod recipes;
 
@@ -116,14 +117,14 @@ impl Cache {
     pub fn find(&self, version: &Version) -> Option<Digest> {
         let key = key_of(version);
         let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
-        if self.read_near(version.inode, &mut near).is_some() {
+        if self.read_near(file_of(version), &mut near).is_some() {
             let found = self.find_in(&near, &key);
             // While one of these is free, it stands nowhere else.
             if found.is_some() || near.chunks_exact(SLOT_BYTES).any(is_free) {
                 return found;
             }
         }
-        self.find_anywhere(version.inode, &key)
+        self.find_anywhere(file_of(version), &key)
     }
 
     /// Reads the slots where most stand; where they begin.
@@ -176,7 +177,7 @@ impl Cache {
     fn keep(&self, version: &Version, begun: Moment, digest: &Digest) {
         let slot = slot_of(version, begun, digest);
         let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
-        if let Some(place) = self.read_near(version.inode, &mut near)
+        if let Some(place) = self.read_near(file_of(version), &mut near)
             && let Some(at) = near.chunks_exact(SLOT_BYTES).position(is_free)
         {
             let same =
@@ -186,7 +187,7 @@ impl Cache {
         let mut bucket = [0; BUCKET_BYTES];
         for _ in 0..MAX_TRIES {
             let Some(buckets) = self.buckets() else { return };
-            let place = place_of(version.inode, buckets);
+            let place = place_of(file_of(version), buckets);
             if self.read(place, &mut bucket).is_none() {
                 return;
             }
@@ -294,9 +295,17 @@ fn is_free(slot: &[u8]) -> bool {
     slot.iter().all(|byte| *byte == 0)
 }
 
-/// Device and inode, then the rest.
+/// The token in two words. Of a local file: device and inode.
+fn file_of(version: &Version) -> (u64, u64) {
+    let (words, _) = version.token.0.as_chunks();
+    let word = |at: usize| u64::from_le_bytes(words[at]) ^ u64::from_le_bytes(words[at + 2]);
+    (word(0), word(1))
+}
+
+/// The file, then the rest.
 fn key_of(version: &Version) -> [u8; KEY_BYTES] {
-    let Version { inode: (device, number), len, modified, changed, .. } = *version;
+    let Version { len, modified, changed, .. } = *version;
+    let (device, number) = file_of(version);
     let mut key = [0; KEY_BYTES];
     let (words, nanos) = key.split_at_mut(KEY_BYTES - 8);
     let values = [device, number, len, modified.secs as u64, changed.secs as u64];

@@ -94,7 +94,8 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 const WHEN: Timestamp = Timestamp { secs: 1_234_567_890, nanos: 123_456_789 };
-pub(crate) const KEEP_ALL: Keep = Keep {
+/// Modes and times.
+pub const KEEP_ALL: Keep = Keep {
     modes: true,
     times: true,
     executability: false,

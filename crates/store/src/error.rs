@@ -1,15 +1,11 @@
 //! What goes wrong with an entry of a tree, by what a caller can do about it.
 
 use std::borrow::Cow;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::{fmt, io};
 
 use deltic_tree::RelPath;
 use deltic_tree::path::{printable, shortened};
-use rustix::io::Errno;
-
-use crate::dir::is_confined;
 
 /// Trouble with one entry: it ends that entry, not the run. `Display` is complete; the source is there to be asked.
 #[derive(Debug)]
@@ -194,7 +190,7 @@ impl StoreError {
                 format!("cannot {} {path}{slash}: {}", verb(action), reason(source))
             }
             Self::Argument { action, argument, source } => {
-                let argument = printable(argument.as_os_str().as_bytes());
+                let argument = printable(argument.as_os_str().as_encoded_bytes());
                 format!("cannot {} {}: {}", verb(action), shortened(&argument), reason(source))
             }
             Self::Changed { .. } => format!("cannot read {path}: changed meanwhile"),
@@ -274,16 +270,16 @@ impl StoreError {
         }
     }
 
-    /// The system's number for the reason, if the system gave one.
+    /// The reason as a number of Linux, if it has one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::NotADir { .. } => Some(Errno::NOTDIR.raw_os_error()),
-            Self::NotEmpty { .. } => Some(Errno::NOTEMPTY.raw_os_error()),
-            Self::OutsideRoot { .. } => Some(Errno::LOOP.raw_os_error()),
-            Self::TooLong { .. } => Some(Errno::NAMETOOLONG.raw_os_error()),
-            Self::Unset { unset, .. } => unset.0.first().map(|(_, errno)| errno.raw_os_error()),
-            other => other.cause()?.raw_os_error(),
+            Self::NotADir { .. } => Some(ENOTDIR),
+            Self::NotEmpty { .. } => Some(ENOTEMPTY),
+            Self::OutsideRoot { .. } => Some(ELOOP),
+            Self::TooLong { .. } => Some(ENAMETOOLONG),
+            Self::Unset { unset, .. } => number(&unset.0.first()?.1),
+            other => number(other.cause()?),
         }
     }
 
@@ -306,25 +302,82 @@ impl StoreError {
         matches!(self, Self::Full { action, .. } if *action != "flush")
     }
 
-    /// Sorts the system's answer `errno` to `action` on `path`.
-    pub(crate) fn new(action: &'static str, path: &RelPath, errno: Errno) -> Self {
+    /// The error of `action` on `path` that has this cause, and that the system words as `source`.
+    #[must_use]
+    pub fn new(action: &'static str, path: &RelPath, cause: Cause, source: io::Error) -> Self {
         let path = path.clone();
-        let source = io::Error::from(errno);
-        match errno {
-            Errno::NOENT => Self::NotFound { action, path, source },
-            Errno::ACCESS | Errno::PERM | Errno::ROFS => Self::Denied { action, path, source },
-            Errno::NOSPC | Errno::DQUOT => Self::Full { action, path, source },
-            // The latter two are a socket's and a driverless device's answers to an open.
-            Errno::ISDIR | Errno::NXIO | Errno::NODEV => Self::NotAFile { action, path },
-            Errno::NOTDIR => Self::NotADir { action, path },
-            Errno::NOTEMPTY => Self::NotEmpty { action, path },
-            Errno::LOOP => Self::OutsideRoot { action, path },
-            Errno::NAMETOOLONG => Self::TooLong { action, path },
-            Errno::ILSEQ => Self::BadName { action, path },
-            _ => Self::Io { action, path, source },
+        match cause {
+            Cause::NotFound => Self::NotFound { action, path, source },
+            Cause::Denied => Self::Denied { action, path, source },
+            Cause::Full => Self::Full { action, path, source },
+            Cause::NotAFile => Self::NotAFile { action, path },
+            Cause::NotADir => Self::NotADir { action, path },
+            Cause::NotEmpty => Self::NotEmpty { action, path },
+            Cause::OutsideRoot => Self::OutsideRoot { action, path },
+            Cause::TooLong => Self::TooLong { action, path },
+            Cause::BadName => Self::BadName { action, path },
+            Cause::Other(_) => Self::Io { action, path, source },
         }
     }
 }
+
+/// The reasons for which a call fails that stores tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// [`StoreError::NotFound`].
+    NotFound,
+    /// [`StoreError::Denied`].
+    Denied,
+    /// [`StoreError::Full`].
+    Full,
+    /// [`StoreError::NotAFile`].
+    NotAFile,
+    /// [`StoreError::NotADir`].
+    NotADir,
+    /// [`StoreError::NotEmpty`].
+    NotEmpty,
+    /// [`StoreError::OutsideRoot`].
+    OutsideRoot,
+    /// [`StoreError::TooLong`].
+    TooLong,
+    /// [`StoreError::BadName`].
+    BadName,
+    /// [`StoreError::Io`].
+    Other(io::ErrorKind),
+}
+
+impl Cause {
+    /// The error of `action` on `path`, where no system words it.
+    #[must_use]
+    pub fn at(self, action: &'static str, path: &RelPath) -> StoreError {
+        StoreError::new(action, path, self, io::Error::from(self.kind()))
+    }
+
+    const fn kind(self) -> io::ErrorKind {
+        match self {
+            Self::NotFound => io::ErrorKind::NotFound,
+            Self::Denied => io::ErrorKind::PermissionDenied,
+            Self::Full => io::ErrorKind::StorageFull,
+            Self::NotAFile => io::ErrorKind::IsADirectory,
+            Self::NotADir => io::ErrorKind::NotADirectory,
+            Self::NotEmpty => io::ErrorKind::DirectoryNotEmpty,
+            Self::OutsideRoot | Self::TooLong | Self::BadName => io::ErrorKind::InvalidFilename,
+            Self::Other(kind) => kind,
+        }
+    }
+}
+
+/// The number that Linux has for `error`.
+fn number(error: &io::Error) -> Option<i32> {
+    let is_apart = error.kind() == io::ErrorKind::CrossesDevices;
+    error.raw_os_error().or_else(|| is_apart.then_some(EXDEV))
+}
+
+const EXDEV: i32 = 18;
+const ENOTDIR: i32 = 20;
+const ENAMETOOLONG: i32 = 36;
+const ENOTEMPTY: i32 = 39;
+const ELOOP: i32 = 40;
 
 /// What people call an action: which step of it failed is of use to few.
 fn verb(action: &'static str) -> &'static str {
@@ -339,38 +392,46 @@ fn verb(action: &'static str) -> &'static str {
 /// Attributes of one entry that could not be set, and why.
 #[derive(Debug, Default)]
 #[must_use]
-pub struct Unset(Vec<(Cow<'static, str>, Errno)>);
+pub struct Unset(Vec<(Cow<'static, str>, io::Error)>);
 
 impl Unset {
     /// Notes that the attribute of this name was not `set`, if so.
-    pub(crate) fn note(&mut self, name: impl Into<Cow<'static, str>>, set: Result<(), Errno>) {
-        self.0.extend(set.err().map(|errno| (name.into(), errno)));
+    pub fn note<E: Into<io::Error>>(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        set: Result<(), E>,
+    ) {
+        self.0.extend(set.err().map(|error| (name.into(), error.into())));
     }
 
     /// Why the attribute of this name was not set, if it was not.
-    pub(crate) fn why(&self, name: &str) -> Option<Errno> {
-        self.0.iter().find(|(unset, _)| unset == name).map(|(_, errno)| *errno)
+    #[must_use]
+    pub fn why(&self, name: &str) -> Option<&io::Error> {
+        self.0.iter().find(|(unset, _)| unset == name).map(|(_, error)| error)
     }
 
-    /// Whether any was not set for this reason.
-    pub(crate) fn has(&self, errno: Errno) -> bool {
-        self.0.iter().any(|(_, why)| *why == errno)
+    /// Why each of them was not set.
+    pub fn reasons(&self) -> impl Iterator<Item = &io::Error> {
+        self.0.iter().map(|(_, error)| error)
     }
 
     /// Adds those of another entry, which is called `whose`.
-    pub(crate) fn add(&mut self, whose: &str, others: Self) {
+    pub fn add(&mut self, whose: &str, others: Self) {
         self.0.extend(
-            others.0.into_iter().map(|(name, errno)| (format!("{whose} {name}").into(), errno)),
+            others.0.into_iter().map(|(name, error)| (format!("{whose} {name}").into(), error)),
         );
     }
 
     /// Adds others of this entry.
-    pub(crate) fn append(&mut self, others: Self) {
+    pub fn append(&mut self, others: Self) {
         self.0.extend(others.0);
     }
 
-    /// The entry at `path` is in place; an error, if it lacks anything.
-    pub(crate) fn of(self, path: &RelPath) -> Result<(), StoreError> {
+    /// Ends the call that put the entry at `path` in place.
+    ///
+    /// # Errors
+    /// [`StoreError::Unset`], if it lacks anything.
+    pub fn of(self, path: &RelPath) -> Result<(), StoreError> {
         if self.0.is_empty() {
             Ok(())
         } else {
@@ -381,9 +442,9 @@ impl Unset {
 
 impl fmt::Display for Unset {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (nth, (name, errno)) in self.0.iter().take(MAX_TOLD).enumerate() {
-            let (comma, why) = (if nth == 0 { "" } else { ", " }, io::Error::from(*errno));
-            write!(to, "{comma}{name}: {}", reason(&why))?;
+        for (nth, (name, error)) in self.0.iter().take(MAX_TOLD).enumerate() {
+            let comma = if nth == 0 { "" } else { ", " };
+            write!(to, "{comma}{name}: {}", reason(error))?;
         }
         match self.0.len().saturating_sub(MAX_TOLD) {
             0 => Ok(()),
@@ -395,24 +456,20 @@ impl fmt::Display for Unset {
 /// As many attributes of one entry are told of by their names.
 const MAX_TOLD: usize = 8;
 
-/// Says with what and on which entry the system gave its answer.
+/// Says with what and on which entry a call failed.
 pub(crate) trait At<T> {
     fn at(self, action: &'static str, path: &RelPath) -> Result<T, StoreError>;
 }
 
-impl<T> At<T> for Result<T, Errno> {
+impl<T> At<T> for Result<T, Cause> {
     fn at(self, action: &'static str, path: &RelPath) -> Result<T, StoreError> {
-        self.map_err(|errno| StoreError::new(action, path, errno))
+        self.map_err(|cause| cause.at(action, path))
     }
 }
 
 /// The system's words without their number, in lower case: how messages end.
 #[must_use]
 pub fn reason(error: &io::Error) -> String {
-    let left = Errno::from_io_error(error) == Some(Errno::XDEV);
-    if left && is_confined() {
-        return "it leads out of the directory that this end is restricted to".into();
-    }
     let text = error.to_string();
     let words = text.split(" (os error").next().unwrap_or_default();
     let mut rest = words.chars();
@@ -426,30 +483,34 @@ mod tests {
     #[test]
     fn a_message_says_what_was_tried_with_what_and_why_not() {
         let path = RelPath::parse(b"notes\x1b.img").unwrap();
-        let denied = StoreError::new("open", &path, Errno::ACCESS);
+        let denied = Cause::Denied.at("open", &path);
         assert_eq!(denied.to_string(), "cannot read notes\\u{1b}.img: permission denied");
         assert!(matches!(denied, StoreError::Denied { .. }));
-        let full = StoreError::new("write", &path, Errno::NOSPC);
-        assert_eq!(full.to_string(), "cannot write notes\\u{1b}.img: no space left on device");
+        let full = Cause::Full.at("write", &path);
+        assert_eq!(full.to_string(), "cannot write notes\\u{1b}.img: no storage space");
         assert!(full.wants_room() && !denied.wants_room());
-        assert!(!StoreError::new("flush", &path, Errno::NOSPC).wants_room());
+        assert!(!Cause::Full.at("flush", &path).wants_room());
     }
 
     #[test]
     fn each_attribute_that_could_not_be_set_is_named_and_many_are_counted() {
         let path = RelPath::parse(b"a").unwrap();
         let mut unset = Unset::default();
-        unset.note("mode", Ok(()));
+        let fails = |kind: io::ErrorKind| Err::<(), _>(kind);
+        unset.note("mode", Ok::<_, io::Error>(()));
         assert!(unset.why("mode").is_none());
-        unset.note("owner", Err(Errno::PERM));
-        unset.note("ACL", Err(Errno::OPNOTSUPP));
-        assert_eq!((unset.why("owner"), unset.has(Errno::ACCESS)), (Some(Errno::PERM), false));
+        unset.note("owner", fails(io::ErrorKind::PermissionDenied));
+        unset.note("ACL", fails(io::ErrorKind::Unsupported));
+        let kinds: Vec<_> = unset.reasons().map(io::Error::kind).collect();
+        assert_eq!(kinds, [io::ErrorKind::PermissionDenied, io::ErrorKind::Unsupported]);
+        assert_eq!(unset.why("owner").map(io::Error::kind), Some(kinds[0]));
         let told = unset.of(&path).unwrap_err().to_string();
-        let both = "owner: operation not permitted, ACL: operation not supported";
+        let both = "owner: permission denied, ACL: unsupported";
         assert_eq!(told, format!("cannot set metadata of a: {both}"));
         let mut many = Unset::default();
-        (0..MAX_TOLD + 2).for_each(|n| many.note(format!("xattr user.{n}"), Err(Errno::PERM)));
-        assert!(many.to_string().ends_with("xattr user.7: operation not permitted, and 2 more"));
+        let denied = || fails(io::ErrorKind::PermissionDenied);
+        (0..MAX_TOLD + 2).for_each(|n| many.note(format!("xattr user.{n}"), denied()));
+        assert!(many.to_string().ends_with("xattr user.7: permission denied, and 2 more"));
         assert!(Unset::default().of(&path).is_ok());
     }
 }

@@ -21,8 +21,9 @@ use deltic_tree::rule::{Action, DirMerge, FileSyntax, PatternRule, Rule, Rules, 
 use deltic_tree::{Meta, Name};
 use pattern::{Pattern, Text};
 
-pub(crate) use reads::{Linked, Reads, read_bounded};
-pub(crate) use scope::{Fate, Judge, Scope, Scopes, Start};
+pub use dirs::cleaned;
+pub use reads::{Linked, Reads, read_bounded};
+pub use scope::{Fate, Judge, Scope, Scopes, Start};
 
 use crate::lock;
 
@@ -106,7 +107,8 @@ impl Filter {
     }
 
     /// Whether there is no rule.
-    pub(crate) const fn is_empty(&self) -> bool {
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
@@ -118,13 +120,14 @@ impl Filter {
     }
 
     /// Files of rules that were found not to count since this was asked last, and why.
-    pub(crate) fn warnings(&self) -> Vec<String> {
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
         let Some(book) = &self.0 else { return Vec::new() };
         std::mem::take(&mut lock(&book.ignored).untold)
     }
 
     /// Takes those attributes away that the rules exclude.
-    pub(crate) fn sift(&self, meta: &mut Meta) {
+    pub fn sift(&self, meta: &mut Meta) {
         if self.0.is_some() {
             sift(meta, |name| self.admits_xattr(name));
         }

@@ -6,11 +6,13 @@
 pub mod cache;
 pub mod conformance;
 mod dir;
+mod errno;
 mod error;
 pub mod faulty;
 pub mod filter;
 pub mod local;
 pub mod memory;
+mod version;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -21,9 +23,10 @@ use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, EntryType, Kind, Meta, Name, RelPath};
 
 pub use cache::Cache;
-pub use error::{StoreError, Unset, reason};
+pub use errno::reason;
+pub use error::{Cause, StoreError, Unset};
 pub use filter::Filter;
-pub use local::Version;
+pub use version::{Version, VersionToken};
 
 /// A tree that can be read: what a sender holds.
 pub trait Tree: Send + Sync + 'static {
@@ -521,7 +524,8 @@ pub struct Whole<'a> {
 
 impl<'a> Whole<'a> {
     /// What puts it in place.
-    pub(crate) fn commit<S>(&self, keep: Keep) -> Commit<'a, S> {
+    #[must_use]
+    pub fn commit<S>(&self, keep: Keep) -> Commit<'a, S> {
         let replaces = self.seen.map_or(Replaces::Nothing, Replaces::Seen);
         Commit { meta: self.meta, keep, replaces }
     }
@@ -588,7 +592,8 @@ pub struct Keep {
 
 impl Keep {
     /// Whether times of such entries are set.
-    pub(crate) fn times_of(self, kind: &Kind) -> bool {
+    #[must_use]
+    pub fn times_of(self, kind: &Kind) -> bool {
         match kind {
             Kind::Dir => !self.omit_dir_times,
             Kind::Symlink(_) => !self.omit_link_times,
@@ -597,7 +602,8 @@ impl Keep {
     }
 
     /// The mode of a new entry, or of one whose old version had `old_mode`.
-    pub(crate) fn mode_of_new(self, meta: &Meta, old_mode: Option<u32>, umask: u32) -> u32 {
+    #[must_use]
+    pub fn mode_of_new(self, meta: &Meta, old_mode: Option<u32>, umask: u32) -> u32 {
         match old_mode {
             _ if self.modes => meta.mode & 0o7777,
             // What its old content was trusted with its new one is not.
@@ -608,7 +614,8 @@ impl Keep {
     }
 
     /// `old`, made executable or not as the sender's is.
-    pub(crate) fn executable(self, meta: &Meta, old: u32) -> u32 {
+    #[must_use]
+    pub fn executable(self, meta: &Meta, old: u32) -> u32 {
         match (meta.mode & EXECUTE_BITS != 0, old & EXECUTE_BITS != 0) {
             _ if !self.executability || !meta.is_file() => old,
             (false, _) => old & !EXECUTE_BITS,
@@ -642,7 +649,10 @@ pub fn is_staging_name(name: &[u8]) -> bool {
 }
 
 /// Refuses paths into staging directories.
-pub(crate) fn check_path(action: &'static str, path: &RelPath) -> Result<(), StoreError> {
+///
+/// # Errors
+/// [`StoreError::BadName`].
+pub fn check_path(action: &'static str, path: &RelPath) -> Result<(), StoreError> {
     if path.components().any(is_staging_name) {
         return Err(StoreError::BadName { action, path: path.clone() });
     }

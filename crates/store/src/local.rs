@@ -39,8 +39,10 @@ pub(crate) use copy::write_at;
 pub use inplace::UnderWay;
 pub use named::{NamedDir, NamedFile, look, look_at};
 pub use rebuild::LocalRebuild;
+pub use snapshot::LocalSnapshot;
+#[cfg(test)]
+pub(crate) use snapshot::Stamp;
 pub(crate) use snapshot::read_at;
-pub use snapshot::{LocalSnapshot, Version};
 pub use sources::{SourceArg, SourceArgs, SourceOptions, Sources};
 pub use store::{KeepLinks, LocalOptions, LocalStore, create_above, create_root, remove_root};
 pub use writing::{PartialDir, Writing};

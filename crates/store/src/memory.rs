@@ -3,17 +3,16 @@
 mod rebuild;
 mod tree;
 
-use std::path::Path;
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
 
 use deltic_tree::{Entry, Kind, Meta, RelPath};
-use rustix::io::Errno;
 
 use crate::error::At;
 use crate::filter::{Scopes, Start};
 use crate::{
-    Filter, Going, Keep, Listing, Removed, Resumed, Snapshot, Store, StoreError, Tree, check_path,
-    lock,
+    Cause, Filter, Going, Keep, Listing, Removed, Resumed, Snapshot, Store, StoreError, Tree,
+    check_path, lock,
 };
 pub use rebuild::MemoryRebuild;
 use rebuild::UMASK;
@@ -46,7 +45,7 @@ impl MemoryStore {
     /// An empty tree.
     #[must_use]
     pub fn new(rules: Filter) -> Self {
-        let scopes = Scopes::new(rules, Path::new(""), Start::Root);
+        let scopes = Scopes::new(rules, Box::default(), Start::Root);
         Self { state: Arc::default(), scopes: Arc::new(scopes) }
     }
 
@@ -104,7 +103,7 @@ impl Tree for MemoryStore {
         let node = lock(&self.state).get(path).at("open", path)?.clone();
         match node.meta.kind {
             Kind::File => Ok(self.snapshot(path, node, None)),
-            Kind::Symlink(_) => Err(StoreError::new("open", path, Errno::LOOP)),
+            Kind::Symlink(_) => Err(Cause::OutsideRoot.at("open", path)),
             _ => Err(StoreError::NotAFile { action: "open", path: path.clone() }),
         }
     }
@@ -116,7 +115,7 @@ impl Tree for MemoryStore {
             return Err(StoreError::Changed { path: path.clone() });
         }
         // It was listed, so it takes part.
-        let all = Scopes::new(Filter::default(), Path::new(""), Start::Root);
+        let all = Scopes::new(Filter::default(), Box::default(), Start::Root);
         state.remove(path, Going::default(), &all).map(drop)
     }
 }
@@ -164,7 +163,7 @@ impl Store for MemoryStore {
         check_path("look at", path)?;
         let state = lock(&self.state);
         match state.find(path) {
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(Cause::NotFound | Cause::NotADir) => Ok(None),
             found => Ok(found.at("look at", path)?.map(|node| node.meta.clone())),
         }
     }
@@ -227,7 +226,7 @@ impl Store for MemoryStore {
         let action = "make special file";
         check_path(action, path)?;
         if matches!(meta.kind, Kind::File | Kind::Dir | Kind::Symlink(_)) {
-            return Err(StoreError::new(action, path, Errno::INVAL));
+            return Err(INVALID.at(action, path));
         }
         let mut state = lock(&self.state);
         let mode = keep.mode_of_new(meta, None, UMASK);
@@ -261,8 +260,8 @@ impl Store for MemoryStore {
         match (&meta.kind, kind) {
             (Kind::File, Kind::File) | (Kind::Dir, Kind::Dir) => {}
             (Kind::Symlink(_), Kind::Symlink(_)) => {}
-            (_, Kind::Symlink(_)) => return Err(StoreError::new(SET_META, path, Errno::LOOP)),
-            (Kind::Dir, _) => return Err(StoreError::new(SET_META, path, Errno::NOTDIR)),
+            (_, Kind::Symlink(_)) => return Err(Cause::OutsideRoot.at(SET_META, path)),
+            (Kind::Dir, _) => return Err(Cause::NotADir.at(SET_META, path)),
             (Kind::Symlink(_), _) => return Err(StoreError::Conflict { path: path.clone() }),
             (wanted, found) if *wanted == found => {}
             (Kind::Fifo | Kind::Socket | Kind::Device(_), _) => {
@@ -291,6 +290,7 @@ impl Store for MemoryStore {
     }
 }
 
+const INVALID: Cause = Cause::Other(ErrorKind::InvalidInput);
 const SET_META: &str = "set metadata of";
 
 #[cfg(test)]

@@ -14,10 +14,11 @@ use std::path::Path;
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, OFlags};
 
+use crate::Version;
 use crate::dir::{Dir, Use};
-use crate::local::{Version, read_at, write_at};
+use crate::local::{read_at, write_at};
 
-use super::{KEY_BYTES, Moment, key_of};
+use super::{KEY_BYTES, Moment, file_of, key_of};
 
 /// Recipes of files that came in this run or in one before, by any process of this user.
 #[derive(Debug)]
@@ -132,7 +133,7 @@ impl Recipes {
 }
 
 fn name_of(version: &Version) -> Option<Name> {
-    let (device, number) = version.inode;
+    let (device, number) = file_of(version);
     Name::new(format!("{device:x}-{number:x}").as_bytes()).ok()
 }
 

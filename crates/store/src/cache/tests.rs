@@ -14,19 +14,28 @@ use rustix::fs::{Timespec, Timestamps};
 use tempfile::TempDir;
 
 use super::*;
+use crate::VersionToken;
+use crate::local::Stamp;
 
 /// The `n`th of many versions of as many files, changed long ago.
 pub(super) fn version(n: u64) -> Version {
     let at = |secs| Timestamp { secs, nanos: 1 };
-    Version { inode: (1, n), len: n, modified: at(5), changed: at(6), names: 1 }
+    Version { token: token(1, n), len: n, modified: at(5), changed: at(6) }
+}
+
+fn token(device: u64, number: u64) -> VersionToken {
+    let mut token = [0; 32];
+    token[..8].copy_from_slice(&device.to_le_bytes());
+    token[8..16].copy_from_slice(&number.to_le_bytes());
+    VersionToken(token)
 }
 
 /// Versions that differ from this one in one thing each.
 pub(super) fn others(is: Version) -> [Version; 5] {
     let later = |time: Timestamp| Timestamp { nanos: time.nanos + 1, ..time };
     [
-        Version { inode: (is.inode.0 + 1, is.inode.1), ..is },
-        Version { inode: (is.inode.0, is.inode.1 + 1), ..is },
+        Version { token: token(file_of(&is).0 + 1, file_of(&is).1), ..is },
+        Version { token: token(file_of(&is).0, file_of(&is).1 + 1), ..is },
         Version { len: is.len + 1, ..is },
         Version { modified: later(is.modified), ..is },
         Version { changed: later(is.changed), ..is },
@@ -354,7 +363,7 @@ proptest! {
         };
         write(0, &path);
         for event in events.into_iter().chain([Event::Wait, Event::Note]) {
-            let is = |path: &Path| Version::of(&rustix::fs::fstat(fs::File::open(path).unwrap()).unwrap());
+            let is = |path: &Path| Stamp::of(&rustix::fs::fstat(fs::File::open(path).unwrap()).unwrap()).version();
             let sum = || Digest::from_bytes(blake3::hash(&fs::read(&path).unwrap()).into());
             match event {
                 Event::Edit(byte) => write(byte, &path),
@@ -371,7 +380,7 @@ proptest! {
             let found = cache.find(&is(&path));
             prop_assert!(found.is_none_or(|found| found == sum()));
         }
-        let is = Version::of(&rustix::fs::fstat(fs::File::open(&path).unwrap()).unwrap());
+        let is = Stamp::of(&rustix::fs::fstat(fs::File::open(&path).unwrap()).unwrap()).version();
         prop_assert!(cache.find(&is).is_some() || is.changed.nanos == 0);
     }
 }

@@ -1,12 +1,12 @@
 //! Which calls fail, and how.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Arc, Mutex};
 
 use deltic_tree::RelPath;
-use rustix::io::Errno;
 
-use crate::{StoreError, lock};
+use crate::{Cause, StoreError, lock};
 
 /// The faults of a run, and the count of its calls. Clones are the same plan.
 #[derive(Clone, Debug, Default)]
@@ -111,15 +111,18 @@ impl Plan {
 
 impl Fault {
     fn error(self, call: Call, path: &RelPath) -> StoreError {
-        let errno = match self {
-            Self::NotFound => Errno::NOENT,
-            Self::Denied => Errno::ACCESS,
-            Self::Full => Errno::NOSPC,
-            Self::Broken => Errno::IO,
-            Self::Changed => return StoreError::Changed { path: path.clone() },
-            Self::Conflict => return StoreError::Conflict { path: path.clone() },
-        };
-        StoreError::new(call.action(), path, errno)
+        let action = call.action();
+        match self {
+            Self::NotFound => Cause::NotFound.at(action, path),
+            Self::Denied => Cause::Denied.at(action, path),
+            Self::Full => Cause::Full.at(action, path),
+            Self::Broken => {
+                let source = io::Error::other("input/output error");
+                StoreError::new(action, path, Cause::Other(source.kind()), source)
+            }
+            Self::Changed => StoreError::Changed { path: path.clone() },
+            Self::Conflict => StoreError::Conflict { path: path.clone() },
+        }
     }
 }
 

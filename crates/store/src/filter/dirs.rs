@@ -1,8 +1,5 @@
 //! Directories that may bring files of rules: how these are called, and which directories lie above others.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use deltic_tree::path::printable;
@@ -10,7 +7,6 @@ use deltic_tree::{Name, RelPath};
 
 use super::Reads;
 use crate::StoreError;
-use crate::dir::rebased;
 
 /// A directory that may bring files of rules.
 pub(super) struct Place<'a> {
@@ -73,9 +69,10 @@ impl Place<'_> {
 }
 
 /// The directory that the one at `path` calls `above`, a path from it or from the root of the file system on.
-pub(super) fn resolved(path: &[u8], above: &[u8]) -> Arc<[u8]> {
-    let path = if above.starts_with(b"/") { rebased(above) } else { [path, b"/", above].concat() };
-    Arc::from(absolute(Path::new(OsStr::from_bytes(&path))))
+pub(super) fn resolved(reads: &dyn Reads, path: &[u8], above: &[u8]) -> Arc<[u8]> {
+    let is_absolute = above.starts_with(b"/");
+    let path = if is_absolute { reads.rebased(above) } else { [path, b"/", above].concat() };
+    Arc::from(cleaned(&path))
 }
 
 /// The directories above `path` from `from` on, downwards; none, if that is not above it.
@@ -89,20 +86,16 @@ pub(super) fn dirs_between<'a>(
     slashes.map(|(at, _)| &path[..at]).filter(move |dir| is_above && dir.len() >= first)
 }
 
-/// `path` from the root of the file system on, by its words alone, and without a slash at the end.
-pub(super) fn absolute(path: &Path) -> Box<[u8]> {
-    if path.as_os_str().is_empty() {
-        return Box::default();
-    }
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let mut clean = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::ParentDir => drop(clean.pop()),
-            Component::Normal(name) => clean.push(name),
-            _ => {}
+/// Cleans an absolute path by its words alone: without `.`, `..` and a slash at the end.
+#[must_use]
+pub fn cleaned(path: &[u8]) -> Box<[u8]> {
+    let mut clean: Vec<&[u8]> = Vec::new();
+    for name in path.split(|byte| *byte == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => drop(clean.pop()),
+            name => clean.push(name),
         }
     }
-    let bytes = clean.as_os_str().as_bytes();
-    bytes.strip_suffix(b"/").unwrap_or(bytes).into()
+    clean.iter().flat_map(|name| [b"/", *name]).collect::<Vec<_>>().concat().into()
 }

@@ -6,7 +6,7 @@ use crate::{Snapshot, StoreError};
 
 /// A symlink in the place of a file of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Linked {
+pub enum Linked {
     /// It is followed, wherever it leads, if it is ours or the superuser's.
     Follow,
     /// It is no such file.
@@ -14,7 +14,7 @@ pub(crate) enum Linked {
 }
 
 /// Where files of rules are read.
-pub(crate) trait Reads {
+pub trait Reads {
     /// All of the regular file at `path`; nothing where there is none, or a directory.
     ///
     /// # Errors
@@ -24,13 +24,31 @@ pub(crate) trait Reads {
 
     /// Whether anything is at `path`.
     fn has(&self, path: &RelPath) -> bool;
+
+    /// Holds the directory at `path` above this tree; nothing where there is none, or we may not. Paths of it and of the
+    /// following calls are from the root of the file system on, without a slash at the end.
+    fn above(&self, path: &[u8]) -> Option<Box<dyn Reads>> {
+        let _ = path;
+        None
+    }
+
+    /// The path that a rule means by `path`: this process may have been given another root.
+    fn rebased(&self, path: &[u8]) -> Vec<u8> {
+        path.to_vec()
+    }
+
+    /// Whether files of rules at `path` may be read.
+    fn is_within(&self, path: &[u8]) -> bool {
+        let _ = path;
+        true
+    }
 }
 
 /// All of `snapshot`, which is called `path`.
-pub(crate) fn read_bounded(
-    snapshot: &impl Snapshot,
-    path: &RelPath,
-) -> Result<Vec<u8>, StoreError> {
+///
+/// # Errors
+/// Where it is too long, changes meanwhile or cannot be read.
+pub fn read_bounded(snapshot: &impl Snapshot, path: &RelPath) -> Result<Vec<u8>, StoreError> {
     let too_long = || StoreError::Rules {
         file: path.to_string(),
         why: format!("more than {MAX_FILE_BYTES} bytes"),

@@ -5,23 +5,20 @@
 //! taken for each directory, to find its parent's scope, and none at all where the rules name no such files.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use deltic_tree::path::printable;
 use deltic_tree::rule::{self, Action, FileSyntax, Line, LineEnd, MAX_DIR_MERGES, Rule, Syntax};
 use deltic_tree::{Meta, Name, RelPath};
 
-use super::dirs::{Place, absolute, dirs_between, resolved};
+use super::dirs::{Place, dirs_between, resolved};
 use super::pattern::Text;
 use super::{Book, Filter, Linked, Merge, Node, Reads, git};
-use crate::dir::is_within;
-use crate::local::above::Above;
 use crate::{StoreError, lock};
 
 /// What counts in one directory besides the filter's own rules.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Scope(Vec<Slot>);
+pub struct Scope(Vec<Slot>);
 
 /// A file that directories may bring, and what it says here.
 #[derive(Clone, Debug)]
@@ -44,7 +41,8 @@ struct Layer {
 
 /// What becomes of the directory that a name is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
+    /// It stays.
     Stays,
     /// It is being deleted: perishable rules do not count.
     Goes,
@@ -52,7 +50,7 @@ pub(crate) enum Fate {
 
 /// What of a root is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub enum Start {
     /// All that is in it: its own file of rules counts.
     Root,
     /// Names in it: its file counts only where rules are looked for above the root.
@@ -61,7 +59,7 @@ pub(crate) enum Start {
 
 /// The scopes of the directories below one root. Of those that only inherit not all are kept: they are made once more.
 #[derive(Debug)]
-pub(crate) struct Scopes {
+pub struct Scopes {
     filter: Filter,
     /// The root, from the root of the file system on, without a slash at the end.
     base: Box<[u8]>,
@@ -78,14 +76,15 @@ struct Known {
 }
 
 impl Scopes {
-    /// For the root at `base`, a path of the operator's; empty where the tree is in no file system.
-    pub(crate) fn new(filter: Filter, base: &Path, start: Start) -> Self {
-        let base = if filter.0.is_none() { Box::default() } else { absolute(base) };
+    /// For the root at `base`, from the root of the file system on and [clean](super::cleaned); empty where the tree is in no
+    /// file system.
+    #[must_use]
+    pub fn new(filter: Filter, base: Box<[u8]>, start: Start) -> Self {
         Self { filter, base, start, known: Mutex::default() }
     }
 
     /// The rules themselves.
-    pub(crate) const fn filter(&self) -> &Filter {
+    pub const fn filter(&self) -> &Filter {
         &self.filter
     }
 
@@ -93,7 +92,7 @@ impl Scopes {
     ///
     /// # Errors
     /// Where a file of rules on the way to `dir` cannot be read or understood: then nobody knows what it forbids.
-    pub(crate) fn judge(&self, dir: &RelPath, reads: &dyn Reads) -> Result<Judge, StoreError> {
+    pub fn judge(&self, dir: &RelPath, reads: &dyn Reads) -> Result<Judge, StoreError> {
         match &self.filter.0 {
             None => Ok(Judge(None)),
             Some(book) if book.merges.is_empty() => Ok(self.top(dir)),
@@ -105,7 +104,7 @@ impl Scopes {
     }
 
     /// Who judges names in `dir` by the filter's own rules alone.
-    pub(crate) fn top(&self, dir: &RelPath) -> Judge {
+    pub fn top(&self, dir: &RelPath) -> Judge {
         self.judge_in(Arc::default(), dir)
     }
 
@@ -113,7 +112,7 @@ impl Scopes {
     ///
     /// # Errors
     /// As for [`judge`](Self::judge).
-    pub(crate) fn fresh(&self, dir: &RelPath, reads: &dyn Reads) -> Result<Arc<Scope>, StoreError> {
+    pub fn fresh(&self, dir: &RelPath, reads: &dyn Reads) -> Result<Arc<Scope>, StoreError> {
         match &self.filter.0 {
             Some(book) if !book.merges.is_empty() => Chain { scopes: self, book, reads }.fresh(dir),
             _ => Ok(Arc::default()),
@@ -124,7 +123,7 @@ impl Scopes {
     ///
     /// # Errors
     /// As for [`judge`](Self::judge).
-    pub(crate) fn enter(
+    pub fn enter(
         &self,
         above: &Arc<Scope>,
         dir: &RelPath,
@@ -139,7 +138,7 @@ impl Scopes {
     }
 
     /// Who judges names in `dir`, where `scope` counts.
-    pub(crate) fn judge_in(&self, scope: Arc<Scope>, dir: &RelPath) -> Judge {
+    pub fn judge_in(&self, scope: Arc<Scope>, dir: &RelPath) -> Judge {
         let Some(book) = &self.filter.0 else { return Judge(None) };
         let top = self.base.len() + 1;
         let mut slashed = [&self.base[..], b"/", dir.as_bytes()].concat();
@@ -166,7 +165,7 @@ impl Known {
 
 /// Judges the names of one directory.
 #[derive(Debug)]
-pub(crate) struct Judge(Option<Judging>);
+pub struct Judge(Option<Judging>);
 
 #[derive(Debug)]
 struct Judging {
@@ -179,17 +178,17 @@ struct Judging {
 
 impl Judge {
     /// Whether the entry `name`, a directory or not, takes part: whether it is sent, or may be deleted.
-    pub(crate) fn admits(&mut self, name: &Name, is_dir: bool) -> bool {
+    pub fn admits(&mut self, name: &Name, is_dir: bool) -> bool {
         self.admits_as(name, is_dir, Fate::Stays)
     }
 
     /// The same where its directory has this fate.
-    pub(crate) fn admits_as(&mut self, name: &Name, is_dir: bool, fate: Fate) -> bool {
+    pub fn admits_as(&mut self, name: &Name, is_dir: bool, fate: Fate) -> bool {
         self.decide(name, is_dir, fate) != Some(Action::Exclude)
     }
 
     /// Whether a rule says that the file `name` takes part, and not only none that it does not.
-    pub(crate) fn risks(&mut self, name: &Name) -> bool {
+    pub fn risks(&mut self, name: &Name) -> bool {
         self.decide(name, false, Fate::Stays) == Some(Action::Include)
     }
 
@@ -204,14 +203,14 @@ impl Judge {
     }
 
     /// Takes those extended attributes of an entry away that the rules exclude.
-    pub(crate) fn sift(&self, meta: &mut Meta) {
+    pub fn sift(&self, meta: &mut Meta) {
         if self.0.is_some() {
             super::sift(meta, |name| self.admits_xattr(name));
         }
     }
 
     /// Whether the rules let the extended attribute `name` of an entry be told.
-    pub(crate) fn admits_xattr(&self, name: &[u8]) -> bool {
+    pub fn admits_xattr(&self, name: &[u8]) -> bool {
         let Some(Judging { book, scope, .. }) = &self.0 else { return true };
         scope.decide_xattr(&book.nodes, name) != Some(Action::Exclude)
     }
@@ -321,20 +320,21 @@ impl Chain<'_> {
     fn first_above(&self, merge: &Merge, path: &[u8]) -> Option<Arc<[u8]>> {
         match (&merge.above, merge.reading.syntax) {
             (_, Syntax::Git) => {
-                let is_top = |dir: &&[u8]| Above::open(dir).is_some_and(|dir| dir.has(&git_dir()));
+                let is_top =
+                    |dir: &&[u8]| self.reads.above(dir).is_some_and(|dir| dir.has(&git_dir()));
                 let root_is_top = self.scopes.start == Start::Root && self.reads.has(&git_dir());
                 let mut dirs = dirs_between(b"", path).rev();
                 if root_is_top { None } else { dirs.find(is_top).map(Arc::from) }
             }
             (None, _) => None,
-            (Some(above), _) => Some(resolved(&self.scopes.base, above)),
+            (Some(above), _) => Some(resolved(self.reads, &self.scopes.base, above)),
         }
     }
 
     /// Reads file `n` of each directory above the one at `path` in which it is looked for, downwards; whether anything changed.
     fn fill_above(&self, scope: &mut Scope, n: usize, path: &[u8]) -> Result<bool, StoreError> {
         let Some(from) = scope.0[n].from.clone() else { return Ok(false) };
-        if is_within(&self.scopes.base) && !is_within(&from) {
+        if self.reads.is_within(&self.scopes.base) && !self.reads.is_within(&from) {
             let file = [&from[..], b"/", scope.0[n].merge.name.as_bytes()].concat();
             let why = "it is not in the directory that this end is restricted to".into();
             return Err(StoreError::Rules { file: printable(&file), why });
@@ -343,9 +343,9 @@ impl Chain<'_> {
         for path in dirs_between(&from, path) {
             changed |= match self.below_root(path) {
                 Some(dir) => self.fill(scope, n, &Place { dir: &dir, reads: self.reads, path })?,
-                None => match Above::open(path) {
+                None => match self.reads.above(path) {
                     Some(above) => {
-                        let place = Place { dir: &RelPath::root(), reads: &above, path };
+                        let place = Place { dir: &RelPath::root(), reads: &*above, path };
                         self.fill(scope, n, &place)?
                     }
                     None => false,
@@ -505,7 +505,8 @@ impl Chain<'_> {
                     .filter(|merge| scope.0.iter().all(|slot| slot.merge.name != merge.name));
                 draft.nodes.extend(merge.is_some().then_some(Node::Merge(scope.0.len())));
                 scope.0.extend(merge.map(|merge| {
-                    let from = Some(resolved(path, merge.above.as_deref().unwrap_or_default()));
+                    let from = merge.above.as_deref().unwrap_or_default();
+                    let from = Some(resolved(self.reads, path, from));
                     Slot { merge, from, layer: None }
                 }));
             }

@@ -41,7 +41,7 @@ impl Reads for Files<'_> {
 
 /// Whether `filter` admits the entry at `path` in a tree with these files of rules.
 fn admits_in(filter: &Filter, files: &Files<'_>, path: &RelPath, is_dir: bool) -> bool {
-    let scopes = Scopes::new(filter.clone(), Path::new("/top/root"), Start::Root);
+    let scopes = Scopes::new(filter.clone(), b"/top/root"[..].into(), Start::Root);
     let (dir, name) = path.split_last().unwrap();
     scopes.judge(&dir, files).unwrap().admits(&name, is_dir)
 }
@@ -265,7 +265,7 @@ fn a_file_of_rules_that_cannot_be_understood_is_an_error_that_names_the_line() {
         (&long, "too many rules"),
         ("P,s x", "invalid modifier"),
     ] {
-        let scopes = Scopes::new(filter(&[": .r"]), Path::new("/top/root"), Start::Root);
+        let scopes = Scopes::new(filter(&[": .r"]), b"/top/root"[..].into(), Start::Root);
         let error = scopes.judge(&path("d/e"), &Files(&[("d/.r", text)])).unwrap_err();
         let error = error.to_string();
         let shows = ["bad", "passwd", "none"].into_iter().find(|word| error.contains(word));
@@ -284,7 +284,7 @@ fn rules_about_attributes_judge_nothing_else() {
 #[test]
 fn perishable_rules_do_not_count_in_what_is_being_deleted() {
     let filter = filter_at(&["P,p *.o", "P keep"], Side::Receiver);
-    let scopes = Scopes::new(filter, Path::new(""), Start::Root);
+    let scopes = Scopes::new(filter, Box::default(), Start::Root);
     let mut judge = scopes.top(&path("gone"));
     let name = |text: &str| Name::new(text.as_bytes()).unwrap();
     assert!(!judge.admits(&name("x.o"), false));

@@ -8,34 +8,22 @@ use deltic_tree::{MetaMask, RelPath};
 
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, file_type};
-use crate::StoreError;
-use crate::dir::{Dir, Led, Trust};
-use crate::error::At;
-use crate::filter::{Linked, Reads, read_bounded};
+use crate::dir::{Dir, Led, Trust, is_within, rebased};
+use crate::errno::At;
+use crate::filter::{Linked, Reads, Scopes, Start, cleaned, read_bounded};
+use crate::{Filter, StoreError};
 
-/// A directory above a root, held while its file of rules is read.
-#[derive(Debug)]
-pub(crate) struct Above(Dir);
-
-impl Above {
-    /// Holds the directory at `path`, without a slash at its end; nothing where we may not.
-    pub(crate) fn open(path: &[u8]) -> Option<Self> {
-        let path = if path.is_empty() { b"/" } else { path };
-        Dir::open_root(Path::new(OsStr::from_bytes(path))).ok().map(Self)
-    }
+/// The scopes below the root at `base`, a path of the operator's.
+pub(super) fn scopes(rules: Filter, base: &Path, start: Start) -> Scopes {
+    let absolute = || {
+        let path = std::path::absolute(base).unwrap_or_else(|_| base.to_path_buf());
+        cleaned(path.as_os_str().as_bytes())
+    };
+    let is_of_use = !rules.is_empty() && !base.as_os_str().is_empty();
+    Scopes::new(rules, if is_of_use { absolute() } else { Box::default() }, start)
 }
 
 const ACTION: &str = "read rules";
-
-impl Reads for Above {
-    fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError> {
-        self.0.read(path, linked)
-    }
-
-    fn has(&self, path: &RelPath) -> bool {
-        self.0.has(path)
-    }
-}
 
 impl Reads for Dir {
     fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError> {
@@ -74,5 +62,18 @@ impl Reads for Dir {
     fn has(&self, path: &RelPath) -> bool {
         let found = Place::of(self, "look at", path).map(|place| place.dir.find(&place.name));
         matches!(found, Ok(Ok(Some(_))))
+    }
+
+    fn above(&self, path: &[u8]) -> Option<Box<dyn Reads>> {
+        let path = if path.is_empty() { b"/" } else { path };
+        Some(Box::new(Self::open_root(Path::new(OsStr::from_bytes(path))).ok()?))
+    }
+
+    fn rebased(&self, path: &[u8]) -> Vec<u8> {
+        rebased(path)
+    }
+
+    fn is_within(&self, path: &[u8]) -> bool {
+        is_within(path)
     }
 }

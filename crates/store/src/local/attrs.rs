@@ -272,7 +272,8 @@ impl<'a> Attrs<'a> {
         let set = || set_xattrs(at, self.meta, (self.scope, self.rules));
         let unset = set();
         // What its owner may not write may not be noted on either.
-        let is_closed = unset.has(Errno::ACCESS) && !self.meta.is_symlink();
+        let denies = |why| Errno::from_io_error(why) == Some(Errno::ACCESS);
+        let is_closed = unset.reasons().any(denies) && !self.meta.is_symlink();
         if !is_closed || on.set_mode(now | OWNER_WRITES).is_err() {
             return unset;
         }

@@ -27,11 +27,11 @@ use super::heritage::Heritage;
 use super::inplace::is_torn;
 use super::named::NamedDir;
 use super::place::Place;
-use super::snapshot::{Version, file_type, inode_of, look_at};
+use super::snapshot::{Stamp, file_type, inode_of, look_at};
 use super::stage::{discard, new_name};
 use super::store::Inner;
 use crate::dir::{Dir, Use, set_mode_of_open};
-use crate::error::At;
+use crate::errno::{At, store_error};
 use crate::{Filter, Keep, StoreError, Unset, lock};
 
 /// Where old versions are kept.
@@ -218,7 +218,7 @@ impl Backup {
                 }
             }
         }
-        Err(StoreError::new(BACK_UP, &place.path, Errno::EXIST))
+        Err(store_error(BACK_UP, &place.path, Errno::EXIST))
     }
 
     /// Where the old version at `place` is kept: the first place that is free.
@@ -245,7 +245,7 @@ impl Backup {
                 taken.take_back(&path, &place.path);
             }
             if path == of {
-                return Err(StoreError::new(BACK_UP, &place.path, Errno::EXIST));
+                return Err(store_error(BACK_UP, &place.path, Errno::EXIST));
             }
             of = path;
         }
@@ -535,7 +535,7 @@ impl Inner {
         let copy = to.create(name)?;
         let _ = self.fill(place, (&old, &stat), &copy)?;
         let is_whole = fs::fstat(&copy)?.st_size == stat.st_size;
-        let is_still = Version::of(&fs::fstat(&old)?).is_but_for_names(Version::of(&stat));
+        let is_still = Stamp::of(&fs::fstat(&old)?).is_but_for_names(Stamp::of(&stat));
         if is_whole && is_still { Ok(()) } else { Err(Errno::BUSY) }
     }
 

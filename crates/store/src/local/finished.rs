@@ -14,10 +14,11 @@ use super::log::remove_log;
 use super::more::Reach;
 use super::partial::Other;
 use super::place::{COMMIT, Place};
-use super::snapshot::{LocalSnapshot, Version, file_type, inode_of};
+use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of};
 use super::stage::{Whose, discard, new_name};
 use super::store::Inner;
-use crate::error::At as _;
+use crate::errno::At as _;
+use crate::errno::store_error;
 use crate::{Replaces, StoreError, lock};
 
 /// A staged file, and where it is to go.
@@ -49,7 +50,7 @@ pub(super) struct Delayed {
 impl Delayed {
     pub(super) fn push(&mut self, finished: Finished, leads: bool) -> Result<(), StoreError> {
         let at = self.all.push(&finished.packed());
-        let at = at.map_err(|_| StoreError::new(COMMIT, &finished.path, Errno::OVERFLOW))?;
+        let at = at.map_err(|_| store_error(COMMIT, &finished.path, Errno::OVERFLOW))?;
         if leads {
             self.leaders.insert(finished.path, at);
         }
@@ -100,7 +101,7 @@ impl Finished {
             numbers.into_iter().for_each(|number| to.put_varint(number));
         }
         [self.inode.0, self.inode.1].into_iter().for_each(|number| to.put_varint(number));
-        if let Some(Version { inode, len, modified, changed, names }) = version {
+        if let Some(Stamp { inode, len, modified, changed, names }) = version {
             [inode.0, inode.1, *len, *names].into_iter().for_each(|number| to.put_varint(number));
             for time in [modified, changed] {
                 to.put_signed(time.secs);
@@ -142,7 +143,7 @@ fn unpacked(bytes: &[u8]) -> Finished {
             let inode = (number(&mut from), number(&mut from));
             let (len, names) = (number(&mut from), number(&mut from));
             let (modified, changed) = (time(&mut from), time(&mut from));
-            Expected::Version(Version { inode, len, modified, changed, names })
+            Expected::Version(Stamp { inode, len, modified, changed, names })
         }
         _ => Expected::Seen(Box::new(Meta::plain(Kind::File, 0, Timestamp::default(), 0))),
     };
@@ -192,7 +193,7 @@ pub(super) fn link_waiting(
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     Nothing,
-    Version(Version),
+    Version(Stamp),
     Seen(Box<Meta>),
 }
 
@@ -200,7 +201,7 @@ impl Expected {
     pub(super) fn of(replaces: &Replaces<'_, LocalSnapshot>) -> Self {
         match replaces {
             Replaces::Nothing => Self::Nothing,
-            Replaces::Version(old) => Self::Version(old.version()),
+            Replaces::Version(old) => Self::Version(old.stamp()),
             Replaces::Seen(meta) => Self::Seen(Box::new((*meta).clone())),
         }
     }
@@ -209,7 +210,7 @@ impl Expected {
     pub(super) fn check_way(&self, place: &Place) -> Result<(), StoreError> {
         let is_dir = matches!(self, Self::Seen(meta) if meta.is_dir());
         if is_dir && place.is_barred().at(COMMIT, &place.path)? {
-            return Err(StoreError::new(COMMIT, &place.path, Errno::NOTEMPTY));
+            return Err(store_error(COMMIT, &place.path, Errno::NOTEMPTY));
         }
         Ok(())
     }
@@ -231,7 +232,7 @@ impl Expected {
         let found = place.dir.find(&place.name).at(COMMIT, &place.path)?;
         let expected = match (self, found) {
             (Self::Nothing, found) => found.is_none(),
-            (Self::Version(old), Some(stat)) => Version::of(&stat).is_but_for_names(*old),
+            (Self::Version(old), Some(stat)) => Stamp::of(&stat).is_but_for_names(*old),
             (Self::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
             (Self::Seen(meta), Some(_)) => {
                 place.look(see.plain()).at(COMMIT, &place.path)?.is_like(meta)
@@ -250,7 +251,7 @@ impl Expected {
         // It does not change until we are done.
         let left = lock(&left);
         let found = find()?.ok_or_else(conflict)?;
-        let now = Version::of(&found);
+        let now = Stamp::of(&found);
         let is_left = left.version.is_some_and(|left| now.is_but_for_names(left));
         let is_seen = match self {
             Self::Nothing => false,
@@ -326,7 +327,7 @@ mod tests {
         let seen = |len| Meta::plain(Kind::Dir, len, Timestamp::default(), 0o755);
         let (modified, changed) =
             (Timestamp { secs: -7, nanos: 999_999_999 }, Timestamp { secs: 1 << 40, nanos: 1 });
-        let version = Version { inode: (3, u64::MAX), len: 1 << 50, modified, changed, names: 2 };
+        let version = Stamp { inode: (3, u64::MAX), len: 1 << 50, modified, changed, names: 2 };
         let expected = [
             Expected::Seen(Box::new(seen(1))),
             Expected::Nothing,

@@ -21,9 +21,9 @@ use super::copy::{BLOCK_BYTES, Copier, End, read_through};
 use super::holes::{Under, dig, write_sparse};
 use super::place::Place;
 use super::room::reserve_all;
-use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, read_at};
+use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, read_at};
 use super::writing::Writing;
-use crate::error::At;
+use crate::errno::At;
 use crate::{StoreError, lock};
 
 /// A file that is about to change.
@@ -32,7 +32,7 @@ pub(super) struct Changing {
     file: OwnedFd,
     /// Whether its mode keeps its owner, who we are, from writing to it: then it is open to be read only.
     is_closed: bool,
-    version: Version,
+    version: Stamp,
     /// Where bytes are staged: ends by starts, of runs that neither touch nor overlap.
     staged: Mutex<BTreeMap<u64, u64>>,
 }
@@ -54,7 +54,7 @@ impl Changing {
         };
         let file = file.at(OPEN, &place.path)?;
         let stat = fs::fstat(&file).at(OPEN, &place.path)?;
-        let version = Version::of(&stat);
+        let version = Stamp::of(&stat);
         let is_file = file_type(&stat).is_file();
         Ok(is_file.then_some(Self { file, is_closed, version, staged: Mutex::default() }))
     }
@@ -73,7 +73,7 @@ impl Changing {
         }
     }
 
-    pub(super) const fn version(&self) -> Version {
+    pub(super) const fn version(&self) -> Stamp {
         self.version
     }
 
@@ -83,7 +83,7 @@ impl Changing {
 
     /// Whether this span of `from` is in its place already.
     pub(super) fn has(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
-        old.start == new_start && from.version() == self.version
+        old.start == new_start && from.stamp() == self.version
     }
 
     /// Bytes were staged.
@@ -340,7 +340,7 @@ type Turn = Arc<Mutex<Left>>;
 /// How one of them was left. It is held while the file changes: one name waits for the other.
 #[derive(Debug, Default)]
 pub(super) struct Left {
-    pub(super) version: Option<Version>,
+    pub(super) version: Option<Stamp>,
     /// The first of its names whose content it got in place of the old one.
     pub(super) rewritten_as: Option<RelPath>,
 }

@@ -10,7 +10,7 @@ use super::snapshot::{inode_of, look_at};
 use super::stage::new_name;
 use super::store::Inner;
 use crate::StoreError;
-use crate::error::At;
+use crate::errno::{At, store_error};
 
 /// Gives what `from` has at `there`, and `is`, the name `path` in `store`, in place of what was `seen`.
 ///
@@ -42,7 +42,7 @@ pub(super) fn link(
             store.back_up(&place, (Goes::Replaced, None), || place.land(&dir, &name).at(LINK, path))
         }
         Ok(_) => Err(StoreError::Changed { path: path.clone() }),
-        Err(errno) => Err(StoreError::new(LINK, path, errno)),
+        Err(errno) => Err(store_error(LINK, path, errno)),
     };
     if landed.is_err() {
         // What stays is litter for the sweep.

@@ -10,6 +10,7 @@ use super::follow;
 use super::more::{Reach, look_again};
 use super::snapshot::{lasting_device, look_at, look_at_version};
 use crate::dir::Dir;
+use crate::errno::store_error;
 use crate::filter::Judge;
 use crate::{Listing, StoreError, Version, is_staging_name};
 
@@ -62,9 +63,9 @@ pub(super) fn list(
         return listing;
     };
     let look = |name: &Name| match device {
-        Some(device) => look_at_version(dir, name, how.1).map(|(meta, version)| {
-            let lasts = meta.is_file() && device == Some(version.device());
-            (meta, Some(lasts.then_some(version)))
+        Some(device) => look_at_version(dir, name, how.1).map(|(meta, stamp)| {
+            let lasts = meta.is_file() && device == Some(stamp.device());
+            (meta, Some(lasts.then(|| stamp.version())))
         }),
         None => look((dir, path), name, how),
     };
@@ -140,13 +141,13 @@ fn pile_up(
         Some(name) if is_staging_name(name.as_bytes()) || keep(&name) => {}
         Some(name) => {
             if names.push(name).is_err() {
-                errors.push(StoreError::new("list", path, Errno::OVERFLOW));
+                errors.push(store_error("list", path, Errno::OVERFLOW));
             }
         }
-        None => errors.push(StoreError::new("list", path, Errno::NAMETOOLONG)),
+        None => errors.push(store_error("list", path, Errno::NAMETOOLONG)),
     });
     if let Err(errno) = whole {
-        listing.errors.push(StoreError::new("list", path, errno));
+        listing.errors.push(store_error("list", path, errno));
     }
 }
 
@@ -189,7 +190,7 @@ fn look_at_some(
                 let path = path.join(&name).unwrap_or_else(|_| path.clone());
                 listing.errors.push(match dangles(dir, &name, errno) {
                     true => StoreError::Dangling { action: "look at", path },
-                    false => StoreError::new("look at", &path, errno),
+                    false => store_error("look at", &path, errno),
                 });
             }
         }

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 
 use super::snapshot::{file_type, look_at};
 use crate::dir::{Dir, Use};
-use crate::error::At;
+use crate::errno::At;
 use crate::{StoreError, check_path};
 
 /// An entry that may or may not exist, in a directory that does.

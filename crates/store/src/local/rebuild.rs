@@ -19,11 +19,11 @@ use super::log::{Log, remove_log};
 use super::partial::Other;
 use super::place::{COMMIT, Place};
 use super::room::{Reserve, Room, reserve_all};
-use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, look_at, read_at};
+use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at, read_at};
 use super::stage::{Logged, Staged, Stages, Whose, discard};
 use super::store::Inner;
-use crate::error::At;
-use crate::{Commit, Content, Rebuild, Resumed, Snapshot, StoreError, Unset, lock};
+use crate::errno::{At, store_error};
+use crate::{Commit, Content, Rebuild, Resumed, Snapshot, StoreError, Unset, Version, lock};
 
 /// A new version of a local file, staged.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ impl LocalRebuild {
 
     fn check_span(&self, start: u64, len: u64) -> Result<(), StoreError> {
         let fits = start.checked_add(len).is_some_and(|end| end <= self.len);
-        if fits { Ok(()) } else { Err(StoreError::new("write", &self.path, Errno::FBIG)) }
+        if fits { Ok(()) } else { Err(store_error("write", &self.path, Errno::FBIG)) }
     }
 
     /// Writes to the staged file.
@@ -246,7 +246,7 @@ impl LocalRebuild {
         let whole = moved.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         if !whole {
             self.doom(Fate::Spoiled);
-            return Err(StoreError::new("copy to", &self.path, Errno::INVAL));
+            return Err(store_error("copy to", &self.path, Errno::INVAL));
         }
         if let Ok(dir) = self.store.stages(away.whose).dir(&away.home) {
             discard(&dir, &away.name);
@@ -270,20 +270,20 @@ impl LocalRebuild {
         let left = left.expect("its turn was there when it began");
         let mut left = lock(&left);
         let now = place.dir.find(&place.name).at(COMMIT, &self.path)?;
-        let ours = now.filter(|now| left.version == Some(Version::of(now)));
+        let ours = now.filter(|now| left.version == Some(Stamp::of(now)));
         let (version, old) = match ours {
             // What lies where it lay is the other name's, unless that was there before.
             Some(now)
-                if Version::of(&now) != changing.version() && !changing.is_all_staged(self.len) =>
+                if Stamp::of(&now) != changing.version() && !changing.is_all_staged(self.len) =>
             {
                 return Err(StoreError::Changed { path: self.path.clone() });
             }
-            Some(now) => (Version::of(&now), Some(now)),
+            Some(now) => (Stamp::of(&now), Some(now)),
             None => (changing.version(), expected.check_alone(place, self.store.see)?),
         };
         let other = left.rewritten_as.clone();
         let changed = self.change((changing, version), commit, (place, old, other.as_ref()));
-        left.version = fs::fstat(changing.file()).ok().map(|now| Version::of(&now));
+        left.version = fs::fstat(changing.file()).ok().map(|now| Stamp::of(&now));
         let torn_or_done = |error: &StoreError| {
             matches!(error, StoreError::Torn { .. } | StoreError::Unset { .. })
         };
@@ -296,11 +296,11 @@ impl LocalRebuild {
     /// Writes what is staged into the file that is to change, and is of this version; under its name `other` it did before.
     fn change(
         &self,
-        (changing, version): (&Changing, Version),
+        (changing, version): (&Changing, Stamp),
         commit: &Commit<'_, LocalSnapshot>,
         (place, old, other): (&Place, Option<Stat>, Option<&RelPath>),
     ) -> Result<(), StoreError> {
-        let Some(old) = old.filter(|old| Version::of(old).is_but_for_names(version)) else {
+        let Some(old) = old.filter(|old| Stamp::of(old).is_but_for_names(version)) else {
             return Err(StoreError::Conflict { path: self.path.clone() });
         };
         let writer = changing.writer(place)?;
@@ -364,7 +364,7 @@ impl Rebuild for LocalRebuild {
         new_start: u64,
     ) -> Result<(), StoreError> {
         if old.start > old.end || old.end > from.meta().len {
-            return Err(StoreError::new("copy to", &self.path, Errno::INVAL));
+            return Err(store_error("copy to", &self.path, Errno::INVAL));
         }
         self.check_span(new_start, old.end - old.start)?;
         if let Some(changing) = &self.changing
@@ -375,7 +375,7 @@ impl Rebuild for LocalRebuild {
             return from.check_unchanged();
         }
         let (start, new_end) = (old.start, new_start + (old.end - old.start));
-        let source = End { file: from.as_fd(), device: from.version().device() };
+        let source = End { file: from.as_fd(), device: from.stamp().device() };
         let to = End { file: self.staged.file.as_fd(), device: self.inode.0 };
         self.room.reserve(&self.staged.file, new_start..new_end);
         let copied = || {
@@ -408,7 +408,7 @@ impl Rebuild for LocalRebuild {
         let whole = copied().at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         // Once per copy, so that nobody has to hold the old versions until the commit.
         from.check_unchanged()?;
-        if whole { Ok(()) } else { Err(StoreError::new("copy to", &self.path, Errno::INVAL)) }
+        if whole { Ok(()) } else { Err(store_error("copy to", &self.path, Errno::INVAL)) }
     }
 
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
@@ -439,7 +439,7 @@ impl Rebuild for LocalRebuild {
         if self.changing.as_ref().is_some_and(|changing| changing.has(from, old, new_start)) {
             return true;
         }
-        let devices = (from.version().device(), self.inode.0);
+        let devices = (from.stamp().device(), self.inode.0);
         self.room.may_be_shared() && self.store.copier.may_share(devices, old, new_start)
     }
 

@@ -15,7 +15,7 @@ use super::place::Place;
 use super::snapshot::file_type;
 use super::store::Inner;
 use crate::dir::{Dir, Use};
-use crate::error::At;
+use crate::errno::{At, store_error};
 use crate::filter::{Fate, Judge, Scope};
 use crate::{Going, Removed, StoreError, is_staging_name, lock};
 
@@ -166,7 +166,7 @@ impl Removal {
         let mut removal = Self { going, path: path.clone(), frames, stays, done };
         let item = item_of(file_type(&dir.stat(name).at(REMOVE, path)?));
         if going.gives_way && item == EntryType::Dir && store.is_mount(dir, name) {
-            return Err(StoreError::new("remove the mount point", path, Errno::BUSY));
+            return Err(store_error("remove the mount point", path, Errno::BUSY));
         }
         let goes =
             going.gives_way || !*is_led_to && may_go(store, judges, (dir, name, item), Fate::Stays);
@@ -368,7 +368,7 @@ impl Frame {
             line.clear();
             line.push(ITEMS.iter().position(|one| *one == item).unwrap_or_default() as u8);
             line.extend_from_slice(name.as_bytes());
-            let crowded = |_| StoreError::new(REMOVE, path, Errno::OVERFLOW);
+            let crowded = |_| store_error(REMOVE, path, Errno::OVERFLOW);
             order.push(entries.push(&line).map_err(crowded)?);
             Ok(())
         };

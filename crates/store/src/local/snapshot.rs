@@ -13,8 +13,8 @@ use super::more::{Reach, look};
 use super::noted;
 use super::place::Place;
 use crate::dir::{Dir, WayEnd, proc_path};
-use crate::error::At;
-use crate::{Snapshot, StoreError};
+use crate::errno::At;
+use crate::{Snapshot, StoreError, Version, VersionToken};
 
 /// One version of a local file.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct LocalSnapshot {
     file: OwnedFd,
     path: RelPath,
     meta: Meta,
-    version: Version,
+    stamp: Stamp,
     /// Until when its version may say too little: see [`restless`].
     restless: Option<Instant>,
     /// Whether it may get more names meanwhile: we make some ourselves.
@@ -30,10 +30,10 @@ pub struct LocalSnapshot {
     has_holes: bool,
 }
 
-/// What tells versions of a file apart without reading it. ctime is in it because a writer can put mtime back
+/// Tells versions of a file apart without reading it. ctime is in it because a writer can put mtime back
 /// (`RELIABILITY` finding 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version {
+pub(crate) struct Stamp {
     pub(crate) inode: (u64, u64),
     pub(crate) len: u64,
     pub(crate) modified: Timestamp,
@@ -101,12 +101,12 @@ impl LocalSnapshot {
     pub(crate) fn of(file: OwnedFd, path: &RelPath) -> Result<Option<Self>, StoreError> {
         let stat = fs::fstat(&file).at("open", path)?;
         let meta = meta_of(&stat, Kind::File, MetaMask::default());
-        let (path, version) = (path.clone(), Version::of(&stat));
+        let (path, stamp) = (path.clone(), Stamp::of(&stat));
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let restless = restless(version.changed, since_epoch).map(|rest| Instant::now() + rest);
+        let restless = restless(stamp.changed, since_epoch).map(|rest| Instant::now() + rest);
         let has_holes = has_holes(&stat);
         let gets_names = false;
-        let snapshot = Self { file, path, meta, version, restless, gets_names, has_holes };
+        let snapshot = Self { file, path, meta, stamp, restless, gets_names, has_holes };
         Ok(file_type(&stat).is_file().then_some(snapshot))
     }
 
@@ -115,17 +115,17 @@ impl LocalSnapshot {
         Self { gets_names: true, ..self }
     }
 
-    pub(crate) fn version(&self) -> Version {
-        self.version
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.stamp
     }
 
-    fn version_now(&self) -> Result<Version, StoreError> {
-        fs::fstat(&self.file).map(|stat| Version::of(&stat)).at("read", &self.path)
+    fn stamp_now(&self) -> Result<Stamp, StoreError> {
+        fs::fstat(&self.file).map(|stat| Stamp::of(&stat)).at("read", &self.path)
     }
 
     /// Whether both are of one file, whatever it was called.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
-        self.version.inode == other.version.inode
+        self.stamp.inode == other.stamp.inode
     }
 }
 
@@ -140,7 +140,7 @@ impl Snapshot for LocalSnapshot {
             false => read_at(&self.file, start, buf),
         };
         let read = read.at("read", &self.path)?;
-        let len = self.version.len;
+        let len = self.stamp.len;
         if read < buf.len() && start + (read as u64) < len {
             self.check_unchanged()?;
             return Err(StoreError::Short { path: self.path.clone(), len });
@@ -149,9 +149,9 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
-        let now = self.version_now()?;
-        let is_linked = || self.gets_names && now.is_but_for_more_names(self.version);
-        if now == self.version || is_linked() {
+        let now = self.stamp_now()?;
+        let is_linked = || self.gets_names && now.is_but_for_more_names(self.stamp);
+        if now == self.stamp || is_linked() {
             Ok(())
         } else {
             Err(StoreError::Changed { path: self.path.clone() })
@@ -166,23 +166,23 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn len_now(&self) -> Result<u64, StoreError> {
-        Ok(self.version_now()?.len)
+        Ok(self.stamp_now()?.len)
     }
 
     fn only_got_names(&self) -> Result<bool, StoreError> {
-        Ok(self.version_now()?.is_but_for_more_names(self.version))
+        Ok(self.stamp_now()?.is_but_for_more_names(self.stamp))
     }
 
     fn has_other_names(&self) -> bool {
-        self.version.names > 1
+        self.stamp.names > 1
     }
 
     fn is(&self, version: Version) -> bool {
-        self.version == version
+        self.stamp.version() == version
     }
 
     fn identity(&self) -> Option<Version> {
-        is_lasting(&self.file).then_some(self.version)
+        is_lasting(&self.file).then(|| self.stamp.version())
     }
 }
 
@@ -206,7 +206,16 @@ fn restless(changed: Timestamp, now: Duration) -> Option<Duration> {
 /// How long a thread may be kept from going on with a write, with five others waiting for each processor.
 const REST: Duration = Duration::from_millis(50);
 
-impl Version {
+impl Stamp {
+    /// The version that others are told of. How many names the file has is no part of it.
+    pub(crate) fn version(self) -> Version {
+        let Self { inode: (device, number), len, modified, changed, .. } = self;
+        let mut token = [0; 32];
+        token[..8].copy_from_slice(&device.to_le_bytes());
+        token[8..16].copy_from_slice(&number.to_le_bytes());
+        Version { token: VersionToken(token), len, modified, changed }
+    }
+
     pub(crate) fn device(self) -> u64 {
         self.inode.0
     }
@@ -284,11 +293,11 @@ impl Versions {
         };
         let stat = place.dir.stat(&place.name).ok()?;
         let lasts = file_type(&stat).is_file() && device == Some(stat.st_dev);
-        lasts.then(|| Version::of(&stat))
+        lasts.then(|| Stamp::of(&stat).version())
     }
 }
 
-/// The device of `dir`, if what is in there and on that has [versions](Version) that last.
+/// The device of `dir`, if what is in there and on that has [versions](Stamp) that last.
 pub(super) fn lasting_device(dir: &Dir) -> Option<u64> {
     is_lasting(dir).then(|| fs::fstat(dir).ok()).flatten().map(|stat| stat.st_dev)
 }
@@ -296,7 +305,7 @@ pub(super) fn lasting_device(dir: &Dir) -> Option<u64> {
 /// The version that a file is now, where that can be relied on.
 pub(super) fn version_of(file: &OwnedFd) -> Option<Version> {
     let stat = is_lasting(file).then(|| fs::fstat(file).ok()).flatten();
-    stat.as_ref().map(Version::of)
+    stat.as_ref().map(|stat| Stamp::of(stat).version())
 }
 
 fn is_lasting(of: impl AsFd) -> bool {
@@ -310,11 +319,7 @@ pub(crate) fn look_at(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Err
 }
 
 /// The same, and which version of it, if it is a file.
-pub(super) fn look_at_version(
-    dir: &Dir,
-    name: &Name,
-    see: MetaMask,
-) -> Result<(Meta, Version), Errno> {
+pub(super) fn look_at_version(dir: &Dir, name: &Name, see: MetaMask) -> Result<(Meta, Stamp), Errno> {
     let stat = dir.stat(name)?;
     let kind = match kind_of(&stat) {
         Some(kind) => kind,
@@ -322,7 +327,7 @@ pub(super) fn look_at_version(
     };
     let target = || read_target(&dir.open(name, OFlags::RDONLY)?);
     let meta = look_deeper(|| Reach::Name(dir.path_to(name)), (&stat, kind), see, target)?;
-    Ok((meta, Version::of(&stat)))
+    Ok((meta, Stamp::of(&stat)))
 }
 
 /// The content of a file that stands for a symlink.

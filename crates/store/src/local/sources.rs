@@ -25,6 +25,7 @@ use deltic_tree::path::BadPath;
 use deltic_tree::{Follow, Meta, MetaMask, Mounts, Name, Names, RelPath};
 use rustix::io::Errno;
 
+use super::above::scopes;
 use super::follow;
 use super::list::{Part, dangles, inode};
 use super::more::{Reach, look_again};
@@ -33,6 +34,7 @@ use super::place::Place;
 use super::remove::remove_unchanged;
 use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at_root};
 use crate::dir::{Dir, Trust, Use, Way};
+use crate::errno::store_error;
 use crate::filter::{Scopes, Start};
 use crate::{Filter, Listing, StoreError, Tree, Version, lock};
 
@@ -105,7 +107,7 @@ impl Sources {
         let hold = |(path, is_root): (OsString, bool)| {
             let path = PathBuf::from(path);
             let start = if is_root { Start::Root } else { Start::Names };
-            let scopes = Scopes::new(options.rules.clone(), &path, start);
+            let scopes = scopes(options.rules.clone(), &path, start);
             let dir = held.get(&path).map_or_else(
                 || {
                     let named = NamedDir { path: path.clone(), trust: options.trust };
@@ -131,7 +133,7 @@ impl Sources {
         });
         // Where the destination is, nobody here knows: a path that no pattern spells.
         let base = Path::new(OsStr::from_bytes(b"/\0"));
-        let protects = Scopes::new(options.protects.clone(), base, Start::Root);
+        let protects = scopes(options.protects.clone(), base, Start::Root);
         let chosen = Mutex::default();
         let names_of_one = 1;
         let mut sources =
@@ -280,7 +282,7 @@ impl Sources {
 
     /// The argument that `path` is of: the first that stands for it or for what it is in, or else one below it.
     fn source_of(&self, action: &'static str, path: &RelPath) -> Result<Source<'_>, StoreError> {
-        let not_found = || StoreError::new(action, path, Errno::NOENT);
+        let not_found = || store_error(action, path, Errno::NOENT);
         if let Some(only) = self.only() {
             let is_its = path.starts_with(&only.path) || only.path.starts_with(path);
             return is_its.then_some(only).ok_or_else(not_found);

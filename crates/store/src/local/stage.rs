@@ -27,9 +27,9 @@ use super::heritage::disinherit;
 use super::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
 use super::place::{COMMIT, Place};
 use super::recent::Recent;
-use super::snapshot::{LocalSnapshot, Version, file_type, inode_of, names};
+use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, names};
 use crate::dir::{Dir, Use};
-use crate::error::At;
+use crate::errno::{At, store_error};
 use crate::{STAGING_NAME, StoreError, lock};
 
 /// All staging directories of a store.
@@ -343,7 +343,7 @@ impl Stages {
         let of_path = known.as_mut().and_then(|known| known.get_mut(&key(&place.path)));
         let Some(known) = of_path else { return Ok(T::default()) };
         let age = |leftover: &Leftover| {
-            dir.stat(&leftover.name).map(|stat| Version::of(&stat).modified).ok()
+            dir.stat(&leftover.name).map(|stat| Stamp::of(&stat).modified).ok()
         };
         known.sort_by_cached_key(|leftover| std::cmp::Reverse(age(leftover)));
         with(&dir, &home, known)
@@ -395,7 +395,7 @@ impl Stages {
         let removed = sweep_dir(&dir).at(SWEEP, home)?;
         match self.root.dir(home, Use::Pass).and_then(|home| home.remove_dir(&name)) {
             Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
-            Err(errno) => Err(StoreError::new(SWEEP, home, errno)),
+            Err(errno) => Err(store_error(SWEEP, home, errno)),
         }
     }
 }
@@ -403,8 +403,8 @@ impl Stages {
 /// Why nothing can be staged for `place`.
 fn cannot_enter(place: &Place, errno: Errno) -> StoreError {
     match errno {
-        Errno::EXIST => StoreError::new(STAGE, &place.path, Errno::PERM),
-        errno => StoreError::new("create", &place.path, errno),
+        Errno::EXIST => store_error(STAGE, &place.path, Errno::PERM),
+        errno => store_error("create", &place.path, errno),
     }
 }
 

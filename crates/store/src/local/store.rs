@@ -16,6 +16,7 @@ use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process;
 
+use super::above::scopes;
 use super::attrs::{Attrs, On, Ways, open_to_owner, umask};
 use super::backup::{Backup, Listed};
 use super::copy::Copier;
@@ -30,7 +31,7 @@ use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
 use super::remove::{Removals, remove_after, remove_unchanged};
 use super::snapshot::{
-    LocalSnapshot, Versions, file_type, inode_of, look_at, look_at_root, version_of,
+    LocalSnapshot, Stamp, Versions, file_type, inode_of, look_at, look_at_root, version_of,
 };
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
@@ -39,7 +40,7 @@ use super::writing::{PartialDir, Writing};
 use setting::node_of;
 
 use crate::dir::{Dir, Trust, Use};
-use crate::error::At;
+use crate::errno::{At, io_error, store_error};
 use crate::filter::{Scopes, Start};
 use crate::{
     Durability, Filter, Going, Keep, Listing, Removed, Resumed, Store, StoreError, Tree, Version,
@@ -247,7 +248,7 @@ impl LocalStore {
                 let held = dir.open().map_err(|errno| StoreError::Argument {
                     action: "write to",
                     argument: dir.path.clone(),
-                    source: errno.into(),
+                    source: io_error(errno),
                 })?;
                 Some(stages(Arc::new(held), Whose::Temp)?)
             }
@@ -256,7 +257,7 @@ impl LocalStore {
         Ok(Self(Arc::new(Inner {
             root,
             root_path: path.to_owned(),
-            scopes: Scopes::new(options.rules, path, Start::Root),
+            scopes: scopes(options.rules, path, Start::Root),
             see: options.see,
             backup: options.backup,
             listed: Listed::default(),
@@ -477,9 +478,8 @@ impl Inner {
     }
 
     /// Whether a file may change where it is. One of several names would change under all of them.
-    pub(super) fn may_change(&self, version: Version) -> bool {
-        version.has_one_name()
-            || !self.writing.names_apart && self.left.of(version.inode()).is_some()
+    pub(super) fn may_change(&self, stamp: Stamp) -> bool {
+        stamp.has_one_name() || !self.writing.names_apart && self.left.of(stamp.inode()).is_some()
     }
 
     /// The new version is at `place`: what was left of attempts at it goes.
@@ -699,7 +699,7 @@ impl Store for LocalStore {
     fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
         let action = "make special file";
         let (kind, device) =
-            node_of(&meta.kind).ok_or_else(|| StoreError::new(action, path, Errno::INVAL))?;
+            node_of(&meta.kind).ok_or_else(|| store_error(action, path, Errno::INVAL))?;
         if self.0.see.fake_super {
             return self.make_noted((action, path), b"", (meta, keep));
         }

@@ -9,7 +9,7 @@ use rustix::fs;
 use rustix::io::Errno;
 
 use crate::dir::{Dir, Use};
-use crate::error::At;
+use crate::errno::At;
 use crate::{Durability, StoreError, lock};
 
 /// Remembers directories until the next flush, each once.

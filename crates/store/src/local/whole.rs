@@ -12,11 +12,10 @@ use rustix::io::Errno;
 use super::attrs::{Attrs, On};
 use super::copy::write_at;
 use super::place::{COMMIT, Place};
-use super::snapshot::Version;
 use super::stage::{Staged, Whose, discard};
 use super::store::Inner;
-use crate::error::At;
-use crate::{Keep, StoreError, Unset, Whole};
+use crate::errno::At;
+use crate::{Keep, StoreError, Unset, Version, Whole};
 
 /// Puts a file in `place`, where nothing is.
 pub(super) fn put_new(

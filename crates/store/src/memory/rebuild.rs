@@ -1,14 +1,14 @@
 //! A file in memory, in the making.
 
+use std::io::ErrorKind;
 use std::ops::Range;
 
 use deltic_tree::{Kind, Meta, RelPath};
-use rustix::io::Errno;
 
 use super::tree::{Node, TreeState, give};
-use super::{MemorySnapshot, MemoryStore};
+use super::{INVALID, MemorySnapshot, MemoryStore};
 use crate::error::At;
-use crate::{Commit, Content, Rebuild, Replaces, Snapshot, StoreError, Version, lock};
+use crate::{Cause, Commit, Content, Rebuild, Replaces, Snapshot, StoreError, Version, lock};
 
 /// A new version of a file in memory.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl MemoryRebuild {
         let bad_name = || StoreError::BadName { action: "create", path: path.clone() };
         let (dir, _) = path.split_last().ok_or_else(bad_name)?;
         state.entries(&dir).at("create", path)?;
-        let len = usize::try_from(len).map_err(|_| StoreError::new("create", path, Errno::FBIG))?;
+        let len = usize::try_from(len).map_err(|_| TOO_LARGE.at("create", path))?;
         let id = state.stage(path, len);
         Ok(Self { store: store.clone(), path: path.clone(), id })
     }
@@ -39,7 +39,7 @@ impl MemoryRebuild {
         let span = usize::try_from(start)
             .ok()
             .and_then(|start| staged.bytes.get_mut(start..start.checked_add(bytes.len())?));
-        let span = span.ok_or_else(|| StoreError::new("write", &self.path, Errno::FBIG))?;
+        let span = span.ok_or_else(|| TOO_LARGE.at("write", &self.path))?;
         span.copy_from_slice(bytes);
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Rebuild for MemoryRebuild {
     ) -> Result<(), StoreError> {
         let span = usize::try_from(old.start).ok().zip(usize::try_from(old.end).ok());
         let bytes = span.and_then(|(start, end)| from.node.bytes.get(start..end));
-        let bytes = bytes.ok_or_else(|| StoreError::new("copy to", &self.path, Errno::INVAL))?;
+        let bytes = bytes.ok_or_else(|| INVALID.at("copy to", &self.path))?;
         self.put(new_start, bytes)?;
         from.check_unchanged()
     }
@@ -146,4 +146,5 @@ fn new_meta(commit: &Commit<'_, MemorySnapshot>, old: Option<&Node>, state: &Tre
     Meta { kind: Kind::File, ..now }
 }
 
+const TOO_LARGE: Cause = Cause::Other(ErrorKind::FileTooLarge);
 pub(super) const UMASK: u32 = 0o022;

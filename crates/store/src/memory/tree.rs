@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use deltic_tree::{EntryType, Kind, Meta, Name, RelPath, Timestamp};
-use rustix::io::Errno;
 
 use crate::error::At;
 use crate::filter::{Fate, Linked, Reads, Scope, Scopes};
-use crate::{Going, Keep, Removed, StoreError};
+use crate::{Cause, Going, Keep, Removed, StoreError};
 
 /// Directories and what they hold, and the files in the making.
 #[derive(Clone, Debug)]
@@ -69,7 +68,7 @@ impl TreeState {
         Meta::plain(Kind::Dir, 0, modified, mode)
     }
 
-    pub(super) fn entries(&self, dir: &RelPath) -> Result<&BTreeMap<Name, Node>, Errno> {
+    pub(super) fn entries(&self, dir: &RelPath) -> Result<&BTreeMap<Name, Node>, Cause> {
         match self.dirs.get(dir) {
             Some(entries) => Ok(entries),
             None => Err(self.why_no_dir(dir)),
@@ -77,29 +76,29 @@ impl TreeState {
     }
 
     /// The first on the way to `dir` that is no directory says why `dir` is none.
-    fn why_no_dir(&self, dir: &RelPath) -> Errno {
+    fn why_no_dir(&self, dir: &RelPath) -> Cause {
         let above = dir.split_last().and_then(|(above, name)| Some((self.dirs.get(&above)?, name)));
         match (above, dir.split_last()) {
             (Some((entries, name)), _) => match entries.get(&name).map(|node| &node.meta.kind) {
-                None => Errno::NOENT,
-                Some(Kind::Symlink(_)) => Errno::LOOP,
-                Some(_) => Errno::NOTDIR,
+                None => Cause::NotFound,
+                Some(Kind::Symlink(_)) => Cause::OutsideRoot,
+                Some(_) => Cause::NotADir,
             },
             (None, Some((above, _))) => self.why_no_dir(&above),
-            (None, None) => Errno::NOENT,
+            (None, None) => Cause::NotFound,
         }
     }
 
     /// The entry at `path`, if its directory has it.
-    pub(super) fn find(&self, path: &RelPath) -> Result<Option<&Node>, Errno> {
+    pub(super) fn find(&self, path: &RelPath) -> Result<Option<&Node>, Cause> {
         match path.split_last() {
             Some((dir, name)) => Ok(self.entries(&dir)?.get(&name)),
             None => Ok(Some(&self.root)),
         }
     }
 
-    pub(super) fn get(&self, path: &RelPath) -> Result<&Node, Errno> {
-        self.find(path)?.ok_or(Errno::NOENT)
+    pub(super) fn get(&self, path: &RelPath) -> Result<&Node, Cause> {
+        self.find(path)?.ok_or(Cause::NotFound)
     }
 
     /// Puts an entry at `path`, over anything but a directory that is not empty.
@@ -108,11 +107,11 @@ impl TreeState {
         path: &RelPath,
         meta: Meta,
         bytes: Arc<[u8]>,
-    ) -> Result<(), Errno> {
-        let (dir, name) = path.split_last().ok_or(Errno::ISDIR)?;
+    ) -> Result<(), Cause> {
+        let (dir, name) = path.split_last().ok_or(Cause::NotAFile)?;
         self.entries(&dir)?;
         if self.dirs.get(path).is_some_and(|entries| !entries.is_empty()) {
-            return Err(Errno::NOTEMPTY);
+            return Err(Cause::NotEmpty);
         }
         self.dirs.remove(path);
         if meta.is_dir() {
@@ -124,7 +123,7 @@ impl TreeState {
         Ok(())
     }
 
-    pub(super) fn make_dir(&mut self, path: &RelPath) -> Result<(), Errno> {
+    pub(super) fn make_dir(&mut self, path: &RelPath) -> Result<(), Cause> {
         if self.dirs.contains_key(path) {
             return Ok(());
         }
@@ -136,14 +135,14 @@ impl TreeState {
         path: &RelPath,
         meta: &Meta,
         keep: Keep,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Cause> {
         self.changes += 1;
         let changes = self.changes;
         let node = match path.split_last() {
             Some((dir, name)) => self.dirs.get_mut(&dir).and_then(|entries| entries.get_mut(&name)),
             None => Some(&mut self.root),
         };
-        let node = node.ok_or(Errno::NOENT)?;
+        let node = node.ok_or(Cause::NotFound)?;
         if keep.modes && !meta.is_symlink() {
             node.meta.mode = meta.mode;
         }

@@ -12,7 +12,7 @@ use deltic_tree::{Entry, Mounts, Name, Names, RelPath};
 use super::source::device_of;
 use super::{SourceOptions, Sources, names_of, path_in};
 use crate::dir::{Dir, Use};
-use crate::error::At as _;
+use crate::errno::At as _;
 use crate::local::list::{Part, inode, list, look_at_names, names_for};
 use crate::{Listing, StoreError, check_path, lock};
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::SourceOptions;
 use crate::dir::{Dir, Trust, Use};
-use crate::error::At;
+use crate::errno::{At, io_error, store_error};
 use crate::filter::Scopes;
 use crate::local::follow;
 use crate::local::list::{Part, dangles, list, sift};
@@ -54,7 +54,7 @@ impl<'a> Source<'a> {
     }
 
     pub(super) fn held(&self, action: &'static str, path: &RelPath) -> Result<&'a Dir, StoreError> {
-        self.base.dir.as_deref().map_err(|errno| StoreError::new(action, path, *errno))
+        self.base.dir.as_deref().map_err(|errno| store_error(action, path, *errno))
     }
 
     /// The device that it is on, if that matters.
@@ -74,7 +74,7 @@ impl<'a> Source<'a> {
     pub(super) fn error(&self, action: &'static str, errno: Errno) -> StoreError {
         match self.base.check() {
             Err(stranger) if errno == Errno::LOOP => self.error_for(action, &stranger.to_string()),
-            _ => self.error_of(action, errno.into()),
+            _ => self.error_of(action, io_error(errno)),
         }
     }
 

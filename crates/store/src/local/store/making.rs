@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::{LocalStore, Unfinished};
 use crate::dir::{Dir, Use};
-use crate::error::At;
+use crate::errno::{At, store_error};
 use crate::local::attrs::{Attrs, On, open_to_owner, set_mode};
 use crate::local::backup::Goes;
 use crate::local::heritage::Heritage;
@@ -145,7 +145,7 @@ impl LocalStore {
         }
         let remove = || match place.dir.remove_file(&place.name) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(StoreError::new(MAKE, &place.path, errno)),
+            Err(errno) => Err(store_error(MAKE, &place.path, errno)),
         };
         self.0.back_up(place, (Goes::Replaced, None), remove).map(|()| false)
     }

@@ -9,16 +9,16 @@ use rustix::io::Errno;
 
 use super::{LocalStore, SET_META};
 use crate::dir::{Dir, Use};
-use crate::error::At;
+use crate::errno::At;
 use crate::local::attrs::{Attrs, On};
 use crate::local::backup::Goes;
 use crate::local::copy::write_at;
 use crate::local::heritage::Heritage;
 use crate::local::noted::NOTE;
 use crate::local::place::Place;
-use crate::local::snapshot::{file_type, inode_of};
+use crate::local::snapshot::{Stamp, file_type, inode_of};
 use crate::local::stage::new_name;
-use crate::{Keep, StoreError, Unset, Version, lock};
+use crate::{Keep, StoreError, Unset, lock};
 
 impl LocalStore {
     pub(super) fn set_dir(
@@ -102,7 +102,7 @@ impl LocalStore {
             return Ok(());
         }
         let done = set();
-        left.version = now().ok().map(|now| Version::of(&now));
+        left.version = now().ok().map(|now| Stamp::of(&now));
         done
     }
 
@@ -120,7 +120,9 @@ impl LocalStore {
             let attrs = Attrs::of_new(meta, (keep, self.0.ways()), None, above);
             let unset = attrs.set(On::Open(file.as_fd()));
             // It would be a file of no content, and nothing else.
-            unset.why(NOTE).map_or(Ok(()), Err)?;
+            unset
+                .why(NOTE)
+                .map_or(Ok(()), |why| Err(Errno::from_io_error(why).unwrap_or(Errno::IO)))?;
             if self.0.touched.is_durable() {
                 fs::fsync(&file)?;
             }
