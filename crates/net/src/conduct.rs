@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltic_core::strategy::Link as Figures;
-use deltic_store::local::UnderWay;
+use deltic_store_local::UnderWay;
 
 use crate::batch::{Batch, Tap};
 use crate::executor::{Budget, Executor};

@@ -5,11 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use deltic_protocol::options::{self, AlternateUse, Options};
-use deltic_store::local::{
+use deltic_store::{Durability, Filter, StoreError};
+use deltic_store_local::{
     Backup, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir, Trust, UnderWay, Writing,
     create_above, create_root,
 };
-use deltic_store::{Durability, Filter, StoreError};
 use deltic_tree::rule::{Rule, Rules, Side};
 use deltic_tree::{MetaMask, Mounts, RelPath};
 

@@ -6,7 +6,7 @@ use std::io;
 
 use deltic_protocol::PeerError;
 use deltic_protocol::hello::{Abort, AbortCause};
-use deltic_store::reason;
+use deltic_store_local::reason;
 use deltic_tree::RelPath;
 
 use crate::transport::ReadEnd;

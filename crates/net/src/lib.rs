@@ -34,8 +34,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use deltic_store::local::{NamedFile, Trust, own_dir, umask};
-pub use deltic_store::reason;
+pub use deltic_store_local::reason;
+pub use deltic_store_local::{NamedFile, Trust, own_dir, umask};
 pub use error::SyncError;
 pub use executor::most_threads;
 pub use plan::{Plan, Traffic};
@@ -44,7 +44,7 @@ pub use sources::{ListForm, read_names};
 pub use user::User;
 
 use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
-use deltic_store::local::UnderWay;
+use deltic_store_local::UnderWay;
 
 use batch::Batch;
 use conduct::{Conduct, Further};

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use deltic_core::Fingerprint;
 use deltic_protocol::Hello;
-use deltic_store::local::{look, look_at};
+use deltic_store_local::{look, look_at};
 use deltic_tree::meta::Inode;
 use deltic_tree::path::{MAX_PATH_BYTES, printable, shortened};
 use deltic_tree::{Follow, Name};

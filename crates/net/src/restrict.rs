@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use deltic_protocol::hello::{NamesFrom, Request};
 use deltic_protocol::options::{AlternateUse, Delete, Missing, Options};
-use deltic_store::cache::Cache;
-use deltic_store::local::{NamedDir, Trust, confine, leads_out};
+use deltic_store_local::cache::Cache;
+use deltic_store_local::{NamedDir, Trust, confine, leads_out};
 use deltic_tree::Follow;
 use deltic_tree::path::printable;
 use landlock::{
@@ -97,7 +97,10 @@ impl Restriction {
         let shown = printable(path.as_os_str().as_bytes());
         let entered = NamedDir { path, trust: Trust::Ours }.enter();
         entered.map_err(|error| {
-            SyncError::Selection(format!("directory {shown}: {}", deltic_store::reason(&error)))
+            SyncError::Selection(format!(
+                "directory {shown}: {}",
+                deltic_store_local::reason(&error)
+            ))
         })
     }
 

@@ -21,7 +21,7 @@ use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms};
 use deltic_store::Tree;
-use deltic_store::local::{
+use deltic_store_local::{
     LocalOptions, LocalStore, NamedDir, SourceArg, Sources, Trust, UnderWay, remove_root,
 };
 use deltic_tree::meta::Inode;

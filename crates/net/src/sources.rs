@@ -13,10 +13,11 @@ use deltic_core::packed::OutOfRoom;
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_TEXT_BYTES};
 use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::Expect;
-use deltic_store::local::{
+use deltic_store::Filter;
+use deltic_store_local::reason;
+use deltic_store_local::{
     NamedDir, NamedFile, SourceArg, SourceArgs, SourceOptions, Sources, Trust,
 };
-use deltic_store::{Filter, reason};
 use deltic_tree::path::{BadPath, printable, shortened};
 use deltic_tree::rule::Side;
 use deltic_tree::{Name, glob};

@@ -25,8 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use deltic_protocol::options::{Delete, Missing, Options};
-use deltic_store::local::SourceArg;
-use deltic_store::reason;
+use deltic_store_local::SourceArg;
+use deltic_store_local::reason;
 use deltic_tree::path::printable;
 use deltic_tree::rule::{Action::Exclude, Modifiers, PatternRule, Rule, Sides};
 use deltic_tree::{Follow, Mounts, RelPath, glob};

@@ -3,14 +3,10 @@
 //! The law of this crate is *old is safe*: nothing changes at a destination before [`Rebuild::commit`], and a commit
 //! is one rename. Calls block and are made from worker threads.
 
-pub mod cache;
 pub mod conformance;
-mod dir;
-mod errno;
 mod error;
 pub mod faulty;
 pub mod filter;
-pub mod local;
 pub mod memory;
 mod version;
 
@@ -22,9 +18,7 @@ use deltic_tree::meta::EXECUTE_BITS;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, EntryType, Kind, Meta, Name, RelPath};
 
-pub use cache::Cache;
-pub use errno::reason;
-pub use error::{Cause, StoreError, Unset};
+pub use error::{Cause, StoreError, Unset, reason};
 pub use filter::Filter;
 pub use version::{Version, VersionToken};
 
@@ -156,7 +150,7 @@ pub struct Listing {
 
 impl Listing {
     /// Leaves out what `stays` does not admit.
-    fn retain(&mut self, stays: impl FnMut(&Entry) -> bool) {
+    pub fn retain(&mut self, stays: impl FnMut(&Entry) -> bool) {
         let stay: Vec<bool> = self.entries.iter().map(stays).collect();
         let (mut entries, mut versions) = (stay.iter(), stay.iter());
         self.entries.retain(|_| entries.next() == Some(&true));

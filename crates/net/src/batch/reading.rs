@@ -15,8 +15,9 @@ use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::limits::{MAX_LINKED, MAX_OWNER_NAMES};
 use deltic_protocol::message::{Extent, NameLine, Payload};
 use deltic_protocol::options::Options;
-use deltic_store::local::LocalSnapshot;
-use deltic_store::{Listing, Snapshot, StoreError, Tree, reason};
+use deltic_store::{Listing, Snapshot, StoreError, Tree};
+use deltic_store_local::LocalSnapshot;
+use deltic_store_local::reason;
 use deltic_tree::meta::{Inode, Linked};
 use deltic_tree::{Entry, Meta, Name, RelPath};
 

@@ -14,8 +14,9 @@ use deltic_protocol::options::Options;
 use deltic_protocol::report::{
     Action, Change, Differs, EntryType, Facts, Notice, Trouble, TroubleKind,
 };
-use deltic_store::local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore, Sources};
-use deltic_store::{Snapshot, Store, StoreError, Tree, reason};
+use deltic_store::{Snapshot, Store, StoreError, Tree};
+use deltic_store_local::reason;
+use deltic_store_local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore, Sources};
 use deltic_tree::{Kind, Meta, Name, RelPath};
 
 use super::{Batch, MAX_STEPS, cut, other};

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use deltic_core::Digest;
 use deltic_protocol::options::Options;
-use deltic_store::cache::Moment;
-use deltic_store::{Cache, Listing, Snapshot, StoreError, Tree, Version};
+use deltic_store::{Listing, Snapshot, StoreError, Tree, Version};
+use deltic_store_local::Cache;
+use deltic_store_local::cache::Moment;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Compared, Entry, RelPath};
 
@@ -144,8 +145,8 @@ mod tests {
     use super::*;
     use crate::hands::sending::is_restless;
     use deltic_protocol::sender::Bears;
-    use deltic_store::local::{LocalOptions, LocalStore, SourceArg, SourceArgs};
-    use deltic_store::local::{SourceOptions, Sources};
+    use deltic_store_local::{LocalOptions, LocalStore, SourceArg, SourceArgs};
+    use deltic_store_local::{SourceOptions, Sources};
     use std::fs;
 
     /// What is asked of the same tree by two runs.

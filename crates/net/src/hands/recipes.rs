@@ -8,8 +8,8 @@ use deltic_engine::{journal, recipe};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Kept, New, Proof};
-use deltic_store::cache::{self, Moment};
 use deltic_store::{Snapshot, Version};
+use deltic_store_local::cache::{self, Moment};
 
 /// Where those are that are known.
 #[derive(Debug, Default)]

@@ -20,8 +20,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use deltic_protocol::options::Options;
-use deltic_store::local::SourceArg;
 use deltic_store::{Tree, is_staging_name};
+use deltic_store_local::SourceArg;
 use deltic_tree::rule::Rule;
 use deltic_tree::{Entry, Name, RelPath};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -102,7 +102,7 @@ struct Kernel {
     queue: OwnedFd,
     site: Site,
     /// Names the directories that take part. Held only while somebody asks: what is held cannot be unmounted.
-    tree: Option<deltic_store::local::Sources>,
+    tree: Option<deltic_store_local::Sources>,
 }
 
 impl Kernel {
@@ -130,7 +130,7 @@ impl Kernel {
 }
 
 impl Site {
-    fn tree(&self) -> deltic_store::local::Sources {
+    fn tree(&self) -> deltic_store_local::Sources {
         let dirs = self.dirs.iter().cloned().map(Ok);
         let mut options = self.options.clone();
         options.metadata.hard_links = true;

@@ -37,6 +37,7 @@ fn a_commit_shows_what_was_written(store: &impl Store) {
     store.flush().expect("flush");
 }
 
+#[expect(clippy::disallowed_methods, reason = "spans arrive from any thread")]
 fn the_order_of_writes_is_irrelevant(store: &impl Store) {
     let new = pattern(64 << 10);
     let rebuild = store.create(&path("file"), new.len() as u64).expect("create");

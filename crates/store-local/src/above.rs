@@ -1,0 +1,79 @@
+//! Files of rules in local directories: below a root, and in the directories above it where rules are looked for there.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use deltic_tree::{MetaMask, RelPath};
+
+use super::place::Place;
+use super::snapshot::{LocalSnapshot, file_type};
+use crate::dir::{Dir, Led, Trust, is_within, rebased};
+use crate::errno::At;
+use deltic_store::filter::{Linked, Reads, Scopes, Start, cleaned, read_bounded};
+use deltic_store::{Filter, StoreError};
+
+/// The scopes below the root at `base`, a path of the operator's.
+pub(super) fn scopes(rules: Filter, base: &Path, start: Start) -> Scopes {
+    let absolute = || {
+        let path = std::path::absolute(base).unwrap_or_else(|_| base.to_path_buf());
+        cleaned(path.as_os_str().as_bytes())
+    };
+    let is_of_use = !rules.is_empty() && !base.as_os_str().is_empty();
+    Scopes::new(rules, if is_of_use { absolute() } else { Box::default() }, start)
+}
+
+const ACTION: &str = "read rules";
+
+impl Reads for Dir {
+    fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError> {
+        let place = match Place::of(self, ACTION, path) {
+            Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => return Ok(None),
+            place => place?,
+        };
+        // A look at the rules is no reading of the file, whatever is asked for of others.
+        let see = MetaMask { untouched: true, ..MetaMask::default() };
+        let snapshot = match place.dir.find(&place.name).at(ACTION, path)?.as_ref().map(file_type) {
+            None => return Ok(None),
+            Some(kind) if kind.is_dir() => return Ok(None),
+            Some(kind) if !kind.is_symlink() => {
+                LocalSnapshot::open(&place.dir, &place.name, path, see)?
+            }
+            Some(_) if linked == Linked::Ignore => return Ok(None),
+            Some(_) => {
+                let way = Path::new(OsStr::from_bytes(place.name.as_bytes())).to_path_buf();
+                let end = match place.dir.end_of(&way, Trust::Ours).at(ACTION, path) {
+                    Ok(Led::To(end)) => end,
+                    Ok(Led::Stranger(_)) => {
+                        return Err(StoreError::Stranger { link: path.to_string() });
+                    }
+                    Err(StoreError::NotFound { .. }) => return Ok(None),
+                    Err(error) => return Err(error),
+                };
+                match LocalSnapshot::open_end(&end, path, see) {
+                    Err(StoreError::NotFound { .. }) => return Ok(None),
+                    opened => opened?,
+                }
+            }
+        };
+        read_bounded(&snapshot, path).map(Some)
+    }
+
+    fn has(&self, path: &RelPath) -> bool {
+        let found = Place::of(self, "look at", path).map(|place| place.dir.find(&place.name));
+        matches!(found, Ok(Ok(Some(_))))
+    }
+
+    fn above(&self, path: &[u8]) -> Option<Box<dyn Reads>> {
+        let path = if path.is_empty() { b"/" } else { path };
+        Some(Box::new(Self::open_root(Path::new(OsStr::from_bytes(path))).ok()?))
+    }
+
+    fn rebased(&self, path: &[u8]) -> Vec<u8> {
+        rebased(path)
+    }
+
+    fn is_within(&self, path: &[u8]) -> bool {
+        is_within(path)
+    }
+}

@@ -1,0 +1,363 @@
+//! A new version that is complete and has all attributes: what is left is to give it its name, at once or with all others
+//! of a run (`--delay-updates`).
+
+use std::collections::{HashMap, VecDeque};
+
+use deltic_core::packed::Slot;
+use deltic_core::{Packed, Put, Reader};
+use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath, Timestamp};
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use super::backup::Goes;
+use super::log::remove_log;
+use super::more::Reach;
+use super::partial::Other;
+use super::place::{COMMIT, Place};
+use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of};
+use super::stage::{Whose, discard, new_name};
+use super::store::Inner;
+use crate::errno::At as _;
+use crate::errno::store_error;
+use crate::lock;
+use deltic_store::{Replaces, StoreError};
+
+/// A staged file, and where it is to go.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) path: RelPath,
+    /// The directory whose staging directory it is in, and its name there.
+    pub(super) home: RelPath,
+    pub(super) whose: Whose,
+    pub(super) name: Name,
+    pub(super) inode: (u64, u64),
+    /// Whether something was noted of it.
+    pub(super) is_noted: bool,
+    /// What it is to be, where that is nothing rare, nor one of several names: it is packed.
+    pub(super) meta: Option<Meta>,
+    pub(super) expected: Expected,
+}
+
+/// All that wait for their names: there may be as many as there are files, so they are packed.
+#[derive(Debug, Default)]
+pub(super) struct Delayed {
+    all: Packed,
+    /// What those of them replace that is told by what was seen, in order.
+    seen: VecDeque<Box<Meta>>,
+    /// Of those that others become names of, which each is.
+    leaders: HashMap<RelPath, Slot>,
+}
+
+impl Delayed {
+    pub(super) fn push(&mut self, finished: Finished, leads: bool) -> Result<(), StoreError> {
+        let at = self.all.push(&finished.packed());
+        let at = at.map_err(|_| store_error(COMMIT, &finished.path, Errno::OVERFLOW))?;
+        if leads {
+            self.leaders.insert(finished.path, at);
+        }
+        if let Expected::Seen(meta) = finished.expected {
+            self.seen.push_back(meta);
+        }
+        Ok(())
+    }
+
+    /// Takes all, in order.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Finished> + use<> {
+        let Self { all, mut seen, .. } = std::mem::take(self);
+        all.into_iter().map(move |bytes| {
+            let mut finished = unpacked(&bytes);
+            if let Expected::Seen(meta) = &mut finished.expected {
+                *meta = seen.pop_front().expect("each is kept with what it replaces");
+            }
+            finished
+        })
+    }
+
+    fn leader(&self, path: &RelPath) -> Option<Finished> {
+        self.leaders.get(path).map(|at| unpacked(self.all.get(*at)))
+    }
+}
+
+impl Finished {
+    /// All of it but what was seen.
+    fn packed(&self) -> Vec<u8> {
+        let at_home = self.path.split_last().is_some_and(|(dir, _)| dir == self.home);
+        let (kind, version) = match &self.expected {
+            Expected::Nothing => (0, None),
+            Expected::Version(version) => (1, Some(version)),
+            Expected::Seen(_) => (2, None),
+        };
+        let is_own = self.whose == Whose::Own;
+        let mut to = vec![
+            kind | u8::from(at_home) << 2
+                | u8::from(is_own) << 3
+                | u8::from(self.is_noted) << 4
+                | u8::from(self.meta.is_some()) << 5,
+        ];
+        if let Some(Meta { len, modified, mode, user, group, .. }) = &self.meta {
+            to.put_signed(modified.secs);
+            let owner = [user, group].map(|id| id.map_or(0, |id| u64::from(id) + 1));
+            let [user, group] = owner;
+            let numbers = [*len, modified.nanos.into(), (*mode).into(), user, group];
+            numbers.into_iter().for_each(|number| to.put_varint(number));
+        }
+        [self.inode.0, self.inode.1].into_iter().for_each(|number| to.put_varint(number));
+        if let Some(Stamp { inode, len, modified, changed, names }) = version {
+            [inode.0, inode.1, *len, *names].into_iter().for_each(|number| to.put_varint(number));
+            for time in [modified, changed] {
+                to.put_signed(time.secs);
+                to.put_varint(time.nanos.into());
+            }
+        }
+        if !at_home {
+            to.put_prefixed(self.home.as_bytes());
+        }
+        to.put_prefixed(self.name.as_bytes());
+        to.put_bytes(self.path.as_bytes());
+        to
+    }
+}
+
+/// What was [packed](Finished::packed); what was seen is put into it.
+fn unpacked(bytes: &[u8]) -> Finished {
+    const WHOLE: &str = "it was packed whole";
+    let mut from = Reader::new(bytes);
+    let bits = from.u8().expect(WHOLE);
+    let number = |from: &mut Reader<'_>| from.varint().expect(WHOLE);
+    let time = |from: &mut Reader<'_>| {
+        let secs = from.signed().expect(WHOLE);
+        Timestamp { secs, nanos: from.varint_u32().expect(WHOLE) }
+    };
+    let meta = (bits & 32 != 0).then(|| {
+        let secs = from.signed().expect(WHOLE);
+        let len = number(&mut from);
+        let mut small = || from.varint_u32().expect(WHOLE);
+        let (modified, mode) = (Timestamp { secs, nanos: small() }, small());
+        let mut id = || number(&mut from).checked_sub(1).map(|id| id as u32);
+        let (user, group) = (id(), id());
+        Meta { user, group, ..Meta::plain(Kind::File, len, modified, mode) }
+    });
+    let inode = (number(&mut from), number(&mut from));
+    let expected = match bits & 3 {
+        0 => Expected::Nothing,
+        1 => {
+            let inode = (number(&mut from), number(&mut from));
+            let (len, names) = (number(&mut from), number(&mut from));
+            let (modified, changed) = (time(&mut from), time(&mut from));
+            Expected::Version(Stamp { inode, len, modified, changed, names })
+        }
+        _ => Expected::Seen(Box::new(Meta::plain(Kind::File, 0, Timestamp::default(), 0))),
+    };
+    let at_home = bits & 4 != 0;
+    let home = (!at_home).then(|| from.prefixed(usize::MAX).expect(WHOLE));
+    let name = Name::new(from.prefixed(usize::MAX).expect(WHOLE)).expect(WHOLE);
+    let path = RelPath::parse(from.rest()).expect(WHOLE);
+    let home = match home {
+        Some(home) => RelPath::parse(home).expect(WHOLE),
+        None => path.split_last().expect(WHOLE).0,
+    };
+    let whose = if bits & 8 != 0 { Whose::Own } else { Whose::Temp };
+    Finished { path, home, whose, name, inode, is_noted: bits & 16 != 0, meta, expected }
+}
+
+/// Has `path` wait as another name of what waits at `leader`; whether something does.
+pub(super) fn link_waiting(
+    store: &Inner,
+    path: &RelPath,
+    (leader, seen): (&RelPath, Option<&Meta>),
+) -> Result<bool, StoreError> {
+    const LINK: &str = "link";
+    let waiting = lock(&store.delayed).leader(leader);
+    let Some(Finished { home, whose, name, inode, .. }) = waiting else { return Ok(false) };
+    let place = Place::of(&store.root, LINK, path)?;
+    let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
+    replaces.check_way(&place)?;
+    let from = store.stages(whose).dir(&home).at(LINK, path)?;
+    let (home, own) = store.stages(Whose::Own).home_for(&place)?;
+    let own_name = new_name(path);
+    from.link(&name, &own, &own_name).at(LINK, path)?;
+    let finished = Finished {
+        path: path.clone(),
+        home,
+        whose: Whose::Own,
+        name: own_name,
+        inode,
+        is_noted: false,
+        meta: None,
+        expected: replaces,
+    };
+    lock(&store.delayed).push(finished, false)?;
+    Ok(true)
+}
+
+/// What a commit expects to find at its path.
+#[derive(Clone, Debug)]
+pub(super) enum Expected {
+    Nothing,
+    Version(Stamp),
+    Seen(Box<Meta>),
+}
+
+impl Expected {
+    pub(super) fn of(replaces: &Replaces<'_, LocalSnapshot>) -> Self {
+        match replaces {
+            Replaces::Nothing => Self::Nothing,
+            Replaces::Version(old) => Self::Version(old.stamp()),
+            Replaces::Seen(meta) => Self::Seen(Box::new((*meta).clone())),
+        }
+    }
+
+    /// Fails where what is to wait could not land: nobody is to count on it.
+    pub(super) fn check_way(&self, place: &Place) -> Result<(), StoreError> {
+        let is_dir = matches!(self, Self::Seen(meta) if meta.is_dir());
+        if is_dir && place.is_barred().at(COMMIT, &place.path)? {
+            return Err(store_error(COMMIT, &place.path, Errno::NOTEMPTY));
+        }
+        Ok(())
+    }
+
+    /// Checks that `place` holds what is to be replaced, and says what that is.
+    pub(super) fn check(&self, place: &Place, store: &Inner) -> Result<Option<Stat>, StoreError> {
+        match self.check_alone(place, store.see) {
+            Err(StoreError::Conflict { .. }) => self.check_left(place, store),
+            checked => checked,
+        }
+    }
+
+    /// The same, whatever this run did under other names.
+    pub(super) fn check_alone(
+        &self,
+        place: &Place,
+        see: MetaMask,
+    ) -> Result<Option<Stat>, StoreError> {
+        let found = place.dir.find(&place.name).at(COMMIT, &place.path)?;
+        let expected = match (self, found) {
+            (Self::Nothing, found) => found.is_none(),
+            (Self::Version(old), Some(stat)) => Stamp::of(&stat).is_but_for_names(*old),
+            (Self::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
+            (Self::Seen(meta), Some(_)) => {
+                place.look(see.plain()).at(COMMIT, &place.path)?.is_like(meta)
+            }
+            (Self::Version(_) | Self::Seen(_), None) => false,
+        };
+        if expected { Ok(found) } else { Err(StoreError::Conflict { path: place.path.clone() }) }
+    }
+
+    /// Checks that `place` holds a file of several names as this run left it under another one of them.
+    fn check_left(&self, place: &Place, store: &Inner) -> Result<Option<Stat>, StoreError> {
+        let conflict = || StoreError::Conflict { path: place.path.clone() };
+        let find = || place.dir.find(&place.name).at(COMMIT, &place.path);
+        let left = find()?.and_then(|stat| store.left.known(inode_of(&stat)));
+        let left = left.ok_or_else(conflict)?;
+        // It does not change until we are done.
+        let left = lock(&left);
+        let found = find()?.ok_or_else(conflict)?;
+        let now = Stamp::of(&found);
+        let is_left = left.version.is_some_and(|left| now.is_but_for_names(left));
+        let is_seen = match self {
+            Self::Nothing => false,
+            Self::Version(old) => now.has_len_and_inode_of(*old),
+            Self::Seen(meta) => {
+                let seen = place.look(store.see.plain()).at(COMMIT, &place.path)?;
+                (&seen.kind, seen.len) == (&meta.kind, meta.len)
+            }
+        };
+        if is_left && is_seen { Ok(Some(found)) } else { Err(conflict()) }
+    }
+}
+
+impl Finished {
+    /// The same as [`land`](Self::land); or lets it go, where another run put what `is_same` there meanwhile.
+    pub(super) fn land_unless(
+        &self,
+        store: &Inner,
+        place: &Place,
+        is_same: &dyn Fn(&Meta, &Meta) -> bool,
+    ) -> Result<(), StoreError> {
+        let is_there = |new| {
+            let is = place.look(store.see).ok();
+            let sifted = |is| store.sifted(is, || Reach::Name(place.dir.path_to(&place.name)));
+            is.is_some_and(|is| is_same(new, &sifted(is)))
+        };
+        match self.land(store, place) {
+            Err(StoreError::Conflict { .. }) if self.meta.as_ref().is_some_and(is_there) => {
+                let dir = store.stages(self.whose).dir(&self.home);
+                let _ = dir.map(|dir| discard(&dir, &self.name));
+                // What stays is something to match against.
+                let _ = store.hide_partial(place, self.inode);
+                store.settle(place, (self.whose, &self.home));
+                Ok(())
+            }
+            landed => landed,
+        }
+    }
+
+    /// Moves it into place, having checked that it is still ours and replaces what it is to replace.
+    pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<(), StoreError> {
+        let was = self.expected.check(place, store)?.as_ref().map(inode_of);
+        let stages = store.stages(self.whose);
+        let dir = stages.dir(&self.home).at(COMMIT, &self.path)?;
+        let staged = dir.stat(&self.name).at(COMMIT, &self.path)?;
+        if inode_of(&staged) != self.inode {
+            return Err(StoreError::Conflict { path: self.path.clone() });
+        }
+        store.hide_partial(place, self.inode).at(COMMIT, &self.path)?;
+        let land = || place.land(&dir, &self.name).at(COMMIT, &self.path);
+        store.back_up(place, (Goes::Replaced, was), land).inspect_err(|_| {
+            store.show_partial(place, (&dir, &self.name), Other::Goes);
+        })?;
+        if self.is_noted {
+            remove_log(&dir, &self.name);
+        }
+        store.touched.add(&place.dir_path);
+        if let (Whose::Own, Ok(staging)) = (self.whose, stages.path(&self.home)) {
+            store.touched.add(&staging);
+        }
+        store.settle(place, (self.whose, &self.home));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_taken_as_it_was_put() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
+        let seen = |len| Meta::plain(Kind::Dir, len, Timestamp::default(), 0o755);
+        let (modified, changed) =
+            (Timestamp { secs: -7, nanos: 999_999_999 }, Timestamp { secs: 1 << 40, nanos: 1 });
+        let version = Stamp { inode: (3, u64::MAX), len: 1 << 50, modified, changed, names: 2 };
+        let expected = [
+            Expected::Seen(Box::new(seen(1))),
+            Expected::Nothing,
+            Expected::Version(version),
+            Expected::Seen(Box::new(seen(2))),
+        ];
+        let plain = |user| Meta {
+            user,
+            group: Some(7),
+            ..Meta::plain(Kind::File, 1 << 50, modified, 0o644)
+        };
+        let finished = |(nth, expected): (usize, &Expected)| Finished {
+            path: path(["a", "dir/b", "dir/deep/c", "d"][nth]),
+            home: path(["", "dir", "dir", ""][nth]),
+            whose: [Whose::Own, Whose::Temp][nth % 2],
+            name: Name::new(format!("staged-{nth}").as_bytes()).unwrap(),
+            inode: (nth as u64, u64::MAX),
+            is_noted: nth > 1,
+            meta: [None, Some(plain(None)), Some(plain(Some(0))), Some(plain(Some(u32::MAX)))][nth]
+                .clone(),
+            expected: expected.clone(),
+        };
+        let all = || expected.iter().enumerate().map(finished);
+        let mut delayed = Delayed::default();
+        all().for_each(|one| delayed.push(one, true).unwrap());
+        let shown = |one: Finished| format!("{one:?}");
+        let leader = delayed.leader(&path("dir/deep/c")).map(shown);
+        assert_eq!(leader, all().nth(2).map(shown));
+        assert!(delayed.take().map(shown).eq(all().map(shown)));
+        assert!(delayed.take().next().is_none() && delayed.leader(&path("a")).is_none());
+    }
+}

@@ -1,0 +1,239 @@
+//! Files with holes: they are not read, and blocks of zeros are not written (`--sparse`).
+
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{self, FallocateFlags, SeekFrom, Stat};
+use rustix::io::Errno;
+
+use super::copy::{BLOCK_BYTES, read_through, write_at};
+use super::snapshot::read_at;
+
+/// Whether a file has fewer blocks than its length asks for.
+pub(super) fn has_holes(stat: &Stat) -> bool {
+    const SECTOR_BYTES: u64 = 512;
+    (stat.st_blocks as u64).saturating_mul(SECTOR_BYTES) < stat.st_size as u64
+}
+
+/// Reads until `buf` is full or the file ends, and asks for no hole: the kernel would make pages of zeros of it.
+pub(super) fn read_around(
+    file: BorrowedFd<'_>,
+    start: u64,
+    buf: &mut [u8],
+) -> Result<usize, Errno> {
+    let mut done = 0;
+    while done < buf.len() {
+        let (at, left) = (start + done as u64, (buf.len() - done) as u64);
+        let data = match fs::seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // There is no more data, or no more file.
+            Err(Errno::NXIO) => (fs::fstat(file)?.st_size as u64).max(at),
+            // The file system knows of no holes.
+            Err(_) => return Ok(done + read_at(file, at, &mut buf[done..])?),
+        };
+        let hole = (data - at).min(left) as usize;
+        buf[done..done + hole].fill(0);
+        done += hole;
+        if done == buf.len() {
+            break;
+        }
+        let end = fs::seek(file, SeekFrom::Hole(data)).unwrap_or(data);
+        let want = end.saturating_sub(data).min((buf.len() - done) as u64) as usize;
+        let got = read_at(file, data, &mut buf[done..done + want])?;
+        done += got;
+        if got == 0 || got < want {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// What is in the place of bytes that are about to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Under {
+    /// A hole: nobody ever wrote there.
+    Hole,
+    /// Perhaps other bytes, or blocks of none.
+    Blocks,
+}
+
+/// Writes all of `bytes`, with holes where blocks of the file would be zeros.
+pub(super) fn write_sparse(
+    file: BorrowedFd<'_>,
+    start: u64,
+    bytes: &[u8],
+    under: Under,
+) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let (run, is_zero) = run(start + done as u64, &bytes[done..]);
+        let at = start + done as u64;
+        match (is_zero, under) {
+            (false, _) => write_at(file, at, run)?,
+            (true, Under::Hole) => {}
+            (true, Under::Blocks) => clear(file, at, run)?,
+        }
+        done += run.len();
+    }
+    Ok(())
+}
+
+/// Makes holes of the blocks of zeros in a file of `len` bytes, where it has other blocks.
+pub(super) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
+    let mut at = 0;
+    while at < len {
+        let data = match fs::seek(file, SeekFrom::Data(at)) {
+            // There is none, or this file system cannot tell.
+            Err(Errno::NXIO | Errno::INVAL) => break,
+            found => found?,
+        };
+        at = fs::seek(file, SeekFrom::Hole(data))?.min(len);
+        read_through(file, data..at, |start, bytes| {
+            let mut done = 0;
+            while done < bytes.len() {
+                let start = start + done as u64;
+                let (run, is_zero) = run(start, &bytes[done..]);
+                // Less than a block is no hole.
+                if is_zero && !whole_blocks(start, run.len() as u64).is_empty() {
+                    clear(file, start, run)?;
+                }
+                done += run.len();
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// The front of `bytes`, which go to `at`: as many blocks of the file as are all zeros, or all not.
+fn run(at: u64, bytes: &[u8]) -> (&[u8], bool) {
+    let to_next = BLOCK_BYTES - at % BLOCK_BYTES;
+    let mut end = bytes.len().min(to_next as usize);
+    let zero = is_zero(&bytes[..end]);
+    while end < bytes.len() {
+        let next = bytes.len().min(end + BLOCK_BYTES as usize);
+        if is_zero(&bytes[end..next]) != zero {
+            break;
+        }
+        end = next;
+    }
+    (&bytes[..end], zero)
+}
+
+/// Compared with itself, one byte on: that is a fast comparison of memory.
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.first().is_none_or(|first| *first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
+}
+
+/// Makes zeros of what is there: a hole of whole blocks, where the file system can, and written zeros of the rest.
+fn clear(file: BorrowedFd<'_>, start: u64, zeros: &[u8]) -> Result<(), Errno> {
+    let Range { start: from, end: to } = whole_blocks(start, zeros.len() as u64);
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    if from == to || fs::fallocate(file, punch, from, to - from).is_err() {
+        // Where it cannot be done, writing says why, if that fails too.
+        return write_at(file, start, zeros);
+    }
+    let (head, tail) = ((from - start) as usize, (to - start) as usize);
+    write_at(file, start, &zeros[..head])?;
+    write_at(file, to, &zeros[tail..])
+}
+
+/// The blocks that `len` bytes from `start` on fill.
+fn whole_blocks(start: u64, len: u64) -> Range<u64> {
+    let from = start.next_multiple_of(BLOCK_BYTES).min(start + len);
+    let to = (start + len) / BLOCK_BYTES * BLOCK_BYTES;
+    from..to.max(from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::fs::{CWD, Mode, OFlags};
+
+    use super::*;
+    use crate::snapshot::read_at;
+
+    const LEN: usize = 6 * BLOCK_BYTES as usize;
+
+    /// What a file holds, which held `before` where it is not a hole, once `bytes` went to `start`.
+    fn written(before: Option<u8>, start: usize, bytes: &[u8]) -> (Vec<u8>, i64) {
+        let dir = tempfile::tempdir().unwrap();
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        let file = fs::openat(CWD, dir.path().join("file"), flags, Mode::RWXU).unwrap();
+        fs::ftruncate(&file, LEN as u64).unwrap();
+        let under = match before {
+            Some(byte) => {
+                write_at(file.as_fd(), 0, &vec![byte; LEN]).unwrap();
+                Under::Blocks
+            }
+            None => Under::Hole,
+        };
+        write_sparse(file.as_fd(), start as u64, bytes, under).unwrap();
+        let mut content = vec![0; LEN];
+        assert_eq!(read_at(file.as_fd(), 0, &mut content).unwrap(), LEN);
+        (content, fs::fstat(&file).unwrap().st_blocks)
+    }
+
+    #[test]
+    fn a_file_with_holes_is_read_as_any_other() {
+        let (dir, block) = (tempfile::tempdir().unwrap(), BLOCK_BYTES as usize);
+        let one = |ones: Range<usize>| std::iter::once(ones).collect::<Vec<_>>();
+        for (len, ones) in [
+            (0, Vec::new()),
+            (5 * block + 7, Vec::new()),
+            (LEN, one(0..block)),
+            (LEN, vec![block..2 * block, 4 * block..LEN]),
+            (LEN - 9, one(2 * block - 1..2 * block + 1)),
+        ] {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+            let file = fs::openat(CWD, dir.path().join("file"), flags, Mode::RWXU).unwrap();
+            fs::ftruncate(&file, len as u64).unwrap();
+            let mut expected = vec![0; len];
+            for run in ones {
+                write_at(file.as_fd(), run.start as u64, &vec![1; run.len()]).unwrap();
+                expected[run].fill(1);
+            }
+            for start in
+                [0, 1, block - 1, block, 3 * block + 5, len.saturating_sub(1), len, len + 9]
+            {
+                for want in [1, block, 2 * block + 3, LEN, LEN + 9] {
+                    let mut buf = vec![9; want];
+                    let got = read_around(file.as_fd(), start as u64, &mut buf).unwrap();
+                    let there =
+                        &expected[start.min(len)..(start + want).min(len).max(start.min(len))];
+                    assert!(buf[..got] == *there, "{len} {start} {want} {got}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn holes_are_zeros_wherever_runs_begin_and_end() {
+        let block = BLOCK_BYTES as usize;
+        for start in [0, 1, block - 1, block, block + 1] {
+            for (ones, zeros) in [(0, 1), (1, block), (block, 2 * block), (7, 3 * block - 9)] {
+                let bytes = [vec![1; ones], vec![0; zeros], vec![1; ones]].concat();
+                for before in [None, Some(9)] {
+                    let mut expected = vec![before.unwrap_or(0); LEN];
+                    expected[start..start + bytes.len()].copy_from_slice(&bytes);
+                    let (content, _) = written(before, start, &bytes);
+                    assert!(content == expected, "{start} {ones} {zeros} {before:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whole_blocks_of_zeros_take_no_room() {
+        let ones = |len: usize| vec![1_u8; len];
+        let block = BLOCK_BYTES as usize;
+        let bytes = [ones(block), vec![0; 4 * block], ones(block)].concat();
+        let (_, full) = written(Some(9), 0, &ones(LEN));
+        for before in [None, Some(9)] {
+            let (_, blocks) = written(before, 0, &bytes);
+            // A file system without holes has none to show.
+            assert!(blocks * 3 == full || before.is_some() && blocks == full, "{blocks}");
+        }
+    }
+}

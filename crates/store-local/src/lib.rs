@@ -1,0 +1,58 @@
+//! Trees in Linux directories, and what is kept of their files between runs.
+//!
+//! Below a root only held [handles](dir) touch a tree; paths open roots, nothing else.
+
+mod above;
+mod attrs;
+mod backup;
+pub mod cache;
+mod copy;
+mod dir;
+mod errno;
+mod finished;
+mod follow;
+mod heritage;
+mod holes;
+mod inplace;
+mod link;
+mod list;
+mod log;
+mod more;
+mod named;
+mod noted;
+mod partial;
+mod place;
+mod rebuild;
+mod recent;
+mod remove;
+mod room;
+mod snapshot;
+mod sources;
+mod stage;
+mod store;
+mod touched;
+mod whole;
+mod writing;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use attrs::umask;
+pub use backup::Backup;
+pub use cache::Cache;
+pub use dir::{Trust, confine, leads_out, own_dir};
+pub use errno::reason;
+pub use inplace::UnderWay;
+pub use named::{NamedDir, NamedFile, look, look_at};
+pub use rebuild::LocalRebuild;
+pub use snapshot::LocalSnapshot;
+pub use sources::{SourceArg, SourceArgs, SourceOptions, Sources};
+pub use store::{KeepLinks, LocalOptions, LocalStore, create_above, create_root, remove_root};
+pub use writing::{PartialDir, Writing};
+
+/// What `mutex` protects. Each lock here covers one simple change, so a panic elsewhere leaves nothing half done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,233 @@
+//! Listing one directory.
+
+use deltic_tree::meta::Inode;
+use deltic_tree::names::SortedNames;
+use deltic_tree::{Entry, Follow, Meta, MetaMask, Name, RelPath, UnsortedNames};
+use rustix::fs;
+use rustix::io::Errno;
+
+use super::follow;
+use super::more::{Reach, look_again};
+use super::snapshot::{lasting_device, look_at, look_at_version};
+use crate::dir::Dir;
+use crate::errno::store_error;
+use deltic_store::filter::Judge;
+use deltic_store::{Listing, StoreError, Version, is_staging_name};
+
+/// How much of a directory is listed at once.
+pub(super) enum Part {
+    All,
+    /// What comes first, if there are very many names.
+    First,
+    /// The same, with the versions of files.
+    FirstVersions,
+    /// What comes next.
+    Next(Box<SortedNames>),
+}
+
+impl From<Option<Box<SortedNames>>> for Part {
+    fn from(rest: Option<Box<SortedNames>>) -> Self {
+        rest.map_or(Self::First, Self::Next)
+    }
+}
+
+impl Part {
+    /// How many names are looked at.
+    pub(super) const fn most(&self) -> usize {
+        if matches!(self, Self::All) { usize::MAX } else { PART_NAMES }
+    }
+}
+
+/// Bytes of attributes and ACLs after which a part ends.
+const PART_BYTES: usize = 512 << 10;
+/// Names that are looked at before those bytes are counted again.
+const BATCH_NAMES: usize = 4;
+/// Names that are looked at in one part.
+pub(super) const PART_NAMES: usize = 8 << 10;
+
+/// What `dir`, open to read and called `path`, holds and `judge` admits, looked at as `how` says.
+pub(super) fn list(
+    (dir, path): (&Dir, &RelPath),
+    judge: &mut Judge,
+    how: (Follow, MetaMask),
+    part: Part,
+) -> Listing {
+    let mut listing = Listing::default();
+    let device = match (&part, how) {
+        // Elsewhere a name need not be the file that it looks like.
+        (Part::FirstVersions, (Follow::Never, see)) if !see.fake_super => Some(lasting_device(dir)),
+        _ => None,
+    };
+    let most = part.most();
+    let Some(mut rest) = names_for(&[dir], path, (&|_| false, part), &mut listing) else {
+        return listing;
+    };
+    let look = |name: &Name| match device {
+        Some(device) => look_at_version(dir, name, how.1).map(|(meta, stamp)| {
+            let lasts = meta.is_file() && device == Some(stamp.device());
+            (meta, Some(lasts.then(|| stamp.version())))
+        }),
+        None => look((dir, path), name, how),
+    };
+    listing.entries.reserve_exact(rest.len().min(most));
+    // Attributes may be a thousand times as long as names.
+    let (mut names, mut bytes) = (most, 0);
+    while names > 0 && rest.len() > 0 && (bytes < PART_BYTES || most == usize::MAX) {
+        let (some, before) = (names.min(BATCH_NAMES), listing.entries.len());
+        look_at_some((dir, path), (judge, how), look, (&mut rest).take(some), &mut listing);
+        names -= some;
+        bytes += listing.entries[before..].iter().map(|e| e.meta.more_bytes()).sum::<usize>();
+    }
+    listing.rest = (rest.len() > 0).then_some(rest);
+    listing
+}
+
+/// What comes first of it but for names that `keep` admits, which are not looked at.
+pub(super) fn list_but(
+    (dir, path): (&Dir, &RelPath),
+    judge: &mut Judge,
+    how: (Follow, MetaMask),
+    keep: &dyn Fn(&Name) -> bool,
+) -> Listing {
+    let mut listing = Listing::default();
+    let Some(mut rest) = names_for(&[dir], path, (keep, Part::First), &mut listing) else {
+        return listing;
+    };
+    let (look, names) = (|name: &Name| look((dir, path), name, how), (&mut rest).take(PART_NAMES));
+    look_at_some((dir, path), (judge, how), look, names, &mut listing);
+    listing.rest = (rest.len() > 0).then_some(rest);
+    listing
+}
+
+pub(super) fn inode(dir: &Dir) -> Result<Inode, Errno> {
+    fs::fstat(dir).map(|stat| Inode { device: stat.st_dev, number: stat.st_ino })
+}
+
+/// The names in `dirs`, all of which are called `path`, that `keep` does not admit, or those of them that are left; none where
+/// these are not the directories any more that they were left of.
+pub(super) fn names_for(
+    dirs: &[&Dir],
+    path: &RelPath,
+    (keep, part): (&dyn Fn(&Name) -> bool, Part),
+    listing: &mut Listing,
+) -> Option<Box<SortedNames>> {
+    let here = || dirs.iter().map(|dir| inode(dir)).collect::<Result<Vec<_>, _>>();
+    let most = part.most();
+    if let Part::Next(rest) = part {
+        if here().is_ok_and(|here| rest.dirs() == here) {
+            return Some(rest);
+        }
+        // Names that are not in this one have not gone from that one.
+        listing.errors.push(StoreError::Changed { path: path.clone() });
+        return None;
+    }
+    let mut names = UnsortedNames::default();
+    dirs.iter().for_each(|dir| pile_up((dir, path), keep, &mut names, listing));
+    let rest = names.in_order();
+    // What is listed at once is not gone on with.
+    let here = if most < usize::MAX { here().ok() } else { None };
+    Some(Box::new(if let Some(here) = here { rest.read_in(here) } else { rest }))
+}
+
+/// Adds the names in `dir` that `keep` does not admit.
+fn pile_up(
+    (dir, path): (&Dir, &RelPath),
+    keep: &dyn Fn(&Name) -> bool,
+    names: &mut UnsortedNames,
+    listing: &mut Listing,
+) {
+    let errors = &mut listing.errors;
+    let whole = dir.for_each_name(|name| match Name::new(name).ok().filter(|n| path.holds(n)) {
+        Some(name) if is_staging_name(name.as_bytes()) || keep(&name) => {}
+        Some(name) => {
+            if names.push(name).is_err() {
+                errors.push(store_error("list", path, Errno::OVERFLOW));
+            }
+        }
+        None => errors.push(store_error("list", path, Errno::NAMETOOLONG)),
+    });
+    if let Err(errno) = whole {
+        listing.errors.push(store_error("list", path, errno));
+    }
+}
+
+/// What those of `names` are that `dir`, called `path`, has and `judge` admits, looked at as `how` says.
+pub(super) fn look_at_names(
+    (dir, path): (&Dir, &RelPath),
+    judge: &mut Judge,
+    how: (Follow, MetaMask),
+    names: &[Name],
+) -> Listing {
+    let mut listing = Listing::default();
+    let names = names.iter().cloned();
+    let look = |name: &Name| look((dir, path), name, how);
+    look_at_some((dir, path), (judge, how), look, names, &mut listing);
+    listing
+}
+
+/// What an entry is, and, where versions are told, which version of a file that lasts.
+type Looked = (Meta, Option<Option<Version>>);
+
+fn look_at_some(
+    (dir, path): (&Dir, &RelPath),
+    (judge, how): (&mut Judge, (Follow, MetaMask)),
+    look: impl Fn(&Name) -> Result<Looked, Errno>,
+    names: impl Iterator<Item = Name>,
+    listing: &mut Listing,
+) {
+    for name in names {
+        match look(&name) {
+            Ok((mut meta, version)) if judge.admits(&name, meta.is_dir()) => {
+                sift((dir, &name), &mut meta, how, judge);
+                listing.entries.push(Entry { name, meta });
+                listing.versions.extend(version);
+            }
+            Ok(_) => {}
+            // One that vanished meanwhile is no entry, and what is left out, whatever it may be, need not be looked at.
+            Err(Errno::NOENT) => {}
+            Err(_) if [false, true].iter().any(|is_dir| !judge.admits(&name, *is_dir)) => {}
+            Err(errno) => {
+                let path = path.join(&name).unwrap_or_else(|_| path.clone());
+                listing.errors.push(match dangles(dir, &name, errno) {
+                    true => StoreError::Dangling { action: "look at", path },
+                    false => store_error("look at", &path, errno),
+                });
+            }
+        }
+    }
+}
+
+/// Whether `errno` says of `name` that it is a link which leads to nothing, and not one in a circle.
+pub(super) fn dangles(dir: &Dir, name: &Name, errno: Errno) -> bool {
+    errno == Errno::LOOP && dir.stat_behind(name).err() == Some(Errno::NOENT)
+}
+
+/// Takes the extended attributes that `judge` excludes away from what `name` of `dir` is taken for.
+pub(super) fn sift(
+    (dir, name): (&Dir, &Name),
+    meta: &mut Meta,
+    (follow, see): (Follow, MetaMask),
+    judge: &Judge,
+) {
+    let reach =
+        if follow == Follow::Never || meta.is_symlink() { Reach::Name } else { Reach::Followed };
+    let admits = |name: &[u8]| judge.admits_xattr(name);
+    look_again(|| reach(dir.path_to(name)), meta, see, &admits);
+    judge.sift(meta);
+}
+
+/// What `name` of `dir`, which is at `path`, is taken for. Its own path is made only where that matters.
+fn look(
+    (dir, path): (&Dir, &RelPath),
+    name: &Name,
+    (follow, see): (Follow, MetaMask),
+) -> Result<Looked, Errno> {
+    let meta = match follow {
+        Follow::Never => look_at(dir, name, see),
+        follow => {
+            let path = path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
+            follow::look(dir, (name, &path), (follow, see))
+        }
+    };
+    Ok((meta?, None))
+}

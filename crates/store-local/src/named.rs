@@ -1,0 +1,210 @@
+//! Directories and files that options and arguments name (`--backup-dir` and its like, the destination, lists).
+//!
+//! Such a path may lead through directories in which others may put symlinks, as a destination that is another user's. So a
+//! symlink on the way is followed only if it is the superuser's or our own: what others put there could lead anywhere.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use deltic_tree::RelPath;
+use deltic_tree::path::printable;
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::dir::{Dir, Led, Trust, Use, WayEnd};
+use deltic_store::StoreError;
+
+/// Where `path` below `root` is, from the root of the file system.
+pub(super) fn full_path(root: &Path, path: &RelPath) -> Option<PathBuf> {
+    let below = root.join(OsStr::from_bytes(path.as_bytes()));
+    // What ends with a slash stands for what is in it: people are told of the directory.
+    Some(std::path::absolute(below).ok()?.components().collect())
+}
+
+/// The directory that an option names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedDir {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whose symlinks on the way are followed.
+    pub trust: Trust,
+}
+
+impl NamedDir {
+    /// Holds it.
+    pub(super) fn open(&self) -> Result<Dir, Errno> {
+        match self.walk()? {
+            Led::To(dir) => Ok(dir),
+            Led::Stranger(_) => Err(Errno::LOOP),
+        }
+    }
+
+    /// Fails where a symlink of another user is on the way, and says which.
+    ///
+    /// # Errors
+    /// [`StoreError::Stranger`].
+    pub fn check(&self) -> Result<(), StoreError> {
+        match self.walk() {
+            Ok(Led::Stranger(link)) => Err(stranger(&link)),
+            // What is missing is made, and what else is wrong is said by who uses it.
+            Ok(Led::To(_)) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The names in it, in no order.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn names(&self) -> io::Result<Vec<Vec<u8>>> {
+        let mut names = Vec::new();
+        let dir = self.open()?.dir(&RelPath::root(), Use::Read)?;
+        dir.for_each_name(|name| names.push(name.to_vec()))?;
+        Ok(names)
+    }
+
+    /// Makes it this process's working directory.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(rustix::process::fchdir(self.open()?)?)
+    }
+
+    /// Makes the last directory of the path, unless there is one: whether it was made.
+    pub(super) fn make(&self, mode: Mode) -> Result<bool, Errno> {
+        let Some(name) = self.path.file_name() else { return self.open().map(|_| false) };
+        match fs::mkdirat(self.above()?, name, mode) {
+            Err(Errno::EXIST) => self.open().map(|_| false),
+            made => made.map(|()| true),
+        }
+    }
+
+    /// Removes it, if it is empty.
+    pub(super) fn remove(&self) -> Result<(), Errno> {
+        let name = self.path.file_name().ok_or(Errno::INVAL)?;
+        fs::unlinkat(self.above()?, name, AtFlags::REMOVEDIR)
+    }
+
+    /// Holds the directory in which it has its name.
+    pub(super) fn above(&self) -> Result<Dir, Errno> {
+        match self.path.parent() {
+            Some(above) if above != Path::new("") => self.at(above).open(),
+            _ => self.at(Path::new(".")).open(),
+        }
+    }
+
+    /// Holds it; it and what is missing above it are made.
+    pub(super) fn make_all(&self) -> Result<Dir, Errno> {
+        let missing = |dir: &Self| dir.open().is_err_and(|errno| errno == Errno::NOENT);
+        let ancestors = self.path.ancestors().filter(|dir| *dir != Path::new(""));
+        let above: Vec<_> = ancestors.map(|dir| self.at(dir)).take_while(missing).collect();
+        let mode = Mode::from_raw_mode(0o777);
+        above.iter().rev().try_for_each(|dir| dir.make(mode).map(drop))?;
+        self.open()
+    }
+
+    fn at(&self, path: &Path) -> Self {
+        Self { path: path.to_path_buf(), ..*self }
+    }
+
+    fn walk(&self) -> Result<Led, Errno> {
+        match Dir::open_straight(&self.path) {
+            Ok(dir) => Ok(Led::To(dir)),
+            Err(Errno::NAMETOOLONG) => Err(Errno::NAMETOOLONG),
+            // There are symlinks, or this kernel cannot tell.
+            Err(_) => begin(&self.path)?.led_to(&self.path, self.trust),
+        }
+    }
+}
+
+/// A file that an option names, whether or not it is there: its name in a held directory.
+#[derive(Debug)]
+pub struct NamedFile(WayEnd);
+
+impl NamedFile {
+    /// Follows the symlinks on the way to `path`, and in its place, that `trust` says.
+    ///
+    /// # Errors
+    /// Where its directory is not there, or cannot be entered, or a symlink of another user is on the way.
+    pub fn find(path: &Path, trust: Trust) -> io::Result<Self> {
+        if path.as_os_str().is_empty() {
+            return Err(Errno::NOENT.into());
+        }
+        match begin(path)?.end_of(path, trust)? {
+            Led::To(end) => Ok(Self(end)),
+            Led::Stranger(link) => Err(io::Error::other(stranger(&link))),
+        }
+    }
+
+    /// Opens it to read.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn read(&self) -> io::Result<OwnedFd> {
+        Ok(self.0.open(OFlags::RDONLY | OFlags::NOCTTY)?)
+    }
+
+    /// Opens it to write behind what it has, and makes it if need be.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn append(&self) -> io::Result<OwnedFd> {
+        Ok(self.0.open(OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOCTTY)?)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &OsStr {
+        &self.0.name
+    }
+}
+
+/// The directory that it is in.
+impl AsFd for NamedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.dir.as_fd()
+    }
+}
+
+/// Where the way to `path` begins; where we are, we need not be allowed to look.
+fn begin(path: &Path) -> Result<Dir, Errno> {
+    match Dir::jail()? {
+        Some(jail) => Ok(jail),
+        None => Dir::open_root(Path::new(if path.is_absolute() { "/" } else { "." })),
+    }
+}
+
+/// What the path of an argument leads to.
+///
+/// # Errors
+/// The system's.
+pub fn look(path: &Path) -> io::Result<Stat> {
+    match Dir::jail()? {
+        None => Ok(fs::statat(CWD, path, AtFlags::empty())?),
+        Some(jail) => Ok(jail.stat_at_end(path)?),
+    }
+}
+
+/// What is at the path of an argument, be it a symlink.
+///
+/// # Errors
+/// The system's.
+pub fn look_at(path: &Path) -> io::Result<Stat> {
+    if Dir::jail()?.is_none() {
+        return Ok(fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?);
+    }
+    match path.file_name() {
+        Some(name) if !path.as_os_str().as_bytes().ends_with(b"/") => {
+            let above = NamedDir { path: path.to_path_buf(), trust: Trust::Anyone }.above()?;
+            Ok(fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?)
+        }
+        _ => look(path),
+    }
+}
+
+fn stranger(link: &Path) -> StoreError {
+    StoreError::Stranger { link: printable(link.as_os_str().as_bytes()) }
+}

@@ -1,0 +1,83 @@
+//! Where an entry is: the held handle of its directory, and its name there.
+
+use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath};
+use rustix::io::Errno;
+
+use super::snapshot::{file_type, look_at};
+use crate::dir::{Dir, Use};
+use crate::errno::At;
+use deltic_store::{StoreError, check_path};
+
+/// An entry that may or may not exist, in a directory that does.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) path: RelPath,
+    pub(super) dir: Dir,
+    pub(super) dir_path: RelPath,
+    pub(super) name: Name,
+}
+
+impl Place {
+    /// The place of `path` below `root`, for `action`.
+    pub(super) fn of(root: &Dir, action: &'static str, path: &RelPath) -> Result<Self, StoreError> {
+        check_path(action, path)?;
+        let bad_name = || StoreError::BadName { action, path: path.clone() };
+        let (dir_path, name) = path.split_last().ok_or_else(bad_name)?;
+        let dir = root.dir(&dir_path, Use::Pass).at(action, path)?;
+        Ok(Self { path: path.clone(), dir, dir_path, name })
+    }
+
+    /// The same for another entry, with the handle of the same directory if it is in there.
+    pub(super) fn next(
+        self,
+        root: &Dir,
+        action: &'static str,
+        path: &RelPath,
+    ) -> Result<Self, StoreError> {
+        match path.split_last() {
+            Some((dir_path, name)) if dir_path == self.dir_path => {
+                check_path(action, path)?;
+                Ok(Self { path: path.clone(), name, ..self })
+            }
+            _ => Self::of(root, action, path),
+        }
+    }
+
+    /// What is here. Where notes say what an entry is, a true symlink says nothing: it gives way to a file that does.
+    pub(super) fn look(&self, see: MetaMask) -> Result<Meta, Errno> {
+        let mut meta = look_at(&self.dir, &self.name, see)?;
+        if let (Kind::Symlink(target), true) = (&mut meta.kind, see.fake_super)
+            && file_type(&self.dir.stat(&self.name)?).is_symlink()
+        {
+            *target = Box::default();
+        }
+        Ok(meta)
+    }
+
+    /// Whether [`land`](Self::land) would find a directory here that is not empty. One that may not be listed may be empty.
+    pub(super) fn is_barred(&self) -> Result<bool, Errno> {
+        let here = RelPath::root().join(&self.name).map_err(|_| Errno::NAMETOOLONG)?;
+        let mut is_full = false;
+        let listed =
+            self.dir.dir(&here, Use::Read).and_then(|dir| dir.for_each_name(|_| is_full = true));
+        match listed {
+            Ok(()) => Ok(is_full),
+            Err(Errno::NOTDIR | Errno::NOENT | Errno::ACCESS) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Moves `staged` of `from` here, over anything but a directory that is not empty.
+    pub(super) fn land(&self, from: &Dir, staged: &Name) -> Result<(), Errno> {
+        match from.rename(staged, &self.dir, &self.name) {
+            Err(Errno::ISDIR) => {
+                self.dir.remove_dir(&self.name)?;
+                from.rename(staged, &self.dir, &self.name)
+            }
+            landed => landed,
+        }
+    }
+}
+
+/// What is said to have been tried where a new version does not get its name.
+pub(super) const COMMIT: &str = "put in place";

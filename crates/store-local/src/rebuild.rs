@@ -1,0 +1,525 @@
+//! A local file in the making, and the order of writes that makes its commit safe (`RELIABILITY` §3.1).
+
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use deltic_tree::{Meta, RelPath};
+use rustix::fs::{self, FlockOperation, Stat};
+use rustix::io::Errno;
+
+use super::attrs::{Attrs, On};
+use super::copy::{End, read_through, write_at};
+use super::finished::{Expected, Finished};
+use super::heritage::Heritage;
+use super::holes::{Under, write_sparse};
+use super::inplace::Changing;
+use super::log::{Log, remove_log};
+use super::partial::Other;
+use super::place::{COMMIT, Place};
+use super::room::{Reserve, Room, reserve_all};
+use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at, read_at};
+use super::stage::{Logged, Staged, Stages, Whose, discard};
+use super::store::Inner;
+use crate::errno::{At, store_error};
+use crate::lock;
+use deltic_store::{Commit, Content, Rebuild, Resumed, Snapshot, StoreError, Unset, Version};
+
+/// A new version of a local file, staged.
+#[derive(Debug)]
+pub struct LocalRebuild {
+    store: Arc<Inner>,
+    path: RelPath,
+    staged: Staged,
+    inode: (u64, u64),
+    len: u64,
+    log: Mutex<Log>,
+    room: Room,
+    /// What is there before anything is written.
+    under: Under,
+    /// Whose turn it is to write: the kernel lets one thread write to a file, and the others burn their time until then.
+    turn: Mutex<()>,
+    /// The file that is changed where it is, if one is.
+    changing: Option<Changing>,
+    /// Bytes that were sent for it and written.
+    written: AtomicU64,
+    fate: Mutex<Fate>,
+}
+
+/// How many bytes are written to a file that is to be durable until they are flushed, while more are on their way: the flush
+/// before the commit then finds little left to do.
+const FLUSH_EVERY_BYTES: u64 = 16 << 20;
+
+/// What becomes of the staged file when its rebuild is dropped; a later fate overrides an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    /// Nothing was sent for it yet: it goes.
+    Worthless,
+    /// It spares the next attempt some traffic: it stays.
+    Worthwhile,
+    /// A write failed, and nobody knows what is in it; or the disk is full, and it makes room.
+    Spoiled,
+    /// It has left the staging directory.
+    Gone,
+}
+
+impl LocalRebuild {
+    pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
+        let place = Place::of(&store.root, "create", path)?;
+        let changing = Self::changing(&store, &place)?;
+        let staged = store.growing().create(&place).map_err(|error| match error {
+            // The file is ours to change, but its directory is not.
+            StoreError::Denied { path, source, .. } if changing.is_some() => {
+                StoreError::Denied { action: "stage (-T DIR does so elsewhere)", path, source }
+            }
+            error => error,
+        })?;
+        let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
+        let under = if store.writing.preallocate { Under::Blocks } else { Under::Hole };
+        let state = (Log::Unwritten, Fate::Worthless, under);
+        let rebuild = Self::of(store, (path, staged, inode), (len, changing), state);
+        fs::ftruncate(&rebuild.staged.file, len).at("create", path)?;
+        if rebuild.store.writing.preallocate && rebuild.changing.is_none() {
+            reserve_all(&rebuild.staged.file, 0, len).at("allocate", path)?;
+        }
+        Ok(rebuild)
+    }
+
+    /// The file that is to change where it is, if one is.
+    fn changing(store: &Inner, place: &Place) -> Result<Option<Changing>, StoreError> {
+        let changing = if store.writing.inplace { Changing::of(place)? } else { None };
+        Ok(changing.filter(|changing| store.may_change(changing.version())))
+    }
+
+    /// Goes on with what was left behind for `path`.
+    pub(super) fn resume(
+        store: Arc<Inner>,
+        path: &RelPath,
+        len: u64,
+    ) -> Result<Option<Resumed<Self>>, StoreError> {
+        let place = Place::of(&store.root, "resume", path)?;
+        let partial = store.writing.partial_dir.as_ref();
+        let shown = partial.and_then(|partial| partial.inode(&place));
+        let Some(Logged { staged, log, notes }) = store.growing().resume(&place, len, shown)?
+        else {
+            return Ok(None);
+        };
+        let inode = inode_of(&fs::fstat(&staged.file).at("resume", path)?);
+        let state = (log, Fate::Worthwhile, Under::Blocks);
+        let changing = Self::changing(&store, &place)?;
+        let rebuild = Self::of(store, (path, staged, inode), (len, changing), state);
+        Ok(Some(Resumed { rebuild, notes }))
+    }
+
+    fn of(
+        store: Arc<Inner>,
+        (path, staged, inode): (&RelPath, Staged, (u64, u64)),
+        (len, changing): (u64, Option<Changing>),
+        (log, fate, under): (Log, Fate, Under),
+    ) -> Self {
+        let holes = store.writing.sparse || changing.is_some();
+        let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
+        let room = Room::of(&staged.file, len, reserve);
+        let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(fate));
+        let (turn, written) = (Mutex::default(), AtomicU64::new(0));
+        Self { store, path, staged, inode, len, log, room, under, turn, changing, written, fate }
+    }
+
+    fn doom(&self, fate: Fate) {
+        let mut own = lock(&self.fate);
+        let first = *own < Fate::Worthwhile && fate == Fate::Worthwhile;
+        *own = fate.max(*own);
+        drop(own);
+        if first {
+            self.show(Other::Stays);
+        }
+    }
+
+    /// Lets it be seen while it is not complete, where that is asked for.
+    fn show(&self, other: Other) {
+        if self.store.writing.partial_dir.is_some()
+            && let Ok(place) = Place::of(&self.store.root, "show", &self.path)
+            && let Ok(dir) = self.stages().dir(&self.staged.home)
+        {
+            self.store.show_partial(&place, (&dir, &self.staged.name), other);
+        }
+    }
+
+    /// Takes back what [`Self::show`] did.
+    fn hide(&self) {
+        if self.store.writing.partial_dir.is_some()
+            && let Ok(place) = Place::of(&self.store.root, "hide", &self.path)
+        {
+            // It is no file of the tree: what stays is something to match against.
+            let _ = self.store.hide_partial(&place, self.inode);
+        }
+    }
+
+    fn stages(&self) -> &Stages {
+        self.store.stages(self.staged.whose)
+    }
+
+    fn check_span(&self, start: u64, len: u64) -> Result<(), StoreError> {
+        let fits = start.checked_add(len).is_some_and(|end| end <= self.len);
+        if fits { Ok(()) } else { Err(store_error("write", &self.path, Errno::FBIG)) }
+    }
+
+    /// Writes to the staged file.
+    fn put(&self, start: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let file = self.staged.file.as_fd();
+        let turn = lock(&self.turn);
+        if self.store.writing.sparse {
+            write_sparse(file, start, bytes, self.under)?;
+        } else {
+            write_at(file, start, bytes)?;
+        }
+        drop(turn);
+        if let Some(changing) = &self.changing {
+            changing.stage(start..start + bytes.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Gives the staged file its mode and times, and flushes it. A failed flush may have lost bytes that a second one
+    /// would not miss: it spoils the file. What of the attributes could not be set.
+    fn finish(
+        &self,
+        commit: &Commit<'_, LocalSnapshot>,
+        (place, old): (&Place, Option<Stat>),
+    ) -> Result<Unset, StoreError> {
+        let file = &self.staged.file;
+        let old_mode = old.filter(|stat| file_type(stat).is_file());
+        let old_mode = old_mode.map(|stat| self.mode_of(place, &stat));
+        let keep = (commit.keep, self.store.ways());
+        let heritage = self.store.heritage(place).at(COMMIT, &self.path)?;
+        let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
+        let unset = attrs.set(On::Open(file.as_fd()));
+        if self.store.touched.is_durable() {
+            fs::fsync(file).at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        }
+        Ok(unset)
+    }
+
+    /// The mode of the file at `place`, as it is noted if need be.
+    fn mode_of(&self, place: &Place, stat: &Stat) -> u32 {
+        let look = || look_at(&place.dir, &place.name, self.store.see.plain()).ok();
+        let noted = self.store.see.fake_super.then(look).flatten();
+        noted.map_or(stat.st_mode, |meta| meta.mode)
+    }
+
+    /// Flushes what was written, each time that there is enough of it. It fails as the last flush would.
+    fn flush_some(&self, written: u64) -> Result<(), StoreError> {
+        let before = self.written.fetch_add(written, Ordering::Relaxed);
+        let rounds = |bytes: u64| bytes / FLUSH_EVERY_BYTES;
+        // What changes where it is, is flushed there.
+        let lasts = self.store.touched.is_durable() && self.changing.is_none();
+        if !lasts || rounds(before) == rounds(before + written) {
+            return Ok(());
+        }
+        let flushed = fs::fdatasync(&self.staged.file).at("flush", &self.path);
+        flushed.inspect_err(|_| self.doom(Fate::Spoiled))
+    }
+
+    /// Moves what grew in a directory for it to the file system of its place, if that is another.
+    fn bring_home(&mut self, place: &Place) -> Result<(), StoreError> {
+        if self.staged.whose == Whose::Own || self.stages().reaches(place)? {
+            return Ok(());
+        }
+        let staged = self.store.stages(Whose::Own).create(place)?;
+        let inode = inode_of(&fs::fstat(&staged.file).at("create", &self.path)?);
+        let away = std::mem::replace(&mut self.staged, staged);
+        *lock(&self.log) = Log::Unwritten;
+        let from = End { file: away.file.as_fd(), device: self.inode.0 };
+        self.inode = inode;
+        let to = End { file: self.staged.file.as_fd(), device: inode.0 };
+        fs::ftruncate(to.file, self.len).at("create", &self.path)?;
+        if self.store.writing.preallocate {
+            reserve_all(to.file, 0, self.len).at("allocate", &self.path)?;
+        }
+        let moved = if self.store.writing.sparse {
+            read_through(from.file, 0..self.len, |at, bytes| {
+                write_sparse(to.file, at, bytes, self.under)
+            })
+        } else {
+            self.store.copier.copy(from, 0..self.len, to, 0)
+        };
+        let whole = moved.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        if !whole {
+            self.doom(Fate::Spoiled);
+            return Err(store_error("copy to", &self.path, Errno::INVAL));
+        }
+        if let Ok(dir) = self.store.stages(away.whose).dir(&away.home) {
+            discard(&dir, &away.name);
+        }
+        Ok(())
+    }
+
+    /// Changes a file where it is. What has several names here may be brought up to date under more than one of them: one
+    /// after the other then, and the last one's content stays.
+    fn take_turn(
+        &self,
+        changing: &Changing,
+        commit: &Commit<'_, LocalSnapshot>,
+        (place, expected): (&Place, &Expected),
+    ) -> Result<(), StoreError> {
+        if changing.version().has_one_name() {
+            let old = expected.check(place, &self.store)?;
+            return self.change((changing, changing.version()), commit, (place, old, None));
+        }
+        let left = self.store.left.of(changing.version().inode());
+        let left = left.expect("its turn was there when it began");
+        let mut left = lock(&left);
+        let now = place.dir.find(&place.name).at(COMMIT, &self.path)?;
+        let ours = now.filter(|now| left.version == Some(Stamp::of(now)));
+        let (version, old) = match ours {
+            // What lies where it lay is the other name's, unless that was there before.
+            Some(now)
+                if Stamp::of(&now) != changing.version() && !changing.is_all_staged(self.len) =>
+            {
+                return Err(StoreError::Changed { path: self.path.clone() });
+            }
+            Some(now) => (Stamp::of(&now), Some(now)),
+            None => (changing.version(), expected.check_alone(place, self.store.see)?),
+        };
+        let other = left.rewritten_as.clone();
+        let changed = self.change((changing, version), commit, (place, old, other.as_ref()));
+        left.version = fs::fstat(changing.file()).ok().map(|now| Stamp::of(&now));
+        let torn_or_done = |error: &StoreError| {
+            matches!(error, StoreError::Torn { .. } | StoreError::Unset { .. })
+        };
+        if changed.as_ref().map_or_else(torn_or_done, |()| true) {
+            left.rewritten_as.get_or_insert_with(|| self.path.clone());
+        }
+        changed
+    }
+
+    /// Writes what is staged into the file that is to change, and is of this version; under its name `other` it did before.
+    fn change(
+        &self,
+        (changing, version): (&Changing, Stamp),
+        commit: &Commit<'_, LocalSnapshot>,
+        (place, old, other): (&Place, Option<Stat>, Option<&RelPath>),
+    ) -> Result<(), StoreError> {
+        let Some(old) = old.filter(|old| Stamp::of(old).is_but_for_names(version)) else {
+            return Err(StoreError::Conflict { path: self.path.clone() });
+        };
+        let writer = changing.writer(place)?;
+        let backup = self.store.back_up_copy(place, ((changing.file(), &old), other))?;
+        let begun = self.store.under_way.begin(&self.path);
+        // Nobody hears this any more.
+        let _begun = begun.ok_or(Errno::CANCELED).at("change", &self.path)?;
+        if self.store.writing.preallocate || !self.store.writing.sparse {
+            writer.reserve(self.len, &old).at("allocate", &self.path)?;
+        }
+        let staged = (&self.staged.file, self.inode.0);
+        let changed = writer.change(staged, self.len, (&self.store.writing, &self.store.copier));
+        let lasts = self.store.touched.is_durable();
+        // The time that says that it is done must not be on the disk before what it says that of.
+        let flush = || if lasts { fs::fdatasync(changing.file()) } else { Ok(()) };
+        changed.and_then(|()| flush()).map_err(|errno| {
+            self.doom(Fate::Worthwhile);
+            changing.mark_torn();
+            StoreError::Torn { path: self.path.clone(), source: errno.into() }
+        })?;
+        let keep = (commit.keep, self.store.ways());
+        let umask = (self.store.umask, Heritage::default());
+        let old_mode = Some(self.mode_of(place, &old));
+        let attrs = Attrs::of_new(commit.meta, keep, old_mode, umask);
+        let mut unset = attrs.set(On::Open(changing.file().as_fd()));
+        unset.add("backup's", backup);
+        if lasts {
+            fs::fsync(changing.file()).at("flush", &self.path)?;
+        }
+        if let Ok(dir) = self.stages().dir(&self.staged.home) {
+            discard(&dir, &self.staged.name);
+        }
+        self.doom(Fate::Gone);
+        self.store.settle(place, (self.staged.whose, &self.staged.home));
+        unset.of(&self.path)
+    }
+
+    /// What it is when nothing but its name is missing.
+    fn finished(&self, meta: &Meta, expected: Expected) -> Finished {
+        let Staged { home, whose, name, .. } = &self.staged;
+        Finished {
+            path: self.path.clone(),
+            home: home.clone(),
+            whose: *whose,
+            name: name.clone(),
+            inode: self.inode,
+            is_noted: !matches!(*lock(&self.log), Log::Unwritten),
+            meta: (meta.is_file() && meta.more.is_none()).then(|| meta.clone()),
+            expected,
+        }
+    }
+}
+
+impl Rebuild for LocalRebuild {
+    type Snapshot = LocalSnapshot;
+
+    fn copy(
+        &self,
+        from: &LocalSnapshot,
+        old: Range<u64>,
+        new_start: u64,
+    ) -> Result<(), StoreError> {
+        if old.start > old.end || old.end > from.meta().len {
+            return Err(store_error("copy to", &self.path, Errno::INVAL));
+        }
+        self.check_span(new_start, old.end - old.start)?;
+        if let Some(changing) = &self.changing
+            && changing.has(from, &old, new_start)
+        {
+            // Not what an interrupted run may have staged there: its source was another.
+            changing.unstage(&old);
+            return from.check_unchanged();
+        }
+        let (start, new_end) = (old.start, new_start + (old.end - old.start));
+        let source = End { file: from.as_fd(), device: from.stamp().device() };
+        let to = End { file: self.staged.file.as_fd(), device: self.inode.0 };
+        self.room.reserve(&self.staged.file, new_start..new_end);
+        let copied = || {
+            let runs = match &self.changing {
+                Some(changing) => {
+                    changing.unstage(&(new_start..new_end));
+                    changing.lacks_of(source.file, old.clone(), new_start)?
+                }
+                None => Some(std::iter::once(new_start..new_end).collect()),
+            };
+            let Some(runs) = runs else { return Ok(false) };
+            for run in runs {
+                let old_at = |at: u64| start + (at - new_start);
+                let old = old_at(run.start)..old_at(run.end);
+                let whole = if self.store.writing.sparse {
+                    let put = |at, bytes: &[u8]| self.put(new_start + (at - start), bytes);
+                    read_through(source.file, old, put)
+                } else {
+                    self.store.copier.copy(source, old, to, run.start)
+                };
+                if let Some(changing) = &self.changing {
+                    changing.stage(run);
+                }
+                if !whole? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        let whole = copied().at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        // Once per copy, so that nobody has to hold the old versions until the commit.
+        from.check_unchanged()?;
+        if whole { Ok(()) } else { Err(store_error("copy to", &self.path, Errno::INVAL)) }
+    }
+
+    fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        self.check_span(new_start, bytes.len() as u64)?;
+        let written = self.put(new_start, bytes);
+        self.doom(if written.is_ok() { Fate::Worthwhile } else { Fate::Spoiled });
+        written.at("write", &self.path)?;
+        self.flush_some(bytes.len() as u64)
+    }
+
+    fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError> {
+        self.check_span(new_start, bytes.len() as u64)?;
+        self.room.reserve(&self.staged.file, new_start..new_start + bytes.len() as u64);
+        if content == Content::OldAndSent {
+            return self.write(new_start, bytes);
+        }
+        let written = || {
+            let Some(changing) = &self.changing else { return self.put(new_start, bytes) };
+            changing.unstage(&(new_start..new_start + bytes.len() as u64));
+            let part = |at: u64| (at - new_start) as usize;
+            let mut runs = changing.lacks(new_start, bytes)?.into_iter();
+            runs.try_for_each(|run| self.put(run.start, &bytes[part(run.start)..part(run.end)]))
+        };
+        written().at("write", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
+    }
+
+    fn may_share(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
+        if self.changing.as_ref().is_some_and(|changing| changing.has(from, old, new_start)) {
+            return true;
+        }
+        let devices = (from.stamp().device(), self.inode.0);
+        self.room.may_be_shared() && self.store.copier.may_share(devices, old, new_start)
+    }
+
+    fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        let Staged { file, home, name, .. } = &self.staged;
+        let dir = || self.stages().dir(home);
+        let noted = lock(&self.log).append(dir, (file, name), bytes);
+        noted.at("note what is written of", &self.path)
+    }
+
+    fn has_staged(&self, span: &Range<u64>) -> bool {
+        self.changing.as_ref().is_none_or(|changing| changing.has_staged(span))
+    }
+
+    fn resume_with(&self, span: Range<u64>) {
+        if let Some(changing) = &self.changing {
+            changing.stage(span);
+        }
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        match &self.changing {
+            Some(changing) => changing.read_at(&self.staged.file, start, buf),
+            None => read_at(self.staged.file.as_fd(), start, buf),
+        }
+        .at("read", &self.path)
+    }
+
+    fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<Option<Version>, StoreError> {
+        let place = Place::of(&self.store.root, COMMIT, &self.path)?;
+        let expected = Expected::of(&commit.replaces);
+        if let Some(changing) = self.changing.take() {
+            // What others wrote to it meanwhile does not show in its times, which are set last.
+            return self.take_turn(&changing, &commit, (&place, &expected)).map(|()| None);
+        }
+        let old = expected.check(&place, &self.store)?;
+        if self.store.writing.delay {
+            expected.check_way(&place)?;
+        }
+        self.bring_home(&place)?;
+        let unset = self.finish(&commit, (&place, old))?;
+        let finished = self.finished(commit.meta, expected);
+        if self.store.writing.delay {
+            self.doom(Fate::Gone);
+            lock(&self.store.delayed).push(finished, commit.meta.linked().is_some())?;
+            return unset.of(&self.path).map(|()| None);
+        }
+        finished.land(&self.store, &place)?;
+        self.doom(Fate::Gone);
+        unset.of(&self.path).map(|()| self.store.version_written(&self.staged.file))
+    }
+
+    fn discard(self) -> Result<(), StoreError> {
+        self.doom(Fate::Gone);
+        let dir = self.stages().dir(&self.staged.home).at("discard", &self.path)?;
+        remove_log(&dir, &self.staged.name);
+        self.hide();
+        dir.remove_file(&self.staged.name).at("discard", &self.path)
+    }
+}
+
+impl Drop for LocalRebuild {
+    fn drop(&mut self) {
+        let Staged { home, name, .. } = &self.staged;
+        match *lock(&self.fate) {
+            Fate::Gone => {}
+            Fate::Worthwhile => {
+                self.show(Other::Goes);
+                // Closing does it too, but not while a child that is being started has the handle as well.
+                let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
+                self.stages().leave(&self.path, home, name.clone());
+            }
+            fate @ (Fate::Worthless | Fate::Spoiled) => {
+                if fate == Fate::Spoiled {
+                    self.hide();
+                }
+                // What stays is litter for the sweep.
+                let _ = self.stages().dir(home).map(|dir| discard(&dir, name));
+            }
+        }
+    }
+}

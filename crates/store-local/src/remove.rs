@@ -1,0 +1,433 @@
+//! Removing whole trees, some names at a time, without recursion and with one handle at a time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use deltic_core::Packed;
+use deltic_core::packed;
+use deltic_tree::{EntryType, Meta, Name, RelPath};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::attrs::open_to_owner;
+use super::backup::Goes;
+use super::place::Place;
+use super::snapshot::file_type;
+use super::store::Inner;
+use crate::dir::{Dir, Use};
+use crate::errno::{At, store_error};
+use crate::lock;
+use deltic_store::filter::{Fate, Judge, Scope};
+use deltic_store::{Going, Removed, StoreError, is_staging_name};
+
+/// Removals that are not at their end.
+#[derive(Debug, Default)]
+pub(super) struct Removals(Mutex<HashMap<RelPath, Removal>>);
+
+/// A removal under way.
+#[derive(Debug)]
+struct Removal {
+    going: Going,
+    /// What is removed.
+    path: RelPath,
+    /// Directories that are being emptied, each in the one before.
+    frames: Vec<Frame>,
+    /// Why `path` stays, once it is known.
+    stays: Stays,
+    /// What the present call did.
+    done: Removed,
+}
+
+/// A directory that is being emptied.
+#[derive(Debug)]
+struct Frame {
+    path: RelPath,
+    scope: Arc<Scope>,
+    judges: [Judge; 2],
+    /// Of each entry its name and what it is.
+    entries: Packed,
+    /// In this order, of which so many were seen.
+    order: Vec<packed::Slot>,
+    seen: usize,
+    /// What could not be listed: it may be empty even so.
+    unread: Option<StoreError>,
+    stays: Stays,
+}
+
+/// Why a directory stays; the last reason of several is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Stays {
+    #[default]
+    No,
+    /// Backups are in it.
+    Backups,
+    /// Some of what is in it is protected.
+    Protected,
+    /// Names came into it while it was emptied.
+    Refilled,
+    /// Some of what is in it could not be removed, which is told.
+    Failed,
+}
+
+/// Removes what is at `place`, if it `is` what was listed, going by what was `found` there, or behind it. What is gone already
+/// may have had two names in the list.
+pub(super) fn remove_unchanged(
+    place: &Place,
+    is: &Meta,
+    found: Result<Meta, Errno>,
+) -> Result<(), StoreError> {
+    let found = match found {
+        Err(Errno::NOENT) => return Ok(()),
+        found => found.at(REMOVE, &place.path)?,
+    };
+    let same = found.kind == is.kind && found.len == is.len && found.modified == is.modified;
+    if !same || found.is_dir() {
+        return Err(StoreError::Changed { path: place.path.clone() });
+    }
+    match place.dir.remove_file(&place.name) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed.at(REMOVE, &place.path),
+    }
+}
+
+/// A directory in which names are removed, and who judges them.
+pub(super) struct Site {
+    place: Place,
+    scope: Arc<Scope>,
+    judges: [Judge; 2],
+    /// Whether it is told under another name, through a symlink that is kept.
+    is_led_to: bool,
+}
+
+impl Site {
+    /// Where `path` is; what was found out of the directory of the `last` one serves again.
+    fn of(store: &Inner, path: &RelPath, last: Option<Self>) -> Result<Self, StoreError> {
+        let (place, last) = match last {
+            Some(Self { place, scope, judges, is_led_to }) => {
+                let dir = place.dir_path.clone();
+                let place = place.next(&store.root, REMOVE, path)?;
+                let is_there = place.dir_path == dir;
+                (place, is_there.then_some((scope, judges, is_led_to)))
+            }
+            None => (Place::of(&store.root, REMOVE, path)?, None),
+        };
+        let (scope, judges, is_led_to) = match last {
+            Some(last) => last,
+            None => {
+                let scope = store.scopes.fresh(&place.dir_path, &*store.root)?;
+                let judges = judges(store, &place.dir_path, &scope)?;
+                (scope, judges, store.is_led_to(&place.dir_path))
+            }
+        };
+        Ok(Self { place, scope, judges, is_led_to })
+    }
+}
+
+/// Removes some of what is at `path` and below it that the filter admits; what is known of the directory of the `last` name
+/// that was removed is not found out once more.
+pub(super) fn remove_after(
+    store: &Inner,
+    (path, going): (&RelPath, Going),
+    last: &mut Option<Site>,
+) -> Result<Removed, StoreError> {
+    let is_its = |removal: &Removal| Going { most: going.most, ..removal.going } == going;
+    let under_way = lock(&store.removals.0).remove(path).filter(is_its);
+    let mut removal = match under_way {
+        Some(removal) => Removal { going, ..removal },
+        None => {
+            let site = Site::of(store, path, last.take())?;
+            Removal::begin(store, last.insert(site), going)?
+        }
+    };
+    removal.go_on(store);
+    let done = std::mem::take(&mut removal.done);
+    if done.goes_on {
+        lock(&store.removals.0).insert(path.clone(), removal);
+    }
+    Ok(done)
+}
+
+/// Who judges the names in `dir`: by what its files of rules said when it was listed first, and by what they say now.
+/// Only what neither protects goes: the files may have come with this run, or gone.
+fn judges(store: &Inner, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
+    let scopes = &store.scopes;
+    Ok([scopes.judge(dir, &*store.root)?, scopes.judge_in(Arc::clone(now), dir)])
+}
+
+fn bad_name(dir: &RelPath) -> StoreError {
+    StoreError::BadName { action: REMOVE, path: dir.clone() }
+}
+
+impl Removal {
+    /// Removes what is at `site` where it is no directory, else sees what is in it.
+    fn begin(store: &Inner, site: &mut Site, going: Going) -> Result<Self, StoreError> {
+        let Site { place, scope, judges, is_led_to } = site;
+        let Place { path, dir, name, .. } = place;
+        let (frames, stays, done) = (Vec::new(), Stays::No, Removed::default());
+        let mut removal = Self { going, path: path.clone(), frames, stays, done };
+        let item = item_of(file_type(&dir.stat(name).at(REMOVE, path)?));
+        if going.gives_way && item == EntryType::Dir && store.is_mount(dir, name) {
+            return Err(store_error("remove the mount point", path, Errno::BUSY));
+        }
+        let goes =
+            going.gives_way || !*is_led_to && may_go(store, judges, (dir, name, item), Fate::Stays);
+        match item {
+            _ if !goes => {}
+            EntryType::Dir => removal.enter(store, path, scope)?,
+            item => removal.take_file(store, dir, (name, path, item))?,
+        }
+        Ok(removal)
+    }
+
+    /// Removes some more.
+    fn go_on(&mut self, store: &Inner) {
+        let mut held = Held(None);
+        while let Some(frame) = self.frames.last_mut() {
+            if self.done.gone.len() + self.done.stayed.len() >= REMOVED_AT_ONCE {
+                self.done.goes_on = true;
+                return;
+            }
+            let step = match frame.next() {
+                Some((name, item)) => self.take_entry(store, &mut held, (name, item)),
+                None => self.leave(store, &mut held),
+            };
+            self.note(step);
+            if self.done.goes_on {
+                return;
+            }
+        }
+        if !self.going.dry_run {
+            self.path.split_last().inspect(|(dir, _)| store.touched.add(dir));
+        }
+        let path = || self.path.clone();
+        self.done.stayed.extend(match self.stays {
+            Stays::Protected => Some(StoreError::Protected { path: path() }),
+            Stays::Refilled => Some(StoreError::Refilled { path: path() }),
+            Stays::Backups if self.going.gives_way => Some(StoreError::KeepsOld { path: path() }),
+            Stays::No | Stays::Backups | Stays::Failed => None,
+        });
+    }
+
+    /// Removes an entry of the last frame, or sees what is in it, if it may go.
+    fn take_entry(
+        &mut self,
+        store: &Inner,
+        held: &mut Held,
+        (name, item): (Name, EntryType),
+    ) -> Result<(), StoreError> {
+        let is_spent = self.is_spent();
+        let frame = self.frames.last_mut().expect("it is an entry of one");
+        let path = frame.path.join(&name).map_err(|_| bad_name(&frame.path))?;
+        if is_staging_name(name.as_bytes()) {
+            // Litter of a run that had its root here, or on this mount.
+            return match self.going.dry_run {
+                true => Ok(()),
+                false => store.stages.sweep_home(&frame.path).map(drop),
+            };
+        }
+        let dir = held.hold(store, &frame.path).at(REMOVE, &path)?;
+        if !may_go(store, &mut frame.judges, (dir, &name, item), Fate::Goes) {
+            self.stay(Stays::Protected);
+            return Ok(());
+        }
+        if store.is_backup(&path) {
+            // Whatever rules say: it may be of this run.
+            self.stay(Stays::Backups);
+            return Ok(());
+        }
+        match item {
+            EntryType::Dir => {
+                let scope = Arc::clone(&frame.scope);
+                self.enter(store, &path, &scope)
+            }
+            _ if is_spent => {
+                frame.seen -= 1;
+                self.done.goes_on = true;
+                Ok(())
+            }
+            item => self.take_file(store, dir, (&name, &path, item)),
+        }
+    }
+
+    /// Removes the file or link `name` of `dir`.
+    fn take_file(
+        &mut self,
+        store: &Inner,
+        dir: &Dir,
+        (name, path, item): (&Name, &RelPath, EntryType),
+    ) -> Result<(), StoreError> {
+        if !self.going.dry_run {
+            let remove = || dir.remove_file(name).at(REMOVE, path);
+            if store.keeps_old() {
+                let place = Place::of(&store.root, REMOVE, path)?;
+                store.back_up(&place, (Goes::Removed, None), remove)?;
+            } else {
+                remove()?;
+            }
+        }
+        if store.backs_up_beside(path) {
+            self.stay(Stays::Backups);
+        }
+        self.done.gone.push((path.clone(), item));
+        Ok(())
+    }
+
+    /// Sees what is in the directory `path`, given what counts `above` it.
+    fn enter(
+        &mut self,
+        store: &Inner,
+        path: &RelPath,
+        above: &Arc<Scope>,
+    ) -> Result<(), StoreError> {
+        // What is in one that gives way was counted as far as it could be read.
+        if !(self.going.dry_run || self.going.gives_way && *path == self.path) {
+            open_to_owner(&store.root, path);
+        }
+        let scope = store.scopes.enter(above, path, &*store.root)?;
+        let judges = judges(store, path, &scope)?;
+        let (entries, order, seen) = (Packed::default(), Vec::new(), 0);
+        let (path, unread, stays) = (path.clone(), None, Stays::No);
+        let mut frame = Frame { path, scope, judges, entries, order, seen, unread, stays };
+        let read = match frame.read(store) {
+            // What is empty goes all the same.
+            Err(error @ StoreError::Denied { .. }) => {
+                frame.unread = Some(error);
+                Ok(())
+            }
+            read => read,
+        };
+        self.frames.push(frame);
+        read
+    }
+
+    /// Removes the directory of the last frame, whose entries are gone, unless it stays for some that are not.
+    fn leave(&mut self, store: &Inner, held: &mut Held) -> Result<(), StoreError> {
+        let Some(frame) = self.frames.pop() else { return Ok(()) };
+        let gives_way = self.going.gives_way && self.frames.is_empty();
+        if frame.stays == Stays::No && !gives_way && self.is_spent() {
+            self.frames.push(frame);
+            self.done.goes_on = true;
+            return Ok(());
+        }
+        let Frame { path, unread, stays, .. } = frame;
+        self.stay(stays);
+        if stays != Stays::No {
+            return Ok(());
+        }
+        if !self.going.dry_run {
+            let (above, name) = path.split_last().ok_or_else(|| bad_name(&path))?;
+            let dir = held.hold(store, &above).at(REMOVE, &path)?;
+            match (dir.remove_dir(&name), unread) {
+                (Err(Errno::NOTEMPTY), Some(unread)) => return Err(unread),
+                (Err(Errno::NOTEMPTY), None) => {
+                    self.stay(Stays::Refilled);
+                    return Ok(());
+                }
+                (removed, _) => removed.at(REMOVE, &path)?,
+            }
+        }
+        self.done.gone.push((path, EntryType::Dir));
+        Ok(())
+    }
+
+    /// Whether as many names went in this call as may.
+    fn is_spent(&self) -> bool {
+        self.done.gone.len() as u64 >= self.going.most
+    }
+
+    /// Notes why something stayed, if it did, and what it is in with it. What vanished is no trouble.
+    fn note(&mut self, step: Result<(), StoreError>) {
+        match step {
+            Ok(()) | Err(StoreError::NotFound { .. }) => {}
+            Err(error) => {
+                self.done.stayed.push(error);
+                self.stay(Stays::Failed);
+            }
+        }
+    }
+
+    /// The directory that is being emptied stays.
+    fn stay(&mut self, why: Stays) {
+        let stays = self.frames.last_mut().map_or(&mut self.stays, |frame| &mut frame.stays);
+        *stays = why.max(*stays);
+    }
+}
+
+impl Frame {
+    /// Notes what is in the directory. There may be very much.
+    fn read(&mut self, store: &Inner) -> Result<(), StoreError> {
+        let Self { path, entries, order, .. } = self;
+        let dir = store.root.dir(path, Use::Read).at(REMOVE, path)?;
+        let mut line = Vec::new();
+        let mut put = |name: &[u8], file_type: FileType| {
+            let name = Name::new(name).map_err(|_| bad_name(path))?;
+            let file_type = match file_type {
+                FileType::Unknown => dir.stat(&name).map(|stat| self::file_type(&stat)),
+                known => Ok(known),
+            };
+            let item = item_of(file_type.at(REMOVE, path)?);
+            line.clear();
+            line.push(ITEMS.iter().position(|one| *one == item).unwrap_or_default() as u8);
+            line.extend_from_slice(name.as_bytes());
+            let crowded = |_| store_error(REMOVE, path, Errno::OVERFLOW);
+            order.push(entries.push(&line).map_err(crowded)?);
+            Ok(())
+        };
+        let mut whole = Ok(());
+        dir.for_each_entry(|name, file_type| {
+            if let Err(error) = put(name, file_type) {
+                whole = Err(error);
+            }
+        })
+        .at(REMOVE, path)?;
+        order.sort_unstable_by(|one, other| entries.get(*one)[1..].cmp(&entries.get(*other)[1..]));
+        whole
+    }
+
+    fn next(&mut self) -> Option<(Name, EntryType)> {
+        let (item, name) = self.entries.get(*self.order.get(self.seen)?).split_first()?;
+        self.seen += 1;
+        Some((Name::new(name).ok()?, ITEMS[usize::from(*item)]))
+    }
+}
+
+/// The handle of the directory that was used last.
+struct Held(Option<(RelPath, Dir)>);
+
+impl Held {
+    /// That of `path`.
+    fn hold(&mut self, store: &Inner, path: &RelPath) -> Result<&Dir, Errno> {
+        if self.0.as_ref().is_none_or(|(held, _)| held != path) {
+            self.0 = Some((path.clone(), store.root.dir(path, Use::Pass)?));
+        }
+        Ok(&self.0.as_ref().expect("it was just put there").1)
+    }
+}
+
+/// Whether `name` of `dir`, which is an `item`, may go.
+fn may_go(
+    store: &Inner,
+    judges: &mut [Judge; 2],
+    (dir, name, item): (&Dir, &Name, EntryType),
+    fate: Fate,
+) -> bool {
+    let is_dir = item == EntryType::Dir;
+    judges.iter_mut().all(|judge| judge.admits_as(name, is_dir, fate))
+        && !(is_dir && store.is_apart(dir, name))
+}
+
+fn item_of(file_type: FileType) -> EntryType {
+    match file_type {
+        FileType::Directory => EntryType::Dir,
+        FileType::Symlink => EntryType::Symlink,
+        FileType::CharacterDevice | FileType::BlockDevice => EntryType::Device,
+        FileType::Fifo | FileType::Socket => EntryType::Special,
+        FileType::RegularFile | FileType::Unknown => EntryType::File,
+    }
+}
+
+/// Names that go, or stay, in a call.
+const REMOVED_AT_ONCE: usize = 256;
+const ITEMS: [EntryType; 5] =
+    [EntryType::File, EntryType::Dir, EntryType::Symlink, EntryType::Device, EntryType::Special];
+const REMOVE: &str = "remove";

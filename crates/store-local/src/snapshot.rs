@@ -1,0 +1,486 @@
+//! A file of a local tree, held open.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use deltic_tree::meta::{Device, DeviceClass, Inode, Linked, XattrScope};
+use deltic_tree::{ExtraMeta, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
+use rustix::fs::{self, FileType, OFlags, Stat};
+use rustix::io::{self, Errno};
+
+use super::holes::{has_holes, read_around};
+use super::more::{Reach, look};
+use super::noted;
+use super::place::Place;
+use crate::dir::{Dir, WayEnd, proc_path};
+use crate::errno::At;
+use deltic_store::{Snapshot, StoreError, Version, VersionToken};
+
+/// One version of a local file.
+#[derive(Debug)]
+pub struct LocalSnapshot {
+    file: OwnedFd,
+    path: RelPath,
+    meta: Meta,
+    stamp: Stamp,
+    /// Until when its version may say too little: see [`restless`].
+    restless: Option<Instant>,
+    /// Whether it may get more names meanwhile: we make some ourselves.
+    gets_names: bool,
+    has_holes: bool,
+}
+
+/// Tells versions of a file apart without reading it. ctime is in it because a writer can put mtime back
+/// (`RELIABILITY` finding 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) inode: (u64, u64),
+    pub(crate) len: u64,
+    pub(crate) modified: Timestamp,
+    pub(crate) changed: Timestamp,
+    pub(crate) names: u64,
+}
+
+impl LocalSnapshot {
+    /// Holds the regular file `name` of `dir`, which is called `path`.
+    pub(crate) fn open(
+        dir: &Dir,
+        name: &Name,
+        path: &RelPath,
+        see: MetaMask,
+    ) -> Result<Self, StoreError> {
+        Self::opened(|more| dir.open(name, more), path, see)
+    }
+
+    /// Holds the regular file that `name` of `dir`, which is called `path`, is or points at.
+    pub(crate) fn open_behind(
+        dir: &Dir,
+        name: &Name,
+        path: &RelPath,
+        see: MetaMask,
+    ) -> Result<Self, StoreError> {
+        Self::opened(|more| dir.open_behind(name, more), path, see)
+    }
+
+    /// Holds the regular file at the `end` of a way, which is called `path`.
+    pub(crate) fn open_end(
+        end: &WayEnd,
+        path: &RelPath,
+        see: MetaMask,
+    ) -> Result<Self, StoreError> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        Self::opened(|more| end.open(flags | more), path, see)
+    }
+
+    fn opened(
+        open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
+        path: &RelPath,
+        see: MetaMask,
+    ) -> Result<Self, StoreError> {
+        let file = match see.untouched {
+            // Only its owner may ask for that.
+            true => match open(OFlags::RDONLY | OFlags::NOATIME) {
+                Err(Errno::PERM) => open(OFlags::RDONLY),
+                opened => opened,
+            },
+            false => open(OFlags::RDONLY),
+        };
+        let file = file.at("open", path)?;
+        let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
+        let mut snapshot = Self::of(file, path)?.ok_or_else(not_a_file)?;
+        if see.fake_super {
+            let stat = fs::fstat(&snapshot.file).at("open", path)?;
+            let at = Reach::Followed(proc_path(snapshot.as_fd()));
+            let target = || read_target(&snapshot.file);
+            noted::look((&at, &stat), &mut snapshot.meta, see.plain(), target).at("open", path)?;
+        }
+        if snapshot.meta.is_file() { Ok(snapshot) } else { Err(not_a_file()) }
+    }
+
+    /// Holds `file`, if it is a regular one.
+    pub(crate) fn of(file: OwnedFd, path: &RelPath) -> Result<Option<Self>, StoreError> {
+        let stat = fs::fstat(&file).at("open", path)?;
+        let meta = meta_of(&stat, Kind::File, MetaMask::default());
+        let (path, stamp) = (path.clone(), Stamp::of(&stat));
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let restless = restless(stamp.changed, since_epoch).map(|rest| Instant::now() + rest);
+        let has_holes = has_holes(&stat);
+        let gets_names = false;
+        let snapshot = Self { file, path, meta, stamp, restless, gets_names, has_holes };
+        Ok(file_type(&stat).is_file().then_some(snapshot))
+    }
+
+    /// The same, which is no change of it where it gets more names.
+    pub(crate) fn while_it_gets_names(self) -> Self {
+        Self { gets_names: true, ..self }
+    }
+
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    fn stamp_now(&self) -> Result<Stamp, StoreError> {
+        fs::fstat(&self.file).map(|stat| Stamp::of(&stat)).at("read", &self.path)
+    }
+
+    /// Whether both are of one file, whatever it was called.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        self.stamp.inode == other.stamp.inode
+    }
+}
+
+impl Snapshot for LocalSnapshot {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        let read = match self.has_holes {
+            true => read_around(self.as_fd(), start, buf),
+            false => read_at(&self.file, start, buf),
+        };
+        let read = read.at("read", &self.path)?;
+        let len = self.stamp.len;
+        if read < buf.len() && start + (read as u64) < len {
+            self.check_unchanged()?;
+            return Err(StoreError::Short { path: self.path.clone(), len });
+        }
+        Ok(read)
+    }
+
+    fn check_unchanged(&self) -> Result<(), StoreError> {
+        let now = self.stamp_now()?;
+        let is_linked = || self.gets_names && now.is_but_for_more_names(self.stamp);
+        if now == self.stamp || is_linked() {
+            Ok(())
+        } else {
+            Err(StoreError::Changed { path: self.path.clone() })
+        }
+    }
+
+    fn check_settled(&self) -> Result<(), StoreError> {
+        if let Some(until) = self.restless {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
+        self.check_unchanged()
+    }
+
+    fn len_now(&self) -> Result<u64, StoreError> {
+        Ok(self.stamp_now()?.len)
+    }
+
+    fn only_got_names(&self) -> Result<bool, StoreError> {
+        Ok(self.stamp_now()?.is_but_for_more_names(self.stamp))
+    }
+
+    fn has_other_names(&self) -> bool {
+        self.stamp.names > 1
+    }
+
+    fn is(&self, version: Version) -> bool {
+        self.stamp.version() == version
+    }
+
+    fn identity(&self) -> Option<Version> {
+        is_lasting(&self.file).then(|| self.stamp.version())
+    }
+}
+
+impl AsFd for LocalSnapshot {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// How long it takes until a version that was looked at `now`, as long after the epoch, tells all that changes the file from
+/// then on; nothing, if it did so at once.
+///
+/// The kernel notes a change before it copies the bytes of a write. So one that was under way is not seen in the version
+/// afterwards, while its bytes are. Who writes seldom writes once: it is the next change that gives it away.
+fn restless(changed: Timestamp, now: Duration) -> Option<Duration> {
+    let changed = Duration::new(changed.secs.try_into().ok()?, changed.nanos);
+    let age = now.checked_sub(changed)?;
+    (age < REST).then_some(REST)
+}
+
+/// How long a thread may be kept from going on with a write, with five others waiting for each processor.
+const REST: Duration = Duration::from_millis(50);
+
+impl Stamp {
+    /// The version that others are told of. How many names the file has is no part of it.
+    pub(crate) fn version(self) -> Version {
+        let Self { inode: (device, number), len, modified, changed, .. } = self;
+        let mut token = [0; 32];
+        token[..8].copy_from_slice(&device.to_le_bytes());
+        token[8..16].copy_from_slice(&number.to_le_bytes());
+        Version { token: VersionToken(token), len, modified, changed }
+    }
+
+    pub(crate) fn device(self) -> u64 {
+        self.inode.0
+    }
+
+    /// Whether this is `other`, as far as can be said of a file with several names: what becomes of another one of them
+    /// changes its ctime too. Our own renames take names away from what others at the destination are names of as well, and we
+    /// touch one where another is to be replaced.
+    pub(crate) fn is_but_for_names(self, other: Self) -> bool {
+        let renamed = Self { names: other.names, changed: other.changed, ..self };
+        self == other || (self.names, other.names) != (1, 1) && renamed == other
+    }
+
+    /// Whether this is `other`, but has more names: then ctime tells of these. One that lost a name may have been replaced.
+    fn is_but_for_more_names(self, other: Self) -> bool {
+        self.names > other.names && self.is_but_for_names(other)
+    }
+
+    /// Whether this is `other` but for its attributes.
+    pub(crate) fn has_len_and_inode_of(self, other: Self) -> bool {
+        (self.inode, self.len) == (other.inode, other.len)
+    }
+
+    /// Device and number of its inode.
+    pub(crate) const fn inode(self) -> (u64, u64) {
+        self.inode
+    }
+
+    /// Whether nothing else is a name of it.
+    pub(crate) const fn has_one_name(self) -> bool {
+        self.names == 1
+    }
+
+    /// Length in bytes.
+    pub(crate) const fn len(self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self {
+            inode: inode_of(stat),
+            len: stat.st_size as u64,
+            modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
+            changed: timestamp(stat.st_ctime, stat.st_ctime_nsec),
+            names: names(stat.st_nlink),
+        }
+    }
+}
+
+/// Device and number of an inode.
+pub(crate) fn inode_of(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+pub(crate) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// What tells versions of files without opening them.
+#[derive(Default)]
+pub(super) struct Versions {
+    /// The directory that was last, and its device, if versions on that last.
+    last: Option<(RelPath, Option<u64>)>,
+}
+
+impl Versions {
+    /// The version of the regular file at `place`, if it lasts.
+    pub(super) fn of(&mut self, place: &Place) -> Option<Version> {
+        let device = match &self.last {
+            Some((dir, device)) if *dir == place.dir_path => *device,
+            _ => {
+                let device = lasting_device(&place.dir);
+                self.last = Some((place.dir_path.clone(), device));
+                device
+            }
+        };
+        let stat = place.dir.stat(&place.name).ok()?;
+        let lasts = file_type(&stat).is_file() && device == Some(stat.st_dev);
+        lasts.then(|| Stamp::of(&stat).version())
+    }
+}
+
+/// The device of `dir`, if what is in there and on that has [versions](Stamp) that last.
+pub(super) fn lasting_device(dir: &Dir) -> Option<u64> {
+    is_lasting(dir).then(|| fs::fstat(dir).ok()).flatten().map(|stat| stat.st_dev)
+}
+
+/// The version that a file is now, where that can be relied on.
+pub(super) fn version_of(file: &OwnedFd) -> Option<Version> {
+    let stat = is_lasting(file).then(|| fs::fstat(file).ok()).flatten();
+    stat.as_ref().map(|stat| Stamp::of(stat).version())
+}
+
+fn is_lasting(of: impl AsFd) -> bool {
+    let system = fs::fstatfs(of).map(|system| system.f_type as u64 & u64::from(u32::MAX));
+    system.is_ok_and(|system| LASTING.contains(&system))
+}
+
+/// What `name` of `dir` is.
+pub(crate) fn look_at(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Errno> {
+    look_at_version(dir, name, see).map(|(meta, _)| meta)
+}
+
+/// The same, and which version of it, if it is a file.
+pub(super) fn look_at_version(
+    dir: &Dir,
+    name: &Name,
+    see: MetaMask,
+) -> Result<(Meta, Stamp), Errno> {
+    let stat = dir.stat(name)?;
+    let kind = match kind_of(&stat) {
+        Some(kind) => kind,
+        None => Kind::Symlink(dir.read_link(name)?),
+    };
+    let target = || read_target(&dir.open(name, OFlags::RDONLY)?);
+    let meta = look_deeper(|| Reach::Name(dir.path_to(name)), (&stat, kind), see, target)?;
+    Ok((meta, Stamp::of(&stat)))
+}
+
+/// The content of a file that stands for a symlink.
+fn read_target(file: &OwnedFd) -> Result<Box<[u8]>, Errno> {
+    let mut target = vec![0; MAX_TARGET_BYTES + 1];
+    let len = read_at(file.as_fd(), 0, &mut target)?;
+    target.truncate(len);
+    // What is too long for a target is none.
+    Ok(if len > MAX_TARGET_BYTES { Box::default() } else { target.into() })
+}
+
+/// As long as a path may be.
+const MAX_TARGET_BYTES: usize = deltic_tree::path::MAX_PATH_BYTES;
+
+/// What it is, unless it is a symlink.
+fn kind_of(stat: &Stat) -> Option<Kind> {
+    Some(match file_type(stat) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => return None,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::CharacterDevice => device(DeviceClass::Char, stat),
+        // There is no eighth type.
+        FileType::BlockDevice | FileType::Unknown => device(DeviceClass::Block, stat),
+    })
+}
+
+/// What `name` of `dir` is or points at.
+pub(crate) fn look_behind(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Errno> {
+    let stat = dir.stat_behind(name)?;
+    let kind = kind_of(&stat).ok_or(Errno::LOOP)?;
+    let target = || read_target(&dir.open_behind(name, OFlags::RDONLY)?);
+    look_deeper(|| Reach::Followed(dir.path_to(name)), (&stat, kind), see, target)
+}
+
+/// What the directory `root` is.
+pub(crate) fn look_at_root(root: &Dir, see: MetaMask) -> Result<Meta, Errno> {
+    let stat = fs::fstat(root)?;
+    let nothing = || Ok(Box::default());
+    look_deeper(|| Reach::Followed(root.own_path()), (&stat, Kind::Dir), see, nothing)
+}
+
+/// What an entry is, with what is to be read of it that one call does not tell of every entry; `target` reads what a file
+/// holds that stands for a symlink.
+fn look_deeper(
+    at: impl FnOnce() -> Reach,
+    (stat, kind): (&Stat, Kind),
+    see: MetaMask,
+    target: impl FnOnce() -> Result<Box<[u8]>, Errno>,
+) -> Result<Meta, Errno> {
+    let mut meta = meta_of(stat, kind, see);
+    if see.acls || see.xattrs != XattrScope::Nothing || see.fake_super {
+        let at = at();
+        look(&at, &mut meta, see);
+        if see.fake_super {
+            noted::look((&at, stat), &mut meta, see, target)?;
+        }
+    }
+    Ok(meta)
+}
+
+fn device(class: DeviceClass, stat: &Stat) -> Kind {
+    let (major, minor) = (fs::major(stat.st_rdev), fs::minor(stat.st_rdev));
+    Kind::Device(Device { class, major, minor })
+}
+
+fn meta_of(stat: &Stat, kind: Kind, see: MetaMask) -> Meta {
+    let is_dir = kind == Kind::Dir;
+    let len = if kind == Kind::File { stat.st_size as u64 } else { 0 };
+    let accessed = timestamp(stat.st_atime, stat.st_atime_nsec);
+    let more = ExtraMeta {
+        accessed: (see.accessed && !is_dir).then_some(accessed),
+        linked: (see.linked && !is_dir && stat.st_nlink > 1).then(|| linked(stat)),
+        ..ExtraMeta::default()
+    };
+    Meta {
+        user: see.users.then_some(stat.st_uid),
+        group: see.groups.then_some(stat.st_gid),
+        more: more.boxed(),
+        ..Meta::plain(
+            kind,
+            len,
+            timestamp(stat.st_mtime, stat.st_mtime_nsec),
+            stat.st_mode & 0o7777,
+        )
+    }
+}
+
+fn linked(stat: &Stat) -> Linked {
+    let (device, number) = inode_of(stat);
+    let names = names(stat.st_nlink).try_into().unwrap_or(u32::MAX);
+    Linked::Inode(Inode { device, number }, names)
+}
+
+/// The type of a count of names differs between platforms.
+pub(super) fn names(count: impl TryInto<u64>) -> u64 {
+    count.try_into().unwrap_or(u64::MAX)
+}
+
+/// The types of the fields differ between platforms; their values fit.
+fn timestamp(secs: impl TryInto<i64>, nanos: impl TryInto<u32>) -> Timestamp {
+    Timestamp {
+        secs: secs.try_into().unwrap_or(i64::MAX),
+        nanos: nanos.try_into().unwrap_or_default(),
+    }
+}
+
+/// File systems whose inodes keep their numbers, and whose kernel sets ctime at each change, by its own clock: ext2 to
+/// ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, overlayfs. FAT numbers files anew and has no ctime; what is on another
+/// machine, or behind FUSE, has whatever that says.
+const LASTING: [u64; 8] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0xf2f5_2010,
+    0x2fc1_2fc1,
+    0xca45_1a4e,
+    0x0102_1994,
+    0x794c_7630,
+];
+
+/// Reads until `buf` is full or the file ends.
+pub(crate) fn read_at(file: impl AsFd, start: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < buf.len() {
+        match io::pread(&file, &mut buf[filled..], start + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changed_just_now_is_restless() {
+        let at = |secs, nanos| restless(Timestamp { secs, nanos }, Duration::new(1000, 0));
+        assert_eq!(at(999, 951_000_000), Some(REST));
+        assert_eq!(at(1000, 0), Some(REST));
+        assert_eq!(at(999, 950_000_000), None);
+        // By the clock of another machine, or before there were clocks.
+        assert_eq!(at(1000, 1), None);
+        assert_eq!(at(i64::MAX, 0), None);
+        assert_eq!(at(-1, 0), None);
+    }
+}

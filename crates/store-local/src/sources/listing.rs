@@ -1,0 +1,412 @@
+//! The tree of all arguments as it is listed: what each brings, put together, and what is left out of that.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use deltic_core::packed::Slot;
+use deltic_tree::meta::Linked;
+use deltic_tree::path::BadPath;
+use deltic_tree::{Entry, Mounts, Name, Names, RelPath};
+
+use super::source::device_of;
+use super::{SourceOptions, Sources, names_of, path_in};
+use crate::dir::{Dir, Use};
+use crate::errno::At as _;
+use crate::list::{Part, inode, list, look_at_names, names_for};
+use crate::lock;
+use deltic_store::{Listing, StoreError, check_path};
+
+/// Arguments that may have a directory of which each is asked for the names of all.
+const FEW_SHARERS: usize = 4;
+
+impl Sources {
+    /// Lists a directory that several arguments have, or some lead through: of equal names the first one's counts, but
+    /// directories go before what is none, and are one directory.
+    fn list_shared(
+        &self,
+        dir: &RelPath,
+        sharers: &[Slot],
+        part: Part,
+    ) -> Result<Listing, StoreError> {
+        let hold = |at: &Slot| {
+            let root = self.source(*at).held("list", dir)?;
+            Ok((*at, root.dir(dir, Use::Read).at("list", dir)?))
+        };
+        let held = sharers.iter().map(hold).collect::<Result<Vec<_>, _>>()?;
+        Ok(Listing { partial: held.is_empty(), ..self.list_held(dir, &held, part) })
+    }
+
+    /// The same, of directories of these arguments that are held. All of it at once where arguments lead on, and where
+    /// many have it: in a part each would be asked for the names of all.
+    fn list_held(&self, dir: &RelPath, held: &[(Slot, Dir)], part: Part) -> Listing {
+        let (mut all, mut entries) = (Listing::default(), Vec::new());
+        if held.is_empty() {
+            entries = self.list_below(&mut all, dir, &[], part);
+            all.entries = self.merged(dir, entries);
+            return all;
+        }
+        let by_parts =
+            matches!(part, Part::Next(_)) || held.len() <= FEW_SHARERS && !self.leads_on(dir);
+        let mut names: Option<Vec<Name>> = None;
+        if by_parts {
+            let most = part.most();
+            let dirs: Vec<&Dir> = held.iter().map(|(_, held)| held).collect();
+            let Some(mut rest) = names_for(&dirs, dir, (&|_| false, part), &mut all) else {
+                return all;
+            };
+            names = Some((&mut rest).take(most).collect());
+            all.rest = (rest.len() > 0).then_some(rest);
+        }
+        for (at, held) in held {
+            let source = self.source(*at);
+            let scopes = &source.base.scopes;
+            let judge = source.held("list", dir).and_then(|root| scopes.judge(dir, root));
+            let mut judge = match judge {
+                Ok(judge) => judge,
+                Err(error) => {
+                    all.errors.push(error);
+                    continue;
+                }
+            };
+            let (in_dir, judge) = ((held, dir), &mut judge);
+            let found = match &names {
+                Some(names) => look_at_names(in_dir, judge, self.options.how(), names),
+                None => list(in_dir, judge, self.options.how(), Part::All),
+            };
+            all.errors.extend(found.errors);
+            entries.extend(found.entries.into_iter().map(|entry| (*at, entry)));
+        }
+        entries.extend(self.list_below(&mut all, dir, &entries, Part::All));
+        all.entries = self.merged(dir, entries);
+        all
+    }
+
+    /// One entry of each name, in order.
+    fn merged(&self, dir: &RelPath, mut entries: Vec<(Slot, Entry)>) -> Vec<Entry> {
+        let key = |(at, entry): &(Slot, Entry)| (entry.name.clone(), !entry.meta.is_dir(), *at);
+        entries.sort_by_cached_key(key);
+        entries.dedup_by(|(_, later), (_, first)| later.name == first.name);
+        let mut chosen = lock(&self.chosen);
+        let mut chosen = |name: &Name, at| {
+            let dir = chosen.entry(dir.clone()).or_default();
+            // In a directory that is listed again it is there already.
+            dir.entry(at).or_default().push(name).ok();
+        };
+        let keep = |(at, entry): (Slot, Entry)| {
+            // Where the first that has it need not be the one that counts.
+            if let Ok(path) = dir.join(&entry.name)
+                && self.candidates(&path).first() != Some(&at)
+            {
+                chosen(&entry.name, at);
+            }
+            entry
+        };
+        entries.into_iter().map(keep).collect()
+    }
+
+    pub(super) fn list_part(&self, dir: &RelPath, part: Part) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        let (is_root, is_first) = (dir.is_root(), !matches!(part, Part::Next(_)));
+        let mut listing = if is_root { self.list_root(part) } else { self.list_plain(dir, part)? };
+        if is_root && is_first {
+            let error = |(argument, why): &(PathBuf, BadPath)| StoreError::Argument {
+                action: "look at",
+                argument: argument.clone(),
+                source: io::Error::other(why.clone()),
+            };
+            listing.errors.extend(self.refused.iter().map(error));
+        }
+        self.thin(&mut listing, dir);
+        listing.warnings = self.options.rules.warnings();
+        listing.is_empty_source = is_first && self.has_empty_source(dir, &listing);
+        let sift = |entry: &mut Entry| self.options.protects.sift(&mut entry.meta);
+        listing.entries.iter_mut().for_each(sift);
+        if self.names_of_one > 1 {
+            for Entry { meta, .. } in &mut listing.entries {
+                if let Some(Linked::Inode(inode, names)) = meta.linked() {
+                    let names = names.saturating_mul(self.names_of_one);
+                    meta.set_linked(Some(Linked::Inode(inode, names)));
+                }
+            }
+        }
+        Ok(listing)
+    }
+
+    /// Whether one of the arguments that are the directory `dir`, which was listed so, has nothing in it.
+    fn has_empty_source(&self, dir: &RelPath, listed: &Listing) -> bool {
+        let named = self.at(dir);
+        if named.is_empty() || !self.options.recursive {
+            return false;
+        }
+        let is_empty = |listed: &Listing| listed.entries.is_empty() && listed.rest.is_none();
+        let lists_nothing = |at: &Slot| {
+            let listed = self.source(*at).list(dir, &self.options, Part::First);
+            listed.is_ok_and(|listed| is_empty(&listed))
+        };
+        // What nobody shares was listed already.
+        is_empty(listed) || self.candidates(dir).len() > 1 && named.iter().any(lists_nothing)
+    }
+
+    fn list_root(&self, part: Part) -> Listing {
+        if let Some(only) = self.only()
+            && only.path.is_root()
+        {
+            let failed = |error| Listing { errors: vec![error], ..Listing::default() };
+            return only.list_dir(&self.options, part).unwrap_or_else(failed);
+        }
+        let (mut held, mut errors) = (Vec::new(), Vec::new());
+        for at in self.at(&RelPath::root()) {
+            match self.source(*at).hold() {
+                Ok(dir) => held.push((*at, dir)),
+                Err(error) => errors.push(error),
+            }
+        }
+        if matches!(part, Part::Next(_)) {
+            // They were told with the first part.
+            errors.clear();
+        }
+        let mut all = self.list_held(&RelPath::root(), &held, part);
+        all.errors.extend(errors);
+        // On the way to an argument it is told with its attributes, and is none of the sources.
+        all.partial |= self.carried().is_some() && self.at(&RelPath::root()).is_empty();
+        all
+    }
+
+    /// The names that arguments below `dir` go through or mean, and the first argument of each; `others` were found there for
+    /// arguments that have all of it.
+    fn list_below(
+        &self,
+        all: &mut Listing,
+        dir: &RelPath,
+        others: &[(Slot, Entry)],
+        part: Part,
+    ) -> Vec<(Slot, Entry)> {
+        let start = dir.as_bytes().len() + usize::from(!dir.is_root());
+        let name =
+            |at: &Slot| names_of(&path_in(self.args.get(*at))[start..]).next().unwrap_or(b"");
+        let (mut below, most) = (self.below(dir), part.most());
+        if let Part::Next(mut rest) = part {
+            // Those that were read in directories are not gone on with by arguments.
+            let Some(next) = rest.next().filter(|_| rest.dirs().is_empty()) else {
+                all.errors.push(StoreError::Changed { path: dir.clone() });
+                return Vec::new();
+            };
+            below = &below[below.partition_point(|at| name(at) < next.as_bytes())..];
+        }
+        // What is missing below a directory that is listed in any case is told of there.
+        let dirs = others.iter().filter(|(_, entry)| entry.meta.is_dir());
+        let dirs: HashSet<&[u8]> = dirs.map(|(_, entry)| entry.name.as_bytes()).collect();
+        let (mut entries, mut missing) = (Vec::new(), Vec::new());
+        for (nth, args) in below.chunk_by(|one, next| name(one) == name(next)).enumerate() {
+            let name = Name::new(name(&args[0])).expect("it is one of a path");
+            if nth == most {
+                // From here on all is known: it need not be kept by name.
+                let mut next = Names::default();
+                next.push(&name).ok();
+                all.rest = Some(Box::new(next.into_iter()));
+                break;
+            }
+            let lacking = self.list_name((all, &mut entries), (dir, &name), args);
+            let is_told = |(path, _): &(RelPath, StoreError)| {
+                !dirs.contains(name.as_bytes())
+                    || path.split_last().is_some_and(|(at, _)| at == *dir)
+            };
+            missing.extend(lacking.into_iter().filter(is_told).map(|(_, error)| error));
+        }
+        all.errors.extend(missing);
+        entries
+    }
+
+    /// Adds the entry `name` of `dir`, which `args` mean or go through; those that lead only to what is not there, which do not
+    /// take part either.
+    fn list_name(
+        &self,
+        (all, entries): (&mut Listing, &mut Vec<(Slot, Entry)>),
+        (dir, name): (&RelPath, &Name),
+        args: &[Slot],
+    ) -> Vec<(RelPath, StoreError)> {
+        let path = |at: &Slot| path_in(self.args.get(*at));
+        let (mut missing, mut is_known) = (Vec::new(), false);
+        for args in args.chunk_by(|one, next| path(one) == path(next)) {
+            for at in args {
+                let source = self.source(*at);
+                if let Some(errno) = source.is_nothing(&self.options) {
+                    let error = source.unseen(errno, &self.options);
+                    match source.base.dir {
+                        // As in rsync, only a last name may be missing.
+                        Err(_) if self.options.ignore_missing => all.errors.push(error),
+                        Ok(_) if self.options.ignore_missing && is_missing(&error) => {}
+                        _ => missing.push((source.path, error)),
+                    }
+                    continue;
+                }
+                if source.is_left_out(&self.options) {
+                    continue;
+                }
+                is_known = true;
+                // Those beside it are told of where it is listed; another one of the same path is not beside it.
+                missing.retain(|(path, _)| *path == source.path);
+                match source.look_at(dir, name, &self.options) {
+                    Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
+                        all.skipped.extend(dir.join(&entry.name));
+                    }
+                    Ok(Some(mut entry)) => {
+                        if self.is_implied(dir, &entry) {
+                            entry.meta.set_implied();
+                        }
+                        // What is below one that is no directory is not there: that is told, too.
+                        is_known = entry.meta.is_dir();
+                        entries.push((*at, entry));
+                    }
+                    Ok(None) => {}
+                    Err(error) if self.options.ignore_missing && is_missing(&error) => {}
+                    Err(error) => all.errors.push(error),
+                }
+            }
+            if is_known {
+                break;
+            }
+        }
+        missing
+    }
+
+    /// Whether a directory is to be left alone: no argument means it, nor all that is in one that it is in.
+    fn is_implied(&self, dir: &RelPath, entry: &Entry) -> bool {
+        let is_named = || dir.join(&entry.name).is_ok_and(|path| !self.at(&path).is_empty());
+        self.options.plain_implied_dirs
+            && entry.meta.is_dir()
+            && !is_named()
+            && !self.takes_contents(dir)
+    }
+
+    /// Whether a directory is only named, where directories do not take part.
+    fn skips(&self, dir: &RelPath, entry: &Entry) -> bool {
+        let takes = self.options.recursive || self.options.dirs;
+        !takes && dir.join(&entry.name).is_ok_and(|path| self.below(&path).is_empty())
+    }
+
+    /// Whether all that is in `dir` takes part, and not only what arguments below it name.
+    fn takes_contents(&self, dir: &RelPath) -> bool {
+        if let (Some(only), true) = (self.only(), self.options.recursive) {
+            return dir.starts_with(&only.path);
+        }
+        let takes = |at: &Slot| {
+            let source = self.source(*at);
+            source.goes_into(dir, &self.options) && !source.is_left_out(&self.options)
+        };
+        let mut above = Some(dir.clone());
+        while let Some(at) = above {
+            if self.at(&at).iter().any(takes) {
+                return true;
+            }
+            above = at.split_last().map(|(dir, _)| dir);
+        }
+        false
+    }
+
+    /// Takes out directories of other file systems, and those with nothing in them, as the options say.
+    fn thin(&self, listing: &mut Listing, dir: &RelPath) {
+        let SourceOptions { mounts, prune_empty_dirs, .. } = self.options;
+        if let Some(destination) = &self.options.destination {
+            self.leave_out(destination, listing, dir);
+        }
+        if mounts == Mounts::LeaveOut {
+            listing.retain(|entry| !entry.meta.is_dir() || !self.is_mount(dir, entry));
+        }
+        if prune_empty_dirs {
+            let mut missing = Vec::new();
+            listing.retain(|entry| {
+                let path = dir.join(&entry.name);
+                !entry.meta.is_dir() || path.is_ok_and(|dir| self.has_files(&dir, &mut missing))
+            });
+            listing.errors.extend(missing);
+        }
+    }
+
+    /// Takes out the directory that is written to: it would be copied into itself.
+    fn leave_out(&self, destination: &Path, listing: &mut Listing, dir: &RelPath) {
+        let Ok(is) = Dir::open_root(destination).and_then(|dir| inode(&dir)) else { return };
+        let is_it = |entry: &Entry| {
+            let path = entry.meta.is_dir().then(|| dir.join(&entry.name).ok()).flatten()?;
+            let dir = self.source_of("look at", &path).ok()?.base.dir.as_ref().ok()?;
+            let there = dir.dir(&path, Use::Pass).and_then(|dir| inode(&dir)).ok()?;
+            (there == is).then(|| (path, entry.name.clone()))
+        };
+        let found: Vec<(RelPath, Name)> = listing.entries.iter().filter_map(is_it).collect();
+        listing.retain(|entry| found.iter().all(|(_, name)| entry.name != *name));
+        listing.destination = found.into_iter().next().map(|(path, _)| path);
+    }
+
+    fn is_mount(&self, dir: &RelPath, entry: &Entry) -> bool {
+        dir.join(&entry.name).is_ok_and(|path| self.is_elsewhere(&path))
+    }
+
+    /// Whether the directory `path` is on another device than the argument that it is of.
+    fn is_elsewhere(&self, path: &RelPath) -> bool {
+        let Ok(source) = self.source_of("look at", path) else { return false };
+        let device = source.base.dir.as_ref().ok().and_then(|dir| device_of(dir, path));
+        device.is_some() && source.device(&self.options).is_some_and(|own| device != Some(own))
+    }
+
+    /// Whether there is anything but directories below `dir`, or it or one of these is protected; so it is where that cannot
+    /// be said. If not, arguments that are not there are to be told of here.
+    fn has_files(&self, dir: &RelPath, missing: &mut Vec<StoreError>) -> bool {
+        let told = missing.len();
+        let has_files = self.seeks_files(dir, missing);
+        if has_files {
+            missing.truncate(told);
+        }
+        has_files
+    }
+
+    fn seeks_files(&self, dir: &RelPath, missing: &mut Vec<StoreError>) -> bool {
+        let mut dirs = vec![(dir.clone(), None)];
+        while let Some((dir, rest)) = dirs.pop() {
+            if self.is_protected(&dir) {
+                return true;
+            }
+            let Ok(listing) = self.list_plain(&dir, Part::from(rest)) else { return true };
+            let is_unknown = listing.errors.iter().any(|error| !is_missing(error));
+            if is_unknown || listing.entries.iter().any(|e| !e.meta.is_dir()) {
+                return true;
+            }
+            missing.extend(listing.errors);
+            let below = listing.entries.iter().filter_map(|entry| dir.join(&entry.name).ok());
+            let below = below.map(|dir| (dir, None)).collect::<Vec<_>>();
+            dirs.extend(listing.rest.map(|rest| (dir, Some(rest))));
+            dirs.extend(below);
+        }
+        false
+    }
+
+    /// Whether the rules themselves say that the directory `dir` is not to be deleted at a receiver.
+    fn is_protected(&self, dir: &RelPath) -> bool {
+        let protects =
+            |(above, name): (RelPath, Name)| !self.protects.top(&above).admits(&name, true);
+        !self.options.protects.is_empty() && dir.split_last().is_some_and(protects)
+    }
+
+    fn list_plain(&self, dir: &RelPath, part: Part) -> Result<Listing, StoreError> {
+        let mut all = Listing::default();
+        let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
+        if self.takes_contents(dir) && !mounted {
+            let sharers = self.sharers(dir);
+            if !sharers.is_empty() || (self.args.len() > 1 && self.leads_on(dir)) {
+                return self.list_shared(dir, &sharers, part);
+            }
+            return self.source_of("list", dir)?.list(dir, &self.options, part);
+        }
+        all.partial = true;
+        if !mounted {
+            let entries = self.list_below(&mut all, dir, &[], part);
+            all.entries = self.merged(dir, entries);
+        }
+        Ok(all)
+    }
+}
+
+fn is_missing(error: &StoreError) -> bool {
+    let StoreError::Argument { source, .. } = error else { return false };
+    source.kind() == std::io::ErrorKind::NotFound
+}

@@ -1,0 +1,258 @@
+//! One argument and its directory: what of it can be looked at, and listed.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use deltic_tree::{Entry, Follow, Meta, MetaMask, Mounts, Name, RelPath};
+use rustix::io::Errno;
+
+use super::SourceOptions;
+use crate::dir::{Dir, Trust, Use};
+use crate::errno::{At, io_error, store_error};
+use crate::follow;
+use crate::list::{Part, dangles, list, sift};
+use crate::named::NamedDir;
+use crate::snapshot::{file_type, look_at, look_at_root, look_behind};
+use deltic_store::filter::Scopes;
+use deltic_store::{Listing, StoreError, check_path};
+
+/// A directory that paths of arguments start in.
+#[derive(Debug)]
+pub(super) struct Base {
+    pub(super) path: PathBuf,
+    pub(super) dir: Result<Arc<Dir>, Errno>,
+    /// What files of rules say of the names in it.
+    pub(super) scopes: Scopes,
+}
+
+impl Base {
+    /// Fails where a symlink of another user keeps us from it, and says which.
+    fn check(&self) -> Result<(), StoreError> {
+        let path = self.path.clone();
+        self.dir.as_ref().map_or_else(|_| NamedDir { path, trust: Trust::Ours }.check(), |_| Ok(()))
+    }
+}
+
+/// An argument, and the directory that its path starts in.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    pub(super) base: &'a Base,
+    /// What is meant below that; the root for all that is in it.
+    pub(super) path: RelPath,
+    /// What is in a directory, and not only the directory itself.
+    pub(super) contents: bool,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn shows(&self, path: &RelPath) -> bool {
+        let Some((above, name)) = path.split_last() else { return true };
+        let held = |dir: &Arc<Dir>| dir.dir(&above, Use::Pass);
+        self.base.dir.as_ref().is_ok_and(|dir| held(dir).is_ok_and(|dir| dir.stat(&name).is_ok()))
+    }
+
+    pub(super) fn held(&self, action: &'static str, path: &RelPath) -> Result<&'a Dir, StoreError> {
+        self.base.dir.as_deref().map_err(|errno| store_error(action, path, *errno))
+    }
+
+    /// The device that it is on, if that matters.
+    pub(super) fn device(&self, options: &SourceOptions) -> Option<u64> {
+        let matters = options.mounts != Mounts::Enter;
+        matters.then(|| device_of(self.base.dir.as_ref().ok()?, &self.path)).flatten()
+    }
+
+    /// Its last name, as it was written.
+    pub(super) fn own_name(&self) -> Option<Name> {
+        let dir = self.base.path.file_name().map(OsStr::as_bytes);
+        let last = self.path.components().next_back().or(dir)?;
+        Name::new(last).ok()
+    }
+
+    /// What the system answered to `action` on it.
+    pub(super) fn error(&self, action: &'static str, errno: Errno) -> StoreError {
+        match self.base.check() {
+            Err(stranger) if errno == Errno::LOOP => self.error_for(action, &stranger.to_string()),
+            _ => self.error_of(action, io_error(errno)),
+        }
+    }
+
+    /// What the system answered where it was to be looked at.
+    pub(super) fn unseen(&self, errno: Errno, options: &SourceOptions) -> StoreError {
+        let follows = options.follow == Follow::All;
+        match self.link_on_the_way().filter(|_| errno == Errno::LOOP && !follows) {
+            Some(link) => {
+                let why = format!("{link} is a symlink on the way, which is not followed");
+                self.error_for("look at", &why)
+            }
+            None => self.error("look at", errno),
+        }
+    }
+
+    /// The first symlink that it goes through.
+    fn link_on_the_way(&self) -> Option<RelPath> {
+        let (dir, mut at) = (self.base.dir.as_ref().ok()?, RelPath::root());
+        for name in self.path.components() {
+            let (above, name) = (at, Name::new(name).ok()?);
+            at = above.join(&name).ok()?;
+            let stat = dir.dir(&above, Use::Pass).and_then(|above| above.stat(&name)).ok()?;
+            if file_type(&stat).is_symlink() && !dir.keeps_link(&at) {
+                return (at != self.path || self.contents).then_some(at);
+            }
+        }
+        None
+    }
+
+    /// Why there was no `action` on it.
+    fn error_for(&self, action: &'static str, why: &str) -> StoreError {
+        self.error_of(action, io::Error::other(why))
+    }
+
+    fn error_of(&self, action: &'static str, source: io::Error) -> StoreError {
+        let mut path = self.base.path.clone();
+        path.extend((!self.path.is_root()).then(|| OsStr::from_bytes(self.path.as_bytes())));
+        let argument = std::path::absolute(&path).unwrap_or(path);
+        StoreError::Argument { action, argument, source }
+    }
+
+    /// What it is itself, or why not; nothing where it stands for what is in a directory that is held. As in rsync it is what
+    /// it points at only where all links are.
+    pub(super) fn look(&self, follow: Follow) -> Option<Result<Meta, Errno>> {
+        let dir = match &self.base.dir {
+            Ok(dir) => dir,
+            Err(errno) => return Some(Err(*errno)),
+        };
+        let (above, name) = self.path.split_last()?;
+        let look = if follow == Follow::All { look_behind } else { look_at };
+        Some(dir.named_dir(&above).and_then(|dir| look(&dir, &name, MetaMask::default())))
+    }
+
+    /// Whether nothing is there that it could stand for.
+    pub(super) fn is_missing(&self, follow: Follow) -> bool {
+        matches!(self.look(follow), Some(Err(Errno::NOENT | Errno::NOTDIR)))
+    }
+
+    /// Why nothing comes of it and no directory is made on the way to it, if so.
+    pub(super) fn is_nothing(&self, options: &SourceOptions) -> Option<Errno> {
+        match self.look(options.follow)? {
+            Err(errno) => Some(errno),
+            // A link that is followed and leads nowhere.
+            Ok(meta) if meta.is_symlink() && options.plain_implied_dirs => {
+                let (above, name) = self.path.split_last()?;
+                let held = self.base.dir.as_ref().ok()?.dir(&above, Use::Pass).ok()?;
+                let how = (options.follow, MetaMask::default());
+                follow::look(&held, (&name, &self.path), how).err()
+            }
+            Ok(_) => None,
+        }
+    }
+
+    /// Whether the rules leave out what it means, whatever directories on the way say: then it leads nowhere.
+    pub(super) fn is_left_out(&self, options: &SourceOptions) -> bool {
+        if options.rules.is_empty() {
+            return false;
+        }
+        let (Some((above, name)), Ok(dir)) = (self.path.split_last(), &self.base.dir) else {
+            return false;
+        };
+        let held = dir.dir(&above, Use::Pass);
+        let look =
+            |dir| follow::look(&dir, (&name, &self.path), (options.follow, options.see.plain()));
+        held.and_then(look)
+            .is_ok_and(|meta| !self.base.scopes.top(&above).admits(&name, meta.is_dir()))
+    }
+
+    /// Whether all that is in `dir`, which it is or is in, takes part, and not only what other arguments mean there.
+    pub(super) fn goes_into(&self, dir: &RelPath, options: &SourceOptions) -> bool {
+        // A link that is named counts as such, even where another argument leads through it.
+        let is_link =
+            !self.contents && self.base.dir.as_ref().is_ok_and(|held| held.keeps_link(&self.path));
+        options.recursive && !is_link || options.dirs && self.contents && self.path == *dir
+    }
+
+    /// Lists the directory `dir` below its own.
+    pub(super) fn list(
+        &self,
+        dir: &RelPath,
+        options: &SourceOptions,
+        part: Part,
+    ) -> Result<Listing, StoreError> {
+        let root = self.held("list", dir)?;
+        let mut judge = self.base.scopes.judge(dir, root)?;
+        let held = root.dir(dir, Use::Read).at("list", dir)?;
+        Ok(list((&held, dir), &mut judge, options.how(), part))
+    }
+
+    /// Lists what is in its directory.
+    pub(super) fn list_dir(
+        &self,
+        options: &SourceOptions,
+        part: Part,
+    ) -> Result<Listing, StoreError> {
+        let (dir, root) = (self.hold()?, RelPath::root());
+        let mut judge = self.base.scopes.judge(&root, self.held("list", &root)?)?;
+        Ok(list((&dir, &root), &mut judge, options.how(), part))
+    }
+
+    /// Its directory, open to read.
+    pub(super) fn hold(&self) -> Result<Dir, StoreError> {
+        let dir = self.base.dir.as_ref().map_err(|errno| self.error("open", *errno))?;
+        let dir = dir.dir(&RelPath::root(), Use::Read);
+        dir.map_err(|errno| self.error("list", errno))
+    }
+
+    /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it means.
+    pub(super) fn look_at(
+        &self,
+        at: &RelPath,
+        name: &Name,
+        options: &SourceOptions,
+    ) -> Result<Option<Entry>, StoreError> {
+        let bad_name = |_| StoreError::BadName { action: "list", path: at.clone() };
+        let path = at.join(name).map_err(bad_name)?;
+        check_path("list", &path)?;
+        let dir = self.base.dir.as_ref().map_err(|errno| self.error("open", *errno))?;
+        let unseen = |errno| self.unseen(errno, options);
+        let held = dir.dir(at, Use::Pass).map_err(unseen)?;
+        let mut meta = follow::look(&held, (name, &path), options.how()).map_err(|errno| {
+            match dangles(&held, name, errno) {
+                true => self.error_for("look at", "the symlink has no referent"),
+                false => unseen(errno),
+            }
+        })?;
+        // What an argument goes through is a directory, or there is nothing below it. A slash behind a file says nothing.
+        let goes_through = path != self.path || self.contents && meta.is_symlink();
+        if goes_through && meta.is_symlink() {
+            let behind = dir.named_dir(&path).map_err(unseen)?;
+            meta = look_at_root(&behind, options.see).map_err(unseen)?;
+        }
+        if goes_through && !meta.is_dir() {
+            return Err(unseen(Errno::NOTDIR));
+        }
+        if path != self.path {
+            sift((&held, name), &mut meta, options.how(), &self.base.scopes.top(at));
+            return Ok(Some(Entry { name: name.clone(), meta }));
+        }
+        // At the root no directory was entered yet, so none has said anything.
+        let mut judge = if at.is_root() {
+            self.base.scopes.top(at)
+        } else {
+            self.base.scopes.judge(at, &**dir)?
+        };
+        let admitted = judge.admits(name, meta.is_dir());
+        sift((&held, name), &mut meta, options.how(), &judge);
+        Ok(admitted.then_some(Entry { name: name.clone(), meta }))
+    }
+}
+
+pub(super) fn device_of(dir: &Dir, path: &RelPath) -> Option<u64> {
+    let stat = match path.split_last() {
+        None => rustix::fs::fstat(dir),
+        Some((above, name)) if !dir.keeps_link(path) => {
+            dir.dir(&above, Use::Pass).and_then(|dir| dir.stat(&name))
+        }
+        Some(_) => dir.dir(path, Use::Pass).and_then(rustix::fs::fstat),
+    };
+    stat.ok().map(|stat| stat.st_dev)
+}

@@ -1,0 +1,798 @@
+//! A local directory as a destination.
+
+mod making;
+mod setting;
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use deltic_tree::names::SortedNames;
+use deltic_tree::path::printable;
+use deltic_tree::{Entry, Follow, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
+use rustix::fs::{self, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use rustix::process;
+
+use super::above::scopes;
+use super::attrs::{Attrs, On, Ways, open_to_owner, umask};
+use super::backup::{Backup, Listed};
+use super::copy::Copier;
+use super::finished::{Delayed, link_waiting};
+use super::heritage::{Heritage, Heritages};
+use super::inplace::{LeftFiles, UnderWay};
+use super::link::link;
+use super::list::{Part, list, list_but};
+use super::more::{Reach, default_acl, look_again};
+use super::named::{NamedDir, full_path};
+use super::place::{COMMIT, Place};
+use super::rebuild::LocalRebuild;
+use super::remove::{Removals, remove_after, remove_unchanged};
+use super::snapshot::{
+    LocalSnapshot, Stamp, Versions, file_type, inode_of, look_at, look_at_root, version_of,
+};
+use super::stage::{Stages, Whose};
+use super::touched::Touched;
+use super::whole::put_new;
+use super::writing::{PartialDir, Writing};
+use setting::node_of;
+
+use crate::dir::{Dir, Trust, Use};
+use crate::errno::{At, io_error, store_error};
+use crate::lock;
+use deltic_store::filter::{Scopes, Start};
+use deltic_store::{
+    Durability, Filter, Going, Keep, Listing, Removed, Resumed, Store, StoreError, Tree, Version,
+    Whole, check_path,
+};
+
+/// What of a directory is listed.
+enum Much<'a> {
+    Part(Part),
+    /// What comes first, but for names that this admits.
+    But(&'a dyn Fn(&Name) -> bool),
+}
+
+/// A local directory that is written to.
+#[derive(Clone, Debug)]
+pub struct LocalStore(Arc<Inner>);
+
+/// How a [`LocalStore`] treats its directory.
+#[derive(Clone, Debug, Default)]
+pub struct LocalOptions {
+    /// When changes are safe from a power cut.
+    pub durability: Durability,
+    /// Which names may be removed: a receiver's filter. The others are never listed; extended attributes that it excludes
+    /// are neither seen nor changed.
+    pub rules: Filter,
+    /// What is looked at of an entry, and which extended attributes are ours to change.
+    pub see: MetaMask,
+    /// Where old versions are kept, if they are.
+    pub backup: Option<Backup>,
+    /// Whether other file systems below the root are left alone when a directory is removed.
+    pub one_file_system: bool,
+    /// Which symlinks to directories may be [taken for these](Store::keep_dirlink).
+    pub keep_dirlinks: KeepLinks,
+    /// How new versions come to their place.
+    pub writing: Writing,
+    /// Told which files are changing where they are.
+    pub under_way: UnderWay,
+}
+
+/// Symlinks that are taken for the directories that they lead to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepLinks {
+    /// None.
+    #[default]
+    None,
+    /// Those that are ours or the superuser's, and lead through no other user's.
+    Ours,
+    /// All.
+    All,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) backup: Option<Backup>,
+    pub(super) listed: Listed,
+    pub(super) one_file_system: bool,
+    pub(super) root: Arc<Dir>,
+    root_path: PathBuf,
+    pub(super) scopes: Scopes,
+    pub(super) see: MetaMask,
+    pub(super) stages: Stages,
+    /// Where files grow instead.
+    temp: Option<Stages>,
+    pub(super) writing: Writing,
+    pub(super) removals: Removals,
+    /// What waits for [`Store::land`].
+    pub(super) delayed: Mutex<Delayed>,
+    /// Files of several names that changed where they are.
+    pub(super) left: LeftFiles,
+    keeps: KeepLinks,
+    pub(super) under_way: UnderWay,
+    pub(super) copier: Copier,
+    pub(super) touched: Touched,
+    pub(super) umask: u32,
+    /// User and group of what this process makes.
+    pub(super) owner: (u32, u32),
+    pub(super) heritages: Heritages,
+    /// Directories that still lack their mode.
+    unfinished: Mutex<HashMap<RelPath, Unfinished>>,
+    /// Bits that the modes of directories are to lack, because their ACLs could not be set.
+    withheld: Mutex<HashMap<RelPath, u32>>,
+    /// Directories that were looked at under their own names, by device and number, where symlinks may lead to them.
+    looked_at: Mutex<HashSet<(u64, u64)>>,
+}
+
+/// A directory that still lacks its mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfinished {
+    /// Made here, in one that hands something down, so that it may do so too.
+    Heir,
+    /// Made here.
+    Plain,
+    /// Opened to its owner, with the mode that it had.
+    Opened(u32),
+}
+
+impl Unfinished {
+    /// The mode of the old version, where it was not made here.
+    const fn old_mode(self) -> Option<u32> {
+        match self {
+            Self::Heir | Self::Plain => None,
+            Self::Opened(mode) => Some(mode),
+        }
+    }
+}
+
+/// Makes the directory `dir` unless it exists, its owner's alone, but not the one above it: whether it was made. What holds it
+/// is to [know that](LocalStore::with_new_root).
+///
+/// # Errors
+/// Where it cannot be made, or is something else.
+pub fn create_root(dir: &NamedDir, durability: Durability) -> Result<bool, StoreError> {
+    create(dir, Mode::RWXU, durability)
+}
+
+/// Makes a directory above a root, unless it exists, for whom the process makes things: whether it was made.
+///
+/// # Errors
+/// Where it cannot be made, or is something else.
+pub fn create_above(dir: &NamedDir, durability: Durability) -> Result<bool, StoreError> {
+    create(dir, Mode::from_raw_mode(0o777), durability)
+}
+
+fn create(dir: &NamedDir, mode: Mode, durability: Durability) -> Result<bool, StoreError> {
+    let made = dir.make(mode).at("make directory", &RelPath::root())?;
+    if durability == Durability::Run {
+        let flushed = dir.above().and_then(|above| above.flush());
+        flushed.at("flush above", &RelPath::root())?;
+    }
+    Ok(made)
+}
+
+/// Removes a directory that was made in vain, unless something is in it.
+///
+/// # Errors
+/// Where it cannot be removed.
+pub fn remove_root(dir: &NamedDir) -> Result<(), StoreError> {
+    dir.remove().at("remove", &RelPath::root())
+}
+
+impl LocalStore {
+    /// Holds the directory `root`, wherever symlinks lead; changes nothing.
+    ///
+    /// # Errors
+    /// Where it is no directory, or not ours to enter.
+    pub fn open(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
+        Self::open_named(&NamedDir { path: root.into(), trust: Trust::Anyone }, options)
+    }
+
+    /// The same, where the root was just [made](create_root): it lacks its mode until [`Store::set_meta`].
+    #[must_use]
+    pub fn with_new_root(self) -> Self {
+        // A default ACL may close it to its owner.
+        open_to_owner(&self.0.root, &RelPath::root());
+        lock(&self.0.unfinished).insert(RelPath::root(), Unfinished::Heir);
+        self
+    }
+
+    /// Whether the root was made and nobody gave it a mode: nothing was to be in it.
+    #[must_use]
+    pub fn was_made_in_vain(&self) -> bool {
+        self.has_new_root()
+    }
+
+    fn has_new_root(&self) -> bool {
+        lock(&self.0.unfinished).get(&RelPath::root()) == Some(&Unfinished::Heir)
+    }
+
+    /// The directory `root` that is not there: what a dry run looks at. It is taken for an empty one.
+    ///
+    /// # Errors
+    /// Where the system has no handle for us.
+    pub fn missing(root: &Path, options: LocalOptions) -> Result<Self, StoreError> {
+        Self::new(Dir::missing_root().at("open", &RelPath::root())?, root, options)
+    }
+
+    /// Holds the directory that an argument or an option names; changes nothing.
+    ///
+    /// # Errors
+    /// Where it is no directory, or not ours to enter, or a symlink of another user is on the way.
+    pub fn open_named(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
+        root.check()?;
+        let dir = root.open().at("open", &RelPath::root())?;
+        let dir = if options.keep_dirlinks == KeepLinks::None {
+            dir
+        } else {
+            dir.keeping_links(root.trust)
+        };
+        Self::new(dir, &root.path, options)
+    }
+
+    pub(super) fn new(root: Dir, path: &Path, options: LocalOptions) -> Result<Self, StoreError> {
+        let root = Arc::new(root);
+        let stages = |root, whose| Stages::new(root, whose).at("open", &RelPath::root());
+        let own = stages(Arc::clone(&root), Whose::Own)?;
+        let kept = options.backup.as_ref().and_then(|backup| backup.dir.as_ref());
+        let shown = match &options.writing.partial_dir {
+            Some(PartialDir::Outside(dir)) => Some(dir),
+            _ => None,
+        };
+        let named = [kept, shown, options.writing.temp_dir.as_ref()];
+        named.into_iter().flatten().try_for_each(NamedDir::check)?;
+        let temp = match &options.writing.temp_dir {
+            Some(dir) => {
+                let held = dir.open().map_err(|errno| StoreError::Argument {
+                    action: "write to",
+                    argument: dir.path.clone(),
+                    source: io_error(errno),
+                })?;
+                Some(stages(Arc::new(held), Whose::Temp)?)
+            }
+            None => None,
+        };
+        Ok(Self(Arc::new(Inner {
+            root,
+            root_path: path.to_owned(),
+            scopes: scopes(options.rules, path, Start::Root),
+            see: options.see,
+            backup: options.backup,
+            listed: Listed::default(),
+            one_file_system: options.one_file_system,
+            stages: own,
+            temp,
+            writing: options.writing,
+            removals: Removals::default(),
+            delayed: Mutex::default(),
+            left: LeftFiles::default(),
+            keeps: options.keep_dirlinks,
+            under_way: options.under_way,
+            copier: Copier::default(),
+            touched: Touched::new(options.durability),
+            umask: umask(),
+            owner: (process::geteuid().as_raw(), process::getegid().as_raw()),
+            heritages: Heritages::default(),
+            unfinished: Mutex::default(),
+            withheld: Mutex::default(),
+            looked_at: Mutex::default(),
+        })))
+    }
+
+    #[cfg(test)]
+    pub(super) fn touched_dirs(&self) -> Vec<RelPath> {
+        self.0.touched.dirs()
+    }
+
+    /// Has every file have a name before it is in its place.
+    #[cfg(test)]
+    pub(super) fn need_names(&self) {
+        self.0.stages.need_names();
+    }
+
+    fn list_with(&self, dir: &RelPath, much: Much<'_>) -> Result<Listing, StoreError> {
+        check_path("list", dir)?;
+        let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
+        let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
+        // Whose an entry is costs nothing to tell.
+        let MetaMask { users, groups, .. } = self.0.see;
+        let see = MetaMask { users, groups, ..self.0.see.plain() };
+        let mut listing = match much {
+            Much::But(keep) => {
+                let own = RefCell::new(self.0.scopes.judge(dir, &*self.0.root)?);
+                let risks = |name: &Name| own.borrow_mut().risks(name);
+                let is_kept = |name: &Name| {
+                    self.0.protects(dir, name)
+                        && !(self.0.is_of_before(&held, name, keep) && risks(name))
+                };
+                let keep = |name: &Name| keep(name) || is_kept(name);
+                list_but((&held, dir), &mut judge, (Follow::Never, see), &keep)
+            }
+            Much::Part(part) => list((&held, dir), &mut judge, (Follow::Never, see), part),
+        };
+        listing.warnings = self.0.scopes.filter().warnings();
+        // Where versions are told nothing goes.
+        if self.0.one_file_system && listing.versions.is_empty() {
+            let is_home = self.0.is_home(fs::fstat(&held));
+            let is_mount =
+                |entry: &Entry| entry.meta.is_dir() && self.0.is_mount(&held, &entry.name);
+            listing.entries.retain(|entry| is_home && !is_mount(entry));
+        }
+        Ok(listing)
+    }
+
+    fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
+        Place::of(&self.0.root, action, path)
+    }
+
+    /// What the root hands down it got from above.
+    fn heritage_of_root(&self) -> Heritage {
+        let acl = default_acl(&Reach::Followed(self.0.root.own_path()));
+        Heritage { acl, ..Heritage::default() }
+    }
+
+    /// The place of `path`; where it is in the directory of the `last` one, that one's handle serves again.
+    fn place_after(
+        &self,
+        action: &'static str,
+        path: &RelPath,
+        last: &mut Option<Place>,
+    ) -> Result<Place, StoreError> {
+        match last.take() {
+            Some(place) => place.next(&self.0.root, action, path),
+            None => self.place(action, path),
+        }
+    }
+
+    fn open_after(
+        &self,
+        path: &RelPath,
+        last: &mut Option<Place>,
+    ) -> Result<LocalSnapshot, StoreError> {
+        let place = self.place_after("open", path, last)?;
+        let place = last.insert(place);
+        let snapshot = LocalSnapshot::open(&place.dir, &place.name, path, self.0.see)?;
+        Ok(snapshot.while_it_gets_names())
+    }
+
+    /// Looks at `path`; where it is in the directory of the `last` place, that one's handle serves again.
+    fn look_after(
+        &self,
+        path: &RelPath,
+        last: &mut Option<Place>,
+    ) -> Result<Option<Meta>, StoreError> {
+        if path.is_root() && self.0.root.is_missing() {
+            return Ok(Some(Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755)));
+        }
+        if path.is_root() {
+            let mut own = look_at_root(&self.0.root, self.0.see).at(LOOK, path)?;
+            if self.has_new_root() {
+                own.mode |= 0o777 & !self.0.umask;
+            }
+            if self.0.root.may_keep_links() {
+                let stat = fs::fstat(&*self.0.root).at(LOOK, path)?;
+                lock(&self.0.looked_at).insert(inode_of(&stat));
+            }
+            return Ok(Some(self.0.sifted(own, || Reach::Followed(self.0.root.own_path()))));
+        }
+        let place = self.place_after(LOOK, path, last);
+        let look = |place: &Place| self.look_in(place).at(LOOK, path);
+        match place.and_then(|place| look(last.insert(place))) {
+            Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Whether these are names in one directory that was made here and that nothing is in, enough of them to be worth asking:
+    /// a first copy looks at nothing else.
+    fn are_in_bare_dir(&self, paths: &[RelPath]) -> bool {
+        let first = paths.first().filter(|_| paths.len() >= WORTH_LISTING);
+        let Some((dir, _)) = first.and_then(RelPath::split_last) else { return false };
+        let known = lock(&self.0.unfinished).get(&dir).copied();
+        let is_made = matches!(known, Some(Unfinished::Plain | Unfinished::Heir));
+        is_made && paths.iter().all(|path| is_right_in(&dir, path)) && self.is_empty(&dir)
+    }
+
+    fn is_empty(&self, dir: &RelPath) -> bool {
+        let mut is_empty = true;
+        let held = self.0.root.dir(dir, Use::Read);
+        held.and_then(|held| held.for_each_name(|_| is_empty = false)).is_ok() && is_empty
+    }
+
+    fn look_in(&self, place: &Place) -> Result<Meta, Errno> {
+        let meta = place.look(self.0.see)?;
+        if meta.is_dir() && self.0.root.may_keep_links() {
+            lock(&self.0.looked_at).insert(inode_of(&place.dir.stat(&place.name)?));
+        }
+        Ok(self.0.sifted(meta, || Reach::Name(place.dir.path_to(&place.name))))
+    }
+}
+
+impl Inner {
+    /// The version that a file is which was just put in place: of what is not flushed there is nothing to know.
+    pub(super) fn version_written(&self, file: &OwnedFd) -> Option<Version> {
+        self.touched.is_durable().then(|| version_of(file)).flatten()
+    }
+
+    /// Whether another file system is mounted there, and is to be left alone.
+    pub(super) fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
+        self.one_file_system && !self.is_home(dir.stat(name))
+    }
+
+    /// Whether the directory `name` of `dir` is left alone: another file system is mounted there, or a symlink that is kept leads
+    /// there, so that what is in it came under another name.
+    pub(super) fn is_apart(&self, dir: &Dir, name: &Name) -> bool {
+        self.is_mount(dir, name) || self.root.leads_to(dir, name)
+    }
+
+    /// Whether `path` is, or is in, a directory that a kept symlink leads to, and does not go through that link; or goes, but the
+    /// directory was told under another name as well. What stands there may have come under that.
+    pub(super) fn is_led_to(&self, path: &RelPath) -> bool {
+        let mut at = path.clone();
+        while let Some((above, name)) = at.split_last() {
+            let is_it = |dir: Dir| self.root.leads_to(&dir, &name);
+            if let Some((behind, links)) = self.root.behind_link(&at) {
+                return links > 1 || lock(&self.looked_at).contains(&behind);
+            }
+            if self.root.dir(&above, Use::Pass).is_ok_and(is_it) {
+                return true;
+            }
+            at = above;
+        }
+        self.root.is_led_to()
+    }
+
+    /// Whether this is on the file system of the root.
+    fn is_home(&self, stat: Result<Stat, Errno>) -> bool {
+        let device = |stat: Stat| stat.st_dev;
+        stat.map(device) == fs::fstat(&*self.root).map(device)
+    }
+
+    pub(super) fn stages(&self, whose: Whose) -> &Stages {
+        match (&self.temp, whose) {
+            (Some(temp), Whose::Temp) => temp,
+            _ => &self.stages,
+        }
+    }
+
+    /// What the directory of `place` hands down.
+    pub(super) fn heritage(&self, place: &Place) -> Result<Heritage, Errno> {
+        let known = lock(&self.unfinished).get(&place.dir_path).copied();
+        match known {
+            // Nothing has given it anything to hand down yet.
+            Some(Unfinished::Plain) => Ok(Heritage::default()),
+            _ => self.heritages.of(place),
+        }
+    }
+
+    /// Whether new versions come to their place in the usual way.
+    fn puts_plainly(&self) -> bool {
+        self.temp.is_none() && self.writing == Writing::default() && !self.see.fake_super
+    }
+
+    /// Where new files grow.
+    pub(super) fn growing(&self) -> &Stages {
+        self.temp.as_ref().unwrap_or(&self.stages)
+    }
+
+    /// Whether a file may change where it is. One of several names would change under all of them.
+    pub(super) fn may_change(&self, stamp: Stamp) -> bool {
+        stamp.has_one_name() || !self.writing.names_apart && self.left.of(stamp.inode()).is_some()
+    }
+
+    /// The new version is at `place`: what was left of attempts at it goes.
+    pub(super) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
+        self.stages(whose).clear(&place.path, home);
+        // What grew there may have been brought home first.
+        if let (Some(temp), Whose::Own) = (&self.temp, whose) {
+            temp.clear(&place.path, &RelPath::root());
+        }
+    }
+
+    /// What was left behind for `place`, wherever that may be.
+    fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
+        let mut found = self.growing().leftovers(place)?;
+        if self.temp.is_some() {
+            found.extend(self.stages.leftovers(place)?);
+        }
+        let shown = self.writing.partial_dir.as_ref().and_then(|dir| dir.snapshot(place));
+        // Most likely it is one of them.
+        found.extend(shown.filter(|shown| found.iter().all(|one| !one.is_same_file(shown))));
+        Ok(found)
+    }
+
+    /// What is looked at of an entry, and what of it is ours to change.
+    pub(super) const fn ways(&self) -> Ways<'_> {
+        (self.see, self.scopes.filter())
+    }
+
+    /// What counts of an entry: without the attributes that are none of ours.
+    pub(super) fn sifted(&self, mut meta: Meta, at: impl FnOnce() -> Reach) -> Meta {
+        look_again(at, &mut meta, self.see, &|name| self.scopes.filter().admits_xattr(name));
+        self.scopes.filter().sift(&mut meta);
+        meta
+    }
+
+    /// Whether old versions are kept.
+    pub(super) fn keeps_old(&self) -> bool {
+        self.backup.is_some()
+    }
+
+    /// Whether the old version at `path` is kept in the directory that it was in, when it is removed.
+    pub(super) fn backs_up_beside(&self, path: &RelPath) -> bool {
+        self.backup.as_ref().is_some_and(Backup::is_beside) && !self.is_backup(path)
+    }
+
+    /// Whether `path` is that of an old version which was kept.
+    pub(super) fn is_backup(&self, path: &RelPath) -> bool {
+        self.backup.as_ref().is_some_and(|backup| backup.has(path))
+    }
+
+    /// Whether `name` is that of a file beside which stands nothing, and `comes` nothing, that it could be the old version of: it
+    /// is of no file of this run.
+    fn is_of_before(&self, dir: &Dir, name: &Name, comes: &dyn Fn(&Name) -> bool) -> bool {
+        let of = self.backup.as_ref().and_then(|backup| backup.stem(name));
+        of.is_some_and(|of| !comes(&of) && dir.find(&of) == Ok(None))
+            && dir.stat(name).is_ok_and(|stat| !file_type(&stat).is_dir())
+    }
+
+    /// Whether `name` of `dir` stays for the old versions that it is, or has in it.
+    fn protects(&self, dir: &RelPath, name: &Name) -> bool {
+        let path = || dir.join(name).ok();
+        self.backup.as_ref().is_some_and(|old| path().is_some_and(|path| old.protects(&path)))
+    }
+}
+
+impl Tree for LocalStore {
+    type Snapshot = LocalSnapshot;
+
+    fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
+        full_path(&self.0.root_path, path)
+    }
+
+    fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.list_with(dir, Much::Part(Part::All))
+    }
+
+    fn list_some(
+        &self,
+        dir: &RelPath,
+        rest: Option<Box<SortedNames>>,
+    ) -> Result<Listing, StoreError> {
+        self.list_with(dir, Much::Part(rest.into()))
+    }
+
+    fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        self.list_with(dir, Much::Part(Part::FirstVersions))
+    }
+
+    fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
+        let (mut last, mut versions) = (None, Versions::default());
+        let mut version = |path| {
+            let place = self.place_after(LOOK, path, &mut last).ok()?;
+            versions.of(last.insert(place)).filter(|_| !self.0.see.fake_super)
+        };
+        paths.iter().map(&mut version).collect()
+    }
+
+    fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
+        self.open_after(path, &mut None)
+    }
+
+    fn open_all(
+        &self,
+        paths: &[RelPath],
+    ) -> impl Iterator<Item = Result<LocalSnapshot, StoreError>> {
+        let mut last = None;
+        paths.iter().map(move |path| self.open_after(path, &mut last))
+    }
+
+    fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
+        let place = self.place("remove", path)?;
+        let found = look_at(&place.dir, &place.name, self.0.see.plain());
+        remove_unchanged(&place, is, found)
+    }
+}
+
+impl Store for LocalStore {
+    type Rebuild = LocalRebuild;
+
+    fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        self.look_after(path, &mut None)
+    }
+
+    fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
+        self.0.backup.iter().for_each(|backup| self.0.listed.note(backup, paths));
+        if self.are_in_bare_dir(paths) {
+            return paths.iter().map(|path| check_path(LOOK, path).map(|()| None)).collect();
+        }
+        let mut last = None;
+        paths.iter().map(|path| self.look_after(path, &mut last)).collect()
+    }
+
+    fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        check_path(LOOK, path)?;
+        let root = &self.0.root;
+        let behind = match self.0.keeps {
+            KeepLinks::Ours => root.keep_our_link(path),
+            KeepLinks::None | KeepLinks::All => root.keep_link(path),
+        };
+        let behind = match behind {
+            Err(Errno::XDEV) => Err(Errno::LOOP),
+            Err(Errno::PERM) => {
+                return Err(StoreError::Stranger { link: printable(path.as_bytes()) });
+            }
+            behind => behind,
+        }
+        .at(LOOK, path)?;
+        let look = |dir: Dir| {
+            let meta = look_at_root(&dir, self.0.see).at(LOOK, path)?;
+            Ok(self.0.sifted(meta, || Reach::Followed(dir.own_path())))
+        };
+        behind.map(look).transpose()
+    }
+
+    fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
+        LocalRebuild::new(Arc::clone(&self.0), path, len)
+    }
+
+    fn replace_all(
+        &self,
+        files: &[Whole<'_>],
+        keep: Keep,
+    ) -> Vec<Result<Option<Version>, StoreError>> {
+        let mut last = None;
+        let mut replace = |file: &Whole<'_>| {
+            if file.seen.is_some() || !self.0.puts_plainly() {
+                return self.replace(file, keep);
+            }
+            let place = self.place_after("create", file.path, &mut last)?;
+            put_new(&self.0, last.insert(place), (file, keep))
+        };
+        files.iter().map(&mut replace).collect()
+    }
+
+    fn leftovers(&self, path: &RelPath) -> Result<Vec<LocalSnapshot>, StoreError> {
+        match self.place("resume", path) {
+            Err(StoreError::NotFound { .. }) => Ok(Vec::new()),
+            place => self.0.leftovers(&place?),
+        }
+    }
+
+    fn resume(
+        &self,
+        path: &RelPath,
+        len: u64,
+    ) -> Result<Option<Resumed<LocalRebuild>>, StoreError> {
+        LocalRebuild::resume(Arc::clone(&self.0), path, len)
+    }
+
+    fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError> {
+        self.make_ready(path, will)?;
+        match will {
+            Some((meta, keep)) if keep.acls || keep.xattrs => self.set_early(path, meta, keep),
+            _ => Ok(()),
+        }
+    }
+
+    fn make_symlink(
+        &self,
+        path: &RelPath,
+        target: &[u8],
+        meta: &Meta,
+        keep: Keep,
+    ) -> Result<(), StoreError> {
+        if self.0.see.fake_super {
+            return self.make_noted(("make symlink", path), target, (meta, keep));
+        }
+        let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
+        self.make_at(("make symlink", path), make, |dir, name, heritage| {
+            let heritage = Heritage { acl: None, ..heritage };
+            let what = (keep, self.0.ways());
+            let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
+            Ok(attrs.set(On::Link(dir, name)))
+        })
+    }
+
+    fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        let action = "make special file";
+        let (kind, device) =
+            node_of(&meta.kind).ok_or_else(|| store_error(action, path, Errno::INVAL))?;
+        if self.0.see.fake_super {
+            return self.make_noted((action, path), b"", (meta, keep));
+        }
+        let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
+        self.make_at((action, path), make, |dir, name, heritage| {
+            let held = dir.open(name, OFlags::PATH)?;
+            let what = (keep, self.0.ways());
+            let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
+            Ok(attrs.set(On::Handle(held.as_fd())))
+        })
+    }
+
+    fn link(
+        &self,
+        path: &RelPath,
+        (from, there): (&Self, &RelPath),
+        expected: (&Meta, Option<&Meta>),
+    ) -> Result<(), StoreError> {
+        link(&self.0, path, (&from.0, there), expected)
+    }
+
+    fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        let made = lock(&self.0.unfinished).remove(path).map(Unfinished::old_mode);
+        let attrs = self.attrs(meta, keep, made);
+        let place = || self.place(SET_META, path);
+        match &meta.kind {
+            _ if attrs.is_empty() => Ok(()),
+            Kind::Dir => {
+                check_path(SET_META, path).and_then(|()| self.set_dir(path, meta, (keep, made)))
+            }
+            Kind::File => self.set_file(&place()?, &attrs),
+            _ if self.0.see.fake_super => self.set_file(&place()?, &attrs),
+            Kind::Symlink(_) => self.set_symlink(&place()?, &attrs),
+            kind => self.set_special(&place()?, kind, &attrs),
+        }
+    }
+
+    fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
+        self.list_with(dir, Much::But(keep))
+    }
+
+    fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError> {
+        remove_after(&self.0, (path, going), &mut None)
+    }
+
+    fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<Removed, StoreError>> {
+        let mut last = None;
+        names.iter().map(|(path, going)| remove_after(&self.0, (path, *going), &mut last)).collect()
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.0.touched.flush(&self.0.root)
+    }
+
+    fn link_waiting(
+        &self,
+        path: &RelPath,
+        leader: &RelPath,
+        seen: Option<&Meta>,
+    ) -> Result<bool, StoreError> {
+        link_waiting(&self.0, path, (leader, seen))
+    }
+
+    fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
+        let delayed = lock(&self.0.delayed).take();
+        let (mut last, mut failed) = (None::<Place>, Vec::new());
+        for finished in delayed {
+            let place = match last.take() {
+                Some(place) => place.next(&self.0.root, COMMIT, &finished.path),
+                None => self.place(COMMIT, &finished.path),
+            };
+            let landed =
+                place.and_then(|place| finished.land_unless(&self.0, last.insert(place), is_same));
+            failed.extend(landed.err().map(|error| (finished.path, error)));
+        }
+        failed
+    }
+
+    fn sweep(&self) -> Result<u64, StoreError> {
+        let swept = self.0.temp.as_ref().map_or(Ok(0), Stages::sweep);
+        Ok(self.0.stages.sweep()? + swept?)
+    }
+}
+
+/// Whether `path` is that of an entry of `dir`, which is not the root.
+fn is_right_in(dir: &RelPath, path: &RelPath) -> bool {
+    let name = path.as_bytes().strip_prefix(dir.as_bytes());
+    let name = name.and_then(|rest| rest.strip_prefix(b"/"));
+    name.is_some_and(|name| !name.is_empty() && !name.contains(&b'/'))
+}
+
+/// So many names take more calls to look at than it takes to list their directory.
+const WORTH_LISTING: usize = 4;
+const LOOK: &str = "look at";
+const SET_META: &str = "set metadata of";

@@ -1,0 +1,164 @@
+//! Directories, made ready for what is made in them.
+
+use std::os::fd::AsFd;
+
+use deltic_tree::meta::OWNER_BITS;
+use deltic_tree::{Kind, Meta, RelPath, Timestamp};
+use rustix::fs::{self, Mode};
+use rustix::io::Errno;
+
+use super::{LocalStore, Unfinished};
+use crate::attrs::{Attrs, On, open_to_owner, set_mode};
+use crate::backup::Goes;
+use crate::dir::{Dir, Use};
+use crate::errno::{At, store_error};
+use crate::heritage::Heritage;
+use crate::lock;
+use crate::place::Place;
+use crate::snapshot::file_type;
+use deltic_store::{Keep, StoreError};
+
+impl LocalStore {
+    /// Makes the directory `path`, or makes ready one that is there.
+    pub(super) fn make_ready(
+        &self,
+        path: &RelPath,
+        will: Option<(&Meta, Keep)>,
+    ) -> Result<(), StoreError> {
+        if path.is_root() && self.has_new_root() {
+            self.show_root(will);
+            return Ok(());
+        }
+        if path.is_root() {
+            self.open_to_owner(path);
+        }
+        if path.is_root() || self.0.root.keeps_link(path) {
+            self.set_first(path, will);
+            return Ok(());
+        }
+        let place = self.place(MAKE, path)?;
+        let above = self.0.heritage(&place);
+        let is_plain = above.as_ref().is_ok_and(|above| *above == Heritage::default());
+        let above = above.unwrap_or_default();
+        let owner = (self.0.owner.0, above.group.unwrap_or(self.0.owner.1));
+        let shown = shown(will);
+        let of_new = |meta| {
+            let withheld = (above.umask(self.0.umask), Heritage::default());
+            Attrs::of_new(meta, (Keep::default(), self.0.ways()), None, withheld)
+        };
+        let shown = shown.as_ref().map(of_new);
+        let mode = shown.as_ref().map_or(Mode::RWXU, |attrs| attrs.birth_mode(owner) | Mode::RWXU);
+        // A second time, should something be in the way.
+        for _ in 0..2 {
+            match place.dir.make_dir(&place.name, mode) {
+                Err(Errno::EXIST) if self.clear_for_dir(&place)? => {
+                    self.open_to_owner(path);
+                    self.set_first(path, will);
+                    return Ok(());
+                }
+                Err(Errno::EXIST) => {}
+                made => {
+                    made.at(MAKE, path)?;
+                    let lacks = if is_plain { Unfinished::Plain } else { Unfinished::Heir };
+                    lock(&self.0.unfinished).insert(path.clone(), lacks);
+                    if above.closes_to_owner() {
+                        let made = self.0.root.dir(path, Use::Pass);
+                        let open = |dir: Dir| set_mode(&dir, fs::fstat(&dir)?.st_mode | OWNER_BITS);
+                        made.and_then(open).at(MAKE, path)?;
+                    }
+                    match shown {
+                        Some(attrs) if attrs.suits(owner) => {}
+                        Some(attrs) => self.show(path, attrs).at(MAKE, path)?,
+                        // One that is not setgid has our group, and so hands it down in any case.
+                        None if above.group.is_some() => self.set_first(path, will),
+                        None => {}
+                    }
+                    self.0.touched.add(&place.dir_path);
+                    return Ok(());
+                }
+            }
+        }
+        Err(StoreError::Conflict { path: path.clone() })
+    }
+
+    /// Sets the extended attributes and ACLs of the directory `path`, which are much to remember until [`Store::set_meta`].
+    ///
+    /// [`Store::set_meta`]: deltic_store::Store::set_meta
+    pub(super) fn set_early(
+        &self,
+        path: &RelPath,
+        meta: &Meta,
+        keep: Keep,
+    ) -> Result<(), StoreError> {
+        let dir = self.0.root.dir(path, Use::Pass).at(MAKE, path)?;
+        let attrs = Attrs::of_existing(meta, (keep, self.0.ways()));
+        let (unset, withheld) = attrs.set_early(On::Handle(dir.as_fd()));
+        if withheld != 0 {
+            lock(&self.0.withheld).insert(path.clone(), withheld);
+        }
+        self.0.heritages.clear();
+        self.0.touched.add(path);
+        unset.of(path)
+    }
+
+    /// Lets us write in a directory of ours that says otherwise, until its mode is set. If we may not, what is done in it
+    /// will say so.
+    fn open_to_owner(&self, path: &RelPath) {
+        if let Some(mode) = open_to_owner(&self.0.root, path) {
+            lock(&self.0.unfinished).insert(path.clone(), Unfinished::Opened(mode));
+        }
+    }
+
+    /// Makes the directory `path`, which was there and is to get this, ready for what is made in it. If we may not, what sets
+    /// the rest says so.
+    fn set_first(&self, path: &RelPath, will: Option<(&Meta, Keep)>) {
+        let Some((meta, keep)) = will else { return };
+        let attrs = Attrs::of_existing(meta, (keep, self.0.ways()));
+        let dir = self.0.root.dir(path, Use::Pass);
+        let _ = dir.and_then(|dir| attrs.set_first(On::Handle(dir.as_fd())));
+        self.0.heritages.clear();
+        self.0.touched.add(path);
+    }
+
+    /// Gives a directory that was just made what nobody can be trusted with before it has its owner.
+    fn show(&self, path: &RelPath, attrs: Attrs<'_>) -> Result<(), Errno> {
+        let dir = self.0.root.dir(path, Use::Pass)?;
+        // What cannot be set is told when all is.
+        let _ = attrs.inheriting(fs::fstat(&dir)?.st_mode).set(On::Handle(dir.as_fd()));
+        self.0.heritages.clear();
+        Ok(())
+    }
+
+    /// Makes a new root ready for what is made in it.
+    fn show_root(&self, will: Option<(&Meta, Keep)>) {
+        let Some(meta) = shown(will) else { return self.set_first(&RelPath::root(), will) };
+        let umask = self.heritage_of_root().umask(self.0.umask);
+        let what = (Keep::default(), self.0.ways());
+        let attrs = Attrs::of_new(&meta, what, None, (umask, Heritage::default()));
+        let _ = self.show(&RelPath::root(), attrs);
+    }
+
+    /// Removes what is at `place`, unless that is a directory: then it says so.
+    fn clear_for_dir(&self, place: &Place) -> Result<bool, StoreError> {
+        let found = place.dir.find(&place.name).at(MAKE, &place.path)?;
+        if found.is_some_and(|stat| file_type(&stat).is_dir()) {
+            return Ok(true);
+        }
+        let remove = || match place.dir.remove_file(&place.name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(store_error(MAKE, &place.path, errno)),
+        };
+        self.0.back_up(place, (Goes::Replaced, None), remove).map(|()| false)
+    }
+}
+
+/// What a new directory gets at once, where it is to get a mode that nobody keeps: the next run would take another for what the
+/// user wants. Its owner may work in it until the end.
+fn shown(will: Option<(&Meta, Keep)>) -> Option<Meta> {
+    let (meta, _) = will.filter(|(_, keep)| !keep.modes)?;
+    let mode = meta.mode & 0o777 | OWNER_BITS;
+    let (user, group) = (meta.user, meta.group);
+    Some(Meta { user, group, ..Meta::plain(Kind::Dir, 0, Timestamp::default(), mode) })
+}
+
+const MAKE: &str = "make directory";

@@ -1,0 +1,213 @@
+//! Entries of no content, and attributes: how they are made and set, by what an entry is.
+
+use std::os::fd::AsFd;
+
+use deltic_tree::meta::{Device, DeviceClass};
+use deltic_tree::{Kind, Meta, Name, RelPath};
+use rustix::fs::{self, Dev, FileType, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::{LocalStore, SET_META};
+use crate::attrs::{Attrs, On};
+use crate::backup::Goes;
+use crate::copy::write_at;
+use crate::dir::{Dir, Use};
+use crate::errno::At;
+use crate::heritage::Heritage;
+use crate::lock;
+use crate::noted::NOTE;
+use crate::place::Place;
+use crate::snapshot::{Stamp, file_type, inode_of};
+use crate::stage::new_name;
+use deltic_store::{Keep, StoreError, Unset};
+
+impl LocalStore {
+    pub(super) fn set_dir(
+        &self,
+        path: &RelPath,
+        meta: &Meta,
+        (keep, made): (Keep, Option<Option<u32>>),
+    ) -> Result<(), StoreError> {
+        // Made in its place, it has what the one above hands down; but that decides as well what an umask would.
+        let above = match (made, keep.modes) {
+            (Some(None), false) if path.is_root() => self.heritage_of_root(),
+            (Some(None), false) => {
+                let place = self.place(SET_META, path)?;
+                self.0.heritage(&place).at(SET_META, path)?
+            }
+            _ => Heritage::default(),
+        };
+        let umask = above.umask(self.0.umask);
+        let withheld = lock(&self.0.withheld).remove(path).unwrap_or_default();
+        let set = |on: On<'_>, dir: &Dir| {
+            let what = (keep, self.0.ways());
+            let attrs = match made {
+                Some(old) => Attrs::of_new(meta, what, old, (umask, Heritage::default())),
+                None => Attrs::of_existing(meta, what),
+            };
+            let is = fs::fstat(dir)?;
+            let attrs = attrs.inheriting(is.st_mode).without(withheld);
+            let lacks = made.is_some() || !attrs.are_on(&is);
+            Ok(lacks.then(|| attrs.set(on)))
+        };
+        let open = |usage| self.0.root.dir(path, usage);
+        let set = match open(Use::Read) {
+            Err(Errno::ACCESS) => {
+                open(Use::Pass).and_then(|dir| set(On::Handle(dir.as_fd()), &dir))
+            }
+            opened => opened.and_then(|dir| set(On::Open(dir.as_fd()), &dir)),
+        }
+        .at(SET_META, path)?;
+        // One that is as it should be costs no write, and no flush.
+        let Some(unset) = set else { return Ok(()) };
+        self.0.heritages.clear();
+        self.0.touched.add(path);
+        unset.of(path)
+    }
+
+    pub(super) fn set_file(&self, place: &Place, attrs: &Attrs<'_>) -> Result<(), StoreError> {
+        let open = |how| place.dir.open(&place.name, how);
+        let (file, is_path) = match open(OFlags::RDONLY) {
+            Err(Errno::ACCESS) => (open(OFlags::PATH), true),
+            opened => (opened, false),
+        };
+        let file = file.at(SET_META, &place.path)?;
+        let stat = fs::fstat(&file).at(SET_META, &place.path)?;
+        if !file_type(&stat).is_file() {
+            return Err(StoreError::NotAFile { action: SET_META, path: place.path.clone() });
+        }
+        let open = On::Open(file.as_fd());
+        let set = || {
+            let unset = attrs.set(if is_path { On::Handle(file.as_fd()) } else { open });
+            if !is_path && self.0.touched.is_durable() {
+                fs::fsync(&file).at(SET_META, &place.path)?;
+            }
+            unset.of(&place.path)
+        };
+        self.set_under_all_names(&stat, set, || fs::fstat(&file))
+    }
+
+    /// Calls `set`, which changes attributes of an entry that looks like this: how it is `now` is known then where another name of
+    /// it is to be replaced.
+    fn set_under_all_names(
+        &self,
+        stat: &Stat,
+        set: impl FnOnce() -> Result<(), StoreError>,
+        now: impl FnOnce() -> Result<Stat, Errno>,
+    ) -> Result<(), StoreError> {
+        let left = (stat.st_nlink > 1).then(|| self.0.left.of(inode_of(stat)));
+        let Some(left) = left.flatten() else { return set() };
+        let mut left = lock(&left);
+        if left.rewritten_as.is_some() {
+            // Under another name: what this one was to get is for a content that is gone. The next run sees to it.
+            return Ok(());
+        }
+        let done = set();
+        left.version = now().ok().map(|now| Stamp::of(&now));
+        done
+    }
+
+    /// Makes a file of these bytes, which is noted to be something else.
+    pub(super) fn make_noted(
+        &self,
+        (action, path): (&'static str, &RelPath),
+        bytes: &[u8],
+        (meta, keep): (&Meta, Keep),
+    ) -> Result<(), StoreError> {
+        let make = |dir: &Dir, name: &Name| write_at(dir.create(name)?.as_fd(), 0, bytes);
+        self.make_at((action, path), make, |dir, name, heritage| {
+            let file = dir.open(name, OFlags::RDONLY)?;
+            let above = (self.0.umask, heritage);
+            let attrs = Attrs::of_new(meta, (keep, self.0.ways()), None, above);
+            let unset = attrs.set(On::Open(file.as_fd()));
+            // It would be a file of no content, and nothing else.
+            unset
+                .why(NOTE)
+                .map_or(Ok(()), |why| Err(Errno::from_io_error(why).unwrap_or(Errno::IO)))?;
+            if self.0.touched.is_durable() {
+                fs::fsync(&file)?;
+            }
+            Ok(unset)
+        })
+    }
+
+    pub(super) fn set_symlink(&self, place: &Place, attrs: &Attrs<'_>) -> Result<(), StoreError> {
+        let stat = place.dir.stat(&place.name).at(SET_META, &place.path)?;
+        if !file_type(&stat).is_symlink() {
+            return Err(StoreError::Conflict { path: place.path.clone() });
+        }
+        let set = || attrs.set(On::Link(&place.dir, &place.name)).of(&place.path);
+        self.set_under_all_names(&stat, set, || place.dir.stat(&place.name))
+    }
+
+    pub(super) fn set_special(
+        &self,
+        place: &Place,
+        kind: &Kind,
+        attrs: &Attrs<'_>,
+    ) -> Result<(), StoreError> {
+        let held = place.dir.open(&place.name, OFlags::PATH).at(SET_META, &place.path)?;
+        let stat = fs::fstat(&held).at(SET_META, &place.path)?;
+        if node_of(kind) != Some((file_type(&stat), stat.st_rdev)) {
+            return Err(StoreError::Conflict { path: place.path.clone() });
+        }
+        let set = || attrs.set(On::Handle(held.as_fd())).of(&place.path);
+        self.set_under_all_names(&stat, set, || fs::fstat(&held))
+    }
+
+    /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner, one
+    /// that lacks a mode.
+    pub(super) fn attrs<'a>(
+        &'a self,
+        meta: &'a Meta,
+        keep: Keep,
+        made: Option<Option<u32>>,
+    ) -> Attrs<'a> {
+        let what = (keep, self.0.ways());
+        match made {
+            Some(old_mode) => {
+                Attrs::of_new(meta, what, old_mode, (self.0.umask, Heritage::default()))
+            }
+            None => Attrs::of_existing(meta, what),
+        }
+    }
+
+    /// Makes an entry of no content by `make`, gives it what it is to get, and puts it in its place.
+    pub(super) fn make_at(
+        &self,
+        (action, path): (&'static str, &RelPath),
+        make: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
+        set: impl FnOnce(&Dir, &Name, Heritage) -> Result<Unset, Errno>,
+    ) -> Result<(), StoreError> {
+        let place = self.place(action, path)?;
+        let heritage = self.0.heritage(&place).at(action, path)?;
+        let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
+        make(&dir, &name).at(action, path)?;
+        let landed = set(&dir, &name, heritage).at(action, path).and_then(|unset| {
+            let land = || place.land(&dir, &name).at(action, path);
+            self.0.back_up(&place, (Goes::Replaced, None), land).map(|()| unset)
+        });
+        if landed.is_err() {
+            // What stays is litter for the sweep.
+            let _ = dir.remove_file(&name);
+        }
+        self.0.touched.add(&place.dir_path);
+        landed?.of(path)
+    }
+}
+
+/// Type and device number of what is neither a file, a directory nor a link.
+pub(super) fn node_of(kind: &Kind) -> Option<(FileType, Dev)> {
+    match kind {
+        Kind::File | Kind::Dir | Kind::Symlink(_) => None,
+        Kind::Fifo => Some((FileType::Fifo, 0)),
+        Kind::Socket => Some((FileType::Socket, 0)),
+        Kind::Device(Device { class, major, minor }) => {
+            let kind = match class {
+                DeviceClass::Char => FileType::CharacterDevice,
+                DeviceClass::Block => FileType::BlockDevice,
+            };
+            Some((kind, fs::makedev(*major, *minor)))
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A process that keeps to one directory.
+
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use super::*;
+use rustix::fs::Mode;
+
+use crate::dir::{Dir, Trust};
+use crate::{NamedDir, NamedFile, confine, leads_out, look, look_at};
+
+const CHILD: &str = "DELTIC_TEST_JAIL";
+const NAME: &str = "tests::jail::no_way_leads_out_of_the_directory_that_a_process_keeps_to";
+
+/// A process keeps to a directory for good, so it is another one.
+#[test]
+fn no_way_leads_out_of_the_directory_that_a_process_keeps_to() {
+    if let Some(dir) = std::env::var_os(CHILD) {
+        return keep_to(Path::new(&dir));
+    }
+    let world = tempfile::tempdir().unwrap();
+    let at = |name: &str| world.path().join(name);
+    std::fs::create_dir_all(at("jail/dir/deep")).unwrap();
+    std::fs::create_dir(at("out")).unwrap();
+    std::fs::create_dir(at("jail2")).unwrap();
+    for file in ["jail/file", "jail/dir/file", "out/file", "jail2/file"] {
+        std::fs::write(at(file), "x").unwrap();
+    }
+    let jail = at("jail").canonicalize().unwrap();
+    for (name, target) in [
+        ("up", Path::new("../out")),
+        ("deep", Path::new("dir/deep/../../../out")),
+        ("top", Path::new("/")),
+        ("away", &at("out")),
+        ("beside", &at("jail2")),
+        ("here", &jail),
+        ("back", &jail.join("dir/deep/..")),
+        ("round", Path::new("dir/../dir/deep")),
+        ("self", Path::new("/proc/self/cwd")),
+        ("loop", Path::new("loop")),
+        ("dir/up", Path::new("../dir")),
+        ("dir/out", Path::new("../../out")),
+    ] {
+        symlink(target, jail.join(name)).unwrap();
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let run = child.args(["--exact", NAME]).env(CHILD, world.path()).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+    assert!(String::from_utf8_lossy(&run.stdout).contains("1 passed"));
+}
+
+fn keep_to(world: &Path) {
+    let jail = confine(&world.join("jail")).unwrap();
+    let whole = |path: &str| jail.join(path).display().to_string();
+    let out = |path: &str| world.join(path).canonicalize().unwrap().display().to_string();
+    let inside = [".", "dir", "./dir/deep/..", "here", "here/dir", "back", "round", "dir/up/deep"];
+    for path in inside.map(String::from).into_iter().chain([whole(""), whole("dir"), whole("back")])
+    {
+        let path = Path::new(&path);
+        assert!(!leads_out(path), "{path:?}");
+        assert!(NamedDir { path: path.into(), trust: Trust::Ours }.open().is_ok(), "{path:?}");
+        assert!(Dir::open_root(path).is_ok(), "{path:?}");
+        assert!(look(path).is_ok() && look_at(path).is_ok(), "{path:?}");
+    }
+    let outside = [
+        "..",
+        "../jail",
+        "dir/../..",
+        "up",
+        "up/",
+        "up/file",
+        "deep",
+        "top",
+        "top/etc",
+        "away",
+        "beside",
+        "self",
+        "dir/out",
+        "dir/deep/../../..",
+        "here/..",
+        "round/../../..",
+        "/",
+        "/etc",
+        "/proc/self/cwd",
+        "../jail2",
+    ];
+    let outside = outside.map(String::from).into_iter();
+    for path in
+        outside.chain([out("out"), out("jail2"), out("jail2/file"), whole(".."), whole("../out")])
+    {
+        let path = Path::new(&path);
+        assert!(leads_out(path), "{path:?}");
+        for trust in [Trust::Ours, Trust::Anyone] {
+            let dir = NamedDir { path: path.into(), trust };
+            assert!(
+                dir.open().is_err() && dir.names().is_err() && dir.enter().is_err(),
+                "{path:?}"
+            );
+            let read = NamedFile::find(path, trust).and_then(|file| file.read());
+            assert!(read.is_err(), "{path:?}");
+        }
+        assert!(Dir::open_root(path).is_err() && Dir::open_straight(path).is_err(), "{path:?}");
+        assert!(look(path).is_err(), "{path:?}");
+    }
+    // A file in a directory that is held for other reasons: its link leads no further.
+    let dir = Dir::open_root(Path::new("dir")).unwrap();
+    let name = |text: &str| deltic_tree::Name::new(text.as_bytes()).unwrap();
+    assert!(dir.stat_behind(&name("out")).is_err() && dir.stat_behind(&name("up")).is_ok());
+    assert!(!leads_out(Path::new("loop")) && !leads_out(Path::new("missing/..")));
+    assert!(look_at(Path::new("up")).is_ok() && look_at(Path::new("up/file")).is_err());
+    let made = NamedDir { path: "up/made".into(), trust: Trust::Ours }.make(Mode::RWXU);
+    assert!(made.is_err() && !world.join("out/made").exists());
+    assert!(confine(world).is_err());
+}
