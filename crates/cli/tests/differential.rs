@@ -32,7 +32,6 @@
 //! - In logs rsync escapes all bytes from 128 to 159, whatever `-8` says. Its dry run logs directories alone.
 //! - `-T`: what rsync makes there has the group and ACL of a new file there, whatever setgid bit and default ACL its own directory has.
 //! - `-m` with a followed link to nothing: the directory that it is in stays; rsync takes it for empty.
-//! - `--no-implied-dirs`: a directory that is named, and what is in it too, counts as one on the way (`--files-from`).
 //!   Those on the way that are closed to an ordinary user are opened for as long as he needs them; rsync opens what it carries.
 //! - `-H` with `--existing` or `--ignore-existing` and `--max-size` or `--min-size`: rsync hangs where the first of several names does
 //!   not take part. `-H --append-verify` of several names: its ends misunderstand each other. Cases in which it hangs or breaks down so

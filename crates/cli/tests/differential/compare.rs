@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Components, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use deltic_tree::path::printable;
@@ -564,7 +564,6 @@ impl Both<'_> {
                     && asked.has("--no-implied-dirs")
                     && self.leads_nowhere(name, ends.1)
                 || there.is_none() && asked.has("-m") && self.leads_nowhere(name, ends.1)
-                || is_dir(ours) && is_dir(theirs) && self.is_named_and_on_the_way(name)
                 || there.is_none() && self.is_implied_for_nothing(name, ours)
                 || self.is_touched_link(name, [ours, theirs])
                 || there.is_none() && asked.part("--compare-dest") && self.is_behind_a_link(name)
@@ -870,26 +869,6 @@ impl Both<'_> {
         });
         let asks = self.asked.has("--ignore-existing") && self.asked.follows();
         asks && ours.is_some() && ours == theirs
-    }
-
-    /// Whether a list names this directory and what is in it: with --no-implied-dirs it counts as one on the way.
-    fn is_named_and_on_the_way(&self, name: &Path) -> bool {
-        let Ok(name) = name.strip_prefix("dst") else { return false };
-        let list = self.case.list.iter().map(Path::new);
-        let mut named = list.map(|path| path.strip_prefix("/").unwrap_or(path).components());
-        let is_it = |path: &Components<'_>| path.clone().eq(name.components());
-        let (its, others): (Vec<_>, Vec<_>) = named
-            .by_ref()
-            .map(|mut path| {
-                if path.clone().next() == Some(Component::CurDir) {
-                    path.next();
-                }
-                path
-            })
-            .partition(is_it);
-        let is_below = |path: &Components<'_>| path.as_path().starts_with(name);
-        let asks = self.asked.has("--no-implied-dirs") && self.asked.part("--files-from");
-        asks && !its.is_empty() && others.iter().any(is_below)
     }
 
     /// Whether files of rules came or went at the target: what either says is protected stays.

@@ -7,7 +7,8 @@ use crate::message::ToSender;
 use crate::report::Notice;
 use crate::work::Setback;
 
-use super::{Carries, Place, Receiver, Work};
+use super::final_dirs::FinalDirs;
+use super::{Place, Receiver, Work};
 use crate::report::Totals;
 
 /// The steps after the last file.
@@ -42,7 +43,11 @@ impl Receiver {
             None => Closing::Landing,
             Some(Closing::Landing) => Closing::Deleting,
             Some(Closing::Deleting) => Closing::Sweeping,
-            Some(Closing::Sweeping) => Closing::SettingDirs,
+            Some(Closing::Sweeping) => {
+                self.dirs.sort();
+                Closing::SettingDirs
+            }
+            Some(Closing::SettingDirs) if !self.dirs.are_set() => Closing::SettingDirs,
             Some(Closing::SettingDirs) => Closing::Flushing,
             Some(Closing::Flushing) => Closing::Arriving,
             Some(_) => Closing::Finished,
@@ -72,15 +77,10 @@ impl Receiver {
     /// Directories get their times last and from the leaves up: every change inside one touches them.
     fn set_dirs(&mut self) {
         if self.cx.setting.options.dry_run {
-            return;
+            self.dirs = FinalDirs::default();
+        } else if let Some((dirs, carries)) = self.dirs.pop_batch() {
+            self.set_dirs_now(dirs, carries);
         }
-        let mut dirs = std::mem::take(&mut self.dirs);
-        dirs.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
-        let implied = self.take_implied_dirs(&mut dirs);
-        if !implied.is_empty() {
-            self.set_dirs_now(implied, Carries::Nothing);
-        }
-        self.set_dirs_now(dirs, self.carried_late());
     }
 
     fn ask_to_close(&mut self, work: Work, place: Place) {

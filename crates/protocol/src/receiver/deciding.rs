@@ -14,6 +14,7 @@ use super::beside::Beside;
 use super::clearing::Cleared;
 use super::compare::{Quick, attributes, quick};
 use super::file::Candidate;
+use super::final_dirs::FinalMeta;
 use super::linking::first_of;
 use super::owning::Known;
 use super::sections::Lost;
@@ -162,14 +163,15 @@ impl Receiver {
         (action, differs): (Action, Differs),
     ) {
         let (item, facts) = (EntryType::Dir, Facts::of(&meta));
-        self.changed_dir(Change { path: path.clone(), item, action, differs, facts });
+        if !meta.is_implied() {
+            self.cx.changed(Change { path: path.clone(), item, action, differs, facts });
+        }
         if self.is_alike(&path) {
             self.sections.release(&path);
             return self.cx.trouble(gone(&path));
         }
         if self.cx.setting.options.dry_run {
-            let late = self.late_of(&meta);
-            self.dirs.push((path.clone(), late));
+            self.dirs.push(&path, (&meta).into());
             self.release(&path);
         } else {
             self.make_dir(path, meta);
@@ -199,34 +201,15 @@ impl Receiver {
         self.cx.changed(Change { path, item, action, differs, facts });
     }
 
-    /// Makes a directory, or makes ready one that is there. Its mode and times come last; one that may be on the way only gets
-    /// all else then, too.
+    /// Makes a directory, or makes ready one that is there. Its mode and times come last.
     pub(super) fn make_dir(&mut self, path: RelPath, meta: Meta) {
-        let late = self.late_of(&meta);
-        self.dirs.push((path.clone(), late));
-        let (meta, carries) = match self.carried_late() {
-            Carries::Late => (meta, Carries::All),
-            _ => (on_the_way(&meta), Carries::Nothing),
+        self.dirs.push(&path, (&meta).into());
+        let (meta, carries) = match meta.is_implied() {
+            true => (on_the_way(&meta), Carries::Nothing),
+            false => (meta, Carries::All),
         };
         let place = Place::MakeDir { path: path.clone(), bytes: meta.more_bytes() };
         self.cx.ask_to_write(Turn::Any, Work::MakeDir { path, meta, carries }, place);
-    }
-
-    /// The share of metadata that directories get in the end: all of it where only then it is known which are on the way.
-    pub(super) const fn carried_late(&self) -> Carries {
-        match self.cx.setting.options.select.plain_implied_dirs {
-            true => Carries::All,
-            false => Carries::Late,
-        }
-    }
-
-    /// The part of a directory's metadata that is kept until the end.
-    fn late_of(&self, meta: &Meta) -> Meta {
-        if self.carried_late() == Carries::All {
-            return meta.clone();
-        }
-        let Meta { modified, mode, user, group, .. } = *meta;
-        Meta { user, group, ..Meta::plain(Kind::Dir, 0, modified, mode) }
     }
 
     /// Sets directories that are there.
@@ -240,10 +223,7 @@ impl Receiver {
         match made {
             Ok(()) => self.release(path),
             Err(setback) => {
-                // It is one of the last: a tree full of such costs no more than its names.
-                if let Some(at) = self.dirs.iter().rposition(|(dir, _)| dir == path) {
-                    self.dirs.swap_remove(at);
-                }
+                self.dirs.remove(path);
                 self.cx.trouble(setback.trouble);
                 self.lose_dir(path.clone(), Lost::Failed);
             }
@@ -252,12 +232,15 @@ impl Receiver {
 
     fn existing_dir(&mut self, path: RelPath, meta: Meta, old: &Meta) {
         let differs = attributes(&self.cx.setting.options, &meta, old);
+        let implied = meta.is_implied();
         if path.is_root() && self.root_is_new() {
             self.new_root(meta.clone());
         } else if differs != Differs::default() {
             let (item, action) = (EntryType::Dir, Action::Touched);
             let facts = Facts::of(&meta);
-            self.changed_dir(Change { path: path.clone(), item, action, differs, facts });
+            if !implied {
+                self.cx.changed(Change { path: path.clone(), item, action, differs, facts });
+            }
         } else {
             self.cx.unchanged(&path, &meta, None);
         }
@@ -265,15 +248,14 @@ impl Receiver {
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
         let is_new = path.is_root() && *made_dirs > 0;
         let Differs { mode, user, group, acl, xattrs, .. } = differs;
-        // One that may be on the way only is left alone until that is known.
-        let changes = (mode || user || group || acl) && !options.select.plain_implied_dirs;
+        let changes = (mode || user || group || acl) && !implied;
         if (!is_open || is_new || changes) && !options.dry_run {
             return self.make_dir(path, meta);
         }
-        let sets_now = xattrs && !options.dry_run && self.carried_late() == Carries::Late;
-        let late = self.late_of(&meta);
-        if differs != Differs::default() || !is_open || !self.waits_for_list(&path, &late) {
-            self.dirs.push((path.clone(), late));
+        let sets_now = xattrs && !options.dry_run && !implied;
+        let own = FinalMeta::from(&meta);
+        if differs != Differs::default() || !is_open || !self.waits_for_list(&path, own) {
+            self.dirs.push(&path, own);
         }
         if sets_now {
             self.set_dirs_now(vec![(path.clone(), meta)], Carries::All);

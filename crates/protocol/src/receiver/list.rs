@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use deltic_tree::{Entry, Meta, Name, RelPath};
+use deltic_tree::{Entry, Name, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, MAX_BATCH};
@@ -10,6 +10,7 @@ use crate::listed::ListedBytes;
 use crate::message::Extent;
 
 use super::ends;
+use super::final_dirs::FinalMeta;
 use super::sections::Section;
 
 /// What was told, and what may be told next.
@@ -25,7 +26,7 @@ pub(super) struct List {
     known: u64,
     /// Directories whose own listing is still to come; and what they are to get at the end if it does come, where nothing in
     /// them need change.
-    announced: HashMap<RelPath, Option<Meta>>,
+    announced: HashMap<RelPath, Option<FinalMeta>>,
     /// The directory in the midst of being listed, and its last name so far.
     listing: Option<(RelPath, Option<Name>)>,
 }
@@ -123,12 +124,12 @@ impl List {
     }
 
     /// A directory's own listing may come; `meta`, if it is to get that at the end in case it does.
-    pub(super) fn announce(&mut self, dir: RelPath, meta: Option<Meta>) {
+    pub(super) fn announce(&mut self, dir: RelPath, meta: Option<FinalMeta>) {
         self.announced.insert(dir, meta);
     }
 
     /// The listing of a directory will not come; what it was to get, if it was announced.
-    pub(super) fn withdraw(&mut self, dir: &RelPath) -> Option<Option<Meta>> {
+    pub(super) fn withdraw(&mut self, dir: &RelPath) -> Option<Option<FinalMeta>> {
         self.announced.remove(dir)
     }
 
@@ -137,7 +138,7 @@ impl List {
     }
 
     /// Where is kept what an announced directory gets at the end.
-    pub(super) fn kept(&mut self, dir: &RelPath) -> Option<&mut Option<Meta>> {
+    pub(super) fn kept(&mut self, dir: &RelPath) -> Option<&mut Option<FinalMeta>> {
         self.announced.get_mut(dir)
     }
 
@@ -179,7 +180,7 @@ impl List {
     }
 
     /// Goes on behind a section that is in order; what its directory gets at the end, if that was kept until it came.
-    pub(super) fn go_on(&mut self, section: &Section, extent: Extent) -> Option<Meta> {
+    pub(super) fn go_on(&mut self, section: &Section, extent: Extent) -> Option<FinalMeta> {
         let before = self.listing.take();
         let begun = self.announced.get_mut(&section.dir).filter(|_| before.is_none());
         let kept = begun.and_then(Option::take);
@@ -197,7 +198,7 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use deltic_tree::{Entry, Kind, Timestamp};
+    use deltic_tree::{Entry, Kind, Meta, Timestamp};
 
     fn section(dir: &str, names: &[&str]) -> Section {
         let meta = || Meta::plain(Kind::File, 0, Timestamp::default(), 0o644);
@@ -232,8 +233,8 @@ mod tests {
         list.go_on(&section("", &["a"]), Extent::Last);
         let below = section("a", &["b"]);
         assert!(list.check_order(&below, Extent::Last).is_err());
-        let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755);
-        list.announce(below.dir.clone(), Some(meta.clone()));
+        let meta = FinalMeta::from(&Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755));
+        list.announce(below.dir.clone(), Some(meta));
         assert_eq!(list.check_order(&below, Extent::Last), Ok(true));
         assert_eq!(list.go_on(&below, Extent::Last), Some(meta));
         assert!(list.has_all());

@@ -7,7 +7,7 @@ use crate::message::{Extent, FileNo};
 use crate::report::Notice;
 
 use super::sections::{Lost, Section};
-use super::{Carries, Place, Receiver, Work, ends};
+use super::{Carries, Place, Receiver, Work};
 
 impl Receiver {
     /// Tells this end's user how much is listed.
@@ -33,7 +33,9 @@ impl Receiver {
             self.tallies.pay(&section.dir);
         }
         let kept = self.list.go_on(&section, extent);
-        self.dirs.extend(kept.map(|meta| (section.dir.clone(), meta)));
+        if let Some(meta) = kept {
+            self.dirs.push(&section.dir, meta);
+        }
         section.first = self.list.told();
         self.list.take_entries(&section.entries)?;
         self.take_linked(&mut section)?;
@@ -55,11 +57,6 @@ impl Receiver {
             self.look_at_root(own);
         }
         self.note_extras(&section, extent)?;
-        if ends(extent) {
-            // One that leads nowhere was not entered (`-d`).
-            let leads_on = !begins || !section.entries.is_empty();
-            self.ended(&section.dir, extent == Extent::Part && leads_on);
-        }
         self.sections.push(section).into_iter().for_each(|no| self.look(no));
         Ok(())
     }

@@ -24,7 +24,7 @@ mod expect;
 mod extras;
 mod file;
 mod files;
-mod implied;
+mod final_dirs;
 mod lacking;
 mod linking;
 mod list;
@@ -45,7 +45,7 @@ mod tallying;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use deltic_tree::{Meta, Name, RelPath};
+use deltic_tree::{Name, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};
@@ -62,7 +62,7 @@ use comparing::Comparing;
 use context::Context;
 use deleting::Deleting;
 use files::Files;
-use implied::Implied;
+use final_dirs::FinalDirs;
 use lacking::Lacking;
 use linking::Linking;
 use list::List;
@@ -123,8 +123,7 @@ pub struct Receiver {
     sections: Sections,
     tallies: Tallies,
     owners: Owners,
-    /// Directories to give their final times and modes, parents first.
-    dirs: Vec<(RelPath, Meta)>,
+    dirs: FinalDirs,
     deleting: Deleting,
     root_is_whole: bool,
     /// Whether the root is new and nothing came that goes into it.
@@ -138,7 +137,6 @@ pub struct Receiver {
     arrivals: Arrivals,
     /// Sources that are not there.
     missing: Vec<RelPath>,
-    implied: Implied,
     /// What waits for the alternates.
     beside: BTreeMap<FileNo, Waiting>,
     linking: Linking,
@@ -161,7 +159,7 @@ impl Receiver {
             list: List::new(),
             sections: Sections::default(),
             owners: Owners::default(),
-            dirs: Vec::new(),
+            dirs: FinalDirs::default(),
             deleting: Deleting::default(),
             root_is_whole: false,
             moved: Moved::default(),
@@ -170,7 +168,6 @@ impl Receiver {
             clearing: BTreeMap::new(),
             arrivals: Arrivals::default(),
             missing: Vec::new(),
-            implied: Implied::default(),
             beside: BTreeMap::new(),
             linking: Linking::default(),
             files: Files::default(),

@@ -160,9 +160,10 @@ impl Receiver {
             return vec![RelPath::root()];
         }
         // One that is on the way to a source says nothing of what is in it.
-        let relative = self.cx.setting.options.select.relative;
-        let highest = |dir: &&RelPath| !relative && dir.components().count() == 1;
-        self.dirs.iter().map(|(dir, _)| dir).filter(highest).cloned().collect()
+        match self.cx.setting.options.select.relative {
+            true => Vec::new(),
+            false => self.dirs.topmost(),
+        }
     }
 
     pub(super) fn charted(&mut self, Charted { names, unseen, has_files }: Charted) {

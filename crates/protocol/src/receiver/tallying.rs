@@ -8,13 +8,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_tree::meta::OWNER_BITS;
-use deltic_tree::{Compared, DirDigest, Meta, RelPath};
+use deltic_tree::{Compared, DirDigest, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::{MAX_BATCH, TALLIED_NAMES, TALLY_WINDOW};
 use crate::message::{NameLine, ToSender};
 use crate::report::{Trouble, TroubleKind};
 
+use super::final_dirs::FinalMeta;
 use super::{Alike, Place, Receiver, Work};
 
 /// Tallies that were told.
@@ -40,7 +41,7 @@ struct Told {
     state: State,
     /// Whether the directory is known to be one, and what it gets at the end if it is listed.
     named: bool,
-    meta: Option<Meta>,
+    meta: Option<FinalMeta>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +180,7 @@ impl Receiver {
         for (name, meta) in alike.dirs {
             let Ok(path) = dir.join(&name) else { continue };
             if meta.mode & OWNER_BITS == OWNER_BITS || self.cx.setting.options.dry_run {
-                self.name(&path, Some(meta));
+                self.name(&path, Some(FinalMeta::from(&meta)));
                 continue;
             }
             self.name(&path, None);
@@ -189,7 +190,7 @@ impl Receiver {
     }
 
     /// A directory of this path is in the list. It may have been told already.
-    pub(super) fn name(&mut self, path: &RelPath, meta: Option<Meta>) {
+    pub(super) fn name(&mut self, path: &RelPath, meta: Option<FinalMeta>) {
         let Some(told) = self.tallies.open.get_mut(path) else {
             return self.list.announce(path.clone(), meta);
         };
@@ -214,7 +215,7 @@ impl Receiver {
 
     /// Keeps what a directory that stands here as it should gets at the end, in case it is listed. Where it is not, nothing
     /// changes in it.
-    pub(super) fn waits_for_list(&mut self, path: &RelPath, meta: &Meta) -> bool {
+    pub(super) fn waits_for_list(&mut self, path: &RelPath, meta: FinalMeta) -> bool {
         if self.is_alike(path) {
             return true;
         }
@@ -224,7 +225,7 @@ impl Receiver {
         let told = self.tallies.open.get_mut(path).map(|told| &mut told.meta);
         match told.or_else(|| self.list.kept(path)) {
             Some(kept) => {
-                *kept = Some(meta.clone());
+                *kept = Some(meta);
                 true
             }
             None => false,
