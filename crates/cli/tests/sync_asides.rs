@@ -231,6 +231,30 @@ fn a_source_that_could_not_be_removed_is_not_told_as_removed() {
     assert_eq!((run.code, removed), (Some(23), vec!["sender removed a"]), "{run:#?}");
 }
 
+#[test]
+fn of_many_sources_that_stay_each_that_went_is_told_and_no_other() {
+    for way in WAYS {
+        let world = World::new();
+        (0..100).for_each(|n| world.write(format!("src/stay/{n}"), "x"));
+        (0..3).for_each(|n| world.write(format!("src/go/{n}"), "x"));
+        let frozen = world.path("src/stay");
+        if !common::is_installed("chattr") || !attribute("+i", &frozen) {
+            return common::skip("no directory can be made immutable here");
+        }
+        let run = world.sync(&[
+            "-a",
+            "--info=remove",
+            "--remove-source-files",
+            &way.from("src/"),
+            &way.to("dst"),
+        ]);
+        assert!(attribute("-i", &frozen), "it was set");
+        let told: Vec<_> = run.stdout.lines().filter(|line| line.starts_with("sender")).collect();
+        let went = ["sender removed go/0", "sender removed go/1", "sender removed go/2"];
+        assert_eq!((run.code, &*told), (Some(23), &went[..]), "{way:?} {run:#?}");
+    }
+}
+
 fn attribute(change: &str, path: &std::path::Path) -> bool {
     let status = std::process::Command::new("chattr").arg(change).arg(path).output();
     status.is_ok_and(|output| output.status.success())

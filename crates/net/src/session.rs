@@ -624,7 +624,7 @@ impl Session {
         &mut self,
         sources: Sources,
         options: Options,
-        Agreed { terms, joining, .. }: Agreed,
+        Agreed { terms, joining, user_is_here }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let hands = self.sending(sources, &options);
@@ -632,6 +632,9 @@ impl Session {
         let course = Course { joining, greeting: None, share: self.share(&options) };
         let mut machine = Sender::new(options).over(self.rate());
         machine.greeted(terms.offers());
+        if terms.removed() && !user_is_here {
+            machine.report_removed();
+        }
         self.run((machine, Arc::new(hands)), course, watch).await
     }
 

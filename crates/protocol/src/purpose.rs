@@ -45,6 +45,7 @@ impl ToReceiver {
             | Self::Tally { .. }
             | Self::Owners { .. }
             | Self::Missing(_)
+            | Self::Removed(_)
             | Self::Gone(_)
             | Self::Allow(_)
             | Self::Listed { .. }

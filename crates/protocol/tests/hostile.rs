@@ -2322,6 +2322,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
         ToReceiver::Listed { intact: true },
         ToReceiver::Missing(vec![path("x")]),
         ToReceiver::Gone(Vec::new()),
+        ToReceiver::Removed(path("a")),
         ToReceiver::Allow(true),
         owners(7, "ann"),
         recipe(&[1000, 2000]),
@@ -2644,6 +2645,8 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
     }
     let unheard = PeerError::Unexpected("the end of what did not arrive");
     assert_eq!(Victim::plain().refusal(ToReceiver::Gone(Vec::new())), unheard);
+    let unheard = PeerError::Unexpected("the removal of what did not arrive");
+    assert_eq!(Victim::plain().refusal(ToReceiver::Removed(path("a"))), unheard);
 }
 
 #[test]

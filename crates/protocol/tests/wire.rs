@@ -211,6 +211,7 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
                 assert_eq!(terms.zstd(), has("compress:zstd"));
                 assert_eq!(terms.troubles(), has("troubles:located"));
                 assert_eq!(terms.passed_over(), has("changes:passed-over"));
+                assert_eq!(terms.removed(), has("sources:removed"));
                 assert_eq!(terms.zeros(&Strategy::DELTIC), has("zeros"));
                 // The sender's part alone makes the key, so that it can name chunks before it hears the receiver.
                 let turned = turned.unwrap();

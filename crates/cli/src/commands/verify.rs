@@ -377,6 +377,7 @@ impl Teller for Differences {
             | Notice::Wire { .. }
             | Notice::Closing
             | Notice::MadeRoot(_)
+            | Notice::Removed(_)
             | Notice::Finished(_) => {}
         }
     }

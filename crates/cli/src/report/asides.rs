@@ -27,12 +27,6 @@ pub(crate) fn removed(path: &[u8], escape: Escape) -> Vec<u8> {
     [b"sender removed ", &*escape.escaped(path)].concat()
 }
 
-/// True where the source goes once the change is made.
-pub(crate) fn removes(change: &Change, options: &Options) -> bool {
-    let is_kept = matches!(change.action, Action::Deleted | Action::PassedOver(_));
-    options.remove.sources && !options.dry_run && change.item != EntryType::Dir && !is_kept
-}
-
 /// How files are sent.
 pub(crate) const fn transmission(options: &Options) -> &'static str {
     match options.whole_file {

@@ -3,7 +3,6 @@
 //! The library's notices come over a bounded queue to one thread, which owns both streams. So a line never tears the
 //! bar, and a terminal that is slow to read slows the run instead of filling memory.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread;
@@ -129,11 +128,10 @@ struct Words {
     /// The first tick since something is held.
     held_since: Option<Duration>,
     options: Options,
-    /// Sources that go: it is not said before it is known which of them could not.
-    /// What is said before the first change.
+    /// Said before the first change.
     transmission: Option<&'static str>,
+    /// Sources that were removed, to be told by name.
     removed: Ordered,
-    kept: HashSet<RelPath>,
     output: Output,
     /// Lines that wait until the names of the list are counted, where that is said before them.
     counting: Option<Vec<u8>>,
@@ -168,7 +166,6 @@ impl Words {
             options: plan.options.clone(),
             transmission,
             removed: Ordered::default(),
-            kept: HashSet::new(),
             output,
             counting: None,
             complaints: Complaints::default(),
@@ -272,9 +269,6 @@ impl Words {
 
     fn change(&mut self, change: &Change) {
         self.say_transmission();
-        if self.view.info.remove > 0 && asides::removes(change, &self.options) {
-            self.will_be_removed(change);
-        }
         match change.action {
             Action::PassedOver(why) if self.view.info.skip > 0 => {
                 return self.aside(change, |escape| asides::passed_over(change, why, escape));
@@ -375,22 +369,18 @@ impl Words {
         self.log_aside(|_| logged.clone());
     }
 
-    fn will_be_removed(&mut self, change: &Change) {
-        let Change { path, item, .. } = change;
-        if self.removed.push(path, *item, b"").is_err() {
+    fn source_removed(&mut self, path: &RelPath) {
+        if self.view.info.remove > 0 && self.removed.push(path, EntryType::File, b"").is_err() {
             self.say_removed();
             // One alone has room.
-            let _ = self.removed.push(path, *item, b"");
+            let _ = self.removed.push(path, EntryType::File, b"");
         }
     }
 
     /// Says which sources went.
     fn say_removed(&mut self) {
-        let Self { kept, log, setting, progress, output, view, .. } = self;
+        let Self { log, setting, progress, output, view, .. } = self;
         std::mem::take(&mut self.removed).by_name(|path, _| {
-            if RelPath::parse(path).is_ok_and(|path| kept.contains(&path)) {
-                return;
-            }
             say_one(&asides::removed(path, view.escape), output, progress);
             if let Some(log) = log {
                 log.line(setting, asides::removed(path, Escape::Log));
@@ -453,6 +443,7 @@ impl Teller for Words {
         match notice {
             Notice::MadeRoot(made) => self.made_root(*made),
             Notice::Changed(change) => self.change(change),
+            Notice::Removed(path) => self.source_removed(path),
             Notice::Trouble(trouble)
                 if matches!(trouble.kind, TroubleKind::Skipped | TroubleKind::UnsafeLink) =>
             {
@@ -465,10 +456,6 @@ impl Teller for Words {
                 }
             }
             Notice::Trouble(trouble) => {
-                if self.options.remove.sources {
-                    let path = trouble.spot.as_ref().and_then(|spot| spot.path.clone());
-                    self.kept.extend(path);
-                }
                 self.flush();
                 if is_heard(trouble.kind, &self.view) {
                     self.progress.aside(|| self.complaints.tell(trouble, &self.view));
@@ -514,9 +501,7 @@ impl Teller for Words {
         self.progress.clear();
         self.say_transmission();
         self.say_held();
-        if result.is_ok() {
-            self.say_removed();
-        }
+        self.say_removed();
         self.flush();
         self.progress.end(result.as_ref().ok());
         self.complaints.finish();
@@ -661,6 +646,7 @@ impl Teller for Events {
             | Notice::Wire { .. }
             | Notice::Closing
             | Notice::MadeRoot(_)
+            | Notice::Removed(_)
             | Notice::Finished(_) => {}
         }
     }

@@ -37,6 +37,8 @@ pub(super) struct Arrivals {
     unnamed: HashMap<RelPath, FileNo>,
     /// Whether the sender removes what arrived.
     leaving: bool,
+    /// How many it was told of and has not reported as removed.
+    unreported: u64,
 }
 
 impl Arrivals {
@@ -134,6 +136,7 @@ impl Receiver {
         loop {
             let part = files.next().unwrap_or_default().to_vec();
             let is_last = files.peek().is_none();
+            self.arrivals.unreported += part.len() as u64;
             let upto = if is_last { upto } else { before };
             self.cx.frames.push_back(ToSender::Arrived { files: part, upto, last: false });
             if is_last {
@@ -186,6 +189,15 @@ impl Receiver {
         self.tell_arrivals(files, upto);
         self.cx.frames.push_back(ToSender::Arrived { files: Vec::new(), upto, last: true });
         self.arrivals.leaving = true;
+    }
+
+    /// A source is gone at the sender.
+    pub(super) fn removed_source(&mut self, path: RelPath) -> Result<(), PeerError> {
+        let unreported = self.arrivals.unreported.checked_sub(1);
+        self.arrivals.unreported =
+            unreported.ok_or(PeerError::Unexpected("the removal of what did not arrive"))?;
+        self.cx.notices.push_back(Notice::Removed(path));
+        Ok(())
     }
 
     /// What arrived is gone at the sender, but for this.

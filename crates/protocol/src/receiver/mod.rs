@@ -272,6 +272,7 @@ impl Receiver {
             }
             ToReceiver::Digests(lines) => self.told_digests(lines)?,
             ToReceiver::Missing(paths) => self.missing(paths)?,
+            ToReceiver::Removed(path) => self.removed_source(path)?,
             ToReceiver::Gone(troubles) => self.gone(troubles)?,
             ToReceiver::Allow(allowed) => self.allow(allowed)?,
             ToReceiver::Trouble(trouble) => {

@@ -103,6 +103,8 @@ pub enum Notice {
     MadeRoot(MadeRoot),
     /// A name changed.
     Changed(Change),
+    /// A source that arrived is removed.
+    Removed(RelPath),
     /// A name failed.
     Trouble(Trouble),
     /// The run is over; nothing follows.

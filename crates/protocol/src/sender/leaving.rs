@@ -25,6 +25,8 @@ pub(super) struct Leaving {
     more: Option<(u64, TroubleKind)>,
     /// Whether all have arrived that will.
     all_arrived: bool,
+    /// The user is at the receiver's end, and hears of each that is removed.
+    reports: bool,
 }
 
 impl Leaving {
@@ -71,7 +73,8 @@ impl Sender {
             let (path, meta) =
                 self.leaving.sources.remove(file).ok_or_else(|| no_source.clone())?;
             self.leaving.out += 1;
-            self.jobs.ask(Work::RemoveSource { path, meta }, Place::RemoveSource);
+            let place = Place::RemoveSource(path.clone());
+            self.jobs.ask(Work::RemoveSource { path, meta }, place);
         }
         if upto.0 > self.lister.told() {
             return Err(no_source);
@@ -82,10 +85,17 @@ impl Sender {
         Ok(())
     }
 
-    pub(super) fn removed(&mut self, removed: Result<(), Trouble>) {
+    /// Reports each source that is removed to the receiver: the user is there, and it understands.
+    pub const fn report_removed(&mut self) {
+        self.leaving.reports = true;
+    }
+
+    pub(super) fn removed(&mut self, path: RelPath, removed: Result<(), Trouble>) {
         self.leaving.out -= 1;
-        if let Err(trouble) = removed {
-            self.leaving.keep(trouble);
+        match removed {
+            Ok(()) if self.leaving.reports => self.frames.push_back(ToReceiver::Removed(path)),
+            Ok(()) => self.notices.push_back(Notice::Removed(path)),
+            Err(trouble) => self.leaving.keep(trouble),
         }
         self.tell_gone();
     }

@@ -148,7 +148,7 @@ enum Place {
         gaps: Vec<std::ops::Range<u32>>,
     },
     Digest(Vec<FileNo>),
-    RemoveSource,
+    RemoveSource(RelPath),
     Ask,
     Close,
 }
@@ -160,7 +160,7 @@ impl Concerns for Place {
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
             Self::List(..) | Self::ListOn | Self::Digest(_) => None,
-            Self::RemoveSource | Self::Ask | Self::Close => None,
+            Self::RemoveSource(_) | Self::Ask | Self::Close => None,
         }
     }
 }
@@ -343,7 +343,7 @@ impl Sender {
             (Place::Digest(files), Answer::Digested(digests)) if digests.len() == files.len() => {
                 self.digested(files, digests);
             }
-            (Place::RemoveSource, Answer::Removed(removed)) => self.removed(removed),
+            (Place::RemoveSource(path), Answer::Removed(removed)) => self.removed(path, removed),
             (Place::Ask, Answer::Asked(allowed)) => {
                 self.frames.push_back(ToReceiver::Allow(allowed));
             }

@@ -428,6 +428,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Changed", ToSender::Changed(change).encode()),
         ("Changed.linked", ToSender::Changed(linked_change).encode()),
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
+        ("Removed", ToReceiver::Removed(RelPath::parse(b"dir/a").unwrap()).encode()),
         ("Gone", ToReceiver::Gone(vec![trouble()]).encode()),
         (
             "Arrived",
@@ -483,6 +484,7 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
         vec(rel_path(), 0..4).prop_map(ToReceiver::Missing),
         (rel_path(), tally()).prop_map(|(dir, tally)| ToReceiver::Tally { dir, tally }),
         vec(trouble(), 0..3).prop_map(ToReceiver::Gone),
+        rel_path().prop_map(ToReceiver::Removed),
         vec((file(), option(any::<[u8; 32]>())), 0..4).prop_map(|lines| {
             let line = |(file, digest): (FileNo, Option<[u8; 32]>)| DigestLine {
                 file,

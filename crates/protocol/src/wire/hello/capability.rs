@@ -25,6 +25,8 @@ pub(super) const TROUBLES: &str = "troubles:located";
 pub(super) const RESUMED: &str = "totals:resumed";
 /// Changes that say why a name is passed over.
 pub(super) const PASSED_OVER: &str = "changes:passed-over";
+/// The sender may say which sources it removed.
+pub(super) const REMOVED: &str = "sources:removed";
 
 /// Behind it, how many files of a session an end can hold open at once.
 pub(super) const FILES: &str = "files:";

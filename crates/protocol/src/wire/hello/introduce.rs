@@ -13,7 +13,7 @@ use crate::wire::frame::framed;
 use crate::wire::limits::MAX_CAPABILITIES;
 
 use super::capability::{
-    CHECKS, DELETE_SHARE, FILES, KEYED, PASSED_OVER, RECIPE, RESUMED, SIEVE, STREAMS, TROUBLES,
+    CHECKS, DELETE_SHARE, FILES, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES,
     ZEROS, ZSTD, capability,
 };
 use super::kinds::{HELLO, expect};
@@ -41,7 +41,7 @@ impl Hello {
     pub fn ours(part: Key) -> Self {
         let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE, RESUMED]
             .into_iter()
-            .chain([TROUBLES, PASSED_OVER])
+            .chain([TROUBLES, PASSED_OVER, REMOVED])
             .chain(KeyedSum::is_fast().then_some(KEYED));
         let strategies = Strategy::ALL.iter().map(capability);
         Self {

@@ -7,7 +7,7 @@ use crate::error::PeerError;
 use crate::options::{Delete, Guard};
 
 use super::capability::{
-    CHECKS, DELETE_SHARE, KEYED, PASSED_OVER, RECIPE, RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS,
+    CHECKS, DELETE_SHARE, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS,
     ZSTD, capability,
 };
 use super::introduce::{Hello, fingerprinter};
@@ -22,6 +22,7 @@ pub struct Terms {
     resumed: bool,
     troubles: bool,
     passed_over: bool,
+    removed: bool,
     keyed: bool,
     /// Whether the sender may name chunks before it knows the receiver: it guesses [`Terms::is_keyed`] right.
     offers: bool,
@@ -69,6 +70,12 @@ impl Terms {
     #[must_use]
     pub const fn passed_over(self) -> bool {
         self.passed_over
+    }
+
+    /// True where the sender may say which sources it removed.
+    #[must_use]
+    pub const fn removed(self) -> bool {
+        self.removed
     }
 
     /// Checks that both ends know a strategy, and this way to delete.
@@ -166,6 +173,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let (streams, keyed) = (both(STREAMS), both(KEYED));
     let (delete_share, resumed) = (both(DELETE_SHARE), both(RESUMED));
     let (troubles, passed_over) = (both(TROUBLES), both(PASSED_OVER));
+    let removed = both(REMOVED);
     let offers = keyed == sender.capabilities.contains(KEYED);
     let (part, key) = (sender.part, sender.part.for_session());
     let most_files = sender.most_files();
@@ -177,6 +185,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         resumed,
         troubles,
         passed_over,
+        removed,
         keyed,
         offers,
         strategies,

@@ -60,6 +60,8 @@ pub enum ToReceiver {
     Digests(Vec<DigestLine>),
     /// Sources that are not there, and are to go here as well.
     Missing(Vec<RelPath>),
+    /// A source that arrived is removed.
+    Removed(RelPath),
     /// What arrived is gone here, but for this.
     Gone(Vec<Trouble>),
     /// The user's answer: whether so many names may go.
@@ -108,6 +110,7 @@ frames!(ToReceiver {
     24 Trouble(trouble)
     57 Digests(lines)
     31 Missing(paths)
+    61 Removed(path)
     45 Gone(troubles)
     53 Allow(allowed)
 });
