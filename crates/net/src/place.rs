@@ -47,7 +47,8 @@ pub(crate) fn resolve(
         let root = parent(path);
         let missing = mkpath && !exists(&root);
         if !is_dir(&root) && !missing {
-            return Err(unusable(path, format!("{} (--mkpath creates it)", lacks(&root))));
+            let hint = if leads_nowhere(&root) { " (--mkpath creates it)" } else { "" };
+            return Err(unusable(path, format!("{}{hint}", lacks(&root))));
         }
         return Ok(Resolved { root, rename: Some(name), missing });
     }
@@ -59,10 +60,9 @@ pub(crate) fn resolve(
     }
     if !has_parent(path) && !mkpath {
         let why = lacks(&parent(path));
-        return Err(unmade(
-            path,
-            format!("{why}; only the last one is created (--mkpath creates all)"),
-        ));
+        let hint = "; only the last one is created (--mkpath creates all)";
+        let hint = if leads_nowhere(&parent(path)) { hint } else { "" };
+        return Err(unmade(path, format!("{why}{hint}")));
     }
     // Nothing makes a directory by the name of what is in it.
     let mut made = path.as_os_str().as_bytes();
@@ -77,6 +77,11 @@ fn lacks(dir: &Path) -> String {
     let shown = printable(dir.as_os_str().as_bytes());
     let why = if exists(dir) { "not a directory" } else { "no such directory" };
     format!("{}: {why}", shortened(&shown))
+}
+
+/// True where `dir` can be created: nothing stands in its place, nor in that of one above it.
+fn leads_nowhere(dir: &Path) -> bool {
+    !exists(dir) && !is_below_file(dir)
 }
 
 /// Whether a path can only be a directory's: it ends with a slash, or with a dot behind one.

@@ -68,7 +68,9 @@ pub(super) fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Erro
     let exit = Exit::of_refusal(refusal);
     let instead = refusal.downcast_ref::<Unsupported>().map(|unsupported| unsupported.instead);
     // Words that make sense need no explanation.
-    let help = Some(help).filter(|_| exit != Exit::Files && !refusal.is::<BadOperand>());
+    let is_file = refusal.chain().any(|cause| cause.is::<std::io::Error>());
+    let is_words = exit != Exit::Files && !is_file && !refusal.is::<BadOperand>();
+    let help = Some(help).filter(|_| is_words);
     let what = output::words(refusal);
     let blamed = args.applied.blame(&what);
     output::complain(&what, instead.or(blamed.as_deref()).or(help));

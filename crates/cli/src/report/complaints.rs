@@ -67,12 +67,15 @@ impl Complaints {
                     let what = format!("{counted} vanished or changed while they were read");
                     output::complain(&what, hint);
                 }
-                (Cause::Refused(..), Some(hint)) if names == 1 => {
-                    output::note(&format!("  hint: {hint}\n"));
+                (Cause::Refused(..), hint) if names == 1 => {
+                    let hint = hint.map(|hint| format!("  hint: {hint}\n"));
+                    hint.iter().for_each(|hint| output::note(hint));
                 }
                 (Cause::Refused(_, errno), hint) => {
                     let why = reason(&io::Error::from(errno));
-                    output::complain(&format!("{counted} failed so: {why}"), hint);
+                    // Called as rsync the reason itself says that they failed.
+                    let so = if stands_in() { "" } else { " failed so" };
+                    output::complain(&format!("{counted}{so}: {why}"), hint);
                 }
             }
         }

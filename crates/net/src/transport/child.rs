@@ -95,8 +95,13 @@ impl Shell {
                 kill_process(pid, signal).ok();
             }
             let told_at = Instant::now();
-            while self.status().is_none() && told_at.elapsed() < ENDING_PATIENCE {
-                thread::sleep(LOOK_EVERY);
+            while told_at.elapsed() < ENDING_PATIENCE {
+                match self.status() {
+                    None => thread::sleep(LOOK_EVERY),
+                    Some(Ok(_)) => return,
+                    // Somebody else waited for it: by now its number may be another process's.
+                    Some(Err(_)) => return drop(lock(&self.0).take()),
+                }
             }
         }
     }
