@@ -261,6 +261,16 @@ fn attribute(change: &str, path: &std::path::Path) -> bool {
 }
 
 #[test]
+fn the_sums_and_the_compression_of_a_session_are_told() {
+    for way in WAYS {
+        let run = ours(way, "-az --debug=nstr");
+        let told: Vec<_> = run.stdout.lines().take(2).collect();
+        let zstd = "Client negotiated compress: zstd (level 3)";
+        assert_eq!(told, ["Client negotiated checksum: blake3", zstd], "{way:?} {run:#?}");
+    }
+}
+
+#[test]
 fn a_file_of_another_name_and_what_was_matched_are_told() {
     let text: Vec<u8> =
         (0..300_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();

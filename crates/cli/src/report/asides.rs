@@ -27,6 +27,14 @@ pub(crate) fn removed(path: &[u8], escape: Escape) -> Vec<u8> {
     [b"sender removed ", &*escape.escaped(path)].concat()
 }
 
+/// The sums and the compression of the session: there is one of each.
+pub(crate) fn negotiated(options: &Options) -> impl Iterator<Item = String> + use<> {
+    let level = if options.compress_level == 0 { 3 } else { options.compress_level };
+    let compress = options.compress.then(|| format!("compress: zstd (level {level})"));
+    let all = ["checksum: blake3".to_owned()].into_iter().chain(compress);
+    all.map(|choice| format!("Client negotiated {choice}"))
+}
+
 /// How files are sent.
 pub(crate) const fn transmission(options: &Options) -> &'static str {
     match options.whole_file {

@@ -171,6 +171,9 @@ impl Words {
             complaints: Complaints::default(),
             log,
         };
+        if words.view.debug.nstr > 0 {
+            asides::negotiated(&plan.options).for_each(|line| words.say(line));
+        }
         match words.view.list {
             ListLine::Nothing => {}
             ListLine::Streams => words.say(streams),

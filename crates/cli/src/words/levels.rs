@@ -110,13 +110,15 @@ pub(crate) struct Debug {
     pub(crate) flist: u8,
     /// Files of other names that others were matched against.
     pub(crate) fuzzy: u8,
+    /// The sums and the compression of the session.
+    pub(crate) nstr: u8,
 }
 
 impl Debug {
     /// The levels of so many `-v`.
     pub(crate) fn verbose(times: u8) -> Self {
         let (inside, more) = (u8::from(times > 1), u8::from(times > 2));
-        Self { deltasum: inside, flist: inside, fuzzy: more }
+        Self { deltasum: inside, flist: inside, fuzzy: more, nstr: 0 }
     }
 
     /// Does what `--debug=FLAGS` says.
@@ -126,7 +128,10 @@ impl Debug {
                 "deltasum" => self.deltasum = level,
                 "flist" => self.flist = level,
                 "fuzzy" => self.fuzzy = level,
-                "all" => *self = Self { deltasum: level, flist: level, fuzzy: level },
+                "nstr" => self.nstr = level,
+                "all" => {
+                    *self = Self { deltasum: level, flist: level, fuzzy: level, nstr: level };
+                }
                 _ => {}
             }
         }
@@ -210,7 +215,7 @@ const DEBUG: [(&str, &str); 24] = [
     ("hlink", NO_MEANING),
     ("iconv", NO_MEANING),
     ("io", NO_MEANING),
-    ("nstr", NO_MEANING),
+    ("nstr", "the sums and the compression of the session"),
     ("own", NO_MEANING),
     ("proto", NO_MEANING),
     ("recv", NO_MEANING),

@@ -13,8 +13,8 @@ use crate::wire::frame::framed;
 use crate::wire::limits::MAX_CAPABILITIES;
 
 use super::capability::{
-    CHECKS, DELETE_SHARE, FILES, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES,
-    ZEROS, ZSTD, capability,
+    CHECKS, DELETE_SHARE, FILES, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS,
+    TROUBLES, ZEROS, ZSTD, capability,
 };
 use super::kinds::{HELLO, expect};
 

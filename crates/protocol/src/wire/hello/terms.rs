@@ -7,8 +7,8 @@ use crate::error::PeerError;
 use crate::options::{Delete, Guard};
 
 use super::capability::{
-    CHECKS, DELETE_SHARE, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS,
-    ZSTD, capability,
+    CHECKS, DELETE_SHARE, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES,
+    ZEROS, ZSTD, capability,
 };
 use super::introduce::{Hello, fingerprinter};
 
