@@ -232,7 +232,7 @@ fn a_source_that_could_not_be_removed_is_not_told_as_removed() {
 }
 
 #[test]
-fn of_many_sources_that_stay_each_that_went_is_told_and_no_other() {
+fn each_source_that_went_is_told_where_many_stay() {
     for way in WAYS {
         let world = World::new();
         (0..100).for_each(|n| world.write(format!("src/stay/{n}"), "x"));

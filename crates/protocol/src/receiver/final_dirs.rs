@@ -33,7 +33,7 @@ pub(super) struct FinalMeta {
     mode: u32,
     user: Option<u32>,
     group: Option<u32>,
-    /// It gets nothing of the sender's (`--no-implied-dirs`).
+    /// Gets nothing of the sender's (`--no-implied-dirs`).
     is_implied: bool,
 }
 
