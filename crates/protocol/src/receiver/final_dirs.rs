@@ -46,7 +46,10 @@ impl From<&Meta> for FinalMeta {
 
 impl FinalDirs {
     pub(super) fn push(&mut self, path: &RelPath, meta: FinalMeta) {
-        let (parent, name) = path.split_last().map_or((path.clone(), None), |(p, n)| (p, Some(n)));
+        let (parent, name) = match path.split_last() {
+            Some((parent, name)) => (parent, Some(name)),
+            None => (RelPath::root(), None),
+        };
         if parent != self.parent {
             self.parent = parent;
         }
