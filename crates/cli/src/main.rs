@@ -6,16 +6,13 @@
 mod args;
 mod commands;
 mod plan;
-mod popt;
 mod report;
 mod words;
-mod wrapper;
 
 use std::process::ExitCode;
 
-use deltic_core::Isa;
-
 use args::{Command, settings};
+use commands::start;
 use report::exit::Exit;
 use report::output;
 
@@ -24,11 +21,13 @@ fn main() -> ExitCode {
     let is_far = parsed.as_ref().is_ok_and(|cli| matches!(cli.command, Command::Agent(_)));
     let stands_in = !is_far && output::stands_in();
     if stands_in {
-        popt::warn();
+        start::warn_of_aliases();
     }
     let exit = match parsed {
-        Ok(cli) => wrapper::refuse().or_else(prefer_isa).unwrap_or_else(|| run(cli.command)),
-        Err(refusal) => args::explain(&refusal),
+        Ok(cli) => {
+            start::refuse_wrapper().or_else(start::prefer_isa).unwrap_or_else(|| run(cli.command))
+        }
+        Err(refusal) => start::explain(&refusal),
     };
     if exit != Exit::Success && stands_in {
         output::note(&format!("{}\n", output::ending(exit)));
@@ -50,22 +49,6 @@ fn run(command: Command) -> Exit {
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Install(args) => commands::install::run(&args),
         Command::Agent(args) => commands::agent::run(&args),
-    }
-}
-
-/// Makes chunkers use the instruction set that the environment names; the way out where this machine lacks it.
-fn prefer_isa() -> Option<Exit> {
-    let name = std::env::var_os(args::ISA_VARIABLE).filter(|name| !name.is_empty())?;
-    match name.to_string_lossy().parse::<Isa>() {
-        Ok(isa) => {
-            isa.prefer();
-            None
-        }
-        Err(unknown) => {
-            let hint = "without the variable, the best of them is used";
-            output::complain(&format!("{}: {unknown}", args::ISA_VARIABLE), Some(hint));
-            Some(Exit::Usage)
-        }
     }
 }
 

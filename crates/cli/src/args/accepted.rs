@@ -2,34 +2,12 @@
 //! others refused with a reason.
 
 use std::ffi::OsString;
-use std::fmt;
 
 use anyhow::{Result, bail, ensure};
 use clap::ArgAction;
 
-use super::COMPATIBLE;
-
-/// What Deltic does not do, and what to do instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unsupported {
-    what: String,
-    /// What to do instead.
-    pub(crate) instead: &'static str,
-}
-
-impl Unsupported {
-    pub(crate) const fn new(what: String, instead: &'static str) -> Self {
-        Self { what, instead }
-    }
-}
-
-impl fmt::Display for Unsupported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not supported", self.what)
-    }
-}
-
-impl std::error::Error for Unsupported {}
+use super::headings::COMPATIBLE;
+use crate::words::refused::Unsupported;
 
 /// The words that are accepted or refused.
 #[derive(Debug, clap::Args)]

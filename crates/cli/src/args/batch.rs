@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use super::{SyncArgs, TRAVEL};
+use super::headings::TRAVEL;
 
 /// Where a run is kept.
 #[derive(Debug, clap::Args)]
@@ -38,7 +38,7 @@ impl BatchArgs {
     }
 
     /// What is asked for, or why it makes no sense with the other words.
-    pub(crate) fn batch(&self, args: &SyncArgs) -> Result<Option<Batch>> {
+    pub(crate) fn batch(&self, removes_sources: bool, compares: bool) -> Result<Option<Batch>> {
         let words = [
             ("--write-batch", self.write_batch.clone().map(|path| Batch::Write(path.into()))),
             (
@@ -53,10 +53,10 @@ impl BatchArgs {
             bail!("{word} and {other}: a run has one batch file");
         }
         // Nothing is at a destination then, so the sources stay.
-        if args.remove.remove_source_files && !matches!(batch, Batch::OnlyWrite(_)) {
+        if removes_sources && !matches!(batch, Batch::OnlyWrite(_)) {
             bail!("{word}: a batch keeps no word that sources go (--remove-source-files)");
         }
-        if args.checksum && !matches!(batch, Batch::Read(_)) {
+        if compares && !matches!(batch, Batch::Read(_)) {
             bail!(
                 "{word}: what -c compares is at the destination alone, and a batch is for others; -I takes all files"
             );

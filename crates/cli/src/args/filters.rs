@@ -3,7 +3,6 @@
 //! Files named on the command line are read here, on the machine where it was typed: both ends get what is in them.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,7 +17,8 @@ use deltic_tree::rule::{
     self, Action, FileSyntax, Line, LineEnd, MAX_DIR_MERGES, Modifiers, Rule, Rules, Syntax,
 };
 
-use super::CHOOSE;
+use super::headings::CHOOSE;
+use crate::words::refused::Unread;
 
 /// What was written about names.
 #[derive(Clone, Debug, Default)]
@@ -143,16 +143,6 @@ impl Gathered {
         }
         let own = std::env::var_os("CVSIGNORE").unwrap_or_default();
         self.add(rule::read(own.as_bytes(), &reading, LineEnd::Line)?, MAX_DEPTH)
-    }
-}
-
-/// A file of rules that cannot be read.
-#[derive(Debug)]
-pub(crate) struct Unread(String);
-
-impl fmt::Display for Unread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "read rules {}", self.0)
     }
 }
 

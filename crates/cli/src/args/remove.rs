@@ -49,7 +49,7 @@ pub(crate) struct RemoveArgs {
     no_ignore_errors: bool,
     /// Remove source files once they are safe at DEST
     #[arg(long, alias = "remove-sent-files")]
-    pub(super) remove_source_files: bool,
+    pub(crate) remove_source_files: bool,
     /// Keep old versions of what is replaced or deleted
     #[arg(short = 'b', long, overrides_with = "no_backup")]
     backup: bool,

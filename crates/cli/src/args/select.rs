@@ -13,7 +13,7 @@ use deltic_protocol::options::{Missing, Select};
 use deltic_tree::Mounts;
 use deltic_tree::path::printable;
 
-use super::COMPATIBLE;
+use super::headings::COMPATIBLE;
 use crate::words::place::Place;
 use crate::words::shell;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, ValueEnum};
 
-use super::SHOW;
+use super::headings::SHOW;
 use crate::words::levels;
 
 /// The words about output.

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 
-use super::TRAVEL;
-use super::accepted::Unsupported;
+use super::headings::TRAVEL;
+use crate::words::refused::Unsupported;
 
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]

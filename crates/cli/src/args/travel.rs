@@ -8,7 +8,7 @@ use clap::{ArgAction, ValueEnum, value_parser};
 use deltic_net::plan::Patience;
 use deltic_protocol::limits::MAX_LEVEL;
 
-use super::TRAVEL;
+use super::headings::TRAVEL;
 use crate::words::rate::Rate;
 use crate::words::zone::Zone;
 

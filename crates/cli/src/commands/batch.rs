@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 use deltic_net::plan::{self, Destination};
 use deltic_net::{NamedFile, Trust};
 
-use super::patch::{NewFile, Output};
-use super::sync::sync;
+use super::files::{NewFile, Output};
+use super::run::sync;
 use crate::args::batch::Batch;
 use crate::args::options_again;
 use crate::plan::Request;

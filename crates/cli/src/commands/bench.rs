@@ -1,33 +1,17 @@
 //! `deltic bench`: hands its words to the program `deltic-bench`, as cargo does with its subcommands.
 
-use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use deltic_net::reason;
 
+use crate::args::tools::BenchArgs;
 use crate::report::exit::Exit;
 use crate::report::output;
 
-/// Measure what the parts of a sync cost on this machine and your data
-///
-/// Runs the program deltic-bench, which is installed apart from deltic: the one
-/// beside this program, else the one in PATH.
-///
-///   deltic bench --help                             what can be measured
-///   deltic bench chunk                              all chunkers on random bytes
-///   deltic bench sync                               whole syncs, on files made for it
-#[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment, disable_help_flag = true)]
-pub(crate) struct Args {
-    /// The words of deltic-bench
-    #[arg(value_name = "ARG", trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<OsString>,
-}
-
 /// Becomes the other program; returns where that is not possible.
-pub(crate) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &BenchArgs) -> Exit {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(PROGRAM));
     let program = beside.filter(|program| program.exists()).unwrap_or_else(|| PROGRAM.into());
     let error = Command::new(&program).args(&args.words).exec();

@@ -1,37 +1,16 @@
 //! `deltic delta`: what turns the file behind a signature into a new version, as a file for `deltic patch`.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result, bail};
 use deltic_core::format::delta::{Header, MAX_KNOWN_CHUNKS, Record, Steps};
 use deltic_core::format::recipe::{self, Recipe, Summary};
 use deltic_core::format::{FormatError, Parser};
 use deltic_core::{ChunkerSpec, Index};
 
-use super::patch::Output;
-use super::signature::{Input, READ_BYTES};
-
-/// Compute what turns the file behind SIGNATURE into NEW
-///
-/// The delta names what to copy from the old version, and holds the bytes that
-/// only NEW has as they are; a compressor may follow:
-///
-///   deltic delta disk.sig disk.img | zstd > disk.delta.zst
-///   pg_dump db | deltic delta dump.sig - -o dump.delta
-#[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct Args {
-    /// What `deltic signature` wrote for the old version; - is standard input
-    pub(super) signature: PathBuf,
-    /// The new version; - is standard input
-    pub(super) new: PathBuf,
-    /// Where to write the delta, instead of to standard output
-    #[arg(short, long, value_name = "OUT")]
-    pub(super) output: Option<PathBuf>,
-}
+use super::files::{Input, Output, READ_BYTES};
+use crate::args::offline::DeltaArgs;
 
 /// Reads SIGNATURE into memory and then NEW once, front to back.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &DeltaArgs) -> Result<()> {
     if args.signature == args.new {
         bail!("{} cannot be both the signature and the new version", args.new.display());
     }

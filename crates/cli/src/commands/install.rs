@@ -1,57 +1,22 @@
 //! `deltic install`: copies this program to another machine.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use deltic_net::plan::Remote;
 
 use super::far::Far;
-use crate::args::settings::SettingArgs;
-use crate::args::{TRAVEL, Words};
+use crate::args::far::InstallArgs;
 use crate::report::exit::Exit;
 use crate::report::hint;
 use crate::report::output::{self, Output};
-use crate::words::shell::quoted;
-
-/// Copy this program to another machine, over the remote shell
-///
-/// It goes to ~/.local/bin/deltic there, or to --to. The machine must be of the architecture that the program is made
-/// for; it has to run there once before it takes its name, in one step: whatever fails, an older one stays as it is.
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, args_override_self = true)]
-pub(crate) struct Args {
-    /// The machine, as the remote shell is to reach it: `[user@]host`
-    #[arg(value_name = "HOST", value_parser = host)]
-    host: String,
-    /// Put it there: a path, or a directory that is there or ends in a slash [default: ~/.local/bin/deltic]
-    #[arg(long, value_name = "PATH")]
-    to: Option<OsString>,
-    /// Copy this program instead of the one that runs: one for another architecture
-    #[arg(long, value_name = "FILE")]
-    binary: Option<PathBuf>,
-    /// Use this remote shell, with its options
-    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh", help_heading = TRAVEL)]
-    rsh: Words,
-    /// Settings.
-    #[command(flatten)]
-    _settings: SettingArgs,
-}
-
-/// A host, with or without a colon behind it.
-pub(super) fn host(word: &str) -> Result<String, &'static str> {
-    let host = word.strip_suffix(':').unwrap_or(word);
-    let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
-    match name.is_empty() || name.starts_with('-') || host.starts_with('-') || host.contains('/') {
-        true => Err("not a host"),
-        false => Ok(host.to_owned()),
-    }
-}
+use crate::words::shell::{ShellWords, quoted};
 
 /// Copies it, and says where it is.
-pub(crate) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &InstallArgs) -> Exit {
     let program = match Program::read(args.binary.as_deref()) {
         Ok(program) => program,
         Err(error) => {
@@ -109,7 +74,7 @@ fn machine(bytes: &[u8]) -> Option<&'static str> {
 }
 
 /// Has a shell there take the program; the lines that tell of it.
-fn install(args: &Args, program: &Program) -> Result<Vec<String>, Failed> {
+fn install(args: &InstallArgs, program: &Program) -> Result<Vec<String>, Failed> {
     let host = &args.host;
     let remote =
         Remote { shell: args.rsh.0.clone(), program: "deltic".into(), options: Vec::new() };
@@ -164,7 +129,7 @@ fn failed(host: &str, what: &str) -> Failed {
 }
 
 /// Reads the last lines of the shell there.
-fn told(args: &Args, lines: &[String]) -> Result<Vec<String>, Failed> {
+fn told(args: &InstallArgs, lines: &[String]) -> Result<Vec<String>, Failed> {
     let host = &args.host;
     let of = |name: &str| {
         lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap_or_default()
@@ -210,7 +175,7 @@ fn other_machine(host: &str, program: &Program, there: &str) -> Failed {
 ///
 /// Words of ours are in quotes. It comes over standard input, for some remote shells take a command apart and others do
 /// not.
-fn script(args: &Args, program: &Program) -> Vec<u8> {
+fn script(args: &InstallArgs, program: &Program) -> Vec<u8> {
     // A quoted `~` is a name like others.
     let below_home = |path: &[u8]| [b"\"$HOME\"/", &quoted(OsStr::from_bytes(path))[..]].concat();
     let to = match args.to.as_ref().map(|path| path.as_bytes()) {
@@ -250,21 +215,9 @@ exit 0
     [b"{ to=", &to[..], rest.as_bytes()].concat()
 }
 
-fn shown(Words(words): &Words) -> String {
+fn shown(ShellWords(words): &ShellWords) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
-
-const EXAMPLES: &str = "\
-EXAMPLES:
-  deltic install backup
-      copy this program to ~/.local/bin/deltic on 'backup'
-  deltic install --to /usr/local/bin/ root@backup
-      for all users there
-  deltic install --binary target/aarch64-unknown-linux-musl/release/deltic pi
-      for another architecture; `make static` builds it
-
-EXIT CODES:
-  0 installed; 3 no program to copy; 4 it does not run there; 11 it could not be written there; else as `deltic sync`";
 
 #[cfg(test)]
 mod tests {
@@ -279,13 +232,5 @@ mod tests {
         assert_eq!(machine(&header(8)), None);
         assert_eq!(machine(b"#!/bin/sh"), None);
         assert_eq!(machine(b""), None);
-    }
-
-    #[test]
-    fn a_host_may_have_a_user_and_a_colon_behind_it() {
-        assert_eq!(host("me@h:").as_deref(), Ok("me@h"));
-        for word in ["", ":", "-x", "me@", "me@-x", "a/b"] {
-            assert!(host(word).is_err(), "{word}");
-        }
     }
 }

@@ -1,37 +1,19 @@
 //! `deltic man`: manual pages, from the same declarations as the words.
 
 use std::fs;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Arg;
 use clap::builder::Resettable;
 
 use super::version;
-use crate::args;
-
-/// Print the manual page of a command, or write all pages
-///
-///   deltic man | man -l -
-///   deltic man verify | man -l -
-///   deltic man --dir ~/.local/share/man/man1
-#[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct Args {
-    /// Which command
-    #[arg(value_name = "COMMAND", default_value = "sync", conflicts_with = "dir")]
-    #[arg(value_parser = known)]
-    command: String,
-    /// Write the pages of all commands into DIR, which is made if it is missing
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-}
+use crate::args::{self, tools::ManArgs};
 
 /// When this version was made: the day of its commit; empty where the sources were no checkout.
 const DATE: &str = env!("DELTIC_DATE");
 
 /// Prints one page or writes all.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &ManArgs) -> Result<()> {
     let mut deltic = args::command();
     deltic.build();
     let commands: Vec<_> =
@@ -47,13 +29,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         fs::write(&path, page(command)?).with_context(|| format!("write {}", path.display()))?;
     }
     Ok(())
-}
-
-/// `name`, where it is that of a command that has a page.
-fn known(name: &str) -> Result<String, String> {
-    let deltic = args::command();
-    let command = deltic.find_subcommand(name).filter(|command| !command.is_hide_set());
-    command.map(|command| command.get_name().to_owned()).ok_or_else(|| "no such command".into())
 }
 
 fn page(mut command: clap::Command) -> Result<String> {

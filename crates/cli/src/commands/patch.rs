@@ -2,10 +2,8 @@
 //!
 //! Also what commands that make files share about writing: [`Output`].
 
-use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
-use std::io::{self, BufWriter, IsTerminal, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -13,37 +11,12 @@ use deltic_core::format::delta::{Delta, Header, Record};
 use deltic_core::format::recipe::Summary;
 use deltic_core::format::{FormatError, Parser};
 use deltic_core::{Cutter, Digest, Span};
-use deltic_net::{NamedFile, Trust};
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, fsync, linkat, openat, renameat, statat, unlinkat,
-};
-use rustix::io::Errno;
 
-use super::holes::{WithHoles, has_holes};
-use super::signature::{Input, READ_BYTES};
-
-/// Make a new version from OLD and what `deltic delta` wrote
-///
-/// The result is checked against the delta's digest and only then takes its
-/// name, in one step; NEW may be OLD itself. With the wrong OLD or a damaged
-/// delta nothing changes. If OLD has holes, NEW has holes where it is zeros.
-///
-///   deltic patch disk.img disk.delta -o disk.img
-///   zstd -dc disk.delta.zst | deltic patch disk.img - -o disk-new.img
-#[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct Args {
-    /// The old version, that the signature was made of
-    pub(super) old: PathBuf,
-    /// What `deltic delta` wrote; - is standard input
-    pub(super) delta: PathBuf,
-    /// Where to write the new version
-    #[arg(short, long, value_name = "NEW")]
-    pub(super) output: PathBuf,
-}
+use super::files::{Input, Output, READ_BYTES};
+use crate::args::offline::PatchArgs;
 
 /// Reads DELTA once, and OLD where it says.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &PatchArgs) -> Result<()> {
     let mut delta = Input::open(&args.delta)?;
     let mut old = Old::open(&args.old)?;
     let (mut parser, mut buffer) = (Parser::<Delta>::new(), vec![0; READ_BYTES]);
@@ -131,7 +104,7 @@ impl New {
             len == wanted,
             "{name} is not the file that the delta starts from: {len} bytes, not {wanted}"
         );
-        let output = Output::like(path, old)?;
+        let output = Output::like(path, &old.file, &old.permissions)?;
         Ok(Self { output, header, cutter: Cutter::new(&header.spec), sum: Summary::new() })
     }
 
@@ -161,189 +134,15 @@ impl New {
     }
 }
 
-/// Where a result goes: standard output, or a file that appears under its name when it is complete.
-pub(super) struct Output {
-    sink: BufWriter<Box<dyn Write>>,
-    file: Option<NewFile>,
-}
-
-impl Output {
-    /// `path`, or else standard output unless somebody would have to look at the bytes.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self> {
-        if let Some(path) = path {
-            return Self::create(path, None, Trust::Anyone);
-        }
-        if io::stdout().is_terminal() {
-            bail!("standard output is a terminal: name a file with -o, or redirect");
-        }
-        Ok(Self { sink: BufWriter::new(Box::new(io::stdout())), file: None })
-    }
-
-    /// The file `path`, with `permissions` from its first byte on.
-    pub(super) fn create(
-        path: &Path,
-        permissions: Option<&Permissions>,
-        trust: Trust,
-    ) -> Result<Self> {
-        let (new, file) = NewFile::create(path, permissions, trust)?;
-        Ok(Self { sink: BufWriter::with_capacity(READ_BYTES, Box::new(file)), file: Some(new) })
-    }
-
-    /// The same with the permissions of `old`, and with holes if that has some.
-    fn like(path: &Path, old: &Old) -> Result<Self> {
-        let mut output = Self::create(path, Some(&old.permissions), Trust::Anyone)?;
-        if let Some(new) = output.file.as_ref().filter(|_| has_holes(&old.file)) {
-            let file = new.file.try_clone().with_context(|| format!("write {}", path.display()))?;
-            let sink = Box::new(WithHoles::new(file));
-            output.sink = BufWriter::with_capacity(READ_BYTES, sink);
-        }
-        Ok(output)
-    }
-
-    /// Appends what `encode` writes.
-    pub(super) fn put(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
-        let mut bytes = Vec::new();
-        encode(&mut bytes);
-        self.write(&bytes)
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let written = self.sink.write_all(bytes);
-        written.with_context(|| format!("write {}", self.name()))
-    }
-
-    /// Makes the result visible; without this it never was.
-    pub(super) fn commit(mut self) -> Result<()> {
-        let flushed = self.sink.flush();
-        flushed.with_context(|| format!("write {}", self.name()))?;
-        self.file.take().map_or(Ok(()), NewFile::commit)
-    }
-
-    fn name(&self) -> String {
-        let file = self.file.as_ref().map(|file| file.path.display().to_string());
-        file.unwrap_or_else(|| "standard output".into())
-    }
-}
-
-/// A file that has no name yet, or where that cannot be another one, beside the one that it will take. Dropped, it is gone.
-pub(super) struct NewFile {
-    /// As it was called.
-    path: PathBuf,
-    target: NamedFile,
-    temp: OsString,
-    file: File,
-    has_name: bool,
-}
-
-impl NewFile {
-    /// For what `path` means, through symlinks of whom `trust` says.
-    pub(super) fn create(
-        path: &Path,
-        permissions: Option<&Permissions>,
-        trust: Trust,
-    ) -> Result<(Self, File)> {
-        let place = || format!("create {}", path.display());
-        let target = target(path, trust)?;
-        let mut temp = OsString::from(".");
-        temp.push(target.name());
-        temp.push(format!(".{}.deltic-tmp", std::process::id()));
-        let (file, has_name) = match nameless(&target, permissions) {
-            Some(file) => (file, false),
-            None => {
-                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-                (opened(&target, &temp, flags, permissions).with_context(place)?, true)
-            }
-        };
-        let sink = file.try_clone();
-        let new = Self { path: path.into(), target, temp, file, has_name };
-        if let Some(permissions) = permissions {
-            new.file.set_permissions(permissions.clone()).with_context(place)?;
-        }
-        Ok((new, sink.with_context(place)?))
-    }
-
-    pub(super) fn commit(mut self) -> Result<()> {
-        let place = format!("write {}", self.path.display());
-        // On btrfs, a flush before it has a name is lost.
-        if !self.has_name {
-            self.name().with_context(|| place.clone())?;
-            self.has_name = true;
-        }
-        self.file.sync_all().with_context(|| place.clone())?;
-        let Self { target, temp, .. } = &self;
-        let renamed = renameat(target, temp, target, target.name()).map_err(io::Error::from);
-        renamed.and_then(|()| sync_dir(target)).with_context(|| place)
-    }
-
-    /// Gives a file that has none its first name, which only one killed earlier can have.
-    fn name(&self) -> io::Result<()> {
-        let Self { target, temp, file, .. } = self;
-        let _ = unlinkat(target, temp, AtFlags::empty());
-        Ok(linkat(CWD, path_of(file), target, temp, AtFlags::SYMLINK_FOLLOW)?)
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        // After a commit there is nothing under this name; after a failure the failure is what gets reported.
-        if self.has_name {
-            let _ = unlinkat(&self.target, &self.temp, AtFlags::empty());
-        }
-    }
-}
-
-/// A new file in the directory of `target` that nobody meets, and no kill leaves behind; `None` where that cannot be.
-fn nameless(target: &NamedFile, permissions: Option<&Permissions>) -> Option<File> {
-    let file = opened(target, OsStr::new("."), OFlags::TMPFILE, permissions).ok()?;
-    // It gets its name by this.
-    path_of(&file).exists().then_some(file)
-}
-
-/// Opens `name` beside `target` to read and write; what gets permissions later, nobody else can open before.
-fn opened(
-    target: &NamedFile,
-    name: &OsStr,
-    flags: OFlags,
-    permissions: Option<&Permissions>,
-) -> io::Result<File> {
-    let mode = Mode::from_raw_mode(if permissions.is_some() { 0o600 } else { 0o666 });
-    Ok(openat(target, name, flags | OFlags::RDWR | OFlags::CLOEXEC, mode)?.into())
-}
-
-fn path_of(file: &impl AsRawFd) -> PathBuf {
-    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
-}
-
-/// The file that `path` means: through symbolic links, and nothing that a rename would destroy.
-fn target(path: &Path, trust: Trust) -> Result<NamedFile> {
-    let place = || format!("open {}", path.display());
-    let target = NamedFile::find(path, trust).with_context(place)?;
-    let refuse = |why: io::Error| Err(why).with_context(|| format!("write {}", path.display()));
-    match statat(&target, target.name(), AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => Ok(target),
-        Ok(_) => refuse(io::Error::other("it exists and is not a regular file")),
-        Err(Errno::NOENT) if !names_dir(path) => Ok(target),
-        Err(errno) => Err(io::Error::from(errno)).with_context(place),
-    }
-}
-
-/// Whether only a directory can have this name.
-fn names_dir(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().ends_with(b"/")
-}
-
-/// Makes the new name last.
-fn sync_dir(target: &NamedFile) -> io::Result<()> {
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(fsync(openat(target, ".", flags, Mode::empty())?)?)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
+    use std::io;
+
     use super::super::{delta, signature};
     use super::*;
+    use crate::args::offline::{DeltaArgs, SignatureArgs};
 
     /// A directory with `old` and `new` of 1 MB, which differ in the middle, and the delta between them.
     fn prepared() -> tempfile::TempDir {
@@ -355,15 +154,15 @@ mod tests {
         fs::write(dir.path().join("new"), &bytes).unwrap();
         let path = |name: &str| dir.path().join(name);
         let output = Some(path("sig"));
-        signature::run(&signature::Args { file: path("old"), output }).unwrap();
+        signature::run(&SignatureArgs { file: path("old"), output }).unwrap();
         let output = Some(path("delta"));
-        delta::run(&delta::Args { signature: path("sig"), new: path("new"), output }).unwrap();
+        delta::run(&DeltaArgs { signature: path("sig"), new: path("new"), output }).unwrap();
         dir
     }
 
     fn patch(dir: &Path, output: &str) -> Result<()> {
         let (old, delta, output) = (dir.join("old"), dir.join("delta"), dir.join(output));
-        run(&Args { old, delta, output })
+        run(&PatchArgs { old, delta, output })
     }
 
     fn names(dir: &Path) -> Vec<String> {
@@ -427,7 +226,7 @@ mod tests {
         fs::write(dir.path().join("sig"), &bytes).unwrap();
         let (signature, new) = (dir.path().join("sig"), dir.path().join("new"));
         let output = Some(dir.path().join("other"));
-        assert!(delta::run(&delta::Args { signature, new, output }).is_err());
+        assert!(delta::run(&DeltaArgs { signature, new, output }).is_err());
         assert_eq!(names(dir.path()), ["delta", "new", "old", "sig"]);
     }
 }

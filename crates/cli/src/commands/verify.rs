@@ -3,24 +3,20 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, stderr};
-use std::mem;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use clap::value_parser;
 use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
 use deltic_net::{Outcome, Plan, SyncError, Trust};
-use deltic_protocol::limits::MAX_THREADS;
 use deltic_protocol::options::{Compare, Delete, Links, Metadata, Options, Powers, Remove, Select};
 use deltic_protocol::report::{Action, Change, EntryType, Notice};
 use deltic_tree::RelPath;
 use indicatif::HumanBytes;
 
-use crate::args::filters::Filters;
-use crate::args::settings::{Applied, SettingArgs};
-use crate::args::{MetadataArgs, Words};
+use super::run::watched;
+use crate::args::verify::VerifyArgs;
 use crate::plan::ends;
 use crate::report::escape::Escape;
 use crate::report::events::{Event, Verified, attributes, millis};
@@ -33,86 +29,8 @@ use crate::report::tell::Teller;
 use crate::report::view::Live;
 use crate::words::rate::Rate;
 
-use super::sync::watched;
-
-/// Compare two trees by what is in their files, and tell each difference
-///
-/// Every file of one length is read on both sides, and its BLAKE3 sum compared; nothing is changed. A line is told for each
-/// name that differs: what differs, then the name as it is called in B. `missing`: only A has it; `extra`: only B has it;
-/// `kind`: one is a directory, say, and the other a file; `content`; or what else was asked for, such as `mode,time`,
-/// and `links` where it is another name of a file in A alone (-H).
-/// Symbolic links are compared by where they point, and devices by their numbers. The last line says what it came to.
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, args_override_self = true)]
-#[command(override_usage = "deltic verify [OPTIONS] A B")]
-pub(crate) struct Args {
-    /// A B: two directories or files; one may be host:path
-    #[arg(value_name = "PATH", required = true)]
-    operands: Vec<OsString>,
-    /// Same as -ptgo
-    #[arg(short, long)]
-    archive: bool,
-    /// Compare permission bits
-    #[arg(short, long)]
-    perms: bool,
-    /// Compare modification times, to the nanosecond
-    #[arg(short, long)]
-    times: bool,
-    /// Write events for programs, one JSON object a line
-    #[arg(long)]
-    json: bool,
-    /// Name what is equal too
-    #[arg(short, long)]
-    verbose: bool,
-    /// Show errors only: the exit code says the rest
-    #[arg(short, long)]
-    quiet: bool,
-    /// Show progress where there is no terminal too
-    #[arg(long, overrides_with = "no_progress")]
-    progress: bool,
-    /// Show no progress, not even on a terminal
-    #[arg(long, overrides_with = "progress")]
-    no_progress: bool,
-    /// Use this remote shell, with its options
-    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh")]
-    rsh: Words,
-    /// Run this program on the other machine
-    #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
-    deltic_path: OsString,
-    /// Limit bytes a second: 500K, 1.5M, 2GB; 0: no limit
-    #[arg(long, value_name = "RATE")]
-    bwlimit: Option<Rate>,
-    /// Follow symbolic links of other users in paths
-    #[arg(long)]
-    insecure_links: bool,
-    /// Use N threads on each machine (default: all processors)
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
-    threads: Option<u32>,
-    /// Which names take part; what is left out in A is not missed in B, nor the other way round.
-    #[command(flatten)]
-    filters: Filters,
-    /// Owners, ACLs and the like.
-    #[command(flatten)]
-    metadata: MetadataArgs,
-    /// What is set elsewhere.
-    #[command(flatten)]
-    _settings: SettingArgs,
-    /// The settings that count.
-    #[arg(skip)]
-    applied: Applied,
-}
-
-impl Args {
-    /// Adds what settings say besides words.
-    pub(crate) fn complete(&mut self, mut applied: Applied) {
-        self.filters.put_last(applied.rules);
-        self.operands = applied.operands.take().unwrap_or_else(|| mem::take(&mut self.operands));
-        self.applied = applied;
-    }
-}
-
 /// Compares, and tells what it finds.
-pub(crate) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &VerifyArgs) -> Exit {
     let plan = match plan(args) {
         Ok(plan) => plan,
         Err(refusal) => {
@@ -138,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Exit {
 
 const HELP: &str = "see `deltic verify --help`";
 
-fn plan(args: &Args) -> Result<Plan> {
+fn plan(args: &VerifyArgs) -> Result<Plan> {
     ensure!(
         args.operands.len() == 2,
         "two trees, or two files, are compared; write `deltic verify A B`"
@@ -186,7 +104,7 @@ fn contents(sources: Sources, destination: &Destination) -> Sources {
 }
 
 /// A dry run that compares all contents and would delete everything else.
-fn options(args: &Args) -> Result<Options> {
+fn options(args: &VerifyArgs) -> Result<Options> {
     let metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
     Ok(Options {
         recursive: true,
@@ -224,7 +142,7 @@ struct Differences {
 }
 
 impl Differences {
-    fn new(args: &Args, plan: &Plan) -> Self {
+    fn new(args: &VerifyArgs, plan: &Plan) -> Self {
         let live = match args.no_progress || args.quiet {
             true => Live::Nothing,
             false => Live::on(stderr().is_terminal(), args.progress),
@@ -412,19 +330,6 @@ impl Teller for Differences {
         self.output.finish()
     }
 }
-
-const EXAMPLES: &str = "\
-EXAMPLES:
-  deltic verify photos backup:/srv/photos
-      read everything on both machines and say what differs
-  deltic verify -a --exclude '*.tmp' src /mnt/copy && echo equal
-      attributes too
-
-EXIT CODES:
-   0  nothing differs
-  23  something could not be read: what is told may not be all
-  26  something differs
-      and those of `deltic sync`";
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! What the words mean: a [`Plan`] for the library and a [`View`] for us. Later code sees only these.
 
 pub(crate) mod cache;
+mod view;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -14,14 +15,16 @@ use deltic_protocol::limits::MAX_BLOCK_BYTES;
 use deltic_protocol::options::{Delete, Options, Select};
 use deltic_tree::path::printable;
 
-use crate::args::SyncArgs;
 use crate::args::batch::Batch;
 use crate::args::metadata::{Far, remote_words};
+use crate::args::sync::SyncArgs;
 use crate::report::hint;
-use crate::report::view::{Terminals, View};
+use crate::report::view::View;
 use crate::words::place::Place;
 use crate::words::rate::Rate;
 use crate::words::size::Size;
+
+pub(crate) use self::view::Terminals;
 
 /// One run as the user asked for it.
 #[derive(Clone, Debug)]
@@ -40,7 +43,7 @@ impl Request {
         args.show.levels()?;
         args.show.debug()?;
         args.accepted.check()?;
-        let batch = args.batch.batch(args)?;
+        let batch = args.batch.batch(args.remove.remove_source_files, args.checksum)?;
         let reads = matches!(batch, Some(Batch::Read(_)));
         // What a batch stands for is a source.
         let operands = args.operands.len() + usize::from(reads);
@@ -58,7 +61,7 @@ impl Request {
         let (sources, destination) = args.select.split((sources, destination))?;
         // Nothing is brought there: no need to go.
         let destination = if lists { Destination::Local(".".into()) } else { destination };
-        let select = args.select.select(operands, recursive(args));
+        let select = args.select.select(operands, args.is_recursive());
         check_streams(args)?;
         let far = match (&sources, &destination) {
             (Sources::Local(_), Destination::Local(_)) => Far::Nothing,
@@ -82,7 +85,7 @@ impl Request {
             batch: None,
         };
         check_home(&args.operands, &plan.options).map_err(BadOperand::of)?;
-        let (mut view, is_dry) = (View::new(args, terminals)?, plan.options.dry_run);
+        let (mut view, is_dry) = (view::view(args, terminals)?, plan.options.dry_run);
         view.far = hint::Far::of(&plan, &args.operands);
         plan.options.tells_unchanged = view.wants_unchanged(&plan.options);
         plan.options.tells_owners = view.owners;
@@ -217,7 +220,7 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
     let mut remove = args.remove.remove(terminals.can_ask())?;
     remove.sources &= !args.batch.only_writes();
     let delete =
-        args.remove.deletes(args.filters.delete_excluded, recursive(args) || select.dirs)?;
+        args.remove.deletes(args.filters.delete_excluded, args.is_recursive() || select.dirs)?;
     // As in rsync: backups beside other names go with no directory.
     let protects = delete != Delete::Never && !args.filters.delete_excluded;
     let beside = remove.backup.as_ref().filter(|backup| protects && backup.dir.is_none());
@@ -225,7 +228,7 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
     let reading = (args.select.ends_in_nuls(), args.follow.trust());
     let rules = args.filters.rules(reading, made)?;
     Ok(Options {
-        recursive: recursive(args),
+        recursive: args.is_recursive(),
         links: args.links || (args.archive && !args.no_links),
         modes: args.perms || (args.archive && !args.no_perms) || metadata.acls,
         times: args.times || (args.archive && !args.no_times),
@@ -263,11 +266,6 @@ fn block_bytes(size: Option<Size>) -> Result<Option<u32>> {
         Ok(bytes @ ..=MAX_BLOCK_BYTES) => Ok(Some(bytes)),
         _ => bail!("--block-size={bytes} is too large (max: 128K)"),
     }
-}
-
-/// Whether what is in directories is taken as well.
-pub(crate) const fn recursive(args: &SyncArgs) -> bool {
-    args.recursive || (args.archive && !args.no_recursive && !args.select.has_names())
 }
 
 #[cfg(test)]

@@ -7,8 +7,7 @@ use deltic_core::format::FormatError;
 use deltic_net::{Outcome, SyncError};
 use deltic_protocol::report::TroubleKind;
 
-use crate::args::accepted::Unsupported;
-use crate::args::filters::Unread;
+use crate::words::refused::{Unread, Unsupported};
 
 /// An exit code with a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

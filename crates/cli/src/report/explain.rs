@@ -156,8 +156,7 @@ impl Explain {
 mod tests {
     use super::*;
     use crate::args::{self, Command};
-    use crate::plan::Request;
-    use crate::report::view::Terminals;
+    use crate::plan::{Request, Terminals};
     use deltic_protocol::report::{Differs, Facts};
     use deltic_tree::RelPath;
 

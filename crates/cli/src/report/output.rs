@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 
 use deltic_net::reason;
 
-use crate::args::is_rsync;
 use crate::report::exit::Exit;
+use crate::words::is_rsync;
 
 /// Standard output, in batches of lines.
 pub(crate) struct Output {

@@ -16,7 +16,6 @@ use deltic_protocol::report::{
 };
 use deltic_tree::{Meta, RelPath};
 
-use crate::plan::Request;
 use crate::report::asides;
 use crate::report::complaints::Complaints;
 use crate::report::escape::Escape;
@@ -92,11 +91,11 @@ pub(crate) fn listen(said: &Receiver<Said>, teller: &mut dyn Teller) -> Troubles
     }
 }
 
-/// The one who tells `request` as its view asks.
-pub(crate) fn teller(request: &Request, output: Output) -> Box<dyn Teller> {
-    match request.view.json {
-        true => Box::new(Events::new(&request.plan, request.view.clone(), output)),
-        false => Box::new(Words::new(&request.plan, request.view.clone(), output)),
+/// The one who tells of `plan` as `view` asks.
+pub(crate) fn teller(plan: &Plan, view: &View, output: Output) -> Box<dyn Teller> {
+    match view.json {
+        true => Box::new(Events::new(plan, view.clone(), output)),
+        false => Box::new(Words::new(plan, view.clone(), output)),
     }
 }
 
@@ -702,7 +701,7 @@ fn is_heard(kind: TroubleKind, view: &View) -> bool {
 mod tests {
     use super::*;
     use crate::args::{self, Command};
-    use crate::report::view::Terminals;
+    use crate::plan::{Request, Terminals};
     use deltic_protocol::report::{Facts, Trouble};
     use std::io::{self, Write};
     use std::sync::mpsc::sync_channel;
@@ -739,7 +738,7 @@ mod tests {
         };
         let request = Request::new(&args, Terminals::default()).unwrap();
         let sink = Sink::default();
-        let mut teller = teller(&request, Output::new(Box::new(sink.clone())));
+        let mut teller = teller(&request.plan, &request.view, Output::new(Box::new(sink.clone())));
         let (sender, notices) = sync_channel(said.len());
         said.iter().for_each(|notice| sender.send(Said::Notice(notice.clone())).unwrap());
         drop(sender);
@@ -792,7 +791,10 @@ mod tests {
         };
         for (more, parts) in [("", ["", "", ">f+++++++++ a\n>f+++++++++ b\n"]), ("n", [""; 3])] {
             let sink = Sink::default();
-            let mut teller = teller(&words(more), Output::new(Box::new(sink.clone())));
+            let mut teller = {
+                let request = words(more);
+                super::teller(&request.plan, &request.view, Output::new(Box::new(sink.clone())))
+            };
             let shown = || String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
             let told = [("b", 0), ("a", 900), ("c", 1000)].map(|(name, millis)| {
                 if name != "c" {

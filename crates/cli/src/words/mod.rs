@@ -4,6 +4,16 @@ pub(crate) mod age;
 pub(crate) mod levels;
 pub(crate) mod place;
 pub(crate) mod rate;
+pub(crate) mod refused;
 pub(crate) mod shell;
 pub(crate) mod size;
 pub(crate) mod zone;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Whether a program of this name is called as rsync is.
+pub(crate) fn is_rsync(name: &OsStr) -> bool {
+    Path::new(name).file_name().is_some_and(|name| name.as_bytes().ends_with(b"rsync"))
+}

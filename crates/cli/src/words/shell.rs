@@ -4,11 +4,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use deltic_tree::path::printable;
 
-use crate::args::accepted::Unsupported;
+use super::refused::Unsupported;
 
 /// A byte of a word, and whether it was quoted.
 type Quotable = (u8, bool);
@@ -107,6 +108,22 @@ pub(crate) fn quoted(word: &OsStr) -> Vec<u8> {
 
 fn show(path: &OsStr) -> String {
     printable(path.as_bytes())
+}
+
+/// A command, split as a shell splits words; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShellWords(pub(crate) Vec<OsString>);
+
+impl FromStr for ShellWords {
+    type Err = &'static str;
+
+    fn from_str(command: &str) -> Result<Self, Self::Err> {
+        let words = shlex::split(command).ok_or("a quote is not closed")?;
+        if words.is_empty() {
+            return Err("no command");
+        }
+        Ok(Self(words.into_iter().map(OsString::from).collect()))
+    }
 }
 
 const NO_SHELL: &str =

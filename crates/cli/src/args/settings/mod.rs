@@ -13,14 +13,15 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::args::{SHOW, TRAVEL, names};
+use super::headings::{SHOW, TRAVEL};
+use super::opposites::names;
 
 /// The word about settings.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SettingArgs {
     /// Read no configuration file
     #[arg(long, help_heading = "Settings")]
-    no_config: bool,
+    pub(crate) no_config: bool,
 }
 
 /// The places that settings are read from.

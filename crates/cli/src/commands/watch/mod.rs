@@ -4,7 +4,6 @@ mod confirm;
 mod state;
 
 use std::io;
-use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::anyhow;
@@ -15,8 +14,10 @@ use indicatif::{HumanBytes, HumanCount};
 
 use confirm::Listening;
 
-use super::sync::{asked, output, refuse, sync, unwritten};
-use crate::args::SyncArgs;
+use super::run::{output, sync, unwritten};
+use super::sync::{asked, refuse};
+use crate::args::sync::SyncArgs;
+use crate::args::watch::{Seconds, WatchArgs};
 use crate::plan::Request;
 use crate::report::events::{Event, Watched, millis};
 use crate::report::exit::Exit;
@@ -27,43 +28,10 @@ use crate::report::summary::duration;
 use crate::report::view::Summary;
 use crate::words::zone::Zone;
 
-/// The words of `deltic watch`: those of `deltic sync`, and some more.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    pub(crate) sync: SyncArgs,
-    /// Sync once nothing has changed for so long
-    #[arg(long, value_name = "SECONDS", default_value = "1", help_heading = WATCH)]
-    delay: Seconds,
-    /// Sync after so long in any case
-    #[arg(long, value_name = "SECONDS", default_value = "10", help_heading = WATCH)]
-    max_delay: Seconds,
-    /// Let the deletions go that running watches hold back
-    #[arg(long, help_heading = WATCH)]
-    confirm: bool,
-}
-
 const HELP: &str = "see `deltic watch --help`";
-const WATCH: &str = "When it syncs";
-
-/// A time in seconds, perhaps with a fraction.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Seconds(Duration);
-
-impl FromStr for Seconds {
-    type Err = &'static str;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        let seconds: f64 = word.parse().map_err(|_| "not a number of seconds")?;
-        let known = (0.0..=MOST_SECONDS).contains(&seconds);
-        if known { Ok(Self(Duration::from_secs_f64(seconds))) } else { Err("from 0 to a day") }
-    }
-}
-
-const MOST_SECONDS: f64 = 24.0 * 3600.0;
 
 /// Syncs until it is told to end.
-pub(crate) fn run(args: &Args) -> Exit {
+pub(crate) fn run(args: &WatchArgs) -> Exit {
     if args.confirm {
         return confirm(&args.sync);
     }
@@ -292,16 +260,6 @@ fn say(request: &Request, event: &Event<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_seconds_up_to_a_day() {
-        let seconds = |word: &str| word.parse::<Seconds>().ok().map(|Seconds(time)| time);
-        assert_eq!(seconds("0.25"), Some(Duration::from_millis(250)));
-        assert_eq!(seconds("0"), Some(Duration::ZERO));
-        for word in ["", "-1", "x", "inf", "nan", "1e9"] {
-            assert_eq!(seconds(word), None, "{word}");
-        }
-    }
 
     #[test]
     fn the_end_says_whether_all_is_there() {

@@ -1,0 +1,111 @@
+//! The options of `deltic agent`.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use crate::words::rate::Rate;
+
+/// The words of `deltic agent`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(args_override_self = true)]
+pub(crate) struct AgentArgs {
+    #[command(flatten)]
+    pub(crate) asked: Asked,
+    /// Keep to this directory: for a key that may do no more
+    ///
+    /// It is the root for whoever connects: `host:/a` and `host:a` are DIR/a. Paths that lead out are refused, and so is
+    /// whatever other command the key is used with. For `command="deltic agent --restrict DIR",restrict` in
+    /// authorized_keys.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) restrict: Option<PathBuf>,
+    /// With --restrict: nothing is written
+    #[arg(long, requires = "restrict", conflicts_with = "wo")]
+    pub(crate) ro: bool,
+    /// With --restrict: no file is sent
+    #[arg(long, requires = "restrict")]
+    pub(crate) wo: bool,
+    /// With --restrict: nothing is deleted; files are still replaced by new versions
+    #[arg(long, requires = "restrict")]
+    pub(crate) no_delete: bool,
+}
+
+/// What the other end may ask for.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Asked {
+    /// Be one more stream of a session that is served here
+    ///
+    /// Which one, and what lets the stream join, are the first bytes of standard input.
+    #[arg(long)]
+    pub(crate) join: bool,
+    /// Most bytes a second that this end puts on the wire or takes from it, as `deltic sync` has it
+    #[arg(long, value_name = "RATE")]
+    pub(crate) bwlimit: Option<Rate>,
+    /// Say what this program and the directory that standard input names are like; for `deltic doctor`
+    #[arg(long, conflicts_with = "join")]
+    pub(crate) examine: bool,
+}
+
+/// The words behind `agent` of a command that is not ours to trust.
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    asked: Asked,
+}
+
+impl Asked {
+    /// Most bytes a second.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.bwlimit.and_then(Rate::limit)
+    }
+}
+
+/// What the command asks for that the other end wanted to be run, if that is an agent; the name of the program is its own affair.
+/// A stream that joins leads to a socket, and that would be outside.
+pub(crate) fn asked(command: &OsStr) -> Option<Asked> {
+    let words = shlex::split(command.to_str()?)?;
+    let [_, agent, options @ ..] = &words[..] else { return None };
+    let line = Line::try_parse_from([agent].into_iter().chain(options)).ok()?;
+    (agent == "agent" && !line.asked.join).then_some(line.asked)
+}
+
+pub(super) const EXAMPLES: &str = "\
+EXAMPLES:
+  deltic sync -a --deltic-path /opt/deltic/bin/deltic src/ host:dst/
+      runs `ssh host /opt/deltic/bin/deltic agent`
+  command=\"deltic agent --restrict /srv/backup --no-delete\",restrict ssh-ed25519 AAAA... laptop
+      a line of ~/.ssh/authorized_keys: this key puts files below /srv/backup, and deletes none
+  command=\"deltic agent --restrict /srv/photos --ro\",restrict ssh-ed25519 AAAA... tv
+      this one only fetches what is below /srv/photos";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_words_of_the_other_end_only_those_of_an_agent_count() {
+        let asked = |command: &str| super::asked(OsStr::new(command));
+        assert!(asked("deltic agent").is_some());
+        assert!(asked("/opt/'my tools'/deltic agent --examine").unwrap().examine);
+        assert_eq!(asked("deltic agent --bwlimit=1K").unwrap().limit(), Some(1024));
+        for refused in [
+            "",
+            "deltic",
+            "sh",
+            "sh -c 'deltic agent'",
+            "deltic sync a b",
+            "deltic agent --join",
+            "deltic agent --restrict /",
+            "deltic agent --restrict=/",
+            "deltic agent; id",
+            "deltic agent extra",
+            "deltic agent --help",
+            "deltic agent 'open quote",
+            "deltic --version",
+            "sudo deltic agent",
+        ] {
+            assert!(asked(refused).is_none(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The options of `deltic doctor` and `deltic install`, which are about another machine.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::headings::TRAVEL;
+use super::settings::SettingArgs;
+use crate::words::shell::ShellWords;
+
+/// Try the way to another machine, and the directory there, and say what to mend
+///
+/// It connects, finds deltic there, compares versions and clocks, tries what the file system of the directory can do,
+/// and sends a small file there and back. Nothing of it stays.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DOCTOR_EXAMPLES, args_override_self = true)]
+pub(crate) struct DoctorArgs {
+    /// `[user@]host`, or `[user@]host:path` of a directory there; or a directory here, with a slash in its path
+    #[arg(value_name = "HOST")]
+    pub(crate) place: OsString,
+    /// Write events for programs, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Use this remote shell, with its options
+    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh", help_heading = TRAVEL)]
+    pub(crate) rsh: ShellWords,
+    /// Run this program on the other machine
+    #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
+    #[arg(help_heading = TRAVEL)]
+    pub(crate) deltic_path: OsString,
+    /// Settings.
+    #[command(flatten)]
+    pub(crate) _settings: SettingArgs,
+}
+
+/// Copy this program to another machine, over the remote shell
+///
+/// It goes to ~/.local/bin/deltic there, or to --to. The machine must be of the architecture that the program is made
+/// for; it has to run there once before it takes its name, in one step: whatever fails, an older one stays as it is.
+#[derive(Debug, clap::Args)]
+#[command(after_help = INSTALL_EXAMPLES, args_override_self = true)]
+pub(crate) struct InstallArgs {
+    /// The machine, as the remote shell is to reach it: `[user@]host`
+    #[arg(value_name = "HOST", value_parser = host)]
+    pub(crate) host: String,
+    /// Put it there: a path, or a directory that is there or ends in a slash [default: ~/.local/bin/deltic]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) to: Option<OsString>,
+    /// Copy this program instead of the one that runs: one for another architecture
+    #[arg(long, value_name = "FILE")]
+    pub(crate) binary: Option<PathBuf>,
+    /// Use this remote shell, with its options
+    #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh", help_heading = TRAVEL)]
+    pub(crate) rsh: ShellWords,
+    /// Settings.
+    #[command(flatten)]
+    pub(crate) _settings: SettingArgs,
+}
+
+/// A host, with or without a colon behind it.
+pub(crate) fn host(word: &str) -> Result<String, &'static str> {
+    let host = word.strip_suffix(':').unwrap_or(word);
+    let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
+    match name.is_empty() || name.starts_with('-') || host.starts_with('-') || host.contains('/') {
+        true => Err("not a host"),
+        false => Ok(host.to_owned()),
+    }
+}
+
+const DOCTOR_EXAMPLES: &str = "\
+EXAMPLES:
+  deltic doctor backup
+      is deltic there, does it understand this one, is all well in the home directory?
+  deltic doctor me@backup:/srv/photos
+      the same, of another directory
+  deltic doctor /mnt/usb
+      what can the file system of a directory here do?
+
+EXIT CODES:
+  0 nothing failed; else what a sync would end with: 2 the ends do not understand each other, 3 the directory cannot be used,
+  14 no remote shell, 127 no deltic there, 255 the remote shell does not connect";
+
+const INSTALL_EXAMPLES: &str = "\
+EXAMPLES:
+  deltic install backup
+      copy this program to ~/.local/bin/deltic on 'backup'
+  deltic install --to /usr/local/bin/ root@backup
+      for all users there
+  deltic install --binary target/aarch64-unknown-linux-musl/release/deltic pi
+      for another architecture; `make static` builds it
+
+EXIT CODES:
+  0 installed; 3 no program to copy; 4 it does not run there; 11 it could not be written there; else as `deltic sync`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_may_have_a_user_and_a_colon_behind_it() {
+        assert_eq!(host("me@h:").as_deref(), Ok("me@h"));
+        for word in ["", ":", "-x", "me@", "me@-x", "a/b"] {
+            assert!(host(word).is_err(), "{word}");
+        }
+    }
+}

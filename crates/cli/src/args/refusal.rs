@@ -1,0 +1,158 @@
+//! Words that clap refuses, and what to say of them.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::settings::Applied;
+
+/// Why words make no sense, and the settings that were among them.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(super) error: clap::Error,
+    pub(super) applied: Applied,
+}
+
+impl From<clap::Error> for Refusal {
+    fn from(error: clap::Error) -> Self {
+        Self { error, applied: Applied::default() }
+    }
+}
+
+impl Refusal {
+    /// The error as clap has it.
+    pub(crate) fn error(&self) -> &clap::Error {
+        &self.error
+    }
+
+    /// An option that other tools have and Deltic has not, and what to say of it.
+    pub(crate) fn not_yet(&self) -> Option<(&str, &'static str)> {
+        not_yet(&self.error)
+    }
+
+    /// What was wrong, with tips that help.
+    pub(crate) fn text(&self) -> String {
+        let text = with_useful_tips(&self.error, &self.error.render().to_string());
+        text.replace("invalid digit found in string", "not a whole number")
+    }
+
+    /// The setting that `text` complains about, and where it stands.
+    pub(crate) fn origin(&self, text: &str) -> Option<String> {
+        self.applied.blame(text)
+    }
+
+    /// `text` as rsync's users read it.
+    pub(crate) fn in_rsyncs_words(&self, text: &str) -> String {
+        in_rsyncs_words(&self.error, text)
+    }
+
+    /// True for a way to compress that there is not: to rsync that is no fault of the words.
+    pub(crate) fn is_way_to_compress(&self) -> bool {
+        let arg = self.error.get(ContextKind::InvalidArg);
+        let is_it = |arg: &ContextValue| arg.to_string().starts_with("--compress-choice ");
+        self.error.kind() == ErrorKind::InvalidValue && arg.is_some_and(is_it)
+    }
+
+    /// True where `text` asks for a command: whoever is used to rsync begins with its options.
+    pub(crate) fn lacks_command(&self, text: &str) -> bool {
+        text.contains("<COMMAND>")
+            && self.error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    }
+}
+
+/// What was wrong, as rsync's users read it: in its words, if they are a matter of form, and without our usage.
+fn in_rsyncs_words(error: &clap::Error, text: &str) -> String {
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(word)) => format!("{word}: unknown option"),
+        _ => {
+            let text = text.strip_prefix("error: ").unwrap_or(text);
+            text.split("\n\n").next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+/// The words of `error` without tips that lead astray: of a mistyped option the right one is named, and no other.
+fn with_useful_tips(error: &clap::Error, text: &str) -> String {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return text.to_owned();
+    }
+    let word = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+    let near = match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(near)) => {
+            edits(&word, near) <= MAX_TYPOS || near.starts_with(&word)
+        }
+        _ => false,
+    };
+    let is_useful = |part: &&str| !part.starts_with("  tip: ") || near && part.contains("similar");
+    text.split("\n\n").filter(is_useful).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Characters that a mistyped word may have wrong.
+const MAX_TYPOS: usize = 2;
+
+/// Counts the characters to change, add or leave out that make one word the other.
+fn edits(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (y, a) in one.chars().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], y + 1);
+        for (x, b) in other.chars().enumerate() {
+            let best = (before + usize::from(a != b)).min(row[x] + 1).min(row[x + 1] + 1);
+            before = std::mem::replace(&mut row[x + 1], best);
+        }
+    }
+    row[other.chars().count()]
+}
+
+/// An option that other tools have and Deltic has not, and what to say of it.
+fn not_yet(error: &clap::Error) -> Option<(&str, &'static str)> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return None };
+    let (_, why) = NOT_YET.iter().find(|(words, _)| words.split(' ').any(|known| known == word))?;
+    (error.kind() == ErrorKind::UnknownArgument).then_some((word, why))
+}
+
+/// Options that hands used to rsync, and to tools like it, will try.
+const NOT_YET: &[(&str, &str)] = &[
+    ("-N --crtimes", "Linux sets when a file was created, and lets nobody else do so"),
+    ("--write-devices --copy-devices", "devices are made or left out, and never written or read"),
+    ("--drop-D", "--no-D leaves devices and special files out"),
+    ("--ssh-port", "-e 'ssh -p PORT' names the port"),
+    ("--ssh --ssh-command --ssh-cmd --ssh-options --ssh-args", "-e 'ssh OPTIONS' does that"),
+    ("--ssh-key --key --identity --identity-file", "-e 'ssh -i FILE' names the key"),
+    ("--sudo", "--deltic-path 'sudo deltic' does that at the far end"),
+    (
+        "--parallel --transfers --checkers --jobs -j --concurrency --multi-thread-streams",
+        "many files go at once by themselves; --threads N sets how many work on them, --streams N connections",
+    ),
+    ("--bandwidth --limit --limit-rate --rate-limit", "--bwlimit RATE does that"),
+    ("--mirror --purge", "-a --delete does that"),
+    ("--recurse", "-r does that, and -a more"),
+    ("--follow --follow-symlinks --follow-links --dereference", "-L does that"),
+    ("--skip-existing --no-overwrite --no-clobber --immutable", "--ignore-existing does that"),
+    ("--exclude-file --ignore-file", "--exclude-from FILE does that"),
+    ("--include-file", "--include-from FILE does that"),
+    ("--exclude-dir", "--exclude 'DIR/' does that"),
+    ("--simulate --pretend --just-print", "-n does that"),
+    (
+        "--retries --retry --resume --continue",
+        "run the same command again: it goes on where it stopped",
+    ),
+    (
+        "--yes --assume-yes --no-confirm",
+        "--force-delete lets any number of names go; nothing else asks",
+    ),
+    ("--confine-root", "run deltic where no other tree can be reached, as in a container"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sync(words: &str) -> clap::Error {
+        let words = shlex::split(&format!("deltic sync {words}")).unwrap();
+        crate::args::parse(words.into_iter().map(Into::into)).unwrap_err()
+    }
+
+    #[test]
+    fn options_of_rsync_that_are_missing_are_explained() {
+        assert_eq!(not_yet(&sync("-avN a b")).map(|(word, _)| word), Some("-N"));
+        assert_eq!(not_yet(&sync("--fooo a b")), None);
+    }
+}

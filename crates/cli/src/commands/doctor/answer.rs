@@ -1,0 +1,97 @@
+//! The far end of a doctor, and what it answers.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write, stdin, stdout};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use deltic_net::Restriction;
+use deltic_net::restrict::{Access, Wall};
+use deltic_tree::path::printable;
+use serde::{Deserialize, Serialize};
+
+use super::abilities::Abilities;
+use crate::commands::version::{BUILD, Build, protocol};
+use crate::report::exit::Exit;
+
+/// The far end, by its own word, and a directory there.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Answer {
+    #[serde(flatten)]
+    pub(super) build: Build,
+    pub(super) protocol: String,
+    pub(super) program: String,
+    /// The time there, since 1970.
+    pub(super) time: Duration,
+    /// Nothing where they may not be tried.
+    pub(super) abilities: Option<Abilities>,
+    /// What the far end may do, if not everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) restriction: Option<String>,
+}
+
+/// The far end of a doctor: reads the path of a directory that a NUL ends, answers with a line, and gives each further
+/// byte back.
+pub(in crate::commands) fn answer(restriction: Option<&Restriction>) -> Exit {
+    let (mut input, mut path) = (stdin().lock(), Vec::new());
+    let mut byte = [0];
+    while input.read_exact(&mut byte).is_ok() && byte != [0] && path.len() < MAX_PATH_BYTES {
+        path.extend(byte);
+    }
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let program = std::env::current_exe().unwrap_or_default().display().to_string();
+    let abilities = match restriction {
+        Some(restriction) => abilities_within(restriction, &path),
+        None => Some(Abilities::of(&home(&path))),
+    };
+    let restriction = restriction.map(restricted);
+    let answer =
+        Answer { build: BUILD, protocol: protocol(), program, time, abilities, restriction };
+    let mut line = serde_json::to_vec(&answer).expect("it is text and numbers");
+    line.push(b'\n');
+    let mut output = stdout().lock();
+    let mut said = output.write_all(&line).and_then(|()| output.flush());
+    while said.is_ok() && input.read_exact(&mut byte).is_ok() {
+        said = output.write_all(&[byte[0], b'\n']).and_then(|()| output.flush());
+    }
+    said.map_or(Exit::Transport, |()| Exit::Success)
+}
+
+/// What a directory can do that a restricted agent may use; nothing is tried where it may not write.
+fn abilities_within(restriction: &Restriction, path: &[u8]) -> Option<Abilities> {
+    let found = match restriction.enter(path) {
+        Err(error) => Abilities::unusable(error.to_string()),
+        Ok(()) if restriction.access == Access::Read => return None,
+        Ok(()) => Abilities::of(Path::new(".")),
+    };
+    Some(found.called(printable(path)))
+}
+
+/// Says what an agent may do.
+fn restricted(restriction: &Restriction) -> String {
+    let access = match restriction.access {
+        Access::Both => "one directory, to read and write",
+        Access::Read => "one directory, to read (--ro)",
+        Access::Write => "one directory, to write (--wo)",
+    };
+    let deletes = if restriction.no_delete { ", and delete nothing (--no-delete)" } else { "" };
+    let wall = match restriction.wall() {
+        Wall::Full => "Landlock keeps it there as well",
+        Wall::Partial => "an older Landlock keeps it there as well",
+        Wall::None => "its kernel has no Landlock: deltic alone keeps it there",
+    };
+    format!("it may use {access}{deletes}; {wall}")
+}
+
+/// A path as a sync takes it there.
+fn home(path: &[u8]) -> PathBuf {
+    let own = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    match path.strip_prefix(b"~/") {
+        Some(rest) => own.join(OsStr::from_bytes(rest)),
+        None if path == b"~" => own,
+        None => OsString::from_vec(path.to_vec()).into(),
+    }
+}
+
+const MAX_PATH_BYTES: usize = 4096;

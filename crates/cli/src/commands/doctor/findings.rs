@@ -1,0 +1,101 @@
+//! What a doctor finds, told at once.
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::abilities::Abilities;
+use crate::report::exit::Exit;
+use crate::report::output::Output;
+
+/// The result of one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ok,
+    Warning,
+    Failed,
+}
+
+/// Tells each finding at once.
+pub(super) struct Findings {
+    json: bool,
+    output: Output,
+    /// The code of the first check that failed: the one that a sync would end with.
+    exit: Exit,
+}
+
+impl Findings {
+    /// No finding yet.
+    pub(super) fn new(json: bool) -> Self {
+        Self { json, output: Output::stdout(), exit: Exit::Success }
+    }
+
+    pub(super) fn ok(&mut self, name: &str, what: &str) {
+        self.tell(State::Ok, (name, what), None);
+    }
+
+    pub(super) fn warn(&mut self, name: &str, what: &str, mend: &str) {
+        self.tell(State::Warning, (name, what), Some(mend));
+    }
+
+    pub(super) fn fail(&mut self, exit: Exit, (name, what): (&str, &str), mend: Option<&str>) {
+        self.tell(State::Failed, (name, what), mend);
+        if self.exit == Exit::Success {
+            self.exit = exit;
+        }
+    }
+
+    fn tell(&mut self, state: State, (name, what): (&str, &str), mend: Option<&str>) {
+        if self.json {
+            let event = json!({
+                "event": "check", "name": name, "state": state, "what": what, "mend": mend
+            });
+            self.output.line(event.to_string());
+        } else {
+            let state = match state {
+                State::Ok => "ok",
+                State::Warning => "warning",
+                State::Failed => "failed",
+            };
+            self.output.line(format!("{state:8} {name}: {what}"));
+            if let Some(mend) = mend {
+                self.output.line(format!("{:8} mend: {mend}", ""));
+            }
+        }
+        self.output.flush();
+    }
+
+    /// Tells what a directory can do; returns false where it cannot be used.
+    pub(super) fn abilities(&mut self, abilities: &Abilities) -> bool {
+        let name = &*abilities.path;
+        if let Some(error) = &abilities.error {
+            let (exit, mend) = match abilities.is_full {
+                true => (Exit::Files, "make room there"),
+                false => {
+                    (Exit::Selection, "name a directory that is there and that you may write to")
+                }
+            };
+            self.fail(exit, (name, error), Some(mend));
+            return false;
+        }
+        self.ok(name, &abilities.to_string());
+        if self.json {
+            self.output.line(json!({ "event": "abilities", "abilities": abilities }).to_string());
+        }
+        for (what, mend) in abilities.lacks() {
+            self.warn(name, what, mend);
+        }
+        true
+    }
+
+    pub(super) fn finish(mut self) -> Exit {
+        if self.json {
+            self.output
+                .line(json!({ "event": "diagnosis", "exit_code": self.exit.code() }).to_string());
+        }
+        match self.output.finish() {
+            Ok(()) => self.exit,
+            Err(_) => Exit::Files,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! A file that goes there and back.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::time::Duration;
+
+use deltic_net::plan::{Destination, Names, Patience, Sources};
+use deltic_net::{Outcome, Plan, SyncError, User, reason};
+use deltic_protocol::options::{Missing, Options, Remove, Select};
+use deltic_protocol::report::Notice;
+use deltic_tree::path::printable;
+
+use super::findings::Findings;
+use super::way::Way;
+use crate::commands::far::PATIENCE;
+use crate::report::exit::Exit;
+use crate::report::summary::duration;
+
+impl Way {
+    /// Sends a file there and fetches it, and removes it there.
+    pub(super) fn transfer(&self, findings: &mut Findings) {
+        let name = format!(".deltic-doctor-{}", std::process::id());
+        let here = std::env::temp_dir().join(&name);
+        let tried = self.there_and_back(&name, &here);
+        std::fs::remove_dir_all(&here).ok();
+        match tried {
+            Ok((push, pull)) => {
+                let what = format!(
+                    "1 MiB is sent in {} and fetched in {}, connections included",
+                    duration(push),
+                    duration(pull)
+                );
+                findings.ok("transfer", &what);
+            }
+            Err((exit, why)) => findings.fail(exit, ("transfer", &why), None),
+        }
+    }
+
+    fn there_and_back(
+        &self,
+        name: &str,
+        here: &Path,
+    ) -> Result<(Duration, Duration), (Exit, String)> {
+        let bytes: Vec<u8> = (0..SAMPLE_WORDS).flat_map(|n| mixed(n).to_le_bytes()).collect();
+        let (from, back) = (here.join("sent"), here.join("fetched"));
+        let made = std::fs::create_dir(here).and_then(|()| std::fs::write(&from, &bytes));
+        made.map_err(|error| (Exit::Files, format!("{}: {}", here.display(), reason(&error))))?;
+        let slash: &[u8] = if self.path.as_bytes().ends_with(b"/") { b"" } else { b"/" };
+        let there = [self.path.as_bytes(), slash, name.as_bytes()].concat();
+        let (host, path) = (self.host.clone(), OsString::from_vec(there));
+        let to = Destination::Remote { host: host.clone(), path: path.clone() };
+        let push = self.sync(Sources::Local(vec![from]), to, Options::default())?;
+        let options =
+            Options { remove: Remove { sources: true, ..Remove::default() }, ..Options::default() };
+        let from = Sources::Remote { host, paths: vec![path.clone()] };
+        let pull = self.sync(from, Destination::Local(back.clone()), options);
+        let pull = pull.map_err(|(exit, why)| match self.remove(here, name) {
+            Ok(_) => (exit, why),
+            Err(_) => {
+                let path = printable(path.as_bytes());
+                (exit, format!("{why}; {}:{path} may be left there", self.host))
+            }
+        })?;
+        match std::fs::read(back).is_ok_and(|fetched| fetched == bytes) {
+            true => Ok((push.elapsed, pull.elapsed)),
+            false => Err((Exit::Stream, "what came back is not what was sent".into())),
+        }
+    }
+
+    /// Removes what was sent, by the name of a source that is not there.
+    fn remove(&self, here: &Path, name: &str) -> Result<Outcome, (Exit, String)> {
+        let select = Select { missing: Missing::Delete, ..Select::default() };
+        let to = Destination::Remote { host: self.host.clone(), path: self.path.clone() };
+        let options = Options { select, ..Options::default() };
+        self.sync(Sources::Local(vec![here.join(name)]), to, options)
+    }
+
+    fn sync(
+        &self,
+        sources: Sources,
+        destination: Destination,
+        options: Options,
+    ) -> Result<Outcome, (Exit, String)> {
+        let plan = Plan {
+            sources,
+            names: Names::None,
+            destination,
+            options,
+            remote: self.remote.clone(),
+            bwlimit: None,
+            patience: Patience { answer: Some(PATIENCE), whole: Some(PATIENCE), silence: None },
+            by_blake3: false,
+            cache: None,
+            batch: None,
+        };
+        let mut trouble = None;
+        let ended: Result<Outcome, SyncError> =
+            deltic_net::run(plan, &User::default(), &mut |notice| {
+                if let Notice::Trouble(found) = notice {
+                    trouble.get_or_insert(found.message);
+                }
+            });
+        match (ended, trouble) {
+            (Err(error), _) => Err((Exit::from(&error), error.to_string())),
+            (Ok(_), Some(trouble)) => Err((Exit::Partial, trouble)),
+            (Ok(outcome), None) => Ok(outcome),
+        }
+    }
+}
+
+/// Bytes that do not shrink.
+fn mixed(n: u64) -> u64 {
+    let word = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (word ^ (word >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+const SAMPLE_WORDS: u64 = (1 << 20) / 8;

@@ -1,0 +1,283 @@
+//! The way to a directory of another machine, and what answers there.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use deltic_net::plan::Remote;
+use deltic_tree::path::printable;
+use serde_json::Value;
+
+use super::answer::Answer;
+use super::findings::Findings;
+use crate::commands::far::{Far, ended};
+use crate::commands::version::{BUILD, protocol};
+use crate::report::exit::Exit;
+use crate::report::hint;
+use crate::report::summary::duration;
+
+/// The way to a directory of another machine.
+pub(super) struct Way {
+    pub(super) remote: Remote,
+    pub(super) host: String,
+    pub(super) path: OsString,
+}
+
+impl Way {
+    /// Tells each finding on it.
+    pub(super) fn examine(&self, findings: &mut Findings) {
+        let start = Instant::now();
+        let answered = match self.ask() {
+            Ok(answered) => answered,
+            Err(Unanswered { exit, name, what, mend }) => {
+                return findings.fail(exit, (name, &what), Some(&mend));
+            }
+        };
+        let Answered { answer, asked, heard, round_trip } = answered;
+        let shell = self.remote.shell.first().map(|word| word.to_string_lossy());
+        let shell = shell.unwrap_or_default();
+        let connected = duration(heard.saturating_duration_since(start));
+        let trip = round_trip.as_secs_f64() * 1000.0;
+        findings.ok(
+            "remote shell",
+            &format!("{shell} answers after {connected}, a round trip takes {trip:.1} ms"),
+        );
+        self.keys(findings);
+        if !self.versions(findings, &answer) {
+            return;
+        }
+        clock(findings, &answer, (asked, heard));
+        if let Some(restriction) = &answer.restriction {
+            findings.ok("restriction", restriction);
+        }
+        let can_be_used = answer.abilities.iter().all(|found| findings.abilities(found));
+        // It would be written, read and removed, of which a key may do less.
+        if can_be_used && answer.restriction.is_none() {
+            self.transfer(findings);
+        }
+    }
+
+    /// Has the far end answer.
+    fn ask(&self) -> Result<Answered, Unanswered> {
+        let command = [self.remote.program.clone(), "agent".into(), "--examine".into()];
+        let mut far = Far::start(&self.remote, &self.host, &command).map_err(|error| {
+            let mend = hint::of(
+                &error,
+                &hint::Far::on(&self.remote, &self.host),
+                "see `deltic doctor --help`",
+            )
+            .unwrap_or_default();
+            Unanswered::new(Exit::from(&error), "remote shell", error.to_string(), mend)
+        })?;
+        let asked = SystemTime::now();
+        // What does not listen may still have said what it is.
+        far.say(&[self.path.as_bytes(), &[0]].concat()).ok();
+        let line = far.line();
+        let heard = Instant::now();
+        let Some(line) = line else { return Err(self.unanswered(far.finish())) };
+        let answer =
+            serde_json::from_str(&line).and_then(|said| serde_json::from_value(shown(said)));
+        let Ok(answer) = answer else {
+            far.finish().ok();
+            let what = format!("before deltic's word comes '{line}'");
+            let mend = "the start-up files of the shell there may print nothing, and deltic there must know this: it may be too old";
+            return Err(Unanswered::new(Exit::Incompatible, "deltic there", what, mend.into()));
+        };
+        let mut trips = (0..TRIPS).filter_map(|_| {
+            let start = Instant::now();
+            far.say(b".").ok()?;
+            far.line().map(|_| start.elapsed())
+        });
+        let round_trip = trips.by_ref().min().unwrap_or_default();
+        far.finish().ok();
+        Ok(Answered { answer, asked, heard, round_trip })
+    }
+
+    fn unanswered(&self, ended: Result<(), Exit>) -> Unanswered {
+        let (install, program) = (self.install(), self.remote.program.to_string_lossy());
+        match ended {
+            Err(exit @ Exit::RemoteShell) => Unanswered::new(
+                exit,
+                "remote shell",
+                "it does not connect".into(),
+                format!("what it said is above; `{}` says more", self.shell("-v", "true")),
+            ),
+            Err(exit @ Exit::NoRemoteProgram) if self.has_own_program() => Unanswered::new(
+                exit,
+                "deltic there",
+                format!("`{program}` is not in the PATH of the shell there, but in ~/.local/bin"),
+                format!("say `--deltic-path {OWN_PROGRAM}`, or set `deltic-path`"),
+            ),
+            Err(exit @ Exit::NoRemoteProgram) => Unanswered::new(
+                exit,
+                "deltic there",
+                format!("`{program}` is not found"),
+                format!("`{install}` copies this one there; --deltic-path says where one is"),
+            ),
+            Err(Exit::Timeout) => Unanswered::new(
+                Exit::Timeout,
+                "remote shell",
+                "nothing came for five minutes".into(),
+                format!("`{}` says how far it comes", self.shell("-v", "true")),
+            ),
+            _ => Unanswered::new(
+                Exit::Incompatible,
+                "deltic there",
+                format!("`{program}` does not answer"),
+                format!(
+                    "it may be too old, or for another machine: `{}`; `{install}` copies this one there",
+                    self.shell("", &format!("{program} --version"))
+                ),
+            ),
+        }
+    }
+
+    /// The words that run `command` there, as they were typed, but for an `option` of ssh's.
+    fn shell(&self, option: &str, command: &str) -> String {
+        let mut remote = self.remote.clone();
+        if self.is_ssh() && !option.is_empty() {
+            remote.shell.insert(1, option.into());
+        }
+        hint::Far::on(&remote, &self.host).command(command)
+    }
+
+    fn is_ssh(&self) -> bool {
+        self.remote.shell.first().is_some_and(|word| word.as_bytes().ends_with(b"ssh"))
+    }
+
+    /// The words that install this program there.
+    fn install(&self) -> String {
+        let shell = joined(&self.remote.shell);
+        match shell == "ssh" {
+            true => format!("deltic install {}", self.host),
+            false => {
+                format!("deltic install -e {} {}", hint::quoted(OsStr::new(&shell)), self.host)
+            }
+        }
+    }
+
+    /// Returns true where `deltic install` has put one, and the shell there looks elsewhere.
+    fn has_own_program(&self) -> bool {
+        let command = ["test", "-x", OWN_PROGRAM].map(OsString::from);
+        let far = Far::start(&self.remote, &self.host, &command);
+        far.is_ok_and(|far| far.finish().is_ok())
+    }
+
+    /// Checks whether a run without a user gets there.
+    fn keys(&self, findings: &mut Findings) {
+        if !self.is_ssh() {
+            return;
+        }
+        let mut shell = self.remote.shell.clone();
+        shell.splice(1..1, ["-o", "BatchMode=yes"].map(OsString::from));
+        let remote = Remote { shell, ..self.remote.clone() };
+        let Ok(words) = remote.words(&self.host, &["true".into()]) else { return };
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let Ok(mut child) = command.spawn() else { return };
+        match ended(&mut child, KEYS_PATIENCE) {
+            Some(status) if status.success() => {
+                return findings.ok("keys", "it connects without a question");
+            }
+            Some(_) => {}
+            None => {
+                let mend = format!("`{}` says how far it comes", self.shell("-v", "true"));
+                return findings.warn("keys", "a second connection does not end", &mend);
+            }
+        }
+        // It knows the options that name a port, a key or a setting, and no `-l`.
+        let mut copy = self.remote.shell.clone();
+        copy[0] = "ssh-copy-id".into();
+        let mend = format!("a run without a user needs a key: `{} {}`", joined(&copy), self.host);
+        findings.warn("keys", "ssh asks for a password or a passphrase", &mend);
+    }
+
+    /// Checks whether the two ends understand each other.
+    fn versions(&self, findings: &mut Findings, answer: &Answer) -> bool {
+        let Answer { build, protocol: theirs, program, .. } = answer;
+        let what = format!("{program}: {build}");
+        let mend = format!("update the older: `{}` copies this one there", self.install());
+        if *theirs != protocol() {
+            let what = format!("{what} speaks {theirs}, this one {}", protocol());
+            findings.fail(Exit::Incompatible, ("deltic there", &what), Some(&mend));
+            return false;
+        }
+        match build.version == BUILD.version && build.commit == BUILD.commit {
+            true => findings.ok("deltic there", &what),
+            false => findings.warn("deltic there", &format!("{what} is another"), &mend),
+        }
+        true
+    }
+}
+
+/// Checks how far the clocks are apart: the far end looked at its own between question and answer.
+fn clock(findings: &mut Findings, answer: &Answer, (asked, heard): (SystemTime, Instant)) {
+    let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let earliest = since(asked).as_secs_f64();
+    let latest = since(SystemTime::now()).as_secs_f64() - heard.elapsed().as_secs_f64();
+    let there = answer.time.as_secs_f64();
+    let (apart, side) = match () {
+        () if there < earliest => (earliest - there, "behind"),
+        () if there > latest => (there - latest, "ahead"),
+        () => (0.0, "off"),
+    };
+    if apart <= CLOCK_SECONDS {
+        return findings.ok("clock", &format!("less than {CLOCK_SECONDS:.0} s apart"));
+    }
+    let what = format!("the one there is {apart:.1} s {side}");
+    findings.warn(
+        "clock",
+        &what,
+        "--update and --stop-at go by clocks: run a time service (NTP) on both machines",
+    );
+}
+
+/// An answer, and when it came.
+struct Answered {
+    answer: Answer,
+    /// When it was asked, by the clock here.
+    asked: SystemTime,
+    heard: Instant,
+    round_trip: Duration,
+}
+
+/// Why there is no answer.
+struct Unanswered {
+    exit: Exit,
+    name: &'static str,
+    what: String,
+    mend: String,
+}
+
+impl Unanswered {
+    fn new(exit: Exit, name: &'static str, what: String, mend: String) -> Self {
+        Self { exit, name, what, mend }
+    }
+}
+
+/// A command as it is typed.
+fn joined(words: &[OsString]) -> String {
+    words.iter().map(|word| hint::quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// The same with texts that may be shown: the far end could write to the terminal otherwise.
+fn shown(said: Value) -> Value {
+    match said {
+        Value::String(text) => printable(text.as_bytes()).into(),
+        Value::Array(list) => list.into_iter().map(shown).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name, shown(value))).collect()
+        }
+        other => other,
+    }
+}
+
+/// The program of `deltic install`: a remote shell begins in the home directory.
+const OWN_PROGRAM: &str = ".local/bin/deltic";
+/// The longest time for a connection that asks nobody.
+const KEYS_PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes that go there and back, to take the shortest time.
+const TRIPS: usize = 5;
+/// A difference of clocks that nobody minds.
+const CLOCK_SECONDS: f64 = 2.0;

@@ -1,0 +1,254 @@
+//! Files that commands read from front to back, and files that appear under their names when they are complete.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use deltic_core::{Chunk, ChunkerSpec, Cutter};
+use deltic_net::{NamedFile, Trust};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, fsync, linkat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::holes::{WithHoles, has_holes};
+
+/// A file or standard input, read once from front to back.
+pub(super) struct Input {
+    name: PathBuf,
+    reader: Box<dyn Read>,
+    /// In bytes, where that is known before the end.
+    pub(super) len: Option<u64>,
+}
+
+impl Input {
+    /// Opens `path`; `-` is standard input.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        if path.as_os_str() == OsStr::new("-") {
+            let reader = Box::new(io::stdin().lock());
+            return Ok(Self { name: "standard input".into(), reader, len: None });
+        }
+        let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+        let meta = file.metadata().with_context(|| format!("cannot read {}", path.display()))?;
+        if meta.is_dir() {
+            let is_dir = io::Error::from(io::ErrorKind::IsADirectory);
+            return Err(is_dir).with_context(|| format!("read {}", path.display()));
+        }
+        let len = meta.is_file().then_some(meta.len());
+        Ok(Self { name: path.into(), reader: Box::new(file), len })
+    }
+
+    /// What to call it in messages.
+    pub(super) fn name(&self) -> std::path::Display<'_> {
+        self.name.display()
+    }
+
+    /// Reads some bytes into `buffer`; 0 at the end.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            match self.reader.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read.with_context(|| format!("read {}", self.name.display())),
+            }
+        }
+    }
+
+    /// Cuts all of it; `each` gets every chunk with its bytes.
+    pub(super) fn each_chunk(
+        &mut self,
+        spec: &ChunkerSpec,
+        mut each: impl FnMut(&[u8], Chunk) -> Result<()>,
+    ) -> Result<()> {
+        let (mut cutter, mut buffer) = (Cutter::new(spec), vec![0; READ_BYTES]);
+        loop {
+            match self.read(&mut buffer)? {
+                0 => return cutter.finish(each),
+                n => cutter.push(&buffer[..n], &mut each)?,
+            }
+        }
+    }
+}
+
+/// Where a result goes: standard output, or a file that appears under its name when it is complete.
+pub(super) struct Output {
+    sink: BufWriter<Box<dyn Write>>,
+    file: Option<NewFile>,
+}
+
+impl Output {
+    /// `path`, or else standard output unless somebody would have to look at the bytes.
+    pub(super) fn open(path: Option<&Path>) -> Result<Self> {
+        if let Some(path) = path {
+            return Self::create(path, None, Trust::Anyone);
+        }
+        if io::stdout().is_terminal() {
+            bail!("standard output is a terminal: name a file with -o, or redirect");
+        }
+        Ok(Self { sink: BufWriter::new(Box::new(io::stdout())), file: None })
+    }
+
+    /// The file `path`, with `permissions` from its first byte on.
+    pub(super) fn create(
+        path: &Path,
+        permissions: Option<&Permissions>,
+        trust: Trust,
+    ) -> Result<Self> {
+        let (new, file) = NewFile::create(path, permissions, trust)?;
+        Ok(Self { sink: BufWriter::with_capacity(READ_BYTES, Box::new(file)), file: Some(new) })
+    }
+
+    /// The file `path` with these permissions, and with holes if `old` has some.
+    pub(super) fn like(path: &Path, old: &File, permissions: &Permissions) -> Result<Self> {
+        let mut output = Self::create(path, Some(permissions), Trust::Anyone)?;
+        if let Some(new) = output.file.as_ref().filter(|_| has_holes(old)) {
+            let file = new.file.try_clone().with_context(|| format!("write {}", path.display()))?;
+            let sink = Box::new(WithHoles::new(file));
+            output.sink = BufWriter::with_capacity(READ_BYTES, sink);
+        }
+        Ok(output)
+    }
+
+    /// Appends what `encode` writes.
+    pub(super) fn put(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        self.write(&bytes)
+    }
+
+    /// Appends bytes.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.sink.write_all(bytes);
+        written.with_context(|| format!("write {}", self.name()))
+    }
+
+    /// Makes the result visible; without this it never was.
+    pub(super) fn commit(mut self) -> Result<()> {
+        let flushed = self.sink.flush();
+        flushed.with_context(|| format!("write {}", self.name()))?;
+        self.file.take().map_or(Ok(()), NewFile::commit)
+    }
+
+    fn name(&self) -> String {
+        let file = self.file.as_ref().map(|file| file.path.display().to_string());
+        file.unwrap_or_else(|| "standard output".into())
+    }
+}
+
+/// A file that has no name yet, or where that cannot be another one, beside the one that it will take. Dropped, it is gone.
+pub(super) struct NewFile {
+    /// As it was called.
+    path: PathBuf,
+    target: NamedFile,
+    temp: OsString,
+    file: File,
+    has_name: bool,
+}
+
+impl NewFile {
+    /// For what `path` means, through symlinks of whom `trust` says.
+    pub(super) fn create(
+        path: &Path,
+        permissions: Option<&Permissions>,
+        trust: Trust,
+    ) -> Result<(Self, File)> {
+        let place = || format!("create {}", path.display());
+        let target = target(path, trust)?;
+        let mut temp = OsString::from(".");
+        temp.push(target.name());
+        temp.push(format!(".{}.deltic-tmp", std::process::id()));
+        let (file, has_name) = match nameless(&target, permissions) {
+            Some(file) => (file, false),
+            None => {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+                (opened(&target, &temp, flags, permissions).with_context(place)?, true)
+            }
+        };
+        let sink = file.try_clone();
+        let new = Self { path: path.into(), target, temp, file, has_name };
+        if let Some(permissions) = permissions {
+            new.file.set_permissions(permissions.clone()).with_context(place)?;
+        }
+        Ok((new, sink.with_context(place)?))
+    }
+
+    pub(super) fn commit(mut self) -> Result<()> {
+        let place = format!("write {}", self.path.display());
+        // On btrfs, a flush before it has a name is lost.
+        if !self.has_name {
+            self.name().with_context(|| place.clone())?;
+            self.has_name = true;
+        }
+        self.file.sync_all().with_context(|| place.clone())?;
+        let Self { target, temp, .. } = &self;
+        let renamed = renameat(target, temp, target, target.name()).map_err(io::Error::from);
+        renamed.and_then(|()| sync_dir(target)).with_context(|| place)
+    }
+
+    /// Gives a file that has none its first name, which only one killed earlier can have.
+    fn name(&self) -> io::Result<()> {
+        let Self { target, temp, file, .. } = self;
+        let _ = unlinkat(target, temp, AtFlags::empty());
+        Ok(linkat(CWD, path_of(file), target, temp, AtFlags::SYMLINK_FOLLOW)?)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        // After a commit there is nothing under this name; after a failure the failure is what gets reported.
+        if self.has_name {
+            let _ = unlinkat(&self.target, &self.temp, AtFlags::empty());
+        }
+    }
+}
+
+/// A new file in the directory of `target` that nobody meets, and no kill leaves behind; `None` where that cannot be.
+fn nameless(target: &NamedFile, permissions: Option<&Permissions>) -> Option<File> {
+    let file = opened(target, OsStr::new("."), OFlags::TMPFILE, permissions).ok()?;
+    // It gets its name by this.
+    path_of(&file).exists().then_some(file)
+}
+
+/// Opens `name` beside `target` to read and write; what gets permissions later, nobody else can open before.
+fn opened(
+    target: &NamedFile,
+    name: &OsStr,
+    flags: OFlags,
+    permissions: Option<&Permissions>,
+) -> io::Result<File> {
+    let mode = Mode::from_raw_mode(if permissions.is_some() { 0o600 } else { 0o666 });
+    Ok(openat(target, name, flags | OFlags::RDWR | OFlags::CLOEXEC, mode)?.into())
+}
+
+fn path_of(file: &impl AsRawFd) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+/// The file that `path` means: through symbolic links, and nothing that a rename would destroy.
+fn target(path: &Path, trust: Trust) -> Result<NamedFile> {
+    let place = || format!("open {}", path.display());
+    let target = NamedFile::find(path, trust).with_context(place)?;
+    let refuse = |why: io::Error| Err(why).with_context(|| format!("write {}", path.display()));
+    match statat(&target, target.name(), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => Ok(target),
+        Ok(_) => refuse(io::Error::other("it exists and is not a regular file")),
+        Err(Errno::NOENT) if !names_dir(path) => Ok(target),
+        Err(errno) => Err(io::Error::from(errno)).with_context(place),
+    }
+}
+
+/// Whether only a directory can have this name.
+fn names_dir(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
+
+/// Makes the new name last.
+fn sync_dir(target: &NamedFile) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(fsync(openat(target, ".", flags, Mode::empty())?)?)
+}
+
+/// Bytes asked for at once.
+pub(super) const READ_BYTES: usize = 1 << 20;

@@ -1,0 +1,131 @@
+//! What comes before a command runs: words that are refused, and surroundings that do not fit.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use deltic_core::Isa;
+use deltic_tree::path::printable;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+
+use crate::args::refusal::Refusal;
+use crate::args::sync;
+use crate::report::exit::Exit;
+use crate::report::output;
+
+/// Prints why the words made no sense, or the help that they asked for.
+pub(crate) fn explain(refusal: &Refusal) -> Exit {
+    if !refusal.error().use_stderr() {
+        let _ = refusal.error().print(); // The reader may have left.
+        return Exit::Success;
+    }
+    if let Some((word, why)) = refusal.not_yet() {
+        output::complain(&format!("'{word}' is not supported"), Some(why));
+        return Exit::Usage;
+    }
+    let exit = if refusal.is_way_to_compress() { Exit::Unsupported } else { Exit::Usage };
+    let text = refusal.text();
+    let origin = refusal.origin(&text);
+    if origin.is_some() || output::stands_in() {
+        let hint = origin.as_deref().unwrap_or(sync::HELP);
+        output::complain(&refusal.in_rsyncs_words(&text), Some(hint));
+        return exit;
+    }
+    match text.strip_prefix("error: ") {
+        Some(what) => output::note(&format!("deltic: {what}")),
+        None => output::note(&text),
+    }
+    if refusal.lacks_command(&text) {
+        output::note("  hint: to sync as rsync does, write `deltic sync [OPTIONS] SRC... DEST`\n");
+    }
+    exit
+}
+/// Makes chunkers use the instruction set that the environment names; the way out where this machine lacks it.
+pub(crate) fn prefer_isa() -> Option<Exit> {
+    let name = std::env::var_os(ISA_VARIABLE).filter(|name| !name.is_empty())?;
+    match name.to_string_lossy().parse::<Isa>() {
+        Ok(isa) => {
+            isa.prefer();
+            None
+        }
+        Err(unknown) => {
+            let hint = "without the variable, the best of them is used";
+            output::complain(&format!("{}: {unknown}", ISA_VARIABLE), Some(hint));
+            Some(Exit::Usage)
+        }
+    }
+}
+
+/// Names the instruction set that chunkers use.
+const ISA_VARIABLE: &str = "DELTIC_ISA";
+
+/// Says which files have aliases of rsync.
+///
+/// rsync's library of options reads them (`rsync alias --mirror -a --delete`); here they are not read.
+pub(crate) fn warn_of_aliases() {
+    let own = std::env::var_os("HOME").map(|home| Path::new(&home).join(".popt"));
+    for file in own.into_iter().chain([PathBuf::from("/etc/popt")]) {
+        let mut text = Vec::new();
+        let read = File::open(&file).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut text));
+        if read.is_ok() && has_aliases(&text) {
+            let file = printable(file.as_os_str().as_bytes());
+            let what = format!("{file}: aliases of rsync are not read; write the options out");
+            output::complain(&what, None);
+        }
+    }
+}
+
+/// Whether a line is an alias, or runs another program.
+fn has_aliases(text: &[u8]) -> bool {
+    String::from_utf8_lossy(text).lines().any(|line| {
+        let mut words = line.split_whitespace();
+        words.next() == Some("rsync") && matches!(words.next(), Some("alias" | "exec"))
+    })
+}
+
+/// What is looked at of a file.
+const MAX_BYTES: u64 = 1 << 20;
+
+const FAKEROOT: &str = "fakeroot";
+const PSEUDO: &str = "pseudo";
+
+/// Refuses to work under a wrapper (`LD_PRELOAD`) that does not see what we do.
+///
+/// fakeroot and pseudo keep owners, modes and devices of their own. A run whose calls they do not see would set the
+/// system's instead, and say nothing.
+pub(crate) fn refuse_wrapper() -> Option<Exit> {
+    let preloaded = std::env::var_os("LD_PRELOAD")?.into_string().ok()?;
+    let wrapper = [FAKEROOT, PSEUDO].into_iter().find(|name| names(&preloaded, name))?;
+    let hint = match wrapper {
+        wrapper if !is_loaded(wrapper) => {
+            "use a deltic that is dynamically linked, on the architecture of the wrapper's library"
+        }
+        PSEUDO if sees_nothing_of_openat2() => "this version lets openat2 pass; use fakeroot",
+        _ => return None,
+    };
+    output::complain(&format!("{wrapper} would not see what is done here"), Some(hint));
+    Some(Exit::Unsupported)
+}
+
+/// Returns true where one of the libraries is the wrapper's, whatever its directory is called.
+fn names(preloaded: &str, wrapper: &str) -> bool {
+    let mut files = preloaded.split([' ', ':']).map(|path| path.rsplit('/').next().unwrap_or(path));
+    files.any(|file| file.contains(wrapper))
+}
+
+fn is_loaded(wrapper: &str) -> bool {
+    let library = format!("lib{wrapper}");
+    match std::fs::read_to_string("/proc/self/maps") {
+        Ok(maps) => maps.contains(&library),
+        Err(_) => !cfg!(target_feature = "crt-static"),
+    }
+}
+
+/// Returns true where pseudo lets `openat2` pass: it must see how directories are opened. Where it hides the call, the store
+/// does without.
+fn sees_nothing_of_openat2() -> bool {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(CWD, ".", flags, Mode::empty(), ResolveFlags::BENEATH).err() != Some(Errno::NOSYS)
+}

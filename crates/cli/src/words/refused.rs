@@ -1,0 +1,35 @@
+//! Words that are understood, and refused.
+
+use std::fmt;
+
+/// What Deltic does not do, and what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unsupported {
+    what: String,
+    /// What to do instead.
+    pub(crate) instead: &'static str,
+}
+
+impl Unsupported {
+    pub(crate) const fn new(what: String, instead: &'static str) -> Self {
+        Self { what, instead }
+    }
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}' is not supported", self.what)
+    }
+}
+
+impl std::error::Error for Unsupported {}
+
+/// A file of rules that cannot be read.
+#[derive(Debug)]
+pub(crate) struct Unread(pub(crate) String);
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "read rules {}", self.0)
+    }
+}
