@@ -1,5 +1,6 @@
-//! Tells the program its commit, the day of that, target and profile. The same sources give the same program: no time and
-//! no place of the build is in it.
+//! Gives the program its commit, the day of that commit, its target and its profile.
+//!
+//! Equal sources give an equal program: no time and no place of the build is in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,11 +28,8 @@ fn commit(root: &Path) -> Option<String> {
     // A commit or a checkout writes the one, an edit changes one of the others.
     let log = git(root, &["rev-parse", "--git-path", "logs/HEAD"])?;
     println!("cargo::rerun-if-changed={}", root.join(log).display());
-    for name in ["cli", "core", "net", "protocol", "store"] {
-        println!(
-            "cargo::rerun-if-changed={}",
-            root.join("crates").join(name).join("src").display()
-        );
+    for entry in root.join("crates").read_dir().ok()?.flatten() {
+        println!("cargo::rerun-if-changed={}", entry.path().join("src").display());
     }
     let describe = ["describe", "--always", "--abbrev=12", "--match=v*", "--dirty"];
     git(root, &describe)
