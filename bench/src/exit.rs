@@ -1,11 +1,13 @@
 //! Exit codes, and the words for errors.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use deltic_net::{SyncError, reason};
+use deltic_tree::path::printable;
 
 /// An exit code, with the meaning that it has for `deltic`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +64,14 @@ pub(crate) fn give_up(error: &anyhow::Error) -> Exit {
 
 /// Refuses to write over an input.
 pub(crate) fn refuse_input(file: &Path) -> Exit {
-    let message = format!("write {}: it is one of the inputs", crate::inputs::shown(file));
+    let message = format!("write {}: it is one of the inputs", shown(file));
     complain(&message, Some("name another place for the figures"));
     Exit::Usage
+}
+
+/// A path for people: no name drives the terminal.
+pub(crate) fn shown(path: &Path) -> String {
+    printable(path.as_os_str().as_bytes())
 }
 
 /// The causes of an error, from the outside in; the system's own words without their numbers.

@@ -22,17 +22,17 @@ pub(crate) fn both(dir: &Path, name: &str) -> [PathBuf; 2] {
 
 /// A picture of figures.
 pub(crate) struct Figure {
-    /// What it shows; of what, and where that was measured.
+    /// Subject, data, and the machine that measured.
     pub(crate) title: [String; 3],
-    /// What the horizontal axis counts.
+    /// Unit of the horizontal axis.
     pub(crate) axis: String,
     /// The names of the series, in the order of their colours.
     pub(crate) series: Vec<String>,
-    /// What is shown.
+    /// Bars or lines.
     pub(crate) content: Content,
 }
 
-/// What a figure shows.
+/// Content of a figure.
 pub(crate) enum Content {
     Bars(Bars),
     Lines(Lines),
@@ -216,7 +216,10 @@ impl Frame {
     }
 }
 
-/// What is painted on, whatever its format.
+/// A place in pixels of the layout: column and row.
+type Point = (i32, i32);
+
+/// A surface to paint on, whatever its format.
 struct Canvas<B: DrawingBackend> {
     area: DrawingArea<B, Shift>,
     /// Dots for each pixel of the layout.
@@ -228,7 +231,7 @@ impl<B: DrawingBackend> Canvas<B> {
     fn text(
         &self,
         text: &str,
-        place: (i32, i32),
+        place: Point,
         (size, colour): (i32, RGBColor),
         side: HPos,
     ) -> Result<()> {
@@ -243,30 +246,30 @@ impl<B: DrawingBackend> Canvas<B> {
         Ok(size.map_err(|error| anyhow!("draw {text:?}: {error}"))?.0 as i32 / self.zoom)
     }
 
-    fn rect(&self, corners: [(i32, i32); 2], colour: RGBColor) -> Result<()> {
+    fn rect(&self, corners: [Point; 2], colour: RGBColor) -> Result<()> {
         let corners = corners.map(|corner| self.zoomed(corner));
         self.painted(self.area.draw(&Rectangle::new(corners, colour.filled())))
     }
 
-    fn line(&self, points: Vec<(i32, i32)>, colour: RGBColor, width: u32) -> Result<()> {
+    fn line(&self, points: Vec<Point>, colour: RGBColor, width: u32) -> Result<()> {
         let points: Vec<_> = points.into_iter().map(|point| self.zoomed(point)).collect();
         let style = colour.stroke_width(width * self.zoom as u32);
         self.painted(self.area.draw(&PathElement::new(points, style)))
     }
 
-    fn dashed(&self, points: Vec<(i32, i32)>, colour: RGBColor, width: u32) -> Result<()> {
+    fn dashed(&self, points: Vec<Point>, colour: RGBColor, width: u32) -> Result<()> {
         let points = points.into_iter().map(|point| self.zoomed(point)).collect::<Vec<_>>();
         let style = colour.stroke_width(width * self.zoom as u32);
         let (dash, gap) = self.zoomed((6, 4));
         self.painted(self.area.draw(&DashedPathElement::new(points, dash, gap, style)))
     }
 
-    fn zoomed(&self, (x, y): (i32, i32)) -> (i32, i32) {
+    fn zoomed(&self, (x, y): Point) -> Point {
         (x * self.zoom, y * self.zoom)
     }
 
     /// The line of a series; where colours run out they come again, dashed.
-    fn series(&self, points: Vec<(i32, i32)>, at: usize) -> Result<()> {
+    fn series(&self, points: Vec<Point>, at: usize) -> Result<()> {
         let colour = COLOURS[at % COLOURS.len()];
         if at < COLOURS.len() {
             self.line(points, colour, 2)

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use tempfile::NamedTempFile;
 
-use crate::inputs::shown;
+use crate::exit::shown;
 
 /// Fails where [`write()`] would fail now; `path` stays as it is.
 pub(crate) fn try_out(path: &Path) -> Result<()> {

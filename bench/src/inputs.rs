@@ -1,34 +1,32 @@
-//! What is measured: files, directories and random bytes, held in memory, so that no figure depends on a disk.
+//! Inputs: files, directories and random bytes, held in memory, so that no figure depends on a disk.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use deltic_net::reason;
-use deltic_tree::path::printable;
 
-use crate::exit::complain;
+use crate::exit::{complain, shown};
 use crate::random::Random;
 use crate::size::Size;
 
 /// Everything that is measured, as the command line names it.
 #[derive(Default)]
 pub(crate) struct Inputs {
-    /// In the order of the command line.
+    /// Inputs in the order of the command line.
     pub(crate) list: Vec<Input>,
-    /// Whether something could not be read; each was named.
+    /// True if something could not be read; each was named.
     pub(crate) failed: bool,
     /// Device and inode of each file, read or not.
     pub(crate) ids: HashSet<(u64, u64)>,
 }
 
-/// One word of the command line.
+/// An input, as the command line names it.
 pub(crate) struct Input {
-    /// What to call it.
+    /// The name in tables.
     pub(crate) name: String,
     /// Its files, by name.
     pub(crate) files: Vec<Bytes>,
@@ -36,7 +34,7 @@ pub(crate) struct Input {
 
 /// A file in memory.
 pub(crate) struct Bytes {
-    /// Where they are from.
+    /// Origin of the bytes.
     pub(crate) path: PathBuf,
     /// All of them.
     pub(crate) bytes: Vec<u8>,
@@ -58,7 +56,7 @@ impl Inputs {
         Self { list, failed: reader.failed, ids: reader.ids }
     }
 
-    /// Whether `path` is one of the files, under whatever name.
+    /// True if `path` is one of the files, under whatever name.
     pub(crate) fn have(&self, path: &Path) -> bool {
         fs::metadata(path).is_ok_and(|meta| self.ids.contains(&id(&meta)))
     }
@@ -73,7 +71,7 @@ impl Inputs {
         self.list.iter().map(Input::len).sum()
     }
 
-    /// What they are, in a few words.
+    /// Names the inputs in a few words.
     pub(crate) fn title(&self) -> String {
         let names: Vec<_> = self.list.iter().map(|input| &*input.name).collect();
         match &names[..] {
@@ -94,7 +92,7 @@ impl Input {
 #[derive(Default)]
 struct Reader {
     left: u64,
-    /// Whether something was left out.
+    /// True if something was left out.
     short: bool,
     failed: bool,
     ids: HashSet<(u64, u64)>,
@@ -154,7 +152,7 @@ impl Reader {
         Input { name: "random".into(), files: vec![Bytes { path, bytes }] }
     }
 
-    /// How many of `wanted` bytes there is memory for.
+    /// Grants as many of `wanted` bytes as there is memory for.
     fn grant(&mut self, wanted: u64) -> usize {
         let granted = wanted.min(self.left);
         self.left -= granted;
@@ -168,14 +166,9 @@ impl Reader {
     }
 }
 
-/// What tells a file from all others, whatever its names.
+/// Identifies a file, whatever its names.
 pub(crate) fn id(meta: &Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
-}
-
-/// A path for people: no name drives the terminal.
-pub(crate) fn shown(path: &Path) -> String {
-    printable(path.as_os_str().as_bytes())
 }
 
 /// More names than this make a title too long.

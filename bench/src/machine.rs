@@ -1,4 +1,4 @@
-//! What is known of the machine: its name, caches, memory. Where the system says nothing, figures that suit most.
+//! The machine: its name, caches and memory; usual figures where the system says nothing.
 
 use std::fs;
 

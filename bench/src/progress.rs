@@ -18,7 +18,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// So many steps.
+    /// Counts up to `whole` steps.
     pub(crate) fn new(whole: usize, is_quiet: bool) -> Self {
         Self { is_quiet, whole, done: 0 }
     }

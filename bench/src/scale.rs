@@ -2,7 +2,7 @@
 
 /// The horizontal axis.
 pub(crate) struct Scale {
-    /// Where it begins and ends.
+    /// First and last value.
     ends: (f64, f64),
     /// Marked values and what is written below them; in between, values with a line only.
     pub(crate) ticks: Vec<(f64, Option<String>)>,
@@ -39,7 +39,7 @@ impl Scale {
         Self { ends: (base.powi(low), base.powi(high)), ticks, log: true }
     }
 
-    /// Where `value` is on an axis of length 1.
+    /// Place of `value` on an axis of length 1.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let place = |value: f64| if self.log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         let (from, to) = (place(self.ends.0), place(self.ends.1));

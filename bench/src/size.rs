@@ -15,7 +15,7 @@ pub(crate) struct Size(u64);
 pub(crate) struct BadSize;
 
 impl Size {
-    /// So many bytes.
+    /// The number of bytes.
     pub(crate) fn bytes(self) -> u64 {
         self.0
     }

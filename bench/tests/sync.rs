@@ -104,7 +104,7 @@ fn figures_add_up(row: &Line) {
     assert!(number(row, "waiting_s") < number(row, "wall_s"), "{row:?}");
 }
 
-/// Who tells what, computes what and compares what.
+/// Rows by what each end sends, computes and compares.
 #[track_caller]
 fn comparisons_are_those_of_its_strategy(row: &Line) {
     let positive = |name: &str| number(row, name) > 0.0;

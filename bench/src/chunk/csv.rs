@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::report::Report;
+use crate::exit::shown;
 use crate::files::write;
-use crate::inputs::shown;
 
 /// The three files of figures.
 pub(crate) struct Csv {

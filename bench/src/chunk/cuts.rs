@@ -1,4 +1,4 @@
-//! Where chunks end, how long they are, and what is left of the data when equal ones are kept once.
+//! Ends and lengths of chunks, and the bytes that are left when equal chunks are kept once.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use deltic_core::chunk::{TwoStage, cut_all};
 use deltic_core::{AtEnd, Chunker, ChunkerSpec, Fingerprint, Isa};
 
-use crate::inputs::{Bytes, Inputs, shown};
+use crate::exit::shown;
+use crate::inputs::{Bytes, Inputs};
 
-/// What must find the chunks of a chunker's plain form.
+/// A form that must find the chunks of a chunker's plain form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Other {
     /// Another form.
@@ -18,10 +19,10 @@ pub(crate) enum Other {
     Stages(TwoStage, Isa),
 }
 
-/// What one chunker makes of all inputs. Each file is cut on its own.
+/// The chunks that one chunker makes of all inputs. Each file is cut on its own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cuts {
-    /// Of every chunk, in bytes, the shortest first.
+    /// Length of every chunk, in bytes, the shortest first.
     lens: Vec<u32>,
     /// Bytes of chunks that no input before had, for each input.
     pub(crate) new_in: Vec<u64>,
@@ -69,7 +70,7 @@ impl Cuts {
         if original > 0.0 { (original - deduplicated) / original * 100.0 } else { 0.0 }
     }
 
-    /// How many chunks there are.
+    /// Counts the chunks.
     pub(crate) fn count(&self) -> usize {
         self.lens.len()
     }
@@ -91,7 +92,7 @@ impl Cuts {
         percentile(&self.lens, percent)
     }
 
-    /// How many chunks are no longer than `len` bytes.
+    /// Counts the chunks that are no longer than `len` bytes.
     pub(crate) fn up_to(&self, len: u32) -> usize {
         self.lens.partition_point(|other| *other <= len)
     }
@@ -148,7 +149,7 @@ fn check(
     })
 }
 
-/// Whether a chunk, by its start, is not as long as wanted.
+/// True if a chunk, by its start, is not as long as wanted.
 fn differs((_, wanted, len): &(usize, usize, usize)) -> bool {
     wanted != len
 }

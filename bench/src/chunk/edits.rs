@@ -1,4 +1,4 @@
-//! What one edit costs: bytes of chunks that the old version does not have.
+//! The cost of one edit: bytes of chunks that the old version does not have.
 //!
 //! A chunker is memoryless (law 1), so little is cut again. A chunk that cannot have seen the edit, for it ends more
 //! than the longest chunk before it, stays. From there on the new version is cut until a boundary behind the edit is
@@ -14,7 +14,7 @@ use super::cuts::{bounds, percentile, pieces};
 use crate::inputs::Inputs;
 use crate::random::Random;
 
-/// What an edit does to the bytes at its place.
+/// The change that an edit makes to the bytes at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Insert,
@@ -26,7 +26,7 @@ impl Kind {
     /// All there are.
     pub(crate) const ALL: [Self; 3] = [Self::Insert, Self::Overwrite, Self::Delete];
 
-    /// What to call it.
+    /// The name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Insert => "insert",
@@ -36,12 +36,12 @@ impl Kind {
     }
 }
 
-/// How many bytes edits touch.
+/// Number of bytes that edits touch.
 pub(crate) const LENS: [usize; 5] = [1, 16, 256, 4 << 10, 64 << 10];
 
 /// Old versions, and the edits that are made to them, one at a time.
 pub(crate) struct Trial<'a> {
-    /// What to call the data.
+    /// The name of the data.
     pub(crate) name: &'static str,
     files: Vec<Cow<'a, [u8]>>,
     edits: Vec<Edit>,
@@ -51,7 +51,7 @@ pub(crate) struct Trial<'a> {
 #[derive(Clone, Debug)]
 struct Edit {
     kind: Kind,
-    /// Of the two versions' bytes, the most that the edit touches.
+    /// Most bytes that the edit touches in one of the two versions.
     len: usize,
     file: usize,
     start: usize,
@@ -59,16 +59,16 @@ struct Edit {
     bytes: Vec<u8>,
 }
 
-/// What edits of one kind and length cost, in bytes.
+/// Costs of edits of one kind and length, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
     /// On average.
     pub(crate) mean: f64,
-    /// What 95 in a hundred do not exceed.
+    /// The 95th percentile.
     pub(crate) p95: u64,
 }
 
-/// What the edits of a trial cost under one chunker.
+/// Costs of a trial's edits under one chunker.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
     /// The kind and length of each edit, and what it cost.
@@ -110,7 +110,7 @@ impl<'a> Trial<'a> {
         Self { name, files, edits }
     }
 
-    /// What each edit costs when `spec` cuts.
+    /// The cost of each edit when `spec` cuts.
     pub(crate) fn costs(&self, spec: &ChunkerSpec) -> Costs {
         let chunker = spec.build_for(Isa::best());
         let old: Vec<_> = self.files.iter().map(|file| bounds(&chunker, file)).collect();
@@ -241,11 +241,11 @@ fn zero_runs(random: &mut Random) -> Vec<u8> {
 
 /// Places of edits of each kind and length.
 const PLACES: usize = 64;
-/// Where boundaries have not met so far behind an edit, counting ends.
+/// Counting ends where boundaries have not met so far behind an edit.
 pub(crate) const HORIZON_BYTES: usize = 4 << 20;
 /// Shorter files are not edited where there are longer ones.
 const LARGE_BYTES: usize = 1 << 20;
-/// So many of the largest files are edited.
+/// Number of the largest files that are edited.
 const FILES: usize = 16;
 /// Small files are edited as one file of at most this length.
 const CONCATENATED_BYTES: usize = 64 << 20;

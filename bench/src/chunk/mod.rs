@@ -129,7 +129,7 @@ impl Family {
         }
     }
 
-    /// What to time it with: nothing where it looks at no bytes, plain Rust where it has no other form.
+    /// Forms to time: none where it looks at no bytes, plain Rust where it has no other form.
     fn forms(self, isas: &[Isa]) -> Vec<Option<Isa>> {
         match self {
             Self::Fixed => Vec::new(),
@@ -155,12 +155,12 @@ impl FromStr for Family {
     }
 }
 
-/// What the words mean.
+/// The options, checked.
 struct Plan<'a> {
     args: &'a Args,
     families: Vec<Family>,
     sizes: Vec<Sizes>,
-    /// In the order of [`Isa::available`].
+    /// Sorted as [`Isa::available`].
     isas: Vec<Isa>,
 }
 
@@ -212,7 +212,7 @@ impl<'a> Plan<'a> {
         Ok(Report::new(inputs, &machine, self.args.runs.get(), blocks))
     }
 
-    /// What is to be timed with chunks of `sizes`.
+    /// Subjects to be timed with chunks of `sizes`.
     fn block(&self, sizes: Sizes) -> Block {
         let forms = self.families.iter().flat_map(|family| {
             let forms = family.forms(&self.isas).into_iter();
@@ -274,7 +274,7 @@ impl<'a> Plan<'a> {
 }
 
 impl Args {
-    /// What to compare, the best last, whatever the order of the words.
+    /// Subjects to compare, the best last, whatever the order of the words.
     fn isas(&self) -> Vec<Isa> {
         // The program began with making the best what the variable names.
         if self.isa.is_empty() && env::var_os(ISA_VARIABLE).is_some_and(|name| !name.is_empty()) {
@@ -357,7 +357,7 @@ fn usual_limit() -> u64 {
     available_memory().map_or(USUAL_LIMIT_BYTES, |bytes| bytes / 2)
 }
 
-/// How far below and above the mean chunks may be.
+/// Bounds of chunks, as multiples of the mean.
 const SPREAD: u32 = 4;
 /// Random bytes that are measured where nothing is named.
 const RANDOM_BYTES: u64 = 256 << 20;

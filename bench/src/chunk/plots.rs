@@ -1,4 +1,4 @@
-//! What the figures of a comparison look like, after VectorCDC's: throughput (Figure 6), space savings (Figure 5) and
+//! Figures of a comparison, after VectorCDC's: throughput (Figure 6), space savings (Figure 5) and
 //! the lengths of chunks.
 
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ fn lengths(report: &Report, block: &Block) -> Figure {
 
 /// Draws one block of a report.
 type OfBlock = fn(&Report, &Block) -> Figure;
-/// What is drawn of each block.
+/// Values that are drawn of each block.
 const OF_BLOCKS: [(&str, OfBlock); 3] =
     [("throughput-cold", cold), ("throughput-hot", hot), ("lengths", lengths)];
 /// The one figure of all blocks.

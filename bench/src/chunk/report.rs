@@ -16,11 +16,11 @@ pub(crate) struct Report {
     data: String,
     /// The machine, in a line.
     machine: String,
-    /// What a sync would use, in a line.
+    /// The choice of a sync, in a line.
     default: String,
     /// Name and length of each input.
     inputs: Vec<(String, u64)>,
-    /// One for each mean length.
+    /// Blocks, by mean length.
     pub(crate) blocks: Vec<Block>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Block {
     pub(crate) chunked: Vec<Chunked>,
 }
 
-/// How fast one form of a chunker is.
+/// Speed of one form of a chunker.
 pub(crate) struct Timed {
     pub(crate) name: &'static str,
     /// None where there is one form only.
@@ -41,11 +41,11 @@ pub(crate) struct Timed {
     pub(crate) speed: Speed,
 }
 
-/// What a chunker makes of the inputs, in any form.
+/// Chunks that a chunker makes of the inputs, in any form.
 pub(crate) struct Chunked {
     pub(crate) name: &'static str,
     pub(crate) cuts: Cuts,
-    /// What edits cost, by the name of the data that was edited.
+    /// Costs of edits, by the name of the data that was edited.
     pub(crate) costs: Vec<(&'static str, Costs)>,
 }
 
@@ -55,7 +55,7 @@ impl Timed {
         Self { name, isa, subject, speed: Speed::default() }
     }
 
-    /// What to call it.
+    /// The name in tables.
     pub(crate) fn title(&self) -> String {
         self.isa.map_or_else(|| self.name.into(), |isa| format!("{} {}", self.name, isa.name()))
     }
@@ -88,7 +88,7 @@ impl Report {
         }
     }
 
-    /// What a figure of it shows, of what, and where that was measured.
+    /// Title of a figure: subject, data, and the machine that measured.
     pub(crate) fn title(&self, what: String) -> [String; 3] {
         [what, self.data.clone(), self.machine.clone()]
     }
@@ -205,7 +205,7 @@ impl Block {
 }
 
 impl Report {
-    /// One line for each mean length, chunker and form.
+    /// A line for each mean length, chunker and form.
     pub(crate) fn figures(&self) -> Table {
         let new_in = (1..=self.inputs.len()).map(|at| format!("new_in_{at}_bytes"));
         let mut table = Table::new(0, FIGURES.map(String::from).into_iter().chain(new_in));
@@ -248,7 +248,7 @@ impl Report {
         figures.into_iter().chain(lens).chain(new_in).collect()
     }
 
-    /// How many chunks have which lengths.
+    /// Counts of chunks by length.
     pub(crate) fn lengths(&self) -> Table {
         let mut table = Table::new(0, ["algorithm", "avg_bytes", "up_to_bytes", "chunks"]);
         for block in &self.blocks {
@@ -267,12 +267,12 @@ impl Report {
         table
     }
 
-    /// Whether `text` starts as [`Report::edits`] does.
+    /// True if `text` starts as [`Report::edits`] does.
     pub(crate) fn is_edits(text: &[u8]) -> bool {
         text.starts_with(EDITS.join(",").as_bytes())
     }
 
-    /// One line for each mean length, chunker, data set, kind and length of edits; none where there were no edits.
+    /// A line for each mean length, chunker, data set, kind and length of edits; none where there were no edits.
     pub(crate) fn edits(&self) -> Option<Table> {
         let mut table = Table::new(0, EDITS);
         let mut any = false;
@@ -299,7 +299,7 @@ impl Report {
     }
 }
 
-/// What `deltic sync` cuts a file of `len` bytes with.
+/// The chunker that `deltic sync` takes for a file of `len` bytes.
 fn default_for(len: u64) -> String {
     let name = match ChunkerSpec::for_len(len) {
         ChunkerSpec::Fixed(len) => format!("fixed, {}", Size::from(u64::from(len.get()))),
@@ -325,7 +325,7 @@ fn kibibytes(bytes: f64) -> String {
     format!("{:.1}", bytes / 1024.0)
 }
 
-/// Of the lengths: the shortest, and so on to the longest.
+/// Percentiles of the lengths, from the shortest to the longest.
 const PERCENTILES: [usize; 5] = [0, 5, 50, 95, 100];
 /// Lengths up to the longest are counted in so many classes.
 const BINS: u32 = 64;

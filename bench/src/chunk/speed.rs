@@ -1,4 +1,4 @@
-//! How fast bytes are cut: by processor time and by the clock, from memory and from the cache.
+//! Speed of cutting: by processor time and by the clock, from memory and from the cache.
 //!
 //! A *cold* pass goes over the whole data set once; passes over little data are repeated and added up. A data set too short to push itself out of the last-level cache is
 //! pushed out of it before each pass, by reading another buffer. *Hot* passes go over one slice, again and again, that
@@ -19,7 +19,7 @@ use crate::inputs::Inputs;
 use crate::machine::Machine;
 use crate::median::median;
 
-/// What goes over the bytes.
+/// A computation that goes over the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Subject {
     /// A plain sum: what reading alone costs.
@@ -50,7 +50,7 @@ pub(crate) struct Speed {
 /// 10^9 bytes a second of two kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Pace {
-    /// Of processor time.
+    /// By processor time.
     pub(crate) cpu: f64,
     /// By the clock.
     pub(crate) wall: f64,
@@ -59,7 +59,7 @@ pub(crate) struct Pace {
 /// The bytes that are gone over, and what makes them cold.
 pub(crate) struct Course<'a> {
     cold: Vec<&'a [u8]>,
-    /// What hot slices are taken from.
+    /// Bytes that hot slices are taken from.
     largest: &'a [u8],
     /// Pushes other bytes out of all caches; empty where the data does so itself.
     evict: Vec<u8>,
@@ -89,7 +89,7 @@ impl<'a> Course<'a> {
         &self.largest[start..start + len]
     }
 
-    /// Whether caches are emptied before each cold pass.
+    /// True if caches are emptied before each cold pass.
     pub(crate) fn evicts(&self) -> bool {
         !self.evict.is_empty()
     }
@@ -277,7 +277,7 @@ const HOT_CHUNKS: usize = 4;
 const COLD_TIME: Duration = Duration::from_millis(5);
 /// … or until they, and what empties the caches between them, have taken so long.
 const COLD_PATIENCE: Duration = Duration::from_millis(100);
-/// How long a subject goes over the hot slice in one turn.
+/// Time that a subject goes over the hot slice in one turn.
 const HOT_TIME: Duration = Duration::from_millis(20);
 /// The shortest time that counts: a clock may stand still.
 const TICK: Duration = Duration::from_nanos(1);

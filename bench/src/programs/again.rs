@@ -1,4 +1,4 @@
-//! One large file that changes a little every day: what each of many syncs costs, when what is known of it may count.
+//! A large file that changes a little every day: the cost of each of many syncs, with what earlier runs learned.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{Seek, SeekFrom, Write};

@@ -24,7 +24,7 @@ pub(crate) fn write_base(path: &Path, len: u64, seed: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Which part of a file an edit touches.
+/// The part of a file that an edit touches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edit {
     /// Share of the bytes, in per cent.

@@ -1,4 +1,4 @@
-//! One changed file, from end to end: Deltic and rsync through the same pipes, and what cp takes, interleaved.
+//! A changed file, from end to end: Deltic and rsync through the same pipes, and what cp takes, interleaved.
 
 use std::fs::{self, File, FileTimes};
 use std::path::{Path, PathBuf};
@@ -139,7 +139,7 @@ fn restore(old: &Path, dest: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One row for each peer, then one for each of ours as a multiple of rsync.
+/// Adds a row for each peer, then one for each of ours as a multiple of rsync.
 pub(crate) fn tabulate(prefix: &[String], of: &[(Peer, Transfer)], table: &mut Table) {
     let with = |name: String, cells: Vec<String>| [prefix.to_vec(), vec![name], cells].concat();
     for (peer, run) in of {

@@ -1,6 +1,6 @@
 //! A full disk: a small ext4 whose free space lies below, at and above what a sync needs.
 //!
-//! What must hold (RELIABILITY.md, T4, promise 5): the file that does not fit keeps its old content, the files that
+//! Must hold (RELIABILITY.md, T4, promise 5): the file that does not fit keeps its old content, the files that
 //! fit are synced, the exit code tells, nothing is left behind, and a retry on a freed disk completes.
 
 use std::ffi::OsStr;
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     programs: Programs,
 }
 
-/// What one sync onto a nearly full disk did.
+/// Result of one sync onto a nearly full disk.
 #[derive(Default)]
 struct Outcome {
     fitted: bool,
@@ -103,7 +103,7 @@ fn one(rig: &Rig, peer: Peer, (old, new): (&Files, &Files), free: u64) -> Result
     Ok(Outcome { fitted: left.is_empty(), faults })
 }
 
-/// Whether the sync said that it succeeded.
+/// True if the sync said that it succeeded.
 fn sync(rig: &Rig, peer: Peer, dest: &Path) -> Result<bool> {
     let task = Task { flags: &["-a", "--no-whole-file"], ..Task::default() };
     let line = rig.line(peer, task, (&rig.path("new/"), dest));

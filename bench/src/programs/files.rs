@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
-/// Whether two files hold the same bytes.
+/// True if two files hold the same bytes.
 pub(crate) fn same_content(a: &Path, b: &Path) -> Result<bool> {
     let open = |path: &Path| File::open(path).with_context(|| format!("open {}", path.display()));
     let (a, b) = (open(a)?, open(b)?);
@@ -50,7 +50,7 @@ impl Files {
         Ok(())
     }
 
-    /// What `name` holds here; nothing if it does not exist.
+    /// Content of `name` here; nothing if it does not exist.
     pub(crate) fn get(&self, name: &Path) -> Option<&[u8]> {
         self.content.get(name).map(Vec::as_slice)
     }

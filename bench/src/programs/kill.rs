@@ -1,6 +1,6 @@
 //! SIGKILL at a random moment, to a random member of a sync; then the same sync again, undisturbed.
 //!
-//! What must hold (RELIABILITY.md, T1, promise 4): every name shows the old or the new content at once; the second
+//! Must hold (RELIABILITY.md, T1, promise 4): every name shows the old or the new content at once; the second
 //! run succeeds, leaves equal trees and no litter, and sends little of what had arrived before.
 
 use std::fs::{self, File};
@@ -65,12 +65,12 @@ struct Calm {
     overhead: u64,
 }
 
-/// What one kill did.
+/// Result of one kill.
 #[derive(Default)]
 struct Outcome {
     victim: Option<Victim>,
     survivors: bool,
-    /// Whether the large file had still to come.
+    /// True if the large file had still to come.
     cut_short: bool,
     torn: Vec<PathBuf>,
     litter: usize,
@@ -78,7 +78,7 @@ struct Outcome {
     rerun: Rerun,
 }
 
-/// What the run after a kill did.
+/// Result of the run after a kill.
 #[derive(Default)]
 struct Rerun {
     complaint: Option<String>,
@@ -255,7 +255,7 @@ impl Outcome {
         self.survivors.then(|| "a process outlived its sync".into())
     }
 
-    /// Whether the rerun sent more than what was missing and the promised slack.
+    /// True if the rerun sent more than what was missing and the promised slack.
     fn wasteful(&self, calm: Calm) -> bool {
         self.rerun.literal > calm.literal - self.arrived + SLACK
     }
@@ -313,7 +313,7 @@ fn summary(peer: Peer, calm: Calm, outcomes: &[Outcome]) -> Vec<String> {
     ]
 }
 
-/// One large file, two fifths of it changed in runs of pages, and sixty small ones: changed, equal and added.
+/// A large file, two fifths of it changed in runs of pages, and sixty small ones: changed, equal and added.
 fn trees(size: usize, seed: u64) -> (Files, Files) {
     let mut random = Random::new(seed);
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(clock() / 1_000_000_000);

@@ -1,6 +1,6 @@
 //! `bench measured FILE -- CMD…`: runs a command and writes what it cost to FILE.
 //!
-//! One such wrapper starts the near end, another (through the fake remote shell) the far end. The near one adopts
+//! A wrapper starts the near end, another (through the fake remote shell) the far end. The near one adopts
 //! orphans, so its count holds both ends whether or not the client waits for its remote shell; the far one tells the
 //! far end's part.
 
@@ -17,7 +17,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
-/// What a command and all it started cost.
+/// Cost of a command and all it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// From start to the exit of the command itself.
@@ -82,7 +82,7 @@ pub(crate) fn adopt_orphans() -> Result<()> {
     Ok(())
 }
 
-/// Whether to wait for a child to end.
+/// Waiting for a child to end, or not.
 #[derive(Clone, Copy)]
 pub(crate) enum Patience {
     /// Wait until one ends.

@@ -32,7 +32,7 @@ pub(crate) enum Peer {
     Cp,
 }
 
-/// What a run is to do besides bringing SRC to DEST.
+/// Work of a run besides bringing SRC to DEST.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Task {
     /// Flags that both programs know.
@@ -71,7 +71,7 @@ impl Peer {
         matches!(self, Self::Before | Self::BeforeNoFsync)
     }
 
-    /// Whether it has two ends, and tells what they sent.
+    /// True if it has two ends, and tells what they sent.
     pub(crate) fn talks(self) -> bool {
         self != Self::Cp
     }
@@ -118,7 +118,7 @@ impl Peer {
     }
 }
 
-/// Where the programs are.
+/// Paths of the programs.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Programs {
     /// The deltic binary [default: the one beside this program, else in PATH]

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use super::measured::{Patience, reap};
 use crate::random::Random;
 
-/// Who is killed.
+/// The process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
     /// The program that was started.

@@ -1,6 +1,6 @@
 //! `bench relay FILE -- CMD…`: a pipe between the ends that counts, and whose count survives any kill.
 //!
-//! It costs time, so only `kill` and the test of the tools' own counts use it.
+//! Only `kill` and the test of the tools' own counts use it, for it costs time.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -25,7 +25,7 @@ pub(crate) struct Passed {
 }
 
 impl Passed {
-    /// What a relay counted so far; nothing if it never started.
+    /// Bytes that a relay counted so far; nothing if it never started.
     pub(crate) fn read(file: &Path) -> Self {
         let bytes = std::fs::read(file).unwrap_or_default();
         let word = |at: usize| {

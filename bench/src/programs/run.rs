@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use super::measured::Cost;
 use super::peer::{Peer, Programs, Stats, Task};
 
-/// What one sync cost.
+/// Cost of one sync.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Transfer {
     pub(crate) wall: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Transfer {
     pub(crate) stats: Stats,
 }
 
-/// Where a benchmark puts things.
+/// Directories of a benchmark.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Places {
     /// Where the data goes
@@ -58,6 +58,11 @@ impl Rig {
         let rig = Self { programs: programs.clone(), dir };
         rig.write_shell("measured", &rig.path("far"))?;
         Ok(rig)
+    }
+
+    /// The programs that are compared.
+    pub(crate) fn programs(&self) -> &Programs {
+        &self.programs
     }
 
     /// A path in the rig's directory.

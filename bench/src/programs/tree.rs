@@ -44,7 +44,7 @@ pub(crate) struct Options {
     programs: Programs,
 }
 
-/// What lies between the source and the destination when a run starts.
+/// States of source and destination when a run starts.
 const PHASES: [&str; 4] = ["first copy", "no change", "no change, -c again", "1 % of files edited"];
 
 pub(crate) fn tree(options: &Options) -> Result<()> {
@@ -75,11 +75,12 @@ pub(crate) fn tree(options: &Options) -> Result<()> {
                 }
                 let paths = (&*source, &*dest);
                 let flags = if phase == CHECKSUM { CHECKED } else { PLAIN };
+                let task = Task { flags, local: options.local, ..Task::default() };
                 if phase == CHECKSUM {
                     // Whoever remembers contents has read them once.
-                    one(options, &rig, *peer, flags, paths)?;
+                    one(&rig, *peer, task, paths)?;
                 }
-                runs.push(one(options, &rig, *peer, flags, paths)?);
+                runs.push(one(&rig, *peer, task, paths)?);
             }
         }
     }
@@ -93,16 +94,9 @@ pub(crate) fn tree(options: &Options) -> Result<()> {
     publish(&table, &options.out, "tree")
 }
 
-fn one(
-    options: &Options,
-    rig: &Rig,
-    peer: Peer,
-    flags: &'static [&'static str],
-    (source, dest): (&Path, &Path),
-) -> Result<Transfer> {
-    let task = Task { flags, local: options.local, ..Task::default() };
+fn one(rig: &Rig, peer: Peer, task: Task, (source, dest): (&Path, &Path)) -> Result<Transfer> {
     let run = rig.transfer(peer, task, (&source.join(""), dest))?;
-    let judge = options.programs.rsync().to_string_lossy().into_owned();
+    let judge = rig.programs().rsync().to_string_lossy().into_owned();
     let (from, to) = (source.join(""), dest.join(""));
     let said = helper(
         &judge,
@@ -186,7 +180,7 @@ fn edit(files: &[PathBuf], round: u32) -> Result<()> {
 const FIRST: usize = 0;
 const CHECKSUM: usize = 2;
 const EDITED: usize = 3;
-/// What both programs carry of a private copy.
+/// Flags with which both programs carry all of a private copy.
 const PLAIN: &[&str] = &["-rlpt"];
 const CHECKED: &[&str] = &["-rlptc"];
 /// A few giant libraries would hide what thousands of small files cost.

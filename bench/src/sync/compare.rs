@@ -13,8 +13,8 @@ use super::peers::Over;
 use super::report::{Case, Row};
 use super::trial::{Ended, Files, Way};
 use super::words::{Amount, Between, Change, Data, Peer};
+use crate::exit::shown;
 use crate::exit::{complain, words};
-use crate::inputs::shown;
 use crate::progress::Steps;
 use crate::size::Size;
 
@@ -33,7 +33,7 @@ impl Scene {
         Self::Made { data, size, change: None }
     }
 
-    /// What tables say of it; the user's files must be there.
+    /// Describes it for tables; the user's files must be there.
     pub(crate) fn case(&self, link: Between) -> Result<Case> {
         let link = link.to_string();
         match self {
@@ -70,19 +70,19 @@ fn len_of(path: &Path) -> Result<u64> {
     Ok(meta.len())
 }
 
-/// One way to sync, for all cases.
+/// A way to sync, for all cases.
 enum Subject {
     Way(Way),
     Peer(Peer, Between),
 }
 
-/// What is compared, where, and what could not be.
+/// Subjects and cases of a comparison, and those that could not be measured.
 pub(crate) struct Comparison {
     dir: Dir,
     peers: Vec<Peer>,
-    /// Whether literals are compressed.
+    /// True if literals are compressed.
     compress: bool,
-    /// What old is, and how long, where it was made.
+    /// Kind and length of old, where it was made.
     made: Option<(Data, u64)>,
     /// Ways that sessions refuse; each was named.
     refused: HashSet<&'static str>,
@@ -111,7 +111,7 @@ impl Comparison {
         Ok(Self { dir, peers, compress, made: None, refused: HashSet::new() })
     }
 
-    /// Whether all was measured that Deltic was asked for.
+    /// True if all was measured that Deltic was asked for.
     pub(crate) fn is_whole(&self) -> bool {
         self.refused.is_empty()
     }
@@ -219,7 +219,7 @@ impl Comparison {
     }
 }
 
-/// One case, and what takes turns on it.
+/// A case, and what takes turns on it.
 struct Turns<'a> {
     plan: &'a Plan<'a>,
     files: &'a Files,

@@ -1,7 +1,7 @@
 //! `deltic-bench link`: the far end of another program that is measured, behind the link of [`sync`](super).
 //!
-//! It stands where ssh would. It also waits for the program, and so knows what that cost: of two ends that one program
-//! starts nobody else can tell.
+//! The shell stands where ssh would. It also waits for the program, and so knows what that cost: of two ends that one
+//! program starts nobody else can tell.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,8 +15,8 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
 use super::words::Between;
+use crate::exit::shown;
 use crate::exit::{Exit, give_up};
-use crate::inputs::shown;
 
 /// Internal: runs the far end of a program that `bench sync` measures
 #[derive(Debug, clap::Args)]
@@ -66,9 +66,9 @@ fn beyond(args: &Args) -> Result<ExitStatus> {
 /// Processor time behind and on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Costs {
-    /// Of the far end.
+    /// Processor time of the far end.
     pub(crate) far: Duration,
-    /// Of what made the link, which no program is to blame for.
+    /// Processor time of what made the link, which no program is to blame for.
     pub(crate) own: Duration,
 }
 

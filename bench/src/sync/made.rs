@@ -85,7 +85,7 @@ fn changed(
     io::copy(&mut old, new).map(drop)
 }
 
-/// Where pieces go, in order, and how long each is. No two of them touch the same byte.
+/// Places of pieces, in order, and their lengths. No two of them touch the same byte.
 fn pieces(len: u64, (change, bytes): (Change, u64), random: &mut Random) -> Vec<(u64, u64)> {
     let count = bytes.div_ceil(PIECE_BYTES);
     // Places among the bytes that stay, and what went before each.

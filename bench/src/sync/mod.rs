@@ -109,7 +109,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// What the words mean.
+/// The options, checked.
 struct Plan<'a> {
     args: &'a Args,
     strategies: Vec<Strategy>,
@@ -216,7 +216,7 @@ fn compare(plan: &Plan<'_>) -> Result<Exit> {
     Ok(if comparison.is_whole() { Exit::Success } else { Exit::Partial })
 }
 
-/// Whether `path` is one of these files, under whatever name.
+/// True if `path` is one of these files, under whatever name.
 fn is_input(path: &Path, inputs: &[PathBuf]) -> bool {
     let identity = |path: &Path| path.metadata().ok().map(|meta| id(&meta));
     let this = identity(path);

@@ -17,10 +17,10 @@ use nix::sys::resource::UsageWho;
 use super::link::{Costs, spent};
 use super::trial::{Files, Sample};
 use super::words::{Between, Peer, PeerKind};
-use crate::inputs::shown;
+use crate::exit::shown;
 
 impl Peer {
-    /// What it calls itself, if it is there.
+    /// Its name and version, if it is there.
     pub(crate) fn version(&self) -> Result<String> {
         let told = Command::new(&self.program).arg("--version").stdin(Stdio::null()).output();
         let told = told.with_context(|| format!("start {}", shown(&self.program)))?;
@@ -32,7 +32,7 @@ impl Peer {
         Ok(line.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
-    /// What tables call it.
+    /// The name in tables.
     pub(crate) fn name(&self) -> &'static str {
         match self.kind {
             PeerKind::Rsync => "rsync (program)",
@@ -105,25 +105,25 @@ impl Peer {
     }
 }
 
-/// How a program reaches its far end.
+/// The way of a program to its far end.
 pub(crate) struct Over<'a> {
-    /// What lies between.
+    /// The link between the ends.
     pub(crate) link: Between,
-    /// Whether literals are compressed, where the program can.
+    /// True if literals are compressed, where the program can.
     pub(crate) compress: bool,
-    /// What it needs besides goes there.
+    /// Directory for what it needs besides.
     pub(crate) dir: &'a Path,
 }
 
 impl Over<'_> {
-    /// What stands for ssh; the host and the command follow.
+    /// The command that stands for ssh; the host and the command follow.
     fn shell(&self) -> Result<Vec<OsString>> {
         let bench = std::env::current_exe().context("find this program")?;
         let link = self.link.word().into();
         Ok(vec![bench.into(), "link".into(), link, self.costs().into()])
     }
 
-    /// Where the shell says what it cost.
+    /// File in which the shell writes what it cost.
     fn costs(&self) -> PathBuf {
         self.dir.join("costs")
     }
@@ -152,7 +152,7 @@ fn spend(command: &mut Command) -> Result<Cost> {
     Ok(Cost { wall, cpu, said: String::from_utf8_lossy(&ended.stdout).into_owned() })
 }
 
-/// What one command cost, and what it printed.
+/// Cost and output of one command.
 struct Cost {
     wall: Duration,
     cpu: Duration,

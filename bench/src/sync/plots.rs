@@ -1,4 +1,4 @@
-//! What the figures look like, after SkySync's (7 to 12, 17) and NetSync's (14, 18): for each data set, kind of change and
+//! Figures after SkySync's (7 to 12, 17) and NetSync's (14, 18): for each data set, kind of change and
 //! link a group for each amount that changed, and a bar for each way to sync.
 
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use crate::figure::both;
 use crate::figure::{Bars, Content, Figure, Group};
 use crate::scale::{Scale, number};
 
-/// What is drawn.
+/// A figure that is drawn.
 struct Drawn {
     file: &'static str,
     what: &'static str,
     column: &'static str,
     axis: &'static str,
-    /// What figures are multiplied with.
+    /// Factor of the figures.
     scale: f64,
 }
 
@@ -78,7 +78,7 @@ fn sheets(report: &Report) -> Vec<Sheet<'_>> {
     kinds(report.rows.iter().map(|row| &row.case)).into_iter().map(sheet).collect()
 }
 
-/// One case for each sheet, in order.
+/// Cases by sheet, in order.
 fn kinds<'a>(cases: impl Iterator<Item = &'a Case> + Clone) -> Vec<Case> {
     let mut kinds: Vec<Case> = Vec::new();
     for case in cases.clone() {

@@ -9,19 +9,19 @@ use crate::table::Table;
 
 /// Everything that was measured.
 pub(crate) struct Report {
-    /// Where and how, in a line.
+    /// Place and way of the measuring, in a line.
     pub(crate) machine: String,
     pub(crate) rows: Vec<Row>,
 }
 
-/// What was synced.
+/// The synced data.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
     /// A length, or the name of a pair.
     pub(crate) data: String,
     /// `none`, or how its bytes changed.
     pub(crate) change: String,
-    /// How many of them; of a pair nobody knows.
+    /// Number of changed bytes, which nobody knows of a pair.
     pub(crate) changed: Option<u64>,
     /// The same as it was asked for.
     pub(crate) amount: String,
@@ -30,12 +30,12 @@ pub(crate) struct Case {
     pub(crate) link: String,
 }
 
-/// One way to do it.
+/// A way to sync.
 pub(crate) struct Row {
     pub(crate) case: Case,
     /// The strategy, or the program.
     pub(crate) name: String,
-    /// Of each end; nothing where the program decides.
+    /// Threads of each end; nothing where the program decides.
     pub(crate) threads: Option<u32>,
     samples: Vec<Vec<Option<f64>>>,
 }
@@ -51,7 +51,7 @@ impl Row {
         self.samples.push(sample.cells());
     }
 
-    /// Whether no run went well.
+    /// True if no run went well.
     pub(crate) fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
@@ -67,7 +67,7 @@ impl Row {
         figures.filter(|figures| !figures.is_empty()).map(median)
     }
 
-    /// Which way it is, in a figure's legend.
+    /// The way, in a figure's legend.
     pub(crate) fn label(&self) -> String {
         let threads = |threads| format!("{} ({threads})", self.name);
         self.threads.map_or_else(|| self.name.clone(), threads)
@@ -114,7 +114,7 @@ impl Report {
         table
     }
 
-    /// One line for each row, with all figures.
+    /// A line for each row, with all figures.
     pub(crate) fn csv(&self) -> String {
         let names =
             ["data", "change", "changed_bytes", "new_bytes", "link", "name", "threads", "runs"];
@@ -145,9 +145,9 @@ impl Report {
 /// A column for people.
 struct Shown {
     title: String,
-    /// Of the figure.
+    /// Name of the figure.
     name: String,
-    /// What it is multiplied with.
+    /// Factor of the figure.
     scale: f64,
     digits: usize,
 }

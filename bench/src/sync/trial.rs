@@ -1,4 +1,4 @@
-//! One sync, done and measured: by Deltic with both ends in this process, or by another program.
+//! A sync, done and measured: by Deltic with both ends in this process, or by another program.
 
 use std::fs::{self, File, FileTimes};
 use std::io::Read;
@@ -19,7 +19,7 @@ use deltic_protocol::options::Options;
 use deltic_protocol::report::{Notice, Trouble};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::inputs::shown;
+use crate::exit::shown;
 
 /// The versions of one file, and where old is brought up to date.
 pub(crate) struct Files {
@@ -41,7 +41,7 @@ impl Files {
         file.sync_all().with_context(failed)
     }
 
-    /// Whether the destination is new, byte by byte.
+    /// True if the destination is new, byte by byte.
     pub(crate) fn check(&self) -> Result<()> {
         let open = |path: &Path| File::open(path).with_context(|| format!("open {}", shown(path)));
         let (mut new, mut dest) = (open(&self.new)?, open(&self.dest)?);
@@ -56,10 +56,10 @@ impl Files {
     }
 }
 
-/// What one sync cost. What nobody can tell of a program is absent.
+/// Cost of one sync. Figures that nobody can tell of a program are absent.
 pub(crate) struct Sample {
     pub(crate) wall: Duration,
-    /// Of both ends.
+    /// Processor time of both ends.
     pub(crate) cpu: Duration,
     pub(crate) ends: Option<Ends>,
     /// Processor time of the sender and of the receiver.
@@ -72,7 +72,7 @@ pub(crate) struct Sample {
     pub(crate) literal: Option<u64>,
 }
 
-/// What the ends of Deltic know of themselves.
+/// Figures that the ends of Deltic know of themselves.
 pub(crate) struct Ends {
     /// The sender's and the receiver's.
     pub(crate) spent: [Spent; 2],
@@ -135,7 +135,7 @@ impl Sample {
     }
 }
 
-/// How Deltic does it.
+/// Deltic's way to sync.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     pub(crate) strategy: Strategy,
@@ -145,7 +145,7 @@ pub(crate) struct Way {
     pub(crate) durable: bool,
 }
 
-/// How a sync ended.
+/// The end of a sync.
 pub(crate) enum Ended {
     Well(Box<Sample>),
     /// The session does not do it in this way.

@@ -9,7 +9,7 @@ use deltic_core::strategy::Link;
 
 use crate::size::{BadSize, Size};
 
-/// How many bytes of a file change.
+/// Number of bytes of a file that change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Amount {
     Bytes(Size),
@@ -49,14 +49,14 @@ impl fmt::Display for Amount {
     }
 }
 
-/// What old is made of.
+/// Content of old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Data {
     /// Random bytes.
     Random,
-    /// Nothing but zeros.
+    /// Zeros alone.
     Zeros,
-    /// So many random bytes again and again.
+    /// The same random bytes, repeated.
     Repeated(u32),
     /// Blocks of [`Data::FORGED_BYTES`] that all differ and have one CRC-32C.
     Forged,
@@ -66,7 +66,7 @@ impl Data {
     /// Blocks of rsync, SkySync-F and WebR2sync in the papers: what their presets sum.
     pub(crate) const FORGED_BYTES: usize = 8 << 10;
 
-    /// What tables call so many bytes of it.
+    /// The name in tables for `len` bytes of it.
     pub(crate) fn describe(self, size: Size) -> String {
         let length_of = size.to_string();
         match self {
@@ -97,7 +97,7 @@ impl FromStr for Data {
     }
 }
 
-/// What a piece of a change does to the bytes at its place.
+/// The change that a piece makes to the bytes at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Change {
     /// New bytes come in between.
@@ -109,7 +109,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// What tables call it.
+    /// The name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Insert => "insert",
@@ -119,7 +119,7 @@ impl Change {
     }
 }
 
-/// What lies between the two ends.
+/// The link between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Between {
     Nothing,
@@ -244,7 +244,7 @@ impl fmt::Display for BadWord {
     }
 }
 
-/// It is held in memory.
+/// Longest repeated part, which is held in memory.
 const MAX_REPEATED_BYTES: u32 = 16 << 20;
 /// Faster links, and longer ones, are slips of the pen.
 const MAX_BITS_PER_SECOND: u64 = 100_000_000_000;

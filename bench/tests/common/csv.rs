@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::World;
 
-/// One line, by the names in the header.
+/// A line, by the names in the header.
 pub type Line = HashMap<String, String>;
 
 /// All lines of a file; each has as many cells as the header.
