@@ -8,22 +8,22 @@ use super::more::Reach;
 use super::place::Place;
 use super::snapshot::{inode_of, look_at};
 use super::stage::new_name;
-use super::store::Inner;
+use super::store::{Inner, LocalStore};
 use crate::errno::{At, store_error};
-use deltic_store::StoreError;
+use deltic_store::{Link, StoreError};
 
-/// Gives what `from` has at `there`, and `is`, the name `path` in `store`, in place of what was `seen`.
+/// Gives an entry the name `path` in `store`.
 ///
 /// The link is made in the staging directory and looked at there, so that what takes the place is what was looked at,
 /// whatever happens to its first name meanwhile; then it is moved.
 pub(super) fn link(
     store: &Inner,
     path: &RelPath,
-    (from, there): (&Inner, &RelPath),
-    (is, seen): (&Meta, Option<&Meta>),
+    link: &Link<'_, LocalStore>,
 ) -> Result<(), StoreError> {
+    let Link { from: LocalStore(from), at, is, seen } = *link;
     let place = Place::of(&store.root, LINK, path)?;
-    let there = Place::of(&from.root, LINK, there)?;
+    let there = Place::of(&from.root, LINK, at)?;
     let found = place.dir.find(&place.name).at(LINK, path)?;
     let source = there.dir.stat(&there.name).at(LINK, path)?;
     // A rename over another name of the same file does nothing, and leaves both.

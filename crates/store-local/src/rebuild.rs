@@ -24,7 +24,9 @@ use super::stage::{Logged, Staged, Stages, Whose, discard};
 use super::store::Inner;
 use crate::errno::{At, store_error};
 use crate::lock;
-use deltic_store::{Commit, Content, Rebuild, Resumed, Snapshot, StoreError, Unset, Version};
+use deltic_store::{
+    Commit, Content, Rebuild, Resumable, Resumed, Snapshot, StoreError, Unset, Version,
+};
 
 /// A new version of a local file, staged.
 #[derive(Debug)]
@@ -355,6 +357,33 @@ impl LocalRebuild {
     }
 }
 
+impl Resumable for LocalRebuild {
+    fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        let Staged { file, home, name, .. } = &self.staged;
+        let dir = || self.stages().dir(home);
+        let noted = lock(&self.log).append(dir, (file, name), bytes);
+        noted.at("note what is written of", &self.path)
+    }
+
+    fn has_staged(&self, span: &Range<u64>) -> bool {
+        self.changing.as_ref().is_none_or(|changing| changing.has_staged(span))
+    }
+
+    fn resume_with(&self, span: Range<u64>) {
+        if let Some(changing) = &self.changing {
+            changing.stage(span);
+        }
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        match &self.changing {
+            Some(changing) => changing.read_at(&self.staged.file, start, buf),
+            None => read_at(self.staged.file.as_fd(), start, buf),
+        }
+        .at("read", &self.path)
+    }
+}
+
 impl Rebuild for LocalRebuild {
     type Snapshot = LocalSnapshot;
 
@@ -442,31 +471,6 @@ impl Rebuild for LocalRebuild {
         }
         let devices = (from.stamp().device(), self.inode.0);
         self.room.may_be_shared() && self.store.copier.may_share(devices, old, new_start)
-    }
-
-    fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
-        let Staged { file, home, name, .. } = &self.staged;
-        let dir = || self.stages().dir(home);
-        let noted = lock(&self.log).append(dir, (file, name), bytes);
-        noted.at("note what is written of", &self.path)
-    }
-
-    fn has_staged(&self, span: &Range<u64>) -> bool {
-        self.changing.as_ref().is_none_or(|changing| changing.has_staged(span))
-    }
-
-    fn resume_with(&self, span: Range<u64>) {
-        if let Some(changing) = &self.changing {
-            changing.stage(span);
-        }
-    }
-
-    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
-        match &self.changing {
-            Some(changing) => changing.read_at(&self.staged.file, start, buf),
-            None => read_at(self.staged.file.as_fd(), start, buf),
-        }
-        .at("read", &self.path)
     }
 
     fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<Option<Version>, StoreError> {

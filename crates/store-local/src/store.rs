@@ -44,8 +44,8 @@ use crate::errno::{At, io_error, store_error};
 use crate::lock;
 use deltic_store::filter::{Scopes, Start};
 use deltic_store::{
-    Durability, Filter, Going, Keep, Listing, Removed, Resumed, Store, StoreError, Tree, Version,
-    Whole, check_path,
+    Durability, Filter, Going, Keep, Link, Listing, Posix, Removed, Resumed, Store, StoreError,
+    Tree, Version, Whole, check_path,
 };
 
 /// What of a directory is listed.
@@ -57,7 +57,7 @@ enum Much<'a> {
 
 /// A local directory that is written to.
 #[derive(Clone, Debug)]
-pub struct LocalStore(Arc<Inner>);
+pub struct LocalStore(pub(super) Arc<Inner>);
 
 /// How a [`LocalStore`] treats its directory.
 #[derive(Clone, Debug, Default)]
@@ -597,20 +597,44 @@ impl Tree for LocalStore {
     }
 }
 
-impl Store for LocalStore {
-    type Rebuild = LocalRebuild;
-
-    fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
-        self.look_after(path, &mut None)
+impl Posix for LocalStore {
+    fn make_symlink(
+        &self,
+        path: &RelPath,
+        target: &[u8],
+        meta: &Meta,
+        keep: Keep,
+    ) -> Result<(), StoreError> {
+        if self.0.see.fake_super {
+            return self.make_noted(("make symlink", path), target, (meta, keep));
+        }
+        let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
+        self.make_at(("make symlink", path), make, |dir, name, heritage| {
+            let heritage = Heritage { acl: None, ..heritage };
+            let what = (keep, self.0.ways());
+            let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
+            Ok(attrs.set(On::Link(dir, name)))
+        })
     }
 
-    fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
-        self.0.backup.iter().for_each(|backup| self.0.listed.note(backup, paths));
-        if self.are_in_bare_dir(paths) {
-            return paths.iter().map(|path| check_path(LOOK, path).map(|()| None)).collect();
+    fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        let action = "make special file";
+        let (kind, device) =
+            node_of(&meta.kind).ok_or_else(|| store_error(action, path, Errno::INVAL))?;
+        if self.0.see.fake_super {
+            return self.make_noted((action, path), b"", (meta, keep));
         }
-        let mut last = None;
-        paths.iter().map(|path| self.look_after(path, &mut last)).collect()
+        let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
+        self.make_at((action, path), make, |dir, name, heritage| {
+            let held = dir.open(name, OFlags::PATH)?;
+            let what = (keep, self.0.ways());
+            let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
+            Ok(attrs.set(On::Handle(held.as_fd())))
+        })
+    }
+
+    fn link(&self, path: &RelPath, named: Link<'_, Self>) -> Result<(), StoreError> {
+        link(&self.0, path, &named)
     }
 
     fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
@@ -633,6 +657,47 @@ impl Store for LocalStore {
             Ok(self.0.sifted(meta, || Reach::Followed(dir.own_path())))
         };
         behind.map(look).transpose()
+    }
+
+    fn link_waiting(
+        &self,
+        path: &RelPath,
+        leader: &RelPath,
+        seen: Option<&Meta>,
+    ) -> Result<bool, StoreError> {
+        link_waiting(&self.0, path, (leader, seen))
+    }
+
+    fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
+        let delayed = lock(&self.0.delayed).take();
+        let (mut last, mut failed) = (None::<Place>, Vec::new());
+        for finished in delayed {
+            let place = match last.take() {
+                Some(place) => place.next(&self.0.root, COMMIT, &finished.path),
+                None => self.place(COMMIT, &finished.path),
+            };
+            let landed =
+                place.and_then(|place| finished.land_unless(&self.0, last.insert(place), is_same));
+            failed.extend(landed.err().map(|error| (finished.path, error)));
+        }
+        failed
+    }
+}
+
+impl Store for LocalStore {
+    type Rebuild = LocalRebuild;
+
+    fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        self.look_after(path, &mut None)
+    }
+
+    fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
+        self.0.backup.iter().for_each(|backup| self.0.listed.note(backup, paths));
+        if self.are_in_bare_dir(paths) {
+            return paths.iter().map(|path| check_path(LOOK, path).map(|()| None)).collect();
+        }
+        let mut last = None;
+        paths.iter().map(|path| self.look_after(path, &mut last)).collect()
     }
 
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
@@ -678,50 +743,6 @@ impl Store for LocalStore {
         }
     }
 
-    fn make_symlink(
-        &self,
-        path: &RelPath,
-        target: &[u8],
-        meta: &Meta,
-        keep: Keep,
-    ) -> Result<(), StoreError> {
-        if self.0.see.fake_super {
-            return self.make_noted(("make symlink", path), target, (meta, keep));
-        }
-        let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
-        self.make_at(("make symlink", path), make, |dir, name, heritage| {
-            let heritage = Heritage { acl: None, ..heritage };
-            let what = (keep, self.0.ways());
-            let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
-            Ok(attrs.set(On::Link(dir, name)))
-        })
-    }
-
-    fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
-        let action = "make special file";
-        let (kind, device) =
-            node_of(&meta.kind).ok_or_else(|| store_error(action, path, Errno::INVAL))?;
-        if self.0.see.fake_super {
-            return self.make_noted((action, path), b"", (meta, keep));
-        }
-        let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
-        self.make_at((action, path), make, |dir, name, heritage| {
-            let held = dir.open(name, OFlags::PATH)?;
-            let what = (keep, self.0.ways());
-            let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
-            Ok(attrs.set(On::Handle(held.as_fd())))
-        })
-    }
-
-    fn link(
-        &self,
-        path: &RelPath,
-        (from, there): (&Self, &RelPath),
-        expected: (&Meta, Option<&Meta>),
-    ) -> Result<(), StoreError> {
-        link(&self.0, path, (&from.0, there), expected)
-    }
-
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
         let made = lock(&self.0.unfinished).remove(path).map(Unfinished::old_mode);
         let attrs = self.attrs(meta, keep, made);
@@ -753,30 +774,6 @@ impl Store for LocalStore {
 
     fn flush(&self) -> Result<(), StoreError> {
         self.0.touched.flush(&self.0.root)
-    }
-
-    fn link_waiting(
-        &self,
-        path: &RelPath,
-        leader: &RelPath,
-        seen: Option<&Meta>,
-    ) -> Result<bool, StoreError> {
-        link_waiting(&self.0, path, (leader, seen))
-    }
-
-    fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
-        let delayed = lock(&self.0.delayed).take();
-        let (mut last, mut failed) = (None::<Place>, Vec::new());
-        for finished in delayed {
-            let place = match last.take() {
-                Some(place) => place.next(&self.0.root, COMMIT, &finished.path),
-                None => self.place(COMMIT, &finished.path),
-            };
-            let landed =
-                place.and_then(|place| finished.land_unless(&self.0, last.insert(place), is_same));
-            failed.extend(landed.err().map(|error| (finished.path, error)));
-        }
-        failed
     }
 
     fn sweep(&self) -> Result<u64, StoreError> {

@@ -28,8 +28,8 @@ use super::*;
 use crate::dir::{Dir, Way};
 use deltic_store::conformance::KEEP_ALL;
 use deltic_store::{
-    Commit, Filter, Going, Keep, Rebuild, Removed, Replaces, Resumed, Snapshot, Store, StoreError,
-    Tree, conformance,
+    Commit, Filter, Going, Keep, Posix, Rebuild, Removed, Replaces, Resumed, Snapshot, Store,
+    StoreError, Tree, conformance,
 };
 
 const WAYS: [Way; 2] = [Way::Kernel, Way::Walk];

@@ -154,6 +154,13 @@ pub enum StoreError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The store keeps nothing of the kind.
+    Unsupported {
+        /// What it does not keep, in the plural.
+        what: &'static str,
+        /// The entry that was to be written.
+        path: RelPath,
+    },
     /// Any other answer of the system.
     Io {
         /// What was tried.
@@ -226,6 +233,9 @@ impl StoreError {
             Self::BadName { action, .. } => {
                 format!("cannot {} {path}: not a name that can be used here", verb(action))
             }
+            Self::Unsupported { what, .. } => {
+                format!("cannot write {path}: {what} are not kept by this store")
+            }
             Self::Rules { file, why } => format!("cannot read rules {file}: {why}"),
             Self::Protected { .. } => {
                 format!("cannot delete non-empty directory: {path} (names in it are protected)")
@@ -263,6 +273,7 @@ impl StoreError {
             | Self::Dangling { path, .. }
             | Self::TooLong { path, .. }
             | Self::BadName { path, .. }
+            | Self::Unsupported { path, .. }
             | Self::Protected { path }
             | Self::Refilled { path }
             | Self::KeepsOld { path } => Some(path),

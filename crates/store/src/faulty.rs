@@ -12,8 +12,8 @@ use deltic_tree::names::SortedNames;
 use deltic_tree::{Meta, Name, RelPath};
 
 use crate::{
-    Commit, Content, Going, Keep, Listing, Rebuild, Removed, Replaces, Resumed, Snapshot, Store,
-    StoreError, Tree, Version,
+    Commit, Content, Going, Keep, Link, Listing, Posix, Rebuild, Removed, Replaces, Resumable,
+    Resumed, Snapshot, Store, StoreError, Tree, Version,
 };
 pub use plan::{Call, Fault, Nth, Plan};
 
@@ -124,6 +124,48 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
     }
 }
 
+impl<S: Store> Posix for Faulty<S> {
+    fn make_symlink(
+        &self,
+        path: &RelPath,
+        target: &[u8],
+        meta: &Meta,
+        keep: Keep,
+    ) -> Result<(), StoreError> {
+        self.plan.enter(Call::MakeSymlink, path)?;
+        self.inner.make_symlink(path, target, meta, keep)
+    }
+
+    fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        self.plan.enter(Call::MakeSpecial, path)?;
+        self.inner.make_special(path, meta, keep)
+    }
+
+    fn link(&self, path: &RelPath, link: Link<'_, Self>) -> Result<(), StoreError> {
+        self.plan.enter(Call::Link, path)?;
+        let Link { from, at, is, seen } = link;
+        self.inner.link(path, Link { from: &from.inner, at, is, seen })
+    }
+
+    fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
+        self.plan.enter(Call::Look, path)?;
+        self.inner.keep_dirlink(path)
+    }
+
+    fn link_waiting(
+        &self,
+        path: &RelPath,
+        leader: &RelPath,
+        seen: Option<&Meta>,
+    ) -> Result<bool, StoreError> {
+        self.inner.link_waiting(path, leader, seen)
+    }
+
+    fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
+        self.inner.land(is_same)
+    }
+}
+
 impl<S: Store> Store for Faulty<S> {
     type Rebuild = FaultyRebuild<S::Rebuild>;
 
@@ -157,40 +199,9 @@ impl<S: Store> Store for Faulty<S> {
         }))
     }
 
-    fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
-        self.plan.enter(Call::Look, path)?;
-        self.inner.keep_dirlink(path)
-    }
-
     fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError> {
         self.plan.enter(Call::MakeDir, path)?;
         self.inner.make_dir(path, will)
-    }
-
-    fn make_symlink(
-        &self,
-        path: &RelPath,
-        target: &[u8],
-        meta: &Meta,
-        keep: Keep,
-    ) -> Result<(), StoreError> {
-        self.plan.enter(Call::MakeSymlink, path)?;
-        self.inner.make_symlink(path, target, meta, keep)
-    }
-
-    fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
-        self.plan.enter(Call::MakeSpecial, path)?;
-        self.inner.make_special(path, meta, keep)
-    }
-
-    fn link(
-        &self,
-        path: &RelPath,
-        (from, there): (&Self, &RelPath),
-        expected: (&Meta, Option<&Meta>),
-    ) -> Result<(), StoreError> {
-        self.plan.enter(Call::Link, path)?;
-        self.inner.link(path, (&from.inner, there), expected)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
@@ -208,19 +219,6 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.remove(path, going)
     }
 
-    fn link_waiting(
-        &self,
-        path: &RelPath,
-        leader: &RelPath,
-        seen: Option<&Meta>,
-    ) -> Result<bool, StoreError> {
-        self.inner.link_waiting(path, leader, seen)
-    }
-
-    fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
-        self.inner.land(is_same)
-    }
-
     fn flush(&self) -> Result<(), StoreError> {
         self.plan.enter(Call::Flush, &RelPath::root())?;
         self.inner.flush()
@@ -229,6 +227,26 @@ impl<S: Store> Store for Faulty<S> {
     fn sweep(&self) -> Result<u64, StoreError> {
         self.plan.enter(Call::Sweep, &RelPath::root())?;
         self.inner.sweep()
+    }
+}
+
+impl<R: Rebuild> Resumable for FaultyRebuild<R> {
+    fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.plan.enter(Call::Note, &self.path)?;
+        self.inner.note(bytes)
+    }
+
+    fn has_staged(&self, span: &Range<u64>) -> bool {
+        self.inner.has_staged(span)
+    }
+
+    fn resume_with(&self, span: Range<u64>) {
+        self.inner.resume_with(span);
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        self.plan.enter(Call::Read, &self.path)?;
+        self.inner.read_at(start, buf)
     }
 }
 
@@ -257,24 +275,6 @@ impl<R: Rebuild> Rebuild for FaultyRebuild<R> {
 
     fn may_share(&self, from: &Self::Snapshot, old: &Range<u64>, new_start: u64) -> bool {
         self.inner.may_share(&from.inner, old, new_start)
-    }
-
-    fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
-        self.plan.enter(Call::Note, &self.path)?;
-        self.inner.note(bytes)
-    }
-
-    fn has_staged(&self, span: &Range<u64>) -> bool {
-        self.inner.has_staged(span)
-    }
-
-    fn resume_with(&self, span: Range<u64>) {
-        self.inner.resume_with(span);
-    }
-
-    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
-        self.plan.enter(Call::Read, &self.path)?;
-        self.inner.read_at(start, buf)
     }
 
     fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<Option<Version>, StoreError> {

@@ -11,8 +11,8 @@ use deltic_tree::{Entry, Kind, Meta, RelPath};
 use crate::error::At;
 use crate::filter::{Scopes, Start};
 use crate::{
-    Cause, Filter, Going, Keep, Listing, Removed, Resumed, Snapshot, Store, StoreError, Tree,
-    check_path, lock,
+    Cause, Filter, Going, Keep, Link, Listing, Posix, Removed, Resumed, Snapshot, Store,
+    StoreError, Tree, check_path, lock,
 };
 pub use rebuild::MemoryRebuild;
 use rebuild::UMASK;
@@ -156,6 +156,53 @@ impl Drop for MemorySnapshot {
     }
 }
 
+impl Posix for MemoryStore {
+    fn make_symlink(
+        &self,
+        path: &RelPath,
+        target: &[u8],
+        meta: &Meta,
+        keep: Keep,
+    ) -> Result<(), StoreError> {
+        check_path("make symlink", path)?;
+        let mut state = lock(&self.state);
+        let kind = Kind::Symlink(target.into());
+        let mut now = Meta { kind: kind.clone(), ..state.new_meta(0o777) };
+        give(&mut now, &Meta { kind, ..meta.clone() }, keep);
+        state.put(path, now, Arc::default()).at("make symlink", path)
+    }
+
+    fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
+        let action = "make special file";
+        check_path(action, path)?;
+        if matches!(meta.kind, Kind::File | Kind::Dir | Kind::Symlink(_)) {
+            return Err(INVALID.at(action, path));
+        }
+        let mut state = lock(&self.state);
+        let mode = keep.mode_of_new(meta, None, UMASK);
+        let mut now = Meta { kind: meta.kind.clone(), ..state.new_meta(mode) };
+        give(&mut now, meta, keep);
+        state.put(path, now, Arc::default()).at(action, path)
+    }
+
+    fn link(
+        &self,
+        path: &RelPath,
+        Link { from, at, is, seen }: Link<'_, Self>,
+    ) -> Result<(), StoreError> {
+        check_path("link", path)?;
+        let node = lock(&from.state).get(at).at("link", path)?.clone();
+        if node.meta != *is {
+            return Err(StoreError::Changed { path: path.clone() });
+        }
+        let mut state = lock(&self.state);
+        if state.find(path).at("link", path)?.map(|found| &found.meta) != seen {
+            return Err(StoreError::Conflict { path: path.clone() });
+        }
+        state.put(path, node.meta, node.bytes).at("link", path)
+    }
+}
+
 impl Store for MemoryStore {
     type Rebuild = MemoryRebuild;
 
@@ -207,52 +254,6 @@ impl Store for MemoryStore {
         made.at("make directory", path)
     }
 
-    fn make_symlink(
-        &self,
-        path: &RelPath,
-        target: &[u8],
-        meta: &Meta,
-        keep: Keep,
-    ) -> Result<(), StoreError> {
-        check_path("make symlink", path)?;
-        let mut state = lock(&self.state);
-        let kind = Kind::Symlink(target.into());
-        let mut now = Meta { kind: kind.clone(), ..state.new_meta(0o777) };
-        give(&mut now, &Meta { kind, ..meta.clone() }, keep);
-        state.put(path, now, Arc::default()).at("make symlink", path)
-    }
-
-    fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
-        let action = "make special file";
-        check_path(action, path)?;
-        if matches!(meta.kind, Kind::File | Kind::Dir | Kind::Symlink(_)) {
-            return Err(INVALID.at(action, path));
-        }
-        let mut state = lock(&self.state);
-        let mode = keep.mode_of_new(meta, None, UMASK);
-        let mut now = Meta { kind: meta.kind.clone(), ..state.new_meta(mode) };
-        give(&mut now, meta, keep);
-        state.put(path, now, Arc::default()).at(action, path)
-    }
-
-    fn link(
-        &self,
-        path: &RelPath,
-        (from, there): (&Self, &RelPath),
-        (is, seen): (&Meta, Option<&Meta>),
-    ) -> Result<(), StoreError> {
-        check_path("link", path)?;
-        let node = lock(&from.state).get(there).at("link", path)?.clone();
-        if node.meta != *is {
-            return Err(StoreError::Changed { path: path.clone() });
-        }
-        let mut state = lock(&self.state);
-        if state.find(path).at("link", path)?.map(|found| &found.meta) != seen {
-            return Err(StoreError::Conflict { path: path.clone() });
-        }
-        state.put(path, node.meta, node.bytes).at("link", path)
-    }
-
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
         check_path(SET_META, path)?;
         let mut state = lock(&self.state);
@@ -279,10 +280,6 @@ impl Store for MemoryStore {
             true => state.clone().remove(path, going, &self.scopes),
             false => state.remove(path, going, &self.scopes),
         }
-    }
-
-    fn flush(&self) -> Result<(), StoreError> {
-        Ok(())
     }
 
     fn sweep(&self) -> Result<u64, StoreError> {

@@ -14,7 +14,7 @@ use deltic_protocol::options::Options;
 use deltic_protocol::report::{
     Action, Change, Differs, EntryType, Facts, Notice, Trouble, TroubleKind,
 };
-use deltic_store::{Snapshot, Store, StoreError, Tree};
+use deltic_store::{Posix, Snapshot, StoreError, Tree};
 use deltic_store_local::reason;
 use deltic_store_local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore, Sources};
 use deltic_tree::{Kind, Meta, Name, RelPath};

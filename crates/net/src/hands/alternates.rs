@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use deltic_engine::similar::{Candidates, most_similar};
 use deltic_protocol::options::Fuzzy;
 use deltic_protocol::receiver::Elsewhere;
-use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
+use deltic_store::{Commit, Keep, Link, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
 use deltic_tree::{Entry, Meta, RelPath};
 
 use super::lock;
@@ -41,9 +41,9 @@ impl<S: Store> Alternates<S> {
         &self,
         store: &S,
         (path, alternate): (&RelPath, usize),
-        expected: (&Meta, Option<&Meta>),
+        (is, seen): (&Meta, Option<&Meta>),
     ) -> Result<(), StoreError> {
-        store.link(path, (self.tree(alternate, path)?, path), expected)
+        store.link(path, Link { from: self.tree(alternate, path)?, at: path, is, seen })
     }
 
     /// Copies what the alternate has at `path`, if that still `is` so, into `store`; it gets the attributes of `meta`.

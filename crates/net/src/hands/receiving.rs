@@ -19,7 +19,7 @@ use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{self, Answer, Carries, New, Receiver, Removed, Work};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
-use deltic_store::{Going, Keep, Store, StoreError};
+use deltic_store::{Going, Keep, Link, Store, StoreError};
 use deltic_tree::{Compared, DirDigestKey, Kind, Meta, RelPath};
 
 use super::alternates::Alternates;
@@ -385,7 +385,7 @@ impl<S: Store> ReceivingHands<S> {
         }
         let is = self.store.look(leader)?.filter(|is| is.kind == *kind);
         let is = is.ok_or_else(|| StoreError::Changed { path: leader.clone() })?;
-        self.store.link(path, (&self.store, leader), (&is, seen))
+        self.store.link(path, Link { from: &self.store, at: leader, is: &is, seen })
     }
 
     /// Takes for done what another run did meanwhile, as `is_done` says.

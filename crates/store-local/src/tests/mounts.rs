@@ -1,5 +1,6 @@
 //! Other file systems: full ones, nested ones, and such that share blocks. Root only.
 
+use deltic_store::Posix;
 use rustix::fs::{CWD, Mode, OFlags, openat, statvfs, syncfs};
 
 use super::*;

@@ -1,5 +1,6 @@
 //! Somebody swaps a directory for a symlink while we work below it (`RELIABILITY` T13).
 
+use deltic_store::Posix;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

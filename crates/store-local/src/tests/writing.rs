@@ -1,5 +1,6 @@
 //! Stores that write otherwise than by default.
 
+use deltic_store::{Posix, Resumable};
 use std::ops::Range;
 
 use super::*;

@@ -1,7 +1,7 @@
 //! Laws of what unfinished rebuilds leave behind.
 
 use super::{all_of, bytes, file_meta, names, path, put};
-use crate::{Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store};
+use crate::{Commit, Content, Keep, Rebuild, Replaces, Resumable, Snapshot, Store};
 
 pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     what_was_written_is_found_by_the_next_attempt(&make());

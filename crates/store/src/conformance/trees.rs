@@ -5,7 +5,7 @@ use deltic_tree::{EntryType, Kind, Meta, Name, RelPath};
 use super::{
     KEEP_ALL, bytes, dir_meta, file_meta, meta, names, path, put, special_meta, symlink_meta,
 };
-use crate::{Going, Keep, STAGING_NAME, Store, StoreError};
+use crate::{Going, Keep, Link, STAGING_NAME, Store, StoreError};
 
 const MAKE_WAY: Going = Going { gives_way: true, dry_run: false, most: u64::MAX };
 
@@ -48,7 +48,7 @@ fn another_name_shows_what_the_first_one_is(store: &impl Store) {
     put(store, "dir/old", b"old");
     let (first, is, seen) = (path("first"), meta(store, "first"), meta(store, "dir/old"));
     let link = |at: &str, is: &Meta, seen: Option<&Meta>| {
-        store.link(&path(at), (store, &first), (is, seen))
+        store.link(&path(at), Link { from: store, at: &first, is, seen })
     };
     let changed = Meta { len: 4, ..is.clone() };
     for (at, is, seen) in [("other", &changed, None), ("dir/old", &changed, Some(&seen))] {

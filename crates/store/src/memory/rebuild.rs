@@ -8,7 +8,9 @@ use deltic_tree::{Kind, Meta, RelPath};
 use super::tree::{Node, TreeState, give};
 use super::{INVALID, MemorySnapshot, MemoryStore};
 use crate::error::At;
-use crate::{Cause, Commit, Content, Rebuild, Replaces, Snapshot, StoreError, Version, lock};
+use crate::{
+    Cause, Commit, Content, Rebuild, Replaces, Resumable, Snapshot, StoreError, Version, lock,
+};
 
 /// A new version of a file in memory.
 #[derive(Debug)]
@@ -45,6 +47,22 @@ impl MemoryRebuild {
     }
 }
 
+impl Resumable for MemoryRebuild {
+    fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        lock(&self.store.state).staged_mut(self.id).notes.push(bytes.to_vec());
+        Ok(())
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        let mut state = lock(&self.store.state);
+        let bytes = &state.staged_mut(self.id).bytes;
+        let start = usize::try_from(start).unwrap_or(usize::MAX).min(bytes.len());
+        let read = buf.len().min(bytes.len() - start);
+        buf[..read].copy_from_slice(&bytes[start..start + read]);
+        Ok(read)
+    }
+}
+
 impl Rebuild for MemoryRebuild {
     type Snapshot = MemorySnapshot;
 
@@ -72,30 +90,6 @@ impl Rebuild for MemoryRebuild {
             Content::Old => self.put(new_start, bytes),
             Content::OldAndSent => self.write(new_start, bytes),
         }
-    }
-
-    fn may_share(&self, _: &MemorySnapshot, _: &Range<u64>, _: u64) -> bool {
-        false
-    }
-
-    fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
-        lock(&self.store.state).staged_mut(self.id).notes.push(bytes.to_vec());
-        Ok(())
-    }
-
-    fn has_staged(&self, _: &Range<u64>) -> bool {
-        true
-    }
-
-    fn resume_with(&self, _: Range<u64>) {}
-
-    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
-        let mut state = lock(&self.store.state);
-        let bytes = &state.staged_mut(self.id).bytes;
-        let start = usize::try_from(start).unwrap_or(usize::MAX).min(bytes.len());
-        let read = buf.len().min(bytes.len() - start);
-        buf[..read].copy_from_slice(&bytes[start..start + read]);
-        Ok(read)
     }
 
     fn commit(self, commit: Commit<'_, MemorySnapshot>) -> Result<Option<Version>, StoreError> {

@@ -8,7 +8,9 @@ use deltic_engine::check::small_digest;
 use deltic_engine::pack::unpacked;
 use deltic_protocol::receiver::{Proof, Small};
 use deltic_protocol::work::{Handle, Setback};
-use deltic_store::{Commit, Rebuild, Replaces, Snapshot, Store, StoreError, Version, Whole};
+use deltic_store::{
+    Commit, Rebuild, Replaces, Resumable, Snapshot, Store, StoreError, Version, Whole,
+};
 use deltic_store_local::cache::Moment;
 use deltic_tree::{Meta, RelPath};
 

@@ -11,7 +11,7 @@ use deltic_protocol::receiver::{
 };
 use deltic_protocol::report::Trouble;
 use deltic_protocol::work::Handle;
-use deltic_store::{Listing, Rebuild, Resumed, Snapshot, Store, StoreError, Tree};
+use deltic_store::{Listing, Resumable, Resumed, Snapshot, Store, StoreError, Tree};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, Meta, Names, RelPath};
 

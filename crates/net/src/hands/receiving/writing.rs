@@ -14,7 +14,7 @@ use deltic_engine::{Unproven, journal};
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
 use deltic_protocol::work::{Handle, Setback};
-use deltic_store::{Content, Rebuild, Store, StoreError};
+use deltic_store::{Content, Rebuild, Resumable, Store, StoreError};
 use deltic_tree::RelPath;
 
 use super::slot::{Growing, Slot};

@@ -1,0 +1,146 @@
+//! New versions of files, out of sight until they are whole.
+
+use std::ops::Range;
+
+use deltic_tree::{Meta, RelPath};
+
+use crate::{Keep, Snapshot, StoreError, Version};
+
+/// A new version of a file, invisible until [`Rebuild::commit`].
+///
+/// Spans arrive in any order and from any thread. Dropped without commit, what was written stays behind as a
+/// leftover for the next attempt; what was merely copied, or spoiled by a failed write, goes.
+pub trait Rebuild: Resumable + Send + Sync + 'static {
+    /// A version to copy from.
+    type Snapshot: Snapshot;
+
+    /// Copies the bytes `old` of `from` to `new_start`.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where `from` is not the version any more that it was when opened.
+    fn copy(
+        &self,
+        from: &Self::Snapshot,
+        old: Range<u64>,
+        new_start: u64,
+    ) -> Result<(), StoreError>;
+
+    /// Writes `bytes` at `new_start`.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] among others; the rebuild is spoiled then, but what [wants room](StoreError::wants_room) may be
+    /// written again.
+    fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError>;
+
+    /// The same of bytes that were read from old versions, all of them or `content` says what else. A caller that puts
+    /// many short spans together writes them at once, and where whole pages begin and end.
+    ///
+    /// # Errors
+    /// As [`Rebuild::write`].
+    fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError> {
+        let _ = content;
+        self.write(new_start, bytes)
+    }
+
+    /// Whether [`Rebuild::copy`] may share the blocks of this span, or has nothing to do for it. Where it does not, reading
+    /// and writing is no slower.
+    fn may_share(&self, from: &Self::Snapshot, old: &Range<u64>, new_start: u64) -> bool {
+        let _ = (from, old, new_start);
+        false
+    }
+
+    /// Makes this the file at its path, in one step; at [`Store::land`] where commits wait for that. A file that changes
+    /// where it is takes more steps than one. Tells which version it is now, if it was put in place as a whole, was flushed, and
+    /// that can be relied on, as [`Snapshot::identity`] has it.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] where the path does not hold what `commit` says it replaces; [`StoreError::Unset`] where it
+    /// does now, but for attributes that could not be set.
+    fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<Option<Version>, StoreError>;
+
+    /// Gives up, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// Where the staged file cannot be removed.
+    fn discard(self) -> Result<(), StoreError>
+    where
+        Self: Sized,
+    {
+        drop(self);
+        Ok(())
+    }
+}
+
+/// What of a rebuild outlives the run that began it. A store that keeps nothing of it implements no method.
+pub trait Resumable {
+    /// Notes something of what is written by now, for whoever resumes this rebuild. It survives the process, not the
+    /// machine; nobody but the owner can read it, and it goes with the staged file.
+    ///
+    /// # Errors
+    /// Where it cannot be written: then nothing can be noted of this rebuild any more.
+    fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        let _ = bytes;
+        Err(StoreError::Unsupported { what: "notes of a transfer", path: RelPath::root() })
+    }
+
+    /// Says that these bytes are staged. Of a file that changes in place, the bytes that stay where they are are not: a note of
+    /// them would not hold for whoever resumes.
+    fn has_staged(&self, span: &Range<u64>) -> bool {
+        let _ = span;
+        true
+    }
+
+    /// Takes it that these bytes are staged: a rebuild that is resumed cannot tell them from its holes.
+    fn resume_with(&self, span: Range<u64>) {
+        let _ = span;
+    }
+
+    /// Reads back what is staged, from `start` on; fewer bytes at its end.
+    ///
+    /// # Errors
+    /// Where the staged file cannot be read.
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        let _ = (start, buf);
+        Err(StoreError::Unsupported { what: "unfinished files", path: RelPath::root() })
+    }
+}
+
+/// What bytes are that were put together of old versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing else: another attempt loses nothing without them.
+    Old,
+    /// There are bytes between them that were sent.
+    OldAndSent,
+}
+
+/// What a commit gives the file besides its bytes, and what it takes the place of.
+#[derive(Debug)]
+pub struct Commit<'a, S> {
+    /// The sender's metadata of the new version.
+    pub meta: &'a Meta,
+    /// Which of it the file gets.
+    pub keep: Keep,
+    /// What is at the path until then.
+    pub replaces: Replaces<'a, S>,
+}
+
+/// What a commit expects to find at its path; anything else there is a [`StoreError::Conflict`].
+#[derive(Debug)]
+pub enum Replaces<'a, S> {
+    /// Nothing is there.
+    Nothing,
+    /// Exactly this version, which the new one was derived from.
+    Version(&'a S),
+    /// What [`Store::look`] saw: any kind of entry; of a directory only that it is one, and it must be empty by now.
+    Seen(&'a Meta),
+}
+
+/// A rebuild that goes on where a killed run was interrupted.
+#[derive(Debug)]
+pub struct Resumed<R> {
+    /// As if it had never been dropped.
+    pub rebuild: R,
+    /// What [`Rebuild::note`] was told, in order; the last of it may be missing.
+    pub notes: Vec<Vec<u8>>,
+}

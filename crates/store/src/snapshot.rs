@@ -1,0 +1,64 @@
+//! Versions of files, held open.
+
+use deltic_tree::Meta;
+
+use crate::{StoreError, Version};
+
+/// One version of a file, held open.
+pub trait Snapshot: Send + Sync + 'static {
+    /// What the file was when it was opened.
+    fn meta(&self) -> &Meta;
+
+    /// Fills `buf` with the bytes from `start`; returns less than its length only at the end of the file.
+    ///
+    /// # Errors
+    /// Where the bytes cannot be read; [`StoreError::Short`] where they end before the length that [`Self::meta`] says,
+    /// as of files that a kernel makes up when they are read.
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
+
+    /// Checks that what was read so far is of one version.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where the file is not what was opened any more.
+    fn check_unchanged(&self) -> Result<(), StoreError>;
+
+    /// The same, after as long as a change may take to show that was under way when it was opened: what was read until then is
+    /// of one version.
+    ///
+    /// # Errors
+    /// As [`Snapshot::check_unchanged`].
+    fn check_settled(&self) -> Result<(), StoreError> {
+        self.check_unchanged()
+    }
+
+    /// Length in bytes that the file has by now, as far as it can be written to where it is.
+    ///
+    /// # Errors
+    /// Where that cannot be said.
+    fn len_now(&self) -> Result<u64, StoreError> {
+        Ok(self.meta().len)
+    }
+
+    /// Whether it is what was opened but for names that it got since, which hide whether it changed besides.
+    ///
+    /// # Errors
+    /// Where that cannot be said.
+    fn only_got_names(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    /// Whether the file has other names.
+    fn has_other_names(&self) -> bool {
+        false
+    }
+
+    /// Whether this is that version, which can be relied on.
+    fn is(&self, version: Version) -> bool {
+        self.identity() == Some(version)
+    }
+
+    /// What no other version has, of this file or of another one, now or later; `None` where that cannot be relied on.
+    fn identity(&self) -> Option<Version> {
+        None
+    }
+}
