@@ -2,45 +2,57 @@
 
 use deltic_core::Digest;
 
+use crate::digests::Digesting;
 use crate::error::PeerError;
 use crate::message::{DigestLine, FileNo, ToReceiver};
 
-use super::{Inquiry, Place, Sender, Work};
+use super::ask::Work;
+use super::context::Context;
+use super::listed_file::Inquiry;
+use super::pending::Pending;
 
-impl Sender {
-    /// The receiver asks what is in these files.
-    pub(super) fn asked(&mut self, files: &[FileNo]) -> Result<(), PeerError> {
-        if !self.options.checksum || files.is_empty() {
-            return Err(PeerError::Unexpected("a question for digests that nobody compares"));
-        }
-        for file in files {
-            let listing = self.entries.get_mut(file);
-            let listing = listing.ok_or(PeerError::Unexpected("a file that was not listed"))?;
-            if listing.attempts > 0 || listing.inquiry != Inquiry::Unasked {
-                return Err(PeerError::Unexpected("a question for a digest that was asked for"));
-            }
-            listing.inquiry = Inquiry::Open;
-            self.digesting.push(*file, listing.path.clone(), listing.len);
-        }
-        Ok(())
+/// Takes the receiver's question about the digests of these files.
+pub(super) fn inquire(
+    digesting: &mut Digesting,
+    cx: &mut Context,
+    files: &[FileNo],
+) -> Result<(), PeerError> {
+    if !cx.options.checksum || files.is_empty() {
+        return Err(PeerError::Unexpected("a question for digests that nobody compares"));
     }
+    for file in files {
+        let listed = cx.entries.get_mut(file);
+        let listed = listed.ok_or(PeerError::Unexpected("a file that was not listed"))?;
+        if listed.attempts > 0 || listed.inquiry != Inquiry::Unasked {
+            return Err(PeerError::Unexpected("a question for a digest that was asked for"));
+        }
+        listed.inquiry = Inquiry::Open;
+        digesting.push(*file, listed.path.clone(), listed.len);
+    }
+    Ok(())
+}
 
-    /// Asks for digests, as far as not enough are under way.
-    pub(super) fn digest_more(&mut self) {
-        while let Some((files, paths)) = self.digesting.next() {
-            self.jobs.ask(Work::Digest { paths }, Place::Digest(files));
-        }
+/// Asks for digests, as far as not enough are under way.
+pub(super) fn go_on(digesting: &mut Digesting, cx: &mut Context) {
+    while let Some((files, paths)) = digesting.next() {
+        cx.jobs.ask(Work::Digest { paths }, Pending::Digest(files));
     }
+}
 
-    pub(super) fn digested(&mut self, files: Vec<FileNo>, digests: Vec<Option<Digest>>) {
-        self.digesting.answered();
-        for file in &files {
-            if let Some(listing) = self.entries.get_mut(file) {
-                listing.inquiry = Inquiry::Answered;
-            }
+/// Sends digests that were taken.
+pub(super) fn digested(
+    digesting: &mut Digesting,
+    cx: &mut Context,
+    files: Vec<FileNo>,
+    digests: Vec<Option<Digest>>,
+) {
+    digesting.answered();
+    for file in &files {
+        if let Some(listed) = cx.entries.get_mut(file) {
+            listed.inquiry = Inquiry::Answered;
         }
-        let lines = files.into_iter().zip(digests);
-        let lines = lines.map(|(file, digest)| DigestLine { file, digest }).collect();
-        self.frames.push_back(ToReceiver::Digests(lines));
     }
+    let lines = files.into_iter().zip(digests);
+    let lines = lines.map(|(file, digest)| DigestLine { file, digest }).collect();
+    cx.send(ToReceiver::Digests(lines));
 }

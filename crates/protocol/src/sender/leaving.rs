@@ -8,34 +8,36 @@ use crate::error::PeerError;
 use crate::message::{FileNo, ToReceiver};
 use crate::report::{Notice, Trouble, TroubleKind};
 
-use super::{Place, Sender, Work};
+use super::ask::Work;
+use super::context::Context;
+use super::pending::Pending;
 
 /// Most sources that stay and are named: all fit a frame, with one that counts the others.
 const MOST_NAMED: usize = 80;
 
-/// What may go, and what is going.
+/// Sources that may go, and those that are going.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
-    /// What may still arrive.
+    /// Those that may still arrive.
     sources: BTreeMap<FileNo, (RelPath, Meta)>,
-    /// How many are being removed, and what went wrong with others, from when the first arrived.
+    /// Removals under way, and what went wrong with others, from when the first arrived.
     out: usize,
     stay: Vec<Trouble>,
-    /// How many others stay, and the worst of why.
+    /// The number of others that stay, and the worst of why.
     more: Option<(u64, TroubleKind)>,
-    /// Whether all have arrived that will.
+    /// All have arrived that will.
     all_arrived: bool,
     /// The user is at the receiver's end, and hears of each that is removed.
-    reports: bool,
+    pub(super) reports: bool,
 }
 
 impl Leaving {
-    /// A source may go once it has arrived.
+    /// Adds a source that may go once it has arrived.
     pub(super) fn push(&mut self, file: FileNo, source: (RelPath, Meta)) {
         self.sources.insert(file, source);
     }
 
-    /// A source stays.
+    /// Notes that a source stays.
     fn keep(&mut self, trouble: Trouble) {
         if self.stay.len() < MOST_NAMED {
             return self.stay.push(trouble);
@@ -45,7 +47,7 @@ impl Leaving {
         self.more = Some((count + 1, if is_change { trouble.kind } else { kind }));
     }
 
-    /// What is told of those that stay.
+    /// The troubles of those that stay.
     fn told(&mut self) -> Vec<Trouble> {
         let mut told = std::mem::take(&mut self.stay);
         told.extend(self.more.take().map(|(count, kind)| {
@@ -55,57 +57,55 @@ impl Leaving {
         }));
         told
     }
-}
 
-impl Sender {
-    /// These are at the other end, and safe there; what else is below `upto` stays.
+    /// Removes sources that are safe at the other end; what else is below `upto` stays. So many entries were `listed`.
     pub(super) fn arrived(
         &mut self,
+        cx: &mut Context,
         files: &[FileNo],
-        upto: FileNo,
+        (upto, listed): (FileNo, u64),
         last: bool,
     ) -> Result<(), PeerError> {
         let no_source = PeerError::Unexpected("the arrival of no source");
-        if !self.options.remove.sources || self.leaving.all_arrived {
+        if !cx.options.remove.sources || self.all_arrived {
             return Err(no_source);
         }
         for file in files {
-            let (path, meta) =
-                self.leaving.sources.remove(file).ok_or_else(|| no_source.clone())?;
-            self.leaving.out += 1;
-            let place = Place::RemoveSource(path.clone());
-            self.jobs.ask(Work::RemoveSource { path, meta }, place);
+            let (path, meta) = self.sources.remove(file).ok_or_else(|| no_source.clone())?;
+            self.out += 1;
+            let pending = Pending::RemoveSource(path.clone());
+            cx.jobs.ask(Work::RemoveSource { path, meta }, pending);
         }
-        if upto.0 > self.lister.told() {
+        if upto.0 > listed {
             return Err(no_source);
         }
-        self.leaving.sources = self.leaving.sources.split_off(&upto);
-        self.leaving.all_arrived = last;
-        self.tell_gone();
+        self.sources = self.sources.split_off(&upto);
+        self.all_arrived = last;
+        self.send_gone(cx);
         Ok(())
     }
 
-    /// Reports each source that is removed to the receiver: the user is there, and it understands.
-    pub const fn report_removed(&mut self) {
-        self.leaving.reports = true;
-    }
-
-    pub(super) fn removed(&mut self, path: RelPath, removed: Result<(), Trouble>) {
-        self.leaving.out -= 1;
+    pub(super) fn removed(
+        &mut self,
+        cx: &mut Context,
+        path: RelPath,
+        removed: Result<(), Trouble>,
+    ) {
+        self.out -= 1;
         match removed {
-            Ok(()) if self.leaving.reports => self.frames.push_back(ToReceiver::Removed(path)),
-            Ok(()) => self.notices.push_back(Notice::Removed(path)),
-            Err(trouble) => self.leaving.keep(trouble),
+            Ok(()) if self.reports => cx.send(ToReceiver::Removed(path)),
+            Ok(()) => cx.notices.push_back(Notice::Removed(path)),
+            Err(trouble) => self.keep(trouble),
         }
-        self.tell_gone();
+        self.send_gone(cx);
     }
 
-    /// Says what stays of what arrived, once the rest is gone.
-    fn tell_gone(&mut self) {
-        if self.leaving.all_arrived && self.leaving.out == 0 {
-            let troubles = self.leaving.told();
-            self.notices.extend(troubles.iter().cloned().map(Notice::Trouble));
-            self.frames.push_back(ToReceiver::Gone(troubles));
+    /// Sends which of the sources that arrived stay, once the rest is gone.
+    fn send_gone(&mut self, cx: &mut Context) {
+        if self.all_arrived && self.out == 0 {
+            let troubles = self.told();
+            cx.notices.extend(troubles.iter().cloned().map(Notice::Trouble));
+            cx.send(ToReceiver::Gone(troubles));
         }
     }
 }

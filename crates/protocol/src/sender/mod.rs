@@ -10,159 +10,56 @@
 //! Need(chunks)     ──► read, Fill
 //! Mend(gaps)       ──► read, compare, Mended                (within GAP_WINDOW of what it answered)
 //! ```
+//!
+//! [`Sender`] routes frames and answers to its parts. Each owns its state and takes the [`Context`]: `list` walks the tree
+//! and sends it, `files` holds a `transfer` for each file that is wanted, `presets` are the strategies of the papers,
+//! `leaving` removes sources.
 
 mod ask;
-mod confirm;
+mod context;
 mod digesting;
-mod file;
+mod files;
 mod leaving;
-mod linking;
-mod listing;
-mod mending;
+mod list;
+mod listed_file;
+mod offer;
 mod offering;
-mod searching;
-mod tallying;
-mod telling;
+mod pending;
+mod presets;
+mod settling;
+mod transfer;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-
-use deltic_core::Strategy;
-use deltic_core::strategy::Conversation;
-use deltic_tree::meta::Owner;
-use deltic_tree::{RelPath, Timestamp};
-
-use crate::cutting::Part;
 use crate::digests::Digesting;
 use crate::error::PeerError;
-use crate::limits::{LARGE_FILE_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS};
-use crate::message::{Done, FileNo, How, ToReceiver, ToSender};
-use crate::options::{Append, Options};
-use crate::report::{
-    Action, Change, Counts, EntryType, Facts, Notice, Progress, Question, Totals, Trouble,
-};
-use crate::summing::Step;
-use crate::sums::Ways;
-use crate::work::{Concerns, Handle, Jobs, UnknownAnswer, WorkId};
+use crate::message::{How, ToReceiver, ToSender};
+use crate::options::Options;
+use crate::report::{Change, Counts, Notice, Question, Totals};
+use crate::work::{UnknownAnswer, WorkId};
 
-use file::{Beginning, Outgoing, Resumed};
+use context::Context;
+use files::Files;
 use leaving::Leaving;
-use listing::Lister;
-use offering::Offering;
+use list::Lister;
+use pending::Pending;
+use transfer::{Beginning, Resumed};
 
 pub use ask::{
     Answer, Bears, Body, Deltas, Gap, Listed, Opened, Sealed, Sealing, Searched, Sums, Work,
 };
 
-/// A question is answered before what it is about is settled: what waits to be answered is within the window.
-const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest is asked for");
-
 /// The sender's machine. Feed it frames and answers; poll frames, work and notices until nothing comes.
 #[derive(Debug)]
 pub struct Sender {
-    options: Options,
-    jobs: Jobs<Work, Place>,
-    frames: VecDeque<ToReceiver>,
-    notices: VecDeque<Notice>,
-    lister: Lister,
-    /// Regular files that the receiver has not settled.
-    entries: BTreeMap<FileNo, Listing>,
-    /// In the order of the list, which is the order in which they are scanned.
-    files: BTreeMap<FileNo, Outgoing>,
-    /// Files of which more may be scanned, or told.
-    scanners: VecDeque<FileNo>,
+    cx: Context,
+    list: Lister,
+    files: Files,
     digesting: Digesting,
-    offering: Offering,
-    /// Handles of attempts under way, to place answers.
-    handles: HashMap<Handle, FileNo>,
-    next_handle: u64,
-    groups_out: u64,
-    /// Gaps to be mended.
-    gaps_out: u64,
-    progress: Progress,
-    counts: Counts,
     leaving: Leaving,
-    /// Whether the user was asked: once is enough.
+    /// The user was asked: once is enough.
     was_asked: bool,
-    /// Whether [`Notice::Closing`] was given.
+    /// [`Notice::Closing`] was given.
     reported_closing: bool,
-    /// Of the way to the receiver, where the driver knows.
-    bits_per_second: Option<u64>,
     finished: bool,
-}
-
-/// A file that the receiver may still want.
-#[derive(Debug)]
-struct Listing {
-    path: RelPath,
-    len: u64,
-    modified: Timestamp,
-    mode: u32,
-    owner: Owner,
-    attempts: u32,
-    inquiry: Inquiry,
-    /// Bytes reported as settled, by any attempt.
-    reported: u64,
-}
-
-/// Whether the receiver asked for a file's digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Inquiry {
-    Unasked,
-    /// It is being taken.
-    Open,
-    Answered,
-}
-
-impl Listing {
-    const fn is_large(&self) -> bool {
-        self.len > LARGE_FILE_BYTES
-    }
-
-    /// Bytes newly settled, given that `settled` of the present attempt are.
-    fn advance(&mut self, settled: u64) -> u64 {
-        let fresh = settled.min(self.len).saturating_sub(self.reported);
-        self.reported += fresh;
-        fresh
-    }
-}
-
-/// Where an answer belongs.
-#[derive(Debug)]
-enum Place {
-    List(RelPath, Option<u32>),
-    /// What comes next of the directory that is being told.
-    ListOn,
-    Open(Handle),
-    Scan(Handle, Part),
-    Seal(Handle),
-    Sum(Handle, Step),
-    Hash(Handle),
-    Search(Handle),
-    Read {
-        handle: Handle,
-        chunks: Vec<std::ops::Range<u32>>,
-        bytes: u64,
-    },
-    Mend {
-        handle: Handle,
-        gaps: Vec<std::ops::Range<u32>>,
-    },
-    Digest(Vec<FileNo>),
-    RemoveSource(RelPath),
-    Ask,
-    Close,
-}
-
-impl Concerns for Place {
-    fn handle(&self) -> Option<Handle> {
-        match self {
-            Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
-            Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
-            Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
-            Self::List(..) | Self::ListOn | Self::Digest(_) => None,
-            Self::RemoveSource(_) | Self::Ask | Self::Close => None,
-        }
-    }
 }
 
 impl Sender {
@@ -170,26 +67,13 @@ impl Sender {
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self {
-            lister: Lister::new(&options),
-            options,
-            jobs: Jobs::new(),
-            frames: VecDeque::new(),
-            notices: VecDeque::new(),
-            entries: BTreeMap::new(),
-            files: BTreeMap::new(),
-            scanners: VecDeque::new(),
+            list: Lister::new(&options),
+            cx: Context::new(options),
+            files: Files::default(),
             digesting: Digesting::default(),
-            offering: Offering::default(),
-            handles: HashMap::new(),
-            next_handle: 0,
-            groups_out: 0,
-            gaps_out: 0,
-            progress: Progress::default(),
-            counts: Counts::default(),
             leaving: Leaving::default(),
             was_asked: false,
             reported_closing: false,
-            bits_per_second: None,
             finished: false,
         }
     }
@@ -197,29 +81,38 @@ impl Sender {
     /// The same over a link of this bandwidth, by which some strategies choose their chunks. Where nothing is known they
     /// take those for a middling one ([`netsync_avg_bytes`](deltic_core::strategy::netsync_avg_bytes)).
     #[must_use]
-    pub fn over(self, bits_per_second: Option<u64>) -> Self {
-        Self { bits_per_second, ..self }
+    pub fn over(mut self, bits_per_second: Option<u64>) -> Self {
+        self.cx.bits_per_second = bits_per_second;
+        self
+    }
+
+    /// The same that sends the tally of every directory that may have one, the first and the smallest as well: so that a
+    /// test need not make a large tree.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn eager(mut self) -> Self {
+        self.list.eager();
+        self
     }
 
     /// The next frame to send, if any.
     pub fn poll_frame(&mut self) -> Option<ToReceiver> {
-        self.frames.pop_front()
+        self.cx.frames.pop_front()
     }
 
     /// The next frame and, where it may overtake the others in an [`Aside`](crate::streams::Aside), the attempt that it is
-    /// of. A file that goes whole is told in order until the receiver asks for its blocks: what overtakes its `Start` would
+    /// of. A file that goes whole is sent in order until the receiver asks for its blocks: what overtakes its `Start` would
     /// come unasked. One that goes by another strategy always is: what was denied comes behind the `Deny`, unasked.
     pub fn poll_for_streams(&mut self) -> Option<(ToReceiver, Option<u32>)> {
         let frame = self.poll_frame()?;
-        let answers = |file: &FileNo| self.files.get(file).is_some_and(Outgoing::answers);
-        let file = frame.may_overtake().filter(answers);
-        let attempt = file.and_then(|file| Some(self.entries.get(&file)?.attempts));
+        let file = frame.may_overtake();
+        let attempt = file.and_then(|file| self.files.overtakes(&self.cx, file));
         Some((frame, attempt))
     }
 
     /// The next notice, if any.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.notices.pop_front().or_else(|| self.closing())
+        self.cx.notices.pop_front().or_else(|| self.closing())
     }
 
     /// [`Notice::Closing`], once every listed file is done.
@@ -229,29 +122,46 @@ impl Sender {
             .then_some(Notice::Closing)
     }
 
-    /// Whether the list is complete and the receiver wants no more of it.
+    /// Returns true once the list is complete and the receiver wants no more of it.
     fn has_sent_all(&self) -> bool {
-        self.lister.is_complete() && self.entries.is_empty() && self.files.is_empty()
+        self.list.is_complete() && self.cx.entries.is_empty() && self.files.is_empty()
     }
 
     /// The next piece of work, if any.
     pub fn poll_work(&mut self) -> Option<(WorkId, Work)> {
-        self.list_more();
-        self.scan_more();
-        self.digest_more();
-        self.jobs.poll()
+        self.list.go_on(&mut self.cx, &mut self.leaving);
+        self.files.go_on(&mut self.cx);
+        digesting::go_on(&mut self.digesting, &mut self.cx);
+        self.cx.jobs.poll()
     }
 
-    /// Whether the receiver has said that the session is over.
+    /// Returns true once the receiver has said that the session is over.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// How often sums were compared so far.
+    /// Comparisons of sums so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
-        self.counts
+        self.cx.counts
+    }
+
+    /// Offers the file, if there is but one: the receiver has not answered yet, though it had some time.
+    pub fn unanswered(&mut self) {
+        if self.list.is_complete() {
+            self.files.offer(&mut self.cx);
+        }
+    }
+
+    /// Takes from the terms of the session, which are known by now, whether what was offered is good.
+    pub fn greeted(&mut self, offers: bool) {
+        self.files.greeted(&mut self.cx, offers);
+    }
+
+    /// Reports each source that is removed to the receiver: the user is there, and it understands.
+    pub const fn report_removed(&mut self) {
+        self.leaving.reports = true;
     }
 
     /// Takes a frame from the receiver.
@@ -262,55 +172,45 @@ impl Sender {
         if self.finished {
             return Err(PeerError::Unexpected("a frame after the end"));
         }
+        let Self { cx, list, files, digesting, leaving, .. } = self;
         match frame {
             ToSender::Want { how: How::Tail, .. } => {
                 Err(PeerError::Unexpected("a tail of no beginning"))
             }
-            ToSender::Tallied { alike, unlike } => self.tallied(alike, unlike),
-            ToSender::Digest(files) => self.asked(&files),
-            ToSender::Want { file, how } => self.want(file, how, Beginning::Anew),
+            ToSender::Tallied { alike, unlike } => list.tallied(cx, leaving, alike, unlike),
+            ToSender::Digest(files) => digesting::inquire(digesting, cx, &files),
+            ToSender::Want { file, how } => files.want(cx, file, how, Beginning::Anew),
             ToSender::Resume { file, key, spec } => {
-                self.want(file, How::Recipe, Beginning::Resumed(Resumed { key, spec }))
+                files.want(cx, file, How::Recipe, Beginning::Resumed(Resumed { key, spec }))
             }
-            ToSender::Append { file, from } => self.want(file, How::Tail, Beginning::Behind(from)),
-            ToSender::Settled { upto } => self.settle(upto),
-            ToSender::Lack { file, groups } => match self.attempt(file)? {
-                Some(_) => self.lack(file, &groups),
-                None => Ok(()),
-            },
-            ToSender::Need { file, chunks } => match self.attempt(file)? {
-                Some(_) => self.need(file, chunks),
-                None => Ok(()),
-            },
-            ToSender::Mend { file, gaps } => match self.attempt(file)? {
-                Some(_) => self.mend(file, gaps),
-                None => Ok(()),
-            },
-            ToSender::Sums { file, sums, extent } => match self.attempt(file)? {
-                Some(_) => self.old_sums(file, sums, extent),
-                None => Ok(()),
-            },
-            ToSender::Match { file, needs, tokens } => match self.attempt(file)? {
-                Some(_) => self.matched(file, &needs, tokens),
-                None => Ok(()),
-            },
-            ToSender::Done { file, done } => self.done(file, done),
+            ToSender::Append { file, from } => {
+                files.want(cx, file, How::Tail, Beginning::Behind(from))
+            }
+            ToSender::Settled { upto } => files.settle(cx, list.settle(upto)?),
+            ToSender::Lack { file, groups } => {
+                files.hear(cx, file, |transfer, cx| transfer.lack(cx, &groups))
+            }
+            ToSender::Need { file, chunks } => {
+                files.hear(cx, file, |transfer, cx| transfer.need(cx, &chunks))
+            }
+            ToSender::Mend { file, gaps } => files.mend(cx, file, gaps),
+            ToSender::Sums { file, sums, extent } => files.old_sums(cx, file, sums, extent),
+            ToSender::Match { file, needs, tokens } => {
+                files.hear(cx, file, |transfer, cx| transfer.matched(cx, &needs, tokens))
+            }
+            ToSender::Done { file, done } => files.done(cx, file, done),
             ToSender::MadeRoot(made) => {
-                self.notices.push_back(Notice::MadeRoot(made));
+                cx.notices.push_back(Notice::MadeRoot(made));
                 Ok(())
             }
-            ToSender::Changed(change) => {
-                if change.action.is_none() && !self.options.tells_unchanged {
-                    return Err(PeerError::Unexpected("a name that stays as it is"));
-                }
-                self.notices.push_back(Notice::Changed(change));
-                Ok(())
-            }
+            ToSender::Changed(change) => self.changed(change),
             ToSender::Trouble(trouble) => {
-                self.notices.push_back(Notice::Trouble(trouble));
+                cx.notices.push_back(Notice::Trouble(trouble));
                 Ok(())
             }
-            ToSender::Arrived { files, upto, last } => self.arrived(&files, upto, last),
+            ToSender::Arrived { files, upto, last } => {
+                leaving.arrived(cx, &files, (upto, list.sent()), last)
+            }
             ToSender::Ask(question) => self.ask(question),
             ToSender::Finished(totals) => self.finish(totals),
         }
@@ -321,187 +221,70 @@ impl Sender {
     /// # Errors
     /// [`UnknownAnswer`] where nothing waits for it.
     pub fn answer(&mut self, id: WorkId, answer: Answer) -> Result<(), UnknownAnswer> {
-        match (self.jobs.answered(id)?, answer) {
-            (Place::List(dir, above), Answer::Listed(listed)) => self.listed((dir, above), listed),
-            (Place::ListOn, Answer::Listed(listed)) => self.listed_on(listed),
-            (Place::Open(handle), Answer::Opened(opened)) => self.opened(handle, opened),
-            (Place::Scan(handle, part), Answer::Scanned(run)) => self.scanned(handle, part, run),
-            (Place::Seal(handle), Answer::Sealed(sealed)) => self.sealed(handle, sealed),
-            (Place::Sum(handle, step), Answer::Summed(summed))
+        let Self { cx, list, files, digesting, leaving, .. } = self;
+        match (cx.jobs.answered(id)?, answer) {
+            (Pending::List(dir, above), Answer::Listed(listed)) => {
+                list.listed(cx, leaving, (dir, above), listed);
+            }
+            (Pending::ListOn, Answer::Listed(listed)) => list.listed_on(cx, leaving, listed),
+            (Pending::Open(handle), Answer::Opened(opened)) => files.opened(cx, handle, opened),
+            (Pending::Scan(handle, part), Answer::Scanned(run)) => {
+                files.scanned(cx, handle, part, run);
+            }
+            (Pending::Seal(handle), Answer::Sealed(sealed)) => {
+                files
+                    .answer(cx, handle, sealed, |transfer, cx, sealed| transfer.sealed(cx, sealed));
+            }
+            (Pending::Sum(handle, step), Answer::Summed(summed))
                 if summed.as_ref().map_or(true, |(summed, _)| step.fits(summed)) =>
             {
-                self.summed(handle, step, summed);
+                files.answer(cx, handle, summed, |transfer, cx, summed| {
+                    transfer.summed(cx, step, summed)
+                });
             }
-            (Place::Hash(handle), Answer::Hashed(sums)) => self.hashed(handle, sums),
-            (Place::Search(handle), Answer::Searched(searched)) => self.searched(handle, searched),
-            (Place::Read { handle, chunks, bytes }, Answer::Read(read)) => {
-                self.read(handle, (chunks, bytes), read);
+            (Pending::Hash(handle), Answer::Hashed(sums)) => {
+                files.answer(cx, handle, sums, |transfer, cx, sums| transfer.hashed(cx, &sums));
             }
-            (Place::Mend { handle, gaps }, Answer::Mended(mended)) => {
-                self.mended(handle, gaps, mended);
+            (Pending::Search(handle), Answer::Searched(searched)) => {
+                files.answer(cx, handle, searched, |transfer, cx, searched| {
+                    transfer.searched(cx, searched)
+                });
             }
-            (Place::Digest(files), Answer::Digested(digests)) if digests.len() == files.len() => {
-                self.digested(files, digests);
+            (Pending::Read { handle, chunks, bytes }, Answer::Read(read)) => {
+                files.answer(cx, handle, read, |transfer, cx, read| {
+                    transfer.read(cx, (chunks, bytes), read)
+                });
             }
-            (Place::RemoveSource(path), Answer::Removed(removed)) => self.removed(path, removed),
-            (Place::Ask, Answer::Asked(allowed)) => {
-                self.frames.push_back(ToReceiver::Allow(allowed));
+            (Pending::Mend { handle, gaps }, Answer::Mended(mended)) => {
+                files.mended(cx, handle, gaps, mended);
             }
-            (Place::Close, Answer::Closed) => {}
+            (Pending::Digest(files), Answer::Digested(digests)) if digests.len() == files.len() => {
+                digesting::digested(digesting, cx, files, digests);
+            }
+            (Pending::RemoveSource(path), Answer::Removed(removed)) => {
+                leaving.removed(cx, path, removed);
+            }
+            (Pending::Ask, Answer::Asked(allowed)) => cx.send(ToReceiver::Allow(allowed)),
+            (Pending::Close, Answer::Closed) => {}
             _ => return Err(UnknownAnswer),
         }
         Ok(())
     }
 
-    /// A new attempt at a file.
-    fn want(&mut self, file: FileNo, how: How, begins: Beginning) -> Result<(), PeerError> {
-        let listing = self
-            .entries
-            .get_mut(&file)
-            .ok_or(PeerError::Unexpected("a file that was not listed"))?;
-        let strategy = self.options.way();
-        let is_own = strategy.conversation == Conversation::Recipe;
-        let knows = match how {
-            How::Whole => true,
-            How::Tail => self.options.writing.append == Append::Blindly,
-            How::Recipe => is_own,
-            How::Strategy | How::Stronger => Ways::of(strategy, how).is_some(),
-        };
-        if !knows {
-            return Err(PeerError::Unexpected("a way that is not the strategy's"));
+    fn changed(&mut self, change: Change) -> Result<(), PeerError> {
+        if change.action.is_none() && !self.cx.options.tells_unchanged {
+            return Err(PeerError::Unexpected("a name that stays as it is"));
         }
-        listing.attempts += 1;
-        let is_anew = matches!(begins, Beginning::Anew);
-        if self.take_offer(file, how == How::Recipe && is_anew) {
-            return Ok(());
-        }
-        let listing = self.entries.get_mut(&file).expect("it was found");
-        if listing.attempts > MAX_ATTEMPTS {
-            return Err(PeerError::Limit("attempts at one file"));
-        }
-        let (path, attempt) = (listing.path.clone(), listing.attempts);
-        let resumed = begins.resumed();
-        let fits = resumed.is_none_or(|resumed| resumed.fits(&strategy, listing.len));
-        if attempt > 1 {
-            // What waits to be said of the last attempt would be taken for this one's.
-            self.frames.retain(|frame| frame.may_overtake() != Some(file));
-        }
-        self.drop_attempt(file);
-        if !fits {
-            let trouble = file::cut_otherwise(&path);
-            self.frames.push_back(ToReceiver::Failed { file, attempt, trouble });
-            return Ok(());
-        }
-        self.check_active(file)?;
-        let (zstd, key) = (self.options.compress, resumed.map(|resumed| resumed.key));
-        let handle = self.start_attempt(file, (how, begins), strategy);
-        let bears = self.bears(file);
-        self.jobs.ask(Work::Open { handle, path, how, zstd, key, bears }, Place::Open(handle));
+        self.cx.notices.push_back(Notice::Changed(change));
         Ok(())
     }
 
-    /// Notes an attempt at a file, and gives it a handle.
-    fn start_attempt(&mut self, file: FileNo, how: (How, Beginning), strategy: Strategy) -> Handle {
-        let handle = Handle(self.next_handle);
-        self.next_handle += 1;
-        self.handles.insert(handle, file);
-        self.files.insert(file, Outgoing::new(handle, how, strategy));
-        handle
-    }
-
-    /// Refuses a file more than may be under way at once: each holds a file open and its recipe in memory.
-    fn check_active(&self, file: FileNo) -> Result<(), PeerError> {
-        let is_large = |file: &FileNo| self.entries.get(file).is_some_and(Listing::is_large);
-        if self.files.len() >= MAX_ACTIVE_FILES + MAX_ACTIVE_LARGE {
-            return Err(PeerError::Limit("files under way"));
-        }
-        if is_large(&file)
-            && self.files.keys().filter(|file| is_large(file)).count() >= MAX_ACTIVE_LARGE
-        {
-            return Err(PeerError::Limit("large files under way"));
-        }
-        Ok(())
-    }
-
-    /// Forgets the attempt under way, if there is one.
-    fn drop_attempt(&mut self, file: FileNo) {
-        let Some(old) = self.files.remove(&file) else { return };
-        let handle = old.handle;
-        self.handles.remove(&handle);
-        self.groups_out -= old.groups_unanswered();
-        if old.at_once {
-            return;
-        }
-        let forgotten = self.jobs.ask_last(handle, Work::Close { handle }, Place::Close);
-        for place in forgotten {
-            if let Place::Mend { gaps, .. } = place {
-                self.gaps_out -= gaps.len() as u64;
-            }
-        }
-    }
-
-    /// The file's attempt; `None` where it has failed on this side and the receiver cannot know yet.
-    fn attempt(&mut self, file: FileNo) -> Result<Option<&mut Outgoing>, PeerError> {
-        match self.files.get_mut(&file) {
-            Some(outgoing) if !self.offering.is_told(file) => Ok(Some(outgoing)),
-            None if self.entries.get(&file).is_some_and(|listing| listing.attempts > 0) => Ok(None),
-            _ => Err(PeerError::Unexpected("an answer about a file that is not under way")),
-        }
-    }
-
-    fn settle(&mut self, upto: FileNo) -> Result<(), PeerError> {
-        // What was wanted before stays until it is done, and is not looked at again.
-        let settled = self.entries.range(self.lister.settle(upto)?);
-        if settled.clone().any(|(_, listing)| listing.inquiry == Inquiry::Open) {
-            return Err(EARLY);
-        }
-        let unwanted = settled.filter(|(_, listing)| listing.attempts == 0);
-        for file in unwanted.map(|(file, _)| *file).collect::<Vec<_>>() {
-            let listing = self.entries.remove(&file);
-            self.withdraw(file);
-            self.report_settled(listing.map_or(0, |listing| listing.len));
-        }
-        Ok(())
-    }
-
-    fn done(&mut self, file: FileNo, done: Done) -> Result<(), PeerError> {
-        let unknown = PeerError::Unexpected("the end of a file that is not under way");
-        let listing = self.entries.remove(&file).ok_or(unknown)?;
-        if listing.inquiry == Inquiry::Open {
-            return Err(EARLY);
-        }
-        if !done.may_end(listing.attempts) {
-            return Err(PeerError::Unexpected("an end that nothing led to"));
-        }
-        self.withdraw(file);
-        self.drop_attempt(file);
-        self.report_settled(listing.len.saturating_sub(listing.reported));
-        let Listing { path, len, modified, mode, owner, .. } = listing;
-        let (item, target, literal) = (EntryType::File, None, done.literal());
-        let (action, differs, from) = match done {
-            Done::Same { touched: false, differs } if self.options.tells_unchanged => {
-                (Action::Unchanged, differs, None)
-            }
-            Done::Same { touched: false, .. } => return Ok(()),
-            Done::Same { differs, .. } => (Action::Touched, differs, None),
-            Done::Replaced { action, differs, from, .. } => (action, differs, from),
-            Done::Failed(trouble) => {
-                self.notices.push_back(Notice::Trouble(trouble));
-                return Ok(());
-            }
-        };
-        let facts = Facts { len, modified, mode, owner, target, linked: None, literal, from };
-        let change = Change { path, item, action, differs, facts };
-        self.notices.push_back(Notice::Changed(change));
-        Ok(())
-    }
-
-    /// Many names would go at the other end.
+    /// Asks the user whether many names may go at the other end.
     fn ask(&mut self, question: Question) -> Result<(), PeerError> {
-        if !self.options.asks() || std::mem::replace(&mut self.was_asked, true) {
+        if !self.cx.options.asks() || std::mem::replace(&mut self.was_asked, true) {
             return Err(PeerError::Unexpected("a question"));
         }
-        self.jobs.ask(Work::Ask(question), Place::Ask);
+        self.cx.jobs.ask(Work::Ask(question), Pending::Ask);
         Ok(())
     }
 
@@ -510,27 +293,7 @@ impl Sender {
             return Err(PeerError::Unexpected("the end of an unfinished session"));
         }
         self.finished = true;
-        self.notices.push_back(Notice::Finished(totals));
+        self.cx.notices.push_back(Notice::Finished(totals));
         Ok(())
-    }
-
-    fn report_settled(&mut self, bytes: u64) {
-        self.notices.extend(self.progress.settle(bytes));
-    }
-
-    /// So many bytes of an attempt are settled: tells those that no attempt at the file reported before.
-    fn advance(&mut self, file: FileNo, settled: u64) {
-        let Some(listing) = self.entries.get_mut(&file) else { return };
-        let fresh = listing.advance(settled);
-        self.report_settled(fresh);
-    }
-
-    /// Ends an attempt on this side; the receiver decides whether there is another.
-    fn fail(&mut self, handle: Handle, trouble: Trouble) {
-        let Some(file) = self.handles.get(&handle).copied() else { return };
-        self.drop_attempt(file);
-        let Some(trouble) = self.spoil_offer(file, trouble) else { return };
-        let attempt = self.entries.get(&file).map_or(0, |listing| listing.attempts);
-        self.frames.push_back(ToReceiver::Failed { file, attempt, trouble });
     }
 }

@@ -1,0 +1,71 @@
+//! State that every part of the sender may touch: what it works by, and what leaves it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::message::{FileNo, ToReceiver};
+use crate::options::Options;
+use crate::report::{Counts, Notice, Progress, Trouble};
+use crate::work::Jobs;
+
+use super::ask::Work;
+use super::listed_file::ListedFile;
+use super::pending::Pending;
+
+/// Options, work, frames, notices, unsettled files and windows of a sender.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) options: Options,
+    pub(super) jobs: Jobs<Work, Pending>,
+    /// Frames that wait to be polled.
+    pub(super) frames: VecDeque<ToReceiver>,
+    /// Notices that wait to be polled.
+    pub(super) notices: VecDeque<Notice>,
+    /// Regular files that the receiver has not settled.
+    pub(super) entries: BTreeMap<FileNo, ListedFile>,
+    pub(super) progress: Progress,
+    pub(super) counts: Counts,
+    /// Groups sent and not answered, over all files.
+    pub(super) groups_out: u64,
+    /// Gaps asked for and not answered, over all files.
+    pub(super) gaps_out: u64,
+    /// Bandwidth of the way to the receiver, where the driver knows it.
+    pub(super) bits_per_second: Option<u64>,
+}
+
+impl Context {
+    pub(super) fn new(options: Options) -> Self {
+        Self {
+            options,
+            jobs: Jobs::new(),
+            frames: VecDeque::new(),
+            notices: VecDeque::new(),
+            entries: BTreeMap::new(),
+            progress: Progress::default(),
+            counts: Counts::default(),
+            groups_out: 0,
+            gaps_out: 0,
+            bits_per_second: None,
+        }
+    }
+
+    pub(super) fn send(&mut self, frame: ToReceiver) {
+        self.frames.push_back(frame);
+    }
+
+    /// Reports a trouble to both ends' users.
+    pub(super) fn trouble(&mut self, trouble: Trouble) {
+        self.send(ToReceiver::Trouble(trouble.clone()));
+        self.notices.push_back(Notice::Trouble(trouble));
+    }
+
+    pub(super) fn report_settled(&mut self, bytes: u64) {
+        self.notices.extend(self.progress.settle(bytes));
+    }
+
+    /// Reports the bytes of an attempt that are settled, but for those that an earlier attempt reported.
+    pub(super) fn advance(&mut self, file: FileNo, settled: u64) {
+        let Some(listed) = self.entries.get_mut(&file) else { return };
+        let fresh = listed.advance(settled);
+        self.report_settled(fresh);
+    }
+}

@@ -1,0 +1,277 @@
+//! Attempts under way: one transfer for each file that is wanted.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
+
+use deltic_core::chunk::SegmentChunks;
+use deltic_core::recipe::Chunk;
+use deltic_core::strategy::Conversation;
+
+use crate::cutting::Part;
+use crate::error::PeerError;
+use crate::limits::{MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_GAPS_OUT, MAX_SUMS};
+use crate::message::{Extent, FileNo, GapLine, How, SumLine, ToReceiver};
+use crate::options::{Append, Options};
+use crate::report::Trouble;
+use crate::sums::Ways;
+use crate::work::Handle;
+
+use super::ask::{Deltas, Opened, Work};
+use super::context::Context;
+use super::listed_file::ListedFile;
+use super::offer::Offer;
+use super::pending::Pending;
+use super::transfer::{Attempt, Beginning, Transfer, cut_otherwise};
+
+/// Most sums of all files under way: those of the large ones, and room for all small ones together. A sum that was sent before
+/// is sent again by one byte, and takes many times that.
+const MAX_SUMS_HELD: usize = (MAX_ACTIVE_LARGE + 1) * MAX_SUMS;
+
+/// Transfers by file, in the order of the list, which is the order in which they are scanned.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    transfers: BTreeMap<FileNo, Transfer>,
+    /// Files of which more may be scanned, or sent.
+    scanners: VecDeque<FileNo>,
+    /// Handles of attempts under way, to place answers.
+    handles: HashMap<Handle, FileNo>,
+    next_handle: u64,
+    pub(super) offer: Offer,
+}
+
+impl Files {
+    pub(super) fn is_empty(&self) -> bool {
+        self.transfers.is_empty()
+    }
+
+    /// The attempt at a file whose frames may come in any order; `None` where they may not.
+    pub(super) fn overtakes(&self, cx: &Context, file: FileNo) -> Option<u32> {
+        self.transfers.get(&file).filter(|transfer| transfer.answers())?;
+        Some(cx.entries.get(&file)?.attempts)
+    }
+
+    /// Begins a new attempt at a file.
+    pub(super) fn want(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        how: How,
+        begins: Beginning,
+    ) -> Result<(), PeerError> {
+        let listed = cx.entries.get_mut(&file);
+        let listed = listed.ok_or(PeerError::Unexpected("a file that was not listed"))?;
+        if !may_go(&cx.options, how) {
+            return Err(PeerError::Unexpected("a way that is not the strategy's"));
+        }
+        listed.attempts += 1;
+        let (path, attempt, len) = (listed.path.clone(), listed.attempts, listed.len);
+        let is_anew = matches!(begins, Beginning::Anew);
+        if self.take_offer(cx, file, how == How::Recipe && is_anew) {
+            return Ok(());
+        }
+        if attempt > MAX_ATTEMPTS {
+            return Err(PeerError::Limit("attempts at one file"));
+        }
+        if attempt > 1 {
+            // What waits to be sent of the last attempt would be taken for this one's.
+            cx.frames.retain(|frame| frame.may_overtake() != Some(file));
+        }
+        self.drop_attempt(cx, file);
+        let resumed = begins.resumed();
+        if !resumed.is_none_or(|resumed| resumed.fits(&cx.options.way(), len)) {
+            let trouble = cut_otherwise(&path);
+            cx.send(ToReceiver::Failed { file, attempt, trouble });
+            return Ok(());
+        }
+        self.check_active(cx, file)?;
+        let (zstd, key) = (cx.options.compress, resumed.map(|resumed| resumed.key));
+        let handle = self.start(cx, file, how, begins);
+        let bears = self.transfers[&file].at.bears;
+        cx.jobs.ask(Work::Open { handle, path, how, zstd, key, bears }, Pending::Open(handle));
+        Ok(())
+    }
+
+    /// Notes an attempt at a listed file, and gives it a handle.
+    pub(super) fn start(
+        &mut self,
+        cx: &Context,
+        file: FileNo,
+        how: How,
+        begins: Beginning,
+    ) -> Handle {
+        let handle = Handle(self.next_handle);
+        self.next_handle += 1;
+        self.handles.insert(handle, file);
+        let ListedFile { path, attempts, .. } = &cx.entries[&file];
+        let at = Attempt::new((file, path.clone()), handle, how, *attempts);
+        self.transfers.insert(file, Transfer::new(at, begins, cx.options.way()));
+        handle
+    }
+
+    /// Refuses a file more than may be under way at once: each holds a file open and its recipe in memory.
+    fn check_active(&self, cx: &Context, file: FileNo) -> Result<(), PeerError> {
+        let is_large = |file: &FileNo| cx.entries.get(file).is_some_and(ListedFile::is_large);
+        if self.transfers.len() >= MAX_ACTIVE_FILES + MAX_ACTIVE_LARGE {
+            return Err(PeerError::Limit("files under way"));
+        }
+        let large = || self.transfers.keys().filter(|file| is_large(file)).count();
+        if is_large(&file) && large() >= MAX_ACTIVE_LARGE {
+            return Err(PeerError::Limit("large files under way"));
+        }
+        Ok(())
+    }
+
+    /// An offer becomes the first attempt at its file.
+    pub(super) fn accept(&mut self, file: FileNo) {
+        if let Some(transfer) = self.transfers.get_mut(&file) {
+            transfer.at.is_offer = false;
+        }
+    }
+
+    /// Forgets the attempt under way, if there is one.
+    pub(super) fn drop_attempt(&mut self, cx: &mut Context, file: FileNo) {
+        let Some(old) = self.transfers.remove(&file) else { return };
+        let handle = old.at.handle;
+        self.handles.remove(&handle);
+        cx.groups_out -= old.groups_unanswered();
+        if old.holds_nothing() {
+            return;
+        }
+        let forgotten = cx.jobs.ask_last(handle, Work::Close { handle }, Pending::Close);
+        for pending in forgotten {
+            if let Pending::Mend { gaps, .. } = pending {
+                cx.gaps_out -= gaps.len() as u64;
+            }
+        }
+    }
+
+    /// The transfer that a frame is about; `None` where it has failed on this side and the receiver cannot know yet.
+    fn asked(&mut self, cx: &Context, file: FileNo) -> Result<Option<&mut Transfer>, PeerError> {
+        let is_known = cx.entries.get(&file).is_some_and(|listed| listed.attempts > 0);
+        match self.transfers.get_mut(&file) {
+            Some(transfer) if !transfer.at.is_offer => Ok(Some(transfer)),
+            None if is_known => Ok(None),
+            _ => Err(PeerError::Unexpected("an answer about a file that is not under way")),
+        }
+    }
+
+    /// Has a transfer take a frame about it.
+    pub(super) fn hear(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        take: impl FnOnce(&mut Transfer, &mut Context) -> Result<(), PeerError>,
+    ) -> Result<(), PeerError> {
+        self.asked(cx, file)?.map_or(Ok(()), |transfer| take(transfer, cx))
+    }
+
+    pub(super) fn mend(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        lines: Vec<GapLine>,
+    ) -> Result<(), PeerError> {
+        let Some(transfer) = self.asked(cx, file)? else { return Ok(()) };
+        cx.gaps_out += lines.len() as u64;
+        if lines.is_empty() || cx.gaps_out > MAX_GAPS_OUT {
+            return Err(PeerError::Limit("gaps to be mended"));
+        }
+        transfer.mend(cx, lines)
+    }
+
+    pub(super) fn old_sums(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        lines: Vec<SumLine>,
+        extent: Extent,
+    ) -> Result<(), PeerError> {
+        let Some(transfer) = self.asked(cx, file)? else { return Ok(()) };
+        transfer.take_old_sums(cx, lines, extent)?;
+        if self.transfers.values().map(Transfer::old_sums).sum::<usize>() > MAX_SUMS_HELD {
+            return Err(PeerError::Limit("sums of all files"));
+        }
+        Ok(())
+    }
+
+    /// Goes on sending and scanning wherever the window of unanswered groups allows.
+    pub(super) fn go_on(&mut self, cx: &mut Context) {
+        for _ in 0..self.scanners.len() {
+            let Some(file) = self.scanners.pop_front() else { return };
+            let Some(transfer) = self.transfers.get_mut(&file) else { continue };
+            if transfer.go_on(cx) {
+                self.scanners.push_back(file);
+            }
+        }
+    }
+
+    /// Has the transfer of a handle, unless it has ended, take the result of its work.
+    pub(super) fn answer<T>(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        result: Result<T, Trouble>,
+        take: impl FnOnce(&mut Transfer, &mut Context, T) -> Result<(), Trouble>,
+    ) {
+        let Some(file) = self.handles.get(&handle).copied() else { return };
+        let transfer = self.transfers.get_mut(&file).expect("handles name attempts");
+        if let Err(trouble) = result.and_then(|taken| take(transfer, cx, taken)) {
+            self.fail(cx, file, trouble);
+        }
+    }
+
+    pub(super) fn opened(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        opened: Result<Opened, Trouble>,
+    ) {
+        self.answer(cx, handle, opened, Transfer::opened);
+        self.scanners.extend(self.handles.get(&handle));
+    }
+
+    pub(super) fn scanned(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        part: Part,
+        run: Result<SegmentChunks<Chunk>, Trouble>,
+    ) {
+        self.answer(cx, handle, run, |transfer, cx, run| transfer.scanned(cx, part, run));
+        self.scanners.extend(self.handles.get(&handle));
+    }
+
+    pub(super) fn mended(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        gaps: Vec<Range<u32>>,
+        mended: Result<Deltas, Trouble>,
+    ) {
+        cx.gaps_out -= gaps.len() as u64;
+        cx.counts.add(mended.as_ref().map_or(0, |deltas| deltas.compared), 0);
+        self.answer(cx, handle, mended, |transfer, cx, deltas| {
+            transfer.mended(cx, gaps, deltas);
+            Ok(())
+        });
+    }
+
+    /// Ends an attempt on this side; the receiver decides whether there is another.
+    fn fail(&mut self, cx: &mut Context, file: FileNo, trouble: Trouble) {
+        self.drop_attempt(cx, file);
+        let Some(trouble) = self.spoil_offer(file, trouble) else { return };
+        let attempt = cx.entries.get(&file).map_or(0, |listed| listed.attempts);
+        cx.send(ToReceiver::Failed { file, attempt, trouble });
+    }
+}
+
+/// Checks that a session of these options sends files so.
+fn may_go(options: &Options, how: How) -> bool {
+    let strategy = options.way();
+    match how {
+        How::Whole => true,
+        How::Tail => options.writing.append == Append::Blindly,
+        How::Recipe => strategy.conversation == Conversation::Recipe,
+        How::Strategy | How::Stronger => Ways::of(strategy, how).is_some(),
+    }
+}

@@ -1,0 +1,73 @@
+//! Sends tallies in the place of listings, and takes the answers.
+
+use std::ops::Range;
+
+use deltic_tree::{DirDigest, RelPath};
+
+use crate::error::PeerError;
+use crate::message::ToReceiver;
+use crate::options::Options;
+
+use super::super::context::Context;
+use super::super::leaving::Leaving;
+use super::Lister;
+use super::ready::Ready;
+
+impl Lister {
+    /// Decides whether a tally may stand for a directory's list.
+    pub(super) fn may_tally(&self, ready: &Ready, options: &Options) -> bool {
+        self.tallies.takes(ready.entries.len()) && ready.is_plain(options)
+    }
+
+    /// Sends the tally of the first directory that is ready, if there is room, and walks on below it.
+    pub(super) fn send_tally(&mut self, cx: &mut Context, tally: DirDigest) -> bool {
+        let Some(ready) = self.ready.pop_front() else { return false };
+        let entries = ready.entries.len() as u64;
+        if !self.tallies.has_room(entries, self.unsettled()) {
+            self.ready.push_front(ready);
+            return false;
+        }
+        let dir = ready.dir.clone();
+        let dirs = ready.entries.iter().filter(|entry| entry.meta.is_dir());
+        let dirs: Vec<RelPath> = dirs.filter_map(|entry| dir.join(&entry.name).ok()).collect();
+        let above = ready.above.filter(|above| self.tallies.is_open(*above));
+        let no = self.tallies.note(ready, above);
+        self.dirs.extend(dirs.into_iter().map(|dir| (dir, Some(no))));
+        cx.send(ToReceiver::Tally { dir, tally });
+        true
+    }
+
+    /// Takes answers to tallies.
+    pub(crate) fn tallied(
+        &mut self,
+        cx: &mut Context,
+        leaving: &mut Leaving,
+        alike: Vec<Range<u32>>,
+        unlike: Vec<Range<u32>>,
+    ) -> Result<(), PeerError> {
+        for no in alike.into_iter().flatten() {
+            self.alike(cx, no)?;
+        }
+        for no in unlike.into_iter().flatten() {
+            self.tallies.unlike(no)?;
+        }
+        self.go_on(cx, leaving);
+        Ok(())
+    }
+
+    /// Counts the entries of a directory that is alike as listed and settled.
+    fn alike(&mut self, cx: &mut Context, no: u32) -> Result<(), PeerError> {
+        let (ready, parked) = self.tallies.alike(no)?;
+        self.ready.extend(parked);
+        self.names += ready.entries.len() as u64;
+        let mut bytes = 0_u64;
+        for entry in ready.entries.iter().filter(|entry| entry.meta.is_file()) {
+            self.files += 1;
+            cx.progress.list(entry.meta.len);
+            bytes = bytes.saturating_add(entry.meta.len);
+        }
+        self.report(cx);
+        cx.report_settled(bytes);
+        Ok(())
+    }
+}

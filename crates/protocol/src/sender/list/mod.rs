@@ -1,0 +1,250 @@
+//! The list: walks the tree and sends it, a directory at a time, never far ahead of what the receiver has settled.
+
+mod digests;
+mod linking;
+mod ready;
+mod send;
+mod tallies;
+
+use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
+
+use deltic_tree::{Entry, Kind, RelPath};
+
+use crate::error::PeerError;
+use crate::limits::{ENTRY_WINDOW, LISTED_BYTES, MAX_BATCH};
+use crate::listed::ListedBytes;
+use crate::message::{FileNo, ToReceiver};
+use crate::options::Options;
+use crate::report::{Notice, Trouble, TroubleKind};
+
+use super::ask::{Listed, Work};
+use super::context::Context;
+use super::leaving::Leaving;
+use super::pending::Pending;
+
+use linking::Linking;
+use ready::{Ready, Unlisted};
+use tallies::Tallies;
+
+/// Directories listed at once: hides the latency of a cold disk. Of small ones more, which go to threads in bundles.
+const LISTS_AT_ONCE: usize = 4;
+const SMALL_AT_ONCE: usize = 64;
+/// Entries that lists at once have together, if directories are as large as the last one was.
+const ENTRIES_AT_ONCE: usize = 4096;
+
+/// The state of the walk.
+#[derive(Debug)]
+pub(super) struct Lister {
+    /// Directories still to list, the last is the next; and the tally of the directory above, where that was sent.
+    dirs: Vec<(RelPath, Option<u32>)>,
+    lists_out: usize,
+    /// Entries of the directory that was listed last.
+    last_len: usize,
+    /// Most bytes of attributes and ACLs that came of one list: a directory without any says nothing of the next.
+    most_bytes: usize,
+    /// Directories listed and not yet sent.
+    ready: VecDeque<Ready>,
+    tallies: Tallies,
+    next: u64,
+    settled: u64,
+    /// Bytes of the entries between the two.
+    bytes: ListedBytes,
+    intact: bool,
+    complete: bool,
+    names: u64,
+    files: u64,
+    /// The users and groups whose names were sent.
+    named: (HashSet<u32>, HashSet<u32>),
+    linking: Linking,
+}
+
+impl Lister {
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            dirs: vec![(RelPath::root(), None)],
+            lists_out: 0,
+            last_len: ENTRIES_AT_ONCE,
+            most_bytes: 0,
+            ready: VecDeque::new(),
+            tallies: Tallies::new(options),
+            next: 0,
+            settled: 0,
+            bytes: ListedBytes::default(),
+            intact: true,
+            complete: false,
+            names: 0,
+            files: 0,
+            named: (HashSet::new(), HashSet::new()),
+            linking: Linking::default(),
+        }
+    }
+
+    /// Sends the tallies of all directories that may have one, however small.
+    pub(super) const fn eager(&mut self) {
+        self.tallies.eager();
+    }
+
+    pub(super) const fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// The numbers of the entries that are settled now and were not.
+    pub(super) fn settle(&mut self, upto: FileNo) -> Result<Range<FileNo>, PeerError> {
+        if upto.0 < self.settled || upto.0 > self.next {
+            return Err(PeerError::Unexpected("settled entries that were not listed"));
+        }
+        let before = std::mem::replace(&mut self.settled, upto.0);
+        self.bytes.settle(upto.0);
+        Ok(FileNo(before)..upto)
+    }
+
+    /// Entries sent.
+    pub(super) const fn sent(&self) -> u64 {
+        self.next
+    }
+
+    /// Entries sent and not settled.
+    const fn unsettled(&self) -> u64 {
+        self.next - self.settled
+    }
+
+    const fn has_room(&self) -> bool {
+        self.unsettled() + self.tallies.kept() < ENTRY_WINDOW && self.bytes.has_room()
+    }
+
+    /// Directories that are listed, or about to be, and wait for anything but their answer.
+    fn ahead(&self) -> usize {
+        self.ready.len() + self.lists_out + self.tallies.parked()
+    }
+
+    /// Sends what is ready and asks for more directories, as far as the window reaches.
+    pub(super) fn go_on(&mut self, cx: &mut Context, leaving: &mut Leaving) {
+        while self.send_next(cx, leaving) {}
+        let by_entries = ENTRIES_AT_ONCE / (self.last_len + 1);
+        let by_bytes = LISTED_BYTES / (self.most_bytes + 1);
+        let at_once = by_entries.min(by_bytes).clamp(LISTS_AT_ONCE, SMALL_AT_ONCE);
+        while self.ahead() < at_once {
+            let Some((dir, above)) = self.dirs.pop() else { break };
+            self.lists_out += 1;
+            let tally = self.tallies.wants();
+            let work = Work::List { dir: dir.clone(), tally, rest: None };
+            cx.jobs.ask(work, Pending::List(dir, above));
+        }
+        let is_idle = self.ahead() == 0 && self.tallies.is_idle();
+        if is_idle && !self.complete {
+            self.complete = true;
+            cx.send(ToReceiver::Listed { intact: self.intact });
+            self.report(cx);
+        }
+    }
+
+    /// Takes the first entries of a directory.
+    pub(super) fn listed(
+        &mut self,
+        cx: &mut Context,
+        leaving: &mut Leaving,
+        (dir, above): (RelPath, Option<u32>),
+        listed: Result<Listed, Trouble>,
+    ) {
+        self.lists_out -= 1;
+        let mut listed = listed.unwrap_or_else(Listed::from);
+        let is_whole = listed.troubles.is_empty() && listed.rest.is_none();
+        let partial = listed.partial || listed.has_vanished();
+        let mut entries = VecDeque::from(self.take_entries(cx, &mut listed));
+        let mut own = listed.own;
+        if own.is_some() && !cx.options.takes(&Kind::Dir) {
+            cx.trouble(Trouble::skipped(&Kind::Dir, &dir));
+            own = None;
+            entries.clear();
+            listed.rest = None;
+        }
+        let bytes = entries.iter().map(|entry| entry.meta.more_bytes()).sum();
+        self.last_len = entries.len();
+        self.most_bytes = self.most_bytes.max(bytes);
+        if !listed.missing.is_empty() {
+            send::missing(cx, listed.missing);
+        }
+        let above = above.filter(|above| self.tallies.is_open(*above));
+        let mut ready = Ready {
+            dir,
+            own,
+            entries,
+            rest: listed.rest.into(),
+            partial,
+            is_empty_source: listed.is_empty_source,
+            above,
+            has_begun: false,
+            tally: None,
+            tallied: None,
+        };
+        ready.tally = listed.tally.filter(|_| is_whole && self.may_tally(&ready, &cx.options));
+        match above.filter(|_| ready.tally.is_none()) {
+            Some(above) => self.tallies.park(above, ready),
+            None => self.ready.push_back(ready),
+        }
+        self.go_on(cx, leaving);
+    }
+
+    /// Takes the next entries of the directory that is being sent.
+    pub(super) fn listed_on(
+        &mut self,
+        cx: &mut Context,
+        leaving: &mut Leaving,
+        listed: Result<Listed, Trouble>,
+    ) {
+        let mut listed = listed.unwrap_or_else(Listed::from);
+        let has_vanished = listed.has_vanished();
+        let entries = self.take_entries(cx, &mut listed);
+        let ready = self.ready.front_mut().expect("what has begun stays the first");
+        ready.partial |= has_vanished;
+        ready.entries.extend(entries);
+        ready.rest = listed.rest.into();
+        self.go_on(cx, leaving);
+    }
+
+    /// Takes the entries of a list; sends what came with them.
+    fn take_entries(&mut self, cx: &mut Context, listed: &mut Listed) -> Vec<Entry> {
+        for trouble in std::mem::take(&mut listed.troubles) {
+            // Where something vanished nothing is deleted; elsewhere it does not matter.
+            self.intact &= trouble.kind != TroubleKind::Failed;
+            cx.trouble(trouble);
+        }
+        let (users, groups) =
+            (std::mem::take(&mut listed.users), std::mem::take(&mut listed.groups));
+        self.send_owners(cx, users, groups);
+        std::mem::take(&mut listed.entries)
+    }
+
+    /// Asks for more of a directory that is being sent, before there is nothing to send.
+    fn list_on(cx: &mut Context, ready: &mut Ready) {
+        if ready.entries.len() >= MAX_BATCH || !matches!(ready.rest, Unlisted::Names(_)) {
+            return;
+        }
+        if let Unlisted::Names(rest) = std::mem::replace(&mut ready.rest, Unlisted::Asked) {
+            let work = Work::List { dir: ready.dir.clone(), tally: false, rest: Some(rest) };
+            cx.jobs.ask(work, Pending::ListOn);
+        }
+    }
+
+    /// Sends what comes next, as far as there is room. Returns whether there was anything.
+    fn send_next(&mut self, cx: &mut Context, leaving: &mut Leaving) -> bool {
+        // What was begun comes in one piece; then what is owed, for which room is kept.
+        let has_begun = self.ready.front().is_some_and(|ready| ready.has_begun);
+        if !has_begun && let Some(owed) = self.tallies.take_owed() {
+            self.ready.push_front(owed);
+        }
+        let Some(first) = self.ready.front() else { return false };
+        match (first.tallied, first.tally) {
+            (None, Some(tally)) if self.tallies.begin(self.next) => self.send_tally(cx, tally),
+            (Some(_), _) => self.send_some(cx, leaving),
+            (None, _) => self.has_room() && self.send_some(cx, leaving),
+        }
+    }
+
+    fn report(&self, cx: &mut Context) {
+        let Self { names, files, complete, .. } = *self;
+        let bytes = cx.progress.listed();
+        cx.notices.push_back(Notice::Listed { names, files, bytes, complete });
+    }
+}

@@ -1,0 +1,78 @@
+//! A directory that is listed and not yet sent.
+
+use std::collections::VecDeque;
+
+use deltic_tree::names::SortedNames;
+use deltic_tree::{DirDigest, Entry, Kind, Meta, RelPath};
+
+use crate::message::Extent;
+use crate::options::Options;
+
+/// A directory with entries to be sent.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) dir: RelPath,
+    pub(super) own: Option<Meta>,
+    pub(super) entries: VecDeque<Entry>,
+    pub(super) rest: Unlisted,
+    pub(super) partial: bool,
+    pub(super) is_empty_source: bool,
+    /// The tally of the directory above, if that was sent for it.
+    pub(super) above: Option<u32>,
+    /// Some of the entries are sent.
+    pub(super) has_begun: bool,
+    /// The tally that may stand for the entries.
+    pub(super) tally: Option<DirDigest>,
+    /// The number of the tally that stood for them: then what is below is being walked already.
+    pub(super) tallied: Option<u32>,
+}
+
+/// The part of a directory that is not listed yet.
+#[derive(Debug)]
+pub(super) enum Unlisted {
+    Nothing,
+    Names(Box<SortedNames>),
+    /// It is being listed.
+    Asked,
+}
+
+impl From<Option<Box<SortedNames>>> for Unlisted {
+    fn from(rest: Option<Box<SortedNames>>) -> Self {
+        rest.map_or(Self::Nothing, Self::Names)
+    }
+}
+
+impl Ready {
+    /// Returns true where nothing of it can be sent before more is listed.
+    pub(super) fn waits(&self) -> bool {
+        self.entries.is_empty() && matches!(self.rest, Unlisted::Asked)
+    }
+
+    /// The extent of a frame that takes what was popped of it.
+    pub(super) fn extent(&self) -> Extent {
+        let is_sent = self.entries.is_empty() && matches!(self.rest, Unlisted::Nothing);
+        match (is_sent, self.is_empty_source, self.partial) {
+            (false, ..) => Extent::More,
+            (true, true, _) => Extent::Empty,
+            (true, false, false) => Extent::Last,
+            (true, false, true) => Extent::Part,
+        }
+    }
+
+    /// Checks that a tally may stand for the entries: nothing is to be said of any of them.
+    pub(super) fn is_plain(&self, options: &Options) -> bool {
+        let is_whole = !self.partial && !self.is_empty_source;
+        let is_quiet = |entry: &Entry| {
+            !is_left_out(&entry.meta.kind, options)
+                && !matches!(entry.meta.kind, Kind::Device(_))
+                && !entry.meta.is_partly_unread()
+                && self.dir.holds(&entry.name)
+        };
+        self.own.is_none() && is_whole && !self.dir.is_root() && self.entries.iter().all(is_quiet)
+    }
+}
+
+/// Returns true where an entry takes no part for its kind.
+pub(super) fn is_left_out(kind: &Kind, options: &Options) -> bool {
+    !options.takes(kind) && *kind != Kind::File
+}

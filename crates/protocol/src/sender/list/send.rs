@@ -1,0 +1,220 @@
+//! Sends listed entries: one frame's worth of a directory at a time.
+
+use std::collections::HashSet;
+
+use deltic_tree::links::MUNGED;
+use deltic_tree::meta::{Linked, Unread};
+use deltic_tree::path::BadPath;
+use deltic_tree::{Entry, Follow, Kind, Meta, RelPath, Xattr};
+
+use crate::limits::{MAX_BATCH, MAX_OWNER_NAMES};
+use crate::message::{Extent, FileNo, NameLine, ToReceiver};
+use crate::report::{Notice, Trouble, TroubleKind};
+
+use super::super::context::Context;
+use super::super::leaving::Leaving;
+use super::super::listed_file::ListedFile;
+use super::Lister;
+use super::linking::{Told, leave_said};
+use super::ready::{Ready, is_left_out};
+
+/// Paths in one frame: the longest fit.
+const MISSING_AT_ONCE: usize = 128;
+/// Entries' own bytes in one frame.
+const FRAME_ENTRY_BYTES: usize = 128 << 10;
+/// Names of users, and as many of groups, in one frame.
+const NAMES_AT_ONCE: usize = 1 << 10;
+
+impl Lister {
+    /// Sends the names of users and groups, each once; of too many the last stay without one.
+    pub(super) fn send_owners(
+        &mut self,
+        cx: &mut Context,
+        mut users: Vec<NameLine>,
+        mut groups: Vec<NameLine>,
+    ) {
+        let is_new = |known: &mut HashSet<u32>, line: &NameLine| {
+            known.len() < MAX_OWNER_NAMES && known.insert(line.id)
+        };
+        users.retain(|line| is_new(&mut self.named.0, line));
+        groups.retain(|line| is_new(&mut self.named.1, line));
+        while !(users.is_empty() && groups.is_empty()) {
+            cx.send(ToReceiver::Owners {
+                users: users.drain(..users.len().min(NAMES_AT_ONCE)).collect(),
+                groups: groups.drain(..groups.len().min(NAMES_AT_ONCE)).collect(),
+            });
+        }
+    }
+
+    /// Sends one frame's worth of the first directory that is ready. Returns whether there was one.
+    pub(super) fn send_some(&mut self, cx: &mut Context, leaving: &mut Leaving) -> bool {
+        let Some(mut ready) = self.ready.pop_front_if(|ready| !ready.waits()) else {
+            return false;
+        };
+        let mut entries = self.take_frame(cx, leaving, &mut ready);
+        let (dir, own, tallied) = (ready.dir.clone(), ready.own.take(), ready.tallied);
+        if cx.options.select.list_only {
+            cx.notices.extend(entry_notices(&dir, own.as_ref(), &entries));
+        }
+        Self::list_on(cx, &mut ready);
+        let extent = ready.extent();
+        if extent == Extent::More {
+            (ready.has_begun, ready.tally) = (true, None);
+            self.ready.push_front(ready);
+        }
+        // Where all of a batch was left out there is nothing to send, unless it was the last.
+        if extent != Extent::More || own.is_some() || !entries.is_empty() {
+            self.names += u64::from(own.is_some());
+            entries.iter_mut().for_each(|entry| leave_said(&mut entry.meta));
+            self.bytes.take(&entries, self.next);
+            cx.send(ToReceiver::Listing { dir, own, entries, extent });
+            self.report(cx);
+        }
+        if let Some(no) = tallied.filter(|_| extent != Extent::More) {
+            let parked = self.tallies.close(no);
+            self.ready.extend(parked);
+        }
+        true
+    }
+
+    /// Takes the entries of one frame, without those that are left out.
+    fn take_frame(
+        &mut self,
+        cx: &mut Context,
+        leaving: &mut Leaving,
+        ready: &mut Ready,
+    ) -> Vec<Entry> {
+        let (mut entries, mut bytes, mut taken) = (Vec::new(), 0, 0);
+        while bytes < FRAME_ENTRY_BYTES && entries.len() < MAX_BATCH {
+            let Some(mut entry) = ready.entries.pop_front() else { break };
+            bytes += weight(&entry);
+            taken += 1;
+            if self.takes(cx, leaving, ready, &mut entry) {
+                entries.push(entry);
+            }
+        }
+        if ready.tallied.is_some() {
+            self.tallies.pass(taken);
+        }
+        entries
+    }
+
+    /// Notes an entry that is sent, or says why it is not.
+    fn takes(
+        &mut self,
+        cx: &mut Context,
+        leaving: &mut Leaving,
+        ready: &Ready,
+        entry: &mut Entry,
+    ) -> bool {
+        let path = match ready.dir.join(&entry.name) {
+            Ok(path) => path,
+            Err(bad) => {
+                self.intact = false;
+                cx.trouble(unsendable(&ready.dir, entry, &bad));
+                return false;
+            }
+        };
+        if is_left_out(&entry.meta.kind, &cx.options) {
+            if !cx.options.select.list_only {
+                cx.trouble(Trouble::skipped(&entry.meta.kind, &path));
+            }
+            if entry.meta.is_dir() {
+                return false;
+            }
+            // It comes to nothing at the other end: nobody waits for it.
+            entry.meta.set_linked(None);
+        }
+        self.names += 1;
+        self.link(cx, &path, &mut entry.meta);
+        if cx.options.remove.sources && !entry.meta.is_dir() {
+            leaving.push(FileNo(self.next), (path.clone(), entry.meta.clone()));
+        }
+        if cx.options.follow.unmunge {
+            unmunge(&mut entry.meta);
+        }
+        if let Some(unread) = entry.meta.unread() {
+            cx.trouble(unread_attributes(&path, unread));
+        }
+        match entry.meta.kind {
+            Kind::Dir if ready.tallied.is_none() => self.dirs.push((path, None)),
+            Kind::File => {
+                self.files += 1;
+                cx.progress.list(entry.meta.len);
+                cx.entries.insert(FileNo(self.next), ListedFile::new(path, &entry.meta));
+            }
+            _ => {}
+        }
+        self.next += 1;
+        true
+    }
+
+    /// Refers a later name of a file to its first.
+    fn link(&mut self, cx: &mut Context, path: &RelPath, meta: &mut Meta) {
+        if let Some(Linked::Inode(inode, _)) = meta.linked()
+            && cx.options.follow.follow != Follow::Never
+        {
+            // By a link to a directory, a file is met under more names than it has.
+            meta.set_linked(Some(Linked::Inode(inode, u32::MAX)));
+        }
+        if self.linking.tell((self.next, path), meta) == Told::Crowded {
+            let words = |path: &str| {
+                format!(
+                    "cannot link {path}: too many files of several names; each name of such is sent by itself"
+                )
+            };
+            cx.trouble(Trouble::at(TroubleKind::Failed, path, words));
+        }
+    }
+}
+
+/// Sends which sources are not there.
+pub(super) fn missing(cx: &mut Context, mut missing: Vec<RelPath>) {
+    while !missing.is_empty() {
+        let rest = missing.split_off(missing.len().min(MISSING_AT_ONCE));
+        cx.send(ToReceiver::Missing(std::mem::replace(&mut missing, rest)));
+    }
+}
+
+/// Sends a link that was munged when it was received as it was.
+fn unmunge(meta: &mut Meta) {
+    if let Kind::Symlink(target) = &mut meta.kind
+        && let Some(own) = target.strip_prefix(MUNGED).filter(|own| !own.is_empty())
+    {
+        *target = own.into();
+    }
+}
+
+/// Notices of the entries of a section where nothing is brought over.
+fn entry_notices(dir: &RelPath, own: Option<&Meta>, entries: &[Entry]) -> Vec<Notice> {
+    let own = own.map(|meta| Notice::Entry { path: dir.clone(), meta: meta.clone() });
+    let entry = |entry: &Entry| {
+        Some(Notice::Entry { path: dir.join(&entry.name).ok()?, meta: entry.meta.clone() })
+    };
+    own.into_iter().chain(entries.iter().filter_map(entry)).collect()
+}
+
+fn unsendable(dir: &RelPath, entry: &Entry, bad: &BadPath) -> Trouble {
+    let words = |dir: &str| format!("cannot send {} in {dir}: {bad}", entry.name);
+    Trouble::at(TroubleKind::Failed, dir, words)
+}
+
+fn unread_attributes(path: &RelPath, unread: Unread) -> Trouble {
+    let why = match unread {
+        Unread::Denied => "permission denied",
+        Unread::TooMuch => "they are more than can be sent",
+        Unread::Other => "the system does not give them",
+    };
+    let words = |path: &str| format!("cannot read attributes of {path}: {why}");
+    Trouble::at(TroubleKind::Failed, path, words)
+}
+
+/// Estimates the bytes that an entry takes in a frame.
+fn weight(entry: &Entry) -> usize {
+    let target = if let Kind::Symlink(target) = &entry.meta.kind { target.len() } else { 0 };
+    let acls = entry.meta.access_acl().into_iter().chain(entry.meta.default_acl());
+    let named: usize = acls.map(|acl| acl.named.len()).sum();
+    let xattr = |xattr: &Xattr| xattr.name.len() + xattr.value.len() + 4;
+    let xattrs: usize = entry.meta.xattrs().iter().map(xattr).sum();
+    entry.name.as_bytes().len() + target + 7 * named + xattrs + 48
+}

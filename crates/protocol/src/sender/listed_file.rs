@@ -1,0 +1,68 @@
+//! A listed file that the receiver has not settled.
+
+use deltic_tree::meta::Owner;
+use deltic_tree::{Meta, RelPath, Timestamp};
+
+use crate::limits::LARGE_FILE_BYTES;
+use crate::message::Done;
+use crate::report::{Action, Change, EntryType, Facts, Notice};
+
+/// A file that the receiver may still want.
+#[derive(Debug)]
+pub(super) struct ListedFile {
+    pub(super) path: RelPath,
+    pub(super) len: u64,
+    modified: Timestamp,
+    mode: u32,
+    owner: Owner,
+    pub(super) attempts: u32,
+    pub(super) inquiry: Inquiry,
+    /// Bytes reported as settled, by any attempt.
+    pub(super) reported: u64,
+}
+
+/// Progress of a question for a file's digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inquiry {
+    Unasked,
+    /// The digest is being taken.
+    Open,
+    Answered,
+}
+
+impl ListedFile {
+    pub(super) const fn new(path: RelPath, meta: &Meta) -> Self {
+        let Meta { len, modified, mode, user, group, .. } = *meta;
+        let owner = Owner { user, group };
+        let (attempts, inquiry, reported) = (0, Inquiry::Unasked, 0);
+        Self { path, len, modified, mode, owner, attempts, inquiry, reported }
+    }
+
+    pub(super) const fn is_large(&self) -> bool {
+        self.len > LARGE_FILE_BYTES
+    }
+
+    /// Bytes newly settled, given that `settled` of the present attempt are.
+    pub(super) fn advance(&mut self, settled: u64) -> u64 {
+        let fresh = settled.min(self.len).saturating_sub(self.reported);
+        self.reported += fresh;
+        fresh
+    }
+
+    /// The notice of how the file was settled, if there is one.
+    pub(super) fn done(self, done: Done, reports_unchanged: bool) -> Option<Notice> {
+        let Self { path, len, modified, mode, owner, .. } = self;
+        let (item, target, literal) = (EntryType::File, None, done.literal());
+        let (action, differs, from) = match done {
+            Done::Same { touched: false, differs } if reports_unchanged => {
+                (Action::Unchanged, differs, None)
+            }
+            Done::Same { touched: false, .. } => return None,
+            Done::Same { differs, .. } => (Action::Touched, differs, None),
+            Done::Replaced { action, differs, from, .. } => (action, differs, from),
+            Done::Failed(trouble) => return Some(Notice::Trouble(trouble)),
+        };
+        let facts = Facts { len, modified, mode, owner, target, linked: None, literal, from };
+        Some(Notice::Changed(Change { path, item, action, differs, facts }))
+    }
+}

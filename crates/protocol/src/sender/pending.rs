@@ -1,0 +1,50 @@
+//! Answers that the sender waits for, and where each belongs.
+
+use std::ops::Range;
+
+use deltic_tree::RelPath;
+
+use crate::cutting::Part;
+use crate::message::FileNo;
+use crate::summing::Step;
+use crate::work::{Concerns, Handle};
+
+/// The place of an answer.
+#[derive(Debug)]
+pub(super) enum Pending {
+    /// A directory, and the tally of the one above.
+    List(RelPath, Option<u32>),
+    /// The next entries of the directory that is being sent.
+    ListOn,
+    Open(Handle),
+    Scan(Handle, Part),
+    Seal(Handle),
+    Sum(Handle, Step),
+    Hash(Handle),
+    Search(Handle),
+    Read {
+        handle: Handle,
+        chunks: Vec<Range<u32>>,
+        bytes: u64,
+    },
+    Mend {
+        handle: Handle,
+        gaps: Vec<Range<u32>>,
+    },
+    Digest(Vec<FileNo>),
+    RemoveSource(RelPath),
+    Ask,
+    Close,
+}
+
+impl Concerns for Pending {
+    fn handle(&self) -> Option<Handle> {
+        match self {
+            Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
+            Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
+            Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
+            Self::List(..) | Self::ListOn | Self::Digest(_) => None,
+            Self::RemoveSource(_) | Self::Ask | Self::Close => None,
+        }
+    }
+}

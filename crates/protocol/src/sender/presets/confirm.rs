@@ -1,0 +1,176 @@
+//! Matches that the receiver found by weak sums: their strong sums are compared, and what is refuted is denied
+//! (dsync, NetSync §4.3, ParaSync §3.2).
+
+use std::ops::Range;
+
+use deltic_core::strategy::{Merge, Proof};
+use deltic_core::{Refuted, Span, StrongSum};
+
+use crate::error::PeerError;
+use crate::limits::MAX_TOKEN_BYTES;
+use crate::message::ToReceiver;
+use crate::sums::{Over, Token};
+
+use super::super::ask::Work;
+use super::super::context::Context;
+use super::super::pending::Pending;
+use super::super::transfer::Attempt;
+use super::named::{Match, Named};
+use super::{Preset, Side};
+
+impl Preset {
+    const fn named(&mut self) -> Option<&mut Named> {
+        match &mut self.side {
+            Side::Confirm(named) => Some(named),
+            Side::Rolled(_) | Side::Signature(_) => None,
+        }
+    }
+
+    /// Returns true while matches wait for every chunk to be named: the barrier of a strategy that does not pipeline.
+    fn waits(&self) -> bool {
+        let Side::Confirm(named) = &self.side else { return false };
+        !self.is_pipelined() && (!self.sent_last || named.unnamed() > 0)
+    }
+
+    /// Refuses a token that cannot be.
+    fn check_token(&self, token: &Token) -> Result<(), PeerError> {
+        let is_single = token.chunks.end - token.chunks.start == 1;
+        if token.strong.as_bytes().len() != self.ways.strong_bytes() {
+            return Err(PeerError::Unexpected("a strong sum of another length"));
+        }
+        if token.over == Over::Run && !is_single && self.ways.strategy.merge != Merge::Runs {
+            return Err(PeerError::Unexpected("a run of a strategy that merges none"));
+        }
+        if !is_single && self.table.bytes_of(&token.chunks) > MAX_TOKEN_BYTES {
+            return Err(PeerError::Limit("bytes of a token"));
+        }
+        Ok(())
+    }
+
+    /// The spans that the strong sums of a token are taken over.
+    fn spans_of(&self, token: &Token) -> Vec<Span> {
+        let mut spans = self.table.spans(&token.chunks);
+        match token.over {
+            Over::Each => spans.collect(),
+            Over::Run => {
+                let first = spans.next().map_or(0, |span| span.start);
+                vec![Span::new(first, self.table.bytes_of(&token.chunks) as u32)]
+            }
+        }
+    }
+
+    /// The strong sums of a token's chunks where the recipe has them.
+    fn known_sums(&self, token: &Token) -> Vec<StrongSum> {
+        let sum = |bytes| StrongSum::from_bytes(bytes).expect("a fingerprint is a sum");
+        let chunks = self.table.slice(&token.chunks).iter();
+        chunks.map(|chunk| sum(chunk.fingerprint.as_bytes())).collect()
+    }
+
+    /// Judges the next token of the first match by the sums of new. Returns how many of these are its own.
+    fn judge(&mut self, at: &mut Attempt, sums: &[StrongSum]) -> usize {
+        let bytes = self.ways.strong_bytes();
+        let Some(open) = self.named().and_then(|named| named.matches.front_mut()) else { return 0 };
+        let Some(token) = open.tokens.pop_front() else { return 0 };
+        let own = token.sums();
+        let each = if token.over == Over::Run { token.chunks.end - token.chunks.start } else { 1 };
+        let parts = token.chunks.clone().step_by(each as usize).map(|no| no..no + each);
+        let refuted = |(_, sum): &(Range<u32>, &StrongSum)| sum.first(bytes) != token.strong;
+        let refuted: Vec<_> = parts.zip(&sums[..own]).filter(refuted).map(|part| part.0).collect();
+        open.denied.extend(refuted.iter().cloned());
+        at.settled += self.table.bytes_of(&token.chunks);
+        refuted.into_iter().for_each(|range| self.refute(at, range));
+        own
+    }
+
+    /// Takes back a run, or a chunk, that is not what the receiver has.
+    fn refute(&mut self, at: &mut Attempt, range: Range<u32>) {
+        let (count, bytes) = (range.end - range.start, self.table.bytes_of(&range));
+        at.settled -= bytes;
+        if Refuted::of(count, bytes) == Refuted::Send {
+            self.needs.push(&self.table, std::slice::from_ref(&range));
+        } else if let Some(named) = self.named() {
+            named.split(&range);
+        }
+    }
+
+    /// Takes the names of chunks: those that the receiver needs, and those that it may have.
+    pub(crate) fn matched(
+        &mut self,
+        at: &mut Attempt,
+        cx: &mut Context,
+        needs: &[Range<u32>],
+        tokens: Vec<Token>,
+    ) -> Result<(), PeerError> {
+        let named = self.named().ok_or(PeerError::Unexpected("a match"))?;
+        if needs.is_empty() && tokens.is_empty() {
+            return Err(PeerError::Unexpected("a match of nothing"));
+        }
+        for range in needs.iter().chain(tokens.iter().map(|token| &token.chunks)) {
+            named.name(range)?;
+        }
+        tokens.iter().try_for_each(|token| self.check_token(token))?;
+        self.needs.push(&self.table, needs);
+        if let Some(named) = self.named() {
+            named.matches.push_back(Match { tokens: tokens.into(), denied: Vec::new() });
+        }
+        self.judge_more(at, cx);
+        self.sum_more(at, cx);
+        Ok(())
+    }
+
+    /// Judges tokens as far as sums are known; asks for the next ones.
+    fn judge_more(&mut self, at: &mut Attempt, cx: &mut Context) {
+        let proof = self.ways.strategy.proof();
+        while !self.waits() {
+            let Some(named) = self.named().filter(|named| named.hashing == 0) else { return };
+            let Some(open) = named.matches.front_mut() else {
+                cx.advance(at.file, at.settled);
+                return self.read_needs(at, cx);
+            };
+            let Some(token) = open.tokens.front().cloned() else {
+                let chunks = std::mem::take(&mut open.denied);
+                named.matches.pop_front();
+                cx.send(ToReceiver::Deny { file: at.file, chunks });
+                continue;
+            };
+            if proof == Proof::Recipe {
+                let sums = self.known_sums(&token);
+                let own = self.judge(at, &sums);
+                cx.counts.add(0, own as u64);
+            } else {
+                self.hash_tokens(at, cx);
+            }
+        }
+    }
+
+    /// Asks for the strong sums of some tokens of the first match.
+    fn hash_tokens(&mut self, at: &Attempt, cx: &mut Context) {
+        let (handle, mut spans, mut bytes, mut count) = (at.handle, Vec::new(), 0, 0);
+        let Side::Confirm(named) = &self.side else { return };
+        for token in &named.matches[0].tokens {
+            if bytes > MAX_TOKEN_BYTES {
+                break;
+            }
+            bytes += self.table.bytes_of(&token.chunks);
+            spans.extend(self.spans_of(token));
+            count += 1;
+        }
+        if let Some(named) = self.named() {
+            named.hashing = count;
+        }
+        let work = Work::Hash { handle, strong: self.ways.strong, spans };
+        cx.jobs.ask(work, Pending::Hash(handle));
+    }
+
+    /// Judges tokens by the strong sums that were taken of new.
+    pub(crate) fn hashed(&mut self, at: &mut Attempt, cx: &mut Context, sums: &[StrongSum]) {
+        let count = self.named().map_or(0, |named| std::mem::take(&mut named.hashing));
+        let mut rest = sums;
+        for _ in 0..count {
+            let own = self.judge(at, rest);
+            rest = &rest[own..];
+        }
+        cx.counts.add(0, sums.len() as u64);
+        self.judge_more(at, cx);
+    }
+}

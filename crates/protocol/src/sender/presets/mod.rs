@@ -1,0 +1,283 @@
+//! Strategies of the papers, apart from the default's steps: sums of new, sent chunk by chunk, and what follows them.
+
+mod confirm;
+mod named;
+mod search;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use deltic_core::chunk::ChunkerSpec;
+use deltic_core::recipe::{Chunk, FileDigest};
+use deltic_core::strategy::{Conversation, Delivery, Proof};
+use deltic_core::{BlockSums, Fingerprint, Strategy, Strong, StrongSum};
+
+use crate::error::PeerError;
+use crate::limits::{MAX_BATCH, MAX_SUMS, SUM_WINDOW};
+use crate::message::{Extent, FileNo, How, ToReceiver};
+use crate::report::Trouble;
+use crate::summing::{Step, Summation, Summed};
+use crate::sums::{Sum, SumLine, Summing, Teller, Ways};
+
+use super::ask::{Sealed, Sealing, Work};
+use super::context::Context;
+use super::pending::Pending;
+use super::transfer::{Attempt, CHANGED, ChunkTable, Needs};
+
+use named::Named;
+
+/// It is tried again, in the end whole.
+const TOO_MANY_SUMS: &str = "it has too many chunks for this strategy";
+/// Chunks between places of which the start is remembered.
+const MARK_CHUNKS: usize = 64;
+
+/// An attempt by a strategy of the papers.
+#[derive(Debug)]
+pub(super) struct Preset {
+    ways: Ways,
+    spec: ChunkerSpec,
+    side: Side,
+    table: ChunkTable,
+    needs: Needs,
+    /// Bytes of new that were cut or searched.
+    scanned: u64,
+    /// Present where the proof is over the bytes, and not under way.
+    digest: Option<Box<FileDigest>>,
+    teller: Teller,
+    /// Sums that were not sent.
+    waiting: VecDeque<SumLine>,
+    /// From when new is open, where its sums are sent.
+    summation: Option<Summation>,
+    /// All of new is cut.
+    is_cut: bool,
+    /// The last sum was sent.
+    sent_last: bool,
+    /// The end was sent.
+    has_ended: bool,
+    /// Sums of old that the receiver sent.
+    pub(super) old_sums: usize,
+}
+
+/// The step that follows the sums.
+#[derive(Debug)]
+enum Side {
+    /// Matches to be confirmed.
+    Confirm(Named),
+    /// Needs: which blocks were asked for.
+    Rolled(Vec<bool>),
+    /// The receiver sends the sums: those of old, from when new is open until all have come.
+    Signature(Option<Box<BlockSums>>),
+}
+
+impl Preset {
+    /// The state of a file that goes as `how` says; `None` where that is no strategy of the papers.
+    pub(super) fn new(strategy: Strategy, how: How) -> Option<Box<Self>> {
+        let ways = Ways::of(strategy, how)?;
+        let side = match strategy.conversation {
+            Conversation::RecipeConfirm => Side::Confirm(Named::default()),
+            Conversation::RecipeRolled => Side::Rolled(Vec::new()),
+            Conversation::Signature => Side::Signature(None),
+            Conversation::Recipe => return None,
+        };
+        let digest = (strategy.proof() == Proof::WholeFile).then(Box::default);
+        Some(Box::new(Self {
+            ways,
+            spec: strategy.chunker(0, None),
+            side,
+            table: ChunkTable::default(),
+            needs: Needs::new(ways.delivery_turn()),
+            scanned: 0,
+            digest,
+            teller: Teller::default(),
+            waiting: VecDeque::new(),
+            summation: None,
+            is_cut: false,
+            sent_last: false,
+            has_ended: false,
+            old_sums: 0,
+        }))
+    }
+
+    fn is_pipelined(&self) -> bool {
+        self.ways.strategy.delivery == Delivery::Pipelined
+    }
+
+    /// Returns true where the receiver rolls over old, and asks for blocks when it is done.
+    const fn is_rolled(&self) -> bool {
+        matches!(self.side, Side::Rolled(_))
+    }
+
+    /// The strong sums that are taken of chunks while they are cut: those that travel, and those that prove.
+    fn strong(&self) -> Option<Strong> {
+        let proves = self.ways.strategy.proof() == Proof::Recipe;
+        (self.is_rolled() || proves).then_some(self.ways.strong)
+    }
+
+    /// The sums of a chunk as they travel.
+    fn line(&mut self, sum: Sum) -> SumLine {
+        let travels = if self.is_rolled() { self.ways.strong_bytes() } else { 0 };
+        self.teller.line(Sum { strong: sum.strong.first(travels), ..sum })
+    }
+
+    /// Chooses the chunker of a file of `len` bytes.
+    pub(super) fn opened(&mut self, cx: &Context, len: u64) -> ChunkerSpec {
+        self.spec = self.ways.strategy.chunker(len, cx.bits_per_second);
+        self.spec
+    }
+
+    /// Begins, now that new is open.
+    pub(super) fn begin(&mut self, at: &Attempt, cx: &mut Context) {
+        if let Side::Signature(old) = &mut self.side {
+            *old = Some(Box::new(self.ways.block_sums(self.spec)));
+            return;
+        }
+        let parallel = self.ways.strategy.parallel;
+        self.summation = Some(Summation::new((parallel, &self.spec), at.len, self.strong()));
+        self.sum_more(at, cx);
+    }
+
+    /// Goes on sending, cutting and summing, as far as the window of chunks that no match has named allows.
+    fn sum_more(&mut self, at: &Attempt, cx: &mut Context) {
+        let (handle, sent_before) = (at.handle, self.sent_last);
+        cx.frames.extend(self.sum_frames(at.file));
+        if self.sent_last {
+            if sent_before {
+                return;
+            }
+            let proof = match &self.digest {
+                Some(digest) => Sealing::Bytes(digest.finish()),
+                None => Sealing::Chunks(self.table.shared()),
+            };
+            return at.seal(cx, proof);
+        }
+        let summing = Summing { chunker: self.spec, weak: self.ways.weak, strong: self.strong() };
+        while self.waiting.is_empty() || !self.is_pipelined() {
+            let Some(summation) = &mut self.summation else { return };
+            let Some((step, portion)) = summation.next() else { return };
+            let digest = self.digest.take();
+            let work = Work::Sum { handle, summing, portion, digest };
+            cx.jobs.ask(work, Pending::Sum(handle, step));
+        }
+    }
+
+    /// Frames for sums that may be sent by now.
+    fn sum_frames(&mut self, file: FileNo) -> Vec<ToReceiver> {
+        if !self.is_cut && !self.is_pipelined() || self.sent_last {
+            return Vec::new();
+        }
+        let room = match &self.side {
+            Side::Confirm(named) if self.is_pipelined() => {
+                SUM_WINDOW.saturating_sub(named.unnamed()) as usize
+            }
+            _ => self.waiting.len(),
+        };
+        let waiting: Vec<_> = self.waiting.drain(..room.min(self.waiting.len())).collect();
+        match &mut self.side {
+            Side::Confirm(named) => named.sent(waiting.len()),
+            Side::Rolled(asked) => asked.resize(asked.len() + waiting.len(), false),
+            Side::Signature(_) => {}
+        }
+        self.sent_last = self.is_cut && self.waiting.is_empty();
+        let mut batches: Vec<_> = waiting.chunks(MAX_BATCH).map(<[_]>::to_vec).collect();
+        if self.sent_last && batches.is_empty() {
+            batches.push(Vec::new());
+        }
+        let last = batches.len().saturating_sub(1);
+        let frame = |(nth, sums)| {
+            let extent = if self.sent_last && nth == last { Extent::Last } else { Extent::More };
+            ToReceiver::Sums { file, sums, extent }
+        };
+        batches.into_iter().enumerate().map(frame).collect()
+    }
+
+    pub(super) fn summed(
+        &mut self,
+        at: &Attempt,
+        cx: &mut Context,
+        step: Step,
+        summed: (Summed, Option<Box<FileDigest>>),
+    ) -> Result<(), Trouble> {
+        let (summed, digest) = summed;
+        let Some(summation) = &mut self.summation else { return Ok(()) };
+        let sums = summation.take(step, summed);
+        let (is_complete, too_many) = (summation.is_complete(), summation.is_too_much());
+        self.scanned += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
+        if self.scanned > at.len || is_complete && self.scanned < at.len {
+            return Err(at.trouble(CHANGED));
+        }
+        if too_many || self.table.len() + sums.len() > MAX_SUMS {
+            return Err(at.trouble(TOO_MANY_SUMS));
+        }
+        sums.iter().for_each(|sum| self.push(sum));
+        for sum in sums {
+            let line = self.line(sum);
+            self.waiting.push_back(line);
+        }
+        (self.is_cut, self.digest) = (is_complete, digest);
+        self.sum_more(at, cx);
+        Ok(())
+    }
+
+    /// Adds a chunk to the table.
+    fn push(&mut self, sum: &Sum) {
+        if self.table.len().is_multiple_of(MARK_CHUNKS) {
+            self.table.mark();
+        }
+        self.table.pass(sum.len.into(), 1);
+        self.table.extend([Chunk { len: sum.len, fingerprint: fingerprint_of(&sum.strong) }]);
+    }
+
+    pub(super) fn sealed(&mut self, at: &Attempt, cx: &mut Context, sealed: Sealed) {
+        self.has_ended = true;
+        at.end(cx, sealed);
+        self.read_needs(at, cx);
+    }
+
+    /// Takes blocks that the receiver did not find, each once.
+    pub(super) fn need(
+        &mut self,
+        at: &Attempt,
+        cx: &mut Context,
+        needed: &[Range<u32>],
+    ) -> Result<(), PeerError> {
+        const UNFIT: PeerError = PeerError::Unexpected("blocks that were not told, or again");
+        let Side::Rolled(asked) = &mut self.side else {
+            return Err(PeerError::Unexpected("need"));
+        };
+        for range in needed {
+            let blocks = asked.get_mut(range.start as usize..range.end as usize);
+            let blocks = blocks.filter(|_| self.sent_last).ok_or(UNFIT)?;
+            if blocks.iter_mut().any(|asked| std::mem::replace(asked, true)) {
+                return Err(UNFIT);
+            }
+        }
+        self.needs.push(&self.table, needed);
+        self.read_needs(at, cx);
+        Ok(())
+    }
+
+    fn read_needs(&mut self, at: &Attempt, cx: &mut Context) {
+        // Literals wait for the answers to matches, unless the two are pipelined.
+        let is_named = self.is_named();
+        if !self.is_pipelined() && !is_named {
+            return;
+        }
+        let nothing_follows = self.has_ended && is_named || self.is_rolled();
+        self.needs.read(at, cx, &self.table, nothing_follows);
+    }
+
+    /// Returns true once it is known of each chunk whether it is to be sent.
+    fn is_named(&self) -> bool {
+        match &self.side {
+            Side::Confirm(named) => self.sent_last && named.is_done(),
+            Side::Rolled(_) | Side::Signature(_) => true,
+        }
+    }
+}
+
+/// A strong sum as the name of its chunk; of use where it is one.
+fn fingerprint_of(sum: &StrongSum) -> Fingerprint {
+    let mut bytes = [0; deltic_core::strong::MAX_STRONG_BYTES];
+    bytes[..sum.as_bytes().len()].copy_from_slice(sum.as_bytes());
+    Fingerprint::from_bytes(bytes)
+}

@@ -1,0 +1,81 @@
+//! The signature conversation: the receiver sends the sums of the blocks of old, and new is searched for them
+//! (rsync; SkySync §3.3).
+
+use crate::error::PeerError;
+use crate::limits::MAX_SUMS;
+use crate::message::{Extent, ToReceiver};
+use crate::report::Trouble;
+use crate::sums::{Search, Sum, SumLine, sum_of};
+
+use super::super::ask::{Sealing, Searched, Work};
+use super::super::context::Context;
+use super::super::pending::Pending;
+use super::super::transfer::{Attempt, CHANGED};
+use super::{Preset, Side};
+
+impl Preset {
+    /// Takes sums of the next blocks of old; begins the search behind the last.
+    pub(crate) fn take_old_sums(
+        &mut self,
+        at: &Attempt,
+        cx: &mut Context,
+        lines: Vec<SumLine>,
+        extent: Extent,
+    ) -> Result<(), PeerError> {
+        const UNFIT: PeerError = PeerError::Unexpected("sums of old");
+        let locality = self.ways.locality();
+        let Side::Signature(old) = &mut self.side else { return Err(UNFIT) };
+        let sums = old.as_mut().ok_or(UNFIT)?;
+        self.old_sums += lines.len();
+        for line in lines {
+            if sums.count() as usize >= MAX_SUMS {
+                return Err(PeerError::Limit("sums of one file"));
+            }
+            let Sum { len, weak, strong } = line.sum(sums.count(), |no| sum_of(sums, no))?;
+            let pushed = sums.push(len, weak, strong.as_bytes());
+            pushed.map_err(|_| PeerError::Unexpected("a block that cannot follow"))?;
+        }
+        if matches!(extent, Extent::Part | Extent::Empty) {
+            return Err(PeerError::Unexpected("a part of the sums"));
+        }
+        if let Some(sums) = old.take_if(|_| extent == Extent::Last) {
+            self.search(at, cx, Search::New(*sums, locality));
+        }
+        Ok(())
+    }
+
+    fn search(&mut self, at: &Attempt, cx: &mut Context, search: Search) {
+        let (handle, start, zstd) = (at.handle, self.scanned, cx.options.compress);
+        let digest = self.digest.take().unwrap_or_default();
+        let work = Work::Search { handle, start, search, digest, zstd };
+        cx.jobs.ask(work, Pending::Search(handle));
+    }
+
+    /// Sends what a search settled, and goes on with it or seals the file.
+    pub(crate) fn searched(
+        &mut self,
+        at: &mut Attempt,
+        cx: &mut Context,
+        searched: Searched,
+    ) -> Result<(), Trouble> {
+        let Searched { patches, consumed, at_end, searcher, digest } = searched;
+        self.scanned += consumed;
+        if self.scanned > at.len || at_end && self.scanned < at.len {
+            return Err(at.trouble(CHANGED));
+        }
+        let proof = at_end.then(|| Sealing::Bytes(digest.finish()));
+        self.digest = Some(digest);
+        let file = at.file;
+        let frame = |(steps, payload)| ToReceiver::Patch { file, steps, payload };
+        cx.frames.extend(patches.into_iter().map(frame));
+        at.settle(cx, consumed);
+        if let Some(proof) = proof {
+            let counts = searcher.counts();
+            cx.counts.add(counts.weak, counts.strong);
+            at.seal(cx, proof);
+        } else {
+            self.search(at, cx, Search::On(searcher));
+        }
+        Ok(())
+    }
+}

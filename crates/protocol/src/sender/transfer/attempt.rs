@@ -1,0 +1,81 @@
+//! One attempt at one file: what all ways of sending it share.
+
+use deltic_tree::RelPath;
+
+use crate::limits::MAX_ATTEMPTS;
+use crate::message::{FileNo, How, ToReceiver};
+use crate::report::{Trouble, TroubleKind};
+use crate::work::Handle;
+
+use super::super::ask::{Bears, Sealed, Sealing, Work};
+use super::super::context::Context;
+use super::super::pending::Pending;
+
+pub(crate) const CHANGED: &str = "it changed while it was read";
+
+/// An attempt at a file.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) file: FileNo,
+    pub(crate) handle: Handle,
+    pub(crate) how: How,
+    path: RelPath,
+    /// Changes that this attempt puts up with.
+    pub(crate) bears: Bears,
+    /// Nobody has asked for it yet.
+    pub(crate) is_offer: bool,
+    /// Length of the file in bytes, from when it is open.
+    pub(crate) len: u64,
+    /// Bytes that the receiver has or that were sent.
+    pub(crate) settled: u64,
+}
+
+impl Attempt {
+    /// The attempt of number `attempts`, counted from 1; an offer has none yet.
+    pub(crate) fn new(
+        (file, path): (FileNo, RelPath),
+        handle: Handle,
+        how: How,
+        attempts: u32,
+    ) -> Self {
+        let is_early = attempts + 1 < MAX_ATTEMPTS;
+        let bears = if is_early { Bears::Nothing } else { Bears::Growth };
+        let is_offer = attempts == 0;
+        Self { file, handle, how, path, bears, is_offer, len: 0, settled: 0 }
+    }
+
+    /// Counts bytes as settled and reports them.
+    pub(crate) fn settle(&mut self, cx: &mut Context, bytes: u64) {
+        self.settled += bytes;
+        cx.advance(self.file, self.settled);
+    }
+
+    /// Asks for the proof of what was read.
+    pub(crate) fn seal(&self, cx: &mut Context, proof: Sealing) {
+        let Self { handle, bears, .. } = *self;
+        cx.jobs.ask(Work::Seal { handle, proof, bears }, Pending::Seal(handle));
+    }
+
+    /// Sends the end of the file.
+    pub(crate) fn end(&self, cx: &mut Context, sealed: Sealed) {
+        let (file, Sealed { digest, restless }) = (self.file, sealed);
+        if restless {
+            cx.send(ToReceiver::Restless { file });
+        }
+        cx.send(ToReceiver::End { file, digest });
+    }
+
+    /// The trouble that ends an attempt which may do better as another.
+    pub(crate) fn trouble(&self, why: &str) -> Trouble {
+        unsent(&self.path, why)
+    }
+}
+
+/// The trouble of an interrupted transfer that this program would not have begun as it was.
+pub(crate) fn cut_otherwise(path: &RelPath) -> Trouble {
+    unsent(path, "it would not be cut as it was when it was interrupted")
+}
+
+fn unsent(path: &RelPath, why: &str) -> Trouble {
+    Trouble::at(TroubleKind::Vanished, path, |path| format!("cannot send {path}: {why}"))
+}

@@ -1,0 +1,111 @@
+//! A file that is sent whole, or from some byte on, in blocks of one length.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use deltic_core::Span;
+use deltic_core::chunk::{ChunkerSpec, FixedLen};
+use deltic_core::recipe::Chunk;
+
+use crate::error::PeerError;
+use crate::limits::WHOLE_BLOCK_BYTES;
+use crate::message::{Payload, ToReceiver};
+use crate::report::Trouble;
+
+use super::super::ask::{Body, Sealing, Sums, Work};
+use super::super::context::Context;
+use super::super::pending::Pending;
+use super::attempt::Attempt;
+
+/// Reads under way for one file.
+const READS: usize = 4;
+
+const SHORTER: &str = "it is shorter than what is to be added to";
+const TOO_LONG: &str = "it is too long";
+
+/// Blocks of a file, as far as they were read.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    /// Where the first of them begins.
+    start: u64,
+    next: u32,
+    count: u32,
+    /// The receiver asked for them: then it has had `Start`, and they may overtake what follows.
+    pub(super) asked: bool,
+    reading: usize,
+    /// As far as blocks were asked for: nothing is reserved for the length of a file that may be all holes.
+    blocks: Vec<Option<Chunk>>,
+    /// All of it was read when it was opened: its handle holds nothing.
+    pub(super) at_once: bool,
+}
+
+impl Blocks {
+    pub(super) fn new(start: u64) -> Self {
+        Self { start, ..Self::default() }
+    }
+
+    /// Counts the blocks of a file of `len` bytes.
+    pub(super) fn count(&mut self, at: &Attempt, len: u64) -> Result<(), Trouble> {
+        let rest = len.checked_sub(self.start).ok_or_else(|| at.trouble(SHORTER))?;
+        let count = u32::try_from(rest.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
+        self.count = count.map_err(|_| at.trouble(TOO_LONG))?;
+        Ok(())
+    }
+
+    /// Sends all of a file that is one block, or empty.
+    pub(super) fn send(&mut self, at: &mut Attempt, cx: &mut Context, body: Body) {
+        let (file, Body { payload, sealed }) = (at.file, body);
+        self.at_once = true;
+        if at.len > 0 {
+            let chunks = std::iter::once(0..1).collect();
+            cx.send(ToReceiver::Fill { file, chunks, payload });
+        }
+        at.end(cx, sealed);
+        at.settle(cx, at.len);
+    }
+
+    /// Takes the receiver's question for all blocks of a file that has several; it may come once.
+    pub(super) fn need(&mut self, needed: &[Range<u32>]) -> Result<(), PeerError> {
+        let is_all = self.count > 1 && needed == std::slice::from_ref(&(0..self.count));
+        if !is_all || std::mem::replace(&mut self.asked, true) {
+            return Err(PeerError::Unexpected("need"));
+        }
+        Ok(())
+    }
+
+    /// Reads the next blocks, or seals the file after the last.
+    pub(super) fn read_more(&mut self, at: &Attempt, cx: &mut Context) {
+        let (zstd, handle, sums) = (cx.options.compress, at.handle, Sums::Take);
+        while self.reading < READS && self.next < self.count {
+            let start = self.start + u64::from(self.next) * u64::from(WHOLE_BLOCK_BYTES);
+            let len = (at.len - start).min(u64::from(WHOLE_BLOCK_BYTES)) as u32;
+            let work = Work::Read { handle, spans: vec![Span::new(start, len)], sums, zstd };
+            let chunks = std::iter::once(self.next..self.next + 1).collect();
+            cx.jobs.ask(work, Pending::Read { handle, chunks, bytes: u64::from(len) });
+            self.blocks.push(None);
+            self.next += 1;
+            self.reading += 1;
+        }
+        if self.reading == 0 && self.next == self.count {
+            let chunks: Option<Vec<_>> = self.blocks.iter().copied().collect();
+            let proof = Sealing::Chunks(Arc::new(chunks.expect("every block was read")));
+            at.seal(cx, proof);
+        }
+    }
+
+    /// Notes a block that was read.
+    pub(super) fn note(&mut self, block: u32, sums: &[Chunk]) {
+        self.reading -= 1;
+        self.blocks[block as usize] = sums.first().copied();
+    }
+}
+
+/// The chunker of files that go in blocks.
+pub(crate) fn block_spec() -> ChunkerSpec {
+    ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).expect("a constant within the limits"))
+}
+
+/// The frame that brings what was read.
+pub(super) fn fill(at: &Attempt, chunks: Vec<Range<u32>>, payload: Payload) -> ToReceiver {
+    ToReceiver::Fill { file: at.file, chunks, payload }
+}

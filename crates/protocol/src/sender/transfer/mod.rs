@@ -1,0 +1,296 @@
+//! One file on its way to the receiver: by recipe, in blocks, or as a strategy of the papers has it.
+//!
+//! A transfer knows no tree and no other file. Frames about it and answers to its work come in; frames and work leave
+//! through the [`Context`].
+
+mod attempt;
+mod blocks;
+mod gaps;
+mod recipe;
+mod table;
+
+use std::ops::Range;
+
+use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
+use deltic_core::recipe::{Chunk, FileDigest};
+use deltic_core::{Key, Strategy, StrongSum};
+
+use crate::cutting::Part;
+use crate::error::PeerError;
+use crate::message::{Extent, GapLine, How, Payload, SumLine, ToReceiver, Token};
+use crate::report::Trouble;
+use crate::summing::{Step, Summed};
+
+use super::ask::{Deltas, Opened, Sealed, Searched};
+use super::context::Context;
+use super::presets::Preset;
+
+use blocks::{Blocks, block_spec, fill};
+use gaps::UNOFFERED;
+use recipe::Recipe;
+
+pub(super) use attempt::{Attempt, CHANGED, cut_otherwise};
+pub(super) use table::{ChunkTable, Needs};
+
+/// A file on its way.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    pub(super) at: Attempt,
+    way: Way,
+}
+
+/// The state of a transfer, by how the file is sent.
+#[derive(Debug)]
+enum Way {
+    Recipe(Box<Recipe>),
+    Blocks(Blocks),
+    Preset(Box<Preset>),
+}
+
+/// The beginning of a transfer that goes on in this session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resumed {
+    pub(super) key: Key,
+    pub(super) spec: ChunkerSpec,
+}
+
+impl Resumed {
+    /// Checks that a file of `len` bytes may have been cut so: as this program cuts it, whole or by recipe. A peer that
+    /// could ask for smaller chunks could make us hold a longer recipe.
+    pub(super) fn fits(&self, strategy: &Strategy, len: u64) -> bool {
+        self.spec == block_spec() || self.spec == strategy.chunker(len, None)
+    }
+}
+
+/// The place where an attempt begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Beginning {
+    /// At the file's first byte.
+    Anew,
+    /// Where another session was interrupted.
+    Resumed(Resumed),
+    /// At this byte: the receiver has what is before.
+    Behind(u64),
+}
+
+impl Beginning {
+    pub(super) const fn resumed(self) -> Option<Resumed> {
+        match self {
+            Self::Resumed(resumed) => Some(resumed),
+            Self::Anew | Self::Behind(_) => None,
+        }
+    }
+
+    const fn start(self) -> u64 {
+        match self {
+            Self::Behind(start) => start,
+            Self::Anew | Self::Resumed(_) => 0,
+        }
+    }
+}
+
+impl Transfer {
+    pub(super) fn new(mut at: Attempt, begins: Beginning, strategy: Strategy) -> Self {
+        at.settled = begins.start();
+        let way = match Preset::new(strategy, at.how) {
+            Some(preset) => Way::Preset(preset),
+            None if at.how == How::Recipe => {
+                Way::Recipe(Box::new(Recipe::new(begins.resumed().map(|resumed| resumed.spec))))
+            }
+            None => Way::Blocks(Blocks::new(begins.start())),
+        };
+        Self { at, way }
+    }
+
+    /// Returns true where frames of it answer questions, so that they may come in any order.
+    pub(super) fn answers(&self) -> bool {
+        match &self.way {
+            Way::Recipe(_) => true,
+            Way::Blocks(blocks) => blocks.asked,
+            Way::Preset(_) => false,
+        }
+    }
+
+    /// Returns true where its handle holds nothing open.
+    pub(super) const fn holds_nothing(&self) -> bool {
+        matches!(&self.way, Way::Blocks(blocks) if blocks.at_once)
+    }
+
+    pub(super) fn groups_unanswered(&self) -> u64 {
+        match &self.way {
+            Way::Recipe(recipe) => recipe.groups_unanswered(),
+            Way::Blocks(_) | Way::Preset(_) => 0,
+        }
+    }
+
+    /// Sums of old that the receiver sent for it.
+    pub(super) fn old_sums(&self) -> usize {
+        match &self.way {
+            Way::Preset(preset) => preset.old_sums,
+            Way::Recipe(_) | Way::Blocks(_) => 0,
+        }
+    }
+
+    pub(super) fn opened(&mut self, cx: &mut Context, opened: Opened) -> Result<(), Trouble> {
+        let Opened { meta, body } = opened;
+        self.at.len = meta.len;
+        let spec = match &mut self.way {
+            Way::Recipe(recipe) => {
+                recipe.opened(cx, meta.len);
+                recipe.spec
+            }
+            Way::Blocks(blocks) => {
+                blocks.count(&self.at, meta.len)?;
+                block_spec()
+            }
+            Way::Preset(preset) => preset.opened(cx, meta.len),
+        };
+        let Attempt { file, how, is_offer, .. } = self.at;
+        cx.send(match is_offer {
+            true => ToReceiver::Offer { file, meta, spec },
+            false => ToReceiver::Start { file, meta, how, spec },
+        });
+        match (&mut self.way, body) {
+            (Way::Blocks(blocks), Some(body)) if how == How::Whole => {
+                blocks.send(&mut self.at, cx, body);
+            }
+            (Way::Blocks(blocks), _) => blocks.read_more(&self.at, cx),
+            (Way::Recipe(recipe), _) => recipe.cut(&self.at, cx, Vec::new())?,
+            (Way::Preset(preset), _) => preset.begin(&self.at, cx),
+        }
+        Ok(())
+    }
+
+    /// Goes on sending and scanning a recipe. Returns whether groups wait for the window.
+    pub(super) fn go_on(&mut self, cx: &mut Context) -> bool {
+        match &mut self.way {
+            Way::Recipe(recipe) => recipe.go_on(&mut self.at, cx),
+            Way::Blocks(_) | Way::Preset(_) => false,
+        }
+    }
+
+    pub(super) fn scanned(
+        &mut self,
+        cx: &mut Context,
+        part: Part,
+        run: SegmentChunks<Chunk>,
+    ) -> Result<(), Trouble> {
+        match &mut self.way {
+            Way::Recipe(recipe) => recipe.scanned(&self.at, cx, part, run),
+            Way::Blocks(_) | Way::Preset(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn sealed(&mut self, cx: &mut Context, sealed: Sealed) -> Result<(), Trouble> {
+        match &mut self.way {
+            Way::Recipe(recipe) => recipe.sealed(&mut self.at, cx, sealed),
+            Way::Blocks(_) => self.at.end(cx, sealed),
+            Way::Preset(preset) => preset.sealed(&self.at, cx, sealed),
+        }
+        Ok(())
+    }
+
+    /// Sends what was read.
+    pub(super) fn read(
+        &mut self,
+        cx: &mut Context,
+        (chunks, bytes): (Vec<Range<u32>>, u64),
+        (payload, sums): (Payload, Vec<Chunk>),
+    ) -> Result<(), Trouble> {
+        if let Way::Blocks(blocks) = &mut self.way {
+            blocks.note(chunks[0].start, &sums);
+        }
+        cx.send(fill(&self.at, chunks, payload));
+        self.at.settle(cx, bytes);
+        if let Way::Blocks(blocks) = &mut self.way {
+            blocks.read_more(&self.at, cx);
+        }
+        Ok(())
+    }
+
+    pub(super) fn mended(&self, cx: &mut Context, gaps: Vec<Range<u32>>, deltas: Deltas) {
+        let (file, Deltas { payload, bytes, .. }) = (self.at.file, deltas);
+        cx.send(ToReceiver::Mended { file, gaps, bytes, payload });
+    }
+
+    pub(super) fn lack(
+        &mut self,
+        cx: &mut Context,
+        lacked: &[Range<u32>],
+    ) -> Result<(), PeerError> {
+        match &mut self.way {
+            Way::Recipe(recipe) => recipe.lack(&mut self.at, cx, lacked),
+            Way::Blocks(_) | Way::Preset(_) => Err(PeerError::Unexpected("lack")),
+        }
+    }
+
+    pub(super) fn need(
+        &mut self,
+        cx: &mut Context,
+        needed: &[Range<u32>],
+    ) -> Result<(), PeerError> {
+        match &mut self.way {
+            Way::Recipe(recipe) => recipe.need(&mut self.at, cx, needed),
+            Way::Blocks(blocks) => blocks.need(needed),
+            Way::Preset(preset) => preset.need(&self.at, cx, needed),
+        }
+    }
+
+    pub(super) fn mend(&mut self, cx: &mut Context, lines: Vec<GapLine>) -> Result<(), PeerError> {
+        match &mut self.way {
+            Way::Recipe(recipe) => recipe.mend(&self.at, cx, lines),
+            Way::Blocks(_) | Way::Preset(_) => Err(UNOFFERED),
+        }
+    }
+
+    /// The state of a strategy of the papers, where the file goes by one.
+    fn preset(&mut self) -> Option<(&mut Preset, &mut Attempt)> {
+        match &mut self.way {
+            Way::Preset(preset) => Some((preset, &mut self.at)),
+            Way::Recipe(_) | Way::Blocks(_) => None,
+        }
+    }
+
+    pub(super) fn take_old_sums(
+        &mut self,
+        cx: &mut Context,
+        lines: Vec<SumLine>,
+        extent: Extent,
+    ) -> Result<(), PeerError> {
+        let unfit = PeerError::Unexpected("sums of old");
+        let (preset, at) = self.preset().ok_or(unfit)?;
+        preset.take_old_sums(at, cx, lines, extent)
+    }
+
+    pub(super) fn matched(
+        &mut self,
+        cx: &mut Context,
+        needs: &[Range<u32>],
+        tokens: Vec<Token>,
+    ) -> Result<(), PeerError> {
+        let (preset, at) = self.preset().ok_or(PeerError::Unexpected("a match"))?;
+        preset.matched(at, cx, needs, tokens)
+    }
+
+    pub(super) fn summed(
+        &mut self,
+        cx: &mut Context,
+        step: Step,
+        summed: (Summed, Option<Box<FileDigest>>),
+    ) -> Result<(), Trouble> {
+        let Some((preset, at)) = self.preset() else { return Ok(()) };
+        preset.summed(at, cx, step, summed)
+    }
+
+    pub(super) fn hashed(&mut self, cx: &mut Context, sums: &[StrongSum]) -> Result<(), Trouble> {
+        if let Some((preset, at)) = self.preset() {
+            preset.hashed(at, cx, sums);
+        }
+        Ok(())
+    }
+
+    pub(super) fn searched(&mut self, cx: &mut Context, searched: Searched) -> Result<(), Trouble> {
+        let Some((preset, at)) = self.preset() else { return Ok(()) };
+        preset.searched(at, cx, searched)
+    }
+}

@@ -1,0 +1,312 @@
+//! A file by recipe: scan it, send its groups, spell out those that are lacked, send the chunks that are needed.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use deltic_core::PrefixLen;
+use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
+use deltic_core::recipe::{Chunk, Group, Grouper};
+
+use crate::cutting::{Cutting, Part};
+use crate::error::PeerError;
+use crate::limits::{GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, OFFERED_GROUPS, TOLD_BY_CHUNK_BYTES};
+use crate::message::{ChunkLine, ChunkLines, FileNo, GroupLine, ToReceiver};
+use crate::report::Trouble;
+use crate::work::Turn;
+
+use super::super::ask::{Sealed, Sealing, Work};
+use super::super::context::Context;
+use super::super::pending::Pending;
+use super::attempt::Attempt;
+use super::blocks::block_spec;
+use super::table::{ChunkTable, Needs};
+
+/// Groups that are sent together, at least, while more are to come: they fill a packet. A connection begins with a few
+/// packets, however little they hold, and is as fast later as it was first.
+const SENT_TOGETHER: usize = 128;
+
+/// It is tried again, whole.
+const TOO_MANY_GROUPS: &str = "its recipe has too many groups";
+
+/// A recipe on its way to the receiver.
+#[derive(Debug)]
+pub(super) struct Recipe {
+    pub(super) spec: ChunkerSpec,
+    /// The chunker of a resumed transfer.
+    agreed: Option<ChunkerSpec>,
+    pub(super) table: ChunkTable,
+    stage: Stage,
+    /// Groups that wait for the window.
+    unsent: VecDeque<Group>,
+    /// Groups sent and not answered, a range for each frame.
+    sent: VecDeque<Range<u32>>,
+    /// Chunks spelled out and not answered, ranges for each frame.
+    spelled: VecDeque<Vec<Range<u32>>>,
+    needs: Needs,
+    /// Bytes of all gaps that were asked for.
+    pub(super) gap_bytes: u64,
+}
+
+/// How far a recipe has come.
+#[derive(Debug)]
+enum Stage {
+    /// The file is not open.
+    Opening,
+    /// It is being read.
+    Scanning(Box<(Cutting, Grouper)>),
+    /// All chunks are known, and the proof was asked for.
+    Sealing,
+    /// The proof waits for the last groups to be sent.
+    Sealed(Sealed),
+    /// The end was sent.
+    Ended,
+}
+
+impl Recipe {
+    pub(super) fn new(agreed: Option<ChunkerSpec>) -> Self {
+        Self {
+            spec: agreed.unwrap_or_else(block_spec),
+            agreed,
+            table: ChunkTable::default(),
+            stage: Stage::Opening,
+            unsent: VecDeque::new(),
+            sent: VecDeque::new(),
+            spelled: VecDeque::new(),
+            needs: Needs::new(Turn::Any),
+            gap_bytes: 0,
+        }
+    }
+
+    /// Begins to scan a file of `len` bytes.
+    pub(super) fn opened(&mut self, cx: &Context, len: u64) {
+        self.spec = self.agreed.unwrap_or_else(|| cx.options.way().chunker(len, None));
+        let cutting = Cutting::new(&self.spec, len);
+        self.stage = Stage::Scanning(Box::new((cutting, Grouper::new())));
+    }
+
+    pub(super) fn groups_unanswered(&self) -> u64 {
+        self.sent.iter().map(|range| u64::from(range.end - range.start)).sum()
+    }
+
+    /// Bytes of each fingerprint that are sent: of blocks, which all have one length, as much as may be.
+    fn brief(&self, len: u64) -> PrefixLen {
+        match self.spec {
+            ChunkerSpec::Fixed(_) => PrefixLen::MAX,
+            ChunkerSpec::ByContent(..) => {
+                PrefixLen::for_chunks(len / u64::from(self.spec.mean_len()))
+            }
+        }
+    }
+
+    /// Returns true where groups are worth a frame, or are the last ones.
+    fn has_to_send(&self) -> bool {
+        let scans = matches!(self.stage, Stage::Opening | Stage::Scanning(_));
+        self.unsent.len() >= SENT_TOGETHER || !scans && !self.unsent.is_empty()
+    }
+
+    /// Goes on sending and scanning. Returns whether groups wait for the window.
+    pub(super) fn go_on(&mut self, at: &mut Attempt, cx: &mut Context) -> bool {
+        self.send(at, cx);
+        if self.has_to_send() {
+            return true;
+        }
+        let (handle, spec) = (at.handle, self.spec);
+        if let Stage::Scanning(scan) = &mut self.stage {
+            while let Some((part, segment)) = scan.0.next() {
+                cx.jobs.ask(Work::Scan { handle, spec, segment }, Pending::Scan(handle, part));
+            }
+        }
+        false
+    }
+
+    pub(super) fn scanned(
+        &mut self,
+        at: &Attempt,
+        cx: &mut Context,
+        part: Part,
+        run: SegmentChunks<Chunk>,
+    ) -> Result<(), Trouble> {
+        // A segment may come that was not needed: the one before reached over it.
+        let Stage::Scanning(scan) = &mut self.stage else { return Ok(()) };
+        let certain = scan.0.take(part, run);
+        self.cut(at, cx, certain)
+    }
+
+    /// Takes the next chunks; at their end asks for the proof.
+    pub(super) fn cut(
+        &mut self,
+        at: &Attempt,
+        cx: &mut Context,
+        certain: Vec<Chunk>,
+    ) -> Result<(), Trouble> {
+        let Stage::Scanning(scan) = &mut self.stage else { return Ok(()) };
+        let (cutting, grouper) = &mut **scan;
+        self.unsent.extend(certain.iter().filter_map(|chunk| grouper.push(chunk)));
+        let is_complete = cutting.is_complete();
+        if is_complete {
+            self.unsent.extend(grouper.finish());
+        }
+        self.table.extend(certain);
+        if self.table.marks() + self.unsent.len() > MAX_GROUPS {
+            return Err(at.trouble(TOO_MANY_GROUPS));
+        }
+        if is_complete {
+            self.stage = Stage::Sealing;
+            at.seal(cx, Sealing::Chunks(self.table.shared()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn sealed(&mut self, at: &mut Attempt, cx: &mut Context, sealed: Sealed) {
+        self.stage = Stage::Sealed(sealed);
+        self.send(at, cx);
+    }
+
+    /// Sends groups as the window allows, and behind the last the end.
+    fn send(&mut self, at: &Attempt, cx: &mut Context) {
+        let window = if at.is_offer { OFFERED_GROUPS } else { GROUP_WINDOW };
+        while self.has_to_send() && cx.groups_out < window {
+            let room = (window - cx.groups_out).min(MAX_BATCH as u64) as usize;
+            let batch: Vec<_> = self.unsent.drain(..room.min(self.unsent.len())).collect();
+            if at.len <= TOLD_BY_CHUNK_BYTES && self.agreed.is_none() {
+                let frame = self.chunk_frame(at, &batch);
+                cx.send(frame);
+            } else {
+                cx.groups_out += batch.len() as u64;
+                let frame = self.group_frame(at.file, &batch);
+                cx.send(frame);
+            }
+        }
+        if let Stage::Sealed(sealed) = self.stage
+            && self.unsent.is_empty()
+        {
+            self.stage = Stage::Ended;
+            at.end(cx, sealed);
+            self.read_needs(at, cx);
+        }
+    }
+
+    /// The frame of new groups; notes which await an answer.
+    fn group_frame(&mut self, file: FileNo, groups: &[Group]) -> ToReceiver {
+        let new = self.table.mark_groups(groups);
+        self.sent.push_back(new);
+        let line = |group: &Group| {
+            let Group { len, chunks, fingerprint } = group;
+            GroupLine { len: *len, chunks: *chunks, short: fingerprint.group_prefix() }
+        };
+        ToReceiver::Groups { file, groups: groups.iter().map(line).collect() }
+    }
+
+    /// The frame of the chunks of new groups; notes that they await an answer.
+    fn chunk_frame(&mut self, at: &Attempt, groups: &[Group]) -> ToReceiver {
+        let new = self.table.mark_groups(groups);
+        let chunks = self.table.chunks_of(&new);
+        let lines = ChunkLines(self.lines(at.len, &chunks).collect());
+        self.spelled.push_back(std::iter::once(chunks).collect());
+        ToReceiver::Recipe { file: at.file, chunks: lines }
+    }
+
+    /// These chunks of a file of `len` bytes as they travel.
+    fn lines(&self, len: u64, chunks: &Range<u32>) -> impl Iterator<Item = ChunkLine> + '_ {
+        let brief = self.brief(len);
+        let line = move |chunk: &Chunk| ChunkLine {
+            len: chunk.len,
+            brief: chunk.fingerprint.chunk_prefix(brief),
+        };
+        self.table.slice(chunks).iter().map(line)
+    }
+
+    /// Takes the receiver's answer to the oldest groups: it lacks these.
+    pub(super) fn lack(
+        &mut self,
+        at: &mut Attempt,
+        cx: &mut Context,
+        lacked: &[Range<u32>],
+    ) -> Result<(), PeerError> {
+        let sent = self.sent.pop_front().ok_or(PeerError::Unexpected("lack"))?;
+        within(lacked, std::slice::from_ref(&sent))?;
+        let bytes = |groups: &Range<u32>| self.table.bytes_of(&self.table.chunks_of(groups));
+        let had = bytes(&sent) - lacked.iter().map(bytes).sum::<u64>();
+        let frames = self.spell(at, lacked);
+        cx.groups_out -= u64::from(sent.end - sent.start);
+        cx.frames.extend(frames);
+        at.settle(cx, had);
+        self.read_needs(at, cx);
+        Ok(())
+    }
+
+    /// Frames that spell out these groups; notes which chunks each awaits an answer for.
+    fn spell(&mut self, at: &Attempt, lacked: &[Range<u32>]) -> Vec<ToReceiver> {
+        let file = at.file;
+        let mut frames = Vec::new();
+        let mut groups: Vec<Range<u32>> = Vec::new();
+        let mut spelled = Vec::new();
+        let mut flush = |groups: &mut Vec<Range<u32>>, lines: &mut Vec<ChunkLine>| {
+            if !groups.is_empty() {
+                let (groups, chunks) = (std::mem::take(groups), std::mem::take(lines));
+                frames.push(ToReceiver::Chunks { file, groups, chunks: ChunkLines(chunks) });
+            }
+        };
+        for group in lacked.iter().flat_map(Clone::clone) {
+            let chunks = self.table.chunks_of(&(group..group + 1));
+            if spelled.len() + chunks.len() > MAX_BATCH {
+                flush(&mut groups, &mut spelled);
+            }
+            match groups.last_mut() {
+                Some(last) if last.end == group => last.end += 1,
+                _ => groups.push(group..group + 1),
+            }
+            spelled.extend(self.lines(at.len, &chunks));
+        }
+        flush(&mut groups, &mut spelled);
+        for frame in &frames {
+            let ToReceiver::Chunks { groups, .. } = frame else { continue };
+            let awaited = groups.iter().map(|groups| self.table.chunks_of(groups)).collect();
+            self.spelled.push_back(awaited);
+        }
+        frames
+    }
+
+    /// Takes the receiver's answer to the oldest chunks that were spelled out: it needs these.
+    pub(super) fn need(
+        &mut self,
+        at: &mut Attempt,
+        cx: &mut Context,
+        needed: &[Range<u32>],
+    ) -> Result<(), PeerError> {
+        let spelled = self.spelled.pop_front().ok_or(PeerError::Unexpected("need"))?;
+        within(needed, &spelled)?;
+        let bytes = |chunks: &[Range<u32>]| {
+            chunks.iter().map(|chunks| self.table.bytes_of(chunks)).sum::<u64>()
+        };
+        let had = bytes(&spelled) - bytes(needed);
+        self.needs.push(&self.table, needed);
+        at.settle(cx, had);
+        self.read_needs(at, cx);
+        Ok(())
+    }
+
+    fn read_needs(&mut self, at: &Attempt, cx: &mut Context) {
+        let is_answered = self.sent.is_empty() && self.spelled.is_empty();
+        let nothing_follows = is_answered && matches!(self.stage, Stage::Ended);
+        self.needs.read(at, cx, &self.table, nothing_follows);
+    }
+}
+
+/// Checks that `asked` ascend and that each lies within one of `offered`, which ascend too.
+fn within(asked: &[Range<u32>], offered: &[Range<u32>]) -> Result<(), PeerError> {
+    let mut offers = offered.iter();
+    let mut offer = offers.next();
+    let mut floor = 0;
+    for range in asked {
+        while offer.is_some_and(|offer| offer.end < range.end) {
+            offer = offers.next();
+        }
+        let fits = offer.is_some_and(|offer| offer.start <= range.start) && range.start >= floor;
+        if !fits {
+            return Err(PeerError::Unexpected("ranges that were not offered"));
+        }
+        floor = range.end;
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! The chunks of a file's new version, as far as they are known, and those that the receiver needs.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use deltic_core::Span;
+use deltic_core::recipe::{Chunk, Group};
+
+use crate::limits::{FILL_BYTES, MAX_BATCH};
+use crate::work::Turn;
+
+use super::super::ask::{Sums, Work};
+use super::super::context::Context;
+use super::super::pending::Pending;
+use super::attempt::Attempt;
+
+/// Chunks in order, and the places of some of them.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkTable {
+    /// Shared with the sealing work at the end.
+    chunks: Arc<Vec<Chunk>>,
+    /// Places of marked chunks: of the first of each group.
+    marks: Vec<Mark>,
+    /// The place behind the last marked group.
+    end: Mark,
+}
+
+/// The place of a chunk.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    start: u64,
+    chunk: u32,
+}
+
+impl ChunkTable {
+    pub(crate) fn len(&self) -> usize {
+        self.chunks.len()
+    }
+
+    pub(crate) fn shared(&self) -> Arc<Vec<Chunk>> {
+        Arc::clone(&self.chunks)
+    }
+
+    pub(crate) fn extend(&mut self, chunks: impl IntoIterator<Item = Chunk>) {
+        let own = Arc::get_mut(&mut self.chunks);
+        own.expect("only sealing shares the chunks").extend(chunks);
+    }
+
+    /// Marks the place that comes next.
+    pub(crate) fn mark(&mut self) {
+        self.marks.push(self.end);
+    }
+
+    /// Moves the place that comes next behind so many bytes and chunks.
+    pub(crate) const fn pass(&mut self, bytes: u64, chunks: u32) {
+        self.end.start += bytes;
+        self.end.chunk += chunks;
+    }
+
+    /// Marks where new groups start. Returns their numbers.
+    pub(crate) fn mark_groups(&mut self, groups: &[Group]) -> Range<u32> {
+        let first = self.marks.len() as u32;
+        for group in groups {
+            self.mark();
+            self.pass(group.len, group.chunks);
+        }
+        first..self.marks.len() as u32
+    }
+
+    /// Groups or places that are marked.
+    pub(crate) fn marks(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// Returns true where all of a range of chunks lie before the place that comes next.
+    pub(crate) const fn has_passed(&self, chunks: &Range<u32>) -> bool {
+        chunks.end <= self.end.chunk
+    }
+
+    /// The chunks of a range of groups.
+    pub(crate) fn chunks_of(&self, groups: &Range<u32>) -> Range<u32> {
+        let first = |group: u32| match self.marks.get(group as usize) {
+            Some(mark) => mark.chunk,
+            None => self.end.chunk,
+        };
+        first(groups.start)..first(groups.end)
+    }
+
+    pub(crate) fn slice(&self, chunks: &Range<u32>) -> &[Chunk] {
+        &self.chunks[chunks.start as usize..chunks.end as usize]
+    }
+
+    /// The spans of a range of chunks.
+    pub(crate) fn spans(&self, chunks: &Range<u32>) -> impl Iterator<Item = Span> + '_ {
+        let mark = self.marks.partition_point(|mark| mark.chunk <= chunks.start) - 1;
+        let Mark { start, chunk } = self.marks[mark];
+        let mut at = start + self.bytes_of(&(chunk..chunks.start));
+        self.slice(chunks).iter().map(move |chunk| {
+            let span = Span::new(at, chunk.len);
+            at = span.end();
+            span
+        })
+    }
+
+    pub(crate) fn bytes_of(&self, chunks: &Range<u32>) -> u64 {
+        self.slice(chunks).iter().map(|chunk| u64::from(chunk.len)).sum()
+    }
+}
+
+/// Chunks that are to be sent.
+#[derive(Debug)]
+pub(crate) struct Needs {
+    /// Reads come back in the order of the file, or in any.
+    turn: Turn,
+    ranges: VecDeque<Range<u32>>,
+    bytes: u64,
+}
+
+impl Needs {
+    pub(crate) const fn new(turn: Turn) -> Self {
+        Self { turn, ranges: VecDeque::new(), bytes: 0 }
+    }
+
+    pub(crate) fn push(&mut self, table: &ChunkTable, chunks: &[Range<u32>]) {
+        self.bytes += chunks.iter().map(|range| table.bytes_of(range)).sum::<u64>();
+        self.ranges.extend(chunks.iter().cloned());
+    }
+
+    /// Reads full fills, and a last small one where nothing more can be asked for.
+    pub(crate) fn read(
+        &mut self,
+        at: &Attempt,
+        cx: &mut Context,
+        table: &ChunkTable,
+        nothing_follows: bool,
+    ) {
+        let (sums, zstd, handle) = (Sums::Known, cx.options.compress, at.handle);
+        if self.turn == Turn::Own && !self.ranges.iter().is_sorted_by_key(|range| range.start) {
+            self.ranges.make_contiguous().sort_unstable_by_key(|range| range.start);
+        }
+        while self.bytes >= FILL_BYTES || nothing_follows && self.bytes > 0 {
+            let (chunks, bytes) = self.take(table);
+            let spans = chunks.iter().flat_map(|chunks| table.spans(chunks)).collect();
+            let work = Work::Read { handle, spans, sums, zstd };
+            cx.jobs.ask_as(self.turn, work, Pending::Read { handle, chunks, bytes });
+        }
+    }
+
+    /// Takes up to a fill's worth of chunks.
+    fn take(&mut self, table: &ChunkTable) -> (Vec<Range<u32>>, u64) {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while let Some(mut range) = self.ranges.pop_front() {
+            let mut end = range.start;
+            while end < range.end && (bytes == 0 || bytes < FILL_BYTES) {
+                bytes += u64::from(table.chunks[end as usize].len);
+                end += 1;
+            }
+            taken.push(range.start..end);
+            range.start = end;
+            if !range.is_empty() {
+                self.ranges.push_front(range);
+            }
+            if bytes >= FILL_BYTES || taken.len() == MAX_BATCH {
+                break;
+            }
+        }
+        self.bytes -= bytes;
+        (taken, bytes)
+    }
+}
