@@ -158,7 +158,7 @@ impl Machine for Sender {
         false
     }
     fn greeted(&mut self, terms: &Terms) {
-        Self::greeted(self, terms.offers());
+        Self::greeted(self, terms.offers(), terms.limits());
     }
     fn unanswered(&mut self) {
         Self::unanswered(self);

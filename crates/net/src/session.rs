@@ -631,7 +631,7 @@ impl Session {
         hands.agree(terms);
         let course = Course { joining, greeting: None, share: self.share(&options) };
         let mut machine = Sender::new(options).over(self.rate());
-        machine.greeted(terms.offers());
+        machine.greeted(terms.offers(), terms.limits());
         if terms.removed() && !user_is_here {
             machine.report_removed();
         }
@@ -661,6 +661,7 @@ impl Session {
             takes_offers: agreed.terms.offers(),
             tells_resumed: agreed.terms.resumed(),
             tells_passed_over: agreed.terms.passed_over(),
+            limits: agreed.terms.limits(),
             most_files: [files_at_once(), agreed.terms.most_files()].into_iter().flatten().min(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);

@@ -78,6 +78,7 @@ impl ToSender {
             | Self::MadeRoot(_)
             | Self::Changed(_)
             | Self::Arrived { .. }
+            | Self::Credit { .. }
             | Self::Ask(_)
             | Self::Trouble(_)
             | Self::Finished(_) => Purpose::Control,

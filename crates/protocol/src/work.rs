@@ -63,6 +63,8 @@ pub(crate) enum Turn {
 pub(crate) struct Jobs<W, A> {
     next: u64,
     queue: VecDeque<(WorkId, W)>,
+    /// Work that was to be polled and waits: it comes before the queue.
+    held: VecDeque<(WorkId, W)>,
     asked: HashMap<WorkId, A>,
     /// How much work of each handle is under way.
     busy: HashMap<Handle, usize>,
@@ -79,6 +81,7 @@ impl<W, A: Concerns> Jobs<W, A> {
         Self {
             next: 0,
             queue: VecDeque::new(),
+            held: VecDeque::new(),
             asked: HashMap::new(),
             busy: HashMap::new(),
             turns: HashMap::new(),
@@ -136,11 +139,13 @@ impl<W, A: Concerns> Jobs<W, A> {
         }
         let waiting = self.turns.get_mut(&handle).map(std::mem::take);
         let mut forgotten: Vec<_> = waiting.into_iter().flatten().map(|(id, _)| id).collect();
-        self.queue.retain(|(id, _)| {
-            let stays = self.asked[id].handle() != Some(handle);
-            forgotten.extend((!stays).then_some(*id));
-            stays
-        });
+        for queue in [&mut self.held, &mut self.queue] {
+            queue.retain(|(id, _)| {
+                let stays = self.asked[id].handle() != Some(handle);
+                forgotten.extend((!stays).then_some(*id));
+                stays
+            });
+        }
         let forgotten = (forgotten.into_iter())
             .filter_map(|id| {
                 self.end_turn(id);
@@ -153,7 +158,21 @@ impl<W, A: Concerns> Jobs<W, A> {
     }
 
     pub(crate) fn poll(&mut self) -> Option<(WorkId, W)> {
-        self.queue.pop_front()
+        self.poll_but(|_| false)
+    }
+
+    /// The next work, but for that which `waits`.
+    pub(crate) fn poll_but(&mut self, waits: impl Fn(&W) -> bool) -> Option<(WorkId, W)> {
+        if let Some(held) = self.held.pop_front_if(|(_, work)| !waits(work)) {
+            return Some(held);
+        }
+        while let Some((id, work)) = self.queue.pop_front() {
+            if !waits(&work) {
+                return Some((id, work));
+            }
+            self.held.push_back((id, work));
+        }
+        None
     }
 
     pub(crate) fn answered(&mut self, id: WorkId) -> Result<A, UnknownAnswer> {

@@ -20,9 +20,10 @@ use deltic_core::{
     Key, PrefixLen, Strategy, StrongSum, ZeroRun,
 };
 use deltic_protocol::limits::{
-    ENTRY_WINDOW, LISTED_BYTES, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH,
-    MAX_FRAME_BYTES, MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS, MAX_TEXT_BYTES,
-    MAX_XATTRS_BYTES, OFFERED_GROUPS, TALLY_WINDOW, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
+    ENTRY_WINDOW, LISTED_BYTES, Limits, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS,
+    MAX_BATCH, MAX_FRAME_BYTES, MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS,
+    MAX_TEXT_BYTES, MAX_XATTRS_BYTES, OFFERED_GROUPS, TALLY_WINDOW, TOLD_BY_CHUNK_BYTES,
+    WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
     ChunkLine, ChunkLines, Done, Extent, GapLine, GroupLine, How, NameLine, Payload, Sparse,
@@ -196,7 +197,11 @@ impl Victim {
 
     /// The same of a file of which only a killed run left something: the chunks face nothing and are needed.
     fn needed() -> Self {
-        let mut victim = Self::plain();
+        Self::needed_within(Limits::default())
+    }
+
+    fn needed_within(limits: Limits) -> Self {
+        let mut victim = Self::new(Setting { options: options(), limits, ..Setting::default() });
         victim.hands.tree = Tree::default();
         victim.hands.leftovers.insert(path("a"), vec![Arc::new(old_bytes())]);
         // Of a shorter one nobody asks what was left.
@@ -663,6 +668,7 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Need.beyond", ToSender::Need { file: A, chunks: one(0..u32::MAX) }),
         ("Done", ToSender::Done { file: A, done: same.clone() }),
         ("Done.foreign", ToSender::Done { file: foreign, done: same }),
+        ("Credit", ToSender::Credit { bytes: 1, more: 0, held_us: None }),
         ("MadeRoot", ToSender::MadeRoot(MadeRoot { dirs: 1, holds_file: false })),
         (
             "Changed",
@@ -1577,6 +1583,61 @@ fn a_start_must_fit_what_was_wanted() {
     }
 }
 
+/// Literals of attempts that are over count as well, whichever stream brings them.
+#[test]
+fn literals_without_credit_are_refused() {
+    let overrun = PeerError::Limit("literals without credit");
+    let limits = Limits { credit: Some(1500), ..Limits::default() };
+    let aside = |attempt, bytes| Aside { attempt, frame: fill(one(0..2), bytes) };
+    let mut victim = Victim::needed_within(limits);
+    victim.machine.handle(fill(one(0..1), 1000)).unwrap();
+    let error = victim.machine.handle(fill(one(1..2), 2000));
+    assert_eq!(error, Err(overrun.clone()), "the first was not written");
+    let mut victim = Victim::needed_within(limits);
+    victim.take([fill(one(0..1), 1000), fill(one(1..2), 2000)]).unwrap();
+    let gives = |frame: &ToSender| matches!(frame, ToSender::Credit { .. });
+    assert!(victim.frames.iter().any(gives), "{:?}", victim.frames);
+    let mut victim = Victim::needed_within(limits);
+    let trouble = trouble(TroubleKind::Vanished);
+    victim.take([ToReceiver::Failed { file: A, attempt: 1, trouble }]).unwrap();
+    assert_eq!(victim.machine.handle_aside(aside(1, 1500)), Ok(()));
+    assert_eq!(victim.machine.handle_aside(aside(1, 1)), Err(overrun));
+}
+
+#[test]
+fn a_sender_reads_no_literals_beyond_its_credit() {
+    let mut tree = Tree::default();
+    tree.0.insert(path("a"), Node::file(Dice::new(1).bytes(8 << 20), NOW, 0o600));
+    let hands = Source::new(tree, Some(dir()), Dice::new(3));
+    let mut target = Target { machine: Sender::new(options()), hands, frames: Vec::new() };
+    target.work();
+    let limits = Limits { credit: Some(300 << 10), ..Limits::default() };
+    target.machine.greeted(true, limits);
+    target.take([ToSender::Want { file: A, how: How::Whole }]).unwrap();
+    let fills = |target: &Target| {
+        target.frames.iter().filter(|frame| matches!(frame, ToReceiver::Fill { .. })).count()
+    };
+    assert_eq!(fills(&target), 1);
+    target.work();
+    assert_eq!(fills(&target), 1, "credit was withheld");
+    let credit = |bytes, more| ToSender::Credit { bytes, more, held_us: None };
+    target.take([credit(256 << 10, 0)]).unwrap();
+    assert_eq!(fills(&target), 2);
+    target.take([credit(0, 256 << 10)]).unwrap();
+    assert_eq!(fills(&target), 3, "the window has grown");
+}
+
+#[test]
+fn credit_that_was_not_spent_is_refused() {
+    let credit = |bytes, more| ToSender::Credit { bytes, more, held_us: None };
+    assert!(Target::plain().take([credit(0, 0)]).is_err(), "none was asked for");
+    for (bytes, more) in [(1, 0), (1 << 63, 0), (u64::MAX, 1), (0, 1 << 63), (0, u64::MAX)] {
+        let mut target = Target::plain();
+        target.machine.greeted(true, Limits { credit: Some(9), ..Limits::default() });
+        assert!(target.take([credit(bytes, more)]).is_err(), "{bytes}, {more}");
+    }
+}
+
 #[test]
 fn an_aside_counts_for_the_attempt_that_it_names() {
     let aside = |attempt| Aside { attempt, frame: fill(one(0..2), 3000) };
@@ -1914,7 +1975,7 @@ fn an_offer_is_withdrawn_where_the_file_is_wanted_otherwise_or_not_at_all() {
     target.take([ToSender::Settled { upto: FileNo(1) }]).unwrap();
     assert!(target.hands.is_idle(), "it is closed");
     let mut target = Target::offered();
-    target.machine.greeted(false);
+    target.machine.greeted(false, Limits::default());
     target.take([want(A)]).unwrap();
     let start = |frame: &ToReceiver| matches!(frame, ToReceiver::Start { how: How::Recipe, .. });
     assert!(target.frames.iter().any(start), "{:?}", target.frames);

@@ -245,6 +245,21 @@ fn literals_of_an_attempt_that_is_over_may_come_late() {
     }
 }
 
+/// A window of one byte is one frame at a time, by every way that literals travel.
+#[test]
+fn literals_wait_for_credit() {
+    let mut credits = 0;
+    for seed in 0..400 {
+        let mut case = Case::random(seed);
+        case.cut = None;
+        case.limits.credit = Some(if seed % 2 == 0 { 1 } else { 64 << 10 });
+        let mut session = Session::new(&case, &mut Dice::new(seed));
+        session.finish();
+        credits += session.credits;
+    }
+    assert!(credits > 400, "only {credits} frames gave credit");
+}
+
 /// What the next run makes of what a killed one left.
 fn resume(case: &Case, killed: Session, dice: &mut Dice) -> Tree {
     let mut case = case.clone();

@@ -11,6 +11,7 @@ use crate::report::{
 };
 use crate::work::{Jobs, Turn};
 
+use super::credit::Credit;
 use super::load::Load;
 use super::place::Place;
 use super::{Setting, Work};
@@ -28,6 +29,7 @@ pub(super) struct Context {
     pub(super) progress: Progress,
     pub(super) counts: Counts,
     pub(super) load: Load,
+    pub(super) credit: Credit,
     /// The name in the list of the entry that gets another one.
     pub(super) listed_as: Option<RelPath>,
 }
@@ -35,6 +37,7 @@ pub(super) struct Context {
 impl Context {
     pub(super) fn new(setting: Setting) -> Self {
         Self {
+            credit: Credit::new(setting.limits),
             setting,
             jobs: Jobs::new(),
             frames: VecDeque::new(),
@@ -45,6 +48,11 @@ impl Context {
             load: Load::default(),
             listed_as: None,
         }
+    }
+
+    /// Gives the sender credit for literals that do not wait to be written any more.
+    pub(super) fn give_credit(&mut self) -> Option<ToSender> {
+        self.credit.give(self.load.backlog_bytes())
     }
 
     /// Asks for something to be written; until that is answered it counts as waiting.

@@ -18,6 +18,7 @@ mod closing;
 mod compare;
 mod comparing;
 mod context;
+mod credit;
 mod deciding;
 mod deleting;
 mod expect;
@@ -48,6 +49,7 @@ use std::collections::BTreeMap;
 use deltic_tree::{Name, RelPath};
 
 use crate::error::PeerError;
+use crate::limits::Limits;
 use crate::message::{Extent, FileNo, ToReceiver, ToSender};
 use crate::options::Options;
 use crate::report::{Counts, Notice, Trouble, TroubleKind};
@@ -109,6 +111,8 @@ pub struct Setting {
     pub tells_resumed: bool,
     /// The sender can be told why names are passed over.
     pub tells_passed_over: bool,
+    /// The bounds that the two ends agree on.
+    pub limits: Limits,
     /// Most files under way at once, where the system lets this end hold only few open.
     pub most_files: Option<usize>,
 }
@@ -179,7 +183,9 @@ impl Receiver {
 
     /// The next frame to send, if any.
     pub fn poll_frame(&mut self) -> Option<ToSender> {
-        self.cx.frames.pop_front().or_else(|| self.tallies.verdicts())
+        let is_over = self.is_finished();
+        let frame = self.cx.frames.pop_front().or_else(|| self.tallies.verdicts());
+        frame.or_else(|| self.cx.give_credit().filter(|_| !is_over))
     }
 
     /// The next notice, if any.
@@ -236,6 +242,7 @@ impl Receiver {
     /// # Errors
     /// [`PeerError`] where the frame cannot come now; the session is over.
     pub fn handle(&mut self, frame: ToReceiver) -> Result<(), PeerError> {
+        self.cx.credit.take(frame.literal_bytes())?;
         match frame {
             ToReceiver::Listing { dir, own, entries, extent } => {
                 self.list.growing()?;
@@ -293,9 +300,9 @@ impl Receiver {
     /// [`PeerError`] where the frame cannot come now; the session is over.
     pub fn handle_aside(&mut self, Aside { attempt, frame }: Aside) -> Result<(), PeerError> {
         let file = frame.may_overtake().and_then(|file| self.files.get(&file));
-        let Some(incoming) = file else { return Ok(()) };
+        let Some(incoming) = file else { return self.cx.credit.take(frame.literal_bytes()) };
         match incoming.is_at(attempt) {
-            Ordering::Less => Ok(()),
+            Ordering::Less => self.cx.credit.take(frame.literal_bytes()),
             Ordering::Equal if incoming.comes_in_order() => {
                 Err(PeerError::Unexpected("an aside of a file that goes in order"))
             }

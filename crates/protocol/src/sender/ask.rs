@@ -51,6 +51,17 @@ pub enum Work {
     Close { handle: Handle },
 }
 
+impl Work {
+    /// Returns true where the answer holds literals.
+    pub(super) const fn reads_literals(&self) -> bool {
+        match self {
+            Self::Open { how, .. } => matches!(how, How::Whole),
+            Self::Read { .. } | Self::Mend { .. } | Self::Search { .. } => true,
+            _ => false,
+        }
+    }
+}
+
 /// A gap in new, and what old has in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::message::{FileNo, ToReceiver};
 use crate::options::Options;
 use crate::report::{Counts, Notice, Progress, Trouble};
-use crate::work::Jobs;
+use crate::work::{Jobs, WorkId};
 
 use super::ask::Work;
+use super::credit::Credit;
 use super::listed_file::ListedFile;
 use super::pending::Pending;
 
@@ -24,6 +25,7 @@ pub(super) struct Context {
     pub(super) entries: BTreeMap<FileNo, ListedFile>,
     pub(super) progress: Progress,
     pub(super) counts: Counts,
+    pub(super) credit: Credit,
     /// Groups sent and not answered, over all files.
     pub(super) groups_out: u64,
     /// Gaps asked for and not answered, over all files.
@@ -42,6 +44,7 @@ impl Context {
             entries: BTreeMap::new(),
             progress: Progress::default(),
             counts: Counts::default(),
+            credit: Credit::default(),
             groups_out: 0,
             gaps_out: 0,
             bits_per_second: None,
@@ -50,6 +53,21 @@ impl Context {
 
     pub(super) fn send(&mut self, frame: ToReceiver) {
         self.frames.push_back(frame);
+    }
+
+    /// The next frame, unless it brings literals that must wait for credit.
+    pub(super) fn next_frame(&mut self) -> Option<ToReceiver> {
+        let frame =
+            self.frames.pop_front_if(|frame| self.credit.has_room(frame.literal_bytes()))?;
+        self.credit.spend(frame.literal_bytes());
+        Some(frame)
+    }
+
+    /// The next work; none that reads more literals while others wait for credit.
+    pub(super) fn next_work(&mut self) -> Option<(WorkId, Work)> {
+        let next = self.frames.front().map_or(0, ToReceiver::literal_bytes);
+        let is_held = !self.credit.has_room(next);
+        self.jobs.poll_but(|work| is_held && work.reads_literals())
     }
 
     /// Reports a trouble to both ends' users.

@@ -17,6 +17,7 @@
 
 mod ask;
 mod context;
+mod credit;
 mod digesting;
 mod files;
 mod leaving;
@@ -31,12 +32,14 @@ mod transfer;
 
 use crate::digests::Digesting;
 use crate::error::PeerError;
+use crate::limits::Limits;
 use crate::message::{How, ToReceiver, ToSender};
 use crate::options::Options;
 use crate::report::{Change, Counts, Notice, Question, Totals};
 use crate::work::{UnknownAnswer, WorkId};
 
 use context::Context;
+use credit::Credit;
 use files::Files;
 use leaving::Leaving;
 use list::Lister;
@@ -97,7 +100,7 @@ impl Sender {
 
     /// The next frame to send, if any.
     pub fn poll_frame(&mut self) -> Option<ToReceiver> {
-        self.cx.frames.pop_front()
+        self.cx.next_frame()
     }
 
     /// The next frame and, where it may overtake the others in an [`Aside`](crate::streams::Aside), the attempt that it is
@@ -132,7 +135,7 @@ impl Sender {
         self.list.go_on(&mut self.cx, &mut self.leaving);
         self.files.go_on(&mut self.cx);
         digesting::go_on(&mut self.digesting, &mut self.cx);
-        self.cx.jobs.poll()
+        self.cx.next_work()
     }
 
     /// Returns true once the receiver has said that the session is over.
@@ -154,8 +157,9 @@ impl Sender {
         }
     }
 
-    /// Takes from the terms of the session, which are known by now, whether what was offered is good.
-    pub fn greeted(&mut self, offers: bool) {
+    /// Takes from the terms of the session, which are known by now, its limits and whether what was offered is good.
+    pub fn greeted(&mut self, offers: bool, limits: Limits) {
+        self.cx.credit = Credit::new(limits.credit);
         self.files.greeted(&mut self.cx, offers);
     }
 
@@ -198,6 +202,7 @@ impl Sender {
             ToSender::Match { file, needs, tokens } => {
                 files.hear(cx, file, |transfer, cx| transfer.matched(cx, &needs, tokens))
             }
+            ToSender::Credit { bytes, more, .. } => cx.credit.give(bytes, more),
             ToSender::Done { file, done } => files.done(cx, file, done),
             ToSender::MadeRoot(made) => {
                 cx.notices.push_back(Notice::MadeRoot(made));

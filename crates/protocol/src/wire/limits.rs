@@ -59,6 +59,8 @@ pub const GAP_WINDOW: u64 = 1 << 10;
 pub const MAX_GAPS_OUT: u64 = 1 << 12;
 /// Most groups in one file's recipe.
 pub const MAX_GROUPS: usize = 1 << 21;
+/// Most literal bytes that a receiver may grant at a time.
+pub const MAX_CREDIT_BYTES: u64 = 16 << 20;
 /// Most sums of one file that either end tells by a strategy of the papers.
 pub const MAX_SUMS: usize = 1 << 22;
 /// Most chunks that are told by a strategy that pipelines, and that no match has named.
@@ -111,6 +113,22 @@ pub const MAX_ASKED: usize = 5;
 /// Seconds after which a peer that has said nothing but that it is alive counts as silent, where there is a silence.
 pub const MAX_MUTE_SECONDS: u64 = 86_400;
 
+/// Bounds that the two ends of a session agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest payload of one frame, in bytes: at most [`MAX_FRAME_BYTES`].
+    pub frame_bytes: usize,
+    /// Literal bytes that the sender may send before the receiver gives credit for more: at most [`MAX_CREDIT_BYTES`];
+    /// any number if `None`.
+    pub credit: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { frame_bytes: MAX_FRAME_BYTES, credit: None }
+    }
+}
+
 /// What a file counts as of [`MAX_LINKED_BYTES`], whose first name is `path`.
 pub(crate) fn linked_bytes(path: &RelPath, meta: &Meta) -> usize {
     let target = match &meta.kind {
@@ -134,7 +152,7 @@ mod tests {
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
             MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_LEVEL MAX_BLOCK_BYTES MAX_GREETING_BYTES MAX_UNCHECKED_BYTES MAX_ALIVES
-            ENTRY_WINDOW LISTED_BYTES TALLY_WINDOW TALLIED_ENTRIES TALLIED_NAMES GROUP_WINDOW OFFERED_GROUPS GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES MOVED_ABOVE_BYTES MAX_REPEATABLE SEGMENT_BYTES
+            ENTRY_WINDOW LISTED_BYTES TALLY_WINDOW TALLIED_ENTRIES TALLIED_NAMES GROUP_WINDOW OFFERED_GROUPS GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_CREDIT_BYTES MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES MOVED_ABOVE_BYTES MAX_REPEATABLE SEGMENT_BYTES
             MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_LINKED MAX_LINKED_BYTES MAX_ALTERNATES GUARDED_DELETES GUARDED_PERCENT MAX_ASKED MAX_MUTE_SECONDS
         ]
         .into_iter()

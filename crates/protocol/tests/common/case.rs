@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use deltic_core::Strategy;
+use deltic_protocol::limits::Limits;
 use deltic_protocol::options::{Compare, Delete, Guard, Options};
 use deltic_tree::{Kind, Name, RelPath, Timestamp};
 
@@ -24,6 +25,8 @@ pub struct Case {
     /// Whether the sender guesses what the receiver will want, and whether it guesses its names right.
     pub far_away: bool,
     pub takes_offers: bool,
+    /// The bounds that both ends agreed on.
+    pub limits: Limits,
     /// The names at the root that are asked for; the whole root if `None`.
     pub roots: Option<HashSet<Name>>,
     pub leftovers: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
@@ -53,6 +56,7 @@ impl Case {
             eager: seed % 2 == 1,
             far_away: !seed.is_multiple_of(3),
             takes_offers: !seed.is_multiple_of(7),
+            limits: random_limits(seed),
             roots,
             leftovers,
             interrupted: BTreeMap::new(),
@@ -389,4 +393,11 @@ fn random_leftovers(dice: &mut Dice, new: &Tree) -> BTreeMap<RelPath, Vec<Arc<Ve
         }
     }
     leftovers
+}
+
+/// Most sessions have no bounds of their own.
+fn random_limits(seed: u64) -> Limits {
+    let mut dice = Dice::new(seed ^ 0xc4ed_1700);
+    let credit = *dice.pick(&[None, None, Some(1), Some(64 << 10), Some(1 << 20)]);
+    Limits { credit, ..Limits::default() }
 }

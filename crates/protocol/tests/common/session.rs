@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use deltic_protocol::frame::{HEADER_BYTES, Header};
+use deltic_protocol::limits::Limits;
+use deltic_protocol::message::{Payload, Sparse};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{self, Expect, Receiver, Setting};
 use deltic_protocol::report::{Change, Notice, Side, Totals, Trouble};
@@ -35,6 +37,13 @@ pub struct Session {
     slow: bool,
     far_away: bool,
     takes_offers: bool,
+    limits: Limits,
+    /// The sender has heard the receiver.
+    greeted: bool,
+    /// Literal bytes that the sender sent and has no credit for.
+    uncredited: u64,
+    /// Frames that gave credit.
+    pub credits: usize,
     pub to_sender: VecDeque<Vec<u8>>,
     sending: Vec<(WorkId, sender::Work)>,
     receiving: Vec<(WorkId, receiver::Work)>,
@@ -96,6 +105,7 @@ impl Session {
                 .clone()
                 .map(|names| Expect { names: names.into_iter().collect(), ..Expect::default() }),
             takes_offers: case.takes_offers,
+            limits: case.limits,
             tells_resumed: true,
             tells_passed_over: true,
             ..Setting::default()
@@ -115,6 +125,10 @@ impl Session {
             slow: dice.percent(50),
             far_away: case.far_away,
             takes_offers: case.takes_offers,
+            limits: case.limits,
+            greeted: false,
+            uncredited: 0,
+            credits: 0,
             to_sender: VecDeque::new(),
             sending: Vec::new(),
             receiving: Vec::new(),
@@ -174,7 +188,13 @@ impl Session {
             1 => {
                 let frame = read(&self.to_sender.pop_front().unwrap(), ToSender::decode);
                 // What the receiver says comes behind the greeting.
-                self.sender.greeted(self.takes_offers);
+                if !std::mem::replace(&mut self.greeted, true) {
+                    self.sender.greeted(self.takes_offers, self.limits);
+                }
+                if let ToSender::Credit { bytes, .. } = frame {
+                    self.uncredited -= bytes;
+                    self.credits += 1;
+                }
                 let handled = self.sender.handle(frame.clone());
                 handled.unwrap_or_else(|error| refused("sender", &error, &frame));
             }
@@ -213,6 +233,12 @@ impl Session {
                 .troubles_mut()
                 .iter_mut()
                 .for_each(|trouble| trouble.locate(Side::Sender, |_| None));
+            let literal = literal_bytes(&frame);
+            if let Some(window) = self.limits.credit.filter(|_| literal > 0) {
+                let fits = self.uncredited == 0 || self.uncredited + literal <= window;
+                assert!(fits, "{literal} bytes behind {} of {window}", self.uncredited);
+                self.uncredited += literal;
+            }
             let bytes = written(&frame, frame.encode(), ToReceiver::decode);
             self.said.insert(bytes[0]);
             self.bytes += bytes.len() as u64;
@@ -240,6 +266,20 @@ impl Session {
         std::iter::from_fn(|| self.receiver.poll_notice())
             .for_each(|notice| self.told_by_receiver.take(located(notice, Side::Receiver)));
     }
+}
+
+/// Bytes of literals that count as credit.
+fn literal_bytes(frame: &ToReceiver) -> u64 {
+    let (ToReceiver::Fill { payload, .. }
+    | ToReceiver::Mended { payload, .. }
+    | ToReceiver::Patch { payload, .. }) = frame
+    else {
+        return 0;
+    };
+    let (Payload::Plain(bytes)
+    | Payload::Zstd(bytes)
+    | Payload::Sparse(Sparse { rest: bytes, .. })) = payload;
+    bytes.len().max(1) as u64
 }
 
 /// What a driver makes of a notice.

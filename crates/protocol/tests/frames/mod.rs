@@ -424,6 +424,11 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("Done.replaced", ToSender::Done { file, done: replaced }.encode()),
         ("Done.failed", ToSender::Done { file, done: Done::Failed(trouble()) }.encode()),
+        ("Credit", ToSender::Credit { bytes: 65_536, more: 0, held_us: None }.encode()),
+        (
+            "Credit.held",
+            ToSender::Credit { bytes: 300, more: 131_072, held_us: Some(1500) }.encode(),
+        ),
         ("MadeRoot", ToSender::MadeRoot(MadeRoot { dirs: 3, holds_file: true }).encode()),
         ("Changed", ToSender::Changed(change).encode()),
         ("Changed.linked", ToSender::Changed(linked_change).encode()),
@@ -583,6 +588,8 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
                 ToSender::Changed(Change { path, item, action, differs, facts })
             }
         ),
+        (number(), number(), option::of(any::<u32>()))
+            .prop_map(|(bytes, more, held_us)| { ToSender::Credit { bytes, more, held_us } }),
         (number(), any::<bool>())
             .prop_map(|(dirs, holds_file)| { ToSender::MadeRoot(MadeRoot { dirs, holds_file }) }),
         trouble().prop_map(ToSender::Trouble),

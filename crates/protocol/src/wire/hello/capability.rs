@@ -35,3 +35,11 @@ pub(super) const FILES: &str = "files:";
 pub(super) fn capability(strategy: &Strategy) -> String {
     format!("strategy:{}", strategy.name)
 }
+
+/// Literals within the credit that the receiver gives. Behind a colon, the bytes that it grants at first.
+pub(super) const CREDIT: &str = "credit";
+
+/// The capability of a receiver that grants so many bytes of literals at first.
+pub(super) fn credit(bytes: u64) -> String {
+    format!("{CREDIT}:{bytes}")
+}

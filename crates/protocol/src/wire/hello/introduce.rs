@@ -13,8 +13,8 @@ use crate::wire::frame::framed;
 use crate::wire::limits::MAX_CAPABILITIES;
 
 use super::capability::{
-    CHECKS, DELETE_SHARE, FILES, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS,
-    TROUBLES, ZEROS, ZSTD, capability,
+    CHECKS, CREDIT, DELETE_SHARE, FILES, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE,
+    STREAMS, TROUBLES, ZEROS, ZSTD, capability, credit,
 };
 use super::kinds::{HELLO, expect};
 
@@ -41,7 +41,7 @@ impl Hello {
     pub fn ours(part: Key) -> Self {
         let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE, RESUMED]
             .into_iter()
-            .chain([TROUBLES, PASSED_OVER, REMOVED])
+            .chain([TROUBLES, PASSED_OVER, REMOVED, CREDIT])
             .chain(KeyedSum::is_fast().then_some(KEYED));
         let strategies = Strategy::ALL.iter().map(capability);
         Self {
@@ -70,6 +70,25 @@ impl Hello {
     pub fn holding(mut self, files: Option<usize>) -> Self {
         self.capabilities.extend(files.map(|files| format!("{FILES}{files}")));
         self
+    }
+
+    /// The same of an end that takes so many bytes of literals before it gives credit for more, where it is the receiver.
+    #[must_use]
+    pub fn granting(mut self, bytes: Option<u64>) -> Self {
+        self.capabilities.extend(bytes.map(credit));
+        self
+    }
+
+    /// The bytes of literals that it grants at first, if that is bounded.
+    pub(super) fn credit(&self) -> Option<u64> {
+        self.number_behind(CREDIT)
+    }
+
+    /// The least number behind a capability of this name and a colon.
+    fn number_behind(&self, name: &str) -> Option<u64> {
+        let numbers =
+            self.capabilities.iter().filter_map(|text| text.strip_prefix(name)?.strip_prefix(':'));
+        numbers.filter_map(|number| number.parse().ok()).min()
     }
 
     /// The version of the program that says this, or the program where it is another one.

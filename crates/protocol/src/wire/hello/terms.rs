@@ -5,10 +5,11 @@ use deltic_core::{Fingerprinter, Key, Strategy, SumKey};
 
 use crate::error::PeerError;
 use crate::options::{Delete, Guard};
+use crate::wire::limits::{Limits, MAX_CREDIT_BYTES};
 
 use super::capability::{
-    CHECKS, DELETE_SHARE, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES,
-    ZEROS, ZSTD, capability,
+    CHECKS, CREDIT, DELETE_SHARE, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS,
+    TROUBLES, ZEROS, ZSTD, capability,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -30,6 +31,7 @@ pub struct Terms {
     strategies: u32,
     /// How many files the sender can hold open at once, if few.
     most_files: Option<usize>,
+    limits: Limits,
     key: Key,
     /// The sender's, which the key was made of.
     part: Key,
@@ -144,6 +146,12 @@ impl Terms {
         self.most_files
     }
 
+    /// The bounds that the two ends agree on.
+    #[must_use]
+    pub const fn limits(self) -> Limits {
+        self.limits
+    }
+
     /// What sums of the blocks of gaps are taken with.
     #[must_use]
     pub fn gap_seed(self) -> u64 {
@@ -177,6 +185,9 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let offers = keyed == sender.capabilities.contains(KEYED);
     let (part, key) = (sender.part, sender.part.for_session());
     let most_files = sender.most_files();
+    let credit = receiver.credit().filter(|_| sender.capabilities.contains(CREDIT));
+    let limits =
+        Limits { credit: credit.map(|bytes| bytes.min(MAX_CREDIT_BYTES)), ..Limits::default() };
     Ok(Terms {
         zstd,
         zeros,
@@ -190,6 +201,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         offers,
         strategies,
         most_files,
+        limits,
         key,
         part,
     })

@@ -28,6 +28,13 @@ pub struct Sparse {
 }
 
 impl Payload {
+    /// Bytes that it has on its way; at least one, so that even runs of zeros cost credit.
+    pub(crate) fn travelling(&self) -> u64 {
+        let (Self::Plain(bytes) | Self::Zstd(bytes) | Self::Sparse(Sparse { rest: bytes, .. })) =
+            self;
+        bytes.len().max(1) as u64
+    }
+
     /// Whether it can be `bytes` literal bytes, and at least one. What is packed is no longer than that.
     pub(crate) fn may_hold(&self, bytes: usize) -> bool {
         let fits = match self {

@@ -80,6 +80,16 @@ impl ToReceiver {
 }
 
 impl ToReceiver {
+    /// The bytes of literals in it, as they travel.
+    pub(crate) fn literal_bytes(&self) -> u64 {
+        match self {
+            Self::Fill { payload, .. }
+            | Self::Mended { payload, .. }
+            | Self::Patch { payload, .. } => payload.travelling(),
+            _ => 0,
+        }
+    }
+
     /// The file of a frame that may overtake others: an answer whose question the receiver counts.
     pub(crate) const fn may_overtake(&self) -> Option<FileNo> {
         match self {

@@ -47,6 +47,9 @@ pub enum ToSender {
     MadeRoot(MadeRoot),
     /// A directory, link or attribute changed, or a name was removed.
     Changed(Change),
+    /// Literals that were sent do not wait any more: so many `bytes` may be sent again, and `more`. They waited for `held_us`
+    /// microseconds, where that is measured.
+    Credit { bytes: u64, more: u64, held_us: Option<u32> },
     /// Something went wrong on the receiver's side.
     Trouble(Trouble),
     /// These are here, and safe: their sources may go. Nothing else below `upto` will arrive; nothing at all after the `last`.
@@ -81,6 +84,7 @@ frames!(ToSender {
     47 Tallied { alike, unlike }
     41 Resume { file, key, spec }
     48 Append { file, from }
+    62 Credit { bytes, more, held_us }
     44 Arrived { files, upto, last };
     60 MadeRoot(made)
     37 Changed(change)

@@ -1,0 +1,77 @@
+//! The window of literal bytes that this end grants the sender, where it grants one (docs/protocol.md, "Credit").
+//!
+//! A byte is given back once it does not wait for the disk any more: what came, less what waits to be written, is due.
+//! So no path of a literal through the receiver can lose credit.
+
+use crate::error::PeerError;
+use crate::limits::Limits;
+use crate::message::ToSender;
+
+/// Literal bytes that the sender may send, over all files and streams.
+#[derive(Debug)]
+pub(super) struct Credit {
+    limits: Limits,
+    /// Bytes received and not given back.
+    out: u64,
+}
+
+impl Credit {
+    pub(super) const fn new(limits: Limits) -> Self {
+        Self { limits, out: 0 }
+    }
+
+    /// Counts the literal bytes of a frame that came. One alone may be longer than the window.
+    pub(super) fn take(&mut self, bytes: u64) -> Result<(), PeerError> {
+        let Some(window) = self.limits.credit else { return Ok(()) };
+        if bytes > 0 && self.out > 0 && self.out + bytes > window {
+            return Err(PeerError::Limit("literals without credit"));
+        }
+        self.out += bytes;
+        Ok(())
+    }
+
+    /// Gives back what does not wait to be written, a good part of the window at a time; and at once where nothing
+    /// waits and the sender may have no room for a frame.
+    pub(super) fn give(&mut self, waiting: usize) -> Option<ToSender> {
+        let window = self.limits.credit?;
+        let bytes = self.out.saturating_sub(waiting as u64);
+        let is_short = window.saturating_sub(self.out) < self.limits.frame_bytes as u64;
+        if bytes == 0 || bytes < window / 4 && !(waiting == 0 && is_short) {
+            return None;
+        }
+        self.out -= bytes;
+        Some(ToSender::Credit { bytes, more: 0, held_us: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credit(window: u64) -> Credit {
+        Credit::new(Limits { credit: Some(window), ..Limits::default() })
+    }
+
+    #[test]
+    fn whoever_sends_beyond_the_window_is_refused() {
+        let mut one = credit(100);
+        assert_eq!(one.take(100), Ok(()));
+        assert_eq!(one.take(1), Err(PeerError::Limit("literals without credit")));
+        let mut alone = credit(100);
+        assert_eq!(alone.take(1000), Ok(()));
+        assert!(alone.take(1).is_err() && alone.take(0).is_ok());
+        assert_eq!(Credit::new(Limits::default()).take(u64::MAX), Ok(()));
+    }
+
+    #[test]
+    fn all_that_came_is_given_back_once_nothing_waits() {
+        let mut one = credit(100);
+        one.take(90).unwrap();
+        assert_eq!(one.give(90), None);
+        let given = |bytes| Some(ToSender::Credit { bytes, more: 0, held_us: None });
+        assert_eq!(one.give(70), None, "too little to be worth a frame");
+        assert_eq!(one.give(60), given(30));
+        assert_eq!(one.give(0), given(60));
+        assert_eq!(one.give(0), None);
+    }
+}

@@ -1,0 +1,77 @@
+//! The window of literal bytes that the receiver grants, where it grants one.
+
+use crate::error::PeerError;
+use crate::limits::MAX_CREDIT_BYTES;
+
+/// Literal bytes that may be sent, over all files and streams.
+#[derive(Debug, Default)]
+pub(super) struct Credit {
+    /// Bytes that may be out; no bound if there is no window.
+    window: Option<u64>,
+    /// Bytes sent and not given back.
+    out: u64,
+}
+
+impl Credit {
+    pub(super) const fn new(window: Option<u64>) -> Self {
+        Self { window, out: 0 }
+    }
+
+    /// Returns true where a frame of so many literal bytes may leave. One alone may be longer than the window.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        self.window.is_none_or(|window| bytes == 0 || self.out == 0 || self.out + bytes <= window)
+    }
+
+    /// Counts the literal bytes of a frame that leaves.
+    pub(super) const fn spend(&mut self, bytes: u64) {
+        if self.window.is_some() {
+            self.out += bytes;
+        }
+    }
+
+    /// Takes back credit for `bytes` that were sent, and `more` of it.
+    pub(super) fn give(&mut self, bytes: u64, more: u64) -> Result<(), PeerError> {
+        let window = self.window.ok_or(PeerError::Unexpected("credit where none is needed"))?;
+        let left = self.out.checked_sub(bytes);
+        self.out = left.ok_or(PeerError::Unexpected("credit for bytes that were not sent"))?;
+        let window = window.checked_add(more).filter(|window| *window <= MAX_CREDIT_BYTES);
+        self.window = Some(window.ok_or(PeerError::Limit("credit"))?);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_spent_and_given_back() {
+        let mut credit = Credit::new(Some(100));
+        assert!(credit.has_room(1000), "a frame alone may be longer");
+        credit.spend(60);
+        assert!(credit.has_room(40) && !credit.has_room(41) && credit.has_room(0));
+        assert_eq!(credit.give(60, 20), Ok(()));
+        credit.spend(110);
+        assert!(credit.has_room(10) && !credit.has_room(11));
+    }
+
+    #[test]
+    fn no_credit_comes_for_bytes_that_were_not_sent_and_no_window_grows_beyond_its_limit() {
+        let mut credit = Credit::new(Some(100));
+        credit.spend(60);
+        for bytes in [61, 1 << 63, u64::MAX] {
+            assert!(credit.give(bytes, 0).is_err(), "{bytes}");
+        }
+        for more in [MAX_CREDIT_BYTES, 1 << 63, u64::MAX] {
+            assert_eq!(credit.give(0, more), Err(PeerError::Limit("credit")), "{more}");
+        }
+        assert!(Credit::new(None).give(0, 0).is_err());
+    }
+
+    #[test]
+    fn who_asks_for_no_credit_gets_all() {
+        let mut credit = Credit::new(None);
+        credit.spend(u64::MAX);
+        assert!(credit.has_room(u64::MAX));
+    }
+}
