@@ -1,9 +1,10 @@
-//! How fast chunkers are, ours and those of other crates: GB a second of processor time, medians of interleaved rounds.
+//! Speed of chunkers, ours and those of other crates: GB a second of processor time, medians of interleaved rounds.
 //!
 //! `cargo run --release -p deltic-core --example chunkers [MIN AVG MAX]`, in bytes.
 //!
-//! `cargo run --release -p deltic-core --example chunkers hot` has chunkers without hashes only, in the second-level cache:
-//! *paper* is the loop as the paper writes it, byte by byte, beside ours in plain Rust and with the best instructions.
+//! `cargo run --release -p deltic-core --example chunkers hot` has chunkers without hashes only, in the second-level
+//! cache: *paper* is the loop as the paper writes it, byte by byte, beside ours in plain Rust and with the best
+//! instructions.
 #![allow(clippy::print_stdout, reason = "the table is what this is for")]
 #![allow(clippy::disallowed_methods, reason = "text to chunk is read from files")]
 
@@ -287,6 +288,6 @@ const AVG: usize = SIZES.1 as usize;
 const MAX: usize = SIZES.2 as usize;
 const BYTES: usize = 64 << 20;
 const ROUNDS: usize = 7;
-/// What fits the second-level cache, and how often it is cut in a round.
+/// Bytes that fit the second-level cache, and how often a round cuts them.
 const HOT_BYTES: usize = 256 << 10;
 const HOT_PASSES: usize = 50;

@@ -1,7 +1,7 @@
 //! CRC-32C side by side: what a digest and what a concatenation cost (docs/decisions/0012).
 //!
-//! `cargo run --release -p deltic-core --example crc [-- MiB of the cold run]`. All rows of a table are measured in turn,
-//! again and again; what is printed is each one's median.
+//! `cargo run --release -p deltic-core --example crc [-- MiB of the cold run]`. All rows of a table are measured in
+//! turn, again and again; what is printed is each one's median.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,7 +1,8 @@
-//! How full the cuckoo index gets before the first sum finds no place, and how fast it is beside the standard map.
+//! Measures how full the cuckoo index gets before the first sum finds no place, and how fast it is beside the
+//! standard map.
 //!
-//! `cargo run --release -p deltic-core --example cuckoo [BITS]`: slots up to 2^BITS, 20 unless given. Rivals take turns,
-//! again and again; what is printed is each one's median, in nanoseconds of processor time for one sum.
+//! `cargo run --release -p deltic-core --example cuckoo [BITS]`: slots up to 2^BITS, 20 unless given. Rivals take
+//! turns, again and again; what is printed is each one's median, in nanoseconds of processor time for one sum.
 #![allow(clippy::print_stdout, reason = "the table is what this is for")]
 #![allow(clippy::disallowed_methods, reason = "a program has arguments")]
 

@@ -23,7 +23,7 @@ fn main() {
     gaps();
 }
 
-/// What else could sum blocks: the sum that storage keeps, and rsync's.
+/// Other sums of blocks: the sum that storage keeps, and rsync's.
 fn sums() {
     let data = random(1, 64 << 10);
     println!("GB/s of sums in cache   {}", row(&["deltic", "crc32c", "adler"]));
@@ -41,7 +41,7 @@ fn sums() {
     }
 }
 
-/// What it costs to find nothing; the rivals only roll, and look nowhere.
+/// Cost of finding nothing; the rivals only roll, and look nowhere.
 fn rolling() {
     let (old, new) = (random(1, 64 << 10), random(2, 64 << 10));
     println!("\nns per byte rolled      {}", row(&["deltic", "crc32c", "adler"]));
@@ -249,7 +249,7 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// In GB/s.
+/// Speed in GB/s.
 fn speed(bytes: usize, time: Duration) -> f64 {
     bytes as f64 / time.as_secs_f64() / 1e9
 }

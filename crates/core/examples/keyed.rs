@@ -1,7 +1,8 @@
 //! The keyed sum side by side with BLAKE3 and CRC-32C: what a piece costs (docs/decisions/0014).
 //!
-//! `cargo run --release -p deltic-core --example keyed [-- MiB of the cold run]`. All columns of a row are measured in turn,
-//! again and again; what is printed is each one's median. Hot pieces follow each other through 256 KiB, at odd offsets.
+//! `cargo run --release -p deltic-core --example keyed [-- MiB of the cold run]`. All columns of a row are measured
+//! in turn, again and again; what is printed is each one's median. Hot pieces follow each other through 256 KiB, at
+//! odd offsets.
 
 #![allow(
     clippy::disallowed_methods,
@@ -96,5 +97,5 @@ fn row(cells: impl Iterator<Item = String>) -> String {
 const PIECES: [usize; 5] = [512, 2 << 10, 4 << 10, 8 << 10, 64 << 10];
 /// Fits the second cache, not the first.
 const HOT_BYTES: usize = 256 << 10;
-/// As chunks lie: on no boundary.
+/// Pieces lie on no boundary, as chunks do.
 const OFFSET: usize = 13;

@@ -1,11 +1,12 @@
-//! One file cut and summed by threads: GB a second, and what the part costs that nobody can share (docs/decisions/0015).
+//! Speed of one file cut and summed by threads: GB a second, and what the part costs that nobody can share
+//! (docs/decisions/0015).
 //!
-//! `cargo run --release -p deltic-core --example parallel [-- MiB [FOLDER]]`: random bytes, and the files of a folder. All
-//! ways take turns, again and again; what is printed is each one's median.
+//! `cargo run --release -p deltic-core --example parallel [-- MiB [FOLDER]]`: random bytes, and the files of a
+//! folder. All ways take turns, again and again; what is printed is each one's median.
 //!
-//! *wall* is time on the clock, and tells of threads only on an idle machine with so many cores. *model* is arithmetic for
-//! the others: processor time of the jobs, divided by the threads, and that of the last stage on top. It shows what the last
-//! stage holds up, and nothing of what threads do to each other's memory and caches.
+//! *wall* is time on the clock, and tells of threads only on an idle machine with so many cores. *model* is
+//! arithmetic for the others: processor time of the jobs, divided by the threads, and that of the last stage on top.
+//! It shows what the last stage holds up, and nothing of what threads do to each other's memory and caches.
 
 #![allow(
     clippy::disallowed_methods,
@@ -26,7 +27,7 @@ use deltic_core::chunk::{Ask, Judge, SegmentChunks, Segments, Stitch, TwoStage, 
 use deltic_core::{Algorithm, AtEnd, Chunk, ChunkerSpec, Crc32c, Isa, Sizes};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What a way found, and what it took.
+/// Result and cost of one way.
 struct Outcome {
     chunks: usize,
     /// Differs where sums do.
@@ -41,9 +42,9 @@ struct Outcome {
 /// Processor time.
 #[derive(Clone, Copy, Default)]
 struct Spent {
-    /// What threads share.
+    /// Seconds of work that threads share.
     jobs: Duration,
-    /// What nobody can share.
+    /// Seconds of work that one thread does alone.
     joining: Duration,
 }
 
@@ -87,7 +88,7 @@ fn families<'a>(file_len: u64) -> Vec<Vec<(String, Way<'a>)>> {
     all
 }
 
-/// One pass, and segments that are stitched.
+/// Compares one pass with stitched segments.
 fn family<'a, T: Send + 'a>(
     spec: ChunkerSpec,
     name: &str,
@@ -168,7 +169,7 @@ fn parasync(stages: TwoStage, data: &[u8], (threads, judge): (usize, Judge)) -> 
     outcome(sums.iter().map(|chunk| chunk.sum.get()), spent, (again, seams))
 }
 
-/// As pdsync has it (ParaSync §2.3): sums wait for all boundaries.
+/// Cuts as pdsync does (ParaSync §2.3): sums wait for all boundaries.
 fn ss_cdc(stages: TwoStage, data: &[u8], threads: usize) -> Outcome {
     let mut candidates = Vec::new();
     let find = |range: &Range<u64>| {
@@ -291,7 +292,7 @@ fn contest(data: &[u8], families: &[Vec<(String, Way<'_>)>]) {
     }
 }
 
-/// What is told of a run.
+/// Line about a run.
 struct Row {
     wall: f64,
     model: f64,
@@ -336,7 +337,7 @@ fn median(runs: &[Row], of: fn(&Row) -> f64) -> f64 {
     values[values.len() / 2]
 }
 
-/// Of this thread.
+/// Processor time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

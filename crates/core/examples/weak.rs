@@ -1,10 +1,10 @@
-//! How even weak sums are and how often they collide (NetSync §5.2), and how fast sums and the rolling search are.
+//! Evenness and collisions of weak sums (NetSync §5.2), and speed of the sums and of the rolling search are.
 //!
 //! `cargo run --release -p deltic-core --example weak [FILE...]`
 //!
-//! Chunks that differ by BLAKE3 are counted in 1024 bins of the sum's range. A column says up to which level the test of
-//! chi-square accepts that the sums are uniform (10% is the strictest), and a pair is two such chunks with one sum.
-//! *records* are pages of the same records in other orders, which a database may well write.
+//! Chunks that differ by BLAKE3 are counted in 1024 bins of the sum's range. A column says up to which level the test
+//! of chi-square accepts that the sums are uniform (10% is the strictest), and a pair is two such chunks with one
+//! sum. *records* are pages of the same records in other orders, which a database may well write.
 #![allow(clippy::print_stdout, reason = "the table is what this is for")]
 #![allow(clippy::disallowed_methods, reason = "chunks of real data are read from files")]
 
@@ -161,7 +161,7 @@ impl Sum {
     }
 }
 
-/// How fast new is searched for blocks of old, in GB of new a second of processor time.
+/// Speed of a search for blocks of old, in GB of new a second of processor time.
 fn searches(old: &[u8]) {
     let other = random(9, old.len());
     let moved = [&other[..100], &old[..old.len() - 100]].concat();

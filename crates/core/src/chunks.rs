@@ -1,5 +1,5 @@
-//! Many chunks in their places. A large file has hundreds of thousands, and most memory of a sync goes to what is kept of
-//! them.
+//! Many chunks in their places. A large file has hundreds of thousands, and most memory of a sync goes to what is
+//! kept of them.
 
 use std::ops::Range;
 
@@ -92,7 +92,7 @@ impl Chunks {
         no
     }
 
-    /// Where a chunk lies, if there is one of this number.
+    /// The bytes of a chunk, if there is one of this number.
     #[must_use]
     pub fn span(&self, no: ChunkNo) -> Option<Span> {
         Some(Span::new(*self.starts.get(no.at())?, self.lens[no.at()]))
@@ -109,7 +109,7 @@ impl Chunks {
         Some((span, Fingerprint::from_bytes(bytes)))
     }
 
-    /// Those of these numbers that there are, in order.
+    /// Chunks of a range of numbers, in order; numbers without a chunk are passed over.
     pub fn range(&self, range: Range<ChunkNo>) -> impl Iterator<Item = (Span, Fingerprint)> {
         (range.start.0..range.end.0).map_while(|no| self.get(ChunkNo(no)))
     }
@@ -119,7 +119,7 @@ impl Chunks {
         self.range(ChunkNo(0)..ChunkNo(self.len() as u32))
     }
 
-    /// Those of these numbers that there are, in this order.
+    /// Chunks of these numbers, in this order; numbers without a chunk are passed over.
     #[must_use]
     pub fn pick(&self, numbers: &[ChunkNo]) -> Self {
         let mut picked = Self::default();
@@ -130,8 +130,8 @@ impl Chunks {
         picked
     }
 
-    /// The first that does not start before byte `start`, of chunks whose starts ascend; where there is none, one past the
-    /// last.
+    /// The first that does not start before byte `start`, of chunks whose starts ascend; where there is none, one
+    /// past the last.
     #[must_use]
     pub fn first_from(&self, start: u64) -> ChunkNo {
         ChunkNo(self.starts.partition_point(|other| *other < start) as u32)

@@ -6,8 +6,9 @@ pub(crate) const CASTAGNOLI: u32 = 0x82f6_3b78;
 /// A random number for each byte value: SplitMix64 from [`SEED`].
 pub(crate) static GEAR: [u64; 256] = table();
 
-/// The first seed after "deltic" in ASCII for which no run of one byte value has a hash as low as one in 128. So holes and
-/// padding are cut at `max`: at level 2 for all sizes, at level 0 where the mean is that far above the minimum.
+/// The first seed after "deltic" in ASCII for which no run of one byte value has a hash as low as one in 128. So
+/// holes and padding are cut at `max`: at level 2 for all sizes, at level 0 where the mean is that far above the
+/// minimum.
 const SEED: u64 = 0x6465_6c74_6975;
 
 const fn table() -> [u64; 256] {

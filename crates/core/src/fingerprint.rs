@@ -1,8 +1,8 @@
-//! The name of bytes: equal fingerprints mean equal bytes.
+//! Fingerprints of bytes: equal fingerprints mean equal bytes.
 //!
-//! What persists is named by plain BLAKE3-256, which nobody can find a collision of. A session names bytes with a key that
-//! nobody knew when they were written, so that nobody can aim at its names (docs/decisions/0014), and a few bytes of one
-//! are enough to find.
+//! Files that persist hold plain BLAKE3-256, of which nobody can find a collision. A session uses a key that nobody
+//! knew when the bytes were written, so nobody can aim at its fingerprints (docs/decisions/0014). A prefix of a few
+//! bytes is enough to find.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::keyed::{Key, KeyedSum, SUM_BYTES};
 /// Length of a [`Fingerprint`] in bytes.
 pub const FINGERPRINT_BYTES: usize = 32;
 /// Length of a [`GroupPrefix`] in bytes.
-pub const GROUP_PREFIX_BYTES: usize = 8;
+pub(crate) const GROUP_PREFIX_BYTES: usize = 8;
 
-/// The name of some bytes, in full: what digests are made of.
+/// A hash of some bytes, in full. Digests are made of these.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; FINGERPRINT_BYTES]);
 
@@ -70,9 +70,9 @@ impl GroupPrefix {
 
 /// Number of bytes of a chunk's fingerprint that travel.
 ///
-/// A chunk of new is told by its length and so many bytes. Each is compared with each chunk of old, and a length says about
-/// ten bits more. Where two chunks are taken for one, the digest tells, and the file is brought over again (law 9).
-/// docs/decisions/0024 says how often.
+/// A chunk of new is told by its length and so many bytes. Each is compared with each chunk of old, and a length says
+/// about ten bits more. Where two chunks are taken for one, the digest tells, and the file is brought over again (law
+/// 9). docs/decisions/0024 says how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PrefixLen(u8);
 
@@ -88,8 +88,8 @@ impl PrefixLen {
         if Self::MIN.0 <= bytes && bytes <= Self::MAX.0 { Some(Self(bytes)) } else { None }
     }
 
-    /// The fewest bytes that find the chunks of a file that has about so many: a mistake costs more than a byte for each
-    /// would, if it is as frequent as one in some hundred thousand.
+    /// The fewest bytes that find the chunks of a file that has about so many. A byte for each chunk costs less than
+    /// mistakes as frequent as one in some hundred thousand.
     #[must_use]
     pub const fn for_chunks(chunks: u64) -> Self {
         let pairs = 2 * (u64::BITS - chunks.leading_zeros());
@@ -148,7 +148,7 @@ impl ChunkPrefix {
     }
 }
 
-/// Names bytes, all in the same way. Cheap to clone.
+/// Takes fingerprints, all of one kind. Cheap to clone.
 #[derive(Clone)]
 pub struct Fingerprinter(Form);
 

@@ -1,8 +1,9 @@
 //! A keyed sum of bytes at the speed of memory: proof of equality between two ends that share a fresh secret.
 //!
-//! BLAKE3 resists whoever chooses bytes *after* seeing everything; it costs for that. Here the key is drawn once the bytes
-//! are there, and then two different strings have one sum with a small probability, whoever chose them
-//! (docs/decisions/0014). The sum is worth nothing for another key, and proves nothing to somebody who did not hold it.
+//! BLAKE3 resists whoever chooses bytes *after* seeing everything; it costs for that. Here the key is drawn once the
+//! bytes are there, and then two different strings have one sum with a small probability, whoever chose them
+//! (docs/decisions/0014). The sum is worth nothing for another key, and proves nothing to somebody who did not hold
+//! it.
 //!
 //! # The sum
 //!
@@ -20,25 +21,25 @@
 //!
 //! # The bound
 //!
-//! Let `a, b, p` be uniform and independent, and take two different strings and any `d`. Then
-//! `P[sum ^ sum' = d] <= (2n + 2) / 2^128`, with n pages in the longer one: a string of the longest chunk has 128 pages, and
-//! the bound is below `2^-119`. With `d = 0` that is a collision. That it holds for every `d` makes any `t` bits of the sum
+//! Let `a, b, p` be uniform and independent, and take two different strings and any `d`. Then `P[sum ^ sum' = d] <=
+//! (2n + 2) / 2^128`, with n pages in the longer one: a string of the longest chunk has 128 pages, and the bound is
+//! below `2^-119`. With `d = 0` that is a collision. That it holds for every `d` makes any `t` bits of the sum
 //! collide with `2^(128-t)` times the bound at most: tables may use part of a sum.
 //!
-//! *Different lengths.* The outer polynomials differ in the coefficient of `p`. Their sum plus `d` is a polynomial in `p`
-//! that is not zero, of degree `2n + 1` at most, and has no more zeros than that.
+//! *Different lengths.* The outer polynomials differ in the coefficient of `p`. Their sum plus `d` is a polynomial in
+//! `p` that is not zero, of degree `2n + 1` at most, and has no more zeros than that.
 //!
-//! *Equal lengths.* The rows tell the bytes apart, so some page has a pair that differs. (1) If its A or B differs, the same
-//! argument holds, given the rows of the key. (2) Both agree with probability `2^-128` at most: say that u, or else v,
-//! differs in pair q of row r, and that no later pair differs. In `A + A'` products of key words cancel, so it is linear in
-//! the key; it is `(u + u') b + (v + v') a` of pair q plus what does not depend on these. So for given other words at most
-//! one b (or a) makes it zero, as polynomials have no divisors of zero: `P[A = A'] <= 2^-64`. `A + A'` knows no words of the
-//! key behind those of pair q in row r. `B + B'` is linear in those of pair q in row r + 1 in the same way: whatever `A + A'`
-//! is, they are still uniform, and `P[B = B' | A = A'] <= 2^-64`. (That is the Toeplitz argument of UMAC for its NH; without
-//! carries NH is the CLNH of Lemire and Kaser's CLHASH.)
+//! *Equal lengths.* The rows tell the bytes apart, so some page has a pair that differs. (1) If its A or B differs,
+//! the same argument holds, given the rows of the key. (2) Both agree with probability `2^-128` at most: say that u,
+//! or else v, differs in pair q of row r, and that no later pair differs. In `A + A'` products of key words cancel,
+//! so it is linear in the key; it is `(u + u') b + (v + v') a` of pair q plus what does not depend on these. So for
+//! given other words at most one b (or a) makes it zero, as polynomials have no divisors of zero: `P[A = A'] <=
+//! 2^-64`. `A + A'` knows no words of the key behind those of pair q in row r. `B + B'` is linear in those of pair q
+//! in row r + 1 in the same way: whatever `A + A'` is, they are still uniform, and `P[B = B' | A = A'] <= 2^-64`.
+//! (That is the Toeplitz argument of UMAC for its NH; without carries NH is the CLNH of Lemire and Kaser's CLHASH.)
 //!
-//! The words are not uniform but derived: the bound holds but for what somebody could gain by telling BLAKE3's output from
-//! random bits, without its key.
+//! The words are not uniform but derived: the bound holds but for what somebody could gain by telling BLAKE3's output
+//! from random bits, without its key.
 
 use std::fmt;
 
@@ -67,8 +68,8 @@ impl Key {
         &self.0
     }
 
-    /// The key of the session whose sender drew this one. The sender alone is enough to make it new: it may name chunks by
-    /// it before it has heard the receiver, and one of bad will could choose what it names anyway.
+    /// The key of the session whose sender drew this one. The sender alone is enough to make it new: it may name
+    /// chunks by it before it has heard the receiver, and one of bad will could choose what it names anyway.
     #[must_use]
     pub fn for_session(self) -> Self {
         Self(blake3::derive_key(SESSION_CONTEXT, &self.0))
@@ -164,7 +165,8 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Rows in a page. More make the outer polynomial rarer and the key longer, which shares the first cache with the bytes.
+/// Rows in a page. More make the outer polynomial rarer and the key longer, which shares the first cache with the
+/// bytes.
 const PAGE_ROWS: usize = 64;
 
 /// Names the key's expansion: another text gives other sums.

@@ -1,16 +1,16 @@
 //! Neighbours that matched by their weak sums, told and confirmed as one (NetSync §4.3).
 //!
-//! Where chunks of new that follow each other matched chunks of old that follow each other, one strong sum over all of
-//! them saves the sums of the parts. Weak sums lie now and then; then the strong sums over the run differ (a *merge
-//! collision*), and all of it is doubtful. A short run is not worth a second question: its bytes are sent. A longer one is
-//! split into its chunks, and the strong sum of each is asked for.
+//! Consecutive chunks of new often match consecutive chunks of old. Then one strong sum over all of them saves the
+//! sums of the parts. Weak sums lie now and then; then the strong sums over the run differ (a *merge collision*), and
+//! all of it is doubtful. A short run is not worth a second question: its bytes are sent. A longer one is split into
+//! its chunks, and the strong sum of each is asked for.
 //!
-//! Law 5 holds for any collisions: runs and what they split into tile the matched chunks, each is judged to its end once,
-//! and what is not copied is sent. A chunk is asked about twice at most.
+//! Law 5 holds for any collisions: runs and what they split into tile the matched chunks, each is judged to its end
+//! once, and what is not copied is sent. A chunk is asked about twice at most.
 //!
 //! We differ from the paper in two things. A run has a longest length, so that it is told while matching goes on, and
-//! that one lie costs no more than that much hashing. And a run of one chunk is sent at once, however long: its strong sum
-//! is known already.
+//! that one lie costs no more than that much hashing. And a run of one chunk is sent at once, however long: its
+//! strong sum is known already.
 
 use crate::index::ChunkNo;
 

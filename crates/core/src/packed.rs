@@ -1,5 +1,5 @@
-//! Byte strings in few large buffers: of a million short ones, each a value of its own, most bytes would be what keeps them
-//! apart.
+//! Byte strings in few large buffers: of a million short ones, each a value of its own, most bytes would be what
+//! keeps them apart.
 //!
 //! ```text
 //! parts  ┌ 7 "dir/one" 7 "dir/two" … ┐ ┌ 9 "dir/three" … ┐
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_there_in_order() {
+    fn added_strings_come_out_in_order() {
         let mut packed = Packed::default();
         assert!(packed.is_empty());
         let places: Vec<Slot> = some().iter().map(|one| packed.push(one).unwrap()).collect();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_not_added() {
+    fn a_string_without_room_is_not_added() {
         let mut packed = Packed::default();
         packed.push(b"one").unwrap();
         packed.parts.resize(MAX_PARTS - 1, Vec::new());
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_on_a_shelf_is_taken_in_any_order_and_leaves_nothing() {
+    fn strings_in_a_slab_are_taken_in_any_order_and_leave_nothing() {
         let mut shelf = Slab::default();
         for round in 0..3u8 {
             let text =

@@ -14,7 +14,7 @@ use crate::fingerprint::{DEBUG_BYTES, FINGERPRINT_BYTES, Fingerprint, Fingerprin
 /// Most chunks in a group: bounds what one missing group costs to spell out.
 pub const MAX_GROUP_CHUNKS: u32 = 128;
 /// A group ends after a chunk whose fingerprint's first byte has none of these bits: one in 32.
-pub const GROUP_MASK: u8 = 31;
+const GROUP_MASK: u8 = 31;
 
 /// A content-defined run of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -230,8 +230,8 @@ impl Fingerprinter {
 
     /// Cuts and fingerprints all chunks at the front of `data` that no later byte can change.
     ///
-    /// `data` begins where a chunk begins. A file scanned piece by piece, each from where the last scan stopped, has the
-    /// chunks of one scan over all of it (law 1).
+    /// `data` begins where a chunk begins. A file scanned piece by piece, each from where the last scan stopped, has
+    /// the chunks of one scan over all of it (law 1).
     #[must_use]
     pub fn scan(&self, chunker: &impl Chunker, data: &[u8], at_end: AtEnd) -> Scan {
         let mut chunks = Vec::new();

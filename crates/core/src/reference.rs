@@ -310,8 +310,8 @@ pub fn crc32c(data: &[u8]) -> u32 {
 
 /// The sum of bytes with the sum `first` and `next_len` bytes behind them with the sum `next`.
 ///
-/// The register after both is what bytes of the second kind leave of the one after the first, and those bytes differ from
-/// zeros by a value that depends on them alone.
+/// The register after both is what bytes of the second kind leave of the one after the first, and those bytes differ
+/// from zeros by a value that depends on them alone.
 #[must_use]
 pub fn crc32c_concat(first: u32, next: u32, next_len: u64) -> u32 {
     let bytes = !next ^ zero_bytes(!0, next_len);
@@ -408,10 +408,8 @@ pub fn gap_sources(old: &[u8], new: &[u8], len: usize, seed: u64) -> Vec<Option<
             }
             follows.then_some((at, first))
         });
-        match found {
-            Some(found) => (at, block) = found,
-            None => return sources,
-        }
+        let Some(found) = found else { return sources };
+        (at, block) = found;
     }
 }
 
@@ -495,8 +493,8 @@ pub fn last_fp(chunk: &[u8]) -> u32 {
     (gear_hash(chunk) >> 32) as u32
 }
 
-/// Which block of `old` is found where in `new`, by bytes and not by sums. With `neighbours` the block that the last match
-/// makes expect comes before the first that is equal.
+/// Finds blocks of `old` in `new`, by bytes and not by sums. With `neighbours` the block that the last match makes
+/// expect comes before the first that is equal.
 #[must_use]
 pub fn search(old: &[u8], new: &[u8], block_len: usize, neighbours: bool) -> Vec<(usize, usize)> {
     let blocks: Vec<&[u8]> = old.chunks(block_len).collect();

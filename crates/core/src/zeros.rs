@@ -5,11 +5,11 @@
 //!                                            rest   a b c d e
 //! ```
 //!
-//! A run of [`LEAST_RUN`] bytes holds a whole probe, wherever it begins. So bytes without zeros cost one short look in each
-//! stride, and no pass over all of them.
+//! A run of [`LEAST_RUN`] bytes holds a whole probe, wherever it begins. So bytes without zeros cost one short look
+//! in each stride, and no pass over all of them.
 
 /// The shortest run that is taken out. A shorter one may stay: it costs a copy of what lies behind it.
-pub const LEAST_RUN: usize = 1024;
+const LEAST_RUN: usize = 1024;
 
 const STRIDE: usize = 512;
 const PROBE: usize = 64;
@@ -68,7 +68,8 @@ pub fn put_back(runs: &[ZeroRun], rest: &[u8], len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The number of other bytes among `len`, of which these are runs; nothing where the runs and what lies between them are longer.
+/// The number of other bytes among `len`, of which these are runs; nothing where the runs and what lies between them
+/// are longer.
 #[must_use]
 pub fn rest_len(runs: &[ZeroRun], len: usize) -> Option<usize> {
     let sum = |of: fn(&ZeroRun) -> u32| runs.iter().map(|run| u64::from(of(run))).sum::<u64>();

@@ -22,7 +22,8 @@ fn judge(spec: ChunkerSpec) {
     assert!(compared.with_reference >= 100, "{spec:?}: {compared:?}");
 }
 
-/// What follows from the mean: the sieve's mesh and hash, gear's limits, the window of MAXP, the skips of SeqCDC.
+/// Parameters that follow from the mean: the sieve's mesh and hash, gear's limits, the window of MAXP, the skips of
+/// SeqCDC.
 #[test]
 fn chunks_of_every_mean_are_those_of_the_reference() {
     let data = random(2 << 20);

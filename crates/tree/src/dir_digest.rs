@@ -1,5 +1,5 @@
-//! A directory in a few bytes: how many entries it has, and keyed sums over what a run would compare of them. Equal digests
-//! mean that there is nothing to do in it.
+//! A directory in a few bytes: how many entries it has, and keyed sums over what a run would compare of them. Equal
+//! digests mean that there is nothing to do in it.
 //!
 //! Each entry makes a number that nobody can foresee without the key, and numbers are added up: so entries count in any
 //! order, and none must be kept. Owners are apart, because an end that may not give files away does not compare them.
@@ -108,8 +108,8 @@ impl DirHasher {
         }
     }
 
-    /// Adds an entry, its owner and group by the sender's numbers; each name once. `content` is what a file holds that is
-    /// not empty, where contents are compared.
+    /// Adds an entry, its owner and group by the sender's numbers; each name once. `content` is what a file holds
+    /// that is not empty, where contents are compared.
     pub fn add(&mut self, name: &[u8], meta: &Meta, content: Option<&Digest>) {
         self.record.clear();
         write(&mut self.record, name, meta, self.compared);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_files_counts_where_contents_are_compared() {
+    fn contents_count_where_they_are_compared() {
         let (one, other) = (Digest::from_bytes([1; 32]), Digest::from_bytes([2; 32]));
         let contents = Compared { contents: true, ..Compared::default() };
         for (compared, differs) in [(contents, true), (Compared::default(), false)] {

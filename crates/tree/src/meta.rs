@@ -10,7 +10,7 @@ use crate::path::Name;
 
 pub use acl::{Acl, AclEntry, IdKind, MAX_ACL_NAMED};
 pub use ids::{BadIdRules, IdRules, IdTarget};
-pub use mask::{FAKE_SUPER, MetaMask, XattrScope};
+pub use mask::{MetaMask, XattrScope};
 pub use modes::{BadModeRules, ModeRules};
 
 /// An instant as file systems keep it: seconds since 1970 (before: negative) and nanoseconds into the second.
@@ -262,10 +262,11 @@ pub struct ExtraMeta {
     pub default_acl: Option<Acl>,
     /// Extended attributes in order of name, each name once.
     pub xattrs: Vec<Xattr>,
-    /// There are ACLs or extended attributes that could not be read, and are not in here: whoever is to have the same keeps
-    /// those it has.
+    /// There are ACLs or extended attributes that could not be read, and are not in here: whoever is to have the same
+    /// keeps those it has.
     pub unread: Option<Unread>,
-    /// It is a directory that is to be there for what is below it, and else to be left alone (`--no-implied-dirs`).
+    /// True for a directory that only has to exist for the entries below it, and is else left alone
+    /// (`--no-implied-dirs`).
     pub implied: bool,
     /// Its owner at the sender, where the receiver is to report that. It does not travel.
     pub owner: Option<Owner>,
@@ -293,11 +294,11 @@ pub enum Unread {
 /// The file of an entry that has several names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Linked {
-    /// In a tree: this inode, which has so many names, here or elsewhere.
+    /// An inode in a tree, and how many names it has, here or elsewhere.
     Inode(Inode, u32),
-    /// In a list: a file of so many names, of which this is the first in the list.
+    /// The first name in a list, of a file that has so many.
     First(u32),
-    /// In a list: the file of the entry so many before this one; all else that is said of this one is said there.
+    /// Another name in a list, of the file of the entry so many before this one. That entry has all other metadata.
     Back(u64),
 }
 

@@ -1,5 +1,5 @@
-//! The names in one directory, in few bytes: there may be millions of them, and all must be known before the first can be
-//! told, because names are told in order.
+//! The names in one directory, in few bytes: there may be millions of them, and all must be known before the first
+//! can be told, because names are told in order.
 //!
 //! Names in order share much with the one before. So each is kept as how many bytes it shares, and the others; now and
 //! then one is kept whole, where a search may begin:

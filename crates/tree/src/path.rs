@@ -1,7 +1,7 @@
 //! Names and relative paths, checked once where they enter.
 //!
-//! Every name that a peer or a file system hands over becomes a [`Name`] or a [`RelPath`] before anything else sees it:
-//! a value that exists cannot leave its root (`RELIABILITY` "Path rules"). Bytes, not text: Unix names need not be UTF-8.
+//! Every name from a peer or a file system becomes a [`Name`] or a [`RelPath`] before anything else sees it. A value
+//! that exists cannot leave its root (`RELIABILITY` "Path rules"). Bytes, not text: Unix names need not be UTF-8.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -8,16 +8,16 @@
 //! *Exceeds* is "is larger" (AE-Max) or "is smaller" (AE-Min). Where the paper is silent we chose:
 //!
 //! 1. The window's last byte is the last of its chunk.
-//! 2. `window = avg - 256`, and at least `min - 1`: random bytes reach the utmost value after 256 of them, so the mean is
-//!    `avg`; and no chunk is shorter than `min`.
+//! 2. `window = avg - 256`, and at least `min - 1`: random bytes reach the utmost value after 256 of them, so the
+//!    mean is `avg`; and no chunk is shorter than `min`.
 //! 3. Of equal bytes the first is the extreme one: a run of one byte makes chunks of `window + 1`.
 //! 4. A chunk ends at `max`, whatever its bytes. One whose window reaches there or to the end of the file ends there.
 //!
 //! The code differs from the paper's loop:
 //!
-//! 1. It looks at windows, not at bytes. Bytes of one window that exceed each other all end theirs behind it, so only the
-//!    last of them counts: the window's extreme, where that first comes up. The next window is searched where it reaches
-//!    beyond this one.
+//! 1. It looks at windows, not at bytes. Bytes of one window that exceed each other all end theirs behind it, so only
+//!    the last of them counts: the window's extreme, where that first comes up. The next window is searched where it
+//!    reaches beyond this one.
 //! 2. Nothing exceeds 255 (or 0, for AE-Min), so what lies behind it need not be read.
 //!
 //! A cut depends on all of the chunk before it, as with RAM.

@@ -31,12 +31,11 @@ impl AtEnd {
     }
 }
 
-/// Cuts all chunks at the front of `data` that no later byte can change, and hands each out at once, while its bytes are
-/// still in the cache: whatever sums it reads them there, and memory is read once. Returns how many bytes they cover; the
-/// next chunk starts there.
+/// Cuts all chunks at the front of `data` that no later byte can change. Hands each out at once: its bytes are still
+/// in the cache for whatever sums them. Returns how many bytes they cover; the next chunk starts there.
 ///
-/// `data` begins where a chunk begins. A file cut piece by piece, each from where the last stopped, has the chunks of one
-/// pass over all of it (law 1).
+/// `data` begins where a chunk begins. A file cut piece by piece, each from where the last stopped, has the chunks of
+/// one pass over all of it (law 1).
 pub fn cut_all(
     chunker: &impl Chunker,
     data: &[u8],

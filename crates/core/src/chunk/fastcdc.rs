@@ -5,14 +5,15 @@
 //! cut     = as for gear, by this hash
 //! ```
 //!
-//! 1. As in the paper nothing is hashed before the minimum, not even to warm up: the hash is cold at the first end, and a
-//!    cut within 64 bytes of the minimum depends on where the chunk began. That saves 64 bytes of work in each chunk and
-//!    costs a little of how soon boundaries meet again after an edit; see [`Gear`](super::Gear).
-//! 2. Table, levels and criterion are those of [`Gear`](super::Gear), so what differs is the cold hash alone. The paper's
-//!    masks spread their bits; by the highest bits all of the window is judged just as well.
+//! 1. As in the paper nothing is hashed before the minimum, not even to warm up: the hash is cold at the first end,
+//!    and a cut within 64 bytes of the minimum depends on where the chunk began. That saves 64 bytes of work in each
+//!    chunk and costs a little of how soon boundaries meet again after an edit; see [`Gear`](super::Gear).
+//! 2. Table, levels and criterion are those of [`Gear`](super::Gear), so what differs is the cold hash alone. The
+//!    paper's masks spread their bits; by the highest bits all of the window is judged just as well.
 //! 3. The byte judged is the last of its chunk; in the paper it is the first of the next.
-//! 4. In a run of one byte a cold hash takes 64 values on its way to the last one. At a mean of 8 KiB none of them cuts;
-//!    at a smaller one some may, though not those of zeros, and then the run makes chunks hardly longer than the minimum.
+//! 4. In a run of one byte a cold hash takes 64 values on its way to the last one. At a mean of 8 KiB none of them
+//!    cuts; at a smaller one some may, though not those of zeros, and then the run makes chunks hardly longer than
+//!    the minimum.
 
 use super::gear::Limits;
 use super::{Chunker, Level, Sizes};

@@ -13,12 +13,13 @@
 //!
 //! Differences from the papers, and why:
 //!
-//! 1. The hash is warmed up over the bytes before `min`. A cut then depends on 64 bytes of content, never on where the
-//!    chunk began, so boundaries re-align after an edit as soon as one candidate is shared (DESIGN §6). To hash all bytes
-//!    from the chunk's start, as Ddelta does, finds the same cuts: what lies further back has left the hash.
-//! 2. The judged bits are the hash's highest, which all of the window reaches, and they are judged by one comparison. So
-//!    without levels the hash cuts once in `avg - min` bytes, always where they are equal, and the mean on random bytes
-//!    is `avg`; with a mask of the bits of `avg` it is `min + avg`.
+//! 1. The hash is warmed up over the bytes before `min`. A cut then depends on 64 bytes of content, never on where
+//!    the chunk began, so boundaries re-align after an edit as soon as one candidate is shared (DESIGN §6). To hash
+//!    all bytes from the chunk's start, as Ddelta does, finds the same cuts: what lies further back has left the
+//!    hash.
+//! 2. The judged bits are the hash's highest, which all of the window reaches, and they are judged by one comparison.
+//!    So without levels the hash cuts once in `avg - min` bytes, always where they are equal, and the mean on random
+//!    bytes is `avg`; with a mask of the bits of `avg` it is `min + avg`.
 //!
 //! [`rolling`](super::rolling) searches for the end in lanes.
 

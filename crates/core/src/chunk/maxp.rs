@@ -12,7 +12,8 @@
 //! 1. A peak is the last byte of its chunk.
 //! 2. `window` follows from the mean, in whole numbers alone, so that all machines agree; see [`window`].
 //! 3. Of equal bytes the last is the peak. A run of one byte has none and makes the longest chunks.
-//! 4. All of the window must be within `max` and the file: a cut there depends on what the other side may not see alike.
+//! 4. All of the window must be within `max` and the file: a cut there depends on what the other side may not see
+//!    alike.
 //!
 //! While `min > window` a cut depends on the bytes around it and on nothing else, so boundaries meet again right after
 //! an edit. No other hashless chunker here has that.
@@ -45,8 +46,8 @@ impl Maxp {
 
 /// The least window that makes random bytes wait for a peak as long as the mean asks for.
 ///
-/// A random byte is 255 and has none such in the window behind it at a rate of `e^(-window / 256) / 256`; lower peaks add
-/// a term. Between two peaks there is a window at least, and that much sooner the next one comes:
+/// A random byte is 255 and has none such in the window behind it at a rate of `e^(-window / 256) / 256`; lower peaks
+/// add a term. Between two peaks there is a window at least, and that much sooner the next one comes:
 ///
 /// ```text
 /// wait = 256 * (e^(window / 256) - e^(-window / 256)) - window

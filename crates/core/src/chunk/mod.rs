@@ -147,8 +147,8 @@ pub enum ChunkerSpec {
 impl ChunkerSpec {
     /// The default for a file of `file_len` bytes: sieve chunks that grow with the file.
     ///
-    /// With the square root of the length, so that recipes and what an edit costs grow alike, until that would make more
-    /// chunks than an index should hold; then in proportion.
+    /// With the square root of the length, so that recipes and what an edit costs grow alike, until that would make
+    /// more chunks than an index should hold; then in proportion.
     #[must_use]
     pub fn for_len(file_len: u64) -> Self {
         let root = (file_len / LEN_PER_SQUARED_AVG).isqrt();
@@ -158,8 +158,8 @@ impl ChunkerSpec {
         Self::ByContent(Algorithm::Sieve, sizes)
     }
 
-    /// The same with chunks of about `bytes`, or blocks of as many: content-defined ones of the nearest power of two above
-    /// that, with the same spread, and all within what chunks may be.
+    /// The same with chunks of about `bytes`, or blocks of as many. Content-defined chunks get the next power of two
+    /// as their mean and keep their spread, within the limits of all chunks.
     #[must_use]
     pub fn with_mean(self, bytes: u32) -> Self {
         match self {

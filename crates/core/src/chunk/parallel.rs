@@ -1,4 +1,5 @@
-//! Segments cut independently, joined to the chunks of one pass (DESIGN §4, law 2; chunk invariability in ParaSync §2.3).
+//! Segments cut independently, joined to the chunks of one pass (DESIGN §4, law 2; chunk invariability in ParaSync
+//! §2.3).
 //!
 //! ```text
 //! cut a segment:  mine = its first byte, theirs = the first byte of the next segment
@@ -10,12 +11,13 @@
 //!                 else a seam is left:  cut from `at` on, as a segment that ends where that run's next chunk starts
 //! ```
 //!
-//! 1. A chunker is memoryless (law 1): two passes that share one boundary share all later ones. So chunks that were found
-//!    as if one started at a segment's first byte are right from the first boundary on that is one of the file's. That
-//!    holds for every chunker, where ParaSync's merge needs a hash of a window (see [`SubChunks`](super::SubChunks)).
-//! 2. Who cuts a segment follows the next one's boundaries too, until it meets one: cutting is cheap, summing is not, and
-//!    whoever sums those chunks does so in another thread. Then runs join without a further look at the bytes, and what
-//!    is summed twice is what lies between the segment's end and that boundary: a few chunks.
+//! 1. A chunker is memoryless (law 1): two passes that share one boundary share all later ones. So chunks that were
+//!    found as if one started at a segment's first byte are right from the first boundary on that is one of the
+//!    file's. That holds for every chunker, where ParaSync's merge needs a hash of a window (see
+//!    [`SubChunks`](super::SubChunks)).
+//! 2. Who cuts a segment follows the next one's boundaries too, until it meets one: cutting is cheap, summing is not,
+//!    and whoever sums those chunks does so in another thread. Then runs join without a further look at the bytes,
+//!    and what is summed twice is what lies between the segment's end and that boundary: a few chunks.
 //! 3. On bytes with little in them boundaries may meet late or never. Then the bytes behind the segment do not suffice,
 //!    and the seam is cut on its own, again and again if need be: slower, one after the other, and the same chunks.
 //! 4. No thread, no file: [`Segments`] says what to read, [`Segment::cut`] is for any thread, [`Stitch`] sees no bytes.
@@ -37,8 +39,8 @@ pub struct Segments {
 impl Segments {
     /// Segments of at least `segment_len` bytes for a file of `file_len` bytes.
     ///
-    /// They are made a multiple of the longest chunk: then fixed chunks need no seam, nor do most holes. Four of the longest
-    /// chunks are read twice for each segment, so let it have many: 64 of them, or 1 MiB, whichever is more.
+    /// Segments are a multiple of the longest chunk: then fixed chunks need no seam, nor do most holes. Four of the
+    /// longest chunks are read twice for each segment, so let it have many: 64 of them, or 1 MiB, whichever is more.
     #[must_use]
     pub fn new(spec: &ChunkerSpec, file_len: u64, segment_len: u64) -> Self {
         let max_len = u64::from(spec.max_len());
@@ -98,8 +100,8 @@ impl Segment {
         (self.read_end - self.own.start) as usize
     }
 
-    /// Cuts `data`, the bytes to be read, as if a chunk started at the first, up to a boundary that the next segment has as
-    /// well, or as far as the bytes reach. Each chunk is handed to `sum` at once, while it is in the cache.
+    /// Cuts `data`, the bytes to be read, as if a chunk started at the first. Stops at a boundary that the next
+    /// segment has as well, or where the bytes end. Each chunk is handed to `sum` at once, while it is in the cache.
     ///
     /// Fewer bytes than to be read give fewer chunks; nobody but a file that shrank may have that.
     pub fn cut<T>(
@@ -112,8 +114,9 @@ impl Segment {
         run
     }
 
-    /// The same of bytes that `read` puts into `buffer` as they are needed: it is given an offset in the file and the room
-    /// for the bytes from there on, all of which it must fill. Pieces are small enough to be cut and summed in the cache.
+    /// The same of bytes that `read` puts into `buffer` as they are needed. `read` gets an offset in the file and a
+    /// slice, which it must fill with the bytes from there on. Pieces are small enough to be cut and summed in the
+    /// cache.
     ///
     /// # Errors
     /// Whatever `read` ends with.
@@ -249,8 +252,8 @@ impl<T> SegmentChunks<T> {
 
 /// Joins the runs of segments to the chunks of one pass over the file (law 2).
 ///
-/// What [`Stitch::push`] and [`Stitch::fill_seam`] return are all chunks that became certain, in order. While
-/// [`Stitch::seam`] has a segment, nothing does but by mending it; more runs may be pushed meanwhile, and wait.
+/// [`Stitch::push`] and [`Stitch::fill_seam`] return all chunks that became certain, in order. While [`Stitch::seam`]
+/// has a segment, nothing does but by mending it; more runs may be pushed meanwhile, and wait.
 #[derive(Clone, Debug)]
 pub struct Stitch<T> {
     segments: Segments,
@@ -320,6 +323,6 @@ impl<T> Stitch<T> {
 /// Bytes read at a time: as many as fit into a second-level cache beside their source.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// How far behind a segment is read, in longest chunks. Boundaries of the sieve have met by then, but for one segment in
+/// Bytes read behind a segment, in longest chunks. Boundaries of the sieve have met by then, but for one segment in
 /// seventy in files of programs, one in five hundred in random bytes (docs/decisions/0015).
 const OVERLAP_CHUNKS: u64 = 4;

@@ -10,8 +10,8 @@
 //!
 //! 1. The polynomial is ours: irreducible, as a fingerprint needs, and of degree 53, so that a byte more still fits a
 //!    word. Among a few random ones it is the one whose runs of one byte stay lowest.
-//! 2. The criterion is a comparison, not 13 given bits, so a hash cuts as often as it should: once in `avg - min` bytes,
-//!    and always where they are equal. The mean on random bytes is `avg`; with a mask it is `min + avg`.
+//! 2. The criterion is a comparison, not 13 given bits, so a hash cuts as often as it should: once in `avg - min`
+//!    bytes, and always where they are equal. The mean on random bytes is `avg`; with a mask it is `min + avg`.
 //! 3. High hashes cut. A run of zeros has hash 0, and every other run of one byte stays below what one in 64 hashes
 //!    reaches: where the mean is that far from the minimum, holes and padding make the longest chunks.
 //! 4. The window ends with the last byte of the chunk, and lies inside of it: it is shorter than any minimum. Bytes

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! What the search does differently: a hash waits for the one before it, through a look-up in a table, while most of
-//! the processor idles. A hash depends on its window alone, though, so some lanes of hashes roll side by side, each over
-//! its own stretch of the same block and warmed up over the window before it. The first lane that found an end wins;
-//! what the others saw behind it is thrown away. Ends are the same as one after the other.
+//! the processor idles. A hash depends on its window alone, though, so some lanes of hashes roll side by side, each
+//! over its own stretch of the same block and warmed up over the window before it. The first lane that found an end
+//! wins; what the others saw behind it is thrown away. Ends are the same as one after the other.
 
 use std::ops::Range;
 

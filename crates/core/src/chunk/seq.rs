@@ -14,13 +14,13 @@
 //! 1. The byte that completes the rise is the last of its chunk.
 //! 2. The first step judged is the one to byte `min`.
 //! 3. Equal neighbours are no step (as in the authors' code): a run of one byte makes the longest chunks.
-//! 4. `LENGTH` and `TRIGGER` are the paper's, and `skip` follows from the mean: random bytes rise that long, and fall that
-//!    often before, after known numbers of bytes.
+//! 4. `LENGTH` and `TRIGGER` are the paper's, and `skip` follows from the mean: random bytes rise that long, and fall
+//!    that often before, after known numbers of bytes.
 //!
 //! The code differs from the paper's loop:
 //!
-//! 1. It takes [`STEPS`] steps at once, as one bit each, whatever the vectors. "As many ups since the last down" is a shift
-//!    and an addition per up, whose carry runs through equal neighbours.
+//! 1. It takes [`STEPS`] steps at once, as one bit each, whatever the vectors. "As many ups since the last down" is a
+//!    shift and an addition per up, whose carry runs through equal neighbours.
 //! 2. It asks for memory ahead: the processor itself does that only for who leaves nothing out.
 //!
 //! A cut depends on where the skips before it ended, thus on all of the chunk from `min` on.

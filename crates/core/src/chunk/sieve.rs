@@ -1,7 +1,8 @@
 //! A sieve: hash-based chunks at the speed of hashless ones. Ours; no paper has it.
 //!
 //! Gear hashes find boundaries by content alone, so they re-align right after an edit, but their table look-ups keep
-//! vector units out (VectorCDC §3). Hashless chunkers fit vector units, but cut by what lies far back. This one has both:
+//! vector units out (VectorCDC §3). Hashless chunkers fit vector units, but cut by what lies far back. This one has
+//! both:
 //!
 //! ```text
 //! term(b)     = LOW[b & 15] xor HIGH[b >> 4]                                     of eight bits
@@ -11,16 +12,16 @@
 //! sixteens(i) = eights(i) + rotate(eights(i - 8), 1)                             of the 16 bytes before i
 //! hash(i)     = sum over j in 0..4 of  KEY[j] * data[i - 32 + 8 j ..][..8] as u64  (mod 2^64; the 32 bytes before i)
 //!
-//! A position passes the mesh if sixteens(i) and the highest `more` bits of eights(i) are zero, and is an end if besides
-//! so many highest bits of hash(i) are zero that it is one of 4 avg, up to the mean, or one of avg / 4, past it.
+//! A position passes the mesh if sixteens(i) and the highest `more` bits of eights(i) are zero. It is an end if
+//! besides so many highest bits of hash(i) are zero that one in 4 avg is, up to the mean, or one in avg / 4, past it.
 //!
 //! cut         = the least end in min..max, else max, or the end of the file
 //! ```
 //!
-//! 1. Sixteen-byte tables are what every vector unit can look up in a register, and eight bits are what a lane holds: the
-//!    sums of all lanes take two or three dozen instructions, by doubling.
-//! 2. Rotations let every bit see all bytes. With shifts, as in a gear hash, the lowest bits would follow the last byte,
-//!    and in text the ends would be as rare as its letters have it.
+//! 1. Sixteen-byte tables are what every vector unit can look up in a register, and eight bits are what a lane holds:
+//!    the sums of all lanes take two or three dozen instructions, by doubling.
+//! 2. Rotations let every bit see all bytes. With shifts, as in a gear hash, the lowest bits would follow the last
+//!    byte, and in text the ends would be as rare as its letters have it.
 //! 3. One position in 256 or fewer passes. Only there the hash is taken, so it may be a good one: no common run of
 //!    sixteen bytes decides on its own. `more = log2(avg) - 12`, and at least 0, so that behind the mean the hash still
 //!    decides of four positions for one. No mean is so large that `more` could exceed the eight bits.

@@ -10,19 +10,19 @@
 //! Differences from the paper, and why:
 //!
 //! 1. Candidates do not depend on where a segment begins: the window before it is read as well.
-//! 2. A maximum may fall into a sub-chunk, of which the paper does not speak. So the first stage also ends sub-chunks at
-//!    marks: where a chunker that began at the segment's first byte would cut at its maximum. After a few chunks its
-//!    boundaries are the file's (law 2), and so are these maxima. Before that, the second stage asks for the sum of the
-//!    sub-chunk's front, and derives that of its back: few bytes, since sub-chunks longer than [`MARK_BYTES`] are marked
-//!    as well.
-//! 3. The sum of a segment's last bytes is a sub-chunk of its own, so the stages need no barrier between them: the second
-//!    one takes segments as they come.
+//! 2. A maximum may fall into a sub-chunk, of which the paper does not speak. So the first stage also ends sub-chunks
+//!    at marks: where a chunker that began at the segment's first byte would cut at its maximum. After a few chunks
+//!    its boundaries are the file's (law 2), and so are these maxima. Before that, the second stage asks for the sum
+//!    of the sub-chunk's front, and derives that of its back: few bytes, since sub-chunks longer than [`MARK_BYTES`]
+//!    are marked as well.
+//! 3. The sum of a segment's last bytes is a sub-chunk of its own, so the stages need no barrier between them: the
+//!    second one takes segments as they come.
 //! 4. Equation 1 holds with [`Crc32c::concat`], not as published: see there.
 //!
-//! 5. A first stage that judges every byte takes twice the time of a chunker in one stage, which skips minima. So it does
-//!    that too, from where its boundaries must be the file's (law 2 again); there each sub-chunk is a chunk, and whatever
-//!    else is wanted of chunks is taken of it while it is in the cache. If the second stage does not come to that boundary,
-//!    it asks for the rest of the segment to be judged again, byte by byte ([`Ask::Judge`]).
+//! 5. A first stage that judges every byte takes twice the time of a chunker in one stage, which skips minima. So it
+//!    does that too, from where its boundaries must be the file's (law 2 again); there each sub-chunk is a chunk, and
+//!    whatever else is wanted of chunks is taken of it while it is in the cache. If the second stage does not come to
+//!    that boundary, it asks for the rest of the segment to be judged again, byte by byte ([`Ask::Judge`]).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -146,7 +146,7 @@ pub enum Ask {
 
 /// Merges the sub-chunks of a file's segments into its chunks (laws 2 and 3).
 ///
-/// What [`Merge::push`], [`Merge::split`] and [`Merge::judge`] return are all chunks that became certain, in order. While
+/// [`Merge::push`], [`Merge::split`] and [`Merge::judge`] return all chunks that became certain, in order. While
 /// [`Merge::asks`] for something, nothing does but by the answer; more may be pushed meanwhile, and waits.
 #[derive(Clone, Debug)]
 pub struct Merge<T> {

@@ -11,10 +11,10 @@
 //!    some processors: there the first stage of any other instruction set, which searches as chunkers in one stage do,
 //!    is the faster one. Neither catches up with one stage, so nothing here uses two: they are for the papers'
 //!    comparison.
-//! 4. The stages take turns over pieces of the file, so there is no bit for each byte: candidates of a piece are a short
-//!    list.
-//! 5. The first stage is also there by segments, for threads. Sums of chunks are left to who knows the chunks, after the
-//!    second stage: that is what ParaSync does better ([`TwoStage::sub_chunks`]).
+//! 4. The stages take turns over pieces of the file, so there is no bit for each byte: candidates of a piece are a
+//!    short list.
+//! 5. The first stage is also there by segments, for threads. Sums of chunks are left to who knows the chunks, after
+//!    the second stage: that is what ParaSync does better ([`TwoStage::sub_chunks`]).
 
 use std::ops::Range;
 
@@ -42,8 +42,8 @@ pub struct TwoStage {
 pub enum Judge {
     /// All.
     Every,
-    /// All, until the boundaries that were found must be those of the file; behind, only those that chunks from there on can
-    /// have, as a chunker in one stage does. Where they were not the file's after all, [`Merge`] asks again.
+    /// All, until the boundaries that were found must be those of the file; behind, only those that chunks from there
+    /// on can have, as a chunker in one stage does. Where they were not the file's after all, [`Merge`] asks again.
     AsCut,
 }
 
@@ -78,15 +78,15 @@ impl TwoStage {
         walk.finish(data.len() as u64, &mut each);
     }
 
-    /// The bytes of a file that `segment` is judged by: its own, and a window before them, so that its candidates do not
-    /// depend on where it begins.
+    /// The bytes of a file that `segment` is judged by: its own, and a window before them, so that its candidates do
+    /// not depend on where it begins.
     #[must_use]
     pub const fn read(segment: &Range<u64>) -> Range<u64> {
         segment.start.saturating_sub(WINDOW as u64)..segment.end
     }
 
-    /// The first stage of a segment, for any thread: appends the offsets of its candidates, rising. `data` are the bytes
-    /// of [`TwoStage::read`].
+    /// The first stage of a segment, for any thread: appends the offsets of its candidates, rising. `data` are the
+    /// bytes of [`TwoStage::read`].
     pub fn candidates(&self, segment: &Range<u64>, data: &[u8], candidates: &mut Vec<u64>) {
         let start = Self::read(segment).start;
         let mut found = Vec::new();
@@ -104,9 +104,9 @@ impl TwoStage {
         walk.finish(len, &mut each);
     }
 
-    /// ParaSync's first stage of a segment, for any thread: candidates, and sums of what lies between them. `data` are the
-    /// bytes of [`TwoStage::read`]. The first of `sums` is of any bytes, and may be always the same if nobody wants it; the
-    /// second is what else is wanted of a whole chunk, once it is thought to be one.
+    /// ParaSync's first stage of a segment, for any thread: candidates, and sums of what lies between them. `data`
+    /// are the bytes of [`TwoStage::read`]. The first of `sums` is of any bytes, and may be always the same if nobody
+    /// wants it; the second is what else is wanted of a whole chunk, once it is thought to be one.
     pub fn sub_chunks<T>(
         &self,
         segment: &Range<u64>,
@@ -151,7 +151,7 @@ impl TwoStage {
         queue.finish(segment.end)
     }
 
-    /// Where the chunk ends that starts where `open` does, if that is within `open`, and whether the hash says so. `data`
+    /// End of the chunk that starts where `open` does, if that is within `open`, and whether the hash says so. `data`
     /// starts at `start`.
     fn cut(&self, data: &[u8], start: u64, open: Range<u64>) -> Option<(u64, bool)> {
         let max_end = open.start + u64::from(self.sizes.max());
@@ -298,8 +298,8 @@ const PIECE: usize = 16 * REGION;
 /// Ends of one lane after the other. An odd multiple of 256: regions at a power of two would all lie in the same few
 /// lines of a cache.
 pub(super) const REGION: usize = 17 << 8;
-/// How far behind a segment's start its boundaries are thought to be the file's, in longest chunks: in files of programs
-/// and in random bytes they are, but for one segment in fifty (docs/decisions/0015).
+/// Distance behind a segment's start from which its boundaries are taken for the file's, in longest chunks: in files
+/// of programs and in random bytes they are, but for one segment in fifty (docs/decisions/0015).
 const MEET_CHUNKS: u64 = 4;
 /// Bytes before a byte that a hash behind it depends on, at most.
 const WINDOW: usize = <Crc as Rolling<4>>::WINDOW;

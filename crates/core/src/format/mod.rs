@@ -16,9 +16,9 @@
 //! Lengths of whole files are in the end record and not in the header, so that both kinds can be written while their
 //! input still flows.
 //!
-//! [`Parser`] is pushed bytes and asked for records. It holds the bytes of at most one record besides what it was last
-//! fed, and it checks all that the bytes alone can show: a record that it hands out is well-formed, in its place, and
-//! consistent with those before it.
+//! [`Parser`] is pushed bytes and asked for records. It holds the bytes of at most one record besides what it was
+//! last fed. It checks all that the bytes alone can show: a record that it hands out is well-formed, in its place,
+//! and consistent with those before it.
 
 pub mod delta;
 pub mod recipe;
@@ -26,9 +26,9 @@ pub mod recipe;
 use crate::codec::{CodecError, Put, Reader};
 
 /// Longest body of a record, in bytes.
-pub const MAX_RECORD_BYTES: usize = 1 << 20;
+pub(crate) const MAX_RECORD_BYTES: usize = 1 << 20;
 /// Length of the magic, in bytes.
-pub const MAGIC_BYTES: usize = 8;
+pub(crate) const MAGIC_BYTES: usize = 8;
 
 /// Why bytes are not a recipe file or a delta file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +71,7 @@ pub enum FormatError {
 ///
 /// Sealed in effect: its two implementations are [`recipe::Recipe`] and [`delta::Delta`].
 pub trait Format: Default {
-    /// One record of the format.
+    /// A record of the format.
     type Record;
     /// Name of the kind, for messages.
     const NAME: &'static str;

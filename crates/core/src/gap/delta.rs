@@ -112,8 +112,9 @@ impl<'a> GapDelta<'a> {
         }
     }
 
-    /// Appends what the receiver needs: for each copy the length of the literal before it, its own length, and how far
-    /// it starts from where the last copy ended; the length of the last literal and a 0; then the bytes of all literals.
+    /// Appends what the receiver needs. For each copy: the length of the literal before it, its own length, and how
+    /// far it starts from where the last copy ended. Then the length of the last literal and a 0, then the bytes of
+    /// all literals.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (mut literal_len, mut end) = (0, 0);
         for piece in &self.pieces {

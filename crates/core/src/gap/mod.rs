@@ -1,24 +1,24 @@
 //! The fine level: what little changed between two neighbours that match (DESIGN §2).
 //!
-//! A *gap in new* is where chunks of new matched nothing, but the ones before and behind did. Between the same neighbours
-//! lies a *gap in old*. The receiver has the old one and sends short sums of its blocks; the sender rolls over
-//! the new one and answers with copies and literals:
+//! A *gap in new* is where chunks of new matched nothing, but the ones before and behind did. Between the same
+//! neighbours lies a *gap in old*. The receiver has the old one and sends short sums of its blocks; the sender rolls
+//! over the new one and answers with copies and literals:
 //!
 //! ```text
 //! receiver   GapSums::of(old)  ── sums ──►  GapDelta::of(new, sums)   sender
 //!            apply(old, delta) ◄── delta ──
 //! ```
 //!
-//! This is rsync's algorithm inside of a gap, where it is at its best: blocks are short because the gap is, and both its
-//! ends are aligned. Sums may collide, so nothing here proves anything: the chunks' fingerprints do, and a false match
-//! costs chunks sent whole, never a wrong file (law 9). Both ends know the seed of the sums. It is drawn for the session,
-//! so nobody can have looked for collisions before, and it costs nothing.
+//! This is rsync's algorithm inside of a gap, where it is at its best: blocks are short because the gap is, and both
+//! its ends are aligned. Sums may collide, so nothing here proves anything: the chunks' fingerprints do, and a false
+//! match costs chunks sent whole, never a wrong file (law 9). Both ends know the seed of the sums. It is drawn for
+//! the session, so nobody can have looked for collisions before, and it costs nothing.
 //!
 //! # Bytes on the wire
 //!
-//! With e edits in a gap of G bytes, sums and what literals send of old together are `3 G / n + e n` bytes for blocks of
-//! n: least at `n = sqrt(3 G / e)`, which is what [`BlockLen::for_gap`] takes.
-//! What one insert of 256 bytes costs in all, sums and delta (an overwrite is as dear, a cut 256 cheaper):
+//! With e edits in a gap of G bytes, sums and what literals send of old together are `3 G / n + e n` bytes for blocks
+//! of n: least at `n = sqrt(3 G / e)`, which is what [`BlockLen::for_gap`] takes. What one insert of 256 bytes costs
+//! in all, sums and delta (an overwrite is as dear, a cut 256 cheaper):
 //!
 //! | gap | block | sums | delta | both | with four inserts |
 //! |---|---|---|---|---|---|
@@ -28,18 +28,19 @@
 //!
 //! # Three bytes for a sum
 //!
-//! Windows of new meet sums of old in two ways. Where blocks are due, each is compared with one sum: an edit makes about
-//! a dozen of these comparisons fail, so with 24 bits one in a million edits is taken for a match. Rolled windows are
-//! compared with all sums, 2^27 pairs in 256 KiB: there two blocks in a row must match, and 48 bits leave one gap in two
-//! million. So a GiB with 1 % of scattered edits, forty thousand of them, sends a chunk again in one of thirty syncs. Four
-//! bytes would make that rarer still, and sums and literals of old 15 % longer. Two bytes would make them 18 % shorter,
-//! but some eight chunks of each such sync would wait for another round trip; and sums do not travel where literals do.
+//! Windows of new meet sums of old in two ways. Where blocks are due, each is compared with one sum: an edit makes
+//! about a dozen of these comparisons fail, so with 24 bits one in a million edits is taken for a match. Rolled
+//! windows are compared with all sums, 2^27 pairs in 256 KiB: there two blocks in a row must match, and 48 bits leave
+//! one gap in two million. So a GiB with 1 % of scattered edits, forty thousand of them, sends a chunk again in one
+//! of thirty syncs. Four bytes would make that rarer still, and sums and literals of old 15 % longer. Two bytes would
+//! make them 18 % shorter, but some eight chunks of each such sync would wait for another round trip; and sums do not
+//! travel where literals do.
 //!
 //! # Two bytes where blocks are shortest
 //!
-//! A program that was compiled again has addresses that moved: every few bytes differ, and of blocks of 64 bytes most are
-//! spoilt. Blocks of 32 save more than their sums cost, if these have two bytes. Of a release pair (8 MB of gaps, what
-//! travels in kB; a false match costs its chunk):
+//! A program that was compiled again has addresses that moved: every few bytes differ, and of blocks of 64 bytes most
+//! are spoilt. Blocks of 32 save more than their sums cost, if these have two bytes. Of a release pair (8 MB of gaps,
+//! what travels in kB; a false match costs its chunk):
 //!
 //! | block, bits of a sum | sums | literals, zstd | false matches | all |
 //! |---|---|---|---|---|
@@ -55,9 +56,9 @@
 //!
 //! # Speed
 //!
-//! Of the sum (`sum.rs`), beside what others would take, in GB/s from the cache and in ns for each byte rolled, the last
-//! with the look-ups for Deltic and without them for the others (`examples/gap.rs`, on an EPYC with AVX-512, one
-//! thread; all are plain Rust but the crate's CRC):
+//! Speed of the sum (`sum.rs`) beside others, in GB/s from the cache and in ns for each byte rolled. Deltic's last
+//! column has the look-ups, the others' do not (`examples/gap.rs`, on an EPYC with AVX-512, one thread; all are plain
+//! Rust but the crate's CRC):
 //!
 //! | sum | blocks of 128 | 320 | 1024 | rolled |
 //! |---|---|---|---|---|
@@ -68,9 +69,10 @@
 //! A CRC rolls by two look-ups that wait for each other. rsync's sums could use vectors, but sum up bytes: of short
 //! blocks of text they leave fewer bits than they take.
 //!
-//! Gaps of 64 KiB are summed at 17 GB/s. Their deltas are found at 15 GB/s where there is one edit, or overwrites alone,
-//! at 8 GB/s with four inserts, and in 1.2 to 2.6 ns a byte with nothing in common; [`apply`] copies. The worst found is
-//! 10 ns a byte: nothing in common in the longest gap, with the shortest blocks, which no honest receiver takes for it.
+//! Gaps of 64 KiB are summed at 17 GB/s. Their deltas are found at 15 GB/s where there is one edit, or overwrites
+//! alone, at 8 GB/s with four inserts, and in 1.2 to 2.6 ns a byte with nothing in common; [`apply`] copies. The
+//! worst found is 10 ns a byte: nothing in common in the longest gap, with the shortest blocks, which no honest
+//! receiver takes for it.
 
 mod delta;
 mod search;

@@ -15,10 +15,10 @@
 //!    memory is read fastest.
 //! 2. Rolled windows are compared with all blocks of the middle, thousands with hundreds: there, and only there, one
 //!    equal sum is too likely to mean nothing. Two in a row are not.
-//! 3. A block whose next one did not follow is not looked for again. In a long run of one byte it would be found at each
-//!    position, and each time cost the sum of a block. So the work is bounded: a few steps for each byte of new, and two
-//!    sums for each block of old. The shortest blocks are looked for again: their sums are so short that most of them
-//!    would be forgotten by chance, and what one costs is as much as a byte of new may.
+//! 3. A block whose next one did not follow is not looked for again. In a long run of one byte it would be found at
+//!    each position, and each time cost the sum of a block. So the work is bounded: a few steps for each byte of new,
+//!    and two sums for each block of old. The shortest blocks are looked for again: their sums are so short that most
+//!    of them would be forgotten by chance, and what one costs is as much as a byte of new may.
 //! 4. Of equal blocks only the first is looked for.
 
 use std::cell::Cell;

@@ -8,14 +8,14 @@
 //! ```
 //!
 //! 1. Words, not bytes: a multiplication for eight of them. Every machine has that multiplication, WebAssembly too.
-//! 2. A word moves by eight bytes, a window by one. So eight hashes roll side by side, each for its own remainder of the
-//!    position by eight. None waits for another: a step costs less than a multiplication takes.
-//! 3. A product modulo 2^64 carries upwards only: a change in the highest byte of a word would reach the highest byte of
-//!    the hash alone. The shift brings it into the middle too, from where it reaches all bits that are kept. For the
-//!    same reason the last word has a factor.
-//! 4. K is 5 modulo 8, so its powers repeat after 2^62 steps only. All its other bits come from the session's seed: who
-//!    does not know it cannot look for blocks that collide, but for those that do under every K. There are such, made of
-//!    two words in a Thue-Morse sequence, 1 KiB or more of it: a file of them costs its owner a resend.
+//! 2. A word moves by eight bytes, a window by one. So eight hashes roll side by side, each for its own remainder of
+//!    the position by eight. None waits for another: a step costs less than a multiplication takes.
+//! 3. A product modulo 2^64 carries upwards only: a change in the highest byte of a word would reach the highest byte
+//!    of the hash alone. The shift brings it into the middle too, from where it reaches all bits that are kept. For
+//!    the same reason the last word has a factor.
+//! 4. K is 5 modulo 8, so its powers repeat after 2^62 steps only. All its other bits come from the session's seed:
+//!    who does not know it cannot look for blocks that collide, but for those that do under every K. There are such,
+//!    made of two words in a Thue-Morse sequence, 1 KiB or more of it: a file of them costs its owner a resend.
 
 use std::array::from_fn;
 

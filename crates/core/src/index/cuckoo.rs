@@ -1,21 +1,21 @@
 //! From weak sums to the chunks that have them: SkySync's flat index straight from the sum (SkySync §3.2.2).
 //!
-//! A sum is spread evenly already, so bits of the sum itself say where its entry may lie: in one of two buckets of four.
-//! Nothing is hashed, a look-up touches two places in one array at most, and where both buckets are full an entry is kicked
-//! over to its other bucket until one has room.
+//! A sum is spread evenly already, so bits of the sum itself say where its entry may lie: in one of two buckets of
+//! four. Nothing is hashed, a look-up touches two places in one array at most, and where both buckets are full an
+//! entry is kicked over to its other bucket until one has room.
 //!
 //! We differ from the paper in three things.
 //!
 //! 1. **The second bucket.** The paper flips the highest bit of the first one's number (equation 4). Then two buckets
 //!    exchange entries with each other and with no third: a kick only comes back, and no ninth sum fits a pair.
 //!    Ours is made of the *other end* of the sum, so that a chain of kicks can reach any bucket.
-//! 2. **Equal sums** share one entry and stand in a list behind it, in the order of their chunks. However often a sum is
-//!    repeated, it fills no bucket and kicks nothing (ParaSync §3.2 met one sum with 120,000 chunks).
-//! 3. **Forged sums** that all want the same two buckets, and are not equal, go to a search tree once the kicks are spent.
-//!    The table grows only where half of its slots are taken: nobody makes it large with few sums.
+//! 2. **Equal sums** share one entry and stand in a list behind it, in the order of their chunks. However often a sum
+//!    is repeated, it fills no bucket and kicks nothing (ParaSync §3.2 met one sum with 120,000 chunks).
+//! 3. **Forged sums** that all want the same two buckets, and are not equal, go to a search tree once the kicks are
+//!    spent. The table grows only where half of its slots are taken: nobody makes it large with few sums.
 //!
-//! `cargo run --release -p deltic-core --example cuckoo` prints the share of slots that is taken when the first of random
-//! 32-bit sums finds no place (least and median of nine runs; SkySync §3.2.2 claims 0.85 to 0.91):
+//! `cargo run --release -p deltic-core --example cuckoo` prints the share of slots that is taken when the first of
+//! random 32-bit sums finds no place (least and median of nine runs; SkySync §3.2.2 claims 0.85 to 0.91):
 //!
 //! | slots | other end of the sum (ours) | highest bit flipped (paper) |
 //! |---|---|---|
@@ -167,8 +167,8 @@ impl<S: SumBits> Cuckoo<S> {
         }
     }
 
-    /// The chunks with `sum`, in their order. Each takes one from `budget`, and none comes when that is 0: who asks for many
-    /// sums shares one budget among them, so that no content makes him try candidates for ever.
+    /// The chunks with `sum`, in their order. Each takes one from `budget`, and none comes when that is 0: who asks
+    /// for many sums shares one budget among them, so that no content makes him try candidates for ever.
     pub fn candidates<'a>(
         &'a self,
         sum: S,
@@ -261,7 +261,8 @@ impl<S: SumBits> Cuckoo<S> {
         }
     }
 
-    /// Puts `entry` in one of its buckets, kicking others over to theirs. If that takes too long, one of them is left over.
+    /// Puts `entry` in one of its buckets, kicking others over to theirs. If that takes too long, one of them is left
+    /// over.
     fn place(&mut self, mut entry: (S, u32)) -> Result<(), (S, u32)> {
         let [first, mut at] = self.places(entry.0);
         let mut done = self.buckets[first].put(entry) || self.buckets[at].put(entry);

@@ -1,8 +1,8 @@
 //! The receiver's index of old: its chunks and groups, found by the part of their fingerprints that travels.
 //!
-//! Content is chosen by others, so three things are made impossible (RELIABILITY §3.2): look-ups never walk a chain of
-//! equal chunks (only the first of them is in the table), nobody can aim at slots of the table (its hash has a random
-//! key), and memory has a bound (the budget). A fingerprint prefix finds bytes and proves nothing; the digest does.
+//! Content is chosen by others, so three attacks are made impossible (RELIABILITY §3.2). Look-ups never walk a chain
+//! of equal chunks: only the first of them is in the table. Nobody can aim at slots of the table: its hash has a
+//! random key. Memory has a bound: the budget. A fingerprint prefix finds bytes and proves nothing; the digest does.
 //!
 //! A match is looked for right after the last one first: runs of copies stay long, and files of equal chunks cost no
 //! table look-up (locality, DESIGN §6).
@@ -67,7 +67,7 @@ impl Index {
         }
     }
 
-    /// One that has taken these chunks of old, and keeps `budget` or as many.
+    /// An index of these chunks of old, which keeps `budget` of them at most.
     #[must_use]
     pub fn of(chunks: Chunks, budget: usize) -> Self {
         let mut index = Self { chunks, ..Self::new(budget) };
@@ -120,9 +120,9 @@ impl Index {
         self.group_table.insert(self.groups.len() as u32 - 1, key);
     }
 
-    /// A chunk whose fingerprint begins so, of this length in bytes: the one right after `after` if that is one, else the
-    /// first. Of chunks whose fingerprints begin with the same [`PrefixLen::MIN`] bytes only the first is found, and what follows
-    /// `after`.
+    /// A chunk whose fingerprint begins so, of this length in bytes: the one right after `after` if that is one, else
+    /// the first. Of chunks whose fingerprints begin with the same [`PrefixLen::MIN`] bytes only the first is found,
+    /// and what follows `after`.
     #[must_use]
     pub fn find_chunk(
         &self,
@@ -164,8 +164,8 @@ impl Index {
         found.map(KnownGroup::chunks)
     }
 
-    /// The group that a [`Grouper`] at the start of a group finds in `range`, and the chunks after it: none if this index
-    /// does not know, and its chunks have to be looked at.
+    /// The group that a [`Grouper`] at the start of a group finds in `range`, and the chunks after it. None if this
+    /// index does not know; then its chunks have to be looked at.
     #[must_use]
     pub fn first_group(&self, range: Range<ChunkNo>) -> Option<(Group, Range<ChunkNo>)> {
         let known = self.group_from(range.start)?;
@@ -206,7 +206,7 @@ impl Index {
         chunks.take_while(move |(span, _)| span.end() <= old.end())
     }
 
-    /// One past the last chunk.
+    /// The number behind the last chunk.
     fn end(&self) -> ChunkNo {
         ChunkNo(self.len() as u32)
     }

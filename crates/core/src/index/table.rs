@@ -1,8 +1,8 @@
 //! A hash table of numbers, which stand for keys that are kept elsewhere: four bytes a slot.
 //!
-//! The standard map would hold every key a second time. Open addressing with linear probing. Keys begin
-//! fingerprints, which are evenly spread but where somebody aims; the hash is a product with a random number, so that nobody can choose content that
-//! falls into one slot.
+//! The standard map would hold every key a second time. Open addressing with linear probing. Keys begin fingerprints,
+//! which are evenly spread but where somebody aims; the hash is a product with a random number, so that nobody can
+//! choose content that falls into one slot.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};

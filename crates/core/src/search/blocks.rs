@@ -53,8 +53,8 @@ impl BlockSums {
         Self { spec, weak: Vec::new(), strong: Vec::new(), short_len: 0 }
     }
 
-    /// Takes the sums of the next bytes of old, as far as they fill blocks. Returns how many bytes that are; the next call
-    /// starts there, as with [`cut_all`](crate::chunk::cut_all).
+    /// Takes the sums of the next bytes of old, as far as they fill blocks. Returns how many bytes that are; the next
+    /// call starts there, as with [`cut_all`](crate::chunk::cut_all).
     ///
     /// # Errors
     /// [`BadBlock`], for bytes behind the end and for more blocks than can be numbered.

@@ -1,5 +1,5 @@
-//! The rolling search of the signature conversation (rsync; WebR2sync+ §5.2; SkySync §2.2.1): which blocks of old are where
-//! in new.
+//! The rolling search of the signature conversation (rsync; WebR2sync+ §5.2; SkySync §2.2.1): which blocks of old are
+//! where in new.
 //!
 //! ```text
 //! at = 0
@@ -11,15 +11,15 @@
 //!
 //! Differences of the search from the papers, or what these leave open:
 //!
-//! 1. *Streaming.* New comes in pieces; a window that reaches beyond a piece waits for the next one. Between two pieces the
-//!    weak sum of that window is kept, so short pieces cost no more than long ones.
-//! 2. *Locality* (WebR2sync+ §5.2). Behind a match the next block of old is expected, and wherever a whole number of blocks
-//!    lies between the last match and the window the one as many blocks further: an overwrite moves nothing. The paper
-//!    takes the strong sum there right away; here the weak sum, which is many times cheaper, comes first.
-//! 3. *Budget.* Who writes both versions can make every window's weak sum that of a block and no strong sum equal; then a
-//!    strong sum for each byte would be taken. A strong sum is taken once for each window at most, and not beyond
-//!    [`STRONG_PER_BYTE`] bytes for each byte of new ([`SLACK_BYTES`] more to begin with). What is not looked at is
-//!    literal: the answer is right whatever the budget.
+//! 1. *Streaming.* New comes in pieces; a window that reaches beyond a piece waits for the next one. Between two
+//!    pieces the weak sum of that window is kept, so short pieces cost no more than long ones.
+//! 2. *Locality* (WebR2sync+ §5.2). Behind a match the next block of old is expected, and wherever a whole number of
+//!    blocks lies between the last match and the window the one as many blocks further: an overwrite moves nothing.
+//!    The paper takes the strong sum there right away; here the weak sum, which is many times cheaper, comes first.
+//! 3. *Budget.* Who writes both versions can make every window's weak sum that of a block and no strong sum equal;
+//!    then a strong sum for each byte would be taken. A strong sum is taken once for each window at most, and not
+//!    beyond [`STRONG_PER_BYTE`] bytes for each byte of new ([`SLACK_BYTES`] more to begin with). What is not looked
+//!    at is literal: the answer is right whatever the budget.
 //! 4. *Equal blocks.* Of equal blocks the first is found, or the one that is expected. See `table.rs`.
 //!
 //! A match is as good as the strong sum. A rebuilt file is to be proven by other means ([`Strong::is_proof`]).
@@ -65,7 +65,7 @@ pub struct Counts {
     pub weak: u64,
     /// Strong sums of windows that were taken: one for each at most.
     pub strong: u64,
-    /// Those of them that were no block's.
+    /// Compared windows that were no block's.
     pub false_alarms: u64,
     /// Windows whose weak sum was a block's while the budget was spent.
     pub unproven: u64,
@@ -104,11 +104,11 @@ impl Searcher {
         Self { looker, roller, settled: 0, window: None, runs: CopyRuns::new() }
     }
 
-    /// Searches `new`, the next bytes of new, and hands out what is known of them, in order: copies of whole blocks, merged
-    /// where they continue each other, and literals, which lie in `new`.
+    /// Searches `new`, the next bytes of new, and hands out copies and literals in order. Copies are of whole blocks,
+    /// merged where they continue each other; literals lie in `new`.
     ///
-    /// Returns how many bytes are settled; the next call starts there, as with [`cut_all`](crate::chunk::cut_all). At most
-    /// a block's length is left over. All steps of a search tile new.
+    /// Returns how many bytes are settled; the next call starts there, as with [`cut_all`](crate::chunk::cut_all). At
+    /// most a block's length is left over. All steps of a search tile new.
     pub fn search(&mut self, new: &[u8], at_end: AtEnd, mut each: impl FnMut(Op)) -> usize {
         let len = self.looker.block_len();
         // What lies before `open` was handed out; what lies before `at` was looked up.
@@ -152,8 +152,8 @@ impl Searcher {
         self.looker.counts
     }
 
-    /// The first place from `at` on with a block of old, and its number; else the weak sum of the last window. `from` is the
-    /// weak sum of the window at `at`, if that was looked up.
+    /// The first place from `at` on with a block of old, and its number; else the weak sum of the last window. `from`
+    /// is the weak sum of the window at `at`, if that was looked up.
     fn next_match(
         &mut self,
         new: &[u8],

@@ -9,10 +9,10 @@
 //!
 //! Differences from rsync's, and why:
 //!
-//! 1. The first level is a bit for each tag, small enough for the nearest caches: most positions end there. As in rsync today
-//!    there are more than 2^16 tags for many blocks; else nearly all would be taken.
-//! 2. The second and the third level are binary searches. A chain would be as long as somebody makes it, and would have to
-//!    be cut somewhere; so nothing is left out.
+//! 1. The first level is a bit for each tag, small enough for the nearest caches: most positions end there. As in
+//!    rsync today there are more than 2^16 tags for many blocks; else nearly all would be taken.
+//! 2. The second and the third level are binary searches. A chain would be as long as somebody makes it, and would
+//!    have to be cut somewhere; so nothing is left out.
 //! 3. Of blocks with the same weak and strong sum only the first has an entry: a million equal blocks are one.
 //! 4. The multiplier is random. Whoever chooses the weak sums of old cannot choose which of them share a tag.
 //!
@@ -114,6 +114,6 @@ fn entries(sums: &BlockSums, multiplier: u32) -> Vec<Entry> {
 const MIN_TAG_BITS: u32 = 16;
 /// 32 MiB of bits.
 const MAX_TAG_BITS: u32 = 28;
-/// 64 tags for each entry and more: of other content 63 windows in 64 end at the first level. A hit costs as much as rolling
-/// over a dozen windows.
+/// 64 tags for each entry and more: of other content 63 windows in 64 end at the first level. A hit costs as much as
+/// rolling over a dozen windows.
 const TAGS_PER_ENTRY_BITS: u32 = 6;

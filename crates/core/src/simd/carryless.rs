@@ -1,7 +1,8 @@
 //! Products without carries, of whole rows of bytes: what the keyed sum is made of.
 //!
-//! A number is a polynomial over GF(2), its lowest bit the coefficient of `x^0`; bytes are little-endian. An algorithm is a
-//! [`Kernel`], generic over [`Carryless`], whose implementations are witnesses as those of [`Simd`](super::Simd) are:
+//! A number is a polynomial over GF(2), its lowest bit the coefficient of `x^0`; bytes are little-endian. An
+//! algorithm is a [`Kernel`], generic over [`Carryless`], whose implementations are witnesses as those of
+//! [`Simd`](super::Simd) are:
 //!
 //! ```text
 //! keyed.rs  ── impl Kernel ──►  Witness::run  ── picks ──►  Portable | Pclmul | Vpclmul256 | Vpclmul512 | Pmull
@@ -52,7 +53,8 @@ pub(crate) trait Kernel {
     fn run<C: Carryless>(self, carryless: C) -> Self::Output;
 }
 
-/// Declares [`Witness`]: a variant for each way to multiply, the fastest last, with the type that proves it and its name.
+/// Declares [`Witness`]: a variant for each way to multiply, the fastest last, with the type that proves it and its
+/// name.
 macro_rules! witnesses {
     ($($(#[$there:meta])* $variant:ident($type:ty) = $name:literal,)+) => {
         /// A way to multiply that this machine has: each was detected.

@@ -1,8 +1,8 @@
 //! Products of polynomials modulo that of CRC-32C, by the carry-less multiplication of x86-64 and aarch64.
 //!
-//! A `u32` is a polynomial of degree below 32 over GF(2) in the bit order of CRC-32C: its highest bit belongs to `x^0`.
-//! Multiplied as they are, two of them give 63 bits, of which bit 62 belongs to `x^0`. The CRC instruction takes 64 bits,
-//! of which bit 63 does, so it sees the product times `x`; and it multiplies by `x^32` as it reduces:
+//! A `u32` is a polynomial of degree below 32 over GF(2) in the bit order of CRC-32C: its highest bit belongs to
+//! `x^0`. Multiplied as they are, two of them give 63 bits, of which bit 62 belongs to `x^0`. The CRC instruction
+//! takes 64 bits, of which bit 63 does, so it sees the product times `x`; and it multiplies by `x^32` as it reduces:
 //!
 //! ```text
 //! multiply(a, b) = a * b * x^33   (mod P)        one multiplication, one CRC instruction

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! An algorithm is a `Kernel`, generic over `Simd`. A value of a type that implements `Simd` is a *witness*: it is
-//! made by detection alone, so whoever holds one may use its instructions. With that, three kinds of line are unsafe, all
-//! in the files of the instruction sets and in `gather.rs`, `clmul.rs` and `carryless.rs`: the call of an intrinsic that
-//! computes; that of one that reads memory, through a pointer (loads and gathers); and the step into a function that is
-//! compiled for its features.
+//! made by detection alone, so whoever holds one may use its instructions. With that, three kinds of line are unsafe:
+//! the call of an intrinsic that computes; the call of one that reads memory through a pointer (loads and gathers);
+//! the step into a function that is compiled for its features. All stand in the files of the instruction sets and in
+//! `gather.rs`, `clmul.rs` and `carryless.rs`.
 
 pub(crate) mod carryless;
 pub(crate) mod clmul;

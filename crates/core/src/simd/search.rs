@@ -200,8 +200,8 @@ impl Wanted {
     }
 }
 
-/// Asks for what lies some way behind the bytes `at`, if `data` goes on there: processors do that by themselves only for
-/// who leaves nothing out.
+/// Asks for what lies some way behind the bytes `at`, if `data` goes on there: processors do that by themselves only
+/// for who leaves nothing out.
 #[inline(always)]
 pub(crate) fn read_ahead<S: Simd>(simd: S, data: &[u8], at: Range<usize>) {
     let end = (at.end + AHEAD).min(data.len());

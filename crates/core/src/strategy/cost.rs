@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The mean chunk in bytes that NetSync found best for a bandwidth (§4.4, figure 16): shorter ones find more to copy, and
-/// that pays where bytes are dear. It begins with the one for a middling link while nothing is known.
+/// The mean chunk in bytes that NetSync found best for a bandwidth (§4.4, figure 16): shorter ones find more to copy,
+/// and that pays where bytes are dear. It begins with the one for a middling link while nothing is known.
 #[must_use]
 pub const fn netsync_avg_bytes(bits_per_second: Option<u64>) -> u32 {
     match bits_per_second {
@@ -94,8 +94,8 @@ mod tests {
         assert!((plain - 2.015).abs() < 1e-9, "{plain}");
     }
 
-    /// Figure 15: deflate at 10 Mbit/s, lz4 at 50, nothing where the link outruns them. The paper gives no coefficients;
-    /// these are of a browser's deflate and lz4, roughly.
+    /// Figure 15: deflate at 10 Mbit/s, lz4 at 50, nothing where the link outruns them. The paper gives no
+    /// coefficients; these are of a browser's deflate and lz4, roughly.
     #[test]
     fn the_faster_the_link_the_lighter_the_compressor() {
         let deflate =
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_nothing_is_chosen_and_of_equals_the_first() {
+    fn the_first_of_equals_is_chosen_and_none_of_none() {
         let link = Link { bits_per_second: 1, round_trip: Duration::ZERO };
         assert_eq!(link.fastest(1, &[]), None);
         let same = [Codec::NONE, Codec::NONE];

@@ -1,8 +1,9 @@
 //! Strategies: how two ends bring a file up to date, as plain data. Deltic's own way, and each system of the papers
 //! as a preset (DESIGN §1, docs/papers.md).
 //!
-//! A strategy chooses among stages that all strategies share; no preset has code of its own. What no strategy can choose is
-//! safety: none commits a file on the word of a weak sum, or of a hash that can be forged ([`Strategy::proof`]).
+//! A strategy chooses among stages that all strategies share; no preset has code of its own. What no strategy can
+//! choose is safety: none commits a file on the word of a weak sum, or of a hash that can be forged
+//! ([`Strategy::proof`]).
 
 mod cost;
 
@@ -20,8 +21,8 @@ pub enum Conversation {
     /// The sender tells fingerprints of the chunks of new; the receiver says what it needs. Nothing is confirmed: equal
     /// fingerprints mean equal bytes.
     Recipe,
-    /// The sender tells weak sums of the chunks of new; the receiver answers those that it finds among the chunks of old
-    /// with strong sums; the sender confirms or refutes (dsync, NetSync, ParaSync, SkySync-C).
+    /// The sender sends weak sums of the chunks of new. The receiver answers those that it finds among the chunks of
+    /// old with strong sums. The sender confirms or refutes (dsync, NetSync, ParaSync, SkySync-C).
     RecipeConfirm,
     /// The receiver tells the sums of the blocks of old; the sender rolls over new (rsync, SkySync-F).
     Signature,
@@ -61,7 +62,7 @@ pub enum Filter {
 /// Order of look-ups: what lies right behind the last match is tried first, or not (WebR2sync §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Locality {
-    /// It is tried first.
+    /// The block behind the last match is tried first.
     First,
     /// Each chunk is looked up.
     Ignored,
@@ -81,8 +82,8 @@ pub enum Merge {
 pub enum Parallel {
     /// No threads: each end does one thing after the other.
     No,
-    /// Candidates in parallel; when all are known, chunks and their sums by one thread (SS-CDC; ParaSync §2.3). Strong sums
-    /// of what may match in parallel.
+    /// Candidates in parallel; when all are known, chunks and their sums by one thread (SS-CDC; ParaSync §2.3).
+    /// Strong sums of what may match in parallel.
     SsCdc,
     /// Sums of what lies between candidates in parallel, joined as they come (ParaSync §3.1). Strong sums as well.
     SubChunks,
@@ -93,12 +94,12 @@ pub enum Parallel {
 /// Order of the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// Each step waits for all of the one before: all literals are written in the order of the file, then all copies are made
-    /// in that order, one at a time. Papers assemble from start to end when all is there; literals would wait in memory for
-    /// that.
+    /// Each step waits for all of the one before: all literals are written in the order of the file, then all copies
+    /// are made in that order, one at a time. Papers assemble from start to end when all is there; literals would
+    /// wait in memory for that.
     Phased,
-    /// Each list of sums is complete before it is used. Then new is written from its start to its end, copies and literals
-    /// as they lie in it, one at a time, while later literals are on their way.
+    /// Each list of sums is complete before it is used. Then new is written from its start to its end, copies and
+    /// literals as they lie in it, one at a time, while later literals are on their way.
     InOrder,
     /// All steps overlap: batches flow in all of them, and what arrives is written where it belongs (ParaSync §3.2,
     /// §3.3).
@@ -197,8 +198,8 @@ impl Strategy {
         found.ok_or_else(|| UnknownStrategy(name.into()))
     }
 
-    /// What new is cut with: `new_len` bytes that cross a link of `bits_per_second`, if that is known. Both ends use the
-    /// sender's answer, and in [`Conversation::Signature`] the receiver's, with the length of old.
+    /// The chunker for `new_len` bytes of new that cross a link of `bits_per_second`, if that is known. Both ends use
+    /// the sender's answer, and in [`Conversation::Signature`] the receiver's, with the length of old.
     #[must_use]
     pub fn chunker(&self, new_len: u64, bits_per_second: Option<u64>) -> ChunkerSpec {
         match self.chunking {
@@ -217,9 +218,9 @@ impl Strategy {
 
     /// Proof that is checked before a commit. Law 9: where it does not hold, a stronger or a full transfer follows.
     ///
-    /// Whole chunks with known fingerprints prove themselves. All other strategies end with one more hash over the file: a
-    /// rolling search leaves no chunks, MD5 and SHA-1 are broken, SipHash is short, and SHA-256 of the matched chunks alone
-    /// would leave the literals and the order of all unproven.
+    /// Whole chunks with known fingerprints prove themselves. All other strategies end with one more hash over the
+    /// file. A rolling search leaves no chunks, MD5 and SHA-1 are broken, and SipHash is short. SHA-256 of the
+    /// matched chunks alone would leave the literals and the order of all unproven.
     #[must_use]
     pub const fn proof(&self) -> Proof {
         match (self.conversation, self.strong) {
@@ -254,8 +255,8 @@ impl FromStr for Strategy {
 #[error("{0:?} is not a strategy; there are {names}", names = Strategy::ALL.map(|strategy| strategy.name).join(", "))]
 pub struct UnknownStrategy(String);
 
-/// SkySync's and WebR2sync's baseline, with their blocks of 8 KiB. The rsync of today chooses blocks by the file's length;
-/// it takes part in benches itself.
+/// SkySync's and WebR2sync's baseline, with their blocks of 8 KiB. The rsync of today chooses blocks by the file's
+/// length; it takes part in benches itself.
 const RSYNC: Strategy = Strategy {
     name: "rsync",
     conversation: Conversation::Signature,
@@ -462,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_committed_on_a_sum_that_can_be_forged() {
+    fn a_sum_that_can_be_forged_commits_no_file() {
         for strategy in Strategy::ALL {
             let can_be_forged = strategy.strong != Strong::Blake3;
             assert!(!can_be_forged || strategy.proof() == Proof::WholeFile, "{}", strategy.name);

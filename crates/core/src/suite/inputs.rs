@@ -51,8 +51,8 @@ impl Edges {
         positions.into_iter().collect()
     }
 
-    /// One of how many lengths and positions has to do, so that long chunks take no longer than short ones. Odd, so that
-    /// lanes take turns.
+    /// Step between tested lengths and positions: long chunks take no longer than short ones. Odd, so that lanes take
+    /// turns.
     pub(super) const fn thinned(&self) -> usize {
         (self.0[3] / THICK_BYTES) | 1
     }
@@ -105,7 +105,8 @@ pub(super) fn deciders(spec: &ChunkerSpec, len: usize) -> Vec<(Input, Vec<u8>)> 
     ]
 }
 
-/// The last bytes of a chunk: what a hash cuts behind, wherever it stands. If there are such, they cut at the minimum too.
+/// The last bytes of a chunk: what a hash cuts behind, wherever it stands. If there are such, they cut at the minimum
+/// too.
 fn own_end(spec: &ChunkerSpec) -> Vec<u8> {
     let chunker = spec.build_for(Isa::SCALAR);
     let (min, max) = (spec.min_len() as usize, chunker.max_len());

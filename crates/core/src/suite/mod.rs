@@ -5,8 +5,9 @@
 //! for as many as can be afforded:   plain Rust             ==  reference
 //! ```
 //!
-//! The reference begins anew at each byte: for most algorithms it hashes a window there, for AE and RAM it looks at all
-//! of the chunk. So it judges all cases that are short or cheap and some of the others, where plain Rust stands in for it.
+//! The reference begins anew at each byte: for most algorithms it hashes a window there, for AE and RAM it looks at
+//! all of the chunk. So it judges all cases that are short or cheap and some of the others, where plain Rust stands
+//! in for it.
 
 mod inputs;
 mod operations;

@@ -1,10 +1,10 @@
 //! CRC-32C, and the sum of bytes that follow each other from the sums of the parts (law 3).
 //!
-//! SkySync (§3.2.1) makes chunk sums of block sums that a storage layer keeps, ParaSync (§3.1) of the sums of sub-chunks
-//! that threads found. Both append zeros to the first part and xor: `CRC(a‖b) = CRC(a‖0…0) ^ CRC(b)`. That holds for a
-//! bare remainder. The sum that everybody stores starts from all ones and is inverted in the end; with it, the equation
-//! as published is wrong by the sum of the zeros. What holds instead, over GF(2) modulo the polynomial P, with `|m|` in
-//! bits and `I` for all ones:
+//! SkySync (§3.2.1) makes chunk sums of block sums that a storage layer keeps, ParaSync (§3.1) of the sums of
+//! sub-chunks that threads found. Both append zeros to the first part and xor: `CRC(a‖b) = CRC(a‖0…0) ^ CRC(b)`. That
+//! holds for a bare remainder. The sum that everybody stores starts from all ones and is inverted in the end; with
+//! it, the equation as published is wrong by the sum of the zeros. What holds instead, over GF(2) modulo the
+//! polynomial P, with `|m|` in bits and `I` for all ones:
 //!
 //! ```text
 //! crc(m)                = I x^|m| + m x^32 + I
@@ -13,13 +13,13 @@
 //!                                                      + I x^|b| + b x^32 + I   = crc(a‖b)
 //! ```
 //!
-//! The inversion at the end of `a` becomes the start of `b`, because both are all ones. So the *sum* of `a`, not `a`, is
-//! carried over the zeros, and nothing is left to correct. A store that leaves one of the inversions out has another sum:
-//! undo that before it becomes a [`Crc32c`].
+//! The inversion at the end of `a` becomes the start of `b`, because both are all ones. So the *sum* of `a`, not `a`,
+//! is carried over the zeros, and nothing is left to correct. A store that leaves one of the inversions out has
+//! another sum: undo that before it becomes a [`Crc32c`].
 //!
-//! `x^|b|` is a product of powers from tables, one table for each byte of the length. The price is a multiplication for each
-//! byte that is not zero: one for most block lengths, two for most chunks, four at most. The digest of bytes is the `crc32c` crate's
-//! (docs/decisions/0012).
+//! `x^|b|` is a product of powers from tables, one table for each byte of the length. The price is a multiplication
+//! for each byte that is not zero: one for most block lengths, two for most chunks, four at most. The digest of bytes
+//! is the `crc32c` crate's (docs/decisions/0012).
 
 use crate::constants::CASTAGNOLI;
 use std::fmt;

@@ -14,8 +14,8 @@
 //! 2. *Places.* Algorithm 1 asks whether `L` divides the place in the file, so an insert would change the sums of all
 //!    chunks behind it. Here places count from the chunk's start.
 //! 3. *The end.* The paper's `+L` leaves out what lies behind the last multiple of `L`. Here the last hash counts too.
-//! 4. *Bits.* The paper's hash has 32 bits. Ours has 64 and is judged by the highest; its lower half, which is what a gear
-//!    of 32 bits makes of the lower half of the table, is what is added up.
+//! 4. *Bits.* The paper's hash has 32 bits. Ours has 64 and is judged by the highest; its lower half, which is what a
+//!    gear of 32 bits makes of the lower half of the table, is what is added up.
 //!
 //! The recurrence of Algorithm 1 makes each hash wait for the one before. Added up over all `i` it says
 //!
@@ -23,12 +23,13 @@
 //! FastFP = 2 (FastFP - hash(n)) + sum of GEAR[byte]       and so       FastFP = 2 hash(n) - sum of GEAR[byte]
 //! ```
 //!
-//! which needs the hash of 32 bytes and a plain sum, for which nothing waits. For `L` = 16, with the hash `h` of each block
-//! of 16 bytes by itself, the terms are `h(m) + 2^16 h(m - 1)`: the blocks do not wait for each other.
+//! which needs the hash of 32 bytes and a plain sum, for which nothing waits. For `L` = 16, with the hash `h` of each
+//! block of 16 bytes by itself, the terms are `h(m) + 2^16 h(m - 1)`: the blocks do not wait for each other.
 //!
-//! The equation also shows what FastFP is worth. But for the last 31 bytes it does not depend on their *order*: two chunks
-//! with the same bytes, shuffled, and the same end have the same sum. FastFP(+16) sees the order within 16 bytes, and not
-//! that of aligned blocks. Random data (NetSync §5.2) cannot show it. So a match by FastFP is always to be confirmed.
+//! The equation also shows what FastFP is worth. But for the last 31 bytes it does not depend on their *order*: two
+//! chunks with the same bytes, shuffled, and the same end have the same sum. FastFP(+16) sees the order within 16
+//! bytes, and not that of aligned blocks. Random data (NetSync §5.2) cannot show it. So a match by FastFP is always
+//! to be confirmed.
 
 use crate::constants::GEAR;
 

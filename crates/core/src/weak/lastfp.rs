@@ -5,11 +5,11 @@
 //! LastFP  = hash(n) / 2^32, rounded down
 //! ```
 //!
-//! It costs nothing beside chunking and covers 64 bytes of the chunk (in the paper 32, for its hash has 32 bits). The
-//! paper's LastFP is the value that satisfied the cut's criterion; ours are the highest bits of the hash, so these are what
-//! LastFP is: where a gear cut, its highest bits are zero, and the sum is as uneven as the paper found it (§5.2). Chunks that
-//! a cold FastCDC ends within 64 bytes of the minimum were judged by a hash of fewer bytes; LastFP depends on the chunk's
-//! bytes alone, so it takes all 64 there too.
+//! LastFP costs nothing beside chunking and covers 64 bytes of the chunk (in the paper 32, for its hash has 32 bits).
+//! The paper's LastFP is the value that satisfied the cut's criterion. Our criterion judges the highest bits of the
+//! hash, so LastFP is these. Where a gear cut, they begin with zeros, and the sum is as uneven as the paper found it
+//! (§5.2). Chunks that a cold FastCDC ends within 64 bytes of the minimum were judged by a hash of fewer bytes;
+//! LastFP depends on the chunk's bytes alone, so it takes all 64 there too.
 
 use crate::constants::GEAR;
 

@@ -75,11 +75,11 @@ impl Roll for RollAdler {
 
 /// Rolls a [`Crc32c`].
 ///
-/// A byte in front of others changes their sum by a value that depends on the byte and on how many they are, not on what
-/// they are.
+/// A byte in front of others changes their sum by a value that depends on the byte and on how many they are, not on
+/// what they are.
 #[derive(Debug)]
 pub(crate) struct RollCrc32c {
-    /// That value, for each byte.
+    /// The table of that value for each byte.
     leaves: Box<[u32; 256]>,
 }
 

@@ -13,7 +13,7 @@ fn chunks(spec: &ChunkerSpec, data: &[u8]) -> Vec<Chunk> {
     all.chunks
 }
 
-/// Where chunks that start at `start` end.
+/// Ends of the chunks from `start` on.
 fn ends(start: usize, chunks: &[Chunk]) -> Vec<usize> {
     let ends = chunks.iter().scan(start, |end, chunk| {
         *end += chunk.len as usize;

@@ -19,7 +19,7 @@ fn any_spec() -> impl Strategy<Value = ChunkerSpec> {
 
 proptest! {
     #[test]
-    fn what_was_put_is_read(
+    fn values_read_as_they_were_put(
         small: u8,
         number in any::<u64>().prop_flat_map(|n| (0u32..64).prop_map(move |shift| n >> shift)),
         signed: i64,

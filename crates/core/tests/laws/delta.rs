@@ -43,7 +43,7 @@ proptest! {
     }
 
     #[test]
-    fn what_the_index_finds_and_the_runs_merge_makes_new(
+    fn merged_runs_of_what_the_index_finds_make_new(
         seed: u64,
         len in 1usize..60_000,
         edits in proptest::collection::vec((any::<proptest::sample::Index>(), 0usize..300, 0usize..300), 0..6),

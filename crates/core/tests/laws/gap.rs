@@ -53,12 +53,12 @@ fn block_lens() -> impl Strategy<Value = BlockLen> {
     prop_oneof![3 => Just(some[0]), 2 => proptest::sample::select(some.to_vec())]
 }
 
-/// Those too whose sums hold by chance more often.
+/// Block lengths, the shortest among them: its sums hold by chance more often.
 fn all_block_lens() -> impl Strategy<Value = BlockLen> {
     prop_oneof![1 => Just(block_len(BlockLen::MIN)), 2 => block_lens()]
 }
 
-/// Of which sums hold by chance with one or another, and not with all.
+/// Seeds: a sum may hold by chance with one or another, and not with all.
 fn seeds(seed: u64) -> [u64; 4] {
     [seed, !seed, seed.rotate_left(17) ^ 1, seed.rotate_left(41) ^ 2]
 }
@@ -79,7 +79,7 @@ fn encoded(delta: &GapDelta<'_>) -> Vec<u8> {
     bytes
 }
 
-/// What comes out where old is, with all that travels encoded and decoded.
+/// The new gap as the receiver makes it, with all that travels encoded and decoded.
 fn made(old: &[u8], new: &[u8], len: BlockLen, seed: u64) -> Vec<u8> {
     let sums = GapSums::of(old, len, seed);
     let bytes = encoded_sums(&sums);
@@ -119,7 +119,7 @@ fn sources(delta: &GapDelta<'_>) -> Vec<Option<usize>> {
 
 proptest! {
     #[test]
-    fn what_is_sent_of_a_gap_makes_new(
+    fn a_delta_of_a_gap_makes_new(
         (old, new) in gaps(),
         len in all_block_lens(),
         seed: u64,
@@ -376,7 +376,7 @@ fn block_lengths_grow_as_the_root_of_the_gap() {
 }
 
 #[test]
-fn where_edits_are_many_blocks_and_sums_are_short() {
+fn many_edits_make_blocks_and_sums_short() {
     let lens = [(2047, 8), (2304, 9), (2352, 3), (48 << 10, 64), (48 << 10, 63)];
     let lens = lens.map(|(old, edits)| BlockLen::for_gap(old, edits));
     assert_eq!(lens.map(BlockLen::get), [32, 32, 64, 64, 64]);
@@ -384,7 +384,7 @@ fn where_edits_are_many_blocks_and_sums_are_short() {
     assert_eq!(bytes, [SHORT_SUM_BYTES, SHORT_SUM_BYTES, SUM_BYTES, SUM_BYTES, SUM_BYTES]);
 }
 
-/// Of four bytes in each 50 that changed in place blocks of 64 bytes save nothing, those of 32 a quarter.
+/// Where four bytes in each 50 changed in place, blocks of 64 bytes save nothing, those of 32 a quarter.
 #[test]
 fn the_shortest_blocks_lie_between_addresses() {
     let old = random(1, 50_000);
@@ -398,7 +398,7 @@ fn the_shortest_blocks_lie_between_addresses() {
     assert!(literal(32) < 40_000, "{} bytes", literal(32));
 }
 
-/// One block of zeros, and a new gap with a long run of them: found at every position, it would be tried at each, if it
+/// A block of zeros, and a new gap with a long run of them: found at every position, it would be tried at each, if it
 /// was not forgotten at the first where its next one does not follow. What follows in the end is found by itself.
 #[test]
 fn a_block_that_is_everywhere_is_tried_once() {
@@ -426,7 +426,7 @@ fn a_delta_of_another_gap_is_named() {
 }
 
 #[test]
-fn what_no_gap_has_is_refused() {
+fn a_delta_that_no_gap_has_is_refused() {
     let sums = |old_len: u64, len: u64| {
         let mut bytes = Vec::new();
         bytes.put_varint(old_len);

@@ -80,7 +80,7 @@ fn every_machine_has_the_portable_engine_first() {
     assert_eq!(KeyedSum::is_fast(), engines.len() > 1);
 }
 
-/// Of the machines that tests run on.
+/// Engines of the machines that tests run on.
 #[test]
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn there_are_instructions_to_test() {

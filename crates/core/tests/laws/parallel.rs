@@ -70,7 +70,7 @@ fn bytes_of<'a>(data: &'a [u8], range: &Range<u64>) -> &'a [u8] {
     &data[range.start as usize..range.end as usize]
 }
 
-/// What merging came to.
+/// Result of a merge.
 #[derive(Default)]
 struct MergedAll {
     chunks: Vec<Summed>,
@@ -164,7 +164,7 @@ proptest! {
         prop_assert_eq!(found, chunks(&spec, &data));
     }
 
-    /// As threads hand runs in while a seam is read: whatever is late, order and chunks are the same.
+    /// Hands runs in as threads do while a seam is read: whatever is late, order and chunks are the same.
     #[test]
     fn law2_runs_may_wait_for_a_seam(
         spec in specs(),
@@ -199,7 +199,7 @@ proptest! {
         prop_assert_eq!(merged(&stages, &data, &parts, judge).chunks, sums(&spec, &data));
     }
 
-    /// As threads hand segments in while the merge asks: whatever is late, order, chunks and sums are the same.
+    /// Hands segments in as threads do while the merge asks: whatever is late, order, chunks and sums are the same.
     #[test]
     fn law2_sub_chunks_may_wait_for_an_answer(
         spec in two_stage_specs(),
@@ -269,7 +269,7 @@ proptest! {
     }
 }
 
-/// As where a file has shrunk since its length was taken.
+/// Reads less than the length says, as where a file has shrunk.
 #[test]
 fn fewer_bytes_than_promised_give_fewer_chunks() {
     let data = random(3, 100_000);
@@ -349,8 +349,8 @@ fn boundaries_are_soon_those_of_the_file() {
     assert!(all.judged <= 1 << 20, "{} bytes", all.judged);
 }
 
-/// Two passes over bytes whose candidates lie closer than any minimum may never meet: then the rest of the segment is judged
-/// again.
+/// Two passes over bytes whose candidates lie closer than any minimum may never meet: then the rest of the segment is
+/// judged again.
 #[test]
 fn an_assumption_that_does_not_hold_is_judged_again() {
     let sizes = Sizes::new(4 << 10, 8 << 10, 12 << 10).expect("sizes rise");

@@ -28,7 +28,7 @@ fn sums(spec: BlockSpec, old: &[u8]) -> BlockSums {
     sums
 }
 
-/// What a search by pieces of these lengths, over and over, hands out.
+/// Result of a search by pieces of these lengths, over and over.
 fn search(sums: &BlockSums, locality: Locality, new: &[u8], pieces: &[usize]) -> (Vec<Op>, Counts) {
     let mut searcher = Searcher::new(Arc::new(sums.clone()), locality);
     let (mut ops, mut settled, mut end) = (Vec::new(), 0, 0);
@@ -66,7 +66,7 @@ fn matches(ops: &[Op], len: usize) -> Vec<(usize, usize)> {
     ops.iter().flat_map(blocks).collect()
 }
 
-/// How many bytes are literal.
+/// Number of literal bytes.
 fn literal_bytes(ops: &[Op]) -> usize {
     let bytes = |op: &Op| match op {
         Op::Literal { new } => new.len as usize,
@@ -75,7 +75,7 @@ fn literal_bytes(ops: &[Op]) -> usize {
     ops.iter().map(bytes).sum()
 }
 
-/// In order and without gaps.
+/// Asserts that the pieces are in order and without gaps.
 fn assert_tiles(ops: &[Op], new_len: usize) {
     let end = ops.iter().fold(0, |at, op| {
         let span = match *op {
@@ -213,7 +213,7 @@ fn an_unchanged_file_costs_one_strong_sum_for_each_block_and_is_one_run() {
     }
 }
 
-/// As long as a whole number of blocks lies between, what follows an overwrite is expected.
+/// Bytes after an overwrite are expected as long as a whole number of blocks lies between.
 #[test]
 fn blocks_behind_an_overwrite_stay_where_they_were_even_if_all_are_equal() {
     let old = vec![0; 20 * LEN];
@@ -328,7 +328,7 @@ fn blocks_of_one_weak_sum_are_all_found() {
     assert!(counts.strong <= 600, "at most one for each window: {counts:?}");
 }
 
-/// One byte a call: what a window costs does not depend on the piece.
+/// Searches one byte a call: what a window costs does not depend on the piece.
 #[test]
 fn the_search_goes_on_where_a_piece_ended() {
     let old = random(11, 30 * LEN);
@@ -342,7 +342,7 @@ fn the_search_goes_on_where_a_piece_ended() {
 }
 
 #[test]
-fn nothing_is_found_in_nothing() {
+fn an_empty_search_finds_nothing() {
     let some = random(1, 3 * LEN + 5);
     for (old, new) in [(&[][..], &[][..]), (&[], &some), (&some, &[]), (&some[..5], &some[..4])] {
         let sums = sums(spec(LEN, Rolling::Adler), old);

@@ -113,7 +113,8 @@ fn law4_weak_sums_equal_the_reference_at_all_short_lengths() {
     }
 }
 
-/// LastFP sees the end alone: 64 bytes, the first of them by few bits. All others see each byte, whatever a chunker skips.
+/// LastFP sees the end alone: 64 bytes, the first of them by few bits. All others see each byte, whatever a chunker
+/// skips.
 #[test]
 fn every_byte_counts_for_all_sums_but_the_last_hash() {
     let data = random(8, 1000);
@@ -165,7 +166,7 @@ fn law4_concat_equals_the_reference_at_every_power_of_two() {
     }
 }
 
-/// What the reference knows of long runs of zeros, from feeding short ones.
+/// Sums by the reference of long runs of zeros, from feeding short ones.
 #[test]
 fn the_reference_joins_sums_as_bytes_join() {
     for len in [0usize, 1, 2, 255, 256, 1000] {
@@ -189,7 +190,8 @@ fn chunks(data: &[u8]) -> Vec<&[u8]> {
     chunks
 }
 
-/// Whether sums fill 1,024 bins of their range alike, by the test of chi-square: eight deviations are nobody's bad luck.
+/// True if sums fill 1,024 bins of their range alike, by the test of chi-square: eight deviations are nobody's bad
+/// luck.
 fn are_even(sums: &[u32]) -> bool {
     let mut bins = [0u32; 1024];
     sums.iter().for_each(|sum| bins[(sum >> 22) as usize] += 1);
@@ -199,15 +201,15 @@ fn are_even(sums: &[u32]) -> bool {
     chi < freedom + 8.0 * (2.0 * freedom).sqrt()
 }
 
-/// How many pairs have one sum.
+/// Number of pairs that have one sum.
 fn pairs(sums: &[u32]) -> u64 {
     let mut counts: HashMap<u32, u64> = HashMap::new();
     sums.iter().for_each(|sum| *counts.entry(*sum).or_default() += 1);
     counts.values().map(|count| count * (count - 1) / 2).sum()
 }
 
-/// NetSync §5.2: sums of different chunks are spread over their range and rarely meet. That the tests of this tell a bad sum
-/// is shown by some.
+/// NetSync §5.2: sums of different chunks are spread over their range and rarely meet. That the tests of this tell a
+/// bad sum is shown by some.
 #[test]
 fn weak_sums_are_even_and_rarely_collide() {
     // Of random 32-bit sums of so many chunks an eighth of a pair has one sum.

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn an_acl_reads_as_it_was_written() {
         let bytes = acl().to_bytes();
         assert_eq!(bytes.len(), 4 + 7 * 8);
         assert_eq!(bytes[..12], [2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255]);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_acl_is_refused() {
+    fn other_bytes_than_an_acl_are_refused() {
         let good = acl().to_bytes();
         for bytes in [&b""[..], b"\x02\0\0", b"\x03\0\0\0", &good[..good.len() - 1]] {
             assert_eq!(Acl::parse(bytes), None, "{bytes:?}");

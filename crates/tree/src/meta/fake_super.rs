@@ -10,7 +10,7 @@ pub const ACCESS_ACL: &[u8] = b"user.rsync.%aacl";
 /// The ACL that what is made in it would get.
 pub const DEFAULT_ACL: &[u8] = b"user.rsync.%dacl";
 /// Stands before the names of attributes that are not an ordinary user's.
-pub const DISGUISE: &[u8] = b"user.rsync.";
+pub(super) const DISGUISE: &[u8] = b"user.rsync.";
 
 /// Metadata that an entry would have, had its owner been the superuser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_acl_leaves_out_the_mode_says() {
+    fn the_mode_says_what_an_acl_leaves_out() {
         let mut bytes = [NO_ENTRY; 4].map(u32::to_le_bytes).concat();
         let plain = Acl { owner: 7, group: 5, mask: None, other: 1, named: Vec::new() };
         assert_eq!(parse_acl(&bytes, 0o751), Some(plain.clone()));

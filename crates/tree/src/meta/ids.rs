@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_is_refused() {
+    fn a_bad_pair_is_refused() {
         for text in ["a", "a:", "1-:b", "1-2-3:b", "1x:b", "a:b,", "99999999999:b", "a:99999999999"]
         {
             assert!(IdRules::parse(text).is_err(), "{text}");

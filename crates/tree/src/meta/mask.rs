@@ -39,7 +39,7 @@ pub enum XattrScope {
     Nothing,
     /// Attributes of `user.*`: an ordinary user's.
     User,
-    /// An ordinary user's, some of which stand for [others'](fake_super::DISGUISE).
+    /// An ordinary user's, some of which stand for others' (`--fake-super`).
     Disguised,
     /// Attributes as a sender sees them: those that others' stand for, and others' for which none stands.
     Undisguised,
@@ -86,4 +86,4 @@ impl XattrScope {
 }
 
 /// Prefix of the attributes in which rsync notes what it could not set.
-pub const FAKE_SUPER: &[u8] = b"user.rsync.%";
+const FAKE_SUPER: &[u8] = b"user.rsync.%";

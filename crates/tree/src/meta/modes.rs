@@ -18,7 +18,7 @@ pub struct BadModeRules(String);
 /// An item between commas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule {
-    of: Of,
+    of: Kinds,
     op: Op,
     /// Whom it is about, as the execute bits of these; nobody where it was not said.
     who: u32,
@@ -31,7 +31,7 @@ struct Rule {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum Kinds {
     All,
     Dirs,
     Others,
@@ -84,9 +84,9 @@ impl ModeRules {
         let is_dir = *kind == Kind::Dir;
         let executes = is_dir || mode & EXECUTE_BITS != 0;
         let fits = |rule: &&Rule| match rule.of {
-            Of::All => true,
-            Of::Dirs => is_dir,
-            Of::Others => !is_dir,
+            Kinds::All => true,
+            Kinds::Dirs => is_dir,
+            Kinds::Others => !is_dir,
         };
         let change = |mode, rule: &Rule| rule.applied(mode, self.umask, executes);
         self.rules.iter().filter(fits).fold(mode, change)
@@ -95,71 +95,43 @@ impl ModeRules {
 
 impl Rule {
     fn parse(item: &str) -> Option<Self> {
-        let of = |item: &str| match item.as_bytes().first() {
-            Some(b'D') => Of::Dirs,
-            Some(b'F') => Of::Others,
-            _ => Of::All,
+        let of = match item.as_bytes().first() {
+            Some(b'D') => Kinds::Dirs,
+            Some(b'F') => Kinds::Others,
+            _ => Kinds::All,
         };
-        let (of, rest) = (of(item), item.trim_start_matches(of_letter(of(item))));
+        let rest = item.trim_start_matches(of.letter());
         let op_at = rest.find(['+', '-', '=']);
         let Some(op_at) = op_at else { return Self::octal(of, rest) };
-        let (mut who, mut special) = (0, 0);
-        for letter in rest[..op_at].chars() {
-            let (place, bit) = match letter {
-                'u' => (0o100, 0o4000),
-                'g' => (0o010, 0o2000),
-                'o' => (0o001, 0),
-                'a' => (0o111, 0o6000),
-                _ => return None,
-            };
-            (who, special) = (who | place, special | bit);
-        }
+        let (who, special) = who(&rest[..op_at])?;
         let op = match rest.as_bytes()[op_at] {
             b'+' => Op::Add,
             b'-' => Op::Remove,
             _ => Op::Assign,
         };
-        let whom = if who == 0 { 0o111 } else { who };
         let mut rule = Self { of, op, who, bits: 0, conditional: false, copy: None };
         let mut is_letter = false;
         for letter in rest[op_at + 1..].chars() {
-            let bits = match letter {
-                'r' => 4 * whom,
-                'w' => 2 * whom,
-                'x' => whom,
-                'X' => {
-                    rule.conditional = true;
-                    whom
-                }
-                // rsync's choice where nobody, or only others, are named.
-                's' => {
-                    if special == 0 {
-                        0o4000
-                    } else {
-                        special
-                    }
-                }
-                't' => 0o1000,
-                'u' | 'g' | 'o' if !is_letter && rule.copy.is_none() => {
-                    rule.copy = Some(match letter {
-                        'u' => 6,
-                        'g' => 3,
-                        _ => 0,
-                    });
-                    continue;
-                }
-                _ => return None,
-            };
+            if matches!(letter, 'u' | 'g' | 'o') && !is_letter && rule.copy.is_none() {
+                rule.copy = Some(match letter {
+                    'u' => 6,
+                    'g' => 3,
+                    _ => 0,
+                });
+                continue;
+            }
+            let bits = permission(letter, who, special)?;
             if rule.copy.is_some() {
                 return None;
             }
-            is_letter = true;
+            rule.conditional |= letter == 'X';
             rule.bits |= bits;
+            is_letter = true;
         }
         Some(rule)
     }
 
-    fn octal(of: Of, digits: &str) -> Option<Self> {
+    fn octal(of: Kinds, digits: &str) -> Option<Self> {
         let is_octal = !digits.is_empty() && digits.bytes().all(|b| matches!(b, b'0'..=b'7'));
         let bits = u32::from_str_radix(digits, 8).ok().filter(|bits| *bits <= 0o7777)?;
         let rule = Self { of, op: Op::Set, who: 0, bits, conditional: false, copy: None };
@@ -193,12 +165,43 @@ impl Rule {
     }
 }
 
-const fn of_letter(of: Of) -> char {
-    match of {
-        Of::All => '\0',
-        Of::Dirs => 'D',
-        Of::Others => 'F',
+impl Kinds {
+    const fn letter(self) -> char {
+        match self {
+            Self::All => '\0',
+            Self::Dirs => 'D',
+            Self::Others => 'F',
+        }
     }
+}
+
+/// The lowest permission bit of each whom `letters` name, and their special bits.
+fn who(letters: &str) -> Option<(u32, u32)> {
+    letters.chars().try_fold((0, 0), |(who, special), letter| {
+        let (place, bit) = match letter {
+            'u' => (0o100, 0o4000),
+            'g' => (0o010, 0o2000),
+            'o' => (0o001, 0),
+            'a' => (0o111, 0o6000),
+            _ => return None,
+        };
+        Some((who | place, special | bit))
+    })
+}
+
+/// The bits that `letter` stands for, of `who` or, where that is nobody, of all.
+const fn permission(letter: char, who: u32, special: u32) -> Option<u32> {
+    let whom = if who == 0 { 0o111 } else { who };
+    Some(match letter {
+        'r' => 4 * whom,
+        'w' => 2 * whom,
+        'x' | 'X' => whom,
+        // rsync's choice where nobody, or only others, are named.
+        's' if special == 0 => 0o4000,
+        's' => special,
+        't' => 0o1000,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_change_is_refused() {
+    fn a_bad_change_is_refused() {
         for text in
             ["", ",", "u", "8", "77777", "u+z", "DF+x", "g=uo", "g=ur", "g=ru", "q+r", "+r,"]
         {

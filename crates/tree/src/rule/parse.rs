@@ -63,7 +63,7 @@ pub enum BadRule {
 }
 
 impl BadRule {
-    /// What is wrong, without the rule's own words.
+    /// The fault, without the rule's own words.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_refused_with_a_reason() {
+    fn a_bad_rule_is_refused_with_a_reason() {
         for (text, why) in [
             ("- ", "unexpected end of filter rule: '- '"),
             ("-", "unexpected end"),
