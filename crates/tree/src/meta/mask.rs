@@ -9,13 +9,13 @@ pub struct MetaMask {
     pub users: bool,
     /// [`Meta::group`](super::Meta::group).
     pub groups: bool,
-    /// [`More::accessed`](super::More::accessed).
+    /// [`ExtraMeta::accessed`](super::ExtraMeta::accessed).
     pub accessed: bool,
-    /// [`More::linked`](super::More::linked).
+    /// [`ExtraMeta::linked`](super::ExtraMeta::linked).
     pub linked: bool,
     /// Both ACLs.
     pub acls: bool,
-    /// [`More::xattrs`](super::More::xattrs).
+    /// [`ExtraMeta::xattrs`](super::ExtraMeta::xattrs).
     pub xattrs: XattrScope,
     /// Files are read without a change of when they were last read, where we may ask for that.
     pub untouched: bool,
