@@ -10,16 +10,36 @@ mod trees;
 use deltic_tree::rule::{Action, DirMerge, FileSyntax, Rule, Rules, Side};
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
-use crate::{Commit, Filter, Keep, Rebuild, Replaces, Snapshot, Store, Tree};
+use crate::{
+    Commit, Filter, Keep, Rebuild, Replaces, Resumable, Snapshot, Store, StoreError, Tree,
+};
 
-/// Holds the stores that `make` makes, each empty, to every law.
+/// Holds the stores that `make` makes, each empty, to every law of what they keep. All keep files and directories.
 ///
 /// # Panics
 /// Where one is broken.
 pub fn run<S: Store>(make: impl Fn() -> S) {
     files::run(&make);
-    leftovers::run(&make);
     trees::run(&make);
+    if keeps_links(&make()) {
+        files::run_with_links(&make);
+        trees::run_with_links(&make);
+    }
+    if keeps_leftovers(&make()) {
+        leftovers::run(&make);
+    }
+}
+
+/// Probes whether the store has symbolic links, and with them all of [`Posix`](crate::Posix).
+fn keeps_links(store: &impl Store) -> bool {
+    let made = store.make_symlink(&path("link"), b"x", &file_meta(), Keep::default());
+    !matches!(made, Err(StoreError::Unsupported { .. }))
+}
+
+/// Probes whether the store keeps what a killed run wrote.
+fn keeps_leftovers(store: &impl Store) -> bool {
+    let noted = store.create(&path("file"), 1).expect("create").note(b"x");
+    !matches!(noted, Err(StoreError::Unsupported { .. }))
 }
 
 /// Holds the stores that `make` makes with a filter to the laws of filters.

@@ -12,8 +12,8 @@ use deltic_tree::names::SortedNames;
 use deltic_tree::{Meta, Name, RelPath};
 
 use crate::{
-    Commit, Content, Going, Keep, Link, Listing, Posix, Rebuild, Removed, Replaces, Resumable,
-    Resumed, Snapshot, Store, StoreError, Tree, Version,
+    Commit, Content, Going, Keep, Link, Listing, Posix, Rebuild, Removed, Resumable, Resumed,
+    Snapshot, Store, StoreError, Tree, Version,
 };
 pub use plan::{Call, Fault, Nth, Plan};
 
@@ -279,13 +279,7 @@ impl<R: Rebuild> Rebuild for FaultyRebuild<R> {
 
     fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<Option<Version>, StoreError> {
         self.plan.enter(Call::Commit, &self.path)?;
-        let Commit { meta, keep, replaces } = commit;
-        let replaces = match replaces {
-            Replaces::Nothing => Replaces::Nothing,
-            Replaces::Version(old) => Replaces::Version(&old.inner),
-            Replaces::Seen(meta) => Replaces::Seen(meta),
-        };
-        self.inner.commit(Commit { meta, keep, replaces })
+        self.inner.commit(commit.map(|old| &old.inner))
     }
 
     fn discard(self) -> Result<(), StoreError> {

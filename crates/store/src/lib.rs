@@ -4,13 +4,17 @@
 //! is one step. Calls block and are made from worker threads.
 //!
 //! A store implements few methods of [`Tree`], [`Snapshot`], [`Store`] and [`Rebuild`]. What only a POSIX tree can do is in
-//! [`Posix`], what outlives a killed run in [`Resumable`]: a store that cannot do it implements them without a method.
+//! [`Posix`], what outlives a killed run in [`Resumable`]: a store that cannot do it implements them without a method. A store
+//! that is a network away implements the [awaited](awaited) forms instead.
 
+pub mod awaited;
+pub mod blocking;
 pub mod conformance;
 mod error;
 pub mod faulty;
 pub mod filter;
 mod keep;
+pub mod latent;
 pub mod memory;
 mod posix;
 mod rebuild;

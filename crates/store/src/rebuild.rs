@@ -125,6 +125,19 @@ pub struct Commit<'a, S> {
     pub replaces: Replaces<'a, S>,
 }
 
+impl<'a, S> Commit<'a, S> {
+    /// The same of a store that this one is made of, where `inner` is its form of a version.
+    pub fn map<T>(self, inner: impl FnOnce(&'a S) -> &'a T) -> Commit<'a, T> {
+        let Self { meta, keep, replaces } = self;
+        let replaces = match replaces {
+            Replaces::Nothing => Replaces::Nothing,
+            Replaces::Version(old) => Replaces::Version(inner(old)),
+            Replaces::Seen(meta) => Replaces::Seen(meta),
+        };
+        Commit { meta, keep, replaces }
+    }
+}
+
 /// What a commit expects to find at its path; anything else there is a [`StoreError::Conflict`].
 #[derive(Debug)]
 pub enum Replaces<'a, S> {

@@ -1,7 +1,9 @@
 //! Laws of what unfinished rebuilds leave behind.
 
 use super::{all_of, bytes, file_meta, names, path, put};
-use crate::{Commit, Content, Keep, Rebuild, Replaces, Resumable, Snapshot, Store};
+use crate::{
+    Commit, Content, Keep, Rebuild, Replaces, Resumable, STAGING_NAME, Snapshot, Store, StoreError,
+};
 
 pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     what_was_written_is_found_by_the_next_attempt(&make());
@@ -15,6 +17,14 @@ pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     what_was_not_noted_does_not_go_on(&make());
     a_rebuild_goes_on_once(&make());
     notes_go_with_their_rebuild(&make());
+    nothing_is_left_in_the_staging_directory(&make());
+}
+
+fn nothing_is_left_in_the_staging_directory(store: &impl Store) {
+    let staging = path(STAGING_NAME);
+    for answer in [store.leftovers(&staging).map(drop), store.resume(&staging, 1).map(drop)] {
+        assert!(matches!(answer, Err(StoreError::BadName { .. })), "{answer:?}");
+    }
 }
 
 fn what_was_written_is_found_by_the_next_attempt(store: &impl Store) {

@@ -29,17 +29,25 @@ fn protected(at: &str) -> String {
 
 pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     names_are_any_bytes_and_sorted_by_them(&make());
-    a_directory_is_made_once_and_over_anything(&make());
-    a_symlink_is_made_over_anything_but_a_full_directory(&make());
-    a_special_file_is_made_over_anything_but_a_full_directory(&make());
+    a_directory_is_made_once_and_over_a_file(&make());
     a_file_becomes_executable_for_whoever_may_read_it(&make());
-    times_that_are_left_out_stay(&make());
-    a_symlink_is_never_followed(&make());
-    metadata_is_set_on_the_entry_itself(&make());
-    another_name_shows_what_the_first_one_is(&make());
+    times_of_directories_that_are_left_out_stay(&make());
+    metadata_is_set_as_asked(&make());
     removing_takes_everything_below(&make());
     the_staging_directory_is_no_target(&make());
     what_is_missing_is_not_found(&make());
+}
+
+pub(super) fn run_with_links<S: Store>(make: &impl Fn() -> S) {
+    a_directory_is_made_over_a_symlink(&make());
+    a_symlink_is_made_over_anything_but_a_full_directory(&make());
+    a_special_file_is_made_over_anything_but_a_full_directory(&make());
+    times_of_symlinks_that_are_left_out_stay(&make());
+    a_symlink_is_never_followed(&make());
+    metadata_is_set_on_the_symlink_itself(&make());
+    another_name_shows_what_the_first_one_is(&make());
+    removing_takes_a_symlink_and_not_what_it_leads_to(&make());
+    no_link_is_made_in_the_staging_directory(&make());
 }
 
 fn another_name_shows_what_the_first_one_is(store: &impl Store) {
@@ -101,19 +109,27 @@ fn names_are_any_bytes_and_sorted_by_them(store: &impl Store) {
     assert!(names(store, &path("dir/a")).is_empty());
 }
 
-fn a_directory_is_made_once_and_over_anything(store: &impl Store) {
+fn a_directory_is_made_over_a_symlink(store: &impl Store) {
+    store.make_dir(&path("dir"), None).expect("make");
+    put(store, "dir/file", b"x");
+    store.make_symlink(&path("link"), b"dir", &file_meta(), KEEP_ALL).expect("symlink");
+    store.make_dir(&path("link"), None).expect("make over a symlink");
+    assert_eq!((meta(store, "link").kind, meta(store, "link").mode), (Kind::Dir, 0o700));
+    assert!(names(store, &path("link")).is_empty());
+    assert_eq!(names(store, &path("dir")), [b"file"]);
+}
+
+fn a_directory_is_made_once_and_over_a_file(store: &impl Store) {
     store.make_dir(&RelPath::root(), None).expect("the root is there");
     store.make_dir(&path("dir"), None).expect("make");
     put(store, "dir/file", b"x");
     store.make_dir(&path("dir"), None).expect("make again");
     assert_eq!(names(store, &path("dir")), [b"file"]);
     store.make_dir(&path("dir/file"), None).expect("make over a file");
-    store.make_symlink(&path("link"), b"dir", &file_meta(), KEEP_ALL).expect("symlink");
-    store.make_dir(&path("link"), None).expect("make over a symlink");
-    for at in ["dir", "dir/file", "link"] {
+    for at in ["dir", "dir/file"] {
         assert_eq!((meta(store, at).kind, meta(store, at).mode), (Kind::Dir, 0o700), "{at}");
     }
-    assert!(names(store, &path("link")).is_empty());
+    assert!(names(store, &path("dir/file")).is_empty());
     store.flush().expect("flush");
 }
 
@@ -173,15 +189,18 @@ fn a_file_becomes_executable_for_whoever_may_read_it(store: &impl Store) {
     }
 }
 
-fn times_that_are_left_out_stay(store: &impl Store) {
-    let keep = Keep { omit_dir_times: true, omit_link_times: true, ..KEEP_ALL };
-    store.make_dir(&path("dir"), None).expect("make a directory");
+fn times_of_symlinks_that_are_left_out_stay(store: &impl Store) {
+    let keep = Keep { omit_link_times: true, ..KEEP_ALL };
     store.make_symlink(&path("link"), b"x", &symlink_meta(b"x"), keep).expect("symlink");
-    store.set_meta(&path("dir"), &dir_meta(), keep).expect("set");
     store.set_meta(&path("link"), &symlink_meta(b"x"), keep).expect("set");
-    for at in ["dir", "link"] {
-        assert_ne!(meta(store, at).modified, super::WHEN, "{at}");
-    }
+    assert_ne!(meta(store, "link").modified, super::WHEN);
+}
+
+fn times_of_directories_that_are_left_out_stay(store: &impl Store) {
+    let keep = Keep { omit_dir_times: true, ..KEEP_ALL };
+    store.make_dir(&path("dir"), None).expect("make a directory");
+    store.set_meta(&path("dir"), &dir_meta(), keep).expect("set");
+    assert_ne!(meta(store, "dir").modified, super::WHEN);
     assert_eq!(meta(store, "dir").mode, dir_meta().mode);
 }
 
@@ -213,7 +232,7 @@ fn a_symlink_is_never_followed(store: &impl Store) {
     assert_eq!(bytes(store, "dir/file"), b"untouched");
 }
 
-fn metadata_is_set_on_the_entry_itself(store: &impl Store) {
+fn metadata_is_set_on_the_symlink_itself(store: &impl Store) {
     store.make_dir(&path("dir"), None).expect("make a directory");
     put(store, "dir/file", b"x");
     store.make_symlink(&path("link"), b"dir/file", &file_meta(), Keep::default()).expect("symlink");
@@ -221,6 +240,12 @@ fn metadata_is_set_on_the_entry_itself(store: &impl Store) {
     store.set_meta(&path("link"), &symlink_meta(b"dir/file"), KEEP_ALL).expect("set");
     assert_eq!(meta(store, "link").modified, super::WHEN);
     assert_eq!(meta(store, "dir/file"), before);
+}
+
+fn metadata_is_set_as_asked(store: &impl Store) {
+    store.make_dir(&path("dir"), None).expect("make a directory");
+    put(store, "dir/file", b"x");
+    let before = meta(store, "dir/file");
     store.set_meta(&path("dir"), &dir_meta(), KEEP_ALL).expect("set");
     assert_eq!(meta(store, "dir"), dir_meta());
     let times = Keep { times: true, ..Keep::default() };
@@ -251,14 +276,25 @@ fn no_more_names_go_in_a_call_than_may(store: &impl Store) {
     }
 }
 
+fn removing_takes_a_symlink_and_not_what_it_leads_to(store: &impl Store) {
+    store.make_dir(&path("dir"), None).expect("make a directory");
+    store.make_dir(&path("kept"), None).expect("make a directory");
+    put(store, "kept/file", b"x");
+    store.make_symlink(&path("dir/link"), b"../kept", &file_meta(), KEEP_ALL).expect("symlink");
+    let all = [("dir/link".into(), EntryType::Symlink), ("dir".into(), EntryType::Dir)];
+    for dry_run in [true, false] {
+        assert_eq!(gone(store, "dir", Going { dry_run, ..Going::default() }).0, all);
+    }
+    assert_eq!(bytes(store, "kept/file"), b"x");
+}
+
 fn removing_takes_everything_below(store: &impl Store) {
     for dir in ["a", "a/b", "a/b/c", "a/d", "kept"] {
         store.make_dir(&path(dir), None).expect("make a directory");
     }
-    for file in ["a/1", "a/b/2", "a/b/c/3", "kept/file"] {
+    for file in ["a/1", "a/b/2", "a/b/c/3", "a/d/4", "kept/file"] {
         put(store, file, b"x");
     }
-    store.make_symlink(&path("a/d/link"), b"../../kept", &file_meta(), KEEP_ALL).expect("symlink");
     let (removed, stayed) = gone(store, "a", Going { dry_run: true, ..Going::default() });
     assert!(stayed.is_empty(), "{stayed:?}");
     let told: Vec<_> = removed.iter().map(|(path, item)| (&**path, *item)).collect();
@@ -270,7 +306,7 @@ fn removing_takes_everything_below(store: &impl Store) {
             ("a/b/c/3", EntryType::File),
             ("a/b/c", EntryType::Dir),
             ("a/b", EntryType::Dir),
-            ("a/d/link", EntryType::Symlink),
+            ("a/d/4", EntryType::File),
             ("a/d", EntryType::Dir),
             ("a", EntryType::Dir),
         ]
@@ -295,15 +331,27 @@ fn the_staging_directory_is_no_target(store: &impl Store) {
             ("open", store.open(at).map(drop)),
             ("look", store.look(at).map(drop)),
             ("create", store.create(at, 1).map(drop)),
-            ("leftovers", store.leftovers(at).map(drop)),
             ("make_dir", store.make_dir(at, None)),
-            ("make_symlink", store.make_symlink(at, b"x", &file_meta(), KEEP_ALL)),
-            ("make_special", store.make_special(at, &special_meta(), KEEP_ALL)),
             ("set_meta", store.set_meta(at, &dir_meta(), KEEP_ALL)),
             ("remove", store.remove(at, Going::default()).map(drop)),
         ];
         for (call, answer) in answers {
             assert!(matches!(answer, Err(StoreError::BadName { .. })), "{call}: {answer:?}");
+        }
+    }
+}
+
+fn no_link_is_made_in_the_staging_directory(store: &impl Store) {
+    let staging = RelPath::parse(STAGING_NAME).expect("a path");
+    store.make_dir(&path("dir"), None).expect("make a directory");
+    let below = path([b"dir/", STAGING_NAME, b"/file"].concat());
+    for at in [&staging, &below] {
+        let answers = [
+            store.make_symlink(at, b"x", &file_meta(), KEEP_ALL),
+            store.make_special(at, &special_meta(), KEEP_ALL),
+        ];
+        for answer in answers {
+            assert!(matches!(answer, Err(StoreError::BadName { .. })), "{answer:?}");
         }
     }
 }

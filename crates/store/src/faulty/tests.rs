@@ -1,6 +1,6 @@
 use super::*;
 use crate::memory::MemoryStore;
-use crate::{Filter, conformance};
+use crate::{Filter, Replaces, conformance};
 use deltic_tree::{Kind, Timestamp};
 
 #[test]
