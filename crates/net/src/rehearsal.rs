@@ -4,18 +4,20 @@
 //! of given figures ([`Rehearsal::link`]).
 
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use deltic_core::strategy::Link;
 use deltic_protocol::report::Notice;
 
 use crate::conduct::Conduct;
+use crate::embed::{Embedding, held, serve};
 use crate::monitor::{Either, Monitor, Spent};
 use crate::plan::{Destination, Plan, Sources};
+use crate::run::{WORK_PATIENCE, block_on, cancel_on_signals};
 use crate::session::{Session, dial};
 use crate::shape::carry;
-use crate::{Outcome, SyncError, block_on, serve, supervised, transport};
+use crate::task::Task;
+use crate::{Outcome, SyncError, transport};
 
 /// How to rehearse.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,24 +61,29 @@ pub fn rehearse(
         monitor: Monitor::on(&either),
         ..Conduct::default()
     };
-    let (ours, theirs) = (conduct(), conduct());
-    let start = Instant::now();
-    let session = async |watch: crate::session::Watch<'_>| {
+    let ours = conduct();
+    let theirs = Conduct { under_way: ours.under_way.clone(), ..conduct() };
+    let with = Embedding::default();
+    let outcome = block_on(WORK_PATIENCE, async {
+        let _hearing = cancel_on_signals(&with);
         let (near, far) = rehearsal.link.map_or_else(transport::memory, transport::shaped);
         // Its errors reach us as its last word.
-        let serving = tokio::spawn(serve(far, theirs.clone()));
-        let session = Session::new(near, ours.clone());
-        dial(session, plan.clone(), watch).await?;
-        tokio::time::timeout(LAST_PATIENCE, serving).await.ok();
-        Ok(())
-    };
-    let totals = supervised(theirs.under_way.clone(), watch, session)?;
-    let (elapsed, traffic) = (start.elapsed(), Arc::clone(&ours.counters).traffic());
+        let serving = Task::spawn(serve(far, theirs.clone()));
+        let (session, plan) = (Session::new(near, ours.clone()), plan.clone());
+        held(&ours, &with, watch, |watch| {
+            Box::pin(async move {
+                dial(session, plan, watch).await?;
+                tokio::time::timeout(LAST_PATIENCE, serving).await.ok();
+                Ok(())
+            })
+        })
+        .await
+    })?;
     Ok(Rehearsed {
-        outcome: Outcome { totals, traffic, elapsed },
+        outcome,
         sender: ours.monitor.spent(),
         receiver: theirs.monitor.spent(),
-        waiting: elapsed.saturating_sub(either.busy()),
+        waiting: outcome.elapsed.saturating_sub(either.busy()),
     })
 }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 
 use deltic_core::Packed;
 use deltic_core::strategy::Link as Figures;
@@ -51,6 +50,7 @@ use crate::sources::{
     ListForm, expand_globs, expected, first_name, names_in_file, names_to_tell, open,
 };
 use crate::streams::{Door, Joined, Joining, Role, beside};
+use crate::task::Task;
 use crate::transport::{
     Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
 };
@@ -73,7 +73,9 @@ pub(crate) struct Session {
     theirs: Option<Hello>,
     arrivals: Arrivals,
     batches: mpsc::Sender<Vec<u8>>,
-    writing: JoinHandle<std::io::Result<()>>,
+    writing: Task<std::io::Result<()>>,
+    /// Reads frames as long as the session lasts, and not only its machine: the other end may not have said all.
+    reading: Option<Task<()>>,
     flow: Flow,
     further: Further,
     figures: Option<Figures>,
@@ -154,6 +156,7 @@ impl Session {
             arrivals,
             batches,
             writing,
+            reading: None,
             flow,
             further,
             figures,
@@ -705,7 +708,8 @@ impl Session {
         let nothing = Reader::Stream(Box::new(tokio::io::empty()));
         let arrivals = std::mem::replace(&mut self.arrivals, nothing.into());
         let heard = if greeting.is_some() { Heard::Nothing } else { Heard::Hello };
-        let (into, frames) = start_reader(arrivals, &self.flow, heard);
+        let (into, frames, reading) = start_reader(arrivals, &self.flow, heard);
+        self.reading = Some(reading);
         let (tell, news) = mpsc::channel(MAX_STREAMS as usize);
         let (open, mut closed) = mpsc::channel(1);
         let joined =
@@ -726,7 +730,7 @@ impl Session {
 
     /// Closes our side; if we gave up, says why first.
     async fn end(self, result: Result<(), SyncError>) -> Result<(), SyncError> {
-        let Self { batches, writing, .. } = self;
+        let Self { batches, writing, reading: _reading, .. } = self;
         if let Some(abort) = result.as_ref().err().and_then(last_word) {
             let said = batches.send(abort.encode());
             tokio::time::timeout(ABORT_PATIENCE, said).await.ok();

@@ -403,6 +403,7 @@ impl Drop for SocketWriter {
 mod tests {
     use super::*;
     use crate::conduct::Conduct;
+    use crate::task::Task;
     use crate::transport::{Reading, start_reader};
     use std::io::{Read, Write};
     use std::os::unix::fs::MetadataExt;
@@ -411,17 +412,18 @@ mod tests {
     struct Attached {
         joined: Joined,
         _frames: mpsc::Receiver<Reading>,
+        _reading: Task<()>,
         news: mpsc::Receiver<News>,
         closed: mpsc::Receiver<()>,
     }
 
     fn attached() -> Attached {
         let flow = Flow::new(&Conduct::default());
-        let (frames, taken) =
+        let (frames, taken, reading) =
             start_reader(Reader::Stream(Box::new(tokio::io::empty())).into(), &flow, Heard::Hello);
         let ((tell, news), (open, closed)) = (mpsc::channel(16), mpsc::channel(1));
         let joined = Joined { role: Role::Sends, frames, news: tell, flow, open };
-        Attached { joined, _frames: taken, news, closed }
+        Attached { joined, _frames: taken, _reading: reading, news, closed }
     }
 
     fn door(more: u32) -> (tempfile::TempDir, Door) {

@@ -122,6 +122,12 @@ pub(crate) fn shaped(figures: Figures) -> (Ends, Ends) {
     (Link::within(one).into(), Link::within(other).into())
 }
 
+/// One end of a stream of bytes that somebody else has made.
+pub(crate) fn over(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Ends {
+    let (reader, writer) = tokio::io::split(stream);
+    Link { reader: Box::new(reader), writer: Box::new(writer), child: None }.into()
+}
+
 /// This process's standard input and output.
 pub(crate) fn stdio() -> Ends {
     Link { reader: standard_input(), writer: standard_output(), child: None }.into()

@@ -33,12 +33,13 @@ use deltic_tree::{Follow, Mounts, RelPath, glob};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
+use crate::Outcome;
 use crate::error::SyncError;
 use crate::place;
 use crate::plan::{Destination, Names, Plan, Sources};
+use crate::run::{runtime, told_to_end};
 use crate::sources::argument;
 use crate::user::User;
-use crate::{Outcome, runtime, told_to_end};
 use batch::{Batch, Fault};
 use dirt::{Change, Dirt};
 use inotify::Site;

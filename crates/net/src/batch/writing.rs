@@ -22,6 +22,7 @@ use deltic_tree::{Kind, Meta, Name, RelPath};
 use super::{Batch, MAX_STEPS, cut, other};
 use crate::conduct::Conduct;
 use crate::destination::{keep_links, root_of};
+use crate::embed::Conversation;
 use crate::error::SyncError;
 use crate::hands::sending::SendingHands;
 use crate::hands::{lock, trouble};
@@ -89,7 +90,7 @@ impl Tap {
 pub(crate) async fn write(
     plan: Plan,
     (file, only): (Arc<File>, bool),
-    mut converse: impl AsyncFnMut(Plan, Conduct, Watch<'_>) -> Result<(), SyncError>,
+    converse: impl for<'a> Fn(Plan, Conduct, Watch<'a>) -> Conversation<'a>,
     (conduct, watch): (Conduct, Watch<'_>),
 ) -> Result<(), SyncError> {
     let pulls = matches!(plan.sources, plan::Sources::Remote { .. });

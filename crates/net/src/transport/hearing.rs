@@ -13,6 +13,7 @@ use deltic_protocol::streams::{Aside, OVER};
 
 use crate::greeting::hear_magic;
 use crate::monitor::Stage;
+use crate::task::Task;
 
 use super::spare::{self, Used};
 use super::{Flow, Heard, Reader};
@@ -79,10 +80,10 @@ pub(crate) fn start_reader(
     mut arrivals: Arrivals,
     flow: &Flow,
     heard: Heard,
-) -> (Frames, mpsc::Receiver<Reading>) {
+) -> (Frames, mpsc::Receiver<Reading>, Task<()>) {
     let (frames, taken) = mpsc::channel(READINGS);
     let (flow, into) = (flow.clone(), frames.clone());
-    tokio::spawn(async move {
+    let task = Task::spawn(async move {
         if heard == Heard::Nothing
             && let Err(end) = hear_magic(&mut arrivals, &flow.counters).await
         {
@@ -92,7 +93,7 @@ pub(crate) fn start_reader(
         let reading = read_frames(arrivals, &into, &flow, Stream::First);
         flow.monitor.clone().watched(Stage::Wire, reading).await;
     });
-    (frames, taken)
+    (frames, taken, task)
 }
 
 /// Reads frames of one stream until there are no more, or nobody takes them. The other end feels the limit because the
@@ -281,7 +282,7 @@ mod tests {
         let flow = Flow::new(&Conduct::default());
         let (to, from) = mpsc::channel(READINGS + 1);
         let reader = Reader::Memory(from);
-        let (_frames, mut taken) = start_reader(reader.into(), &flow, Heard::Hello);
+        let (_frames, mut taken, _reading) = start_reader(reader.into(), &flow, Heard::Hello);
         for count in 0..=READINGS {
             assert!(!flow.counters.is_behind(), "{count} readings have room");
             to.send(Alive.encode()).await.expect("the reader reads");

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 
 use deltic_protocol::Purpose;
 use deltic_protocol::check::Checksum;
@@ -13,6 +12,7 @@ use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::Alive;
 
 use crate::monitor::Stage;
+use crate::task::Task;
 
 use super::{BATCHES, Counters, Flow, Stream, WRITTEN_BYTES, Writer, spare};
 
@@ -25,14 +25,14 @@ pub(crate) fn start_writer(
     flow: &Flow,
     stream: Stream,
     opening: &'static [u8],
-) -> (mpsc::Sender<Vec<u8>>, JoinHandle<std::io::Result<()>>) {
+) -> (mpsc::Sender<Vec<u8>>, Task<std::io::Result<()>>) {
     let (batches, taken) = mpsc::channel::<Vec<u8>>(BATCHES);
     let (flow, monitor) = (flow.clone(), flow.monitor.clone());
     let pause = (stream == Stream::First).then(|| flow.pauses());
     let counters = Arc::clone(&flow.counters);
     flow.monitor.count_sent(Purpose::Control, opening.len());
     let said = Said { taken, pause, counters, owed: 0 };
-    let task = tokio::spawn(monitor.watched(Stage::Wire, async move {
+    let task = Task::spawn(monitor.watched(Stage::Wire, async move {
         match writer {
             Writer::Stream(writer) => write_all(writer, (said, opening), &flow).await,
             Writer::Memory(to) => pass_on(to, (said, opening), &flow).await,

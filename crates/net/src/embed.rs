@@ -1,0 +1,310 @@
+//! Sessions inside a program that has a runtime of its own: nothing here starts one, or takes the process's signals.
+//!
+//! [`sync`] is one run from the dialling end, in this process or over a remote shell; [`sync_over`] is the same over any stream
+//! of bytes, and [`serve_over`] the other end of that. Each is a future that may be spawned. Dropped, it drops what it holds;
+//! [cancelled](Cancel), it ends as if it were interrupted, once no file is changing where it is.
+//!
+//! A write beyond the longest file that the process may make raises the system's signal, which ends a process that does not
+//! hear it ([`let_long_writes_fail`](crate::let_long_writes_fail) has it heard).
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
+use deltic_store_local::UnderWay;
+
+use crate::batch::{self, Batch};
+use crate::conduct::{Conduct, Further};
+use crate::error::SyncError;
+use crate::executor::{Budget, Executor};
+use crate::plan::{self, Destination, Plan, Sources, Traffic};
+use crate::session::{Session, Watch, dial};
+use crate::task::Task;
+use crate::transport::{self, Ends, Heard, Part};
+use crate::user::User;
+use crate::{destination, patience, place};
+
+/// How often a run that is to end looks whether it may.
+const SETTLING: Duration = Duration::from_millis(10);
+
+/// What a program gives the sessions that it holds.
+#[derive(Clone, Debug, Default)]
+pub struct Embedding {
+    /// Whose threads do the work: those of the process, unless it says otherwise.
+    pub executor: Executor,
+    /// How much of them a session may use, and of the process's memory and files.
+    pub budget: Budget,
+    /// Who is asked where the options say so.
+    pub user: User,
+    /// Ends the session from elsewhere.
+    pub cancel: Cancel,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// What was done.
+    pub totals: Totals,
+    /// What it cost on the wire.
+    pub traffic: Traffic,
+    /// Wall time from the first connection to the last flush.
+    pub elapsed: Duration,
+}
+
+/// Ends sessions from elsewhere; clones end the same ones.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<watch::Sender<u32>>);
+
+impl Cancel {
+    /// Ends the sessions with [`SyncError::Interrupted`]. One with a file that is changing where it is ends when that is done; a
+    /// second call does not wait for it either.
+    pub fn cancel(&self) {
+        self.0.send_modify(|times| *times += 1);
+    }
+
+    /// Waits for the first call.
+    async fn called(&self) {
+        // The sender is ours.
+        let _ = self.0.subscribe().wait_for(|calls| *calls > 0).await;
+    }
+
+    /// Waits for one more call than there have been.
+    async fn called_again(&self) {
+        let before = *self.0.borrow();
+        let _ = self.0.subscribe().wait_for(|calls| *calls > before).await;
+    }
+}
+
+/// Runs one sync to its end, telling `watch` what happens; the run waits while it is told.
+///
+/// # Errors
+/// [`SyncError`] where the run as a whole could not start or go on.
+pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outcome, SyncError> {
+    let config = config(&plan, with)?;
+    let shell = config.shell.clone();
+    let ended = held(&config.clone(), with, watch, |watch| {
+        Box::pin(async move {
+            match plan.batch.clone() {
+                None => converse(plan, config, watch).await,
+                Some(plan::Batch::Read(file)) => {
+                    let batch = Batch::open(file, &plan)?;
+                    let plan = batch.plan(plan);
+                    converse(plan, Conduct { batch: Some(batch), ..config }, watch).await
+                }
+                Some(plan::Batch::Write(file)) => {
+                    batch::write(plan, (file, false), converse, (config, watch)).await
+                }
+                Some(plan::Batch::OnlyWrite(file)) => {
+                    batch::write(plan, (file, true), converse, (config, watch)).await
+                }
+            }
+        })
+    })
+    .await;
+    if ended.is_err() {
+        // A remote shell that hangs would outlive us.
+        tokio::task::spawn_blocking(move || shell.stop()).await.ok();
+    }
+    ended
+}
+
+/// The same with the other end of `transport`, whatever host the plan names.
+///
+/// # Errors
+/// [`SyncError`] as of [`sync`].
+pub async fn sync_over(
+    plan: Plan,
+    transport: impl AsyncRead + AsyncWrite + Send + 'static,
+    with: &Embedding,
+    watch: Watch<'_>,
+) -> Result<Outcome, SyncError> {
+    let config = config(&plan, with)?;
+    held(&config.clone(), with, watch, |watch| {
+        let (timeouts, counters) = (plan.patience, Arc::clone(&config.counters));
+        let session = Session::new(transport::over(transport), config);
+        Box::pin(async move {
+            tokio::select! {
+                result = dial(session, plan, watch) => result,
+                error = patience::run_out(&timeouts, &counters) => Err(error),
+            }
+        })
+    })
+    .await
+}
+
+/// Does what the other end of `transport` asks, with all rights of this process.
+///
+/// # Errors
+/// [`SyncError`] where the session did not end well; the other end has been told.
+pub async fn serve_over(
+    transport: impl AsyncRead + AsyncWrite + Send + 'static,
+    with: &Embedding,
+) -> Result<(), SyncError> {
+    let further = Further::Answer { dirs: Vec::new() };
+    let config = Conduct { further, ..with.config() };
+    held(&config.clone(), with, &mut |_| (), |watch| {
+        Box::pin(Session::new(transport::over(transport), config).serve(watch))
+    })
+    .await
+    .map(drop)
+}
+
+impl Embedding {
+    fn config(&self) -> Conduct {
+        let Self { executor, budget, user, .. } = self.clone();
+        Conduct { executor, budget, user, ..Conduct::default() }
+    }
+}
+
+/// Looks at a plan's destination, and says how this end goes about it.
+fn config(plan: &Plan, with: &Embedding) -> Result<Conduct, SyncError> {
+    place::check_len(match &plan.destination {
+        Destination::Local(path) => path.as_os_str(),
+        Destination::Remote { path, .. } => path,
+    })?;
+    let (bwlimit, cache) = (plan.bwlimit, plan.cache.clone());
+    let config = Conduct { bwlimit, cache, ..with.config() };
+    let Destination::Local(to) = &plan.destination else { return Ok(config) };
+    if plan.options.select.list_only {
+        return Ok(config);
+    }
+    let mkpath = plan.options.select.mkpath;
+    // A destination that cannot be resolved is told of where it is used.
+    let Ok(resolved) = place::resolve(&place::here(to.as_os_str()), None, mkpath) else {
+        return Ok(config);
+    };
+    let Sources::Local(from) = &plan.sources else {
+        destination::check_dirs(&resolved.root, &[], &plan.options)?;
+        return Ok(config);
+    };
+    destination::check_dirs(&resolved.root, from, &plan.options)?;
+    let inside = match plan.options.recursive {
+        true => place::inside(from, plan.options.follow.follow, &resolved)?,
+        false => None,
+    };
+    let inside = inside.map(|inside| inside.destination);
+    Ok(Conduct { inside, beside: Some(resolved.root), ..config })
+}
+
+/// Holds a session as the plan has it.
+fn converse(plan: Plan, config: Conduct, watch: Watch<'_>) -> Conversation<'_> {
+    let (timeouts, counters) = (plan.patience, Arc::clone(&config.counters));
+    Box::pin(async move {
+        tokio::select! {
+            result = connect_and_dial(plan, config, watch) => result,
+            error = patience::run_out(&timeouts, &counters) => Err(error),
+        }
+    })
+}
+
+async fn connect_and_dial(plan: Plan, config: Conduct, watch: Watch<'_>) -> Result<(), SyncError> {
+    let (link, further, _other_end) = connect(&plan, &config)?;
+    let host = match &further {
+        Further::Dial { host, .. } => Some(host.clone()),
+        Further::Never | Further::Answer { .. } => None,
+    };
+    let (counters, shell) = (Arc::clone(&config.counters), config.shell.clone());
+    let session = Session::new(link, Conduct { further, ..config });
+    match (dial(session, plan, watch).await, counters.heard()) {
+        // Everything is in place: what the other end still does, it does without us, or it would cost a round trip.
+        (Ok(()), _) => {
+            shell.leave();
+            Ok(())
+        }
+        // How the other end's shell ended says more than that its stream did.
+        (Err(SyncError::Disconnected(why)), heard) => {
+            let error = transport::farewell(&shell, heard).await;
+            Err(error.unwrap_or(SyncError::Disconnected(why)))
+        }
+        (Err(error), _) if host.is_none() => Err(error.of_one_process()),
+        (Err(error), Heard::Nothing) => Err(error),
+        (Err(error), Heard::Hello) => {
+            transport::farewell(&shell, Heard::Hello).await;
+            Err(error.on(&host.unwrap_or_default()))
+        }
+    }
+}
+
+/// The other end of a session in this process.
+type OtherEnd = Task<Result<(), SyncError>>;
+
+/// The other end: a child that was told to be it, or a task here, which ends with us.
+fn connect(plan: &Plan, config: &Conduct) -> Result<(Ends, Further, Option<OtherEnd>), SyncError> {
+    let host = match (&plan.sources, &plan.destination) {
+        (Sources::Remote { host, .. }, _) | (_, Destination::Remote { host, .. }) => Some(host),
+        _ => None,
+    };
+    if let Some(host) = host {
+        let link = transport::spawn(&plan.remote, host, Part::First)?;
+        let further = Further::Dial { remote: plan.remote.clone(), host: host.clone() };
+        return Ok((link.into(), further, None));
+    }
+    let (ours, theirs) = transport::memory();
+    let Conduct { cache, under_way, executor, budget, .. } = config.clone();
+    let config = Conduct { cache, under_way, executor, budget, ..Conduct::default() };
+    // Its errors reach us as its last word.
+    Ok((ours, Further::Never, Some(Task::spawn(serve(theirs, config)))))
+}
+
+pub(crate) async fn serve(ends: Ends, config: Conduct) -> Result<(), SyncError> {
+    Session::new(ends, config).serve(&mut |_| ()).await
+}
+
+/// A session while it is held. Boxed, it is moved once, and may be spawned whatever it borrows.
+pub(crate) type Conversation<'a> = Pin<Box<dyn Future<Output = Result<(), SyncError>> + Send + 'a>>;
+
+/// Holds a session to its end or until it is cancelled.
+pub(crate) async fn held(
+    config: &Conduct,
+    with: &Embedding,
+    watch: Watch<'_>,
+    session: impl for<'a> FnOnce(Watch<'a>) -> Conversation<'a>,
+) -> Result<Outcome, SyncError> {
+    let start = Instant::now();
+    let mut totals = Totals::default();
+    let mut note = |notice: Notice| {
+        if let Notice::Finished(finished) = notice {
+            totals = finished;
+        }
+        watch(notice);
+    };
+    let result = tokio::select! {
+        result = session(&mut note) => result,
+        () = with.cancel.called() => Err(SyncError::Interrupted),
+    };
+    if let Err(error) = result {
+        return Err(settle(error, &config.under_way, (with, &mut note)).await);
+    }
+    Ok(Outcome { totals, traffic: config.counters.traffic(), elapsed: start.elapsed() })
+}
+
+/// Waits until no file is changing where it is; the error to end with.
+async fn settle(
+    error: SyncError,
+    under_way: &UnderWay,
+    (with, watch): (&Embedding, Watch<'_>),
+) -> SyncError {
+    let Some(path) = under_way.end() else { return error };
+    let message = format!(
+        "{path} is changing in place: the run ends when it is done; \
+         a second signal would leave it part old and part new"
+    );
+    watch(Notice::Trouble(Trouble::new(TroubleKind::Warned, message)));
+    tokio::select! {
+        () = settled(under_way) => error,
+        () = with.cancel.called_again() => {
+            under_way.end().map_or(SyncError::Interrupted, SyncError::Torn)
+        }
+    }
+}
+
+/// Ends when no file is changing where it is.
+pub(crate) async fn settled(under_way: &UnderWay) {
+    while under_way.end().is_some() {
+        tokio::time::sleep(SETTLING).await;
+    }
+}
