@@ -12,6 +12,7 @@ mod programs;
 mod progress;
 mod random;
 mod scale;
+mod sessions;
 mod size;
 mod sync;
 mod table;
@@ -42,6 +43,7 @@ enum Program {
     Tree(tree::Options),
     /// SIGKILL at random moments, then the same sync again
     Kill(kill::Options),
+    Sessions(sessions::Options),
     /// Syncs onto a nearly full disk (root only)
     Enospc(enospc::Options),
     #[command(hide = true)]
@@ -90,6 +92,7 @@ fn run(program: Program) -> Result<ExitCode> {
         Program::Again(options) => again::again(&options)?,
         Program::Tree(options) => tree::tree(&options)?,
         Program::Kill(options) => kill::kill(&options)?,
+        Program::Sessions(options) => sessions::sessions(&options)?,
         Program::Enospc(options) => enospc::enospc(&options)?,
         Program::Measured(Wrapped { file, command }) => {
             return Ok(measured::measured(&file, &command)?.into());
