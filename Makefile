@@ -14,7 +14,7 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 build: toolchain ## build the deltic binary (release)
-	cargo build --release --locked -p deltic
+	cargo build --release --locked -p deltic-cli
 	@echo "built $(target)/release/deltic"
 
 static: toolchain ## build deltic for any Linux, x86-64 and aarch64, and try it (ARCHS)
@@ -33,11 +33,11 @@ test: fmt shape clippy unit neon docs wasm end-to-end ## everything that CI chec
 differential: toolchain ## compare with rsync on 5,000 random trees, from another seed each time (CASES, SEED)
 	tools/ensure.sh rsync rsync
 	DELTIC_DIFFERENTIAL_CASES=$(or $(CASES),5000) DELTIC_DIFFERENTIAL_SEED=$(or $(SEED),$(shell date +%s000)) \
-	  cargo test --locked -p deltic --test differential
+	  cargo test --locked -p deltic-cli --test differential
 
 bench: toolchain ## measure deltic and rsync side by side (takes long; tables go to bench/out)
 	tools/ensure.sh rsync rsync
-	cargo build --release --locked -p deltic -p deltic-bench
+	cargo build --release --locked -p deltic-cli -p deltic-bench
 	$(bench) e2e
 	$(bench) tree
 	$(bench) kill
@@ -86,12 +86,12 @@ wasm: toolchain
 
 # Real processes through real pipes: small sizes, every promise checked, figures of no worth.
 end-to-end: toolchain
-	cargo build --release --locked -p deltic -p deltic-bench
+	cargo build --release --locked -p deltic-cli -p deltic-bench
 	$(bench) kill --runs 20 --size 32MiB --peers deltic --out $(out)
 	$(bench) enospc --steps 8 --peers deltic --out $(out)
 	$(bench) e2e --sizes 10MB --edits 0,1,10 --release-pair none --peers deltic --runs 1 --out $(out)
 	$(bench) again --size 40MiB --peers deltic --runs 2 --out $(out)
-	DELTIC_LARGE_MIB=1024 cargo test --locked -p deltic --test sync_memory a_large_file
+	DELTIC_LARGE_MIB=1024 cargo test --locked -p deltic-cli --test sync_memory a_large_file
 	if tools/ensure.sh rsync rsync; then \
 	  $(bench) tree --files 2000 --peers deltic --runs 1 --out $(out); \
 	else \

@@ -12,7 +12,7 @@ if [ -z "${DELTIC:-}" ]; then
   say "Building deltic"
   "$here/ensure.sh" cargo
   "$here/ensure.sh" cc gcc libc6-dev
-  (cd "$root" && cargo build --release --locked -p deltic)
+  (cd "$root" && cargo build --release --locked -p deltic-cli)
   DELTIC=$(cd "$root" && realpath "${CARGO_TARGET_DIR:-target}")/release/deltic
 fi
 "$here/ensure.sh" rsync rsync || echo "SKIPPED: the comparison with rsync"

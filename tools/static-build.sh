@@ -51,7 +51,7 @@ for arch in ${*:-x86_64 aarch64}; do
   name=${target//-/_}
   # Rust brings its own linker for these targets.
   env "CC_$name=$cc" "CARGO_TARGET_${name^^}_LINKER=rust-lld" "CARGO_TARGET_${name^^}_RUSTFLAGS=" RUSTFLAGS= \
-    cargo build --profile "$profile" --locked -p deltic --target "$target"
+    cargo build --profile "$profile" --locked -p deltic-cli --target "$target"
   program=$PWD/${CARGO_TARGET_DIR:-target}/$target/$out/deltic
   file=$(od -An -tx1 -j0 -N4 "$program" | tr -d ' ')
   [ "$file" = 7f454c46 ] || { echo "$program is no program" >&2; exit 1; }
