@@ -14,7 +14,7 @@ use deltic_core::format::recipe::{End, Summary};
 use deltic_core::format::{FormatError, Parser};
 use deltic_core::gap::MAX_GAP_BYTES;
 use deltic_core::{
-    BlockLen, BriefLen, Chunk, ChunkerSpec, Cutter, GapDelta, GapSums, Index, Span, delta as steps,
+    BlockLen, Chunk, ChunkerSpec, Cutter, GapDelta, GapSums, Index, PrefixLen, Span, delta as steps,
 };
 
 /// A step that makes the next bytes of the new version.
@@ -92,7 +92,7 @@ pub fn delta(old: &[u8], new: &[u8]) -> Delta {
     let mut ops = Ops { old, new, ops: Vec::new(), copied: 0, made: 0 };
     let mut after = None;
     let new_end = each_chunk(&spec, new, |at, chunk| {
-        let found = index.find_chunk(chunk.fingerprint.brief(BriefLen::MAX), chunk.len, after);
+        let found = index.find_chunk(chunk.fingerprint.chunk_prefix(PrefixLen::MAX), chunk.len, after);
         if let Some(no) = found {
             let old_span = index.chunk(no).0;
             ops.matched(old_span.start as usize, at..at + chunk.len as usize);
