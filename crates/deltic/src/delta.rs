@@ -92,7 +92,8 @@ pub fn delta(old: &[u8], new: &[u8]) -> Delta {
     let mut ops = Ops { old, new, ops: Vec::new(), copied: 0, made: 0 };
     let mut after = None;
     let new_end = each_chunk(&spec, new, |at, chunk| {
-        let found = index.find_chunk(chunk.fingerprint.chunk_prefix(PrefixLen::MAX), chunk.len, after);
+        let found =
+            index.find_chunk(chunk.fingerprint.chunk_prefix(PrefixLen::MAX), chunk.len, after);
         if let Some(no) = found {
             let old_span = index.chunk(no).0;
             ops.matched(old_span.start as usize, at..at + chunk.len as usize);

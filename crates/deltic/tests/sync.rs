@@ -1,5 +1,5 @@
 //! Syncs as an embedding program runs them: with and without a runtime, over streams, cancelled.
-#![expect(clippy::disallowed_methods, reason = "makes and looks at trees")]
+#![expect(clippy::unwrap_used, reason = "makes and looks at trees")]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
