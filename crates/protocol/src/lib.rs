@@ -19,6 +19,7 @@ pub mod batch;
 mod cutting;
 mod digests;
 pub mod error;
+pub mod known;
 mod listed;
 pub mod options;
 pub mod purpose;

@@ -19,6 +19,7 @@ use deltic_core::{
     AtEnd, BlockLen, ChunkPrefix, ChunkerSpec, Digest, Fingerprint, GapDelta, GapSums, GroupPrefix,
     Key, PrefixLen, Strategy, StrongSum, ZeroRun,
 };
+use deltic_protocol::known::Known;
 use deltic_protocol::limits::{
     ENTRY_WINDOW, LISTED_BYTES, Limits, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS,
     MAX_BATCH, MAX_FRAME_BYTES, MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS,
@@ -2171,7 +2172,9 @@ fn endless(work: sender::Work) -> sender::Answer {
             let entries = vec![Entry { name: name("a"), meta }];
             Answer::Listed(Ok(Listed { entries, ..Listed::default() }))
         }
-        Work::Open { .. } => Answer::Opened(Ok(Opened { meta, body: None })),
+        Work::Open { .. } => {
+            Answer::Opened(Ok(Opened { meta, body: None, known: Known::default() }))
+        }
         Work::Scan { segment, .. } => {
             let minimal = ChunkerSpec::Fixed(FixedLen::new(512).unwrap()).build();
             Answer::Scanned(Ok(segment.cut(&minimal, &vec![0; segment.read_len()], |_| chunk)))
@@ -2997,7 +3000,7 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             let meta = file_of([0, 5, 3000, i64::MAX as u64][luck as usize % 4]);
             let body =
                 (meta.len == 5).then(|| Body { payload: plain(5), sealed: digest_of([]).into() });
-            Answer::Opened(Ok(Opened { meta, body }))
+            Answer::Opened(Ok(Opened { meta, body, known: Known::default() }))
         }
         Work::Scan { .. } if fails => Answer::Scanned(Err(sad())),
         Work::Scan { spec, segment, .. } => {

@@ -11,6 +11,7 @@ use deltic_engine::check::{SameAgain, chunks, small_digest};
 use deltic_engine::pack::level;
 use deltic_engine::sums::{Portions, StrongSums};
 use deltic_engine::{Short, gap, search};
+use deltic_protocol::known::Known;
 use deltic_protocol::limits::WHOLE_BLOCK_BYTES;
 use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
@@ -343,10 +344,10 @@ impl<T: Tree> SendingHands<T> {
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES) {
             let body = Some(self.read_body(&snapshot, zstd, bears)?);
-            return Ok(Opened { meta, body });
+            return Ok(Opened { meta, body, known: Known::default() });
         }
         lock(&self.open).insert(handle, Arc::new(snapshot));
-        Ok(Opened { meta, body: None })
+        Ok(Opened { meta, body: None, known: Known::default() })
     }
 
     /// Reads all of a file that is one block, or empty.

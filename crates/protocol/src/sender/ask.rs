@@ -1,4 +1,4 @@
-//! What the sender asks its driver to do, and what it gets for it.
+//! Work that the sender asks its driver for, and the answers.
 
 use std::sync::Arc;
 
@@ -8,13 +8,14 @@ use deltic_core::{GapSums, Key, Searcher, Span, Strong, StrongSum};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{DirDigest, Entry, Meta, RelPath};
 
+use crate::known::Known;
 use crate::message::{How, NameLine, Payload};
 use crate::report::{Question, Trouble, TroubleKind};
 use crate::summing::{Portion, Summed};
 use crate::sums::{PatchStep, Search, Summing};
 use crate::work::Handle;
 
-/// What the sender asks its driver to do.
+/// Work for the driver.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
@@ -67,11 +68,11 @@ impl Work {
 pub struct Gap {
     /// Its place in new.
     pub span: Span,
-    /// Of the blocks of old.
+    /// Sums of the blocks of old.
     pub sums: GapSums,
 }
 
-/// What the digest of a file is taken of.
+/// The bytes or chunks that a digest is taken of.
 #[derive(Clone, Debug)]
 pub enum Sealing {
     /// These chunks.
@@ -80,33 +81,33 @@ pub enum Sealing {
     Bytes(Digest),
 }
 
-/// How a file may change while it is read for what was read of it to be sent all the same.
+/// Changes of a file while it is read that an attempt puts up with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bears {
-    /// Not at all: another attempt may find it at rest.
+    /// No change: another attempt may find it at rest.
     Nothing,
     /// By becoming longer. So it goes to files that are added to, such as logs: what was there when it was opened is a
     /// beginning of what it is later.
     Growth,
 }
 
-/// What was read of a file.
+/// The proof of what was read of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
-    /// Of all of it.
+    /// The digest of all of it.
     pub digest: Digest,
-    /// Whether the file changed meanwhile.
+    /// True where the file changed meanwhile.
     pub restless: bool,
 }
 
 impl From<Digest> for Sealed {
-    /// Of a file that did not change.
+    /// The proof of a file that did not change.
     fn from(digest: Digest) -> Self {
         Self { digest, restless: false }
     }
 }
 
-/// Whether a read also takes each span's fingerprint.
+/// Fingerprints that a read takes besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sums {
     /// Each span is a chunk whose fingerprint is not known yet.
@@ -115,7 +116,7 @@ pub enum Sums {
     Known,
 }
 
-/// What the driver answers. Errors end the attempt at one file, never the session.
+/// Answer of the driver. Errors end the attempt at one file, never the session.
 #[derive(Debug)]
 pub enum Answer {
     /// A directory's entries.
@@ -130,17 +131,17 @@ pub enum Answer {
     Read(Result<(Payload, Vec<Chunk>), Trouble>),
     /// The gaps' deltas.
     Mended(Result<Deltas, Trouble>),
-    /// What was made of a portion, and what came along, for the next one.
+    /// The sums of a portion, and the digest that came along, for the next one.
     Summed(Result<(Summed, Option<Box<FileDigest>>), Trouble>),
-    /// Of each span, in order.
+    /// The sum of each span, in order.
     Hashed(Result<Vec<StrongSum>, Trouble>),
-    /// What a search found.
+    /// Matches and literals that a search found.
     Searched(Result<Searched, Trouble>),
-    /// Of each file, in order; `None` where it cannot be read, or changed meanwhile.
+    /// The digest of each file, in order; `None` where it cannot be read, or changed meanwhile.
     Digested(Vec<Option<Digest>>),
     /// The source is gone, or why not.
     Removed(Result<(), Trouble>),
-    /// Whether the user said yes.
+    /// True where the user said yes.
     Asked(bool),
     /// The handle is gone.
     Closed,
@@ -151,20 +152,20 @@ pub enum Answer {
 pub struct Deltas {
     /// Each gap's delta, one behind the other.
     pub payload: Payload,
-    /// How many bytes they are unpacked.
+    /// Length of the deltas in bytes, unpacked.
     pub bytes: u32,
-    /// How many sums were compared for them.
+    /// Comparisons of sums for them.
     pub compared: u64,
 }
 
-/// What a search settled.
+/// Bytes that a search settled.
 #[derive(Debug)]
 pub struct Searched {
-    /// In order; each no longer than a frame may be.
+    /// Patches in order; each no longer than a frame may be.
     pub patches: Vec<(Vec<PatchStep>, Payload)>,
-    /// How many bytes of new are settled; the next search goes on behind them.
+    /// Bytes of new that are settled; the next search goes on behind them.
     pub consumed: u64,
-    /// Whether the file's end was reached.
+    /// True at the file's end.
     pub at_end: bool,
     /// For the next segment.
     pub searcher: Box<Searcher>,
@@ -183,15 +184,15 @@ pub struct Listed {
     pub troubles: Vec<Trouble>,
     /// What stands for the entries, as [`Options::tallied`](crate::options::Options::tallied) has it, if it was asked for.
     pub tally: Option<DirDigest>,
-    /// What their users are called, those with a name and in any order; nothing where the options ask for none.
+    /// Names of their users, in any order; none where the options ask for none.
     pub users: Vec<NameLine>,
     /// The same of groups.
     pub groups: Vec<NameLine>,
-    /// Whether the directory may hold others that do not take part.
+    /// True where the directory may hold others that do not take part.
     pub partial: bool,
-    /// Whether a directory that was named as a source, and of which all takes part, has nothing in it.
+    /// True for a directory that was named as a source, of which all takes part, and that is empty.
     pub is_empty_source: bool,
-    /// Of the root: sources that are not there, where that is told.
+    /// Sources that are not there, where the directory is the root and that is sent.
     pub missing: Vec<RelPath>,
     /// Names behind the last entry that were not looked at: to be asked for when these entries are told.
     pub rest: Option<Box<SortedNames>>,
@@ -204,6 +205,8 @@ pub struct Opened {
     pub meta: Meta,
     /// All of it, where it was short enough to be read at once; the handle then holds nothing.
     pub body: Option<Body>,
+    /// Facts about it that its store had already: what they tell is not asked for.
+    pub known: Known,
 }
 
 /// A whole file in one payload.
@@ -211,12 +214,12 @@ pub struct Opened {
 pub struct Body {
     /// Its bytes.
     pub payload: Payload,
-    /// What proves them.
+    /// Proof of them.
     pub sealed: Sealed,
 }
 
 impl Listed {
-    /// Whether it, or some of it, went away while it was listed.
+    /// Returns true where it, or some of it, went away while it was listed.
     pub(super) fn has_vanished(&self) -> bool {
         self.troubles.iter().any(|trouble| trouble.kind == TroubleKind::Vanished)
     }

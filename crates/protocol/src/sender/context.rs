@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::error::PeerError;
 use crate::message::{FileNo, ToReceiver};
 use crate::options::Options;
 use crate::report::{Counts, Notice, Progress, Trouble};
@@ -68,6 +69,12 @@ impl Context {
         let next = self.frames.front().map_or(0, ToReceiver::literal_bytes);
         let is_held = !self.credit.has_room(next);
         self.jobs.poll_but(|work| is_held && work.reads_literals())
+    }
+
+    /// Passes on what the receiver reports.
+    pub(super) fn notify(&mut self, notice: Notice) -> Result<(), PeerError> {
+        self.notices.push_back(notice);
+        Ok(())
     }
 
     /// Reports a trouble to both ends' users.

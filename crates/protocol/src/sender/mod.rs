@@ -89,8 +89,7 @@ impl Sender {
         self
     }
 
-    /// The same that sends the tally of every directory that may have one, the first and the smallest as well: so that a
-    /// test need not make a large tree.
+    /// The same that sends every tally that it may, so that a test need not make a large tree.
     #[doc(hidden)]
     #[must_use]
     pub fn eager(mut self) -> Self {
@@ -204,15 +203,9 @@ impl Sender {
             }
             ToSender::Credit { bytes, more, .. } => cx.credit.give(bytes, more),
             ToSender::Done { file, done } => files.done(cx, file, done),
-            ToSender::MadeRoot(made) => {
-                cx.notices.push_back(Notice::MadeRoot(made));
-                Ok(())
-            }
+            ToSender::MadeRoot(made) => cx.notify(Notice::MadeRoot(made)),
             ToSender::Changed(change) => self.changed(change),
-            ToSender::Trouble(trouble) => {
-                cx.notices.push_back(Notice::Trouble(trouble));
-                Ok(())
-            }
+            ToSender::Trouble(trouble) => cx.notify(Notice::Trouble(trouble)),
             ToSender::Arrived { files, upto, last } => {
                 leaving.arrived(cx, &files, (upto, list.sent()), last)
             }
@@ -280,8 +273,7 @@ impl Sender {
         if change.action.is_none() && !self.cx.options.tells_unchanged {
             return Err(PeerError::Unexpected("a name that stays as it is"));
         }
-        self.cx.notices.push_back(Notice::Changed(change));
-        Ok(())
+        self.cx.notify(Notice::Changed(change))
     }
 
     /// Asks the user whether many names may go at the other end.
@@ -298,7 +290,6 @@ impl Sender {
             return Err(PeerError::Unexpected("the end of an unfinished session"));
         }
         self.finished = true;
-        self.cx.notices.push_back(Notice::Finished(totals));
-        Ok(())
+        self.cx.notify(Notice::Finished(totals))
     }
 }

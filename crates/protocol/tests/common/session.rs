@@ -90,6 +90,7 @@ impl Session {
         let mut source = Source::new(case.new.clone(), own, Dice::new(dice.next()));
         source.roots.clone_from(&case.roots);
         source.faults = case.source_faults;
+        source.knows = case.seed.is_multiple_of(5);
         source.compared = case.options.tallied().unwrap_or_default();
         let streams = dice.below(4);
         let options = Options { streams: 1 + streams as u32, ..case.options.clone() };

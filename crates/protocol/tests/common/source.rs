@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use deltic_core::chunk::{TwoStage, cut_all};
+use deltic_core::chunk::{ChunkerSpec, TwoStage, cut_all};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::zeros::take_out;
 use deltic_core::{AtEnd, Chunker, Crc32c, Digest, GapDelta, Isa, Key, Op, Span, StrongSum};
+use deltic_protocol::known::{Known, KnownRecipe};
 use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
 use deltic_protocol::message::{How, Payload, Sparse};
 use deltic_protocol::report::{Trouble, TroubleKind};
@@ -51,6 +52,11 @@ pub struct Source {
     /// Every content that a name ever had.
     pub versions: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
     pub changes: usize,
+    /// Recipes are known without reading.
+    pub knows: bool,
+    /// Bytes read to be cut, and to be sent.
+    pub scanned: u64,
+    pub read: u64,
     open: BTreeMap<Handle, (RelPath, Node)>,
     closed: BTreeSet<Handle>,
     pub opens: usize,
@@ -149,6 +155,9 @@ impl Source {
             changes: 0,
             open: BTreeMap::new(),
             closed: BTreeSet::new(),
+            knows: false,
+            scanned: 0,
+            read: 0,
             opens: 0,
         }
     }
@@ -178,7 +187,7 @@ impl Source {
                         self.open.remove(&handle);
                         self.closed.insert(handle);
                     }
-                    Ok(Opened { meta, body })
+                    Ok(Opened { meta, body, known: self.known(&handle) })
                 }))
             }
             Work::Scan { handle, spec, segment } => {
@@ -186,6 +195,7 @@ impl Source {
                 Answer::Scanned(bytes.and_then(|bytes| {
                     let read = bytes.get(segment.own.start as usize..segment.read_end as usize);
                     let read = read.ok_or_else(|| trouble(TroubleKind::Vanished, "shrunk"))?;
+                    self.scanned += read.len() as u64;
                     Ok(segment.cut(&spec.build(), read, Chunk::of))
                 }))
             }
@@ -231,10 +241,12 @@ impl Source {
             }
             Work::Read { handle, spans, sums, zstd } => {
                 let read = self.bytes(handle, self.faults.read);
+                self.read += spans.iter().map(|span| u64::from(span.len)).sum::<u64>();
                 Answer::Read(read.and_then(|bytes| self.read(&bytes, &spans, (sums, zstd))))
             }
             Work::Mend { handle, gaps, zstd } => {
                 let read = self.bytes(handle, self.faults.read);
+                self.read += gaps.iter().map(|gap| u64::from(gap.span.len)).sum::<u64>();
                 Answer::Mended(read.and_then(|bytes| self.mend(&bytes, &gaps, zstd)))
             }
             Work::Close { handle } => {
@@ -243,6 +255,16 @@ impl Source {
                 Answer::Closed
             }
         }
+    }
+
+    /// The facts about a file that was opened.
+    fn known(&self, handle: &Handle) -> Known {
+        let Some((_, node)) = self.open.get(handle).filter(|_| self.knows) else {
+            return Known::default();
+        };
+        let (spec, mut chunks) = (ChunkerSpec::for_len(node.meta.len), Vec::new());
+        cut_all(&spec.build(), &node.bytes, AtEnd::Yes, |chunk| chunks.push(Chunk::of(chunk)));
+        Known { recipe: Some(KnownRecipe { spec, chunks: Arc::new(chunks) }) }
     }
 
     /// A segment, each step of the search a patch of its own.

@@ -15,11 +15,11 @@ use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
 #[derive(Debug, Default)]
 pub(super) struct Linking {
     open: BTreeMap<Inode, Slot>,
-    /// What is known of each: there may be half a million of them.
+    /// First names, packed: there may be half a million of them.
     firsts: Slab,
-    /// Of the paths of all of them, and of what they point at.
+    /// Bytes of the paths of all of them, and of what they point at.
     bytes: usize,
-    /// Whether there were more of them than either end may remember.
+    /// There were more of them than either end may remember.
     crowded: bool,
 }
 
@@ -28,21 +28,21 @@ pub(super) struct Linking {
 struct First {
     /// The number of its entry.
     entry: u64,
-    /// How many names are still to be told.
+    /// Names still to be sent.
     left: u32,
     path_bytes: usize,
-    /// What was said of it: later names are the same, whatever it has become.
+    /// Length, time and mode that were sent: later names have the same, whatever the file has become.
     said: (u64, Timestamp, u32),
 }
 
-/// What a name of a file is, among those that were told.
+/// Relation of a name to those that were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// One of which nothing is to be said.
+    /// A name by itself.
     Alone,
     /// The same, since there are too many files of several names; said once.
     Crowded,
-    /// As it stands in the entry by now.
+    /// A linked name, as the entry says by now.
     Linked,
 }
 

@@ -1,4 +1,4 @@
-//! One attempt at one file: what all ways of sending it share.
+//! An attempt at a file: the state that all ways of sending it share.
 
 use deltic_tree::RelPath;
 

@@ -26,14 +26,14 @@ const TOO_LONG: &str = "it is too long";
 /// Blocks of a file, as far as they were read.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// Where the first of them begins.
+    /// Start of the first block.
     start: u64,
     next: u32,
     count: u32,
     /// The receiver asked for them: then it has had `Start`, and they may overtake what follows.
     pub(super) asked: bool,
     reading: usize,
-    /// As far as blocks were asked for: nothing is reserved for the length of a file that may be all holes.
+    /// Blocks that were asked for: nothing is reserved for the length of a file that may be all holes.
     blocks: Vec<Option<Chunk>>,
     /// All of it was read when it was opened: its handle holds nothing.
     pub(super) at_once: bool,

@@ -1,4 +1,4 @@
-//! One file on its way to the receiver: by recipe, in blocks, or as a strategy of the papers has it.
+//! A file on its way to the receiver: by recipe, in blocks, or as a strategy of the papers has it.
 //!
 //! A transfer knows no tree and no other file. Frames about it and answers to its work come in; frames and work leave
 //! through the [`Context`].
@@ -132,11 +132,11 @@ impl Transfer {
     }
 
     pub(super) fn opened(&mut self, cx: &mut Context, opened: Opened) -> Result<(), Trouble> {
-        let Opened { meta, body } = opened;
+        let Opened { meta, body, known } = opened;
         self.at.len = meta.len;
         let spec = match &mut self.way {
             Way::Recipe(recipe) => {
-                recipe.opened(cx, meta.len);
+                recipe.opened(cx, meta.len, known);
                 recipe.spec
             }
             Way::Blocks(blocks) => {
@@ -155,7 +155,7 @@ impl Transfer {
                 blocks.send(&mut self.at, cx, body);
             }
             (Way::Blocks(blocks), _) => blocks.read_more(&self.at, cx),
-            (Way::Recipe(recipe), _) => recipe.cut(&self.at, cx, Vec::new())?,
+            (Way::Recipe(recipe), _) => recipe.begin(&self.at, cx)?,
             (Way::Preset(preset), _) => preset.begin(&self.at, cx),
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use deltic_core::PrefixLen;
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
@@ -9,6 +10,7 @@ use deltic_core::recipe::{Chunk, Group, Grouper};
 
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
+use crate::known::Known;
 use crate::limits::{GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, OFFERED_GROUPS, TOLD_BY_CHUNK_BYTES};
 use crate::message::{ChunkLine, ChunkLines, FileNo, GroupLine, ToReceiver};
 use crate::report::Trouble;
@@ -47,11 +49,13 @@ pub(super) struct Recipe {
     pub(super) gap_bytes: u64,
 }
 
-/// How far a recipe has come.
+/// Progress of a recipe.
 #[derive(Debug)]
 enum Stage {
     /// The file is not open.
     Opening,
+    /// All chunks are known without reading.
+    Known(Arc<Vec<Chunk>>),
     /// It is being read.
     Scanning(Box<(Cutting, Grouper)>),
     /// All chunks are known, and the proof was asked for.
@@ -77,11 +81,25 @@ impl Recipe {
         }
     }
 
-    /// Begins to scan a file of `len` bytes.
-    pub(super) fn opened(&mut self, cx: &Context, len: u64) {
-        self.spec = self.agreed.unwrap_or_else(|| cx.options.way().chunker(len, None));
-        let cutting = Cutting::new(&self.spec, len);
-        self.stage = Stage::Scanning(Box::new((cutting, Grouper::new())));
+    /// Chooses the chunker of a file of `len` bytes: that of the recipe which its store knows, if it knows one.
+    pub(super) fn opened(&mut self, cx: &Context, len: u64, known: Known) {
+        let known = known.recipe.filter(|recipe| recipe.fits(len, self.agreed));
+        let chosen = known.as_ref().map(|recipe| recipe.spec).or(self.agreed);
+        self.spec = chosen.unwrap_or_else(|| cx.options.way().chunker(len, None));
+        self.stage = match known {
+            Some(recipe) => Stage::Known(recipe.chunks),
+            None => Stage::Scanning(Box::new((Cutting::new(&self.spec, len), Grouper::new()))),
+        };
+    }
+
+    /// Begins, now that `Start` is sent: takes the chunks that are known, or those of an empty file.
+    pub(super) fn begin(&mut self, at: &Attempt, cx: &mut Context) -> Result<(), Trouble> {
+        let Stage::Known(chunks) = &self.stage else { return self.cut(at, cx, Vec::new()) };
+        let mut grouper = Grouper::new();
+        self.unsent.extend(chunks.iter().filter_map(|chunk| grouper.push(chunk)));
+        self.unsent.extend(grouper.finish());
+        self.table = ChunkTable::of(Arc::clone(chunks));
+        self.added(at, cx, true)
     }
 
     pub(super) fn groups_unanswered(&self) -> u64 {
@@ -100,7 +118,7 @@ impl Recipe {
 
     /// Returns true where groups are worth a frame, or are the last ones.
     fn has_to_send(&self) -> bool {
-        let scans = matches!(self.stage, Stage::Opening | Stage::Scanning(_));
+        let scans = matches!(self.stage, Stage::Opening | Stage::Known(_) | Stage::Scanning(_));
         self.unsent.len() >= SENT_TOGETHER || !scans && !self.unsent.is_empty()
     }
 
@@ -133,12 +151,7 @@ impl Recipe {
     }
 
     /// Takes the next chunks; at their end asks for the proof.
-    pub(super) fn cut(
-        &mut self,
-        at: &Attempt,
-        cx: &mut Context,
-        certain: Vec<Chunk>,
-    ) -> Result<(), Trouble> {
+    fn cut(&mut self, at: &Attempt, cx: &mut Context, certain: Vec<Chunk>) -> Result<(), Trouble> {
         let Stage::Scanning(scan) = &mut self.stage else { return Ok(()) };
         let (cutting, grouper) = &mut **scan;
         self.unsent.extend(certain.iter().filter_map(|chunk| grouper.push(chunk)));
@@ -147,6 +160,11 @@ impl Recipe {
             self.unsent.extend(grouper.finish());
         }
         self.table.extend(certain);
+        self.added(at, cx, is_complete)
+    }
+
+    /// Checks the recipe that has grown; once it is complete asks for the proof.
+    fn added(&mut self, at: &Attempt, cx: &mut Context, is_complete: bool) -> Result<(), Trouble> {
         if self.table.marks() + self.unsent.len() > MAX_GROUPS {
             return Err(at.trouble(TOO_MANY_GROUPS));
         }

@@ -34,6 +34,10 @@ struct Mark {
 }
 
 impl ChunkTable {
+    pub(crate) fn of(chunks: Arc<Vec<Chunk>>) -> Self {
+        Self { chunks, ..Self::default() }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.chunks.len()
     }

@@ -1,0 +1,33 @@
+//! Facts about a version that its store knew before the version was opened, so that they need not be read.
+//!
+//! Whoever opens a version brings them; what cuts and sums it asks them first. They are claims of this end's own store:
+//! a sender trusts them as it trusts what it reads, and the receiver proves the result by its digest as always.
+
+use std::sync::Arc;
+
+use deltic_core::chunk::ChunkerSpec;
+use deltic_core::recipe::Chunk;
+
+/// Ready-made facts about one version of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The recipe of all of it.
+    pub recipe: Option<KnownRecipe>,
+}
+
+/// All chunks of a version, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownRecipe {
+    /// The chunker that they are of.
+    pub spec: ChunkerSpec,
+    /// The chunks, named as those of the attempt are.
+    pub chunks: Arc<Vec<Chunk>>,
+}
+
+impl KnownRecipe {
+    /// Checks that the recipe is one of a version of `len` bytes, cut as is `agreed` where that is not free.
+    pub(crate) fn fits(&self, len: u64, agreed: Option<ChunkerSpec>) -> bool {
+        let bytes: u64 = self.chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
+        bytes == len && agreed.is_none_or(|agreed| agreed == self.spec)
+    }
+}
