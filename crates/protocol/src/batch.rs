@@ -33,13 +33,13 @@ pub const MAGIC: [u8; 8] = *b"DELTICB\x01";
 pub enum Frame {
     /// The first: how it was written, and the name of the one file that it brings, if that is all.
     Asked(Option<Name>, Box<Options>),
-    /// Of the list.
+    /// A frame of the list.
     Told(ToReceiver),
-    /// Of contents.
+    /// A frame of contents.
     Part(Part),
 }
 
-/// What a batch has besides frames of sessions.
+/// Frames of a batch that sessions do not have.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -100,7 +100,7 @@ pub fn asked(single: Option<Name>, options: Options) -> Vec<u8> {
     Request::Receive { destination, single, names, options }.encode()
 }
 
-/// Whether a sender tells its list by frames of this kind: `Listing`, `Listed`, `Missing` and `Owners`. They are a batch's too.
+/// Returns true for the kinds of frames of a sender's list: `Listing`, `Listed`, `Missing` and `Owners`. Batches have them too.
 #[must_use]
 pub const fn is_told(kind: u8) -> bool {
     matches!(kind, 16 | 17 | 31 | 50)
@@ -146,7 +146,7 @@ impl Wire for Span {
 }
 
 impl Payload {
-    /// Whether it can be a literal of a batch, of `len` bytes. Batches of this version have none without its zeros.
+    /// Returns true for a literal of a batch, of `len` bytes. Batches of this version have none without its zeros.
     #[must_use]
     pub fn is_literal_of(&self, len: u32) -> bool {
         let is_sparse = matches!(self, Self::Sparse(_));

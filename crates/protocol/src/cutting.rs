@@ -9,19 +9,19 @@ use crate::limits::SEGMENT_BYTES;
 
 /// Most segments of one file that are asked for and not joined.
 const AHEAD: u64 = 16;
-/// How many of the longest chunks a segment has at least: a few are read twice for each.
+/// Longest chunks that a segment has room for, at least: a few are read twice for each segment.
 const LONGEST_PER_SEGMENT: u64 = 64;
 
-/// What a run is of, for who brings the run.
+/// The place of a run, for whoever brings the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The segment of this number.
     Segment(u64),
-    /// What lies between segments whose boundaries had not met.
+    /// The bytes between segments whose boundaries had not met.
     Seam,
 }
 
-/// One version of a file on its way to being chunks.
+/// A version of a file on its way to being chunks.
 #[derive(Debug)]
 pub(crate) struct Cutting {
     segments: Segments,
@@ -50,7 +50,7 @@ impl Cutting {
         }
     }
 
-    /// What may be cut now.
+    /// The next piece that may be cut now.
     pub(crate) fn next(&mut self) -> Option<(Part, Segment)> {
         if !self.seam_out
             && let Some(seam) = self.stitch.seam()
@@ -85,7 +85,7 @@ impl Cutting {
         certain
     }
 
-    /// Whether all chunks have been given.
+    /// Returns true once all chunks have been given.
     pub(crate) const fn is_complete(&self) -> bool {
         self.stitch.certain() == self.len
     }

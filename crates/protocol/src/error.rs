@@ -1,4 +1,4 @@
-//! What a peer can do wrong. Each of these ends the session.
+//! Errors of a peer. Each of these ends the session.
 
 use deltic_core::codec::CodecError;
 use deltic_tree::path::BadPath;
@@ -9,7 +9,7 @@ pub enum PeerError {
     /// The stream does not begin as a Deltic's does; holds its first bytes, made printable.
     #[error("expected a deltic hello, got \"{0}\"")]
     NotDeltic(String),
-    /// It begins as rsync's does.
+    /// The stream begins as rsync's does.
     #[error("rsync answered, where deltic was expected")]
     Rsync,
     /// No capability in common that a session could be held with.
@@ -24,17 +24,17 @@ pub enum PeerError {
     /// A frame ends early, late or holds a number that is not canonical.
     #[error("malformed {frame} frame: {source}")]
     Malformed {
-        /// Which frame.
+        /// The frame's name.
         frame: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         source: CodecError,
     },
     /// A name that could leave its root, or is too long.
     #[error("bad name in {frame} frame: {source}")]
     BadName {
-        /// Which frame.
+        /// The frame's name.
         frame: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         source: BadPath,
     },
     /// More of something than was agreed.

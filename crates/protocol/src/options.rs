@@ -1,4 +1,4 @@
-//! What the two ends are asked to do: the meaning of the command line, sent once after the hello.
+//! Options of a session: the meaning of the command line, sent once after the hello.
 
 mod compare;
 mod links;
@@ -21,7 +21,7 @@ pub use remove::{Backup, Remove};
 pub use select::{Missing, Select};
 pub use writing::{Append, Writing};
 
-/// How a tree is brought over. Everything is off by default.
+/// Options of a sync. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Descend into directories (`-r`).
@@ -36,7 +36,7 @@ pub struct Options {
     pub checksum: bool,
     /// Send changed files whole instead of by recipe (`-W`).
     pub whole_file: bool,
-    /// Whose entries are, and what else they get.
+    /// Owners of entries, and other metadata.
     pub metadata: Metadata,
     /// Say what would change, change nothing (`-n`).
     pub dry_run: bool,
@@ -44,11 +44,11 @@ pub struct Options {
     pub tells_unchanged: bool,
     /// Tell whose at the sender is what changes (`%U`, `%G`).
     pub tells_owners: bool,
-    /// Whether names that the sender does not have are removed (`--delete`).
+    /// Remove names that the sender does not have (`--delete`).
     pub delete: Delete,
     /// Compress literals with zstd (`-z`).
     pub compress: bool,
-    /// How hard zstd tries (`--compress-level`), up to [`MAX_LEVEL`](crate::limits::MAX_LEVEL); 0 is its own default.
+    /// Level of zstd (`--compress-level`), up to [`MAX_LEVEL`](crate::limits::MAX_LEVEL); 0 is its own default.
     pub compress_level: u32,
     /// Flush files and directories to the disk before the run counts as done; off with `--no-fsync`.
     pub durable: bool,
@@ -58,36 +58,36 @@ pub struct Options {
     /// Streams of the session (`--streams`), the first among them; 0 is one as well. More only where both ends
     /// [know how](crate::Terms::streams).
     pub streams: u32,
-    /// How long either end may be silent (`--timeout`), in seconds; 0 for ever. Each that is at work
+    /// Longest silence of either end (`--timeout`), in seconds; 0 for ever. Each that is at work
     /// says something three times meanwhile.
     pub silence: u32,
-    /// Whose way files go, where they do not go whole (`--strategy`).
+    /// Strategy of files that do not go whole (`--strategy`).
     pub strategy: Strategy,
-    /// How long its chunks, or blocks, are in the mean, in bytes, if not as it has it (`--block-size`); up to
+    /// Mean length of its chunks, or blocks, in bytes, if not its own (`--block-size`); up to
     /// [`MAX_BLOCK_BYTES`](crate::limits::MAX_BLOCK_BYTES).
     pub block_bytes: Option<u32>,
-    /// Which names are sent, and which may be deleted.
+    /// Rules for names that are sent, and that may be deleted.
     pub rules: Rules,
-    /// What becomes of symlinks, besides [`links`](Self::links).
+    /// Treatment of symlinks, besides [`links`](Self::links).
     pub follow: Links,
-    /// What goes besides, and what is kept of it.
+    /// Removals besides, and backups of what is removed.
     pub remove: Remove,
-    /// What of the sources is taken.
+    /// Selection among the sources.
     pub select: Select,
-    /// What counts as changed.
+    /// Conditions for a file to count as changed.
     pub compare: Compare,
-    /// How files are written.
+    /// Ways of writing files.
     pub writing: Writing,
 }
 
 impl Options {
-    /// Whose way files go, with the chunks that were asked for.
+    /// The strategy, with chunks of the length that was asked for.
     #[must_use]
     pub fn way(&self) -> Strategy {
         self.block_bytes.map_or(self.strategy, |bytes| self.strategy.with_mean(bytes))
     }
 
-    /// Whether entries of this kind are brought over.
+    /// Returns true for a kind of entries that is brought over.
     #[must_use]
     pub const fn takes(&self, kind: &Kind) -> bool {
         match kind {
@@ -99,13 +99,13 @@ impl Options {
         }
     }
 
-    /// Whether the user may be asked before many names are removed.
+    /// Returns true where the user may be asked before many names are removed.
     #[must_use]
     pub fn asks(&self) -> bool {
         self.remove.asks && matches!(self.delete, Delete::Guarded(_)) && !self.dry_run
     }
 
-    /// Whether sources may go one part after the other, before all of them have arrived: nothing that goes is looked at
+    /// Returns true where sources may go before all of them have arrived: nothing that goes is looked at
     /// again for the sake of another name, neither of the same file nor of a link that is followed to it, and nothing
     /// waits for its own name until the end.
     #[must_use]
@@ -122,14 +122,14 @@ impl Options {
         self.delete != Delete::Never && !self.dry_run && !waits
     }
 
-    /// Whether full directories give way to what is none.
+    /// Returns true where full directories give way to other entries.
     #[must_use]
     pub fn clears(&self) -> bool {
         self.delete != Delete::Never || self.remove.force
     }
 }
 
-/// Whether, and how far, the receiver removes names that the sender does not have.
+/// Bounds on the removal of names that the sender does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delete {
     /// Never.
@@ -143,7 +143,7 @@ pub enum Delete {
     AtMost(u64),
 }
 
-/// How many names may be deleted before that looks like an accident.
+/// The number of deletions that looks like an accident.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guard {
     /// This share of the destination's names, in percent (`--max-delete 10%`). By default it is
@@ -154,7 +154,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// How many names may go of `there`, the number of names at the destination as far as the list tells.
+    /// The most names that may go of `there`, the number at the destination as far as the list tells.
     #[must_use]
     pub fn most(self, there: u64) -> u64 {
         let there = self.names.unwrap_or(there);

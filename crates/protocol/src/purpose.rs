@@ -3,16 +3,16 @@
 
 use crate::message::{ToReceiver, ToSender};
 
-/// What a frame is sent for, as tables of traffic tell bytes apart.
+/// Purpose of a frame, as tables of traffic tell bytes apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Greeting, lists, beginnings and ends of files, results.
     Control,
-    /// What a version is made of: sums of its chunks or blocks, from either end.
+    /// Sums of the chunks or blocks of a version, from either end.
     Recipe,
-    /// What the other end shall tell more of.
+    /// Requests to tell more.
     Need,
-    /// Whether a suspected match is one.
+    /// Confirmation of suspected matches.
     Confirm,
     /// Bytes of new, and where they go.
     Literal,
@@ -23,7 +23,7 @@ impl Purpose {
     pub const ALL: [Self; 5] =
         [Self::Control, Self::Recipe, Self::Need, Self::Confirm, Self::Literal];
 
-    /// What tables call it.
+    /// Its name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Purpose {
 }
 
 impl ToReceiver {
-    /// What it is sent for.
+    /// The purpose of the frame.
     #[must_use]
     pub const fn purpose(&self) -> Purpose {
         match self {
@@ -65,7 +65,7 @@ impl ToReceiver {
 }
 
 impl ToSender {
-    /// What it is sent for.
+    /// The purpose of the frame.
     #[must_use]
     pub const fn purpose(&self) -> Purpose {
         match self {

@@ -31,16 +31,16 @@ pub enum Portion {
     Chunks(u64, Vec<u32>),
 }
 
-/// What a driver made of a portion.
+/// Sums of a portion.
 #[derive(Debug)]
 pub enum Summed {
-    /// Of [`Portion::From`] and [`Portion::Chunks`]; whether the file's end was reached.
+    /// Sums of [`Portion::From`] and [`Portion::Chunks`]; true at the file's end.
     Chunks(Vec<Sum>, bool),
     /// Of [`Portion::Ends`] and [`Portion::SubChunks`]; with the strong sums of what may be chunks, if they were asked for.
     SubChunks(SubChunks<StrongSum>),
 }
 
-/// Which portion it is, for who brings what was made of it.
+/// The place of a portion, for whoever brings its sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Turn,
@@ -52,7 +52,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Whether it can be answered so.
+    /// Returns true for sums that answer it.
     pub(crate) const fn fits(self, summed: &Summed) -> bool {
         match self {
             Self::Segment(_) | Self::Judged => matches!(summed, Summed::SubChunks(_)),
@@ -61,20 +61,20 @@ impl Step {
     }
 }
 
-/// One version of a file on its way to being sums.
+/// A version of a file on its way to being sums.
 #[derive(Debug)]
 pub(crate) struct Summation {
     len: u64,
-    /// Where the chunks end whose sums were given.
+    /// The end of the chunks whose sums were given.
     given: u64,
-    /// Whether a portion is under way that no other may accompany.
+    /// A portion is under way that no other may accompany.
     out: bool,
     complete: bool,
     stages: Option<Box<Stages>>,
 }
 
 impl Summation {
-    /// Of a version of `len` bytes, with strong sums of all its chunks or without.
+    /// The sums of a version of `len` bytes, with strong ones of all its chunks or without.
     pub(crate) fn new(
         (parallel, spec): (Parallel, &ChunkerSpec),
         len: u64,
@@ -102,7 +102,7 @@ impl Summation {
         Self { len, given: 0, out: false, complete: false, stages: stages.map(Box::new) }
     }
 
-    /// What may be done now.
+    /// The next portion that may be done now.
     pub(crate) fn next(&mut self) -> Option<(Step, Portion)> {
         if let Some(stages) = &mut self.stages {
             if let Some(next) = stages.next() {
@@ -135,12 +135,12 @@ impl Summation {
         sums
     }
 
-    /// Whether all sums were given.
+    /// Returns true once all sums were given.
     pub(crate) const fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Whether it has more chunks than anybody tells or keeps.
+    /// Returns true for more chunks than anybody sends or keeps.
     pub(crate) fn is_too_much(&self) -> bool {
         self.stages.as_ref().is_some_and(|stages| stages.count > MAX_SUMS as u64)
     }
@@ -150,23 +150,23 @@ impl Summation {
 #[derive(Debug)]
 struct Stages {
     len: u64,
-    /// Whether sums are taken only when all chunks are known.
+    /// Take sums only when all chunks are known.
     defers: bool,
-    /// Whether strong sums are taken as well.
+    /// Take strong sums as well.
     names: bool,
     /// The number of the next segment to be asked for, and of the next one to be joined.
     next: u64,
     joined: u64,
-    /// What came before those in front of it.
+    /// Runs that came before those in front of them.
     early: BTreeMap<u64, SubChunks<StrongSum>>,
     /// Until all chunks are known.
     merge: Option<Merge<StrongSum>>,
-    /// Whether what the merge asks for is under way.
+    /// The work that the merge asks for is under way.
     asked: bool,
-    /// Where the chunks end that are known, and how many there are.
+    /// The end and the number of the chunks that are known.
     end: u64,
     count: u64,
-    /// Those of them that were not given, and whether all their sums are there.
+    /// Chunks that were not given, and whether all their sums are there.
     certain: VecDeque<(Sum, bool)>,
     /// The number of the first of these.
     first: u64,
@@ -306,7 +306,7 @@ impl Stages {
 const AHEAD: u64 = 16;
 /// Most chunks whose strong sums are taken in one piece of work.
 const MOST_UNNAMED: usize = 64;
-/// What the first stage takes at a time: long against what it judges byte by byte, and no longer than a cache.
+/// Bytes that the first stage takes at a time: long against what it judges byte by byte, and no longer than a cache.
 const STAGE_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What ends tell by strategies other than Deltic's own: sums of chunks, tokens that ask about matches, and patches
+//! Sums of strategies other than Deltic's own: ways to cut and sum, and searches
 //! (docs/protocol.md, "Other strategies").
 
 use std::collections::HashMap;
@@ -16,14 +16,14 @@ use crate::work::Turn;
 
 pub use crate::message::{Over, PatchStep, Sum, SumLine, Token};
 
-/// How an end cuts its version, and which sums it takes of each chunk. The session's key is the driver's to know.
+/// A chunker and the sums of each chunk. The session's key is the driver's to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summing {
-    /// Where chunks end.
+    /// The chunker.
     pub chunker: ChunkerSpec,
-    /// Of each chunk.
+    /// The weak sum of each chunk.
     pub weak: Weak,
-    /// Of each chunk, if it is asked for.
+    /// The strong sum of each chunk, if it is asked for.
     pub strong: Option<Strong>,
 }
 
@@ -49,7 +49,7 @@ impl Search {
     }
 }
 
-/// How a file is brought over by a strategy that is not Deltic's own.
+/// The sums of a strategy that is not Deltic's own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ways {
     pub(crate) strategy: Strategy,
@@ -58,7 +58,7 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    /// Those of `how`, if the strategy has any.
+    /// The sums of `how`, if the strategy has any.
     pub(crate) fn of(strategy: Strategy, how: How) -> Option<Self> {
         let strong = match how {
             How::Strategy => strategy.strong,
@@ -68,7 +68,7 @@ impl Ways {
         Some(Self { strategy, weak: strategy.weak?, strong })
     }
 
-    /// How many bytes of strong sums travel. The digest proves what BLAKE3 finds.
+    /// Bytes of strong sums that travel. The digest proves what BLAKE3 finds.
     pub(crate) fn strong_bytes(self) -> usize {
         match self.strong {
             Strong::Blake3 => MAX_STRONG_BYTES / 2,
@@ -90,7 +90,7 @@ impl Ways {
         BlockSums::new(BlockSpec { len, weak, strong: self.strong, key: None })
     }
 
-    /// How copies and literals follow each other: with relative offsets each waits for the one before.
+    /// The order of copies and literals: with relative offsets each waits for the one before.
     pub(crate) fn delivery_turn(self) -> Turn {
         match self.strategy.delivery {
             Delivery::Phased | Delivery::InOrder => Turn::Own,
@@ -98,7 +98,7 @@ impl Ways {
         }
     }
 
-    /// How strong sums of matches follow each other.
+    /// The order of strong sums of matches.
     pub(crate) fn matching_turn(self) -> Turn {
         match self.strategy.parallel {
             Parallel::No => Turn::Own,

@@ -20,27 +20,27 @@ pub struct UnknownAnswer;
 /// A piece of work that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setback {
-    /// What to tell people.
+    /// The trouble to report.
     pub trouble: Trouble,
-    /// How to go on.
+    /// The way to go on.
     pub then: Then,
 }
 
-/// What follows from a setback.
+/// Consequence of a setback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// The file may succeed if it is tried again: something changed under the run.
     Retry,
     /// There was no room for it: it may succeed when nothing else is under way.
     WaitForRoom,
-    /// It will not succeed.
+    /// The file will not succeed.
     GiveUp,
     /// All that was asked for is done, but for attributes that could not be set: it is told of, and the run goes on as if
     /// they were.
     GoOn,
 }
 
-/// Where an answer belongs, as far as [`Jobs`] must know.
+/// Place of an answer, as far as [`Jobs`] must know.
 pub(crate) trait Concerns {
     /// The attempt that the work is part of, unless it ends it.
     fn handle(&self) -> Option<Handle>;
@@ -49,7 +49,7 @@ pub(crate) trait Concerns {
 /// When a piece of work may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// At any time.
+    /// Any time.
     Any,
     /// When all that was asked for before in this way, for the same handle, is answered.
     Own,
@@ -66,11 +66,11 @@ pub(crate) struct Jobs<W, A> {
     /// Work that was to be polled and waits: it comes before the queue.
     held: VecDeque<(WorkId, W)>,
     asked: HashMap<WorkId, A>,
-    /// How much work of each handle is under way.
+    /// Pieces of work of each handle that are under way.
     busy: HashMap<Handle, usize>,
     /// Work that waits for its turn, behind that of the same handle which is under way.
     turns: HashMap<Handle, VecDeque<(WorkId, W)>>,
-    /// What of it is under way.
+    /// Those under way.
     in_turn: HashMap<WorkId, Handle>,
     /// The last work of handles that are busy.
     last: HashMap<Handle, (W, A)>,
@@ -188,7 +188,7 @@ impl<W, A: Concerns> Jobs<W, A> {
         self.asked.is_empty() && self.last.is_empty()
     }
 
-    /// Whether work of `handle` waits or is under way.
+    /// Returns true where work of `handle` waits or is under way.
     pub(crate) fn is_busy(&self, handle: Handle) -> bool {
         self.busy.contains_key(&handle)
     }

@@ -1,4 +1,4 @@
-//! What counts as changed, and with what else a name is compared.
+//! Comparison of files, and other trees that they are compared with.
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::Timestamp;
@@ -6,7 +6,7 @@ use deltic_tree::Timestamp;
 use crate::limits::MAX_ALTERNATES;
 use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 
-/// How the receiver tells what is to be brought up to date. Everything is off by default.
+/// Tests for files that are to be brought up to date. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compare {
     /// Files of one length are equal (`--size-only`).
@@ -24,7 +24,7 @@ pub struct Compare {
     pub cached: bool,
     /// How many seconds ago a file may have been read whose digest is known (`--checksum-max-age`); `None`: however many.
     pub max_age_secs: Option<u64>,
-    /// How near times are the same time (`--modify-window`).
+    /// Difference within which times are the same (`--modify-window`).
     pub window: Window,
     /// Shortest file that is brought over, in bytes (`--min-size`).
     pub min_bytes: u64,
@@ -32,11 +32,11 @@ pub struct Compare {
     pub max_bytes: Option<u64>,
     /// Other trees of the receiver.
     pub alternates: Alternates,
-    /// Where a file without an old version may find one of another name (`--fuzzy`).
+    /// Places where a file without an old version may find one of another name (`--fuzzy`).
     pub fuzzy: Fuzzy,
 }
 
-/// Which times are the same.
+/// Times that are taken for the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Window {
     /// Equal ones, as far as the file system of the old version keeps them.
@@ -44,12 +44,12 @@ pub enum Window {
     Kept,
     /// Equal ones, to the nanosecond.
     Exact,
-    /// Those whose seconds are so far apart at most.
+    /// Times whose seconds are so far apart at most.
     Secs(u32),
 }
 
 impl Window {
-    /// Whether these are the same time.
+    /// Returns true for two times that are the same.
     #[must_use]
     pub fn holds(self, new: Timestamp, old: Timestamp) -> bool {
         match self {
@@ -82,33 +82,33 @@ const STEPS: [u32; 5] = [100, 1000, 1_000_000, 10_000_000, 1_000_000_000];
 /// Trees of the receiver besides the destination; each is an *alternate*.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alternates {
-    /// What becomes of a file that one of them has.
+    /// Treatment of a file that one of them has.
     pub usage: AlternateUse,
     /// Paths, absolute or from the destination's root; at most [`MAX_ALTERNATES`].
     pub dirs: Vec<Box<[u8]>>,
 }
 
-/// What becomes of a file that an alternate has.
+/// Treatment of a file that an alternate has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AlternateUse {
-    /// It is not made here (`--compare-dest`).
+    /// Leave it out (`--compare-dest`).
     #[default]
     Compare,
-    /// It is copied (`--copy-dest`).
+    /// Copy it (`--copy-dest`).
     Copy,
-    /// It is linked (`--link-dest`).
+    /// Link it (`--link-dest`).
     Link,
 }
 
-/// Where old versions of similar names are looked for.
+/// Places where old versions of similar names are looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fuzzy {
     /// Nowhere.
     #[default]
     Never,
-    /// In the file's directory (`-y`).
+    /// The file's directory (`-y`).
     Here,
-    /// In that of the alternates as well (`-yy`).
+    /// That of the alternates as well (`-yy`).
     Everywhere,
 }
 

@@ -1,14 +1,14 @@
-//! What becomes of symlinks.
+//! Treatment of symlinks.
 
 use deltic_core::codec::{Put, Reader};
 use deltic_tree::Follow;
 
 use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 
-/// Which symlinks are what they point at, and which are left out. By default all are links.
+/// Symlinks that are followed or left out. By default all are links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Links {
-    /// Which are followed where the sources are.
+    /// Symlinks that are followed where the sources are.
     pub follow: Follow,
     /// Leave out those that may lead out of the tree (`--safe-links`).
     pub safe: bool,

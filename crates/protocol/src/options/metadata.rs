@@ -1,4 +1,4 @@
-//! What is carried over besides content: owners, special files, ACLs, extended attributes, more times.
+//! Metadata: owners, special files, ACLs, extended attributes, more times.
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::MetaMask;
@@ -6,7 +6,7 @@ use deltic_tree::meta::{IdRules, ModeRules, XattrScope};
 
 use crate::wire::codec::{Bad, Wire, closed_set};
 
-/// What is carried over besides permission bits and modification times, and how. Nothing by default.
+/// Metadata besides permission bits and modification times. Nothing by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// Owners (`-o`), where the receiver may give files away.
@@ -17,7 +17,7 @@ pub struct Metadata {
     pub devices: bool,
     /// FIFOs and sockets (`--specials`).
     pub specials: bool,
-    /// Whether files may be executed (`-E`), where permission bits stay out.
+    /// Executability (`-E`), where permission bits stay out.
     pub executability: bool,
     /// Leave times of directories alone (`-O`).
     pub omit_dir_times: bool,
@@ -31,40 +31,40 @@ pub struct Metadata {
     pub acls: bool,
     /// Extended attributes (`-X`).
     pub xattrs: bool,
-    /// Those too in which rsync notes what it could not set (`-XX`).
+    /// Attributes, too, in which rsync notes what it could not set (`-XX`).
     pub all_xattrs: bool,
-    /// Which names are of one file (`-H`).
+    /// Hard links (`-H`).
     pub hard_links: bool,
-    /// What the superuser may set is read from notes (`--fake-super` where the sources are).
+    /// Read what the superuser may set from notes (`--fake-super` where the sources are).
     pub reads_notes: bool,
     /// The same is noted (`--fake-super` where the destination is).
     pub writes_notes: bool,
     /// Give numbers of users and groups as they are, whatever they are called (`--numeric-ids`).
     pub numeric_ids: bool,
-    /// What the receiver takes upon itself.
+    /// Powers that the receiver uses.
     pub powers: Powers,
     /// Changes of the sender's permission bits (`--chmod`).
     pub chmod: ModeRules,
-    /// Who becomes the owner (`--usermap`).
+    /// Rules for owners (`--usermap`).
     pub user_map: IdRules,
-    /// What becomes the group (`--groupmap`).
+    /// Rules for groups (`--groupmap`).
     pub group_map: IdRules,
 }
 
 impl Metadata {
-    /// Whether a sender tells what users are called.
+    /// Returns true where a sender sends names of users.
     #[must_use]
     pub const fn names_users(&self) -> bool {
         !self.numeric_ids && (self.users || self.acls)
     }
 
-    /// Whether a sender tells what groups are called.
+    /// Returns true where a sender sends names of groups.
     #[must_use]
     pub const fn names_groups(&self) -> bool {
         !self.numeric_ids && (self.groups || self.acls)
     }
 
-    /// What a sender looks at.
+    /// Metadata that a sender reads.
     #[must_use]
     pub const fn seen_by_sender(&self) -> MetaMask {
         let xattrs = match (self.xattrs, self.all_xattrs) {
@@ -104,15 +104,15 @@ impl Metadata {
     }
 }
 
-/// Whether a receiver does what the superuser may: give files away, make devices, set any extended attribute.
+/// Use of the superuser's powers: giving files away, making devices, setting any extended attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Powers {
-    /// If it is the superuser.
+    /// Use them as the superuser.
     #[default]
     Own,
-    /// It tries (`--super`).
+    /// Try (`--super`).
     Tried,
-    /// Not even then (`--no-super`).
+    /// Never (`--no-super`).
     Waived,
 }
 

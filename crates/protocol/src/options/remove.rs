@@ -1,10 +1,10 @@
-//! What is removed, at either end, and what is kept of it.
+//! Removals at either end, and backups.
 
 use deltic_core::codec::{CodecError, Reader};
 
 use crate::wire::codec::{Bad, Wire, put_flags, take_flags};
 
-/// How far removing goes, besides [`Delete`](super::Delete). Everything is off by default.
+/// Removals besides [`Delete`](super::Delete). Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remove {
     /// A full directory gives way to what is no directory, though nothing else is deleted (`--force`).
@@ -13,18 +13,18 @@ pub struct Remove {
     pub ignore_errors: bool,
     /// Sources that have arrived go, but for directories (`--remove-source-files`).
     pub sources: bool,
-    /// Where [`Delete::Guarded`](super::Delete::Guarded) would remove nothing, the user of the dialling end is asked.
+    /// Ask the user of the dialling end where [`Delete::Guarded`](super::Delete::Guarded) would remove nothing.
     pub asks: bool,
-    /// What is replaced or deleted is kept under another name (`--backup`).
+    /// Keep what is replaced or deleted under another name (`--backup`).
     pub backup: Option<Backup>,
 }
 
-/// Where old versions are kept.
+/// Place of old versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// In a tree of their own, absolute or from the destination's root; else beside the new ones.
+    /// A tree of their own, absolute or from the destination's root; else beside the new ones.
     pub dir: Option<Box<[u8]>>,
-    /// What is put behind their names.
+    /// Suffix of their names.
     pub suffix: Box<[u8]>,
 }
 

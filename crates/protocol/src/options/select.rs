@@ -1,18 +1,18 @@
-//! What of the sources is taken.
+//! Selection among the sources.
 
 use deltic_core::codec::{Put, Reader};
 use deltic_tree::Mounts;
 
 use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 
-/// Which names take part, besides the rules. Everything is off by default.
+/// Names that take part, besides the rules. Everything is off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Select {
     /// Take directories without what is in them (`--dirs`).
     pub dirs: bool,
     /// Names keep the directories that they were named with (`--relative`).
     pub relative: bool,
-    /// Those directories are made, and otherwise left alone (`--no-implied-dirs`).
+    /// Make these directories, and leave them alone otherwise (`--no-implied-dirs`).
     pub plain_implied_dirs: bool,
     /// Leave out directories without files (`--prune-empty-dirs`).
     pub prune_empty_dirs: bool,
@@ -22,21 +22,21 @@ pub struct Select {
     pub list_only: bool,
     /// The destination's directory must be there: it is not made.
     pub existing: bool,
-    /// Whether other file systems are entered (`--one-file-system`).
+    /// Treatment of other file systems (`--one-file-system`).
     pub mounts: Mounts,
-    /// What a source means that is not there.
+    /// Meaning of a source that is not there.
     pub missing: Missing,
 }
 
-/// What a source means that is not there.
+/// Meaning of a source that is not there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
-    /// It fails.
+    /// A failure.
     #[default]
     Fail,
-    /// Nothing (`--ignore-missing-args`).
+    /// No meaning (`--ignore-missing-args`).
     Ignore,
-    /// That it is to go at the destination as well (`--delete-missing-args`).
+    /// Removal at the destination as well (`--delete-missing-args`).
     Delete,
 }
 

@@ -1,4 +1,4 @@
-//! Where a directory's tally may stand for the list of its entries, and what it is taken of.
+//! Runs in which a directory's tally may stand for the list of its entries.
 
 use deltic_tree::{Compared, Follow};
 

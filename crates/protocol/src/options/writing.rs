@@ -1,10 +1,10 @@
-//! How the receiver writes files.
+//! Writing of files.
 
 use deltic_core::codec::{CodecError, Put, Reader};
 
 use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
 
-/// How new versions come to their place. Everything is off by default.
+/// Ways of new versions to their place. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writing {
     /// Zeros become holes (`--sparse`).
@@ -15,30 +15,30 @@ pub struct Writing {
     pub inplace: bool,
     /// New versions get their names when all are there (`--delay-updates`).
     pub delay: bool,
-    /// Which files only grow; all do so in place.
+    /// Files that only grow; all do so in place.
     pub append: Append,
-    /// Where new versions grow (`--temp-dir`), absolute or from the destination's root.
+    /// Place where new versions grow (`--temp-dir`), absolute or from the destination's root.
     pub temp_dir: Option<Box<[u8]>>,
-    /// Where those are shown that are not complete (`--partial-dir`), absolute or from the directory of each file.
+    /// Place of versions that are not complete (`--partial-dir`), absolute or from the directory of each file.
     pub partial_dir: Option<Box<[u8]>>,
 }
 
-/// What is done with files that are shorter at the receiver; there the others keep their content.
+/// Treatment of files that are shorter at the receiver; there the others keep their content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Append {
-    /// Nothing special.
+    /// No special treatment.
     #[default]
     Never,
-    /// What they lack is put behind what they have, whatever that is (`--append`).
+    /// Put what they lack behind what they have, whatever that is (`--append`).
     Blindly,
-    /// What they have is compared as well (`--append-verify`).
+    /// Compare what they have as well (`--append-verify`).
     Verified,
 }
 
 closed_set!(Append: Never = 0, Blindly = 1, Verified = 2);
 
 impl Writing {
-    /// Whether these go together.
+    /// Returns true for options that go together.
     fn makes_sense(&self) -> bool {
         let elsewhere = self.delay || self.partial_dir.is_some();
         !(self.inplace && elsewhere) && (self.inplace || self.append == Append::Never)

@@ -3,22 +3,22 @@
 use deltic_tree::meta::Owner;
 use deltic_tree::{EntryType, Kind, Meta, RelPath, Timestamp};
 
-/// One name that the run changed (or, in a dry run, would change).
+/// A name that the run changed (or, in a dry run, would change).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The name, below the destination's root.
     pub path: RelPath,
-    /// What kind of entry it is.
+    /// The kind of entry.
     pub item: EntryType,
-    /// What was done.
+    /// The action.
     pub action: Action,
-    /// What differed before.
+    /// Differences before.
     pub differs: Differs,
-    /// What it is now; nothing of a name that was removed.
+    /// The present state; empty for a name that was removed.
     pub facts: Facts,
 }
 
-/// What a changed name is now, for whoever shows it (`--out-format`).
+/// The present state of a changed name, for whoever shows it (`--out-format`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Length of a file, in bytes.
@@ -27,20 +27,20 @@ pub struct Facts {
     pub modified: Timestamp,
     /// Permission bits at the sender (`0o7777`).
     pub mode: u32,
-    /// Whose it is at the sender, where the [options](crate::options::Options::tells_owners) ask for it.
+    /// Owner at the sender, where the [options](crate::options::Options::tells_owners) ask for it.
     pub owner: Owner,
-    /// Where a symbolic link points.
+    /// Target of a symbolic link.
     pub target: Option<Box<[u8]>>,
     /// The name that it was made another one of, or stays another one of (`-H`); its own where that is an alternate's.
     pub linked: Option<RelPath>,
     /// Bytes of the file that were sent.
     pub literal: u64,
-    /// Which file of another name it was matched against.
+    /// Another file that it was matched against.
     pub from: Option<RelPath>,
 }
 
 impl Facts {
-    /// What the sender's tree says of it.
+    /// The state in the sender's tree.
     #[must_use]
     pub fn of(meta: &Meta) -> Self {
         let target = match &meta.kind {
@@ -52,16 +52,16 @@ impl Facts {
     }
 }
 
-/// What was done to a name.
+/// Action on a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It was not there.
+    /// Created: nothing was there.
     Created,
     /// Its content was replaced.
     Updated,
     /// Only its attributes were set.
     Touched,
-    /// It was removed.
+    /// Removed.
     Deleted,
     /// Nothing: it is up to date. Told where the [options](crate::options::Options::tells_unchanged) ask for it.
     Unchanged,
@@ -94,7 +94,7 @@ pub enum PassedOver {
     Small,
 }
 
-/// In what the old entry differed from the new.
+/// Differences between the old entry and the new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Differs {
     /// The content, as found by comparing it (`-c`).
@@ -115,6 +115,6 @@ pub struct Differs {
     pub acl: bool,
     /// The extended attributes.
     pub xattrs: bool,
-    /// What it is at all: another kind of entry was there.
+    /// The kind: another kind of entry was there.
     pub kind: bool,
 }

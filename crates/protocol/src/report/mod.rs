@@ -1,4 +1,4 @@
-//! What a run says about itself: changes, troubles and totals. Both ends speak of them, so they cross the wire.
+//! Reports of a run: changes, troubles and totals. Both ends send them.
 
 mod change;
 mod notice;

@@ -10,11 +10,11 @@ use super::trouble::Trouble;
 pub struct MadeRoot {
     /// Directories that were made: the root, and what lacked above it.
     pub dirs: u64,
-    /// Whether it holds the file that the destination names, and is not the destination itself.
+    /// True where it holds the file that the destination names, and is not the destination itself.
     pub holds_file: bool,
 }
 
-/// What a user is asked before many names are removed.
+/// A question to the user before many names are removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Names that would go.
@@ -66,7 +66,7 @@ impl Totals {
     }
 }
 
-/// What a running machine tells whoever watches.
+/// A notice of a running machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The sender's list so far; `complete` once it will not grow any more.
@@ -77,15 +77,15 @@ pub enum Notice {
         files: u64,
         /// Their length in bytes.
         bytes: u64,
-        /// Whether the list is complete.
+        /// True once the list is complete.
         complete: bool,
     },
-    /// So many more bytes of the listed files are settled: found up to date, matched or sent.
+    /// More bytes of the listed files are settled: found up to date, matched or sent.
     Settled {
         /// Bytes, never more in sum than were listed.
         bytes: u64,
     },
-    /// So many bytes went over the wire so far, both ways; told now and then.
+    /// Bytes that went over the wire so far, both ways; given now and then.
     Wire {
         /// Bytes since the session began.
         bytes: u64,
@@ -94,9 +94,9 @@ pub enum Notice {
     Closing,
     /// A listed name; only where that is all there is to tell.
     Entry {
-        /// Where it is below the root.
+        /// Path below the root.
         path: RelPath,
-        /// What it is.
+        /// Metadata.
         meta: Meta,
     },
     /// The destination was not there; told before any change.

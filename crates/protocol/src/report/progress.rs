@@ -19,7 +19,7 @@ impl Counts {
     }
 }
 
-/// How much of what was listed is settled: keeps the promise of [`Notice::Settled`], whatever a peer claims.
+/// Listed and settled bytes: keeps the promise of [`Notice::Settled`], whatever a peer claims.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     listed: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// So many more bytes are listed.
+    /// Adds bytes that are listed.
     pub(crate) const fn list(&mut self, bytes: u64) {
         self.listed = self.listed.saturating_add(bytes);
     }
@@ -37,7 +37,7 @@ impl Progress {
         self.listed
     }
 
-    /// So many more bytes are settled; what to tell, if anything.
+    /// Adds bytes that are settled. Returns the notice of them, if there is one.
     pub(crate) fn settle(&mut self, bytes: u64) -> Option<Notice> {
         let bytes = bytes.min(self.listed - self.settled);
         self.settled += bytes;

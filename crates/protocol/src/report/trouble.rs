@@ -6,18 +6,18 @@ use deltic_tree::{Kind, RelPath};
 /// Something that went wrong with one name; the rest of the run went on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// What it means for the run.
+    /// Consequence for the run.
     pub kind: TroubleKind,
-    /// What was tried, on what, and why it failed; safe to print.
+    /// The message: what was tried, on what, and why it failed; safe to print.
     pub message: String,
-    /// Where it happened, if that is one name.
+    /// Place where it happened, if that is one name.
     pub spot: Option<Box<Spot>>,
 }
 
-/// Where a trouble happened.
+/// The place of a trouble.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
-    /// At which end; unknown until the trouble [is located](Trouble::locate).
+    /// The end; unknown until the trouble [is located](Trouble::locate).
     pub side: Option<Side>,
     /// The name, below the root of that end; none of a source argument.
     pub path: Option<RelPath>,
@@ -25,11 +25,11 @@ pub struct Spot {
     pub full_path: Option<Box<[u8]>>,
     /// The system's number for the reason.
     pub errno: Option<u32>,
-    /// Where the message has the path, if the full one is to stand there.
+    /// Place of the path in the message, if the full one is to stand there.
     pub(crate) hole: Option<usize>,
 }
 
-/// One of the two ends.
+/// An end of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The one that has the new version.
@@ -39,13 +39,13 @@ pub enum Side {
 }
 
 impl Trouble {
-    /// One of no name in particular.
+    /// A trouble of no name in particular.
     #[must_use]
     pub fn new(kind: TroubleKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), spot: None }
     }
 
-    /// One of the name `path`, which the message has as it is, if at all.
+    /// A trouble of the name `path`, which the message has as it is, if at all.
     #[must_use]
     pub fn about(kind: TroubleKind, path: &RelPath, message: String) -> Self {
         let spot = Spot { path: Some(path.clone()), ..Spot::default() };
@@ -88,7 +88,7 @@ impl Trouble {
         self.spot.get_or_insert_default()
     }
 
-    /// That what is at `path` is left out for its kind, in rsync's words, which keep the name as it is.
+    /// The trouble of an entry that is left out for its kind, in rsync's words, which keep the name as it is.
     #[must_use]
     pub fn skipped(kind: &Kind, path: &RelPath) -> Self {
         let message = match kind {
@@ -127,7 +127,7 @@ impl Trouble {
 /// Stands for the path in a message: what is safe to print has no such byte.
 const BLANK: &str = "\0";
 
-/// What a trouble means for the run's exit code.
+/// Consequence of a trouble for the run's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TroubleKind {
     /// A source vanished or kept changing while it was read.
@@ -145,7 +145,7 @@ pub enum TroubleKind {
 }
 
 impl TroubleKind {
-    /// Whether it is no failure of a name.
+    /// Returns true for troubles that are no failure of a name.
     #[must_use]
     pub const fn is_harmless(self) -> bool {
         matches!(self, Self::Skipped | Self::UnsafeLink | Self::Warned)

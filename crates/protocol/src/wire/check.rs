@@ -56,7 +56,7 @@ impl Checksum {
 /// Decides which frames of a stream may be taken.
 #[derive(Clone, Debug, Default)]
 pub struct Inspector {
-    /// Of a stream that carries checks.
+    /// The sum of a stream that carries checks.
     sum: Option<Checksum>,
     /// Bytes of frames since the last check.
     unchecked: usize,
@@ -104,7 +104,7 @@ impl Inspector {
         Ok(is_first && kind == Hello::KIND)
     }
 
-    /// Whether checks are among the frames.
+    /// Returns true where checks are among the frames.
     #[must_use]
     pub const fn is_checked(&self) -> bool {
         self.sum.is_some()

@@ -9,7 +9,7 @@ pub const HEADER_BYTES: usize = 4;
 /// A frame's type and length, as its header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the payload is.
+    /// Type of the payload.
     pub kind: u8,
     /// Payload length in bytes, at most [`MAX_FRAME_BYTES`].
     pub len: usize,

@@ -87,7 +87,7 @@ pub const MAX_ACTIVE_FILES: usize = 256;
 pub const LARGE_FILE_BYTES: u64 = 32 << 20;
 /// Most large files under way at once: each holds an index of its old version.
 pub const MAX_ACTIVE_LARGE: usize = 2;
-/// How often one file is tried before it counts as failed.
+/// Attempts at one file before it counts as failed.
 pub const MAX_ATTEMPTS: u32 = 3;
 /// Most chunks of old versions that one file's index keeps; what lies beyond is sent as literals.
 pub const INDEX_BUDGET_CHUNKS: usize = 1 << 20;
@@ -129,7 +129,7 @@ impl Default for Limits {
     }
 }
 
-/// What a file counts as of [`MAX_LINKED_BYTES`], whose first name is `path`.
+/// Bytes that a file with the first name `path` counts as of [`MAX_LINKED_BYTES`].
 pub(crate) fn linked_bytes(path: &RelPath, meta: &Meta) -> usize {
     let target = match &meta.kind {
         Kind::Symlink(target) => target.len(),

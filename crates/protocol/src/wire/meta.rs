@@ -92,7 +92,7 @@ fn kind(number: u8, from: &mut Reader<'_>) -> Result<Kind, Bad> {
 /// Stands in the place of a kind where an entry is another name of one told before.
 const BACK: u8 = 7;
 
-/// Which of the fields follow that not every run asks for, and not every entry has: a bit above the mode for each.
+/// Bits above the mode, one for each field that not every run asks for and not every entry has.
 const USER: u32 = 1 << 12;
 const GROUP: u32 = 1 << 13;
 const ACCESSED: u32 = 1 << 14;
@@ -185,7 +185,7 @@ fn first_of(names: u32) -> Result<Linked, Bad> {
     if names < 2 { Err(CodecError::OutOfRange.into()) } else { Ok(Linked::First(names)) }
 }
 
-/// At least one, few bytes, in order of name.
+/// Checks that there is one, few bytes, in order of name.
 fn checked_xattrs(xattrs: Vec<Xattr>) -> Result<Vec<Xattr>, Bad> {
     let bytes: usize = xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
     if bytes > MAX_XATTRS_BYTES {
@@ -232,7 +232,7 @@ impl Wire for Acl {
     }
 }
 
-/// What stands for a mask that there is none of.
+/// Stands for no mask.
 const NO_MASK: u32 = 8;
 
 impl Wire for AclEntry {

@@ -45,7 +45,7 @@ impl Wire for Differs {
     }
 }
 
-/// As a closed set, but that the last one is followed by its reason.
+/// A closed set, but that the last one is followed by its reason.
 impl Wire for Action {
     fn put(&self, to: &mut Vec<u8>) {
         to.put_u8(match self {

@@ -11,9 +11,9 @@ use super::limits::MAX_FRAME_BYTES;
 use super::message::ToReceiver;
 use crate::error::PeerError;
 
-/// What the joining end of a stream says first, before the token.
+/// First bytes of the joining end of a stream, before the token.
 pub const JOIN_MAGIC: [u8; 8] = *b"deltic+1";
-/// What the session's end of a stream answers to the right token; frames follow.
+/// Answer of the session's end of a stream to the right token; frames follow.
 pub const JOINED: [u8; 8] = *b"deltic=1";
 /// The type of the last frame of a stream beside the first, which is empty: nothing is missing.
 pub const OVER: u8 = 30;
@@ -46,7 +46,7 @@ impl Token {
     }
 }
 
-/// In the same time wherever two tokens differ: who guesses learns nothing from how long a refusal took.
+/// Takes the same time wherever two tokens differ: who guesses learns nothing from how long a refusal took.
 impl PartialEq for Token {
     fn eq(&self, other: &Self) -> bool {
         let pairs = self.0.iter().zip(&other.0);
@@ -63,17 +63,17 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Where further streams join a session, and what lets them in.
+/// Door for further streams of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
-    /// What lets them in.
+    /// Token that lets them in.
     pub token: Token,
     /// The path of a socket on the serving end's machine, at most [`MAX_SOCKET_BYTES`].
     pub socket: Box<[u8]>,
 }
 
 impl Join {
-    /// What a dialling end writes to `deltic agent --join`.
+    /// Bytes that a dialling end writes to `deltic agent --join`.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = JOIN_MAGIC.to_vec();
@@ -81,7 +81,7 @@ impl Join {
         bytes
     }
 
-    /// What `deltic agent --join` writes to the socket.
+    /// Bytes that `deltic agent --join` writes to the socket.
     #[must_use]
     pub fn knock(&self) -> Vec<u8> {
         [&JOIN_MAGIC[..], &self.token.0].concat()
@@ -111,7 +111,7 @@ impl Wire for Join {
 /// A frame that may overtake others, and the attempt that it is of, counted as in [`ToReceiver::Failed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aside {
-    /// Which attempt at its file.
+    /// Number of the attempt at its file.
     pub attempt: u32,
     /// A `Fill` or `Mended` of a file that goes by recipe, or a `Fill` of blocks that were asked for.
     pub frame: ToReceiver,

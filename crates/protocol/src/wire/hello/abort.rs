@@ -12,13 +12,13 @@ use super::kinds::{ABORT, ALIVE};
 /// Why an end gives up, for people; the last frame it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Abort {
-    /// Whose fault it is.
+    /// The end at fault, or the cause.
     pub cause: AbortCause,
-    /// What happened.
+    /// The message.
     pub message: String,
 }
 
-/// What an [`Abort`] means for the other end's exit code.
+/// Consequence of an [`Abort`] for the other end's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbortCause {
     /// A source or the destination cannot be used.

@@ -31,7 +31,7 @@ pub(super) const REMOVED: &str = "sources:removed";
 /// Behind it, how many files of a session an end can hold open at once.
 pub(super) const FILES: &str = "files:";
 
-/// What an end that knows a strategy says. The meaning of a name never changes.
+/// The capability of an end that knows a strategy. The meaning of a name never changes.
 pub(super) fn capability(strategy: &Strategy) -> String {
     format!("strategy:{}", strategy.name)
 }

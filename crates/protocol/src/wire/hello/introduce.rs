@@ -21,7 +21,7 @@ use super::kinds::{HELLO, expect};
 /// The first bytes of either direction.
 pub const MAGIC: [u8; 8] = *b"deltic/1";
 
-/// What one end can do, by name. Unknown names are ignored, so that new ones can be added.
+/// Capabilities of an end, by name. Unknown names are ignored, so that new ones can be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// The program and its version, for people.
@@ -36,7 +36,7 @@ impl Hello {
     /// The type of the frame.
     pub const KIND: u8 = HELLO;
 
-    /// What this version can do; `part` is drawn at random.
+    /// The hello of this version; `part` is drawn at random.
     #[must_use]
     pub fn ours(part: Key) -> Self {
         let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE, RESUMED]
@@ -97,13 +97,13 @@ impl Hello {
         self.program.strip_prefix("deltic ").unwrap_or(&self.program)
     }
 
-    /// How many files of a session it can hold open at once, if few.
+    /// Most files of a session that it can hold open at once, if few.
     pub(super) fn most_files(&self) -> Option<usize> {
         let numbers = self.capabilities.iter().filter_map(|name| name.strip_prefix(FILES));
         numbers.filter_map(|number| number.parse().ok()).min()
     }
 
-    /// Whether it reads or writes there.
+    /// Returns true where it reads or writes there.
     #[must_use]
     pub fn is_at(&self, place: &Fingerprint) -> bool {
         self.capabilities.contains(&in_place(place))
@@ -118,7 +118,7 @@ impl Hello {
         Fingerprint::of(&[&self.part.as_bytes()[..], boot, &numbers].concat())
     }
 
-    /// How the sender that says this names chunks before it has heard the receiver, whom it takes for one like itself.
+    /// Names of chunks by a sender that has not heard the receiver, which it takes for one like itself.
     #[must_use]
     pub fn names(&self) -> Fingerprinter {
         fingerprinter(self.capabilities.contains(KEYED), &self.part.for_session())
@@ -176,7 +176,7 @@ fn in_place(place: &Fingerprint) -> String {
     format!("place:{place}")
 }
 
-/// How chunks are named with `key`: by the keyed sum, or by BLAKE3.
+/// Names of chunks with `key`: keyed sums, or BLAKE3.
 pub(super) fn fingerprinter(keyed: bool, key: &Key) -> Fingerprinter {
     if keyed { Fingerprinter::keyed(key) } else { Fingerprinter::blake3(key) }
 }

@@ -16,16 +16,16 @@ use crate::wire::streams::Join;
 
 use super::kinds::{NAMES, REPLY, REQUEST, expect};
 
-/// What the dialling end asks of the other.
+/// Request of the dialling end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Be the sender of these paths.
     Send {
         /// Path arguments, as the user gave them.
         sources: Vec<Box<[u8]>>,
-        /// Which names below the only one of them are meant.
+        /// Names below the only one of them that are meant.
         names: NamesFrom,
-        /// How to sync.
+        /// Options of the sync.
         options: Options,
     },
     /// Be the receiver.
@@ -34,27 +34,27 @@ pub enum Request {
         destination: Box<[u8]>,
         /// The source's own name where it is one entry with nothing in it: the destination may then be its new name.
         single: Option<Name>,
-        /// Where names below the only source are listed that the answering end is to tell, if it is to.
+        /// List of names below the only source that the answering end is to send, if it is to.
         names: NamesFrom,
-        /// How to sync.
+        /// Options of the sync.
         options: Options,
     },
 }
 
-/// Where the names are written that a [`Request`] is for.
+/// Place of the names that a [`Request`] is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NamesFrom {
     /// Nowhere: the sources stand for themselves.
     #[default]
     Nowhere,
-    /// In a file of the answering end.
+    /// A file of the answering end.
     File {
         /// Its path.
         path: Box<[u8]>,
-        /// Whether names end in NULs there, and not with their lines.
+        /// True where names end in NULs there, and not with their lines.
         nul: bool,
     },
-    /// In frames that follow the request; an empty one is the last.
+    /// Frames that follow the request; an empty one is the last.
     Frames,
 }
 
@@ -144,7 +144,7 @@ impl Request {
         framed(REQUEST, |to| self.put(to))
     }
 
-    /// Whether the other end will take it: arguments and rules are bounded, in number and in bytes.
+    /// Checks that the other end will take it: arguments and rules are bounded, in number and in bytes.
     #[must_use]
     pub fn fits(&self) -> bool {
         let (sources, options) = match self {
@@ -203,7 +203,7 @@ impl Request {
 }
 
 impl Request {
-    /// How long either end may be silent, in seconds; 0 for ever.
+    /// Longest silence of either end, in seconds; 0 for ever.
     #[must_use]
     pub const fn silence(&self) -> u32 {
         match self {
@@ -215,9 +215,9 @@ impl Request {
 /// The answer to a [`Request`]: the conversation may begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// As in [`Request::Receive`], where the answering end is the sender.
+    /// The only entry, as in [`Request::Receive`], where the answering end is the sender.
     pub single: Option<Name>,
-    /// Where further streams may join, if the request asks for them.
+    /// Door for further streams, if the request asks for them.
     pub join: Option<Join>,
 }
 

@@ -13,7 +13,7 @@ use super::capability::{
 };
 use super::introduce::{Hello, fingerprinter};
 
-/// What both ends agreed on. Only [`negotiate`] makes one.
+/// Terms of a session. Only [`negotiate`] makes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     zstd: bool,
@@ -25,11 +25,11 @@ pub struct Terms {
     passed_over: bool,
     removed: bool,
     keyed: bool,
-    /// Whether the sender may name chunks before it knows the receiver: it guesses [`Terms::is_keyed`] right.
+    /// The sender may name chunks before it knows the receiver: it guesses [`Terms::is_keyed`] right.
     offers: bool,
     /// A bit for each of [`Strategy::ALL`].
     strategies: u32,
-    /// How many files the sender can hold open at once, if few.
+    /// Most files that the sender can hold open at once, if few.
     most_files: Option<usize>,
     limits: Limits,
     key: Key,
@@ -38,31 +38,31 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Whether literals may travel as zstd frames.
+    /// True where literals may travel as zstd frames.
     #[must_use]
     pub const fn zstd(self) -> bool {
         self.zstd
     }
 
-    /// Whether literals may travel without their long runs of zeros. Strategies of the papers send what they would.
+    /// True where literals may travel without their long runs of zeros. Strategies of the papers send what they would.
     #[must_use]
     pub fn zeros(self, strategy: &Strategy) -> bool {
         self.zeros && strategy.conversation == Conversation::Recipe
     }
 
-    /// Whether troubles may say where they happened.
+    /// True where troubles may say where they happened.
     #[must_use]
     pub const fn troubles(self) -> bool {
         self.troubles
     }
 
-    /// Whether the session may have more streams than one.
+    /// True where the session may have more streams than one.
     #[must_use]
     pub const fn streams(self) -> bool {
         self.streams
     }
 
-    /// Whether totals may say how much was resumed.
+    /// True where totals may say how much was resumed.
     #[must_use]
     pub const fn resumed(self) -> bool {
         self.resumed
@@ -100,7 +100,7 @@ impl Terms {
         SumKey::from_bytes(*self.key.as_bytes())
     }
 
-    /// How chunks are named in this session. Strategies of the papers prove what they found by BLAKE3.
+    /// Names of chunks in this session. Strategies of the papers prove what they found by BLAKE3.
     #[must_use]
     pub fn fingerprinter(self, strategy: &Strategy) -> Fingerprinter {
         if strategy.conversation == Conversation::Recipe {
@@ -110,13 +110,13 @@ impl Terms {
         }
     }
 
-    /// How chunks of a file are named whose transfer began in another session, under that session's `key`.
+    /// Names of the chunks of a file whose transfer began in another session, under that session's `key`.
     #[must_use]
     pub fn fingerprinter_with(self, key: &Key) -> Fingerprinter {
         fingerprinter(self.keyed, key)
     }
 
-    /// Whether chunks are named by the keyed sum; else by BLAKE3 with a key.
+    /// True where chunks are named by the keyed sum; else by BLAKE3 with a key.
     #[must_use]
     pub const fn is_keyed(self) -> bool {
         self.keyed
@@ -140,7 +140,7 @@ impl Terms {
         self.offers
     }
 
-    /// How many files the sender can hold open at once, if few.
+    /// Most files that the sender can hold open at once, if few.
     #[must_use]
     pub const fn most_files(self) -> Option<usize> {
         self.most_files
@@ -152,14 +152,14 @@ impl Terms {
         self.limits
     }
 
-    /// What sums of the blocks of gaps are taken with.
+    /// Seed of the sums of blocks in gaps.
     #[must_use]
     pub fn gap_seed(self) -> u64 {
         self.key.seed()
     }
 }
 
-/// What two ends can do together; the same whichever of them computes it.
+/// Computes the terms of two ends; they are the same whichever end computes them.
 ///
 /// # Errors
 /// [`PeerError::NothingInCommon`] where a session needs what one of them lacks.

@@ -1,4 +1,4 @@
-//! How files are settled.
+//! Ends of files.
 
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::RelPath;
@@ -6,7 +6,7 @@ use deltic_tree::RelPath;
 use crate::report::{Action, Differs, Trouble};
 use crate::wire::codec::{Bad, Wire};
 
-/// How a file was settled.
+/// The end of a file.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
@@ -15,7 +15,7 @@ pub enum Done {
     /// Its new version is in place (in a dry run: would be), matched against what is or was at `from`, if that is another
     /// name.
     Replaced { action: Action, differs: Differs, literal: u64, matched: u64, from: Option<RelPath> },
-    /// It failed for good.
+    /// The file failed for good.
     Failed(Trouble),
 }
 

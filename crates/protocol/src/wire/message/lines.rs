@@ -14,14 +14,14 @@ use crate::wire::codec::{Bad, Wire, closed_set, items};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileNo(pub u64);
 
-/// How the receiver wants a file.
+/// Way in which the receiver wants a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// By recipe: it has an old version to match against.
     Recipe,
     /// Whole, as literals of fixed blocks.
     Whole,
-    /// As the session's strategy has it, which is not Deltic's own.
+    /// By the session's strategy, which is not Deltic's own.
     Strategy,
     /// The same with its stronger sum.
     Stronger,
@@ -34,7 +34,7 @@ pub enum How {
 pub struct GroupLine {
     /// Length in bytes of all its chunks.
     pub len: u64,
-    /// How many chunks it has.
+    /// Number of its chunks.
     pub chunks: u32,
     /// Its fingerprint's first bytes.
     pub short: GroupPrefix,
@@ -58,11 +58,11 @@ pub struct ChunkLines(pub Vec<ChunkLine>);
 pub struct GapLine {
     /// The chunks that nothing matched.
     pub chunks: Range<u32>,
-    /// Of the blocks of the gap in old; none asks for the bytes as they are.
+    /// Sums of the blocks of the gap in old; none asks for the bytes as they are.
     pub sums: GapSums,
 }
 
-/// What a number of a user or group is called where the sender is.
+/// Name of a user or group where the sender is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameLine {
     /// The number.
@@ -71,7 +71,7 @@ pub struct NameLine {
     pub name: Box<[u8]>,
 }
 
-/// Whether a directory's list is at its end.
+/// End of a directory's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// More entries of the same directory follow in the next frame.
@@ -84,10 +84,10 @@ pub enum Extent {
     Empty,
 }
 
-/// What a file's bytes are.
+/// Digest of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DigestLine {
-    /// Which file.
+    /// The file.
     pub file: FileNo,
     /// BLAKE3-256 of its bytes; `None` where it cannot be read.
     pub digest: Option<Digest>,

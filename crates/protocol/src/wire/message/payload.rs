@@ -8,9 +8,9 @@ use crate::wire::codec::{Bad, Wire, put_flags, take_flags};
 /// Bytes of literals and how they travel.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Payload {
-    /// As they are.
+    /// Plain bytes.
     Plain(Vec<u8>),
-    /// One zstd frame.
+    /// A zstd frame.
     Zstd(Vec<u8>),
     /// Without their long runs of zeros.
     Sparse(Sparse),
@@ -23,7 +23,7 @@ pub struct Sparse {
     pub runs: Vec<ZeroRun>,
     /// The other bytes, as they are or as one zstd frame.
     pub rest: Vec<u8>,
-    /// Whether they are that.
+    /// True for a zstd frame.
     pub zstd: bool,
 }
 
@@ -35,7 +35,7 @@ impl Payload {
         bytes.len().max(1) as u64
     }
 
-    /// Whether it can be `bytes` literal bytes, and at least one. What is packed is no longer than that.
+    /// Returns true where it can be `bytes` literal bytes, at least one. What is packed is no longer than that.
     pub(crate) fn may_hold(&self, bytes: usize) -> bool {
         let fits = match self {
             Self::Plain(plain) => plain.len() == bytes,

@@ -25,7 +25,7 @@ pub struct Sum {
 pub enum SumLine {
     /// Other than all before it, or than those that the sender remembers.
     New(Sum),
-    /// Those of the chunk so many before it; not 0.
+    /// The sums of the chunk so many before it; not 0.
     Again(u32),
 }
 
@@ -34,14 +34,14 @@ pub enum SumLine {
 pub struct Token {
     /// The chunks.
     pub chunks: Range<u32>,
-    /// What the strong sum is taken over.
+    /// The bytes that the strong sum is taken over.
     pub over: Over,
-    /// As much of it as travels.
+    /// The part of it that travels.
     pub strong: StrongSum,
 }
 
 impl Token {
-    /// How many strong sums it takes to judge it.
+    /// Number of strong sums that judge it.
     pub(crate) fn sums(&self) -> usize {
         match self.over {
             Over::Run => 1,
@@ -50,7 +50,7 @@ impl Token {
     }
 }
 
-/// What a token's strong sum is taken over.
+/// The bytes that a token's strong sum is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
     /// All bytes of its chunks together.
@@ -59,12 +59,12 @@ pub enum Over {
     Each,
 }
 
-/// One step of a patch.
+/// A step of a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchStep {
     /// These blocks of old.
     Copy(Range<u32>),
-    /// So many bytes of the patch's payload; not 0.
+    /// The next bytes of the patch's payload; not 0.
     Literal(u32),
 }
 
@@ -91,7 +91,7 @@ impl Wire for StrongSum {
     }
 }
 
-/// How far back, and where that is 0 the sums.
+/// Distance to the chunk of the same sums, and where that is 0 the sums.
 impl Wire for SumLine {
     fn put(&self, to: &mut Vec<u8>) {
         match self {

@@ -16,7 +16,7 @@ use super::lines::{ChunkLines, DigestLine, Extent, FileNo, GroupLine, How, NameL
 use super::payload::Payload;
 use super::sums::{PatchStep, SumLine};
 
-/// What the sender says.
+/// Frames of the sender.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToReceiver {
@@ -24,7 +24,7 @@ pub enum ToReceiver {
     Listing { dir: RelPath, own: Option<Meta>, entries: Vec<Entry>, extent: Extent },
     /// What stands for the entries of a directory: a [`Listing`](Self::Listing) of it follows only if the receiver asks.
     Tally { dir: RelPath, tally: DirDigest },
-    /// What users and groups are called that entries to come are of, or their ACLs name; each once in a session.
+    /// Names of the users and groups of entries to come and of their ACLs; each once in a session.
     Owners { users: Vec<NameLine>, groups: Vec<NameLine> },
     /// The list is complete; `intact` unless some of it could not be read.
     Listed { intact: bool },
@@ -56,13 +56,13 @@ pub enum ToReceiver {
     Failed { file: FileNo, attempt: u32, trouble: Trouble },
     /// Something else went wrong on the sender's side.
     Trouble(Trouble),
-    /// What is in files that the receiver asked about; each once, in any order.
+    /// Digests of files that the receiver asked about; each once, in any order.
     Digests(Vec<DigestLine>),
     /// Sources that are not there, and are to go here as well.
     Missing(Vec<RelPath>),
     /// A source that arrived is removed.
     Removed(RelPath),
-    /// What arrived is gone here, but for this.
+    /// Removal of what arrived, but for this.
     Gone(Vec<Trouble>),
     /// The user's answer: whether so many names may go.
     Allow(bool),

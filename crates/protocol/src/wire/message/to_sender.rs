@@ -15,11 +15,11 @@ use super::frames::frames;
 use super::lines::{Extent, FileNo, GapLine, How};
 use super::sums::{SumLine, Token};
 
-/// What the receiver says.
+/// Frames of the receiver.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToSender {
-    /// What is in these files? At least one; each is asked about once, and before it is wanted.
+    /// Asks for the digests of these files, at least one; of each once, and before it is wanted.
     Digest(Vec<FileNo>),
     /// Send this file; replaces an earlier attempt at it.
     Want { file: FileNo, how: How },
@@ -54,7 +54,7 @@ pub enum ToSender {
     Trouble(Trouble),
     /// These are here, and safe: their sources may go. Nothing else below `upto` will arrive; nothing at all after the `last`.
     Arrived { files: Vec<FileNo>, upto: FileNo, last: bool },
-    /// So many names would go: the user, who is at the sender's end, is to say whether they may.
+    /// Asks the user, who is at the sender's end, whether so many names may go.
     Ask(Question),
     /// Everything is in place and flushed; the session is over.
     Finished(Totals),
