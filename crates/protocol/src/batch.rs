@@ -8,8 +8,8 @@
 //! end     = Over
 //! ```
 //!
-//! The steps of a content are those of a [delta file](deltic_core::format::delta): new, front to back. Where there is no old
-//! version all of them are literals.
+//! The steps of a content are those of a [delta file](deltic_core::format::delta): new, front to back. Where there is
+//! no old version all of them are literals.
 
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::codec::{CodecError, Reader};
@@ -100,7 +100,8 @@ pub fn asked(single: Option<Name>, options: Options) -> Vec<u8> {
     Request::Receive { destination, single, names, options }.encode()
 }
 
-/// Returns true for the kinds of frames of a sender's list: `Listing`, `Listed`, `Missing` and `Owners`. Batches have them too.
+/// Returns true for the kinds of frames of a sender's list: `Listing`, `Listed`, `Missing` and `Owners`. Batches have
+/// them too.
 #[must_use]
 pub const fn is_told(kind: u8) -> bool {
     matches!(kind, 16 | 17 | 31 | 50)
@@ -108,8 +109,8 @@ pub const fn is_told(kind: u8) -> bool {
 
 const REQUEST: u8 = 2;
 
-/// How a batch is read that was `written` so, if `asked` to: what is brought over, and what counts as changed, is what it was;
-/// what goes besides, and how files are written, is what is asked for. Rules are both's.
+/// How a batch is read that was `written` so, if `asked` to: what is brought over, and what counts as changed, is what
+/// it was; what goes besides, and how files are written, is what is asked for. Rules are both's.
 #[must_use]
 pub fn read_as(written: Options, mut asked: Options) -> Options {
     let Options { recursive, links, modes, times, metadata, follow, select, compare, .. } = written;

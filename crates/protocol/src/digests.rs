@@ -1,5 +1,5 @@
-//! Digests of whole files, by which contents are compared that a recipe need not tell (`-c`): what either end asks its driver
-//! for, a batch of files at a time.
+//! Digests of whole files, by which contents are compared that a recipe need not tell (`-c`): what either end asks its
+//! driver for, a batch of files at a time.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,9 @@
 //! The recipe conversation as two state machines without IO, and its wire format.
 //!
-//! docs/protocol.md is normative: bytes, states, limits, threat model. Here:
-//! [`frame`] and [`message`] are the bytes, [`hello`] the greeting, [`sender`] and [`receiver`] the machines, [`work`]
-//! what they ask of whoever drives them, [`streams`] what literals may travel on besides, [`batch`] what of a session a file may keep, [`limits`]
-//! every bound.
+//! docs/protocol.md is normative: bytes, states, limits, threat model. Here: [`frame`] and [`message`] are the bytes,
+//! [`hello`] the greeting, [`sender`] and [`receiver`] the machines, [`work`] what they ask of whoever drives them,
+//! [`streams`] what literals may travel on besides, [`batch`] what of a session a file may keep, [`limits`] every
+//! bound.
 //!
 //! A driver moves frames between two machines and does the work they ask for, in any order:
 //!

@@ -115,7 +115,8 @@ impl Options {
         remove.sources && alone && !writing.delay && !dry_run
     }
 
-    /// Whether files that find no room wait for what is deleted: no other name, nor their source, waits for them until then.
+    /// Whether files that find no room wait for what is deleted: no other name, nor their source, waits for them until
+    /// then.
     #[must_use]
     pub fn deletes_for_room(&self) -> bool {
         let waits = self.metadata.hard_links || self.writing.delay || self.remove.sources;
@@ -135,8 +136,8 @@ pub enum Delete {
     /// Never.
     #[default]
     Never,
-    /// Yes, but not from an empty source, and all or nothing: more names than this allows are an accident more often than a
-    /// wish.
+    /// Yes, but not from an empty source, and all or nothing: more names than this allows are an accident more often
+    /// than a wish.
     Guarded(Guard),
     /// Yes, but no more names than this (`--max-delete`), and none from an empty source; without a limit if that is the
     /// highest number (`--force-delete`).

@@ -1,5 +1,5 @@
-//! What frames are sent for, so that traffic can be told apart by whoever counts it. A new frame says it here, or nothing
-//! builds.
+//! What frames are sent for, so that traffic can be told apart by whoever counts it. A new frame says it here, or
+//! nothing builds.
 
 use crate::message::{ToReceiver, ToSender};
 

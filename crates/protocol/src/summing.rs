@@ -36,7 +36,8 @@ pub enum Portion {
 pub enum Summed {
     /// Sums of [`Portion::From`] and [`Portion::Chunks`]; true at the file's end.
     Chunks(Vec<Sum>, bool),
-    /// Of [`Portion::Ends`] and [`Portion::SubChunks`]; with the strong sums of what may be chunks, if they were asked for.
+    /// Of [`Portion::Ends`] and [`Portion::SubChunks`]; with the strong sums of what may be chunks, if they were asked
+    /// for.
     SubChunks(SubChunks<StrongSum>),
 }
 

@@ -35,8 +35,8 @@ pub enum Then {
     WaitForRoom,
     /// The file will not succeed.
     GiveUp,
-    /// All that was asked for is done, but for attributes that could not be set: it is told of, and the run goes on as if
-    /// they were.
+    /// All that was asked for is done, but for attributes that could not be set: it is told of, and the run goes on as
+    /// if they were.
     GoOn,
 }
 

@@ -1,4 +1,5 @@
-//! Sessions of two machines without dice: the one that docs/protocol.md shows in hex, and one whose source knows recipes.
+//! Sessions of two machines without dice: the one that docs/protocol.md shows in hex, and one whose source knows
+//! recipes.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, missing_docs)]
 
 mod common;
@@ -138,7 +139,7 @@ fn reads(knows: bool) -> (u64, u64) {
 }
 
 #[test]
-fn what_a_store_knows_is_not_read() {
+fn recipes_that_a_store_knows_are_not_read() {
     let (scanned, read) = reads(true);
     assert_eq!(scanned, 0);
     assert!((1000..200_000).contains(&read), "{read} bytes");

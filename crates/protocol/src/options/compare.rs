@@ -22,7 +22,8 @@ pub struct Compare {
     /// Digests that contents are compared by, and recipes of old versions, may be known from an earlier run; off with
     /// `--no-cache`.
     pub cached: bool,
-    /// How many seconds ago a file may have been read whose digest is known (`--checksum-max-age`); `None`: however many.
+    /// How many seconds ago a file may have been read whose digest is known (`--checksum-max-age`); `None`: however
+    /// many.
     pub max_age_secs: Option<u64>,
     /// Difference within which times are the same (`--modify-window`).
     pub window: Window,
@@ -59,7 +60,8 @@ impl Window {
         }
     }
 
-    /// Whether `old` is so new that `--update` leaves it alone. A window takes what is as old as `new` along, as in rsync.
+    /// Whether `old` is so new that `--update` leaves it alone. A window takes what is as old as `new` along, as in
+    /// rsync.
     #[must_use]
     pub fn is_newer(self, old: Timestamp, new: Timestamp) -> bool {
         match self {
@@ -69,14 +71,16 @@ impl Window {
     }
 }
 
-/// Whether `old` is what a file system keeps of `new` that counts in longer steps than nanoseconds. Where it does not, a time
-/// that ends so is hardly ever a file's, but where somebody set it: `new` has been set from then on, and not a moment later.
+/// Whether `old` is what a file system keeps of `new` that counts in longer steps than nanoseconds. Where it does not,
+/// a time that ends so is hardly ever a file's, but where somebody set it: `new` has been set from then on, and not a
+/// moment later.
 fn is_cut(new: Timestamp, old: Timestamp) -> bool {
     let kept = |step: u32| new.nanos - new.nanos % step;
     new.secs == old.secs && STEPS.iter().any(|step| kept(*step) == old.nanos)
 }
 
-/// In nanoseconds: of NTFS; of a few that count in microseconds or milliseconds; of exFAT; of ext3, HFS+ and old inodes of ext4.
+/// In nanoseconds: of NTFS; of a few that count in microseconds or milliseconds; of exFAT; of ext3, HFS+ and old
+/// inodes of ext4.
 const STEPS: [u32; 5] = [100, 1000, 1_000_000, 10_000_000, 1_000_000_000];
 
 /// Trees of the receiver besides the destination; each is an *alternate*.
@@ -108,7 +112,7 @@ pub enum Fuzzy {
     Never,
     /// The file's directory (`-y`).
     Here,
-    /// That of the alternates as well (`-yy`).
+    /// The alternates as well (`-yy`).
     Everywhere,
 }
 

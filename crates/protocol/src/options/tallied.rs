@@ -5,9 +5,10 @@ use deltic_tree::{Compared, Follow};
 use super::{Compare, Links, Metadata, Missing, Options, Remove, Select, Window};
 
 impl Options {
-    /// What a tally of a directory compares, if runs of these options tell tallies. Equal ones mean that every entry is up
-    /// to date and that no other is to go: so they are not told where options find something to do with such an entry, or
-    /// compare more than a tally says, or where each is to be told. An option of a group has its word here, or nothing builds.
+    /// What a tally of a directory compares, if runs of these options tell tallies. Equal ones mean that every entry
+    /// is up to date and that no other is to go: so they are not told where options find something to do with such an
+    /// entry, or compare more than a tally says, or where each is to be told. An option of a group has its word here,
+    /// or nothing builds.
     #[must_use]
     pub fn tallied(&self) -> Option<Compared> {
         let Self { recursive, modes, times, checksum, metadata, follow, tells_unchanged, .. } =

@@ -2,8 +2,8 @@
 
 use super::notice::Notice;
 
-/// How often an end compared a sum with one of the other end's, equal or not. What a tag, a bit or a length rules out is not
-/// compared; of a hash table only the entry that is found.
+/// How often an end compared a sum with one of the other end's, equal or not. What a tag, a bit or a length rules out
+/// is not compared; of a hash table only the entry that is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Weak sums, which only suggest: of chunks, of windows, of blocks in gaps.

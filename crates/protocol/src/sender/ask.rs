@@ -19,26 +19,27 @@ use crate::work::Handle;
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
-    /// List a directory, with its `tally` if that is asked for and it is listed in one part; or go on with the `rest` of
-    /// it. Answer with [`Answer::Listed`].
+    /// List a directory, with its `tally` if that is asked for and it is listed in one part; or go on with the `rest`
+    /// of it. Answer with [`Answer::Listed`].
     List { dir: RelPath, tally: bool, rest: Option<Box<SortedNames>> },
-    /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as in
-    /// `Read`) and seal it, as in `Seal`. Chunks of this attempt are named with `key`, if there is one, and not with the
-    /// session's. Answer with [`Answer::Opened`].
+    /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as
+    /// in `Read`) and seal it, as in `Seal`. Chunks of this attempt are named with `key`, if there is one, and not
+    /// with the session's. Answer with [`Answer::Opened`].
     Open { handle: Handle, path: RelPath, how: How, zstd: bool, key: Option<Key>, bears: Bears },
     /// Read a segment, cut and sum it; answer with [`Answer::Scanned`].
     Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
-    /// Check that the file did not change since it was opened, but in what the attempt `bears`, then take the digest; answer
-    /// with [`Answer::Sealed`].
+    /// Check that the file did not change since it was opened, but in what the attempt `bears`, then take the digest;
+    /// answer with [`Answer::Sealed`].
     Seal { handle: Handle, proof: Sealing, bears: Bears },
-    /// Read, cut and sum a portion, and hash it for the file's digest if one comes along; answer with [`Answer::Summed`].
+    /// Read, cut and sum a portion, and hash it for the file's digest if one comes along; answer with
+    /// [`Answer::Summed`].
     Sum { handle: Handle, summing: Summing, portion: Portion, digest: Option<Box<FileDigest>> },
     /// Read these spans and take the strong sum of each; answer with [`Answer::Hashed`].
     Hash { handle: Handle, strong: Strong, spans: Vec<Span> },
     /// Read from `start` about a segment, search it, and hash what is settled; answer with [`Answer::Searched`].
     Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
-    /// Read these spans, one after the other, into a payload, compressed if `zstd` is asked for and agreed on; answer with
-    /// [`Answer::Read`].
+    /// Read these spans, one after the other, into a payload, compressed if `zstd` is asked for and agreed on; answer
+    /// with [`Answer::Read`].
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
     /// Read each gap and tell it against the sums of old; answer with [`Answer::Mended`].
     Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
@@ -182,7 +183,8 @@ pub struct Listed {
     pub entries: Vec<Entry>,
     /// Entries that could not be listed.
     pub troubles: Vec<Trouble>,
-    /// What stands for the entries, as [`Options::tallied`](crate::options::Options::tallied) has it, if it was asked for.
+    /// What stands for the entries, as [`Options::tallied`](crate::options::Options::tallied) has it, if it was asked
+    /// for.
     pub tally: Option<DirDigest>,
     /// Names of their users, in any order; none where the options ask for none.
     pub users: Vec<NameLine>,

@@ -23,8 +23,8 @@ use super::offer::Offer;
 use super::pending::Pending;
 use super::transfer::{Attempt, Beginning, Transfer, cut_otherwise};
 
-/// Most sums of all files under way: those of the large ones, and room for all small ones together. A sum that was sent before
-/// is sent again by one byte, and takes many times that.
+/// Most sums of all files under way: those of the large ones, and room for all small ones together. A sum that was
+/// sent before is sent again by one byte, and takes many times that.
 const MAX_SUMS_HELD: usize = (MAX_ACTIVE_LARGE + 1) * MAX_SUMS;
 
 /// Transfers by file, in the order of the list, which is the order in which they are scanned.

@@ -5,15 +5,15 @@
 //!                 └──► Tally                     (within TALLY_WINDOW of what it answered)
 //! Tallied(unlike)  ──► Listing
 //! nothing heard    ──► Offer, and what follows Start, of a single file      (within OFFERED_GROUPS)
-//! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW of what it answered; short files: Recipe)
+//! Want(file)       ──► open, Start, scan, Groups …, End     (within GROUP_WINDOW; short files: Recipe)
 //! Lack(groups)     ──► Chunks
 //! Need(chunks)     ──► read, Fill
 //! Mend(gaps)       ──► read, compare, Mended                (within GAP_WINDOW of what it answered)
 //! ```
 //!
-//! [`Sender`] routes frames and answers to its parts. Each owns its state and takes the [`Context`]: `list` walks the tree
-//! and sends it, `files` holds a `transfer` for each file that is wanted, `presets` are the strategies of the papers,
-//! `leaving` removes sources.
+//! [`Sender`] routes frames and answers to its parts. Each owns its state and takes the [`Context`]: `list` walks the
+//! tree and sends it, `files` holds a `transfer` for each file that is wanted, `presets` are the strategies of the
+//! papers, `leaving` removes sources.
 
 mod ask;
 mod context;
@@ -81,8 +81,8 @@ impl Sender {
         }
     }
 
-    /// The same over a link of this bandwidth, by which some strategies choose their chunks. Where nothing is known they
-    /// take those for a middling one ([`netsync_avg_bytes`](deltic_core::strategy::netsync_avg_bytes)).
+    /// The same over a link of this bandwidth, by which some strategies choose their chunks. Where nothing is known
+    /// they take those for a middling one ([`netsync_avg_bytes`](deltic_core::strategy::netsync_avg_bytes)).
     #[must_use]
     pub fn over(mut self, bits_per_second: Option<u64>) -> Self {
         self.cx.bits_per_second = bits_per_second;
@@ -102,9 +102,10 @@ impl Sender {
         self.cx.next_frame()
     }
 
-    /// The next frame and, where it may overtake the others in an [`Aside`](crate::streams::Aside), the attempt that it is
-    /// of. A file that goes whole is sent in order until the receiver asks for its blocks: what overtakes its `Start` would
-    /// come unasked. One that goes by another strategy always is: what was denied comes behind the `Deny`, unasked.
+    /// The next frame and, where it may overtake the others in an [`Aside`](crate::streams::Aside), the attempt that
+    /// it is of. A file that goes whole is sent in order until the receiver asks for its blocks: what overtakes its
+    /// `Start` would come unasked. One that goes by another strategy always is: what was denied comes behind the
+    /// `Deny`, unasked.
     pub fn poll_for_streams(&mut self) -> Option<(ToReceiver, Option<u32>)> {
         let frame = self.poll_frame()?;
         let file = frame.may_overtake();

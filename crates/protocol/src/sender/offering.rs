@@ -1,8 +1,9 @@
-//! A file that is sent before anybody has asked for it: where the answer is long in coming, the question can be guessed.
+//! A file that is sent before anybody has asked for it: where the answer is long in coming, the question can be
+//! guessed.
 //!
 //! A run of a single file is mostly about one that changed. Its recipe as far as groups tell it costs a fraction of a
-//! thousandth of its length, so it is on its way while the list is. The receiver that comes to want it by recipe has that
-//! round trip behind it; another lets it lie.
+//! thousandth of its length, so it is on its way while the list is. The receiver that comes to want it by recipe has
+//! that round trip behind it; another lets it lie.
 
 use deltic_core::strategy::Conversation;
 

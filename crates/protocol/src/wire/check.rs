@@ -1,7 +1,8 @@
 //! Checks of what a stream carries: damage on the way is found before anything acts on it (docs/protocol.md, "Checks").
 //!
-//! The content of a file is proven by its digest. Names, metadata, requests and answers have no proof but these checks, and
-//! so has the place where `--append` goes on. A check finds accidents; who can change a stream can change its checks too.
+//! The content of a file is proven by its digest. Names, metadata, requests and answers have no proof but these
+//! checks, and so has the place where `--append` goes on. A check finds accidents; who can change a stream can change
+//! its checks too.
 
 use deltic_core::codec::CodecError;
 use deltic_core::weak::Crc32c;

@@ -36,7 +36,8 @@ pub const MAX_UNCHECKED_BYTES: usize = 2 * MAX_FRAME_BYTES;
 pub const MAX_ALIVES: u32 = 4 * MAX_MUTE_SECONDS as u32;
 /// Most entries listed by the sender and not yet settled by the receiver.
 pub const ENTRY_WINDOW: u64 = 16 << 10;
-/// Bytes of the attributes and ACLs of entries listed and not settled, beyond which no more entries that have some are listed.
+/// Bytes of the attributes and ACLs of entries listed and not settled, beyond which no more entries that have some are
+/// listed.
 pub const LISTED_BYTES: usize = 8 << 20;
 /// Most tallies of directories told that are not answered, or are of directories that no listing has named.
 pub const TALLY_WINDOW: usize = 4096;
@@ -46,8 +47,8 @@ pub const TALLIED_ENTRIES: u64 = ENTRY_WINDOW / 2;
 pub const TALLIED_NAMES: usize = 256;
 /// Most groups sent and not yet answered, over all files of a session.
 pub const GROUP_WINDOW: u64 = 1 << 18;
-/// Most groups that a sender tells of a file before it is wanted: as many as the first packets of a connection hold, so that
-/// those of a file that is not wanted hold up nothing.
+/// Most groups that a sender tells of a file before it is wanted: as many as the first packets of a connection hold,
+/// so that those of a file that is not wanted hold up nothing.
 pub const OFFERED_GROUPS: u64 = 1 << 10;
 /// Longest gap in new, in bytes; what it is told against is at most twice as long.
 pub const GAP_BYTES: u64 = 256 << 10;
@@ -73,9 +74,11 @@ pub const FILL_BYTES: u64 = 256 << 10;
 pub const WHOLE_BLOCK_BYTES: u32 = 256 << 10;
 /// Files up to this length are sent whole: a recipe would cost another round trip to save less than a packet.
 pub const WHOLE_BELOW_BYTES: u64 = 2 << 10;
-/// Files up to this length are told chunk by chunk: groups would save fewer bytes than the round trip is worth that spells them.
+/// Files up to this length are told chunk by chunk: groups would save fewer bytes than the round trip is worth that
+/// spells them.
 pub const TOLD_BY_CHUNK_BYTES: u64 = 128 << 10;
-/// Files up to this length, in bytes, are not looked for under other names: many of them cost less to send than to find.
+/// Files up to this length, in bytes, are not looked for under other names: many of them cost less to send than to
+/// find.
 pub const MOVED_ABOVE_BYTES: u64 = 16 << 10;
 /// Lengths of which the first new file is known, so that another one may be matched against it; not seen by the peer.
 pub const MAX_REPEATABLE: usize = 1 << 14;
@@ -99,7 +102,8 @@ pub const MAX_ACL_NAMED: usize = deltic_tree::meta::MAX_ACL_NAMED;
 pub const MAX_OWNER_NAMES: usize = 16 << 10;
 /// Most files of which one name was told and others may come.
 pub const MAX_LINKED: usize = 1 << 20;
-/// Bytes of the first names of all of them, of the targets of those that are symbolic links, and of their attributes and ACLs.
+/// Bytes of the first names of all of them, of the targets of those that are symbolic links, and of their attributes
+/// and ACLs.
 pub const MAX_LINKED_BYTES: usize = 128 << 20;
 /// Most other trees of the receiver that a run compares with.
 pub const MAX_ALTERNATES: usize = 20;

@@ -1,7 +1,8 @@
 //! Several streams of one session: how one joins, and what travels on it (docs/protocol.md, "Several streams").
 //!
-//! The streams beside the first carry literals alone, each in an [`Aside`]. Asides overtake other frames and each other,
-//! so each names the attempt that it belongs to: one of an attempt that is over cannot be taken for the next one's.
+//! The streams beside the first carry literals alone, each in an [`Aside`]. Asides overtake other frames and each
+//! other, so each names the attempt that it belongs to: one of an attempt that is over cannot be taken for the next
+//! one's.
 
 use deltic_core::codec::{Put, Reader};
 

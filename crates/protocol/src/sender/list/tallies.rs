@@ -6,9 +6,9 @@
 //!                                    └──► unlike: owed ──► Listing
 //! ```
 //!
-//! The walk goes on below a directory while its tally waits for an answer, with tallies alone: what is to be listed there
-//! waits until the receiver knows of it, by the answer *alike* or by the listing of the directory above. Kept entries count
-//! as sent, so that a listing that is owed never waits for room.
+//! The walk goes on below a directory while its tally waits for an answer, with tallies alone: what is to be listed
+//! there waits until the receiver knows of it, by the answer *alike* or by the listing of the directory above. Kept
+//! entries count as sent, so that a listing that is owed never waits for room.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -215,7 +215,8 @@ impl Tallies {
         Ok((ready, parked))
     }
 
-    /// Forgets a directory whose entries the receiver knows: what waited below it may be listed. Returns what was parked.
+    /// Forgets a directory whose entries the receiver knows: what waited below it may be listed. Returns what was
+    /// parked.
     pub(super) fn close(&mut self, no: u32) -> Vec<Ready> {
         let Some(sent) = self.open.remove(&no) else { return Vec::new() };
         self.unnamed -= sent.unnamed;

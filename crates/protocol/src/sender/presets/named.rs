@@ -1,7 +1,7 @@
 //! Chunks that were sent, and what the receiver said about each.
 //!
-//! A chunk is named once, and once more where its run was refuted and split; so at most two strong sums are taken of it,
-//! whatever the receiver says.
+//! A chunk is named once, and once more where its run was refuted and split; so at most two strong sums are taken of
+//! it, whatever the receiver says.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -62,7 +62,8 @@ impl Abort {
     }
 }
 
-/// Says that an end is at work, or has heard what came, though it has had nothing to say. It may stand before any frame and is not answered.
+/// Says that an end is at work, or has heard what came, though it has had nothing to say. It may stand before any
+/// frame and is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alive;
 

@@ -72,7 +72,8 @@ impl Hello {
         self
     }
 
-    /// The same of an end that takes so many bytes of literals before it gives credit for more, where it is the receiver.
+    /// The same of an end that takes so many bytes of literals before it gives credit for more, where it is the
+    /// receiver.
     #[must_use]
     pub fn granting(mut self, bytes: Option<u64>) -> Self {
         self.capabilities.extend(bytes.map(credit));
@@ -109,8 +110,8 @@ impl Hello {
         self.capabilities.contains(&in_place(place))
     }
 
-    /// What the end that says this calls the entry `inode` of the machine that was started as `boot`: who is not on that machine
-    /// learns nothing of it.
+    /// What the end that says this calls the entry `inode` of the machine that was started as `boot`: who is not on
+    /// that machine learns nothing of it.
     #[must_use]
     pub fn place(&self, boot: &[u8], inode: Inode) -> Fingerprint {
         let Inode { device, number } = inode;

@@ -134,7 +134,8 @@ impl Terms {
         self.part
     }
 
-    /// Whether [`Hello::names`] of the sender are the session's: what it offers before it has heard the receiver is good.
+    /// Whether [`Hello::names`] of the sender are the session's: what it offers before it has heard the receiver is
+    /// good.
     #[must_use]
     pub const fn offers(self) -> bool {
         self.offers

@@ -12,15 +12,16 @@ use crate::wire::codec::{Bad, Wire};
 pub enum Done {
     /// Its content was what it should be; `touched` if attributes were set.
     Same { touched: bool, differs: Differs },
-    /// Its new version is in place (in a dry run: would be), matched against what is or was at `from`, if that is another
-    /// name.
+    /// Its new version is in place (in a dry run: would be), matched against what is or was at `from`, if that is
+    /// another name.
     Replaced { action: Action, differs: Differs, literal: u64, matched: u64, from: Option<RelPath> },
     /// The file failed for good.
     Failed(Trouble),
 }
 
 impl Done {
-    /// Whether a file can end so that was wanted so many times: only of one that was can be said what became of its content.
+    /// Whether a file can end so that was wanted so many times: only of one that was can be said what became of its
+    /// content.
     pub(crate) fn may_end(&self, wants: u32) -> bool {
         match self {
             Self::Same { touched, differs } => {

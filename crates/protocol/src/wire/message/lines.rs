@@ -80,7 +80,8 @@ pub enum Extent {
     Last,
     /// These were the last that take part: the directory may have others, which nobody asked for or could list.
     Part,
-    /// These were the last, and one of the directories that were named as sources and are this one here has nothing in it.
+    /// These were the last, and one of the directories that were named as sources and are this one here has nothing in
+    /// it.
     Empty,
 }
 

@@ -22,7 +22,8 @@ use super::sums::{PatchStep, SumLine};
 pub enum ToReceiver {
     /// Entries of one directory, in order of name. `own` describes the root itself, where it is part of the transfer.
     Listing { dir: RelPath, own: Option<Meta>, entries: Vec<Entry>, extent: Extent },
-    /// What stands for the entries of a directory: a [`Listing`](Self::Listing) of it follows only if the receiver asks.
+    /// What stands for the entries of a directory: a [`Listing`](Self::Listing) of it follows only if the receiver
+    /// asks.
     Tally { dir: RelPath, tally: DirDigest },
     /// Names of the users and groups of entries to come and of their ACLs; each once in a session.
     Owners { users: Vec<NameLine>, groups: Vec<NameLine> },
@@ -30,7 +31,8 @@ pub enum ToReceiver {
     Listed { intact: bool },
     /// A file's new version was opened; what follows is of this version.
     Start { file: FileNo, meta: Meta, how: How, spec: ChunkerSpec },
-    /// The same of a file that nobody has wanted yet: it begins an attempt by recipe, if the receiver comes to want one.
+    /// The same of a file that nobody has wanted yet: it begins an attempt by recipe, if the receiver comes to want
+    /// one.
     Offer { file: FileNo, meta: Meta, spec: ChunkerSpec },
     /// The next groups of the recipe.
     Groups { file: FileNo, groups: Vec<GroupLine> },
@@ -50,7 +52,8 @@ pub enum ToReceiver {
     Patch { file: FileNo, steps: Vec<PatchStep>, payload: Payload },
     /// The file grew while it was read: its beginning is what `End`, which follows, proves.
     Restless { file: FileNo },
-    /// The recipe is complete, the file did not change while it was read unless that was said, and this proves the result.
+    /// The recipe is complete, the file did not change while it was read unless that was said, and this proves the
+    /// result.
     End { file: FileNo, digest: Digest },
     /// The sender's side of an attempt is over; `attempt` counts the `Want`s of the file, from 1.
     Failed { file: FileNo, attempt: u32, trouble: Trouble },

@@ -25,7 +25,8 @@ pub enum ToSender {
     Want { file: FileNo, how: How },
     /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
     Resume { file: FileNo, key: Key, spec: ChunkerSpec },
-    /// Directories that are as their tallies say, and others, which are to be listed; by numbers of tallies, counted from 0.
+    /// Directories that are as their tallies say, and others, which are to be listed; by numbers of tallies, counted
+    /// from 0.
     Tallied { alike: Vec<Range<u32>>, unlike: Vec<Range<u32>> },
     /// Send this file from byte `from` on, as long as it is longer: what is before is here already, or taken for it.
     Append { file: FileNo, from: u64 },
@@ -47,12 +48,13 @@ pub enum ToSender {
     MadeRoot(MadeRoot),
     /// A directory, link or attribute changed, or a name was removed.
     Changed(Change),
-    /// Literals that were sent do not wait any more: so many `bytes` may be sent again, and `more`. They waited for `held_us`
-    /// microseconds, where that is measured.
+    /// Literals that were sent do not wait any more: so many `bytes` may be sent again, and `more`. They waited for
+    /// `held_us` microseconds, where that is measured.
     Credit { bytes: u64, more: u64, held_us: Option<u32> },
     /// Something went wrong on the receiver's side.
     Trouble(Trouble),
-    /// These are here, and safe: their sources may go. Nothing else below `upto` will arrive; nothing at all after the `last`.
+    /// These are here, and safe: their sources may go. Nothing else below `upto` will arrive; nothing at all after the
+    /// `last`.
     Arrived { files: Vec<FileNo>, upto: FileNo, last: bool },
     /// Asks the user, who is at the sender's end, whether so many names may go.
     Ask(Question),
