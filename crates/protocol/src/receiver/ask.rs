@@ -1,4 +1,4 @@
-//! What the receiver asks of its driver, and what it is answered.
+//! Work that the receiver asks of its driver, and the answers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::summing::{Portion, Summed};
 use crate::sums::{Search, Summing};
 use crate::work::{Handle, Setback};
 
-use super::{NewFiles, Proof};
+use super::transfer::proof::Proof;
+use super::tree::new_files::NewFiles;
 
 /// A share of the sender's metadata, for directories to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub enum Carries {
     All,
 }
 
-/// What the receiver asks its driver to do. Paths are below the destination's root.
+/// Work for the driver. Paths are below the destination's root.
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum Work {
@@ -149,11 +150,11 @@ pub enum Work {
 /// A whole file of one block, or empty.
 #[derive(Debug)]
 pub struct Small {
-    /// Where it goes.
+    /// Its place.
     pub path: RelPath,
-    /// What it gets.
+    /// The metadata that it gets.
     pub meta: Meta,
-    /// What stood in its place.
+    /// The entry that stood in its place.
     pub seen: Option<Meta>,
     /// Its bytes.
     pub payload: Payload,
@@ -161,44 +162,44 @@ pub struct Small {
     pub digest: Digest,
 }
 
-/// Where a file that is not in place may have an old version.
+/// Other places where a file may have an old version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// At this path, where a file came in this run that is as long.
+    /// The path of a file that came in this run and is as long.
     pub repeated: Option<RelPath>,
-    /// In this alternate, under its own name.
+    /// The reference directory that has it under its own name.
     pub alternate: Option<usize>,
-    /// In its directory, under a name like its own.
+    /// Names like its own in its directory.
     pub fuzzy: Fuzzy,
     /// Anywhere in the destination as far as it was charted, if there is a file that is at least so much like it.
     pub moved: Option<Kinship>,
-    /// How long the new version is, in bytes, and when it was modified: what has both is like no other.
+    /// Length in bytes and modification time of the new version: a file that has both is like no other.
     pub new: (u64, Timestamp),
 }
 
-/// What speaks for a file of another name being an old version; the first speaks loudest.
+/// Reasons to take a file of another name for an old version, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kinship {
-    /// It came in this run, and is as long.
+    /// The file came in this run, and is as long.
     Repeat,
-    /// It has the same length and the same time: nobody touched it when it moved.
+    /// Length and time are the same: nobody touched it when it moved.
     Twin,
-    /// It has the same name, or a length that few have.
+    /// The name is the same, or the length is one that few have.
     Kin,
 }
 
-/// What was looked at of a destination.
+/// The part of a destination that was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charted {
-    /// So many names.
+    /// Number of names.
     pub names: u64,
-    /// Where there are more.
+    /// The place of the others.
     pub unseen: Unseen,
-    /// Whether the chart has a file by now that something may be matched against.
+    /// True once the chart has a file that another may be matched against.
     pub has_files: bool,
 }
 
-/// Where names are that were not looked at.
+/// The place of names that were not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unseen {
     /// Below the directories that were near.
@@ -218,32 +219,32 @@ pub struct New {
     pub modified: Timestamp,
     /// Its first byte that is to come: what is before stays in its place, whatever that is.
     pub from: u64,
-    /// What its chunks are cut by.
+    /// The chunker.
     pub spec: ChunkerSpec,
 }
 
 /// Chunks that are known from an earlier session, whose key and chunker this file goes by again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// What they are named with.
+    /// The key of their names.
     pub key: Key,
-    /// What they are cut by.
+    /// The chunker.
     pub spec: ChunkerSpec,
-    /// Those that are in place, ascending. One that overlaps another, or reaches beyond the version, does not count.
+    /// The chunks in place, ascending. A chunk that overlaps another, or reaches beyond the version, does not count.
     pub chunks: Chunks,
 }
 
 /// A chunk in its place in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptChunk {
-    /// Where it starts.
+    /// Its start.
     pub start: u64,
-    /// What it is.
+    /// Its length and name.
     pub chunk: Chunk,
 }
 
 impl KeptChunk {
-    /// One past its last byte.
+    /// The place behind its last byte.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.start.saturating_add(self.chunk.len.into())
@@ -264,7 +265,7 @@ pub struct CopyRun {
 pub struct Piece {
     /// Place in the new version.
     pub span: Span,
-    /// What to expect.
+    /// The prefix to expect.
     pub brief: Option<ChunkPrefix>,
 }
 
@@ -275,16 +276,16 @@ pub type OldGap = Vec<Span>;
 /// A gap to be told against old.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facing {
-    /// What old has in its place.
+    /// The places of old that face it.
     pub old: OldGap,
-    /// In how many places it probably differs.
+    /// Number of places in which it probably differs.
     pub edits: u32,
 }
 
 /// A gap that was told against old.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// What it was told against.
+    /// The places of old that it was told against.
     pub old: OldGap,
     /// The chunks of new that it consists of, in order.
     pub pieces: Vec<Piece>,
@@ -293,22 +294,22 @@ pub struct Patch {
 /// A gap that was rebuilt, and written where it is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mended {
-    /// Those of its chunks, in order; `None` of what is not what was announced, and was not written.
+    /// Names of its chunks, in order; `None` for a chunk that is not the announced one, and was not written.
     pub fingerprints: Vec<Option<Fingerprint>>,
-    /// How many bytes of those that were written were literals; the rest was in old.
+    /// Bytes of literals among those that were written; the rest was in old.
     pub literal: u64,
 }
 
-/// What is in a directory whose tally is the sender's.
+/// The contents of a directory whose digest is the sender's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Alike {
     /// Its directories, in any order.
     pub dirs: Vec<(Name, Meta)>,
-    /// How many regular files.
+    /// Number of regular files.
     pub files: u64,
-    /// How many symbolic links.
+    /// Number of symbolic links.
     pub links: u64,
-    /// How many FIFOs and sockets.
+    /// Number of FIFOs and sockets.
     pub specials: u64,
     /// Length of the files, in bytes.
     pub file_bytes: u64,
@@ -335,7 +336,7 @@ impl Alike {
         }
     }
 
-    /// How many entries.
+    /// Number of entries.
     pub(super) fn entries(&self) -> u64 {
         self.files + self.links + self.specials + self.dirs.len() as u64
     }
@@ -346,48 +347,48 @@ impl Alike {
 pub struct Extra {
     /// The name.
     pub name: Name,
-    /// How many names removing it would remove, itself included.
+    /// Number of names that go with it, itself included.
     pub names: u64,
 }
 
-/// What stands in a directory of the destination and was not asked to be kept.
+/// Names that stand in a directory of the destination and are not to be kept.
 #[derive(Debug, Default)]
 pub struct Unlisted {
-    /// In any order.
+    /// The names, in any order.
     pub extras: Vec<Extra>,
     /// Names that were not looked at.
     pub rest: Option<Box<SortedNames>>,
-    /// What is to be told of it.
+    /// Warnings about them.
     pub warnings: Vec<Trouble>,
 }
 
-/// What a user or group of the sender's becomes here.
+/// The user or group here that one of the sender's becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ours {
     /// Its number.
     pub id: u32,
-    /// Whether entries may be given to it.
+    /// True where entries may be given to it.
     pub may_give: bool,
 }
 
-/// What the driver answers.
+/// Answers of the driver.
 #[derive(Debug)]
 pub enum Answer {
-    /// What stands at each path; then what each user and each group becomes.
+    /// The entry at each path; then the user or group here for each of the sender's.
     Looked(Vec<Result<Option<Meta>, Trouble>>, (Vec<Ours>, Vec<Ours>)),
-    /// What is in the directory, if it is alike.
+    /// The contents of the directory, if it is alike.
     Compared(Option<Box<Alike>>),
-    /// Of each file, in order; `None` where it cannot be read, or changed meanwhile.
+    /// The digest of each file, in order; `None` where it cannot be read, or changed meanwhile.
     Digested(Vec<Option<Digest>>),
-    /// What each alternate has; nothing where it cannot be said.
+    /// The entry in each reference directory; none where it cannot be said.
     Beside(Vec<Option<Meta>>),
-    /// What is there besides.
+    /// The other names of the directory.
     Extra(Result<Unlisted, Trouble>),
-    /// How many names there are.
+    /// Number of names.
     Counted(u64),
-    /// How far names that go have only moved.
+    /// The share of names that go and only moved.
     CountedMoved {
-        /// How many files are like a new one.
+        /// Number of files that are like a new one.
         files: u64,
         /// The new files that none of them was like.
         new: Box<NewFiles>,
@@ -398,7 +399,7 @@ pub enum Answer {
     SetDirs(Vec<Trouble>),
     /// Some names were looked at.
     Charted(Charted),
-    /// What there is to match against.
+    /// The old versions.
     Opened(Result<Box<OldLens>, Setback>),
     /// The chunks of a segment, all of which could be read.
     Indexed(Result<SegmentChunks<Chunk>, Setback>),
@@ -411,39 +412,39 @@ pub enum Answer {
     /// Each gap, in order. Chunks may not be what was announced, though the delta is one: sums of blocks are short. In a
     /// gap that came as it is, that is an error.
     Mended(Result<Vec<Mended>, Setback>),
-    /// What was made of a portion of old.
+    /// The sums of a portion of old.
     Summed(Result<Summed, Setback>),
-    /// Of each span, in order.
+    /// The sum of each span, in order.
     Hashed(Result<Vec<StrongSum>, Setback>),
-    /// What a search found.
+    /// The matches of a search.
     Rolled(Result<Rolled, Setback>),
-    /// What was removed; an error where nothing was.
+    /// The names that were removed; an error where none was.
     Removed(Removed),
-    /// Whether the user said yes.
+    /// True where the user said yes.
     Asked(bool),
-    /// It is done.
+    /// The end of work that answers nothing else.
     Done(Result<(), Setback>),
 }
 
-/// What became of a name that was to be removed with all below it.
+/// The names that went of one that was to be removed with all below it.
 #[derive(Debug, Default)]
 pub struct Removed {
     /// Names that went, and what they were: some hundreds at most.
     pub gone: Vec<(RelPath, EntryType)>,
     /// Why others did not: of each once.
     pub troubles: Vec<Trouble>,
-    /// Whether there is more to be removed.
+    /// True while there is more to be removed.
     pub goes_on: bool,
 }
 
-/// What a search through old found.
+/// The matches of a search through old.
 #[derive(Debug)]
 pub struct Rolled {
     /// Copies from blocks of new (there called old) to places in old (there called new), in order of these.
     pub found: Vec<Op>,
-    /// How many bytes of old are settled; the next search goes on behind them.
+    /// Bytes of old that are settled; the next search goes on behind them.
     pub consumed: u64,
-    /// Whether the part's end was reached.
+    /// True once the part's end was reached.
     pub at_end: bool,
     /// For the next segment.
     pub searcher: Box<Searcher>,
@@ -454,15 +455,15 @@ pub struct Rolled {
 pub struct OldLens {
     /// The one in place, if it is a regular file.
     pub in_place: Option<u64>,
-    /// Whether that one has other names.
+    /// True where that one has other names.
     pub has_other_names: bool,
-    /// That of the alternate that was asked for.
+    /// The one of the reference directory that was asked for.
     pub beside: Option<u64>,
-    /// That of another name.
+    /// The one of another name.
     pub similar: Option<Similar>,
-    /// What killed runs left of it.
+    /// The versions that killed runs left.
     pub leftovers: Vec<u64>,
-    /// What one of them left that goes on as the new version.
+    /// The transfer of the new version that one of them left, which goes on.
     pub kept: Option<Kept>,
     /// The whole recipe of the one in place, which need not be read to be cut. One that is of another length is no recipe.
     pub recipe: Option<Kept>,
@@ -475,6 +476,6 @@ pub struct Similar {
     pub path: RelPath,
     /// Its length in bytes.
     pub len: u64,
-    /// What speaks for it, where it was found in the chart.
+    /// The reason to take it, where it was found in the chart.
     pub kinship: Option<Kinship>,
 }

@@ -9,18 +9,20 @@ use crate::report::{
     Action, Change, Counts, Differs, EntryType, Facts, MadeRoot, Notice, PassedOver, Progress,
     Totals, Trouble,
 };
-use crate::work::{Jobs, Turn};
+use crate::work::{Jobs, Setback, Then, Turn};
 
+use super::ask::{Answer, Work};
 use super::credit::Credit;
 use super::load::Load;
-use super::place::Place;
-use super::{Setting, Work};
+use super::partial_meta::PartialMeta;
+use super::pending::Pending;
+use super::setting::Setting;
 
 /// Setting, work, frames, notices and totals of a receiver.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) setting: Setting,
-    pub(super) jobs: Jobs<Work, Place>,
+    pub(super) jobs: Jobs<Work, Pending>,
     /// Frames that wait to be polled.
     pub(super) frames: VecDeque<ToSender>,
     /// Notices that wait to be polled.
@@ -30,8 +32,11 @@ pub(super) struct Context {
     pub(super) counts: Counts,
     pub(super) load: Load,
     pub(super) credit: Credit,
+    pub(super) partial_meta: PartialMeta,
     /// The name in the list of the entry that gets another one.
     pub(super) listed_as: Option<RelPath>,
+    /// True once every file is in place or has failed.
+    pub(super) is_closing: bool,
 }
 
 impl Context {
@@ -46,7 +51,9 @@ impl Context {
             progress: Progress::default(),
             counts: Counts::default(),
             load: Load::default(),
+            partial_meta: PartialMeta::default(),
             listed_as: None,
+            is_closing: false,
         }
     }
 
@@ -56,9 +63,41 @@ impl Context {
     }
 
     /// Asks for something to be written; until that is answered it counts as waiting.
-    pub(super) fn ask_to_write(&mut self, turn: Turn, work: Work, place: Place) {
-        self.load.put(&place);
-        self.jobs.ask_as(turn, work, place);
+    pub(super) fn ask_to_write(&mut self, turn: Turn, work: Work, pending: impl Into<Pending>) {
+        let pending = pending.into();
+        self.load.put(&pending);
+        self.jobs.ask_as(turn, work, pending);
+    }
+
+    /// Asks for work.
+    pub(super) fn ask(&mut self, work: Work, pending: impl Into<Pending>) {
+        self.jobs.ask(work, pending.into());
+    }
+
+    /// Reports attributes that could not be set; all else of the answer is as if they were.
+    pub(super) fn report_partial_meta(&mut self, answer: Answer) -> Answer {
+        match answer {
+            Answer::Done(Err(Setback { trouble, then: Then::GoOn })) => {
+                self.partial_meta.names += 1;
+                self.partial_meta.is_last = true;
+                self.trouble(trouble);
+                Answer::Done(Ok(()))
+            }
+            answer => answer,
+        }
+    }
+
+    /// Sends what the driver found to both ends' users. Not all of it is a failure.
+    pub(super) fn found(&mut self, trouble: Trouble) {
+        self.totals.failed += u64::from(!trouble.kind.is_harmless());
+        self.tell_trouble(trouble);
+    }
+
+    /// Takes the end of a step that may have failed.
+    pub(super) fn closed(&mut self, done: Result<(), Setback>) {
+        if let Err(setback) = done {
+            self.trouble(setback.trouble);
+        }
     }
 
     /// Counts a name that failed and tells both ends' users.

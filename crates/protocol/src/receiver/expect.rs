@@ -1,4 +1,4 @@
-//! What a receiver asked for: a sender must not bring anything else.
+//! The names that a receiver asked for: a sender must not bring anything else.
 
 use deltic_tree::{Name, Names, glob};
 
@@ -14,7 +14,7 @@ pub struct Expect {
 }
 
 impl Expect {
-    /// Whether `name` was asked for.
+    /// True where `name` was asked for.
     #[must_use]
     pub fn admits(&self, name: &Name) -> bool {
         self.names.contains(name) || self.globs.iter().any(|g| glob::matches(g, name.as_bytes()))

@@ -1,4 +1,4 @@
-//! What is under way over all files, and bounded: a sender's credit, and what waits to be written.
+//! Bounded work over all files: the sender's credit, and bytes that wait to be written.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,9 @@ use crate::error::PeerError;
 use crate::limits::{GAP_WINDOW, GROUP_WINDOW, MAX_GROUPS};
 use crate::work::Handle;
 
-use super::attempt::Attempt;
-use super::place::Place;
+use super::pending::Pending;
 
-/// How much of everything.
+/// Groups, gaps, literals and copies under way.
 #[derive(Debug, Default)]
 pub(super) struct Load {
     groups_out: u64,
@@ -21,6 +20,14 @@ pub(super) struct Load {
     gap_queue: VecDeque<Handle>,
     backlog_bytes: usize,
     copies_waiting: usize,
+}
+
+/// The share of one transfer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Share {
+    pub(super) groups_out: u64,
+    pub(super) groups_held: u64,
+    pub(super) gaps_out: u64,
 }
 
 impl Load {
@@ -50,27 +57,27 @@ impl Load {
         self.groups_held += groups;
     }
 
-    /// So many groups were answered.
+    /// Counts groups that were answered.
     pub(super) fn answer_groups(&mut self, groups: u64) {
         self.groups_out -= groups;
     }
 
-    /// Whether there are more groups than can be held.
+    /// True where there are more groups than can be held.
     pub(super) const fn is_crowded(&self) -> bool {
         self.groups_held > MAX_GROUPS as u64
     }
 
-    /// Takes what was told of an attempt before it began.
-    pub(super) fn begin(&mut self, attempt: &Attempt) {
-        self.groups_out += attempt.groups_unanswered();
-        self.groups_held += attempt.groups_held();
+    /// Takes the share of a transfer of which the sender told before it began.
+    pub(super) const fn begin(&mut self, share: Share) {
+        self.groups_out += share.groups_out;
+        self.groups_held += share.groups_held;
     }
 
-    /// Gives back what an attempt has taken.
-    pub(super) fn end(&mut self, attempt: &Attempt) {
-        self.groups_out -= attempt.groups_unanswered();
-        self.groups_held -= attempt.groups_held();
-        self.gaps_out -= attempt.gaps_out();
+    /// Gives back the share of a transfer that is over.
+    pub(super) const fn end(&mut self, share: Share) {
+        self.groups_out -= share.groups_out;
+        self.groups_held -= share.groups_held;
+        self.gaps_out -= share.gaps_out;
     }
 
     /// A file may have gaps: it waits for the window.
@@ -78,7 +85,7 @@ impl Load {
         self.gap_queue.push_back(handle);
     }
 
-    /// Whose turn it is, and how many gaps the window has room for.
+    /// The transfer whose turn it is, and the number of gaps that the window has room for.
     pub(super) fn next_gaps(&mut self) -> Option<(Handle, u64)> {
         let room = GAP_WINDOW.checked_sub(self.gaps_out).filter(|room| *room > 0)?;
         Some((self.gap_queue.pop_front()?, room))
@@ -89,21 +96,21 @@ impl Load {
         self.gaps_out += gaps as u64;
     }
 
-    /// So many gaps came.
+    /// Counts gaps that came.
     pub(super) fn mend_gaps(&mut self, gaps: usize) {
         self.gaps_out -= gaps as u64;
     }
 
     /// Something is to be written: it waits until it is answered.
-    pub(super) fn put(&mut self, place: &Place) {
-        let (bytes, copies) = place.weight();
+    pub(super) fn put(&mut self, pending: &Pending) {
+        let (bytes, copies) = pending.weight();
         self.backlog_bytes += bytes;
         self.copies_waiting += copies;
     }
 
     /// What waited for this answer is written, or never will be.
-    pub(super) fn lift(&mut self, place: &Place) {
-        let (bytes, copies) = place.weight();
+    pub(super) fn lift(&mut self, pending: &Pending) {
+        let (bytes, copies) = pending.weight();
         self.backlog_bytes -= bytes;
         self.copies_waiting -= copies;
     }
@@ -112,18 +119,20 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::receiver::pending::FilePending;
     use deltic_core::Span;
 
     #[test]
     fn what_waits_to_be_written_is_counted_until_it_is_answered() {
         let handle = Handle(0);
         let spans = vec![Span::new(0, 9), Span::new(9, 9)];
-        let places = [
-            Place::Write { handle, chunks: vec![0], spans: spans.clone(), payload_bytes: 18 },
-            Place::Mend { handle, gaps: Vec::new(), payload_bytes: 7 },
-            Place::Replace { handle, payload_bytes: 5 },
-            Place::Copy(handle, spans),
-            Place::Confirm(handle),
+        let places: [Pending; 5] = [
+            FilePending::Write { handle, chunks: vec![0], spans: spans.clone(), payload_bytes: 18 }
+                .into(),
+            FilePending::Mend { handle, gaps: Vec::new(), payload_bytes: 7 }.into(),
+            FilePending::Replace { handle, payload_bytes: 5 }.into(),
+            FilePending::Copy(handle, spans).into(),
+            FilePending::Confirm(handle).into(),
         ];
         let mut load = Load::default();
         places.iter().for_each(|place| load.put(place));

@@ -1,0 +1,437 @@
+//! Attempts at files: from the queue to the sender's answer, and from a failure to the next attempt or the end.
+
+use deltic_core::strategy::Conversation;
+use deltic_core::{ChunkerSpec, Key};
+use deltic_tree::RelPath;
+
+use crate::limits::{MAX_ATTEMPTS, WHOLE_BELOW_BYTES, WHOLE_BLOCK_BYTES};
+use crate::message::{Done, FileNo, How, ToSender};
+use crate::options::{Append, Fuzzy, Options, Writing};
+use crate::receiver::ask::{Kept, OldLens, Work};
+use crate::receiver::context::Context;
+use crate::receiver::pending::{FilePending, Pending};
+use crate::receiver::transfer::Transfer;
+use crate::receiver::transfer::indexing::Expected;
+use crate::receiver::transfer::old::Old;
+use crate::report::{
+    Action, Change, Differs, EntryType, Facts, Notice, Side, Trouble, TroubleKind,
+};
+use crate::work::{Handle, Setback, Then};
+
+use super::Files;
+use super::candidate::{Candidate, End, Settled};
+use super::incoming::{Incoming, Stage, can_tell, most_leftover};
+
+/// The warning about a file of which only the beginning is in place.
+fn grew(path: &RelPath) -> Trouble {
+    let words = |path: &str| {
+        format!("{path} grew while it was read: what was there at first is in place; run again")
+    };
+    Trouble::at(TroubleKind::Vanished, path, words).on(Side::Sender)
+}
+
+impl Files {
+    /// Starts as many files as may be under way at once.
+    pub(crate) fn activate(&mut self, cx: &mut Context) {
+        while let Some(candidate) = self.queue.pop() {
+            let (file, how) = (candidate.file, self.first_try(cx, &candidate));
+            let incoming = Incoming::new(candidate, self.under_way.next_handle(), how);
+            self.under_way.insert(file, incoming);
+            self.begin(cx, file);
+        }
+        for file in self.queue.with_room() {
+            self.begin(cx, file);
+        }
+    }
+
+    /// The way on which a file is tried first.
+    fn first_try(&self, cx: &Context, candidate: &Candidate) -> How {
+        let options = &cx.setting.options;
+        if options.writing.append == Append::Blindly && candidate.old.is_some() {
+            return How::Tail;
+        }
+        let beside = candidate.is_beside(options.checksum);
+        let compare = options.checksum && candidate.old.is_some() && !candidate.compared || beside;
+        let tiny = candidate.meta.len <= WHOLE_BELOW_BYTES;
+        let whole = options.whole_file || tiny || self.is_lone_block(options, candidate);
+        match options.strategy.conversation {
+            _ if whole && !compare => How::Whole,
+            Conversation::Recipe => How::Recipe,
+            _ => How::Strategy,
+        }
+    }
+
+    /// True where there is nothing to match a short file against, and no need to look for it: a file that comes whole in
+    /// one block leaves nothing behind when it is interrupted, but where it is shown, or waits for its name.
+    fn is_lone_block(&self, options: &Options, candidate: &Candidate) -> bool {
+        let Options { strategy, compare, writing, .. } = options;
+        let Candidate { meta, old, beside, may_have_moved, .. } = candidate;
+        let is_sought =
+            compare.fuzzy != Fuzzy::Never || *may_have_moved && self.moved.most().is_some();
+        let alone = old.is_none() && beside.is_none() && !is_sought;
+        let leaves = writing.partial_dir.is_some() || writing.delay;
+        strategy.conversation == Conversation::Recipe
+            && !leaves
+            && alone
+            && meta.len <= u64::from(WHOLE_BLOCK_BYTES)
+    }
+
+    /// Begins an attempt: with the old version, if it is to be matched against.
+    fn begin(&mut self, cx: &mut Context, file: FileNo) {
+        let (dry_run, strategy) = (cx.setting.options.dry_run, cx.setting.options.way());
+        // Strategies of the papers keep no notes.
+        let by_recipe = strategy.conversation == Conversation::Recipe;
+        let (handle, incoming) = self.under_way.begin(file);
+        incoming.stage = Stage::Opening;
+        let goes_on = if dry_run || !by_recipe { None } else { incoming.may_go_on() };
+        if incoming.how == How::Tail {
+            let from = incoming.candidate.tail_from();
+            self.asked_for(file, Expected::default());
+            self.take_offer(file);
+            return cx.frames.push_back(ToSender::Append { file, from });
+        }
+        if incoming.how == How::Whole && goes_on.is_none() {
+            return self.ask_for(cx, file, Expected::default());
+        }
+        let path = incoming.candidate.path.clone();
+        let elsewhere = incoming.elsewhere(cx.setting.options.compare.fuzzy, self.moved.most());
+        let most = match incoming.how {
+            How::Recipe | How::Strategy | How::Stronger => most_leftover(&incoming.candidate),
+            How::Whole | How::Tail => 0,
+        };
+        let recipe = (incoming.how == How::Recipe).then(|| incoming.expected_spec(&strategy));
+        let work = Work::OpenOld { handle, path, most, goes_on, recipe, elsewhere };
+        cx.ask(work, FilePending::OpenOld(handle));
+    }
+
+    /// Takes the old versions: asks the sender for what is to be matched against them.
+    pub(super) fn opened_old(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        lens: Result<Box<OldLens>, Setback>,
+    ) {
+        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+        incoming.similar = lens.as_ref().ok().and_then(|lens| lens.similar.clone());
+        incoming.similar.iter().for_each(|similar| self.lent.lend(similar));
+        incoming.tries.sought = true;
+        let mut lens = match lens {
+            Ok(lens) => *lens,
+            // It comes whole whatever there is of it.
+            Err(_) if incoming.how == How::Whole => OldLens::default(),
+            Err(setback) => return self.fail(cx, handle, setback),
+        };
+        let how = incoming.how;
+        let recipe = lens.recipe.take().filter(|_| how == How::Recipe);
+        let recipe = recipe.zip(lens.in_place).and_then(|(recipe, len)| {
+            let known = Old::of(recipe.spec, recipe.chunks, len)?;
+            Some((recipe.key, recipe.spec, known))
+        });
+        let kept = lens.kept.take();
+        if how != How::Whole {
+            incoming.take_old(&cx.setting.options, lens);
+        }
+        let first = incoming.old.len_of(incoming.old.first_part());
+        let strategy = cx.setting.options.way();
+        if let Some(Kept { key, spec, chunks }) = kept {
+            incoming.how = How::Recipe;
+            let kept = Some(chunks);
+            self.resume(cx, file, (key, spec), Expected { kept, ..Expected::default() });
+        } else if let Some((key, spec, known)) = recipe {
+            let ahead = Some(Box::new(known));
+            self.resume(cx, file, (key, spec), Expected { ahead, ..Expected::default() });
+            // What killed runs left is read.
+            self.index_more(cx, handle);
+        } else if first > 0 && can_tell(&strategy, first) {
+            let ahead =
+                (how == How::Recipe).then(|| Box::new(Old::new(incoming.expected_spec(&strategy))));
+            self.ask_for(cx, file, Expected { ahead, ..Expected::default() });
+            self.index_more(cx, handle);
+        } else if cx.setting.options.dry_run {
+            // There is something, or nothing would be compared.
+            let words = |path: &str| format!("cannot compare {path}: what is there cannot be read");
+            let trouble = Trouble::at(TroubleKind::Failed, &incoming.candidate.path, words);
+            self.fail(cx, handle, Setback { trouble, then: Then::GiveUp });
+        } else {
+            // Nothing to match against, so nothing to hold open.
+            incoming.how = How::Whole;
+            let similar = incoming.similar.take();
+            self.under_way.close(handle);
+            let release = FilePending::Release.into();
+            cx.jobs.ask_last(handle, Work::Abandon { handle }, release);
+            self.give_back(cx, similar);
+            self.begin(cx, file);
+        }
+    }
+
+    /// Goes on indexing the old versions before `Start`.
+    fn index_more(&mut self, cx: &mut Context, handle: Handle) {
+        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+        if let Some((expected, mut fx)) = incoming.expected(cx, file) {
+            expected.index_more(&mut fx);
+        }
+    }
+
+    fn asked_for(&mut self, file: FileNo, expected: Expected) -> &Incoming {
+        let incoming = self.under_way.asked(file);
+        incoming.tries.wants += 1;
+        incoming.stage = Stage::Asked(expected);
+        incoming
+    }
+
+    /// Wants a file by recipe, cut and named as in an earlier session.
+    fn resume(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        (key, spec): (Key, ChunkerSpec),
+        expected: Expected,
+    ) {
+        self.asked_for(file, Expected { spec: Some(spec), ..expected });
+        self.take_offer(file);
+        cx.frames.push_back(ToSender::Resume { file, key, spec });
+    }
+
+    /// Wants a file; one that is offered begins at once.
+    fn ask_for(&mut self, cx: &mut Context, file: FileNo, expected: Expected) {
+        let incoming = self.asked_for(file, expected);
+        let (how, handle) = (incoming.how, incoming.handle);
+        cx.frames.push_back(ToSender::Want { file, how });
+        if let Some(offered) = self.take_offer(file)
+            && how == How::Recipe
+        {
+            self.begin_offered(cx, handle, offered);
+        }
+    }
+
+    /// Ends an attempt; once its work is undone there may be another.
+    pub(super) fn fail(&mut self, cx: &mut Context, handle: Handle, setback: Setback) {
+        self.abandon(cx, handle, Some(setback));
+    }
+
+    /// Ends an attempt and undoes its work; a comparison that found its difference has no setback.
+    pub(super) fn abandon(&mut self, cx: &mut Context, handle: Handle, why: Option<Setback>) {
+        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+        let similar = incoming.similar.take();
+        let over = Stage::Over { was_asked: incoming.is_asked(), why };
+        let stage = std::mem::replace(&mut incoming.stage, over);
+        self.under_way.close(handle);
+        if let Stage::Running(transfer) = stage {
+            cx.load.end(transfer.share());
+        }
+        let last: Pending = FilePending::Abandon(file).into();
+        for forgotten in cx.jobs.ask_last(handle, Work::Abandon { handle }, last) {
+            cx.load.lift(&forgotten);
+        }
+        self.give_back(cx, similar);
+    }
+
+    /// Goes on once the work of an attempt is undone.
+    pub(super) fn abandoned(&mut self, cx: &mut Context, file: FileNo) {
+        let Some(incoming) = self.under_way.get_mut(&file) else { return };
+        let Candidate { meta, repeats, .. } = &mut incoming.candidate;
+        let (len, guess) = (meta.len, repeats.take());
+        self.end_repeat(cx, (file, len), guess, None);
+        let Some(incoming) = self.under_way.get_mut(&file) else { return };
+        let (was_asked, why) = match &mut incoming.stage {
+            Stage::Over { was_asked, why } => (*was_asked, why.take()),
+            _ => (false, None),
+        };
+        let may_try = incoming.tries.count < MAX_ATTEMPTS;
+        match why {
+            Some(setback) if setback.then == Then::Retry && may_try => {
+                incoming.choose_how(&cx.setting.options, &setback);
+                incoming.try_again();
+                self.begin(cx, file);
+            }
+            // What the others take for a while may be what it lacks: it is tried once more without them.
+            Some(setback)
+                if setback.then == Then::WaitForRoom
+                    && !incoming.tries.found_no_room
+                    && may_try
+                    && self.queue.wait_for_room(&incoming.candidate) =>
+            {
+                incoming.tries.found_no_room = true;
+                incoming.try_again();
+            }
+            // What is deleted at the end may be what it lacks.
+            Some(setback)
+                if setback.then == Then::WaitForRoom
+                    && was_asked
+                    && !cx.is_closing
+                    && cx.setting.options.deletes_for_room()
+                    && self.queue.park(&incoming.candidate) =>
+            {
+                incoming.stage = Stage::Over { was_asked, why: Some(setback) };
+            }
+            Some(setback) => self.give_up(cx, file, setback),
+            // A comparison that found its difference.
+            None => {
+                let action = Action::Updated;
+                let differs = Differs { content: true, ..incoming.candidate.differs };
+                let done = Done::Replaced { action, differs, literal: 0, matched: 0, from: None };
+                self.done(cx, file, done);
+            }
+        }
+    }
+
+    fn give_up(&mut self, cx: &mut Context, file: FileNo, Setback { trouble, then }: Setback) {
+        cx.totals.failed += 1;
+        // It is not here anew, or waits for the room of what goes: deletions need not wait for it.
+        let is_excused = trouble.kind == TroubleKind::Vanished || then == Then::WaitForRoom;
+        cx.notices.push_back(Notice::Trouble(trouble.clone()));
+        self.settle(cx, file, Done::Failed(trouble), is_excused);
+    }
+
+    /// Tries again what found no room before names were deleted; true where there is such. Where none were, it has failed.
+    pub(crate) fn try_parked(&mut self, cx: &mut Context) -> bool {
+        let parked = self.queue.take_parked();
+        let has_more = cx.totals.deleted > 0;
+        for file in &parked {
+            let incoming = self.under_way.get_mut(file).expect("what is parked is not settled");
+            self.queue.unpark(&incoming.candidate, has_more);
+            if has_more {
+                incoming.try_again();
+            } else {
+                self.abandoned(cx, *file);
+            }
+        }
+        self.activate(cx);
+        !parked.is_empty()
+    }
+
+    /// Settles a file that was put in its place.
+    pub(super) fn committed(&mut self, cx: &mut Context, handle: Handle) {
+        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+        let Some(transfer) = incoming.transfer() else { return };
+        let (literal, matched, _) = transfer.amounts();
+        let similar = incoming.similar.as_ref().filter(|_| matched > 0);
+        let action = incoming.candidate.action();
+        let content = cx.setting.options.checksum && action == Action::Updated;
+        let differs = Differs { content, ..incoming.candidate.differs };
+        let from = similar.map(|similar| similar.path.clone());
+        self.done(cx, file, Done::Replaced { action, differs, literal, matched, from });
+    }
+
+    /// Settles a file for good.
+    pub(super) fn done(&mut self, cx: &mut Context, file: FileNo, done: Done) {
+        self.settle(cx, file, done, false);
+    }
+
+    fn settle(&mut self, cx: &mut Context, file: FileNo, done: Done, is_excused: bool) {
+        let Some(incoming) = self.under_way.remove(file) else { return };
+        self.take_offer(file);
+        let reported = incoming.reported();
+        let Incoming { candidate, stage, similar, .. } = incoming;
+        let transfer = match stage {
+            Stage::Running(transfer) => Some(transfer),
+            _ => None,
+        };
+        let is_growing = transfer.as_deref().is_some_and(Transfer::is_growing);
+        let resumed = transfer.as_deref().map_or(0, |transfer| transfer.amounts().2);
+        transfer.iter().for_each(|transfer| cx.load.end(transfer.share()));
+        self.queue.settled(&candidate);
+        cx.report_settled(candidate.meta.len.saturating_sub(reported));
+        let Candidate { path, meta, repeats, .. } = &candidate;
+        let matched = done.matched().map(|matched| (path, matched));
+        self.end_repeat(cx, (file, meta.len), repeats.clone(), matched);
+        if let Done::Replaced { literal, matched, .. } = &done {
+            if let Some(kinship) = similar.as_ref().and_then(|similar| similar.kinship) {
+                self.moved.learn(kinship, *matched, meta.len);
+            }
+            cx.totals.literal += literal;
+            cx.totals.matched += matched;
+            cx.totals.resumed += resumed.min(*matched);
+        }
+        report(cx, &candidate, &done);
+        let end = match &done {
+            Done::Failed(_) => End::Failed { is_excused },
+            Done::Same { .. } => End::Same,
+            Done::Replaced { .. } => End::Replaced,
+        };
+        cx.frames.push_back(ToSender::Done { file, done });
+        if is_growing {
+            cx.tell_trouble(grew(&candidate.path));
+        }
+        self.settled.push(Settled { candidate, end, is_growing });
+        self.give_back(cx, similar);
+    }
+
+    /// Ends an attempt at a file, or the file; what waited for it need not any more.
+    fn end_repeat(
+        &mut self,
+        cx: &Context,
+        file: (FileNo, u64),
+        guess: Option<RelPath>,
+        done: Option<(&RelPath, u64)>,
+    ) {
+        self.repeats.end(file, guess, done);
+        while let Some(candidate) = self.repeats.next_free(&cx.setting.options) {
+            self.queue.push(candidate);
+        }
+    }
+
+    /// Takes a lent place back: what is to take it may.
+    fn give_back(&mut self, cx: &mut Context, similar: Option<crate::receiver::ask::Similar>) {
+        for held in self.lent.take_back(similar) {
+            self.try_settle(cx, held);
+        }
+    }
+}
+
+/// Reports the change of a settled file to this end's user, and counts it.
+fn report(cx: &mut Context, Candidate { path, meta, .. }: &Candidate, done: &Done) {
+    let mut facts = Facts::of(meta);
+    let (action, differs) = match done {
+        Done::Same { touched: true, differs } => (Action::Touched, *differs),
+        Done::Replaced { action, differs, literal, matched, from } => {
+            let bytes = if cx.setting.options.dry_run { meta.len } else { literal + matched };
+            cx.totals.transferred += 1;
+            cx.totals.transferred_bytes = cx.totals.transferred_bytes.saturating_add(bytes);
+            cx.totals.created += u64::from(*action == Action::Created);
+            facts.literal = *literal;
+            facts.from.clone_from(from);
+            (*action, *differs)
+        }
+        Done::Same { touched: false, differs } if cx.setting.options.tells_unchanged => {
+            (Action::Unchanged, *differs)
+        }
+        Done::Same { .. } | Done::Failed(_) => return,
+    };
+    let (path, item) = (path.clone(), EntryType::File);
+    let change = cx.as_listed(Change { path, item, action, differs, facts });
+    cx.notices.push_back(Notice::Changed(change));
+}
+
+impl Incoming {
+    /// Takes the lengths of the old versions.
+    fn take_old(&mut self, options: &Options, lens: OldLens) {
+        let Options { dry_run, checksum, writing: Writing { inplace, .. }, .. } = options;
+        let is_here = lens.in_place.is_some();
+        let may_be_it = self.candidate.is_beside(*checksum) && lens.beside.is_some();
+        let Candidate { meta, differs, .. } = &self.candidate;
+        let is_touched = *differs != Differs::default() && !dry_run && !inplace;
+        let leaves_names = lens.has_other_names && is_touched && meta.linked().is_none();
+        let similar = lens.similar.as_ref().map(|similar| similar.len);
+        let others = lens.beside.into_iter().chain(similar);
+        let old = &mut self.old;
+        old.is_beside = !is_here && may_be_it;
+        old.in_place = is_here || may_be_it;
+        old.leaves_names = leaves_names;
+        old.lens = lens.in_place.into_iter().chain(others).collect();
+        old.left_at = old.lens.iter().sum();
+        old.lens.extend(lens.leftovers);
+    }
+
+    /// Chooses the way on which the next attempt goes. What went wrong may lie in what was matched: so it goes without it
+    /// (law 9). But a source that changed is matched again, until the last try, and a comparison stays one.
+    fn choose_how(&mut self, options: &Options, setback: &Setback) {
+        let changed = setback.trouble.kind == TroubleKind::Vanished;
+        let again = changed && self.tries.count + 1 < MAX_ATTEMPTS;
+        if !options.dry_run && !again {
+            let doubted = self.how == How::Strategy && !changed;
+            let stronger = options.strategy.stronger.filter(|_| doubted);
+            self.how = stronger.map_or(How::Whole, |_| How::Stronger);
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The files that are wanted: when each comes, what it is matched against, and how often it is tried.
+//!
+//! ```text
+//! a candidate ──► (waits for the chart, or for its like) ──► the queue ──► an attempt: Opening ──► Asked ──► Running
+//!     done: Settled                                             failed: Over ──► the next attempt, or Settled
+//! ```
+
+mod attempts;
+pub(super) mod candidate;
+mod incoming;
+mod lent;
+mod moved;
+mod offered;
+mod proved;
+mod queue;
+mod repeats;
+mod start;
+mod under_way;
+
+use std::cmp::Ordering;
+
+use deltic_core::recipe::Digest;
+use deltic_tree::RelPath;
+
+use crate::error::PeerError;
+use crate::message::{ChunkLine, FileNo, GroupLine, ToReceiver};
+use crate::options::Options;
+use crate::report::Trouble;
+use crate::streams::Aside;
+use crate::work::{Handle, Setback, Then, UnknownAnswer};
+
+use super::ask::Answer;
+use super::context::Context;
+use super::pending::FilePending;
+use super::transfer::Transfer;
+use super::transfer::file_context::{FileContext, Outcome};
+use candidate::{Candidate, Settled};
+use incoming::Incoming;
+use lent::Lent;
+use moved::Moved;
+use offered::Offer;
+use queue::Queue;
+use repeats::Repeats;
+use under_way::UnderWay;
+
+/// All files that are wanted.
+#[derive(Debug)]
+pub(super) struct Files {
+    queue: Queue,
+    moved: Moved,
+    repeats: Repeats,
+    under_way: UnderWay,
+    lent: Lent,
+    offer: Option<Offer>,
+    /// Files that were settled and not taken yet.
+    settled: Vec<Settled>,
+}
+
+impl Files {
+    /// No file; at most so many small ones may be under way at once.
+    pub(super) fn new(most: Option<usize>) -> Self {
+        Self {
+            queue: Queue::new(most),
+            moved: Moved::default(),
+            repeats: Repeats::default(),
+            under_way: UnderWay::default(),
+            lent: Lent::default(),
+            offer: None,
+            settled: Vec::new(),
+        }
+    }
+
+    /// True while no file waits or is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_idle() && self.repeats.first().is_none()
+    }
+
+    /// The lowest number of a file that the sender may still be asked for.
+    pub(super) fn first_unasked(&self) -> Option<FileNo> {
+        let waiting = [
+            self.queue.first(),
+            self.moved.first(),
+            self.repeats.first(),
+            self.under_way.first_unasked(),
+        ];
+        waiting.into_iter().flatten().min()
+    }
+
+    /// The files that were settled since the last call.
+    pub(super) fn take_settled(&mut self) -> Vec<Settled> {
+        std::mem::take(&mut self.settled)
+    }
+
+    /// Takes a file that is to come; before it is queued it may have to wait until it can be looked for.
+    pub(super) fn want(&mut self, options: &Options, candidate: Candidate) {
+        if let Some(candidate) = self.moved.admit(options, candidate) {
+            self.queue_up(options, candidate);
+        }
+    }
+
+    fn queue_up(&mut self, options: &Options, candidate: Candidate) {
+        if let Some(candidate) = self.repeats.admit(options, candidate) {
+            self.queue.push(candidate);
+        }
+    }
+
+    /// Goes on with the chart, and queues the files that it cannot help.
+    pub(super) fn draw(
+        &mut self,
+        cx: &mut Context,
+        near: impl FnOnce(&Context) -> Vec<RelPath>,
+        known: u64,
+    ) {
+        for candidate in self.moved.draw(cx, near, known) {
+            self.queue_up(&cx.setting.options, candidate);
+        }
+    }
+
+    /// Surveys gaps as the window allows, one file's after the other's.
+    pub(super) fn survey_more(&mut self, cx: &mut Context) {
+        while let Some((handle, most)) = cx.load.next_gaps() {
+            let Some((file, incoming)) = self.under_way.of_mut(handle) else { continue };
+            let Some((transfer, mut fx)) = incoming.running(cx, file) else { continue };
+            transfer.survey(&mut fx, most);
+        }
+    }
+
+    /// True where a frame that may have overtaken others belongs to the present attempt at its file; it is of no use once
+    /// the attempt that it belongs to is over.
+    pub(super) fn admits_aside(&self, aside: &Aside) -> Result<bool, PeerError> {
+        let file = aside.frame.may_overtake().and_then(|file| self.under_way.get(&file));
+        let Some(incoming) = file else { return Ok(false) };
+        match incoming.is_at(aside.attempt) {
+            Ordering::Less => Ok(false),
+            Ordering::Equal if incoming.comes_in_order() => {
+                Err(PeerError::Unexpected("an aside of a file that goes in order"))
+            }
+            Ordering::Equal => Ok(true),
+            Ordering::Greater => Err(PeerError::Unexpected("an attempt to come")),
+        }
+    }
+
+    /// Takes a frame about the content of a file.
+    pub(super) fn handle(&mut self, cx: &mut Context, frame: ToReceiver) -> Result<(), PeerError> {
+        match frame {
+            ToReceiver::Start { file, meta, how, spec } => self.start(cx, file, meta, (how, spec)),
+            ToReceiver::Groups { file, groups } => self.groups(cx, file, &groups),
+            ToReceiver::Recipe { file, chunks } => self.recipe(cx, file, &chunks.0),
+            ToReceiver::Restless { file } => self.grow(cx, file),
+            ToReceiver::End { file, digest } => self.end(cx, file, digest),
+            ToReceiver::Failed { file, attempt, trouble } => {
+                self.sender_failed(cx, file, (attempt, trouble))
+            }
+            ToReceiver::Chunks { file, groups, chunks } => {
+                self.step(cx, file, |transfer, fx| transfer.chunks(fx, &groups, &chunks.0))
+            }
+            ToReceiver::Fill { file, chunks, payload } => {
+                self.step(cx, file, |transfer, fx| transfer.fill(fx, &chunks, payload))
+            }
+            ToReceiver::Mended { file, gaps, bytes, payload } => {
+                self.step(cx, file, |transfer, fx| transfer.mend(fx, &gaps, (bytes, payload)))
+            }
+            ToReceiver::Sums { file, sums, extent } => {
+                self.step(cx, file, |transfer, fx| transfer.sums(fx, sums, extent))
+            }
+            ToReceiver::Deny { file, chunks } => {
+                self.step(cx, file, |transfer, fx| transfer.deny(fx, &chunks))
+            }
+            ToReceiver::Patch { file, steps, payload } => {
+                self.step(cx, file, |transfer, fx| transfer.patch(fx, &steps, payload))
+            }
+            _ => Err(PeerError::Unexpected("a frame of no file")),
+        }
+    }
+
+    /// Takes a step of a file's transfer; none where it has ended here and the sender cannot know yet.
+    fn step(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        step: impl FnOnce(&mut Transfer, &mut FileContext<'_>) -> Result<(), PeerError>,
+    ) -> Result<(), PeerError> {
+        let Some(incoming) = self.under_way.get_mut(&file) else { return Ok(()) };
+        let handle = incoming.handle;
+        let Some((transfer, mut fx)) = incoming.running(cx, file) else { return Ok(()) };
+        step(transfer, &mut fx)?;
+        let outcome = fx.take_outcome();
+        self.go_on(cx, handle, outcome);
+        Ok(())
+    }
+
+    /// Goes on behind a step: with the end of the transfer, or by putting its result in place.
+    fn go_on(&mut self, cx: &mut Context, handle: Handle, outcome: Option<Outcome>) {
+        match outcome {
+            Some(Outcome::Failed(setback)) => self.fail(cx, handle, setback),
+            Some(Outcome::Differs) => self.abandon(cx, handle, None),
+            Some(Outcome::Proved) => self.proved(cx, handle),
+            Some(Outcome::Committed) => self.committed(cx, handle),
+            None => self.try_settle(cx, handle),
+        }
+    }
+
+    /// Puts a complete file in its place, or finds that it is there, unless its place is lent.
+    fn try_settle(&mut self, cx: &mut Context, handle: Handle) {
+        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+        let is_guest = incoming.is_guest();
+        let Some((transfer, mut fx)) = incoming.running(cx, file) else { return };
+        if transfer.is_complete(&mut fx) {
+            let waits = !transfer.is_identical(&fx) && !is_guest;
+            if waits && self.lent.holds(handle, fx.path) {
+                return;
+            }
+            transfer.settle(&mut fx);
+        }
+        if let Some(outcome) = fx.take_outcome() {
+            self.go_on(cx, handle, Some(outcome));
+        }
+    }
+
+    fn groups(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        lines: &[GroupLine],
+    ) -> Result<(), PeerError> {
+        match self.offer_of(file) {
+            Some(offer) => offer.offer_groups(lines),
+            None => self.step(cx, file, |transfer, fx| transfer.groups(fx, lines)),
+        }
+    }
+
+    fn recipe(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        lines: &[ChunkLine],
+    ) -> Result<(), PeerError> {
+        match self.offer_of(file) {
+            Some(offer) => offer.offer_recipe(lines),
+            None => self.step(cx, file, |transfer, fx| transfer.recipe(fx, lines)),
+        }
+    }
+
+    fn grow(&mut self, cx: &mut Context, file: FileNo) -> Result<(), PeerError> {
+        match self.offer_of(file) {
+            Some(_) => Err(PeerError::Unexpected("restless")),
+            None => self.step(cx, file, |transfer, _| transfer.grow()),
+        }
+    }
+
+    fn end(&mut self, cx: &mut Context, file: FileNo, digest: Digest) -> Result<(), PeerError> {
+        match self.offer_of(file) {
+            Some(offer) => offer.end(digest),
+            None => self.step(cx, file, |transfer, _| transfer.end(digest)),
+        }
+    }
+
+    /// Takes the failure of a file at the sender; stale where this side gave up on the same attempt before it knew.
+    fn sender_failed(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        (attempt, trouble): (u32, Trouble),
+    ) -> Result<(), PeerError> {
+        let meant = |file: &&Incoming| file.is_asked() && file.tries.wants == attempt;
+        let Some(incoming) = self.under_way.get(&file).filter(meant) else { return Ok(()) };
+        if incoming.transfer().is_some_and(Transfer::is_settling) {
+            return Err(PeerError::Unexpected("the failure of a complete file"));
+        }
+        let vanished = trouble.kind == crate::report::TroubleKind::Vanished;
+        let then = if vanished { Then::Retry } else { Then::GiveUp };
+        let handle = incoming.handle;
+        self.fail(cx, handle, Setback { trouble, then });
+        Ok(())
+    }
+
+    /// Takes the answer to work.
+    pub(super) fn answer(
+        &mut self,
+        cx: &mut Context,
+        pending: FilePending,
+        answer: Answer,
+    ) -> Result<(), UnknownAnswer> {
+        if !is_of_kind(&pending, &answer) {
+            return Err(UnknownAnswer);
+        }
+        match (pending, answer) {
+            (FilePending::Chart, Answer::Charted(charted)) => self.moved.charted(charted),
+            (FilePending::Release, _) => {}
+            (FilePending::Abandon(file), _) => self.abandoned(cx, file),
+            (FilePending::OpenOld(handle), Answer::Opened(lens)) => {
+                self.opened_old(cx, handle, lens);
+                self.try_settle(cx, handle);
+            }
+            (FilePending::TakeBeside { handle, links }, Answer::Done(done)) => {
+                self.took_beside(cx, handle, links, done);
+                self.try_settle(cx, handle);
+            }
+            (FilePending::TouchFile(handle), Answer::Done(done)) => {
+                self.touched(cx, handle, done);
+            }
+            (pending, answer) => self.answer_transfer(cx, pending, answer),
+        }
+        Ok(())
+    }
+
+    /// Takes the answer to work of a transfer, if that has not ended.
+    fn answer_transfer(&mut self, cx: &mut Context, pending: FilePending, answer: Answer) {
+        let Some(handle) = pending.handle() else { return };
+        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+        let outcome = if let Some((transfer, mut fx)) = incoming.running(cx, file) {
+            transfer.answer(&mut fx, pending, answer);
+            fx.take_outcome()
+        } else if let Some((expected, mut fx)) = incoming.expected(cx, file)
+            && let (FilePending::Index(_, part), Answer::Indexed(run)) = (pending, answer)
+        {
+            expected.indexed(&mut fx, (part, run));
+            fx.take_outcome()
+        } else {
+            None
+        };
+        self.go_on(cx, handle, outcome);
+    }
+
+    /// The transfer of a file that is offered, and neither taken nor of no use.
+    fn offer_of(&mut self, file: FileNo) -> Option<&mut Transfer> {
+        let offer = self.offer.as_mut().filter(|offer| offer.file == file)?;
+        offer.transfer.as_deref_mut()
+    }
+
+    /// Takes what is offered of a file; nothing more will be.
+    fn take_offer(&mut self, file: FileNo) -> Option<Box<Transfer>> {
+        self.offer.as_mut().filter(|offer| offer.file == file)?.transfer.take()
+    }
+}
+
+/// True for an answer of the kind that the work asked for.
+fn is_of_kind(pending: &FilePending, answer: &Answer) -> bool {
+    match (pending, answer) {
+        (FilePending::SumOld { step, .. }, Answer::Summed(summed)) => {
+            summed.as_ref().map_or(true, |summed| step.fits(summed))
+        }
+        (FilePending::Chart, Answer::Charted(_))
+        | (FilePending::OpenOld(_), Answer::Opened(_))
+        | (FilePending::Index(..), Answer::Indexed(_))
+        | (FilePending::Copy(..), Answer::Copied(_))
+        | (FilePending::Write { .. }, Answer::Written(_))
+        | (FilePending::Survey { .. }, Answer::Surveyed(_))
+        | (FilePending::Mend { .. }, Answer::Mended(_))
+        | (FilePending::HashOld { .. }, Answer::Hashed(_))
+        | (FilePending::Roll(_), Answer::Rolled(_)) => true,
+        (
+            FilePending::Commit(_)
+            | FilePending::Replace { .. }
+            | FilePending::Confirm(_)
+            | FilePending::TouchFile(_)
+            | FilePending::TakeBeside { .. }
+            | FilePending::Abandon(_)
+            | FilePending::Release,
+            answer,
+        ) => matches!(answer, Answer::Done(_)),
+        _ => false,
+    }
+}

@@ -1,0 +1,187 @@
+//! Files that moved: what is not in its place here may be elsewhere in the destination, under another name.
+//!
+//! ```text
+//! a file without an old version ──► waits while Chart looks around ──► the queue ──► OpenOld asks the chart
+//!     there is a twin, or kin ──► an old version like any other: it is matched against, and nothing is believed of it
+//!     there is none           ──► it comes whole
+//! ```
+//!
+//! The chart is drawn a few thousand names at a time, by work like any other, when the first such file appears; files with
+//! an old version do not wait for it. What is below the listed directories is looked at in any case, as it was looked at
+//! for the list; of the rest of the destination no more than what is wanted is worth (docs/decisions/0022).
+
+use std::collections::BTreeMap;
+
+use deltic_core::strategy::Conversation;
+use deltic_tree::RelPath;
+
+use crate::limits::MOVED_ABOVE_BYTES;
+use crate::message::FileNo;
+use crate::options::Options;
+use crate::receiver::ask::{Charted, Kinship, Unseen, Work};
+use crate::receiver::context::Context;
+use crate::receiver::pending::FilePending;
+
+use super::candidate::Candidate;
+
+/// Files that may have moved, and what is known of the destination.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    chart: Chart,
+    /// Files that wait for it.
+    waiting: BTreeMap<FileNo, Candidate>,
+    /// Names looked at for it.
+    names: u64,
+    has_files: bool,
+    /// Length in bytes of all files that were to be looked for.
+    wanted_bytes: u64,
+    twins: Luck,
+    kin: Luck,
+}
+
+/// The part of the destination that was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Chart {
+    #[default]
+    Blank,
+    Drawing,
+    Left(Unseen),
+}
+
+/// Right and wrong guesses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Luck {
+    hits: u32,
+    misses: u32,
+}
+
+impl Luck {
+    fn is_out(self) -> bool {
+        self.misses > MISSES_BORNE.saturating_add(self.hits.saturating_mul(2))
+    }
+}
+
+/// Names looked at in one piece of work.
+const NAMES_AT_ONCE: u64 = 8 << 10;
+/// Names away from the listed directories that are looked at whatever is wanted.
+const FAR_NAMES: u64 = 16 << 10;
+/// Bytes wanted that are worth a look at one more such name: a look may take a disk as long as these take a line.
+const BYTES_FOR_NAME: u64 = 64 << 10;
+/// Most of them, whatever a sender says that it has.
+const MOST_FAR_NAMES: u64 = 1 << 20;
+/// Wrong guesses that are borne; each hit makes up for two.
+const MISSES_BORNE: u32 = 16;
+/// A guess that brought less than this share of a file was wrong.
+const HIT_SHARE: u64 = 8;
+
+impl Moved {
+    /// The lowest number that waits.
+    pub(super) fn first(&self) -> Option<FileNo> {
+        self.waiting.keys().next().copied()
+    }
+
+    /// The weakest guess that may be made.
+    pub(super) fn most(&self) -> Option<Kinship> {
+        match () {
+            () if self.twins.is_out() => None,
+            () if self.kin.is_out() => Some(Kinship::Twin),
+            () => Some(Kinship::Kin),
+        }
+    }
+
+    /// Learns from how much of a file its `kinship` brought, in bytes.
+    pub(super) fn learn(&mut self, kinship: Kinship, matched: u64, len: u64) {
+        let luck = match kinship {
+            Kinship::Repeat => return,
+            Kinship::Twin => &mut self.twins,
+            Kinship::Kin => &mut self.kin,
+        };
+        let count = if matched >= len / HIT_SHARE { &mut luck.hits } else { &mut luck.misses };
+        *count = count.saturating_add(1);
+    }
+}
+
+impl Moved {
+    /// Hands a file on, unless it has to wait until it can be looked for.
+    pub(super) fn admit(&mut self, options: &Options, candidate: Candidate) -> Option<Candidate> {
+        if !self.may_have_moved(options, &candidate) {
+            return Some(candidate);
+        }
+        self.wanted_bytes = self.wanted_bytes.saturating_add(candidate.meta.len);
+        self.waiting.insert(candidate.file, candidate);
+        None
+    }
+
+    /// True for a new file that is worth a look. Strategies of the papers look for nothing: they are here to be compared.
+    fn may_have_moved(&self, options: &Options, candidate: &Candidate) -> bool {
+        candidate.old.is_none()
+            && candidate.beside.is_none()
+            && candidate.meta.len > MOVED_ABOVE_BYTES
+            && !options.whole_file
+            && !options.dry_run
+            && options.strategy.conversation == Conversation::Recipe
+            && self.most().is_some()
+    }
+
+    /// Goes on with the chart while files wait for it that it may help; the others are returned. The directories `near` are
+    /// brought over, and `known` names are listed.
+    pub(super) fn draw(
+        &mut self,
+        cx: &mut Context,
+        near: impl FnOnce(&Context) -> Vec<RelPath>,
+        known: u64,
+    ) -> Vec<Candidate> {
+        if self.waiting.is_empty() || self.chart == Chart::Drawing {
+            return Vec::new();
+        }
+        let worthwhile = match self.chart {
+            Chart::Blank | Chart::Left(Unseen::Near) => true,
+            Chart::Left(Unseen::Far) => self.names < self.most_far_names(known),
+            Chart::Left(Unseen::Nothing) | Chart::Drawing => false,
+        };
+        if worthwhile {
+            let near = if self.chart == Chart::Blank { near(cx) } else { Vec::new() };
+            self.chart = Chart::Drawing;
+            cx.ask(Work::Chart { near, names: NAMES_AT_ONCE }, FilePending::Chart);
+            return Vec::new();
+        }
+        // A first copy finds nothing there, and need not look.
+        let has_files = self.has_files;
+        let all = std::mem::take(&mut self.waiting).into_values();
+        all.map(|candidate| Candidate { may_have_moved: has_files, ..candidate }).collect()
+    }
+
+    fn most_far_names(&self, known: u64) -> u64 {
+        let worth = self.wanted_bytes / BYTES_FOR_NAME;
+        let names = FAR_NAMES.saturating_add(known.saturating_mul(2)).saturating_add(worth);
+        names.min(MOST_FAR_NAMES)
+    }
+
+    /// Takes what was looked at.
+    pub(super) fn charted(&mut self, Charted { names, unseen, has_files }: Charted) {
+        self.names = self.names.saturating_add(names);
+        self.chart = Chart::Left(unseen);
+        self.has_files = has_files;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_guesses_end_guessing_and_right_ones_go_on() {
+        let mut moved = Moved::default();
+        for _ in 0..=MISSES_BORNE {
+            assert_eq!(moved.most(), Some(Kinship::Kin));
+            moved.learn(Kinship::Kin, 0, 100);
+        }
+        assert_eq!(moved.most(), Some(Kinship::Twin));
+        moved.learn(Kinship::Kin, 90, 100);
+        assert_eq!(moved.most(), Some(Kinship::Kin));
+        for _ in 0..=MISSES_BORNE {
+            moved.learn(Kinship::Twin, 0, 100);
+        }
+        assert_eq!(moved.most(), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! Files whose old version proved to be the new one: in its place already, or in a reference directory.
+
+use crate::message::Done;
+use crate::options::AlternateUse;
+use crate::receiver::ask::Work;
+use crate::receiver::context::Context;
+use crate::receiver::pending::FilePending;
+use crate::receiver::tree::beside::Beside;
+use crate::receiver::tree::compare::differs_from;
+use crate::report::{Action, Differs};
+use crate::work::{Handle, Setback, Then};
+
+use super::Files;
+
+impl Files {
+    /// Settles a file whose version in place is the new one; its attributes may still differ.
+    pub(super) fn proved(&mut self, cx: &mut Context, handle: Handle) {
+        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+        if incoming.old.is_beside {
+            return self.proved_beside(cx, handle);
+        }
+        let differs = incoming.candidate.differs;
+        if differs == Differs::default() || cx.setting.options.dry_run {
+            let touched = differs != Differs::default();
+            return self.done(cx, file, Done::Same { touched, differs });
+        }
+        let Some(transfer) = incoming.transfer() else { return };
+        let (path, meta) = (incoming.candidate.path.clone(), transfer.meta().clone());
+        cx.ask(Work::SetMeta { path, meta }, FilePending::TouchFile(handle));
+    }
+
+    pub(super) fn touched(&mut self, cx: &mut Context, handle: Handle, done: Result<(), Setback>) {
+        if let Err(setback) = done {
+            return self.fail(cx, handle, setback);
+        }
+        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+        let differs = incoming.candidate.differs;
+        self.done(cx, file, Done::Same { touched: true, differs });
+    }
+
+    /// Takes a file of a reference directory whose bytes are the new version: nothing said so when it was looked at.
+    fn proved_beside(&mut self, cx: &mut Context, handle: Handle) {
+        let options = &cx.setting.options;
+        let usage = options.compare.alternates.usage;
+        let Some((_, incoming)) = self.under_way.of_mut(handle) else { return };
+        let candidate = &incoming.candidate;
+        let Some(beside) = candidate.beside.clone() else { return };
+        let links = beside.is_unproven() && usage != AlternateUse::Copy;
+        if links && usage == AlternateUse::Compare || options.dry_run {
+            return self.took_beside(cx, handle, links, Ok(()));
+        }
+        let Beside { alternate, is, .. } = beside;
+        let (path, seen) = (candidate.path.clone(), candidate.seen.clone());
+        let work = if links {
+            Work::LinkBeside { path, alternate, is, seen }
+        } else {
+            let meta = incoming.transfer().map_or(&candidate.meta, |transfer| transfer.meta());
+            Work::CopyBeside { path, alternate, is, meta: meta.clone(), seen }
+        };
+        cx.ask(work, FilePending::TakeBeside { handle, links });
+    }
+
+    pub(super) fn took_beside(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        links: bool,
+        done: Result<(), Setback>,
+    ) {
+        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+        let candidate = &mut incoming.candidate;
+        match done {
+            Ok(()) if links => {
+                self.done(cx, file, Done::Same { touched: false, differs: Differs::default() });
+            }
+            Ok(()) => {
+                let (matched, was) = (candidate.meta.len, candidate.beside.as_ref());
+                let options = &cx.setting.options;
+                let differs = was.map(|was| differs_from(options, &candidate.meta, &was.is));
+                let (action, differs) = (Action::Copied, differs.unwrap_or_default());
+                let done = Done::Replaced { action, differs, literal: 0, matched, from: None };
+                self.done(cx, file, done);
+            }
+            Err(_) if links => {
+                if let Some(beside) = &mut candidate.beside {
+                    beside.proves();
+                }
+                self.proved_beside(cx, handle);
+            }
+            Err(setback) => {
+                candidate.beside = None;
+                self.fail(cx, handle, Setback { then: Then::Retry, ..setback });
+            }
+        }
+    }
+}

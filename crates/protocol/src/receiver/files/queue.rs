@@ -1,0 +1,269 @@
+//! The files that are wanted, until it is their turn.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::limits::{MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, WHOLE_BLOCK_BYTES};
+use crate::message::FileNo;
+
+use super::candidate::Candidate;
+
+/// Most bytes of small files under way at once: bounds what their indexes take.
+const MAX_SMALL_BYTES: u64 = 128 << 20;
+
+/// Files that wait for their turn, in the order in which they were listed; large ones apart, so that they hold nobody up.
+#[derive(Debug)]
+pub(super) struct Queue {
+    most_small: usize,
+    small: BTreeMap<FileNo, Candidate>,
+    large: BTreeMap<FileNo, Candidate>,
+    active: Active,
+    /// Those under way that found no room and wait until nothing else is: first those of one block, which go together, then
+    /// each of the others alone, the shortest first.
+    crowded: BTreeSet<(bool, u64, FileNo)>,
+    alone: Option<FileNo>,
+    /// Files that found no room even so, and wait until names have been deleted.
+    parked: Vec<FileNo>,
+}
+
+/// Files under way.
+#[derive(Debug, Default)]
+struct Active {
+    small: usize,
+    small_bytes: u64,
+    large: usize,
+}
+
+impl Active {
+    fn add(&mut self, candidate: &Candidate) {
+        if candidate.is_large() {
+            self.large += 1;
+        } else {
+            self.small += 1;
+            self.small_bytes += candidate.weight();
+        }
+    }
+}
+
+impl Queue {
+    /// A queue of no file; at most so many small ones may be under way at once.
+    pub(super) fn new(most: Option<usize>) -> Self {
+        let most_small = most.map_or(MAX_ACTIVE_FILES, |most| most.clamp(1, MAX_ACTIVE_FILES));
+        let (small, large, active) = (BTreeMap::new(), BTreeMap::new(), Active::default());
+        let (crowded, parked) = (BTreeSet::new(), Vec::new());
+        Self { most_small, small, large, active, crowded, alone: None, parked }
+    }
+
+    pub(super) fn push(&mut self, candidate: Candidate) {
+        let large = candidate.is_large();
+        let queue = if large { &mut self.large } else { &mut self.small };
+        queue.insert(candidate.file, candidate);
+    }
+
+    /// The lowest number that waits.
+    pub(super) fn first(&self) -> Option<FileNo> {
+        self.small.keys().next().into_iter().chain(self.large.keys().next()).min().copied()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.first().is_none() && self.active.small == 0 && self.active.large == 0
+    }
+
+    /// The next one, if one more may be under way.
+    pub(super) fn pop(&mut self) -> Option<Candidate> {
+        if self.alone.is_some() {
+            return None;
+        }
+        let active = &mut self.active;
+        if active.large < MAX_ACTIVE_LARGE
+            && let Some((_, candidate)) = self.large.pop_first()
+        {
+            active.add(&candidate);
+            return Some(candidate);
+        }
+        let weight = self.small.first_key_value()?.1.weight();
+        let fits = active.small_bytes + weight <= MAX_SMALL_BYTES;
+        if active.small >= self.most_small || !fits {
+            return None;
+        }
+        let (_, candidate) = self.small.pop_first()?;
+        active.add(&candidate);
+        Some(candidate)
+    }
+
+    /// Number of files at work.
+    fn at_work(&self) -> usize {
+        self.active.small + self.active.large - self.crowded.len()
+    }
+
+    /// Has a file that found no room wait until there is nothing else under way, unless nothing else is.
+    pub(super) fn wait_for_room(&mut self, candidate: &Candidate) -> bool {
+        let waits = self.at_work() > 1 || !self.crowded.is_empty();
+        if waits {
+            self.crowd(candidate);
+        }
+        waits
+    }
+
+    fn crowd(&mut self, Candidate { file, meta, .. }: &Candidate) {
+        let goes_alone = meta.len > u64::from(WHOLE_BLOCK_BYTES);
+        self.crowded.insert((goes_alone, meta.len, *file));
+    }
+
+    /// Has a file that found no room, though nothing else was under way, wait until names have been deleted; so many at most as
+    /// may be under way.
+    pub(super) fn park(&mut self, candidate: &Candidate) -> bool {
+        let has_room = self.parked.len() < MAX_ACTIVE_FILES;
+        if has_room {
+            self.settled(candidate);
+            self.parked.push(candidate.file);
+        }
+        has_room
+    }
+
+    /// The files that wait for deletions.
+    pub(super) fn take_parked(&mut self) -> Vec<FileNo> {
+        std::mem::take(&mut self.parked)
+    }
+
+    /// A file that was parked is under way again, and waits for room if there may be more now.
+    pub(super) fn unpark(&mut self, candidate: &Candidate, has_more: bool) {
+        self.active.add(candidate);
+        if has_more {
+            self.crowd(candidate);
+        }
+    }
+
+    /// The files that waited for room, and are to be tried again now.
+    pub(super) fn with_room(&mut self) -> Vec<FileNo> {
+        if self.at_work() > 0 {
+            return Vec::new();
+        }
+        let alone = self.crowded.split_off(&(true, 0, FileNo(0)));
+        let small = std::mem::replace(&mut self.crowded, alone);
+        if small.is_empty() {
+            self.alone = self.crowded.pop_first().map(|(.., file)| file);
+            return self.alone.into_iter().collect();
+        }
+        small.into_iter().map(|(.., file)| file).collect()
+    }
+
+    /// Counts a file that is not under way any more.
+    pub(super) fn settled(&mut self, candidate: &Candidate) {
+        self.alone.take_if(|file| *file == candidate.file);
+        if candidate.is_large() {
+            self.active.large -= 1;
+        } else {
+            self.active.small -= 1;
+            self.active.small_bytes -= candidate.weight();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Differs;
+    use deltic_tree::{Kind, Meta, RelPath, Timestamp};
+
+    fn candidate(file: u64, len: u64) -> Candidate {
+        Candidate {
+            file: FileNo(file),
+            path: RelPath::root(),
+            meta: Meta::plain(Kind::File, len, Timestamp::default(), 0o644),
+            old: None,
+            seen: None,
+            differs: Differs::default(),
+            compared: false,
+            beside: None,
+            may_have_moved: false,
+            repeats: None,
+        }
+    }
+
+    fn pop_all(queue: &mut Queue) -> Vec<Candidate> {
+        std::iter::from_fn(|| queue.pop()).collect()
+    }
+
+    #[test]
+    fn files_come_in_order_and_so_many_at_once() {
+        let mut queue = Queue::new(None);
+        let count = MAX_ACTIVE_FILES as u64 + 1;
+        (0..count).rev().for_each(|file| queue.push(candidate(file, 1)));
+        let first = pop_all(&mut queue);
+        assert!(first.iter().map(|one| one.file.0).eq(0..count - 1));
+        assert_eq!(queue.first(), Some(FileNo(count - 1)));
+        queue.settled(&first[0]);
+        assert_eq!(pop_all(&mut queue).len(), 1);
+        assert!(!queue.is_idle());
+        (0..MAX_ACTIVE_FILES).for_each(|_| queue.settled(&first[0]));
+        assert!(queue.is_idle());
+    }
+
+    #[test]
+    fn who_may_hold_few_files_open_has_few_under_way_and_one_at_least() {
+        for (most, under_way) in [(3, 3), (0, 1), (usize::MAX, MAX_ACTIVE_FILES)] {
+            let mut queue = Queue::new(Some(most));
+            (0..=MAX_ACTIVE_FILES as u64).for_each(|file| queue.push(candidate(file, 1)));
+            assert_eq!(pop_all(&mut queue).len(), under_way);
+        }
+    }
+
+    #[test]
+    fn what_found_no_room_is_tried_again_when_nothing_else_is_under_way() {
+        let mut queue = Queue::new(None);
+        let long = |file| candidate(file, u64::MAX - file);
+        let all = || [candidate(0, 1), candidate(1, 1), long(2), long(3)];
+        let files = all();
+        all().into_iter().for_each(|file| queue.push(file));
+        assert_eq!(pop_all(&mut queue).len(), 4);
+        assert!([2, 0, 1].iter().all(|file: &usize| queue.wait_for_room(&files[*file])));
+        assert_eq!(queue.with_room(), [], "one is at work");
+        assert!(queue.wait_for_room(&files[3]), "others may leave room");
+        assert_eq!(queue.with_room(), [FileNo(0), FileNo(1)]);
+        assert_eq!(queue.with_room(), []);
+        files[..2].iter().for_each(|file| queue.settled(file));
+        // The shorter one first, and nothing beside it.
+        assert_eq!(queue.with_room(), [FileNo(3)]);
+        queue.push(candidate(4, 1));
+        assert!(queue.pop().is_none());
+        queue.settled(&files[3]);
+        assert_eq!(queue.pop().map(|it| it.file), Some(FileNo(4)));
+        assert_eq!(queue.with_room(), []);
+        queue.settled(&candidate(4, 1));
+        assert_eq!(queue.with_room(), [FileNo(2)]);
+        assert!(!queue.wait_for_room(&files[2]), "it was alone");
+        queue.settled(&files[2]);
+        assert!(queue.is_idle());
+    }
+
+    #[test]
+    fn what_is_parked_leaves_its_place_to_others_until_it_is_under_way_again() {
+        let mut queue = Queue::new(Some(1));
+        let files = [candidate(0, 1), candidate(1, 1)];
+        [candidate(0, 1), candidate(1, 1)].into_iter().for_each(|file| queue.push(file));
+        assert_eq!(pop_all(&mut queue).len(), 1);
+        assert!(queue.park(&files[0]));
+        assert_eq!(pop_all(&mut queue).len(), 1);
+        queue.settled(&files[1]);
+        assert!(queue.is_idle());
+        assert_eq!((queue.take_parked(), queue.take_parked()), (vec![FileNo(0)], vec![]));
+        queue.unpark(&files[0], true);
+        assert!(!queue.is_idle());
+        assert_eq!(queue.with_room(), [FileNo(0)]);
+        queue.settled(&files[0]);
+        assert!(queue.is_idle());
+    }
+
+    #[test]
+    fn large_files_hold_nobody_up_and_small_ones_are_few_if_they_are_long() {
+        let mut queue = Queue::new(None);
+        let large = MAX_ACTIVE_LARGE as u64 + 1;
+        (0..large).for_each(|file| queue.push(candidate(file, u64::MAX)));
+        let long = crate::limits::LARGE_FILE_BYTES;
+        let most = MAX_SMALL_BYTES / long;
+        (large..large + most + 1).for_each(|file| queue.push(candidate(file, long)));
+        let popped = pop_all(&mut queue);
+        assert_eq!(popped.iter().filter(|one| one.is_large()).count(), MAX_ACTIVE_LARGE);
+        assert_eq!(popped.len() - MAX_ACTIVE_LARGE, MAX_ACTIVE_FILES.min(most as usize));
+    }
+}

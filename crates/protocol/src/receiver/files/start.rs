@@ -1,0 +1,173 @@
+//! The beginning of transfers: what the sender starts, and what it offered.
+
+use std::ops::Range;
+
+use deltic_core::chunk::{ChunkerSpec, FixedLen};
+use deltic_core::strategy::Conversation;
+use deltic_tree::Meta;
+
+use crate::error::PeerError;
+use crate::limits::{LARGE_FILE_BYTES, WHOLE_BLOCK_BYTES};
+use crate::message::{FileNo, How};
+use crate::receiver::context::Context;
+use crate::receiver::transfer::{Transfer, is_agreed, may_cut};
+use crate::report::{Side, Trouble, TroubleKind};
+use crate::work::{Handle, Setback, Then};
+
+use super::Files;
+use super::incoming::{Incoming, Stage};
+use super::offered::Offer;
+
+/// True for a version that is described as a sender opens it: by no more than its content needs.
+fn is_plain_file(meta: &Meta) -> bool {
+    meta.user.is_none() && meta.group.is_none() && meta.more.is_none() && meta.is_file()
+}
+
+/// The version that was opened, with what only the list tells of the file.
+fn renewed(cx: &Context, listed: &Meta, opened: Meta) -> Meta {
+    let Meta { user, group, more, .. } = listed.clone();
+    let mode = cx.setting.options.metadata.chmod.applied(opened.mode, &opened.kind);
+    Meta { mode, user, group, more, ..opened }
+}
+
+/// Refuses a start that is not an answer to what was asked.
+fn check_start(
+    cx: &Context,
+    incoming: &Incoming,
+    meta: &Meta,
+    (how, spec): (How, ChunkerSpec),
+) -> Result<(), PeerError> {
+    let blocks = FixedLen::new(WHOLE_BLOCK_BYTES).map(ChunkerSpec::Fixed);
+    let in_blocks = matches!(how, How::Whole | How::Tail);
+    let fits = how == incoming.how && (!in_blocks || Ok(spec) == blocks);
+    let Stage::Asked(expected) = &incoming.stage else {
+        return Err(PeerError::Unexpected("start"));
+    };
+    if !fits || !is_plain_file(meta) {
+        return Err(PeerError::Unexpected("start"));
+    }
+    let agreed = match how {
+        How::Recipe | How::Whole | How::Tail => is_agreed(&spec),
+        How::Strategy | How::Stronger => may_cut(&cx.setting.options.way(), meta.len, spec),
+    };
+    if !agreed || expected.spec.is_some_and(|asked| asked != spec) {
+        return Err(PeerError::Unexpected("chunker"));
+    }
+    Ok(())
+}
+
+impl Files {
+    /// Begins the transfer of a file that the sender was asked for. An attempt may have ended here while its beginning was
+    /// on the way.
+    pub(super) fn start(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        meta: Meta,
+        how: (How, ChunkerSpec),
+    ) -> Result<(), PeerError> {
+        let Some(incoming) = self.under_way.get_mut(&file) else { return Ok(()) };
+        let handle = incoming.handle;
+        if matches!(incoming.stage, Stage::Over { .. }) {
+            return Ok(());
+        }
+        check_start(cx, incoming, &meta, how)?;
+        let candidate = &incoming.candidate;
+        if has_outgrown(incoming, meta.len) {
+            self.outgrown(cx, handle);
+            return Ok(());
+        }
+        let listed = &candidate.meta;
+        let has_changed = (meta.len, meta.modified) != (listed.len, listed.modified);
+        let meta = renewed(cx, listed, meta);
+        let mut transfer = Box::new(Transfer::new(meta, how, cx.setting.options.way()));
+        if how.0 == How::Tail && !transfer.begin_at(candidate.tail_from()) {
+            return Err(PeerError::Unexpected("a tail of less than nothing"));
+        }
+        let resumes = matches!(&incoming.stage, Stage::Asked(expected) if expected.kept.is_some());
+        if resumes && has_changed {
+            let words = |path: &str| format!("cannot read {path}: it has changed");
+            let trouble = Trouble::at(TroubleKind::Vanished, &candidate.path, words);
+            let trouble = trouble.on(Side::Sender);
+            self.fail(cx, handle, Setback { trouble, then: Then::Retry });
+            return Ok(());
+        }
+        self.run(cx, handle, transfer);
+        Ok(())
+    }
+
+    /// Takes a transfer for the one of an attempt, and goes on with what is known by now.
+    fn run(&mut self, cx: &mut Context, handle: Handle, transfer: Box<Transfer>) {
+        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+        let stage = std::mem::replace(&mut incoming.stage, Stage::Running(transfer));
+        let expected = match stage {
+            Stage::Asked(expected) => expected,
+            _ => Default::default(),
+        };
+        let Some((transfer, mut fx)) = incoming.running(cx, file) else { return };
+        transfer.begin(&mut fx, expected);
+        let outcome = fx.take_outcome();
+        self.go_on(cx, handle, outcome);
+    }
+
+    /// Goes on with what was told before it was wanted.
+    pub(super) fn begin_offered(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        mut transfer: Box<Transfer>,
+    ) {
+        let Some((_, incoming)) = self.under_way.of_mut(handle) else { return };
+        if has_outgrown(incoming, transfer.meta().len) {
+            return self.outgrown(cx, handle);
+        }
+        let meta = renewed(cx, &incoming.candidate.meta, transfer.meta().clone());
+        transfer.set_meta(meta);
+        cx.load.begin(transfer.share());
+        self.run(cx, handle, transfer);
+    }
+
+    /// Fails an attempt at a file that has outgrown its place among small ones.
+    fn outgrown(&mut self, cx: &mut Context, handle: Handle) {
+        let Some((_, incoming)) = self.under_way.of_mut(handle) else { return };
+        let words = |path: &str| format!("cannot read {path}: it has grown too much meanwhile");
+        let trouble = Trouble::at(TroubleKind::Vanished, &incoming.candidate.path, words);
+        let trouble = trouble.on(Side::Sender);
+        self.fail(cx, handle, Setback { trouble, then: Then::GiveUp });
+    }
+
+    /// Takes the offer of a file; entries below `listed.end` were listed, those below `listed.start` are settled.
+    pub(crate) fn offered(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        (meta, spec): (Meta, ChunkerSpec),
+        listed: Range<u64>,
+    ) -> Result<(), PeerError> {
+        let strategy = cx.setting.options.way();
+        let fits = is_plain_file(&meta) && file.0 < listed.end && is_agreed(&spec);
+        if self.offer.is_some() || strategy.conversation != Conversation::Recipe || !fits {
+            return Err(PeerError::Unexpected("offer"));
+        }
+        let takes_offers = cx.setting.takes_offers;
+        let incoming = self.under_way.get(&file);
+        let is_late = incoming.is_none() && file.0 < listed.start;
+        let asked = incoming.filter(|incoming| incoming.is_asked());
+        let is_answer = asked.is_some_and(Incoming::waits_for_first_start);
+        let how = (How::Recipe, spec);
+        let transfer = (takes_offers && !is_late && asked.is_none())
+            .then(|| Box::new(Transfer::new(meta.clone(), how, strategy)));
+        self.offer = Some(Offer { file, transfer });
+        if is_answer && takes_offers {
+            // The sender had not heard the question, and takes this for the answer.
+            self.start(cx, file, meta, how)?;
+        }
+        Ok(())
+    }
+}
+
+/// True for a file that was opened so long though it was listed as small: it is under way among many small ones, and would
+/// hold what only a few may.
+fn has_outgrown(incoming: &Incoming, len: u64) -> bool {
+    len > LARGE_FILE_BYTES && !incoming.candidate.is_large()
+}

@@ -1,0 +1,88 @@
+//! The files under way, by their numbers and by the handles of their attempts.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Index;
+
+use crate::message::FileNo;
+use crate::work::Handle;
+
+use super::incoming::Incoming;
+
+/// The files under way.
+#[derive(Debug, Default)]
+pub(super) struct UnderWay {
+    files: HashMap<FileNo, Incoming>,
+    /// Files that the sender has not been asked for yet.
+    unasked: BTreeSet<FileNo>,
+    /// Handles of attempts that have not ended.
+    handles: HashMap<Handle, FileNo>,
+    next_handle: u64,
+}
+
+impl UnderWay {
+    pub(super) fn insert(&mut self, file: FileNo, incoming: Incoming) {
+        self.files.insert(file, incoming);
+        self.unasked.insert(file);
+    }
+
+    pub(super) fn get(&self, file: &FileNo) -> Option<&Incoming> {
+        self.files.get(file)
+    }
+
+    pub(super) fn get_mut(&mut self, file: &FileNo) -> Option<&mut Incoming> {
+        self.files.get_mut(file)
+    }
+
+    /// Takes a file that is settled.
+    pub(super) fn remove(&mut self, file: FileNo) -> Option<Incoming> {
+        let incoming = self.files.remove(&file)?;
+        self.unasked.remove(&file);
+        self.handles.remove(&incoming.handle);
+        Some(incoming)
+    }
+
+    /// A handle for a new attempt at a file, and the file.
+    pub(super) fn begin(&mut self, file: FileNo) -> (Handle, &mut Incoming) {
+        let handle = self.next_handle();
+        self.next_handle += 1;
+        self.handles.insert(handle, file);
+        let incoming = self.files.get_mut(&file).expect("the caller has the file");
+        incoming.handle = handle;
+        (handle, incoming)
+    }
+
+    /// The handle that the next attempt gets.
+    pub(super) const fn next_handle(&self) -> Handle {
+        Handle(self.next_handle)
+    }
+
+    /// Ends an attempt: what comes of it is nobody's.
+    pub(super) fn close(&mut self, handle: Handle) {
+        self.handles.remove(&handle);
+    }
+
+    /// The file that holds this handle, unless that attempt has ended.
+    pub(super) fn of_mut(&mut self, handle: Handle) -> Option<(FileNo, &mut Incoming)> {
+        let file = *self.handles.get(&handle)?;
+        Some((file, self.files.get_mut(&file).expect("handles name files")))
+    }
+
+    /// The sender is asked for a file.
+    pub(super) fn asked(&mut self, file: FileNo) -> &mut Incoming {
+        self.unasked.remove(&file);
+        self.files.get_mut(&file).expect("the caller has the file")
+    }
+
+    /// The lowest number of a file that the sender has not been asked for.
+    pub(super) fn first_unasked(&self) -> Option<FileNo> {
+        self.unasked.first().copied()
+    }
+}
+
+impl Index<&FileNo> for UnderWay {
+    type Output = Incoming;
+
+    fn index(&self, file: &FileNo) -> &Incoming {
+        &self.files[file]
+    }
+}

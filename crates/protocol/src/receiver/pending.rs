@@ -1,0 +1,168 @@
+//! Work under way, and what each part needs to place its answer.
+
+use std::ops::Range;
+
+use deltic_core::Span;
+use deltic_tree::{Meta, RelPath};
+
+use crate::message::FileNo;
+use crate::report::Change;
+use crate::summing::Step;
+use crate::work::{Concerns, Handle};
+
+use super::transfer::gap::Gap;
+use super::transfer::old::IndexPart;
+use super::transfer::presets::asked::Asked;
+use super::tree::beside::Beside;
+use super::tree::removal::Removal;
+
+/// Work that is not answered, by the part that waits for it.
+#[derive(Debug)]
+pub(super) enum Pending {
+    Tree(TreePending),
+    File(FilePending),
+}
+
+/// Work for the tree: names, metadata, deletion, the end of a run.
+#[derive(Debug)]
+pub(super) enum TreePending {
+    Look(u64),
+    Compare(u32),
+    Digest(Vec<FileNo>),
+    LookBeside(FileNo),
+    LookBesideRoot(Meta),
+    LookMissing(Vec<RelPath>),
+    CountMissing(RelPath),
+    LinkBeside {
+        file: FileNo,
+        beside: Beside,
+    },
+    CopyBeside {
+        file: FileNo,
+        change: Change,
+    },
+    LeaveOut,
+    Link {
+        file: FileNo,
+        change: Change,
+    },
+    Extra(RelPath),
+    CountBelow {
+        file: FileNo,
+        path: RelPath,
+    },
+    /// Counting again: so many names would go by the first count.
+    CountGoing(u64),
+    CountMoved,
+    MakeDir {
+        path: RelPath,
+        bytes: usize,
+    },
+    Make {
+        change: Change,
+    },
+    Touch {
+        change: Change,
+    },
+    Clear {
+        file: FileNo,
+        removal: Removal,
+    },
+    Remove(Removal),
+    Ask,
+    SetDirs {
+        bytes: usize,
+    },
+    Land,
+    Sweep,
+    Flush,
+    FlushArrived {
+        files: Vec<FileNo>,
+        upto: FileNo,
+    },
+}
+
+/// Work for files under way.
+#[derive(Debug)]
+pub(super) enum FilePending {
+    Chart,
+    OpenOld(Handle),
+    Index(Handle, IndexPart),
+    Copy(Handle, Vec<Span>),
+    Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
+    Survey { handle: Handle, gaps: Vec<Gap> },
+    Mend { handle: Handle, gaps: Vec<Gap>, payload_bytes: usize },
+    SumOld { handle: Handle, part: usize, step: Step },
+    HashOld { handle: Handle, needs: Vec<Range<u32>>, tokens: Vec<Asked> },
+    Roll(Handle),
+    Commit(Handle),
+    Replace { handle: Handle, payload_bytes: usize },
+    Confirm(Handle),
+    TouchFile(Handle),
+    TakeBeside { handle: Handle, links: bool },
+    Abandon(FileNo),
+    Release,
+}
+
+impl From<TreePending> for Pending {
+    fn from(pending: TreePending) -> Self {
+        Self::Tree(pending)
+    }
+}
+
+impl From<FilePending> for Pending {
+    fn from(pending: FilePending) -> Self {
+        Self::File(pending)
+    }
+}
+
+impl FilePending {
+    /// The attempt that the work is part of.
+    pub(super) const fn handle(&self) -> Option<Handle> {
+        match self {
+            Self::OpenOld(handle)
+            | Self::Index(handle, _)
+            | Self::Copy(handle, _)
+            | Self::Write { handle, .. }
+            | Self::Survey { handle, .. }
+            | Self::Mend { handle, .. }
+            | Self::SumOld { handle, .. }
+            | Self::HashOld { handle, .. }
+            | Self::Roll(handle)
+            | Self::Commit(handle)
+            | Self::Replace { handle, .. }
+            | Self::Confirm(handle)
+            | Self::TakeBeside { handle, .. }
+            | Self::TouchFile(handle) => Some(*handle),
+            Self::Chart | Self::Abandon(_) | Self::Release => None,
+        }
+    }
+}
+
+impl Concerns for Pending {
+    fn handle(&self) -> Option<Handle> {
+        match self {
+            // A driver holds nothing open for it.
+            Self::File(FilePending::Replace { .. }) | Self::Tree(_) => None,
+            Self::File(pending) => pending.handle(),
+        }
+    }
+}
+
+impl Pending {
+    /// Literals and attributes of directories, in bytes, and copies that wait to be written until the answer comes.
+    pub(super) const fn weight(&self) -> (usize, usize) {
+        match self {
+            Self::File(
+                FilePending::Write { payload_bytes, .. }
+                | FilePending::Mend { payload_bytes, .. }
+                | FilePending::Replace { payload_bytes, .. },
+            ) => (*payload_bytes, 0),
+            Self::Tree(TreePending::MakeDir { bytes, .. } | TreePending::SetDirs { bytes }) => {
+                (*bytes, 0)
+            }
+            Self::File(FilePending::Copy(_, spans)) => (0, spans.len()),
+            Self::File(_) | Self::Tree(_) => (0, 0),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The facts that a receiver starts from.
+
+use deltic_tree::Name;
+
+use crate::limits::Limits;
+use crate::options::Options;
+
+use super::expect::Expect;
+
+/// The facts that a receiver starts from.
+#[derive(Clone, Debug, Default)]
+pub struct Setting {
+    /// The options of the session.
+    pub options: Options,
+    /// The only names that the sender may list at the root; `None` if any. A sender that was asked for `a` must not
+    /// bring `b`.
+    pub expect: Option<Expect>,
+    /// True where the user is at this end; else at the sender's.
+    pub user_is_here: bool,
+    /// True where this end does what the superuser may: gives files away, makes devices.
+    pub is_privileged: bool,
+    /// Number of directories made for this session (in a dry run: to be made): the root, and missing ones above it.
+    pub made_dirs: u64,
+    /// True where a root that was made stays if nothing comes: the user wrote it as a directory.
+    pub root_is_wanted: bool,
+    /// The name that the one listed entry is to have here, where the destination is that.
+    pub rename: Option<Name>,
+    /// True where the sender names what it offers as the session does ([`Terms::offers`](crate::Terms::offers)).
+    pub takes_offers: bool,
+    /// True where the sender can be told how much was resumed.
+    pub tells_resumed: bool,
+    /// The sender can be told why names are passed over.
+    pub tells_passed_over: bool,
+    /// The bounds that the two ends agree on.
+    pub limits: Limits,
+    /// Most files under way at once, where the system lets this end hold only few open.
+    pub most_files: Option<usize>,
+}

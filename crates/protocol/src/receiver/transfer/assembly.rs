@@ -1,0 +1,200 @@
+//! The new version in the making: which of its bytes are in place, and which copies wait.
+
+use deltic_core::delta::{Cover, Op};
+use deltic_core::recipe::Chunk;
+use deltic_core::{Index, Span};
+
+use crate::message::Payload;
+use crate::receiver::ask::{CopyRun, KeptChunk, New, Piece, Work};
+use crate::receiver::pending::FilePending;
+use crate::work::Turn;
+
+use super::copies::{batches, op_bytes};
+use super::file_context::{FileContext, Outcome};
+
+/// A new version, as far as it is assembled.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    pub(super) new: New,
+    cover: Cover,
+    pub(super) matched: Matched,
+    pub(super) literal: u64,
+    /// Copies that may never be needed: everything matched so far lies where it lay in the version in place.
+    held: Option<Vec<Op>>,
+    /// Copies and writes that are not answered.
+    jobs: usize,
+    /// The order of copies and writes.
+    turn: Turn,
+}
+
+/// Chunks of a payload that came.
+#[derive(Debug)]
+pub(super) struct Literals {
+    /// Their numbers, and their places in new.
+    pub(super) chunks: Vec<u32>,
+    pub(super) pieces: Vec<Piece>,
+    pub(super) payload: Payload,
+    /// Length of all of them in bytes.
+    pub(super) bytes: usize,
+}
+
+/// Bytes of a file that the receiver has.
+#[derive(Debug)]
+pub(super) struct Matched {
+    pub(super) bytes: u64,
+    /// Bytes of these that an interrupted run had left.
+    pub(super) resumed: u64,
+    /// The place in the old versions from which on they are what killed runs left.
+    left_at: u64,
+}
+
+impl Matched {
+    /// Counts bytes that were found in old from `start` on.
+    pub(super) const fn in_old(&mut self, start: u64, len: u64) {
+        self.bytes += len;
+        if start >= self.left_at {
+            self.resumed += len;
+        }
+    }
+}
+
+impl Assembly {
+    /// A new version of which nothing is in place.
+    pub(super) fn new(new: New, turn: Turn) -> Self {
+        Self {
+            cover: Cover::new(new.len),
+            new,
+            matched: Matched { bytes: 0, resumed: 0, left_at: u64::MAX },
+            literal: 0,
+            held: Some(Vec::new()),
+            jobs: 0,
+            turn,
+        }
+    }
+
+    /// Sets the place in the old versions from which on they are what killed runs left.
+    pub(super) const fn left_at(&mut self, left_at: u64) {
+        self.matched.left_at = left_at;
+    }
+
+    /// Takes the first `from` bytes as they are: only what lies behind is to come.
+    pub(super) fn begin_at(&mut self, from: u64) {
+        (self.new.from, self.matched.bytes) = (from, from);
+        self.cover.add(0, from).expect("it is no longer than the file, and nothing was there");
+    }
+
+    /// Copies at once: the new version is in the making, so it is not the one in place.
+    pub(super) fn hold_nothing(&mut self) {
+        self.held = None;
+    }
+
+    /// Counts bytes that are in place since an interrupted run.
+    pub(super) fn keep(&mut self, start: u64, len: u64) {
+        self.matched.bytes += len;
+        self.matched.resumed += len;
+        self.cover(start, len);
+    }
+
+    /// Notes bytes that are in place.
+    pub(super) fn cover(&mut self, start: u64, len: u64) {
+        let covered = self.cover.add(start, len);
+        covered.expect("a group or chunk comes once, in its own place");
+    }
+
+    /// Bytes that are found or have arrived.
+    pub(super) const fn settled(&self) -> u64 {
+        self.matched.bytes + self.literal
+    }
+
+    /// True while copies or writes are not answered.
+    pub(super) const fn is_busy(&self) -> bool {
+        self.jobs > 0
+    }
+
+    /// True once every byte is in place.
+    pub(super) fn is_complete(&self) -> bool {
+        self.cover.is_complete()
+    }
+
+    /// True while copies are held.
+    pub(super) const fn holds(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// True where the version in place, of `len` bytes, is the new one already.
+    pub(super) fn is_identical(&self, len: Option<u64>) -> bool {
+        let held = self.held.as_ref().map(|held| held.iter().map(op_bytes).sum::<u64>());
+        held == Some(self.new.len) && len == Some(self.new.len)
+    }
+
+    /// Copies what was found, or holds it while it may turn out that nothing changed; `index` names the chunks of old.
+    pub(super) fn copy(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        found: Vec<Op>,
+        differs: bool,
+        index: Option<&Index>,
+    ) {
+        let in_place = fx.old.len_in_place().unwrap_or(0);
+        let stays = |op: &Op| matches!(op, Op::Copy { old, new_start } if old.start == *new_start && old.end() <= in_place);
+        let mut ops = found;
+        if let Some(held) = &mut self.held {
+            let identical = !differs && ops.iter().all(stays);
+            held.append(&mut ops);
+            if identical {
+                return;
+            }
+            ops = self.held.take().unwrap_or_default();
+        }
+        if fx.cx.setting.options.dry_run {
+            return fx.end(Outcome::Differs);
+        }
+        let batches = batches(&ops);
+        self.jobs += batches.len();
+        for runs in batches {
+            let chunks = index.map(|index| chunks_of(index, &runs)).unwrap_or_default();
+            let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
+            let (handle, path) = (fx.handle, fx.path.clone());
+            let work = Work::Copy { handle, path, new: self.new, runs, chunks };
+            fx.cx.ask_to_write(self.turn, work, FilePending::Copy(handle, spans));
+        }
+    }
+
+    /// Writes literals; before each of them it makes those copies of `between` that lie before it in the new version.
+    pub(super) fn write(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        literals: Literals,
+        between: Vec<CopyRun>,
+    ) {
+        self.jobs += 1;
+        let Literals { chunks, pieces, payload, bytes } = literals;
+        let copied = between.iter().map(|run| Span::new(run.new_start, run.old.len));
+        let spans = pieces.iter().map(|piece| piece.span).chain(copied).collect();
+        let (handle, path) = (fx.handle, fx.path.clone());
+        let work = Work::Write { handle, path, new: self.new, pieces, payload, between };
+        let pending = FilePending::Write { handle, chunks, spans, payload_bytes: bytes };
+        fx.cx.ask_to_write(self.turn, work, pending);
+    }
+
+    /// Counts work that writes and is asked for elsewhere.
+    pub(super) const fn begin_job(&mut self) {
+        self.jobs += 1;
+    }
+
+    /// Takes the answer to a copy or a write.
+    pub(super) const fn end_job(&mut self) {
+        self.jobs -= 1;
+    }
+}
+
+/// Chunks that copies bring, in their places in new.
+fn chunks_of(index: &Index, runs: &[CopyRun]) -> Vec<KeptChunk> {
+    let chunks = runs.iter().flat_map(|run| {
+        index.chunks_in(run.old).map(|(span, fingerprint)| KeptChunk {
+            start: run.new_start + (span.start - run.old.start),
+            chunk: Chunk { len: span.len, fingerprint },
+        })
+    });
+    chunks.collect()
+}

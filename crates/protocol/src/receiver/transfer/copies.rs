@@ -1,0 +1,72 @@
+//! Copies from old to new, as steps find them and as a driver makes them.
+
+use std::ops::Range;
+
+use deltic_core::Span;
+use deltic_core::delta::{CopyRuns, MAX_RUN_BYTES, Op};
+
+use crate::receiver::ask::CopyRun;
+
+/// Copies found in one step, merged where they continue each other.
+#[derive(Default)]
+pub(super) struct Copies {
+    runs: CopyRuns,
+    done: Vec<Op>,
+}
+
+impl Copies {
+    pub(super) fn push(&mut self, old: Span, new_start: u64) {
+        self.done.extend(self.runs.push(old, new_start));
+    }
+
+    pub(super) fn finish(mut self) -> Vec<Op> {
+        self.done.extend(self.runs.finish());
+        self.done
+    }
+}
+
+/// Length of what an operation brings, in bytes.
+pub(super) fn op_bytes(op: &Op) -> u64 {
+    match op {
+        Op::Copy { old, .. } => u64::from(old.len),
+        Op::Literal { new } => u64::from(new.len),
+    }
+}
+
+/// Copies as a driver makes them.
+pub(super) fn copy_runs(ops: &[Op]) -> Vec<CopyRun> {
+    let run = |op: &Op| match *op {
+        Op::Copy { old, new_start } => Some(CopyRun { old, new_start }),
+        Op::Literal { .. } => None,
+    };
+    ops.iter().filter_map(run).collect()
+}
+
+/// Copies in portions that are worth a thread's while and do not keep it long.
+pub(super) fn batches(ops: &[Op]) -> Vec<Vec<CopyRun>> {
+    let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for op in ops {
+        let Op::Copy { old, new_start } = *op else { continue };
+        if bytes + old.len > MAX_RUN_BYTES {
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+        bytes += old.len;
+        batch.push(CopyRun { old, new_start });
+    }
+    batches.push(batch);
+    batches.retain(|batch| !batch.is_empty());
+    batches
+}
+
+/// Ascending numbers as ranges.
+pub(super) fn runs(numbers: impl Iterator<Item = u32>) -> Vec<Range<u32>> {
+    let mut runs: Vec<Range<u32>> = Vec::new();
+    for no in numbers {
+        match runs.last_mut() {
+            Some(last) if last.end == no => last.end += 1,
+            _ => runs.push(no..no + 1),
+        }
+    }
+    runs
+}

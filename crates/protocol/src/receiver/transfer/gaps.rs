@@ -1,0 +1,263 @@
+//! Gaps: runs of new that nothing matched, told against what old has in their places (DESIGN §2, "two levels").
+//!
+//! A chunk costs thousands of bytes where an edit costs hundreds. But both neighbours of a gap in new are mostly found in
+//! old, and between the two old has a gap as well: a former version of the same bytes. So the sender is told what old has
+//! there, in short sums of small blocks, and answers with copies from it and literals. The chunks' own fingerprints say
+//! whether the result is right; those that are not are asked for as they are.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+use deltic_core::{GapSums, Index};
+
+use crate::error::PeerError;
+use crate::limits::{GAP_BYTES, MENDED_BYTES};
+use crate::message::GapLine;
+use crate::receiver::ask::{Mended, Patch};
+
+use super::facing::Facings;
+use super::gap::{Gap, bytes_of};
+use super::keeping::Keeping;
+use super::probing::{Role, Waiting};
+use super::table::{By, Slot, State, Table};
+use super::versions::OldVersions;
+
+/// The gaps of one transfer.
+#[derive(Debug, Default)]
+pub(super) struct Gaps {
+    /// Found, and not surveyed.
+    found: VecDeque<Gap>,
+    /// Gaps of long runs that wait for what others show.
+    waiting: Waiting,
+    /// The last run that was spelled out, where it may go on.
+    open: Option<Range<u32>>,
+    /// The beginning of the last run that was told, if it may go on: what follows has the same neighbour in front.
+    told: Option<Told>,
+    /// Being surveyed, or asked for, by their first chunks; those that are asked for have a gap in here.
+    asked: HashMap<u32, Gap>,
+    surveyed: u64,
+}
+
+/// The beginning of a run that was told before its end was known.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    /// The first chunk that was not told.
+    end: u32,
+    /// The run's first byte in new.
+    start: u64,
+    /// The place where old goes on behind the neighbour in front of it.
+    from: Option<u64>,
+}
+
+/// All that is known of old: its chunks, those that an interrupted transfer left, and its versions.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) index: &'a Index,
+    pub(super) kept: &'a Keeping,
+    pub(super) old: &'a OldVersions,
+}
+
+/// Places in which a gap of so many chunks probably differs.
+///
+/// One edit spoils a chunk or two. Where more are spoilt in a row it was not one edit, and where many are, there are
+/// several in each.
+const fn edits(chunks: u32) -> u32 {
+    match chunks {
+        0..=2 => 1,
+        3..=4 => 2 * chunks,
+        5.. => MANY_EDITS * chunks,
+    }
+}
+
+/// Places in which a chunk differs where many do in a row.
+const MANY_EDITS: u32 = 8;
+/// Bytes of a run that is told, though it may go on.
+const OPEN_BYTES: u64 = 4 << 20;
+
+impl Gaps {
+    /// Gaps that the sender was asked for, or will be soon.
+    pub(super) fn out(&self) -> u64 {
+        self.surveyed + self.asked.len() as u64
+    }
+
+    /// Sorts runs of chunks that old lacks, those from `spelled_from` on and what was left open before: those that face
+    /// something in old become gaps, the others are returned.
+    pub(super) fn find(
+        &mut self,
+        table: &mut Table,
+        mut lacked: Vec<Range<u32>>,
+        spelled_from: u32,
+        known: Known<'_>,
+    ) -> Vec<Range<u32>> {
+        if let Some(open) = self.open.take() {
+            match lacked.first_mut() {
+                Some(first) if first.start == open.end => first.start = open.start,
+                _ => lacked.insert(0, open),
+            }
+        }
+        let mut rest = Vec::new();
+        for run in lacked {
+            if goes_on(table, &run) {
+                // What was left open before is noted as part of a gap already.
+                let fresh = run.start.max(spelled_from)..run.end;
+                fresh.for_each(|chunk| table.needs_gap(chunk));
+                self.open = Some(run);
+                break;
+            }
+            self.cut(table, run, known, (spelled_from, &mut rest));
+        }
+        rest
+    }
+
+    /// Cuts a run into gaps; what faces nothing and was spelled out just now comes as it is.
+    fn cut(
+        &mut self,
+        table: &mut Table,
+        run: Range<u32>,
+        known: Known<'_>,
+        (spelled_from, rest): (u32, &mut Vec<Range<u32>>),
+    ) {
+        let facings = self.facings(table, &run, known);
+        let (first, gaps) = (run.start, table.parts_of(run, &facings));
+        let probes = gaps.iter().filter(|(_, role)| *role == Role::Probe).count();
+        let mut waiting = VecDeque::new();
+        for (chunks, role) in gaps {
+            let bytes = table.bytes_of(&chunks);
+            let (len, old) = (bytes.end - bytes.start, facings.of(&bytes));
+            if old.is_empty() && chunks.start >= spelled_from {
+                rest.push(chunks);
+                continue;
+            }
+            chunks.clone().for_each(|chunk| table.needs_gap(chunk));
+            let count = chunks.end - chunks.start;
+            let edits = if probes > 0 { MANY_EDITS * count } else { edits(count) };
+            let probes = (role == Role::Probe).then_some(first);
+            let gap = Gap { chunks, len: len as u32, old, edits, probes };
+            let waits = role == Role::Waits && !gap.old.is_empty();
+            if waits { &mut waiting } else { &mut self.found }.push_back(gap);
+        }
+        self.waiting.hold(first, waiting, probes);
+    }
+
+    /// The places of the gaps of a run in old; the run may be the rest of one.
+    fn facings<'a>(&mut self, table: &Table, run: &Range<u32>, known: Known<'a>) -> Facings<'a> {
+        let (mut bytes, mut between) = (table.bytes_of(run), between(table, run, known));
+        if let Some(told) = self.told.filter(|told| told.end == run.start) {
+            (bytes.start, between.0) = (told.start, told.from);
+        }
+        self.told = Some(Told { end: run.end, start: bytes.start, from: between.0 });
+        Facings { run: bytes, between, old: known.old }
+    }
+
+    /// Takes some gaps to survey together.
+    pub(super) fn take(&mut self, most: u64) -> Vec<Gap> {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while let Some(gap) = self.found.front() {
+            let old = bytes_of(&gap.old);
+            if taken.len() as u64 == most || bytes > 0 && bytes + old > MENDED_BYTES {
+                break;
+            }
+            bytes += old;
+            taken.extend(self.found.pop_front());
+        }
+        self.surveyed += taken.len() as u64;
+        taken
+    }
+
+    /// Takes the sums of gaps that were surveyed; the lines that ask for these.
+    pub(super) fn ask(&mut self, gaps: Vec<Gap>, sums: Vec<GapSums>) -> Vec<GapLine> {
+        self.surveyed -= gaps.len() as u64;
+        let line = |(gap, sums): (&Gap, GapSums)| GapLine { chunks: gap.chunks.clone(), sums };
+        let lines = gaps.iter().zip(sums).map(line).collect();
+        self.asked.extend(gaps.into_iter().map(|gap| (gap.chunks.start, gap)));
+        lines
+    }
+
+    /// Takes gaps that came: what they are to be rebuilt from, and their length in bytes.
+    pub(super) fn receive(
+        &mut self,
+        table: &mut Table,
+        ranges: &[Range<u32>],
+    ) -> Result<(Vec<Gap>, Vec<Patch>, usize), PeerError> {
+        let (mut gaps, mut patches, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for range in ranges {
+            let gap = self.asked.remove(&range.start).filter(|gap| gap.chunks == *range);
+            let gap = gap.ok_or(PeerError::Unexpected("a gap that was not asked for"))?;
+            let pieces = gap.chunks.clone().map(|chunk| table.receive(chunk, By::Gap));
+            let pieces = pieces.collect::<Result<_, _>>()?;
+            bytes += gap.len as usize;
+            patches.push(Patch { old: gap.old.clone(), pieces });
+            gaps.push(gap);
+        }
+        if gaps.is_empty() || bytes > MENDED_BYTES as usize {
+            return Err(PeerError::Limit("bytes of gaps"));
+        }
+        Ok((gaps, patches, bytes))
+    }
+
+    /// Notes what was rebuilt of a gap, and what was told wrongly: what was written, and how much of it was copied.
+    pub(super) fn fill(&mut self, table: &mut Table, gap: &Gap, mended: Mended) -> Filled {
+        let Mended { fingerprints, literal } = mended;
+        let named: Vec<_> = gap.chunks.clone().zip(fingerprints).collect();
+        let mut filled = Filled { literal, ..Filled::default() };
+        for run in named.chunk_by(|one, next| one.1.is_some() == next.1.is_some()) {
+            let chunks = run[0].0..run[run.len() - 1].0 + 1;
+            let bytes = table.bytes_of(&chunks);
+            if run[0].1.is_none() {
+                self.find_again(table, chunks, (bytes.end - bytes.start) as u32);
+                continue;
+            }
+            for (chunk, fingerprint) in run {
+                table.wrote(*chunk, fingerprint.expect("all of a run are alike"));
+            }
+            filled.copied += bytes.end - bytes.start;
+            filled.written.push(bytes);
+        }
+        filled.copied -= literal;
+        if let Some(run) = gap.probes {
+            let released = self.waiting.release(run, gap.was_worth(filled.copied));
+            self.found.extend(released);
+        }
+        filled
+    }
+
+    /// Asks for chunks as they are that were told wrongly, because sums of blocks are short.
+    fn find_again(&mut self, table: &mut Table, chunks: Range<u32>, len: u32) {
+        chunks.clone().for_each(|chunk| table.needs_gap(chunk));
+        self.found.push_back(Gap { chunks, len, old: Vec::new(), edits: 0, probes: None });
+    }
+}
+
+/// The bytes of new that a gap brought.
+#[derive(Debug, Default)]
+pub(super) struct Filled {
+    pub(super) written: Vec<Range<u64>>,
+    pub(super) copied: u64,
+    pub(super) literal: u64,
+}
+
+/// True where the group behind a run is still to be spelled out: then the run may be longer, and what faces it is not
+/// known.
+fn goes_on(table: &Table, run: &Range<u32>) -> bool {
+    let next = table.group_of(run.end).map(|no| &table.groups[no]);
+    let lacked = |slot: &Slot| matches!(slot.state, State::Lacked | State::Told(_));
+    let bytes = table.bytes_of(run);
+    next.is_some_and(lacked)
+        && bytes.end - bytes.start < OPEN_BYTES
+        && u64::from(table.spec.max_len()) <= GAP_BYTES
+}
+
+/// The places where old goes on behind the neighbour before a run of chunks, and where the neighbour behind it starts.
+fn between(table: &Table, run: &Range<u32>, known: Known<'_>) -> (Option<u64>, Option<u64>) {
+    let Known { index, kept, old } = known;
+    let before = match run.start.checked_sub(1) {
+        Some(chunk) => table.found_in_old(chunk, kept, index).map(|span| span.end()),
+        None => old.in_place.then_some(0),
+    };
+    let is_last = run.end == table.next_chunk && table.is_told();
+    let behind = match is_last {
+        true => old.len_in_place(),
+        false => table.found_in_old(run.end, kept, index).map(|span| span.start),
+    };
+    (before, behind)
+}

@@ -1,0 +1,137 @@
+//! Chunks that an interrupted transfer left in place: they neither travel nor are read again (docs/decisions/0016).
+//!
+//! A kept chunk counts in its own place only. To copy it to another would read a file that is being written.
+
+use std::ops::Range;
+
+use deltic_core::recipe::{Chunk, Grouper};
+use deltic_core::{ChunkNo, Chunks, Fingerprint, Index, PrefixLen, Span};
+
+use crate::message::{ChunkLine, GroupLine};
+
+/// Chunks in their places, ascending, of which none overlaps another.
+#[derive(Debug, Default)]
+pub(super) struct Keeping(Chunks);
+
+impl Keeping {
+    /// Takes those of `chunks`, which ascend, that can all be true of a file of `len` bytes.
+    pub(super) fn new(chunks: Chunks, len: u64) -> Self {
+        let is_apart = |end: &mut u64, span: Span| {
+            let apart = span.len > 0 && *end <= span.start && span.end() <= len;
+            *end = if apart { span.end() } else { *end };
+            apart
+        };
+        // All of them, unless somebody lies: a second list would take as much memory.
+        let mut end = 0;
+        if chunks.iter().all(|(span, _)| is_apart(&mut end, span)) {
+            return Self(chunks);
+        }
+        end = 0;
+        let apart = chunks.iter().filter(|(span, _)| is_apart(&mut end, *span));
+        Self(apart.map(|(span, fingerprint)| (span.start, chunk(span, fingerprint))).collect())
+    }
+
+    /// The kept chunk that starts at `start`, if one does.
+    fn at(&self, start: u64) -> Option<(ChunkNo, Chunk)> {
+        let no = self.0.first_from(start);
+        let (span, fingerprint) = self.0.get(no)?;
+        (span.start == start).then_some((no, chunk(span, fingerprint)))
+    }
+
+    /// The kept chunks that are the group of `line`, which starts at `start`.
+    pub(super) fn group(&self, start: u64, line: &GroupLine) -> Option<Range<ChunkNo>> {
+        let (first, _) = self.at(start)?;
+        let range = first..first.plus(line.chunks);
+        let (mut grouper, mut end, mut group, mut count) = (Grouper::new(), start, None, 0);
+        for (span, fingerprint) in self.0.range(range.clone()) {
+            if span.start != end || group.is_some() {
+                return None;
+            }
+            (end, count) = (span.end(), count + 1);
+            group = grouper.push(&chunk(span, fingerprint));
+        }
+        let group = group.or_else(|| grouper.finish())?;
+        let is_it = (group.len, count) == (line.len, line.chunks);
+        (is_it && group.fingerprint.group_prefix() == line.short).then_some(range)
+    }
+
+    /// The kept chunk that is the one of `line`, which starts at `start`.
+    pub(super) fn chunk(&self, start: u64, line: &ChunkLine) -> Option<ChunkNo> {
+        let (no, Chunk { len, fingerprint }) = self.at(start)?;
+        (len == line.len && line.brief.begins(&fingerprint)).then_some(no)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them; nothing is known of them any more.
+    pub(super) fn give_away(&mut self) -> Chunks {
+        std::mem::take(&mut self.0)
+    }
+
+    /// The place of kept chunk `no` in old, if it is there as well: it may be the neighbour of a gap.
+    pub(super) fn in_old(&self, no: ChunkNo, index: &Index) -> Option<ChunkNo> {
+        let (span, fingerprint) = self.0.get(no)?;
+        index.find_chunk(fingerprint.chunk_prefix(PrefixLen::MAX), span.len, None)
+    }
+}
+
+const fn chunk(span: Span, fingerprint: Fingerprint) -> Chunk {
+    Chunk { len: span.len, fingerprint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(start: u64, name: u8, len: u32) -> (u64, Chunk) {
+        (start, Chunk { len, ..Chunk::of(&[name]) })
+    }
+
+    fn keeping<'a>(chunks: impl IntoIterator<Item = &'a (u64, Chunk)>, len: u64) -> Keeping {
+        Keeping::new(chunks.into_iter().copied().collect(), len)
+    }
+
+    #[test]
+    fn what_cannot_be_true_is_not_kept() {
+        let honest = [kept(0, 1, 10), kept(10, 2, 5), kept(20, 3, 10)];
+        let lies = [kept(12, 4, 1), kept(19, 5, 0), kept(25, 6, 6), kept(u64::MAX, 7, 9)];
+        assert_eq!(keeping(&honest, 30).0, honest.into_iter().collect());
+        let mut all = [&lies[..], &honest[..]].concat();
+        all.sort_by_key(|(start, _)| *start);
+        assert_eq!(keeping(&all, 30).0, honest.into_iter().collect());
+        all.reverse();
+        assert_eq!(keeping(&all, 30).0, [honest[2]].into_iter().collect());
+    }
+
+    #[test]
+    fn a_group_is_kept_if_all_of_its_chunks_are() {
+        let chunks: Vec<_> = (0..20).map(|n| kept(u64::from(n) * 100, n, 100)).collect();
+        let mut grouper = Grouper::new();
+        let mut groups: Vec<_> = chunks.iter().filter_map(|(_, c)| grouper.push(c)).collect();
+        groups.extend(grouper.finish());
+        let lines: Vec<_> = (groups.iter())
+            .map(|group| GroupLine {
+                len: group.len,
+                chunks: group.chunks,
+                short: group.fingerprint.group_prefix(),
+            })
+            .collect();
+        let all = keeping(&chunks, 2000);
+        let (mut start, mut next) = (0, 0);
+        for line in &lines {
+            let range = next..next + line.chunks as usize;
+            let found = all.group(start, line).expect("all are kept");
+            assert_eq!(found.start.at()..found.end.at(), range);
+            assert_eq!(all.group(start + 100, line), None);
+            for missing in range {
+                let mut fewer = chunks.clone();
+                fewer.remove(missing);
+                assert_eq!(keeping(&fewer, 2000).group(start, line), None);
+            }
+            next += line.chunks as usize;
+            start += line.len;
+        }
+    }
+}

@@ -1,0 +1,517 @@
+//! The content of one file: from the sender's `Start` until the new version is proved.
+//!
+//! A transfer knows no path decision, no directory and no other file. Frames and answers come in; frames and work go out
+//! through its [`FileContext`], which also takes the end of the transfer.
+//!
+//! ```text
+//! Coming ──► every byte found, asked for or here, and End ──► Ended ──► Commit, Confirm or Replace ──► Settling
+//! ```
+
+mod assembly;
+mod blocks;
+mod copies;
+mod facing;
+pub(crate) mod file_context;
+pub(crate) mod gap;
+mod gaps;
+pub(crate) mod indexing;
+mod keeping;
+pub(crate) mod old;
+pub(crate) mod presets;
+mod probing;
+pub(crate) mod proof;
+mod recipe;
+mod table;
+#[cfg(test)]
+mod tests;
+pub(crate) mod versions;
+
+use std::ops::Range;
+
+use deltic_core::chunk::{Algorithm, ChunkerSpec};
+use deltic_core::recipe::Digest;
+use deltic_core::{Fingerprint, Span, Strategy};
+use deltic_tree::Meta;
+
+use crate::error::PeerError;
+use crate::limits::{MAX_FRAME_BYTES, OFFERED_GROUPS};
+use crate::message::{ChunkLine, Extent, GroupLine, How, Payload, ToSender};
+use crate::sums::{PatchStep, SumLine};
+use crate::work::Turn;
+
+use super::ask::{Answer, New, Piece, Small, Work};
+use super::load::Share;
+use super::pending::FilePending;
+use assembly::{Assembly, Literals};
+use blocks::Blocks;
+use copies::copy_runs;
+use file_context::{FileContext, Outcome};
+use indexing::Expected;
+use presets::PresetState;
+use proof::{Proof, ProofChunks, ProofOf};
+use recipe::Recipe;
+use table::UNASKED;
+
+/// A transfer of the content of a file.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    meta: Meta,
+    build: Assembly,
+    method: Method,
+    phase: Phase,
+    /// True where the source grew while it was read.
+    is_growing: bool,
+}
+
+/// The way on which content comes, and what is known of it.
+#[derive(Debug)]
+enum Method {
+    Recipe(Box<Recipe>),
+    Blocks(Blocks),
+    Preset(Box<PresetState>),
+}
+
+/// The progress of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// More may be told of it.
+    Coming,
+    /// All of it was told; this proves the whole.
+    Ended(Digest),
+    /// Its result is being put in place.
+    Settling,
+}
+
+impl Transfer {
+    /// The beginning of a transfer of the version `meta`.
+    pub(crate) fn new(meta: Meta, (how, spec): (How, ChunkerSpec), strategy: Strategy) -> Self {
+        let new = New { len: meta.len, modified: meta.modified, from: 0, spec };
+        let (method, turn) = match (how, PresetState::new(strategy, (how, spec), meta.len)) {
+            (How::Whole | How::Tail, _) => {
+                (Method::Blocks(Blocks::new(new, how == How::Whole)), Turn::Any)
+            }
+            (_, Some(preset)) => {
+                let turn = preset.turn();
+                (Method::Preset(preset), turn)
+            }
+            (_, None) => (Method::Recipe(Box::new(Recipe::new(spec, meta.len))), Turn::Any),
+        };
+        let build = Assembly::new(new, turn);
+        Self { meta, build, method, phase: Phase::Coming, is_growing: false }
+    }
+
+    /// The new version, as it was opened.
+    pub(crate) const fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Replaces what is known of the new version but its content.
+    pub(crate) fn set_meta(&mut self, meta: Meta) {
+        self.meta = meta;
+    }
+
+    /// Takes the first `from` bytes as they are; false where the new version is shorter.
+    pub(crate) fn begin_at(&mut self, from: u64) -> bool {
+        let fits = from <= self.meta.len;
+        if fits {
+            self.build.begin_at(from);
+            self.method = Method::Blocks(Blocks::new(self.build.new, false));
+        }
+        fits
+    }
+
+    /// Begins to match against the old versions, with what is known of them and of an interrupted transfer.
+    pub(crate) fn begin(&mut self, fx: &mut FileContext<'_>, expected: Expected) {
+        let Expected { kept, ahead, .. } = expected;
+        self.build.left_at(fx.old.left_at);
+        match &mut self.method {
+            Method::Recipe(recipe) => {
+                ahead.into_iter().for_each(|ahead| recipe.go_on_from(*ahead));
+                match kept {
+                    Some(kept) => {
+                        self.build.hold_nothing();
+                        recipe.resume(kept, !fx.old.lens.is_empty());
+                    }
+                    None => recipe.index_more(fx, &mut self.build),
+                }
+            }
+            Method::Blocks(blocks) if fx.cx.setting.options.streams > 1 => {
+                if let Some(all) = blocks.ask() {
+                    fx.cx.frames.push_back(ToSender::Need { file: fx.file, chunks: vec![all] });
+                }
+            }
+            Method::Blocks(_) => {}
+            Method::Preset(preset) => preset.begin(fx),
+        }
+    }
+
+    /// True where none of it may overtake what else is told of it: it goes by another strategy, or in blocks that were
+    /// not asked for.
+    pub(crate) const fn comes_in_order(&self) -> bool {
+        match &self.method {
+            Method::Recipe(_) => false,
+            Method::Blocks(blocks) => !blocks.is_asked(),
+            Method::Preset(_) => true,
+        }
+    }
+
+    /// True while its result is being put in place.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.phase == Phase::Settling
+    }
+
+    /// True where the source grew while it was read.
+    pub(crate) const fn is_growing(&self) -> bool {
+        self.is_growing
+    }
+
+    /// Bytes that were sent, those that were matched, and those of these that an interrupted run had left.
+    pub(crate) const fn amounts(&self) -> (u64, u64, u64) {
+        (self.build.literal, self.build.matched.bytes, self.build.matched.resumed)
+    }
+
+    /// Its share of what is under way.
+    pub(crate) fn share(&self) -> Share {
+        match &self.method {
+            Method::Recipe(recipe) => recipe.share(),
+            Method::Blocks(_) | Method::Preset(_) => Share::default(),
+        }
+    }
+
+    /// The recipe, while more of it may come.
+    fn coming(&mut self, what: &'static str) -> Result<(&mut Recipe, &mut Assembly), PeerError> {
+        match &mut self.method {
+            Method::Recipe(recipe) if self.phase == Phase::Coming => Ok((recipe, &mut self.build)),
+            _ => Err(PeerError::Unexpected(what)),
+        }
+    }
+
+    /// Takes groups that were told unasked.
+    pub(crate) fn offer_groups(&mut self, lines: &[GroupLine]) -> Result<(), PeerError> {
+        let (recipe, build) = self.coming("groups")?;
+        recipe.hear_groups(build, lines)?;
+        let fits = recipe.share().groups_held <= OFFERED_GROUPS;
+        if fits { Ok(()) } else { Err(PeerError::Limit("groups of an offer")) }
+    }
+
+    /// Takes chunks that were told unasked.
+    pub(crate) fn offer_recipe(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
+        self.coming("recipe")?.0.hear_chunks(lines)
+    }
+
+    pub(crate) fn groups(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        lines: &[GroupLine],
+    ) -> Result<(), PeerError> {
+        let (recipe, build) = self.coming("groups")?;
+        recipe.groups(fx, build, lines)
+    }
+
+    pub(crate) fn recipe(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        lines: &[ChunkLine],
+    ) -> Result<(), PeerError> {
+        let (recipe, build) = self.coming("recipe")?;
+        recipe.recipe(fx, build, lines)
+    }
+
+    pub(crate) fn chunks(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        groups: &[Range<u32>],
+        lines: &[ChunkLine],
+    ) -> Result<(), PeerError> {
+        match &mut self.method {
+            _ if groups.is_empty() => Err(PeerError::Unexpected("chunks of no group")),
+            Method::Recipe(recipe) => recipe.chunks(fx, &mut self.build, groups, lines),
+            _ => Err(PeerError::Unexpected("chunks of a group that was not asked for")),
+        }
+    }
+
+    /// Marks a chunk as arrived; its place.
+    fn receive(&mut self, chunk: u32) -> Result<Piece, PeerError> {
+        match &mut self.method {
+            Method::Recipe(recipe) => recipe.receive(chunk),
+            Method::Blocks(blocks) => blocks.receive(chunk),
+            Method::Preset(preset) => {
+                let span = preset.receive(chunk).ok_or(UNASKED)?;
+                Ok(Piece { span, brief: None })
+            }
+        }
+    }
+
+    /// Takes literals.
+    pub(crate) fn fill(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        ranges: &[Range<u32>],
+        payload: Payload,
+    ) -> Result<(), PeerError> {
+        let (mut chunks, mut pieces, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for chunk in ranges.iter().cloned().flatten() {
+            let piece = self.receive(chunk)?;
+            bytes += piece.span.len as usize;
+            if bytes > MAX_FRAME_BYTES {
+                return Err(PeerError::Limit("literal bytes in a frame"));
+            }
+            chunks.push(chunk);
+            pieces.push(piece);
+        }
+        if !payload.may_hold(bytes) {
+            return Err(PeerError::Unexpected("literals of another length than their chunks"));
+        }
+        let mut between = Vec::new();
+        match (&mut self.method, &pieces[..]) {
+            (Method::Blocks(blocks), _) if blocks.is_single() => {
+                blocks.keep(payload);
+                self.build.literal = self.build.new.len;
+                fx.advance(self.build.settled());
+                return Ok(());
+            }
+            (Method::Preset(preset), [first, .., last] | [first @ last]) => {
+                let earlier = preset.take_before(first.span.start);
+                between = copy_runs(&preset.take_before(last.span.start));
+                if !earlier.is_empty() {
+                    self.build.copy(fx, earlier, true, None);
+                }
+            }
+            _ => {}
+        }
+        if !fx.is_over() {
+            self.build.write(fx, Literals { chunks, pieces, payload, bytes }, between);
+        }
+        Ok(())
+    }
+
+    /// Takes gaps that were told against old.
+    pub(crate) fn mend(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        ranges: &[Range<u32>],
+        payload: (u32, Payload),
+    ) -> Result<(), PeerError> {
+        match &mut self.method {
+            Method::Recipe(recipe) => recipe.mend(fx, &mut self.build, ranges, payload),
+            _ => Err(PeerError::Unexpected("a gap that was not asked for")),
+        }
+    }
+
+    /// Takes the sums of new, by a strategy that tells them.
+    pub(crate) fn sums(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        lines: Vec<SumLine>,
+        extent: Extent,
+    ) -> Result<(), PeerError> {
+        match &mut self.method {
+            Method::Preset(preset) => preset.sums(fx, &mut self.build, lines, extent),
+            _ => Err(PeerError::Unexpected("sums")),
+        }
+    }
+
+    /// Takes the sender's judgement of a match.
+    pub(crate) fn deny(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        denied: &[Range<u32>],
+    ) -> Result<(), PeerError> {
+        match &mut self.method {
+            Method::Preset(preset) => preset.deny(fx, &mut self.build, denied),
+            _ => Err(PeerError::Unexpected("a denial")),
+        }
+    }
+
+    /// Takes the next steps of a patch.
+    pub(crate) fn patch(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        steps: &[PatchStep],
+        payload: Payload,
+    ) -> Result<(), PeerError> {
+        match &mut self.method {
+            Method::Preset(preset) if self.phase == Phase::Coming => {
+                preset.patch(fx, &mut self.build, steps, payload)
+            }
+            _ => Err(PeerError::Unexpected("a patch")),
+        }
+    }
+
+    /// Notes that the source grew while it was read: said once, before what proves the whole.
+    pub(crate) fn grow(&mut self) -> Result<(), PeerError> {
+        if self.phase != Phase::Coming || std::mem::replace(&mut self.is_growing, true) {
+            return Err(PeerError::Unexpected("restless"));
+        }
+        Ok(())
+    }
+
+    /// Takes what proves the whole, behind all of it.
+    pub(crate) fn end(&mut self, digest: Digest) -> Result<(), PeerError> {
+        let is_told = match &self.method {
+            Method::Recipe(recipe) => recipe.is_told(),
+            Method::Blocks(blocks) => blocks.is_asked() || blocks.has_all(),
+            Method::Preset(preset) => preset.is_told(),
+        };
+        if self.phase != Phase::Coming || !is_told {
+            return Err(PeerError::Unexpected("the end of an incomplete file"));
+        }
+        self.phase = Phase::Ended(digest);
+        Ok(())
+    }
+
+    /// Surveys as many gaps as the window has room for.
+    pub(crate) fn survey(&mut self, fx: &mut FileContext<'_>, most: u64) {
+        if let Method::Recipe(recipe) = &mut self.method {
+            recipe.survey(fx, most);
+        }
+    }
+
+    /// Takes the answer to work of its kind.
+    pub(crate) fn answer(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        pending: FilePending,
+        answer: Answer,
+    ) {
+        match (pending, answer) {
+            (FilePending::Copy(_, spans), Answer::Copied(copied)) => match copied {
+                Ok(()) => self.copied(&spans),
+                Err(setback) => fx.fail(setback),
+            },
+            (FilePending::Write { chunks, spans, .. }, Answer::Written(written)) => match written {
+                Ok(fingerprints) => self.written(fx, (&chunks, &spans), fingerprints),
+                Err(setback) => fx.fail(setback),
+            },
+            (FilePending::Commit(_) | FilePending::Replace { .. }, Answer::Done(done)) => {
+                fx.end(done.map_or_else(Outcome::Failed, |()| Outcome::Committed));
+            }
+            (FilePending::Confirm(_), Answer::Done(done)) => {
+                fx.end(done.map_or_else(Outcome::Failed, |()| Outcome::Proved));
+            }
+            (pending, answer) => match &mut self.method {
+                Method::Recipe(recipe) => recipe.answer(fx, &mut self.build, pending, answer),
+                Method::Preset(preset) => preset.answer(fx, &mut self.build, pending, answer),
+                Method::Blocks(_) => {}
+            },
+        }
+    }
+
+    fn copied(&mut self, spans: &[Span]) {
+        self.build.end_job();
+        spans.iter().for_each(|span| self.build.cover(span.start, span.len.into()));
+    }
+
+    fn written(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        (chunks, spans): (&[u32], &[Span]),
+        fingerprints: Vec<Fingerprint>,
+    ) {
+        self.build.end_job();
+        for ((chunk, fingerprint), span) in chunks.iter().zip(fingerprints).zip(spans) {
+            match &mut self.method {
+                Method::Recipe(recipe) => recipe.wrote(*chunk, fingerprint),
+                Method::Blocks(blocks) => blocks.wrote(*chunk, fingerprint),
+                Method::Preset(preset) => preset.wrote(*chunk, fingerprint),
+            }
+            self.build.literal += u64::from(span.len);
+        }
+        spans.iter().for_each(|span| self.build.cover(span.start, span.len.into()));
+        fx.advance(self.build.settled());
+    }
+
+    /// True once nothing more is to come and nothing is under way; then its result may be put in place. Work that nobody
+    /// waits for, as that on the rest of an old version of which some cannot be read, must have ended: with this the
+    /// driver lets go of all versions.
+    pub(crate) fn is_complete(&mut self, fx: &mut FileContext<'_>) -> bool {
+        while matches!(self.phase, Phase::Ended(_))
+            && !fx.cx.jobs.is_busy(fx.handle)
+            && !self.is_busy()
+        {
+            let Method::Preset(preset) = &mut self.method else { return true };
+            let Some(late) = preset.take_late() else { return true };
+            self.build.copy(fx, late, self.build.literal > 0, None);
+            if fx.is_over() {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn is_busy(&self) -> bool {
+        let comes = match &self.method {
+            Method::Recipe(recipe) => recipe.is_busy(),
+            Method::Blocks(blocks) => !blocks.has_all(),
+            Method::Preset(preset) => preset.is_busy(),
+        };
+        comes || self.build.is_busy()
+    }
+
+    /// True where the version in place is the new one already.
+    pub(crate) fn is_identical(&self, fx: &FileContext<'_>) -> bool {
+        let in_blocks = matches!(self.method, Method::Blocks(_));
+        !in_blocks && self.build.is_identical(fx.old.len_that_stays())
+    }
+
+    /// Puts the result of a complete transfer in place, or finds that it is there.
+    pub(crate) fn settle(&mut self, fx: &mut FileContext<'_>) {
+        let Phase::Ended(digest) = self.phase else { return };
+        let (handle, path, seen) = (fx.handle, fx.path, fx.seen);
+        if let Method::Blocks(blocks) = &mut self.method
+            && blocks.is_single()
+        {
+            let (payload, payload_bytes) = (blocks.take_body(), self.meta.len as usize);
+            let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
+            let work = Work::Replace(Small { path, meta, seen, payload, digest });
+            let pending = FilePending::Replace { handle, payload_bytes };
+            fx.cx.ask_to_write(Turn::Any, work, pending);
+        } else if self.is_identical(fx) {
+            let proof = self.prove(digest);
+            fx.cx.ask(Work::Confirm { handle, proof }, FilePending::Confirm(handle));
+        } else {
+            // Of a prefix of the one in place: what was held back is needed after all.
+            if self.build.holds() && !matches!(self.method, Method::Blocks(_)) {
+                self.copy_held(fx);
+                if fx.is_over() || self.build.is_busy() {
+                    return;
+                }
+            }
+            debug_assert!(self.build.is_complete(), "{path} is quiet and not covered");
+            let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
+            let proof = self.prove(digest);
+            let work = Work::Commit { handle, path, meta, seen, proof };
+            fx.cx.ask(work, FilePending::Commit(handle));
+        }
+        self.phase = Phase::Settling;
+    }
+
+    fn copy_held(&mut self, fx: &mut FileContext<'_>) {
+        match &self.method {
+            Method::Recipe(recipe) => self.build.copy(fx, Vec::new(), true, Some(recipe.index())),
+            _ => self.build.copy(fx, Vec::new(), true, None),
+        }
+    }
+
+    /// The facts that prove the file; what is known of old goes with them.
+    fn prove(&mut self, digest: Digest) -> Proof {
+        let all = |chunks| ProofOf::Chunks(Box::new(chunks));
+        let of = match &mut self.method {
+            Method::Recipe(recipe) => all(recipe.prove()),
+            Method::Blocks(blocks) => all(ProofChunks::all(blocks.chunks())),
+            Method::Preset(preset) => preset.prove(),
+        };
+        Proof { digest, of }
+    }
+}
+
+/// True for a chunker that every session agrees on. Others cost the receiver more time for each byte.
+pub(crate) const fn is_agreed(spec: &ChunkerSpec) -> bool {
+    matches!(spec, ChunkerSpec::Fixed(_) | ChunkerSpec::ByContent(Algorithm::Sieve, _))
+}
+
+/// True for a chunker that a sender may use by a strategy of the papers: it alone knows how fast its link is.
+pub(crate) fn may_cut(strategy: &Strategy, len: u64, spec: ChunkerSpec) -> bool {
+    let rates = [None, Some(1), Some(20_000_000), Some(u64::MAX)];
+    rates.into_iter().any(|rate| strategy.chunker(len, rate) == spec)
+}

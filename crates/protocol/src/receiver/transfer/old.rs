@@ -1,0 +1,134 @@
+//! The index of the old versions: their chunks, from the first segment that is cut until all are indexed.
+
+use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
+use deltic_core::recipe::Chunk;
+use deltic_core::{Chunks, Index};
+
+use crate::cutting::{Cutting, Part};
+use crate::limits::INDEX_BUDGET_CHUNKS;
+use crate::work::Setback;
+
+/// Chunks that room is made for beforehand; more take theirs when they come.
+const MAX_EXPECTED_CHUNKS: u64 = 1 << 18;
+
+/// The index of the old versions, laid end to end.
+#[derive(Debug)]
+pub(crate) struct Old {
+    spec: ChunkerSpec,
+    index: Box<Index>,
+    /// True once all of them is in it.
+    is_known: bool,
+    indexing: Option<Indexing>,
+}
+
+/// The old version that is being indexed.
+#[derive(Debug)]
+struct Indexing {
+    version: usize,
+    /// Start of its next chunk, all versions laid end to end.
+    at: u64,
+    cutting: Cutting,
+}
+
+/// A part of an old version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexPart {
+    pub(super) version: usize,
+    pub(super) spec: ChunkerSpec,
+    part: Part,
+}
+
+impl Old {
+    /// An index of nothing.
+    pub(crate) fn new(spec: ChunkerSpec) -> Self {
+        let index = Box::new(Index::new(INDEX_BUDGET_CHUNKS));
+        Self { spec, index, is_known: false, indexing: None }
+    }
+
+    /// The first version's recipe is known: these chunks, `len` bytes in all; `None` where they are not all of it.
+    pub(crate) fn of(spec: ChunkerSpec, chunks: Chunks, len: u64) -> Option<Self> {
+        let mut at = 0;
+        let all =
+            chunks.iter().all(|(span, _)| std::mem::replace(&mut at, span.end()) == span.start);
+        // As if it had been cut.
+        let indexing = Some(Indexing { version: 0, at, cutting: Cutting::new(&spec, 0) });
+        let index = || Box::new(Index::of(chunks, INDEX_BUDGET_CHUNKS));
+        (all && at == len && len > 0).then(|| Self { index: index(), indexing, ..Self::new(spec) })
+    }
+
+    pub(super) const fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// All chunks, to prove a file by; nothing is known of them any more.
+    pub(super) fn give_away(&mut self) -> Box<Index> {
+        std::mem::replace(&mut self.index, Box::new(Index::new(0)))
+    }
+
+    pub(super) const fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    pub(super) fn is_cut_by(&self, spec: &ChunkerSpec) -> bool {
+        self.spec == *spec
+    }
+
+    /// Parts of the versions to read now, whose lengths are `lens`; nothing more is behind the last one.
+    pub(super) fn next_segments(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
+        if self.is_known {
+            return Vec::new();
+        }
+        loop {
+            let (version, at) = match &mut self.indexing {
+                Some(Indexing { version, cutting, .. }) if !cutting.is_complete() => {
+                    let (version, spec) = (*version, self.spec);
+                    let next = std::iter::from_fn(|| cutting.next());
+                    return next.map(|(part, s)| (IndexPart { version, spec, part }, s)).collect();
+                }
+                Some(Indexing { version, at, .. }) => {
+                    self.index.end_part();
+                    (*version + 1, *at)
+                }
+                None => (0, 0),
+            };
+            let Some(len) = lens.get(version) else { break };
+            let cutting = Cutting::new(&self.spec, *len);
+            let chunks = (*len / u64::from(self.spec.mean_len())).min(MAX_EXPECTED_CHUNKS);
+            self.index.expect(chunks as usize);
+            self.indexing = Some(Indexing { version, at, cutting });
+        }
+        self.knows_all();
+        Vec::new()
+    }
+
+    /// Takes what was cut of the versions, whose lengths are `lens`.
+    pub(super) fn take(
+        &mut self,
+        IndexPart { version, spec, part }: IndexPart,
+        run: Result<SegmentChunks<Chunk>, Setback>,
+        lens: &[u64],
+    ) {
+        let Some(indexing) = &mut self.indexing else { return };
+        if self.is_known || indexing.version != version || self.spec != spec {
+            return;
+        }
+        match run {
+            Ok(run) => {
+                for chunk in indexing.cutting.take(part, run) {
+                    self.index.push(indexing.at, chunk);
+                    indexing.at += u64::from(chunk.len);
+                }
+            }
+            // An old version that cannot be read is only a version less to match against.
+            Err(_) => {
+                indexing.at = lens[..=version].iter().sum();
+                indexing.cutting = Cutting::new(&self.spec, 0);
+            }
+        }
+    }
+
+    /// Takes what is known for all of it.
+    pub(super) const fn knows_all(&mut self) {
+        self.is_known = true;
+    }
+}

@@ -1,0 +1,46 @@
+//! A question about a match, as the receiver knows it.
+
+use std::ops::Range;
+
+use deltic_core::{ChunkNo, Match, Run, StrongSum};
+
+use crate::limits::MAX_TOKEN_BYTES;
+use crate::sums::Over;
+
+/// A token as the receiver knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(super) chunks: Range<u32>,
+    pub(super) over: Over,
+    /// The first chunk of old, or the only one.
+    pub(super) old: ChunkNo,
+    /// Bytes of all its chunks.
+    pub(super) len: u64,
+    /// The number of its sum in its batch.
+    pub(super) hashed: usize,
+    pub(super) strong: StrongSum,
+}
+
+impl Asked {
+    pub(super) fn of(run: Run) -> Self {
+        let Run { new, old, chunks, len } = run;
+        Self {
+            chunks: new..new + chunks,
+            over: Over::Run,
+            old,
+            len,
+            hashed: 0,
+            strong: StrongSum::NONE,
+        }
+    }
+
+    /// Takes one more chunk that equals those before it in everything that is known.
+    pub(super) fn repeat(&mut self, next: &Match) -> bool {
+        let len = self.len + u64::from(next.len);
+        let repeats = (self.chunks.end, self.old) == (next.new, next.old);
+        if repeats && len <= MAX_TOKEN_BYTES {
+            (self.chunks.end, self.over, self.len) = (next.new + 1, Over::Each, len);
+        }
+        repeats && len <= MAX_TOKEN_BYTES
+    }
+}

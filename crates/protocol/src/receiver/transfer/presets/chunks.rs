@@ -1,0 +1,114 @@
+//! The chunks of new that the sender told, and the source of each.
+
+use std::ops::Range;
+
+use deltic_core::chunk::ChunkerSpec;
+use deltic_core::{Span, StrongSum};
+
+use crate::error::PeerError;
+use crate::limits::MAX_SUMS;
+use crate::message::Extent;
+use crate::sums::Sum;
+
+/// The chunks of new, in order, as far as they were told; or its bytes, as far as patches came.
+#[derive(Debug)]
+pub(super) struct PeerChunks {
+    spec: ChunkerSpec,
+    len: u64,
+    pub(super) end: u64,
+    chunks: Vec<(Span, Source)>,
+    complete: bool,
+    needed: u64,
+}
+
+/// The source of a chunk's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Open,
+    Needed,
+    Known,
+}
+
+impl PeerChunks {
+    /// No chunk of a new version of `len` bytes.
+    pub(super) const fn new(spec: ChunkerSpec, len: u64) -> Self {
+        Self { spec, len, end: 0, chunks: Vec::new(), complete: false, needed: 0 }
+    }
+
+    /// True while the sender owes chunks.
+    pub(super) const fn is_owed(&self) -> bool {
+        self.needed > 0
+    }
+
+    /// Lengths of all chunks, in order.
+    pub(super) fn lens(&self) -> impl Iterator<Item = u32> {
+        self.chunks.iter().map(|(span, _)| span.len)
+    }
+
+    /// Takes the end of the sums, if it is there.
+    pub(super) fn end_by(&mut self, extent: Extent) -> Result<(), PeerError> {
+        if matches!(extent, Extent::Part | Extent::Empty) {
+            return Err(PeerError::Unexpected("a part of the sums"));
+        }
+        self.complete = extent == Extent::Last;
+        if self.complete && self.end != self.len {
+            return Err(PeerError::Unexpected("the end of incomplete sums"));
+        }
+        Ok(())
+    }
+
+    pub(super) const fn count(&self) -> u32 {
+        self.chunks.len() as u32
+    }
+
+    pub(super) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(super) const fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    pub(super) fn span(&self, chunk: u32) -> Span {
+        self.chunks[chunk as usize].0
+    }
+
+    /// Takes the next chunk.
+    pub(super) fn push(&mut self, len: u32) -> Result<(), PeerError> {
+        let is_last = self.end + u64::from(len) == self.len;
+        let least = if is_last { 1 } else { self.spec.min_len() };
+        let fits = u64::from(len) <= self.len - self.end;
+        if len < least || len > self.spec.max_len() || !fits {
+            return Err(PeerError::Limit("length of a chunk"));
+        }
+        if self.chunks.len() >= MAX_SUMS {
+            return Err(PeerError::Limit("sums of one file"));
+        }
+        self.chunks.push((Span::new(self.end, len), Source::Open));
+        self.end += u64::from(len);
+        Ok(())
+    }
+
+    /// The sender is asked for these chunks.
+    pub(super) fn need(&mut self, chunks: Range<u32>) {
+        self.needed += u64::from(chunks.end - chunks.start);
+        let chunks = &mut self.chunks[chunks.start as usize..chunks.end as usize];
+        chunks.iter_mut().for_each(|(_, source)| *source = Source::Needed);
+    }
+
+    /// Marks a chunk as arrived; its place, if it was asked for.
+    pub(super) fn receive(&mut self, chunk: u32) -> Option<Span> {
+        let (span, source) = self.chunks.get_mut(chunk as usize)?;
+        if *source != Source::Needed {
+            return None;
+        }
+        *source = Source::Known;
+        self.needed -= 1;
+        Some(*span)
+    }
+}
+
+/// The sum of a chunk of which only the weak one travels.
+pub(super) const fn weak_sum(len: u32, weak: u32) -> Sum {
+    Sum { len, weak, strong: StrongSum::NONE }
+}

@@ -1,0 +1,266 @@
+//! Chunks of new that are looked for by weak sums, and confirmed by strong ones (dsync, NetSync §4.3, ParaSync §3.2).
+//!
+//! Each chunk is looked for once, with one candidate at most. What is refuted comes as literals, or is asked about once more
+//! where a long run was refuted: each chunk of it by itself.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+use deltic_core::strategy::{Merge, Proof};
+use deltic_core::{ChunkNo, Fingerprint, Match, Refuted, Run, Runs, Span, Strategy, StrongSum};
+
+use crate::error::PeerError;
+use crate::limits::{MAX_BATCH, MAX_TOKEN_BYTES, SEGMENT_BYTES, SUM_WINDOW};
+use crate::sums::{Over, Sum, Token};
+
+use super::super::copies::Copies;
+use super::asked::Asked;
+use super::chunks::{PeerChunks, weak_sum};
+use super::known::Known;
+
+/// Matches that were looked for, asked about and judged.
+#[derive(Debug)]
+pub(super) struct Confirm {
+    old: Known,
+    merge: Merge,
+    /// Weak sums of the chunks of new.
+    weak: Vec<u32>,
+    /// Their names, where these are the proof.
+    names: Option<Vec<Fingerprint>>,
+    /// Numbers of those that were looked for, and named to the sender.
+    looked: u32,
+    named: u32,
+    after: Option<ChunkNo>,
+    hashing: usize,
+    /// Tokens that the sender has not judged, those of each match.
+    asked: VecDeque<Vec<Asked>>,
+}
+
+/// Bytes of the chunks that are asked about at a time where the sender judges meanwhile: the less, the sooner it begins.
+const BATCH_BYTES: u64 = 1 << 20;
+
+/// Chunks that were looked for: the first are not in old, the others may be.
+pub(super) type Batch = (Vec<Range<u32>>, Vec<Asked>);
+
+impl Confirm {
+    pub(super) fn new(strategy: &Strategy) -> Self {
+        Self {
+            old: Known::new(strategy),
+            merge: strategy.merge,
+            weak: Vec::new(),
+            names: (strategy.proof() == Proof::Recipe).then(Vec::new),
+            looked: 0,
+            named: 0,
+            after: None,
+            hashing: 0,
+            asked: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn is_done(&self, told: &PeerChunks) -> bool {
+        let looked = self.old.is_complete() && self.looked == told.count();
+        looked && self.hashing == 0 && self.asked.is_empty()
+    }
+
+    /// Takes the next chunks of old. One of the old versions ends at `end`, of all laid end to end, if that is said, and
+    /// that is the last one if it is `complete`.
+    pub(super) fn learn(&mut self, sums: &[Sum], end: Option<u64>, complete: bool) {
+        sums.iter().for_each(|sum| self.old.push(sum.len, sum.weak));
+        if let Some(end) = end {
+            self.old.skip_to(end);
+        }
+        if complete {
+            self.old.complete();
+        }
+    }
+
+    pub(super) fn sum(&self, told: &PeerChunks, no: u32) -> Sum {
+        weak_sum(told.span(no).len, self.weak[no as usize])
+    }
+
+    /// Takes the sum of the next chunk of new.
+    pub(super) fn hear(&mut self, sum: &Sum) -> Result<(), PeerError> {
+        if !sum.strong.as_bytes().is_empty() {
+            return Err(PeerError::Unexpected("a strong sum of another length"));
+        }
+        self.weak.push(sum.weak);
+        if let Some(names) = &mut self.names {
+            names.push(Fingerprint::from_bytes([0; 32]));
+        }
+        Ok(())
+    }
+
+    /// Refuses chunks that were told although many are not named: one segment of them is let through.
+    pub(super) fn check_window(&self, told: &PeerChunks) -> Result<(), PeerError> {
+        let most = SUM_WINDOW + (SEGMENT_BYTES / 512) as u32;
+        let fits = told.count() - self.named <= most;
+        if fits { Ok(()) } else { Err(PeerError::Limit("chunks that no match has named")) }
+    }
+
+    pub(super) fn name(&mut self, chunk: u32, fingerprint: Fingerprint) {
+        if let Some(names) = &mut self.names {
+            names[chunk as usize] = fingerprint;
+        }
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = Fingerprint> + '_ {
+        self.names.iter().flatten().copied()
+    }
+
+    /// The spans of old whose strong sums a batch needs, each once: chunks of new with one weak sum are all looked for in
+    /// the same chunk of old.
+    fn spans(&self, tokens: &mut [Asked]) -> Vec<Span> {
+        let (mut spans, mut places) = (Vec::new(), HashMap::new());
+        for token in tokens {
+            let span = self.span(token);
+            token.hashed = *places.entry((span.start, span.len)).or_insert_with(|| {
+                spans.push(span);
+                spans.len() - 1
+            });
+        }
+        spans
+    }
+
+    /// The place of a token's bytes in old, to be hashed in one go.
+    fn span(&self, token: &Asked) -> Span {
+        let first = self.old.span(token.old);
+        if token.over == Over::Each { first } else { Span::new(first.start, token.len as u32) }
+    }
+}
+
+impl Confirm {
+    /// Looks for the next chunks, if it is their time; also the number of weak sums that were compared.
+    pub(super) fn next_batch(
+        &mut self,
+        told: &mut PeerChunks,
+        pipelined: bool,
+    ) -> Option<(Batch, u64)> {
+        let ready = pipelined || told.is_complete();
+        if !ready || !self.old.is_complete() || self.looked == told.count() {
+            return None;
+        }
+        let (mut needs, mut tokens): Batch = (Vec::new(), Vec::new());
+        let most = if pipelined { BATCH_BYTES } else { MAX_TOKEN_BYTES };
+        let (mut runs, mut bytes, mut compared) = (Runs::new(MAX_TOKEN_BYTES), 0, 0);
+        while self.looked < told.count()
+            && needs.len().max(tokens.len() + 1) < MAX_BATCH
+            && bytes < most
+        {
+            let new = self.looked;
+            let (span, weak) = (told.span(new), self.weak[new as usize]);
+            let len = span.len;
+            self.looked += 1;
+            let found = self.old.find((new, span), weak, self.after, &mut compared);
+            let Some(old) = found else {
+                told.need(new..new + 1);
+                match needs.last_mut() {
+                    Some(last) if last.end == new => last.end += 1,
+                    _ => needs.push(new..new + 1),
+                }
+                continue;
+            };
+            (self.after, bytes) = (Some(old), bytes + u64::from(len));
+            let next = Match { new, old, len };
+            if self.merge == Merge::Runs {
+                tokens.extend(runs.push(next).map(Asked::of));
+            } else if !tokens.last_mut().is_some_and(|last| last.repeat(&next)) {
+                tokens.push(Asked::of(Run::of(next)));
+            }
+        }
+        tokens.extend(runs.finish().map(Asked::of));
+        Some(((needs, tokens), compared))
+    }
+
+    /// Takes the sender's judgement of the oldest match: copies, and the runs that are to be asked about again.
+    pub(super) fn judged(
+        &mut self,
+        told: &mut PeerChunks,
+        denied: &[Range<u32>],
+        found: &mut Copies,
+    ) -> Result<Verdict, PeerError> {
+        const UNFIT: PeerError = PeerError::Unexpected("a denial of what was not asked");
+        let tokens = self.asked.pop_front().ok_or(UNFIT)?;
+        let mut denied = denied.iter().cloned().flatten().peekable();
+        let mut verdict = Verdict::default();
+        for token in tokens {
+            let count = token.chunks.end - token.chunks.start;
+            let mut refuted = Vec::new();
+            for chunk in token.chunks.clone() {
+                refuted.extend(denied.next_if_eq(&chunk));
+            }
+            let all = refuted.len() == count as usize;
+            if token.over == Over::Run && !all && !refuted.is_empty() {
+                return Err(UNFIT);
+            }
+            if token.over == Over::Run && all && Refuted::of(count, token.len) == Refuted::Split {
+                let run =
+                    Run { new: token.chunks.start, old: token.old, chunks: count, len: token.len };
+                verdict.again.extend(run.split(|no| told.span(no).len).map(Asked::of));
+                continue;
+            }
+            verdict.needs |= !refuted.is_empty();
+            refuted.iter().for_each(|chunk| told.need(*chunk..chunk + 1));
+            if token.over == Over::Run && !all {
+                let first = told.span(token.chunks.start).start;
+                found.push(self.span(&token), first);
+                verdict.bytes += token.len;
+                if let Ok(bytes) = token.strong.as_bytes().try_into() {
+                    self.name(token.chunks.start, Fingerprint::from_bytes(bytes));
+                }
+                continue;
+            }
+            let mut refuted = refuted.into_iter().peekable();
+            for chunk in token.chunks.clone().filter(|_| token.over == Over::Each) {
+                if refuted.next_if_eq(&chunk).is_some() {
+                    continue;
+                }
+                found.push(self.span(&token), told.span(chunk).start);
+                verdict.bytes += u64::from(told.span(chunk).len);
+                if let Ok(bytes) = token.strong.as_bytes().try_into() {
+                    self.name(chunk, Fingerprint::from_bytes(bytes));
+                }
+            }
+        }
+        if denied.peek().is_some() { Err(UNFIT) } else { Ok(verdict) }
+    }
+    /// Begins to take the strong sums of what may be in old; the spans to hash.
+    pub(super) fn hash(&mut self, tokens: &mut [Asked]) -> Vec<Span> {
+        self.hashing += 1;
+        self.spans(tokens)
+    }
+
+    /// Takes the strong sums of a batch; its tokens as they are sent, with `bytes` of each sum.
+    pub(super) fn hashed(
+        &mut self,
+        needs: &[Range<u32>],
+        mut tokens: Vec<Asked>,
+        sums: &[StrongSum],
+        bytes: usize,
+    ) -> Vec<Token> {
+        let sum_of = |token: &Asked| sums.get(token.hashed).copied().unwrap_or(StrongSum::NONE);
+        tokens.iter_mut().for_each(|token| token.strong = sum_of(token));
+        let line = |token: &Asked| Token {
+            chunks: token.chunks.clone(),
+            over: token.over,
+            strong: token.strong.first(bytes),
+        };
+        let lines = tokens.iter().map(line).collect();
+        let ranges = needs.iter().chain(tokens.iter().map(|token| &token.chunks));
+        self.named += ranges.map(|range| range.end - range.start).sum::<u32>();
+        self.named = self.named.min(self.looked);
+        self.hashing -= 1;
+        self.asked.push_back(tokens);
+        lines
+    }
+}
+
+/// The result of a judgement.
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    /// Bytes that were confirmed.
+    pub(super) bytes: u64,
+    /// True where a chunk is to come as it is.
+    pub(super) needs: bool,
+    /// Chunks of refuted runs, to be asked about by themselves.
+    pub(super) again: Vec<Asked>,
+}

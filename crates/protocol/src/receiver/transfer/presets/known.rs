@@ -1,0 +1,122 @@
+//! The chunks of old by their weak sums, for conversations in which the receiver looks for the sender's.
+
+use std::cell::Cell;
+
+use deltic_core::index::Cuckoo;
+use deltic_core::strategy::{Filter, Locality, Merge};
+use deltic_core::{ChunkNo, Span, Strategy};
+
+use crate::limits::MAX_SUMS;
+
+/// Candidates of one weak sum that are looked at: equal sums of chunks of different lengths are chance, or ill will.
+const CANDIDATES: usize = 16;
+
+/// The chunks of old.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// True where the chunk behind the last match is tried first: for its own sake, or to make runs longer.
+    tries_neighbour: bool,
+    /// A bit for each 16-bit tag, where the strategy has that level.
+    tags: Option<Vec<u64>>,
+    index: Cuckoo<u32>,
+    chunks: Vec<(Span, u32)>,
+    first: Option<ChunkNo>,
+    end: u64,
+    complete: bool,
+}
+
+impl Known {
+    pub(super) fn new(strategy: &Strategy) -> Self {
+        Self {
+            tries_neighbour: strategy.locality == Locality::First || strategy.merge == Merge::Runs,
+            tags: (strategy.filter == Filter::Tags).then(|| vec![0; TAGS / 64]),
+            index: Cuckoo::new(MAX_SUMS),
+            chunks: Vec::new(),
+            first: None,
+            end: 0,
+            complete: false,
+        }
+    }
+
+    /// Takes the next chunk of old. Those over budget are not found.
+    pub(super) fn push(&mut self, len: u32, weak: u32) {
+        if self.chunks.len() < MAX_SUMS {
+            self.chunks.push((Span::new(self.end, len), weak));
+            self.index.push(weak);
+            // The first chunk is the first with its sum.
+            self.first = self.first.or_else(|| self.index.find(weak));
+            if let Some(tags) = &mut self.tags {
+                tags[tag(weak) / 64] |= 1 << (tag(weak) % 64);
+            }
+        }
+        self.end += u64::from(len);
+    }
+
+    /// Goes on behind one of the old versions, whatever was known of it.
+    pub(super) fn skip_to(&mut self, end: u64) {
+        self.end = end;
+    }
+
+    /// Old has no more.
+    pub(super) const fn complete(&mut self) {
+        self.complete = true;
+    }
+
+    pub(super) const fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    pub(super) fn span(&self, no: ChunkNo) -> Span {
+        self.chunks[no.at()].0
+    }
+
+    /// A chunk with this weak sum that is as long as the one of new with this number and place, and no more than a guess at
+    /// its bytes. Adds to `compared` how many sums were.
+    pub(super) fn find(
+        &self,
+        (number, new): (u32, Span),
+        weak: u32,
+        after: Option<ChunkNo>,
+        compared: &mut u64,
+    ) -> Option<ChunkNo> {
+        let count = Cell::new(0);
+        let found = self.look_up((number, new), weak, after, &count);
+        *compared += count.get();
+        found
+    }
+
+    fn look_up(
+        &self,
+        (number, new): (u32, Span),
+        weak: u32,
+        after: Option<ChunkNo>,
+        compared: &Cell<u64>,
+    ) -> Option<ChunkNo> {
+        let fits = |no: &ChunkNo| {
+            let chunk = self.chunks.get(no.at()).filter(|(span, _)| span.len == new.len);
+            compared.set(compared.get() + u64::from(chunk.is_some()));
+            chunk.is_some_and(|(_, sum)| *sum == weak)
+        };
+        // Of equal chunks the one in the same place: so an unchanged file is seen to be one.
+        let same = self.first.map(|first| first.plus(number));
+        let same = same.filter(|no| fits(no) && self.span(*no) == new);
+        let neighbour = after.filter(|_| self.tries_neighbour).map(ChunkNo::next).filter(fits);
+        let near = same.or(neighbour);
+        if near.is_some() {
+            return near;
+        }
+        let has_tag = |tags: &Vec<u64>| tags[tag(weak) / 64] >> (tag(weak) % 64) & 1 == 1;
+        if !self.tags.as_ref().is_none_or(has_tag) {
+            return None;
+        }
+        let mut budget = CANDIDATES;
+        self.index.candidates(weak, &mut budget).find(fits)
+    }
+}
+
+const TAGS: usize = 1 << 16;
+
+/// Both halves of a weak sum in 16 bits, as rsync has it.
+const fn tag(weak: u32) -> usize {
+    (weak as u16).wrapping_add((weak >> 16) as u16) as usize
+}

@@ -1,0 +1,474 @@
+//! Transfers by the strategies of the papers: the chunks that were told, and which of them are still to come.
+//!
+//! [`PresetState`] is the one door: the default's steps know no more of a preset than its methods.
+
+pub(crate) mod asked;
+mod chunks;
+mod confirm;
+mod known;
+mod patched;
+mod roll;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use deltic_core::chunk::ChunkerSpec;
+use deltic_core::delta::Op;
+use deltic_core::recipe::Chunk;
+use deltic_core::strategy::{Conversation, Delivery, Proof};
+use deltic_core::{Fingerprint, Span, Strategy, Strong, StrongSum};
+
+use crate::error::PeerError;
+use crate::limits::{MAX_BATCH, MAX_FRAME_BYTES, MAX_TOKEN_BYTES};
+use crate::message::{Extent, How, Payload, ToSender};
+use crate::receiver::ask::{Answer, Rolled, Work};
+use crate::receiver::pending::FilePending;
+use crate::summing::{Step, Summation, Summed};
+use crate::sums::{PatchStep, Search, SumLine, Summing, Ways, sum_of};
+use crate::work::{Setback, Turn};
+
+use super::assembly::{Assembly, Literals};
+use super::copies::Copies;
+use super::file_context::FileContext;
+use super::proof::{ProofChunks, ProofOf};
+use asked::Asked;
+use chunks::PeerChunks;
+use confirm::{Batch, Confirm, Verdict};
+use patched::Patched;
+use roll::Roll;
+
+/// A transfer by a strategy of the papers.
+#[derive(Debug)]
+pub(super) struct PresetState {
+    config: Ways,
+    spec: ChunkerSpec,
+    chunks: PeerChunks,
+    side: Side,
+    /// The old version that is being summed.
+    reading: Option<Reading>,
+    /// Copies that wait for literals, by their places in new.
+    late: BTreeMap<u64, Op>,
+}
+
+/// An old version on its way to being sums.
+#[derive(Debug)]
+struct Reading {
+    part: usize,
+    summation: Summation,
+}
+
+/// The use of the sums.
+#[derive(Debug)]
+enum Side {
+    /// Sums of new, to be looked for among chunks of old and confirmed.
+    Confirm(Box<Confirm>),
+    /// Sums of new, to be rolled for over old.
+    Roll(Box<Roll>),
+    /// Sums of old, which go to the sender.
+    Patched(Patched),
+}
+
+impl PresetState {
+    /// A transfer of `len` bytes by `strategy`, where that is not the default.
+    pub(super) fn new(
+        strategy: Strategy,
+        (how, spec): (How, ChunkerSpec),
+        len: u64,
+    ) -> Option<Box<Self>> {
+        let config = Ways::of(strategy, how)?;
+        let side = match strategy.conversation {
+            Conversation::RecipeConfirm => Side::Confirm(Box::new(Confirm::new(&strategy))),
+            Conversation::RecipeRolled => Side::Roll(Box::new(Roll::new(config, spec))),
+            Conversation::Signature => Side::Patched(Patched::new(spec)),
+            Conversation::Recipe => return None,
+        };
+        let (chunks, late) = (PeerChunks::new(spec, len), BTreeMap::new());
+        Some(Box::new(Self { config, spec, chunks, side, reading: None, late }))
+    }
+
+    /// The order of copies and writes.
+    pub(super) fn turn(&self) -> Turn {
+        self.config.delivery_turn()
+    }
+
+    fn is_pipelined(&self) -> bool {
+        self.config.strategy.delivery == Delivery::Pipelined
+    }
+
+    /// True once all of new was told.
+    pub(super) fn is_told(&self) -> bool {
+        let complete = self.chunks.is_complete() || matches!(self.side, Side::Patched(_));
+        complete && self.chunks.end == self.chunks.len()
+    }
+
+    /// True while the sender owes something, or something is looked for.
+    pub(super) fn is_busy(&self) -> bool {
+        let found = match &self.side {
+            Side::Confirm(confirm) => confirm.is_done(&self.chunks),
+            Side::Roll(roll) => roll.is_done(),
+            Side::Patched(_) => true,
+        };
+        !found || !self.is_told() || self.chunks.is_owed()
+    }
+
+    /// Marks a chunk as arrived; its place, if it was asked for.
+    pub(super) fn receive(&mut self, chunk: u32) -> Option<Span> {
+        self.chunks.receive(chunk)
+    }
+
+    /// Notes a chunk that was written.
+    pub(super) fn wrote(&mut self, chunk: u32, fingerprint: Fingerprint) {
+        if let Side::Confirm(confirm) = &mut self.side {
+            confirm.name(chunk, fingerprint);
+        }
+    }
+
+    /// Copies that may begin now. A strategy in phases keeps them until nothing else is left, one in order until what lies
+    /// before them in the file is written; patches come in order by themselves.
+    fn ripe(&mut self, found: Copies) -> Vec<Op> {
+        let ops = found.finish();
+        let is_patched = matches!(self.side, Side::Patched(_));
+        let waits = match self.config.strategy.delivery {
+            Delivery::Phased => true,
+            Delivery::InOrder => !is_patched,
+            Delivery::Pipelined => false,
+        };
+        if !waits {
+            return ops;
+        }
+        self.late.extend(ops.into_iter().map(|op| (place_of(&op), op)));
+        Vec::new()
+    }
+
+    /// The copies that were kept and lie before `place`, for a strategy whose copies and literals follow each other.
+    pub(super) fn take_before(&mut self, place: u64) -> Vec<Op> {
+        if self.config.strategy.delivery != Delivery::InOrder {
+            return Vec::new();
+        }
+        let later = self.late.split_off(&place);
+        std::mem::replace(&mut self.late, later).into_values().collect()
+    }
+
+    /// The copies that were kept, if there are any.
+    pub(super) fn take_late(&mut self) -> Option<Vec<Op>> {
+        let late = std::mem::take(&mut self.late);
+        Some(late.into_values().collect()).filter(|late: &Vec<_>| !late.is_empty())
+    }
+
+    /// The strong sums that are taken of all chunks of old: those that are told.
+    fn strong_of_old(&self) -> Option<Strong> {
+        matches!(self.side, Side::Patched(_)).then_some(self.config.strong)
+    }
+
+    /// The facts that prove the file.
+    pub(super) fn prove(&self) -> ProofOf {
+        match (&self.side, self.config.strategy.proof()) {
+            (Side::Confirm(confirm), Proof::Recipe) => {
+                let chunk = |(len, fingerprint)| (0, Chunk { len, fingerprint });
+                let chunks = self.chunks.lens().zip(confirm.names()).map(chunk).collect();
+                ProofOf::Chunks(Box::new(ProofChunks::all(chunks)))
+            }
+            _ => ProofOf::Bytes,
+        }
+    }
+
+    /// Takes the answer to work of its kind.
+    pub(super) fn answer(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        pending: FilePending,
+        answer: Answer,
+    ) {
+        match (pending, answer) {
+            (FilePending::SumOld { part, step, .. }, Answer::Summed(summed)) => {
+                self.summed_old(fx, build, (part, step), summed);
+            }
+            (FilePending::HashOld { needs, tokens, .. }, Answer::Hashed(sums)) => {
+                if let Some(sums) = fx.or_fail(sums) {
+                    self.hashed_old(fx, (needs, tokens), &sums);
+                }
+            }
+            (FilePending::Roll(_), Answer::Rolled(rolled)) => self.rolled(fx, build, rolled),
+            _ => {}
+        }
+    }
+
+    /// Begins to sum old, where its sums are needed before those of new.
+    pub(super) fn begin(&mut self, fx: &mut FileContext<'_>) {
+        match self.side {
+            Side::Confirm(_) => self.sum_old(fx, 0),
+            Side::Patched(_) => self.sum_old(fx, fx.old.first_part()),
+            Side::Roll(_) => {}
+        }
+    }
+
+    /// Begins to sum old version `part`.
+    fn sum_old(&mut self, fx: &mut FileContext<'_>, part: usize) {
+        let (parallel, strong) = (self.config.strategy.parallel, self.strong_of_old());
+        let summation = Summation::new((parallel, &self.spec), fx.old.len_of(part), strong);
+        self.reading = Some(Reading { part, summation });
+        self.sum_more_of_old(fx);
+    }
+
+    /// Goes on with what may be summed by now.
+    fn sum_more_of_old(&mut self, fx: &mut FileContext<'_>) {
+        let (weak, strong) = (self.config.weak, self.strong_of_old());
+        let summing = Summing { chunker: self.spec, weak, strong };
+        let Some(Reading { part, summation }) = &mut self.reading else { return };
+        let (part, handle) = (*part, fx.handle);
+        while let Some((step, portion)) = summation.next() {
+            let work = Work::SumOld { handle, part, portion, summing };
+            fx.cx.ask(work, FilePending::SumOld { handle, part, step });
+        }
+    }
+
+    /// Takes the sums of a portion of old. What of old cannot be read, or is too much, is only so much less to match against.
+    fn summed_old(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        (part, step): (usize, Step),
+        summed: Result<Summed, Setback>,
+    ) {
+        let parts = fx.old.lens.len();
+        let read = fx.old.lens.iter().take(part + 1).sum();
+        let reading = self.reading.as_mut().filter(|reading| reading.part == part);
+        let Some(reading) = reading else { return };
+        let (sums, at_end) = match summed {
+            Ok(summed) => {
+                let sums = reading.summation.take(step, summed);
+                (sums, reading.summation.is_complete() || reading.summation.is_too_much())
+            }
+            Err(_) => (Vec::new(), true),
+        };
+        let done = match &mut self.side {
+            Side::Confirm(confirm) => {
+                confirm.learn(&sums, at_end.then_some(read), at_end && part + 1 >= parts);
+                at_end && part + 1 >= parts
+            }
+            // A rolling search is for one version.
+            Side::Patched(patched) => {
+                fx.cx.frames.extend(patched.tell(fx.file, &sums, at_end));
+                at_end
+            }
+            Side::Roll(_) => return,
+        };
+        if at_end {
+            self.reading = None;
+        }
+        if done {
+            self.match_more(fx, build);
+        } else if at_end {
+            self.sum_old(fx, part + 1);
+        } else {
+            self.sum_more_of_old(fx);
+        }
+    }
+
+    /// Takes the next sums of new.
+    pub(super) fn sums(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        lines: Vec<SumLine>,
+        extent: Extent,
+    ) -> Result<(), PeerError> {
+        self.hear(lines, extent)?;
+        self.match_more(fx, build);
+        if !fx.is_over()
+            && let Side::Roll(roll) = &mut self.side
+            && let Some(search) = roll.begin(&self.chunks)
+        {
+            ask_roll(fx, 0, search);
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, lines: Vec<SumLine>, extent: Extent) -> Result<(), PeerError> {
+        const UNFIT: PeerError = PeerError::Unexpected("sums");
+        if self.chunks.is_complete() {
+            return Err(UNFIT);
+        }
+        for line in lines {
+            let count = self.chunks.count();
+            let sum = match &mut self.side {
+                Side::Confirm(confirm) => {
+                    let sum = line.sum(count, |no| confirm.sum(&self.chunks, no))?;
+                    confirm.hear(&sum)?;
+                    sum
+                }
+                Side::Roll(roll) => {
+                    let sums = roll.sums.as_ref().ok_or(UNFIT)?;
+                    let sum = line.sum(count, |no| sum_of(sums, no))?;
+                    roll.hear(line, &sum)?;
+                    sum
+                }
+                Side::Patched(_) => return Err(UNFIT),
+            };
+            self.chunks.push(sum.len)?;
+        }
+        self.chunks.end_by(extent)?;
+        match &self.side {
+            Side::Confirm(confirm) if self.is_pipelined() => confirm.check_window(&self.chunks),
+            Side::Patched(_) => Err(UNFIT),
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks for what can be looked for by now.
+    fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
+        let pipelined = self.is_pipelined();
+        while !fx.is_over()
+            && let Side::Confirm(confirm) = &mut self.side
+            && let Some((batch, compared)) = confirm.next_batch(&mut self.chunks, pipelined)
+        {
+            fx.cx.counts.add(compared, 0);
+            self.ask_about(fx, build, batch);
+        }
+    }
+
+    /// Takes the strong sums of what may be in old, and tells the sender.
+    fn ask_about(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        (needs, mut tokens): Batch,
+    ) {
+        if !needs.is_empty() {
+            build.copy(fx, Vec::new(), true, None);
+        }
+        let Side::Confirm(confirm) = &mut self.side else { return };
+        if fx.is_over() {
+            return;
+        }
+        let spans = confirm.hash(&mut tokens);
+        if tokens.is_empty() {
+            return self.hashed_old(fx, (needs, tokens), &[]);
+        }
+        let (handle, strong) = (fx.handle, self.config.strong);
+        let work = Work::HashOld { handle, strong, spans };
+        let pending = FilePending::HashOld { handle, needs, tokens };
+        fx.cx.jobs.ask_as(self.config.matching_turn(), work, pending.into());
+    }
+
+    /// Takes the strong sums of a batch, and tells the sender.
+    fn hashed_old(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        (needs, tokens): (Vec<Range<u32>>, Vec<Asked>),
+        sums: &[StrongSum],
+    ) {
+        let Side::Confirm(confirm) = &mut self.side else { return };
+        let tokens = confirm.hashed(&needs, tokens, sums, self.config.strong_bytes());
+        fx.cx.frames.push_back(ToSender::Match { file: fx.file, needs, tokens });
+    }
+
+    /// Takes the sender's judgement of the oldest match.
+    pub(super) fn deny(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        denied: &[Range<u32>],
+    ) -> Result<(), PeerError> {
+        const UNFIT: PeerError = PeerError::Unexpected("a denial of what was not asked");
+        let Side::Confirm(confirm) = &mut self.side else { return Err(UNFIT) };
+        let mut found = Copies::default();
+        let Verdict { bytes, needs, again } =
+            confirm.judged(&mut self.chunks, denied, &mut found)?;
+        let ops = self.ripe(found);
+        build.matched.bytes += bytes;
+        fx.advance(build.settled());
+        build.copy(fx, ops, needs, None);
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for token in again {
+            bytes += token.len;
+            batch.push(token);
+            if bytes >= MAX_TOKEN_BYTES || batch.len() == MAX_BATCH {
+                bytes = 0;
+                self.ask_about(fx, build, (Vec::new(), std::mem::take(&mut batch)));
+            }
+        }
+        if !batch.is_empty() {
+            self.ask_about(fx, build, (Vec::new(), batch));
+        }
+        Ok(())
+    }
+
+    /// Takes what a search through old found: copies it at the end, and asks for the rest.
+    fn rolled(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        rolled: Result<Rolled, Setback>,
+    ) {
+        let Side::Roll(roll) = &mut self.side else { return };
+        // What of old cannot be read is only so much less to match against.
+        if let Ok(Rolled { found, consumed, at_end, searcher }) = rolled {
+            let start = roll.take(&found, consumed, self.spec.max_len());
+            if !at_end {
+                return ask_roll(fx, start, Search::On(searcher));
+            }
+            let counts = searcher.counts();
+            fx.cx.counts.add(counts.weak, counts.strong);
+        }
+        let mut copies = Copies::default();
+        let missing = roll.finish(&mut self.chunks, &mut build.matched, &mut copies);
+        let ops = self.ripe(copies);
+        for chunks in missing.chunks(MAX_BATCH) {
+            fx.cx.frames.push_back(ToSender::Need { file: fx.file, chunks: chunks.to_vec() });
+        }
+        fx.advance(build.settled());
+        build.copy(fx, ops, !missing.is_empty(), None);
+    }
+
+    /// Takes the next steps of a patch, and the literals of them.
+    pub(super) fn patch(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        steps: &[PatchStep],
+        payload: Payload,
+    ) -> Result<(), PeerError> {
+        const UNFIT: PeerError = PeerError::Unexpected("a patch");
+        let Side::Patched(patched) = &self.side else { return Err(UNFIT) };
+        if !patched.told_all || steps.is_empty() {
+            return Err(UNFIT);
+        }
+        let (mut copies, before) = (Copies::default(), self.chunks.end);
+        let pieces = patched.take(&mut self.chunks, steps, &mut copies)?;
+        let bytes: usize = pieces.iter().map(|piece| piece.span.len as usize).sum();
+        let fits = if pieces.is_empty() {
+            payload == Payload::Plain(Vec::new())
+        } else {
+            bytes <= MAX_FRAME_BYTES && payload.may_hold(bytes)
+        };
+        if !fits {
+            return Err(PeerError::Unexpected("literals of another length than their patch"));
+        }
+        build.matched.bytes += self.chunks.end - before - bytes as u64;
+        let ops = self.ripe(copies);
+        fx.advance(build.settled());
+        build.copy(fx, ops, !pieces.is_empty(), None);
+        if fx.is_over() || pieces.is_empty() {
+            return Ok(());
+        }
+        let chunks = vec![0; pieces.len()];
+        build.write(fx, Literals { chunks, pieces, payload, bytes }, Vec::new());
+        Ok(())
+    }
+}
+
+/// Searches the first old version that holds anything, from `start` on.
+fn ask_roll(fx: &mut FileContext<'_>, start: u64, search: Search) {
+    let (handle, part) = (fx.handle, fx.old.first_part());
+    fx.cx.ask(Work::Roll { handle, part, start, search }, FilePending::Roll(handle));
+}
+
+/// The place in new of an operation's bytes.
+const fn place_of(op: &Op) -> u64 {
+    match op {
+        Op::Copy { new_start, .. } => *new_start,
+        Op::Literal { new } => new.start,
+    }
+}

@@ -1,0 +1,132 @@
+//! The signature conversation: the sums of the blocks of old go to the sender, and patches come back
+//! (rsync; SkySync §3.3).
+
+use deltic_core::Span;
+use deltic_core::chunk::ChunkerSpec;
+
+use crate::error::PeerError;
+use crate::limits::{MAX_BATCH, MAX_SUMS};
+use crate::message::{Extent, FileNo, ToSender};
+use crate::receiver::ask::Piece;
+use crate::sums::{PatchStep, Sum, SumLine, Teller};
+
+use super::super::copies::Copies;
+use super::chunks::PeerChunks;
+
+/// The blocks of old as the sender knows them.
+#[derive(Debug)]
+pub(super) struct Patched {
+    block: u32,
+    old_len: u64,
+    teller: Teller,
+    /// The first block with the same sums, for each.
+    firsts: Vec<u32>,
+    pub(super) told_all: bool,
+}
+
+impl Patched {
+    pub(super) fn new(spec: ChunkerSpec) -> Self {
+        let (teller, firsts) = (Teller::default(), Vec::new());
+        Self { block: spec.max_len(), old_len: 0, teller, firsts, told_all: false }
+    }
+
+    /// Frames that tell the next blocks of old.
+    pub(super) fn tell(&mut self, file: FileNo, sums: &[Sum], at_end: bool) -> Vec<ToSender> {
+        self.old_len += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
+        self.told_all = at_end;
+        let lines: Vec<_> = sums.iter().map(|sum| self.line(*sum)).collect();
+        let mut batches: Vec<Vec<_>> = lines.chunks(MAX_BATCH).map(<[_]>::to_vec).collect();
+        if at_end && batches.is_empty() {
+            batches.push(Vec::new());
+        }
+        let last = batches.len().saturating_sub(1);
+        let frame = |(nth, sums)| {
+            let extent = if at_end && nth == last { Extent::Last } else { Extent::More };
+            ToSender::Sums { file, sums, extent }
+        };
+        batches.into_iter().enumerate().map(frame).collect()
+    }
+
+    fn line(&mut self, sum: Sum) -> SumLine {
+        let (no, line) = (self.firsts.len() as u32, self.teller.line(sum));
+        self.firsts.push(match line {
+            SumLine::New(_) => no,
+            SumLine::Again(back) => self.firsts[(no - back) as usize],
+        });
+        line
+    }
+
+    /// The place of a block in old; of equal ones the one that is in the same place as in new, so that an unchanged file is
+    /// seen to be one.
+    fn span(&self, no: u32, new_start: u64) -> Span {
+        let block = u64::from(self.block);
+        let own = (new_start / block) as usize;
+        let equals = self.firsts.get(own) == self.firsts.get(no as usize);
+        let no = if equals && new_start.is_multiple_of(block) { own as u64 } else { u64::from(no) };
+        Span::new(no * block, block.min(self.old_len - no * block) as u32)
+    }
+
+    /// Takes the next steps: copies are noted, and where literals go is returned.
+    pub(super) fn take(
+        &self,
+        told: &mut PeerChunks,
+        steps: &[PatchStep],
+        copies: &mut Copies,
+    ) -> Result<Vec<Piece>, PeerError> {
+        let (mut pieces, mut blocks_left) = (Vec::new(), MAX_SUMS);
+        for step in steps {
+            match step {
+                PatchStep::Literal(len) => {
+                    if *len == 0 || u64::from(*len) > told.len() - told.end {
+                        return Err(PeerError::Limit("bytes of a patch"));
+                    }
+                    pieces.push(Piece { span: Span::new(told.end, *len), brief: None });
+                    told.end += u64::from(*len);
+                }
+                PatchStep::Copy(blocks) => {
+                    let left = blocks_left.checked_sub(blocks.len());
+                    if blocks.end as usize > self.firsts.len() || left.is_none() {
+                        return Err(PeerError::Limit("blocks of a patch"));
+                    }
+                    blocks_left = left.unwrap_or(0);
+                    for no in blocks.clone() {
+                        let span = self.span(no, told.end);
+                        if u64::from(span.len) > told.len() - told.end {
+                            return Err(PeerError::Limit("bytes of a patch"));
+                        }
+                        copies.push(span, told.end);
+                        told.end += u64::from(span.len);
+                    }
+                }
+            }
+        }
+        Ok(pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deltic_core::StrongSum;
+    use deltic_core::chunk::FixedLen;
+
+    use super::*;
+
+    #[test]
+    fn one_patch_copies_no_more_blocks_than_old_can_have() {
+        const BLOCK: u32 = 8192;
+        const BLOCKS: u32 = 1 << 10;
+        let most = MAX_SUMS / BLOCKS as usize;
+        let new_len = (most as u64 + 1) * u64::from(BLOCKS * BLOCK);
+        let spec = ChunkerSpec::Fixed(FixedLen::new(BLOCK).unwrap());
+        let mut told = PeerChunks::new(spec, new_len);
+        let mut patched = Patched::new(spec);
+        let sum = |weak| Sum { len: BLOCK, weak, strong: StrongSum::NONE };
+        patched.tell(FileNo(0), &(0..BLOCKS).map(sum).collect::<Vec<_>>(), true);
+        let mut steps = vec![PatchStep::Copy(0..BLOCKS); most];
+        assert!(patched.take(&mut told, &steps, &mut Copies::default()).is_ok());
+        told.end = 0;
+        steps.push(PatchStep::Copy(0..1));
+        let refused = patched.take(&mut told, &steps, &mut Copies::default());
+        assert_eq!(refused.unwrap_err(), PeerError::Limit("blocks of a patch"));
+    }
+}

@@ -1,0 +1,201 @@
+//! The proof of a rebuilt file (docs/protocol.md, "Sixteen bytes find, the digest proves").
+
+use std::ops::Range;
+
+use deltic_core::recipe::{Chunk, Digest, DigestBuilder, Grouper};
+use deltic_core::{ChunkNo, Chunks, Fingerprint, Index, Span};
+
+/// The evidence that a rebuilt file is the sender's, to the last bit.
+#[derive(Debug)]
+pub struct Proof {
+    pub(super) digest: Digest,
+    pub(super) of: ProofOf,
+}
+
+/// The input of its digest.
+#[derive(Debug)]
+pub(super) enum ProofOf {
+    /// The chunks of new.
+    Chunks(Box<ProofChunks>),
+    /// The bytes of new.
+    Bytes,
+}
+
+/// The new version's chunks, which are known from several sources.
+#[derive(Debug)]
+pub(super) struct ProofChunks {
+    old: Box<Index>,
+    kept: Chunks,
+    came: Chunks,
+    /// Runs of them in order, each of one source.
+    parts: Vec<(Source, Range<ChunkNo>)>,
+}
+
+/// The source of chunks of new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Copied from old.
+    Old,
+    /// Kept in place since an interrupted transfer.
+    Kept,
+    /// Received.
+    Came,
+}
+
+impl ProofChunks {
+    /// No chunks of new yet, but what is known of old, was kept and came.
+    pub(super) const fn new(old: Box<Index>, kept: Chunks, came: Chunks) -> Self {
+        Self { old, kept, came, parts: Vec::new() }
+    }
+
+    /// All chunks of new came, in order.
+    pub(super) fn all(came: Chunks) -> Self {
+        let (first, count) = (ChunkNo::FIRST, came.len() as u32);
+        let mut all = Self::new(Box::new(Index::new(0)), Chunks::default(), came);
+        all.push(Source::Came, first..first.plus(count));
+        all
+    }
+
+    /// Takes the next chunks of new.
+    pub(super) fn push(&mut self, source: Source, chunks: Range<ChunkNo>) {
+        match self.parts.last_mut() {
+            Some((last, range)) if *last == source && range.end == chunks.start => {
+                range.end = chunks.end;
+            }
+            _ => self.parts.push((source, chunks)),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Chunk> {
+        self.parts.iter().flat_map(|(source, range)| {
+            let chunks = match source {
+                Source::Old => self.old.chunks(),
+                Source::Kept => &self.kept,
+                Source::Came => &self.came,
+            };
+            chunks.range(range.clone()).map(chunk)
+        })
+    }
+
+    fn digest(&self) -> Digest {
+        let mut sequence = Sequence::default();
+        for (source, range) in &self.parts {
+            match source {
+                Source::Old => sequence.take_old(&self.old, range.clone()),
+                Source::Kept => sequence.take_all(&self.kept, range.clone()),
+                Source::Came => sequence.take_all(&self.came, range.clone()),
+            }
+        }
+        sequence.finish()
+    }
+}
+
+impl Proof {
+    /// Whether the digest is the one that the sender took: over the chunks that were copied and written, which hashes about
+    /// 1 % of the file's length; or else the one that `of_bytes` takes of the bytes themselves.
+    ///
+    /// # Errors
+    /// Those of `of_bytes`.
+    pub fn holds<E>(&self, of_bytes: impl FnOnce() -> Result<Digest, E>) -> Result<bool, E> {
+        let digest = match &self.of {
+            ProofOf::Bytes => of_bytes()?,
+            ProofOf::Chunks(chunks) => chunks.digest(),
+        };
+        Ok(digest == self.digest)
+    }
+
+    /// The chunks of new, in order, where they are what its digest is taken of.
+    pub fn chunks(&self) -> Option<impl Iterator<Item = Chunk>> {
+        match &self.of {
+            ProofOf::Chunks(chunks) => Some(chunks.iter()),
+            ProofOf::Bytes => None,
+        }
+    }
+}
+
+const fn chunk((span, fingerprint): (Span, Fingerprint)) -> Chunk {
+    Chunk { len: span.len, fingerprint }
+}
+
+/// The chunks of new, as they come.
+#[derive(Default)]
+struct Sequence {
+    grouper: Grouper,
+    digest: DigestBuilder,
+    len: u64,
+}
+
+impl Sequence {
+    fn take(&mut self, chunk: &Chunk) {
+        self.len += u64::from(chunk.len);
+        if let Some(group) = self.grouper.push(chunk) {
+            self.digest.push(&group);
+        }
+    }
+
+    fn take_all(&mut self, chunks: &Chunks, range: Range<ChunkNo>) {
+        chunks.range(range).for_each(|known| self.take(&chunk(known)));
+    }
+
+    /// Groups that `index` knows whole are not hashed again: most of a large file, while nothing else can go on.
+    fn take_old(&mut self, index: &Index, mut range: Range<ChunkNo>) {
+        while !range.is_empty() {
+            let known = self.grouper.is_at_start().then(|| index.first_group(range.clone()));
+            if let Some((group, rest)) = known.flatten() {
+                self.len += group.len;
+                self.digest.push(&group);
+                range = rest;
+            } else {
+                self.take(&chunk(index.chunk(range.start)));
+                range.start = range.start.next();
+            }
+        }
+    }
+
+    fn finish(mut self) -> Digest {
+        if let Some(group) = self.grouper.finish() {
+            self.digest.push(&group);
+        }
+        self.digest.finish(self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deltic_core::digest_of;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_it_is_made_of_the_digest_is_that_of_the_chunks(
+            files in prop::collection::vec(0..200_u32, 0..4),
+            takes in prop::collection::vec((0..400_u32, 1..300_u32, 0..3_usize), 0..8),
+        ) {
+            let mut index = Index::new(1000);
+            let mut old = Vec::new();
+            for chunks in files {
+                for _ in 0..chunks {
+                    let name = old.len() as u32;
+                    old.push(Chunk { len: name + 1, fingerprint: Fingerprint::of(&name.to_le_bytes()) });
+                    index.push(0, old[name as usize]);
+                }
+                index.end_part();
+            }
+            let others: Chunks = old.iter().map(|chunk| (0, *chunk)).collect();
+            let mut proof = ProofChunks::new(Box::new(index), others.clone(), others);
+            let mut all = Vec::new();
+            for (from, count, source) in takes {
+                let from = (from as usize).min(old.len());
+                let chunks = &old[from..(from + count as usize).min(old.len())];
+                all.extend_from_slice(chunks);
+                let start = ChunkNo::FIRST.plus(from as u32);
+                let source = [Source::Old, Source::Kept, Source::Came][source];
+                proof.push(source, start..start.plus(chunks.len() as u32));
+            }
+            prop_assert_eq!(proof.digest(), digest_of(&all));
+            prop_assert!(proof.iter().eq(all));
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! A file that comes by its recipe: groups and chunks are matched against old, and the rest is asked for.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
+use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS};
+use deltic_core::{ChunkNo, Chunks, Fingerprint, GapSums, Index, Span};
+
+use crate::error::PeerError;
+use crate::limits::{MAX_FRAME_BYTES, TOLD_BY_CHUNK_BYTES};
+use crate::message::{ChunkLine, GroupLine, Payload, ToSender};
+use crate::receiver::ask::{Answer, Mended, Piece, Work};
+use crate::receiver::load::Share;
+use crate::receiver::pending::FilePending;
+use crate::report::{Trouble, TroubleKind};
+use crate::work::{Setback, Then, Turn};
+
+use super::assembly::Assembly;
+use super::copies::{Copies, runs};
+use super::file_context::FileContext;
+use super::gap::Gap;
+use super::gaps::{Gaps, Known};
+use super::indexing::ask_more;
+use super::keeping::Keeping;
+use super::old::{IndexPart, Old};
+use super::proof::ProofChunks;
+use super::table::{By, Origin, State, Table};
+
+/// Bytes around the place of a group in which old must be known before the group is looked for.
+const AROUND_BYTES: u64 = 256 << 10;
+
+/// A recipe, and what is known of old.
+#[derive(Debug)]
+pub(super) struct Recipe {
+    old: Old,
+    /// Chunks of an interrupted transfer that are in place.
+    kept: Keeping,
+    table: Table,
+    /// True until the first group that is not in place: a resumed transfer may never read the old file.
+    unread: bool,
+    /// Number of groups that have been looked for, and those of them that were not found where old was known by then.
+    looked: usize,
+    missing: Vec<u32>,
+    /// Groups told and not answered, a range for each frame.
+    told: VecDeque<Range<u32>>,
+    /// Groups that the sender has been asked to spell out, in order.
+    lacked: VecDeque<u32>,
+    /// Groups of which the sender told the chunks unasked, while old was not known: a range for each frame.
+    unmatched: VecDeque<Range<u32>>,
+    gaps: Gaps,
+    /// The last match, for locality.
+    after: Option<ChunkNo>,
+    /// Fingerprints that were compared since the last report.
+    compared: u64,
+}
+
+impl Recipe {
+    /// No group of a new version of `len` bytes.
+    pub(super) fn new(spec: ChunkerSpec, len: u64) -> Self {
+        Self {
+            old: Old::new(spec),
+            kept: Keeping::default(),
+            table: Table::new(spec, len),
+            unread: false,
+            looked: 0,
+            missing: Vec::new(),
+            told: VecDeque::new(),
+            lacked: VecDeque::new(),
+            unmatched: VecDeque::new(),
+            gaps: Gaps::default(),
+            after: None,
+            compared: 0,
+        }
+    }
+
+    /// Takes what was cut ahead of old, if it is cut in the same way.
+    pub(super) fn go_on_from(&mut self, ahead: Old) {
+        if ahead.is_cut_by(&self.table.spec) {
+            self.old = ahead;
+        }
+    }
+
+    /// Goes on with an interrupted transfer, which left `chunks` in place; old need not be read yet, or there is none.
+    pub(super) fn resume(&mut self, chunks: Chunks, has_old: bool) {
+        self.kept = Keeping::new(chunks, self.table.len);
+        self.unread = has_old;
+        if !has_old {
+            self.old.knows_all();
+        }
+    }
+
+    /// True where an interrupted transfer goes on.
+    fn is_resumed(&self) -> bool {
+        self.unread || !self.kept.is_empty()
+    }
+
+    pub(super) fn share(&self) -> Share {
+        let groups_out = self.told.iter().map(|range| u64::from(range.end - range.start)).sum();
+        let groups_held = u64::from(self.table.count());
+        Share { groups_out, groups_held, gaps_out: self.gaps.out() }
+    }
+
+    /// True once all of the recipe was told.
+    pub(super) const fn is_told(&self) -> bool {
+        self.table.is_told()
+    }
+
+    /// True while the sender owes something, or old is being read.
+    pub(super) fn is_busy(&self) -> bool {
+        let told = !self.told.is_empty() || !self.unmatched.is_empty();
+        let asked = told || !self.lacked.is_empty() || self.table.needed > 0;
+        asked || !self.old.is_known() && !self.unread
+    }
+
+    /// The chunks that prove the file; of old they take all that is known.
+    pub(super) fn prove(&mut self) -> ProofChunks {
+        let (kept, came) = (self.kept.give_away(), std::mem::take(&mut self.table.came));
+        let mut chunks = ProofChunks::new(self.old.give_away(), kept, came);
+        self.table.groups.iter().for_each(|slot| slot.prove(&mut chunks));
+        chunks
+    }
+
+    /// Goes on indexing the old versions, one after the other, and matches what can be matched by now.
+    pub(super) fn index_more(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
+        ask_more(&mut self.old, fx);
+        self.match_more(fx, build);
+    }
+
+    /// The chunks of old.
+    pub(super) const fn index(&self) -> &Index {
+        self.old.index()
+    }
+
+    /// Takes the answer to work of its kind.
+    pub(super) fn answer(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        pending: FilePending,
+        answer: Answer,
+    ) {
+        match (pending, answer) {
+            (FilePending::Index(_, part), Answer::Indexed(run)) => {
+                self.indexed(fx, build, (part, run));
+            }
+            (FilePending::Survey { gaps, .. }, Answer::Surveyed(sums)) => {
+                if let Some(sums) = fx.or_fail(sums) {
+                    self.surveyed(fx, gaps, sums);
+                }
+            }
+            (FilePending::Mend { gaps, .. }, Answer::Mended(mended)) => {
+                if let Some(mended) = fx.or_fail(mended) {
+                    build.end_job();
+                    self.mended(fx, build, gaps, mended);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a part of an old version.
+    fn indexed(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        (part, run): (IndexPart, Result<SegmentChunks<Chunk>, Setback>),
+    ) {
+        self.old.take(part, run, &fx.old.lens);
+        self.index_more(fx, build);
+    }
+
+    /// Takes the next groups of a recipe that is told by them.
+    pub(super) fn hear_groups(
+        &mut self,
+        build: &mut Assembly,
+        lines: &[GroupLine],
+    ) -> Result<(), PeerError> {
+        if lines.is_empty() {
+            return Err(PeerError::Unexpected("no groups"));
+        }
+        let first = self.table.count();
+        for line in lines {
+            self.table.check_group(line)?;
+            let start = self.table.next_start;
+            let state = match self.kept.group(start, line) {
+                Some(kept) => {
+                    build.keep(start, line.len);
+                    State::Kept(kept)
+                }
+                None => State::Open(line.short),
+            };
+            self.table.push(line.chunks, line.len, state);
+        }
+        self.told.push_back(first..self.table.count());
+        Ok(())
+    }
+
+    /// Takes the next chunks of the recipe of a short file, to be matched when old is known; a group is as many as may be.
+    pub(super) fn hear_chunks(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
+        if self.is_resumed() || self.table.len > TOLD_BY_CHUNK_BYTES || lines.is_empty() {
+            return Err(PeerError::Unexpected("recipe"));
+        }
+        let first = self.table.count();
+        for lines in lines.chunks(MAX_GROUP_CHUNKS as usize) {
+            let len = self.table.check_chunks(self.table.next_start, lines)?;
+            self.table.push(lines.len() as u32, len, State::Told(lines.to_vec()));
+        }
+        self.unmatched.push_back(first..self.table.count());
+        Ok(())
+    }
+
+    /// Takes groups that are to be answered.
+    pub(super) fn groups(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        lines: &[GroupLine],
+    ) -> Result<(), PeerError> {
+        self.hear_groups(build, lines)?;
+        fx.cx.load.take_groups(lines.len() as u64)?;
+        if fx.cx.load.is_crowded() {
+            let message = "receive: more groups under way than can be held";
+            let trouble = Trouble::new(TroubleKind::Failed, message);
+            fx.fail(Setback { trouble, then: Then::Retry });
+            return Ok(());
+        }
+        if self.needs_old() {
+            ask_more(&mut self.old, fx);
+        }
+        self.match_more(fx, build);
+        Ok(())
+    }
+
+    /// True where old must be read now, for the first time: some of the groups told last are not kept.
+    fn needs_old(&mut self) -> bool {
+        let told = self.told.back().map_or(0, |told| told.start as usize);
+        let mut last = self.table.groups[told..].iter();
+        let lacks = last.any(|slot| matches!(slot.state, State::Open(_)));
+        self.unread && lacks && std::mem::take(&mut self.unread)
+    }
+
+    /// Takes a recipe that is told by chunks.
+    pub(super) fn recipe(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        lines: &[ChunkLine],
+    ) -> Result<(), PeerError> {
+        let before = self.table.count();
+        self.hear_chunks(lines)?;
+        fx.cx.load.hold_groups(u64::from(self.table.count() - before));
+        self.match_more(fx, build);
+        Ok(())
+    }
+
+    /// Takes the chunks of groups that were lacked.
+    pub(super) fn chunks(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        groups: &[Range<u32>],
+        lines: &[ChunkLine],
+    ) -> Result<(), PeerError> {
+        let mut lines = lines;
+        for no in groups.iter().cloned().flatten() {
+            if self.lacked.pop_front() != Some(no) {
+                return Err(PeerError::Unexpected("chunks of a group that was not asked for"));
+            }
+            let count = self.table.groups[no as usize].chunks as usize;
+            let own = lines.split_off(..count);
+            let own = own.ok_or(PeerError::Unexpected("fewer chunks than their groups have"))?;
+            self.table.spell(no, own)?;
+        }
+        if !lines.is_empty() {
+            return Err(PeerError::Unexpected("more chunks than their groups have"));
+        }
+        self.match_chunks(fx, build, groups);
+        Ok(())
+    }
+
+    /// Matches what can be matched by now; answers what it can.
+    fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
+        let mut copies = Copies::default();
+        let missed = self.match_groups(build, &mut copies);
+        for (told, groups) in self.lacks() {
+            fx.cx.load.answer_groups(u64::from(told.end - told.start));
+            fx.cx.frames.push_back(ToSender::Lack { file: fx.file, groups });
+        }
+        fx.cx.counts.add(0, std::mem::take(&mut self.compared));
+        fx.advance(build.settled());
+        build.copy(fx, copies.finish(), missed, Some(self.old.index()));
+        while !fx.is_over()
+            && self.old.is_known()
+            && let Some(groups) = self.unmatched.pop_front()
+        {
+            self.match_chunks(fx, build, &[groups]);
+        }
+    }
+
+    /// Looks for groups as far as old is known: for each once what lies around its own place is, and for those that were
+    /// not found once more when all of old is; what is not found then is lacked. True where any was not found: then the
+    /// old version in place is not the new one.
+    ///
+    /// An earlier look would find one of several equal groups far away and not the one in its own place.
+    fn match_groups(&mut self, build: &mut Assembly, copies: &mut Copies) -> bool {
+        let is_known = self.old.is_known();
+        let known = if is_known { u64::MAX } else { self.old.index().groups_end() };
+        let mut missed = false;
+        while let Some(slot) = self.table.groups.get(self.looked)
+            && slot.start + slot.len + AROUND_BYTES <= known
+        {
+            if !self.find_group(build, self.looked, copies) {
+                missed = true;
+                self.missing.push(self.looked as u32);
+            }
+            self.looked += 1;
+        }
+        if is_known {
+            for no in std::mem::take(&mut self.missing) {
+                self.go_on_behind(no);
+                if !self.find_group(build, no as usize, copies) {
+                    self.table.groups[no as usize].state = State::Lacked;
+                }
+            }
+        }
+        missed
+    }
+
+    /// Keeps locality where the recipe goes on behind a group that was found.
+    fn go_on_behind(&mut self, no: u32) {
+        let before = no.checked_sub(1).map(|no| &self.table.groups[no as usize].state);
+        if let Some(State::Matched(found)) = before {
+            self.after = Some(found.end.previous());
+        }
+    }
+
+    /// Looks for one group; true if it was found.
+    fn find_group(&mut self, build: &mut Assembly, no: usize, copies: &mut Copies) -> bool {
+        let (index, slot) = (self.old.index(), &mut self.table.groups[no]);
+        let State::Open(short) = slot.state else { return true };
+        let found = index.find_group(short, slot.len, slot.chunks, self.after);
+        self.compared += compared(self.after, found.as_ref().map(|found| found.start));
+        let Some(found) = found else { return false };
+        let old_start = index.chunk(found.start).0.start;
+        copies.push(Span::new(old_start, slot.len as u32), slot.start);
+        build.matched.in_old(old_start, slot.len);
+        self.after = Some(found.end.previous());
+        slot.state = State::Matched(found);
+        true
+    }
+
+    /// The answers that are complete, in the order of their frames.
+    fn lacks(&mut self) -> Vec<(Range<u32>, Vec<Range<u32>>)> {
+        let (groups, mut answers) = (&self.table.groups, Vec::new());
+        while let Some(range) = self.told.front() {
+            let slots = &groups[range.start as usize..range.end as usize];
+            if slots.iter().any(|slot| matches!(slot.state, State::Open(_))) {
+                break;
+            }
+            let lacked =
+                (range.clone()).filter(|no| matches!(groups[*no as usize].state, State::Lacked));
+            let lacked: Vec<u32> = lacked.collect();
+            answers.push((range.clone(), runs(lacked.iter().copied())));
+            self.lacked.extend(lacked);
+            self.told.pop_front();
+        }
+        answers
+    }
+
+    /// Looks for the chunks that were told of these groups, and answers with those that old lacks.
+    fn match_chunks(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        groups: &[Range<u32>],
+    ) {
+        let (mut copies, mut needed) = (Copies::default(), Vec::new());
+        for no in groups.iter().cloned().flatten() {
+            needed.extend(self.find_chunks(build, no, &mut copies));
+        }
+        fx.cx.counts.add(0, std::mem::take(&mut self.compared));
+        // Where a group was lacked that is known already: nothing is held back any more.
+        let differs = !needed.is_empty();
+        let told_from = self.table.groups[groups[0].start as usize].first_chunk;
+        let known = Known { index: self.old.index(), kept: &self.kept, old: fx.old };
+        let needed = runs(needed.into_iter());
+        let needed = self.gaps.find(&mut self.table, needed, told_from, known);
+        fx.cx.frames.push_back(ToSender::Need { file: fx.file, chunks: needed });
+        fx.cx.load.queue_gaps(fx.handle);
+        fx.advance(build.settled());
+        build.copy(fx, copies.finish(), differs, Some(self.old.index()));
+    }
+
+    /// Looks for the chunks of one group that were told; those that old lacks.
+    fn find_chunks(&mut self, build: &mut Assembly, no: u32, copies: &mut Copies) -> Vec<u32> {
+        self.go_on_behind(no);
+        let (index, slot) = (self.old.index(), &mut self.table.groups[no as usize]);
+        let State::Told(lines) = &slot.state else { return Vec::new() };
+        let (mut start, mut needed) = (slot.start, Vec::new());
+        let mut chunks = Vec::with_capacity(lines.len());
+        for (nth, line) in lines.iter().enumerate() {
+            let origin = if let Some(kept) = self.kept.chunk(start, line) {
+                build.keep(start, line.len.into());
+                Origin::Kept(kept)
+            } else {
+                let found = index.find_chunk(line.brief, line.len, self.after);
+                self.compared += compared(self.after, found);
+                if let Some(found) = found {
+                    let old = index.chunk(found).0;
+                    copies.push(old, start);
+                    build.matched.in_old(old.start, line.len.into());
+                    self.after = Some(found);
+                    Origin::Old(found)
+                } else {
+                    needed.push(slot.first_chunk + nth as u32);
+                    Origin::Needed(line.brief)
+                }
+            };
+            chunks.push((line.len, origin));
+            start += u64::from(line.len);
+        }
+        slot.state = State::Spelled(chunks);
+        self.table.needed += needed.len() as u64;
+        needed
+    }
+
+    /// Marks a chunk as arrived; its place.
+    pub(super) fn receive(&mut self, chunk: u32) -> Result<Piece, PeerError> {
+        self.table.receive(chunk, By::Itself)
+    }
+
+    /// Notes a chunk that was written.
+    pub(super) fn wrote(&mut self, chunk: u32, fingerprint: Fingerprint) {
+        self.table.wrote(chunk, fingerprint);
+    }
+
+    /// Surveys as many gaps as the window has room for.
+    pub(super) fn survey(&mut self, fx: &mut FileContext<'_>, most: u64) {
+        let gaps = self.gaps.take(most);
+        if gaps.is_empty() {
+            return;
+        }
+        let handle = fx.handle;
+        fx.cx.load.take_gaps(gaps.len());
+        fx.cx.load.queue_gaps(handle);
+        let facing = gaps.iter().map(Gap::facing).collect();
+        fx.cx.ask(Work::Survey { handle, gaps: facing }, FilePending::Survey { handle, gaps });
+    }
+
+    /// Asks for gaps whose sums are known by now.
+    fn surveyed(&mut self, fx: &mut FileContext<'_>, gaps: Vec<Gap>, sums: Vec<GapSums>) {
+        let gaps = self.gaps.ask(gaps, sums);
+        fx.cx.frames.push_back(ToSender::Mend { file: fx.file, gaps });
+    }
+
+    /// Takes gaps that were told against old, in `bytes` of a payload.
+    pub(super) fn mend(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        ranges: &[Range<u32>],
+        (bytes, payload): (u32, Payload),
+    ) -> Result<(), PeerError> {
+        let (gaps, patches, new_bytes) = self.gaps.receive(&mut self.table, ranges)?;
+        if bytes as usize > MAX_FRAME_BYTES || !payload.may_hold(bytes as usize) {
+            return Err(PeerError::Limit("bytes of gaps"));
+        }
+        let (handle, path, new) = (fx.handle, fx.path.clone(), build.new);
+        build.begin_job();
+        fx.cx.load.mend_gaps(gaps.len());
+        let payload_bytes = new_bytes + bytes as usize;
+        let work = Work::Mend { handle, path, new, gaps: patches, bytes, payload };
+        let pending = FilePending::Mend { handle, gaps, payload_bytes };
+        fx.cx.ask_to_write(Turn::Any, work, pending);
+        Ok(())
+    }
+
+    /// Takes gaps that were rebuilt. What was rebuilt of a chunk is the sender's if its fingerprint begins as it should.
+    fn mended(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        build: &mut Assembly,
+        gaps: Vec<Gap>,
+        mended: Vec<Mended>,
+    ) {
+        let compared = mended.iter().map(|mended| mended.fingerprints.len() as u64).sum();
+        for (gap, mended) in gaps.into_iter().zip(mended) {
+            let filled = self.gaps.fill(&mut self.table, &gap, mended);
+            for bytes in filled.written {
+                build.cover(bytes.start, bytes.end - bytes.start);
+            }
+            build.literal += filled.literal;
+            build.matched.bytes += filled.copied;
+        }
+        fx.cx.counts.add(0, compared);
+        fx.cx.load.queue_gaps(fx.handle);
+        fx.advance(build.settled());
+    }
+}
+
+/// Fingerprints that a look-up behind `after` compared: that of the next one, and that which the table had.
+fn compared(after: Option<ChunkNo>, found: Option<ChunkNo>) -> u64 {
+    let next = after.map(ChunkNo::next);
+    u64::from(next.is_some()) + u64::from(found.is_some() && found != next)
+}

@@ -1,0 +1,85 @@
+//! An entry in a reference directory, and how much of it is as it should be.
+
+use deltic_tree::meta::Linked;
+use deltic_tree::{Kind, Meta};
+
+use crate::options::Options;
+use crate::report::{Differs, EntryType};
+
+use super::compare::{Quick, attributes, quick};
+
+/// An entry in a reference directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Beside {
+    /// The number of the directory.
+    pub(crate) alternate: usize,
+    pub(crate) is: Meta,
+    pub(super) likeness: Likeness,
+}
+
+/// The share of an entry that is as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Likeness {
+    /// Its kind.
+    Kind,
+    /// Its attributes as well, and perhaps its content.
+    Unproven,
+    /// Its content.
+    Content,
+    /// Its content and its attributes.
+    All,
+}
+
+impl Beside {
+    /// True where all of it is as it should be.
+    pub(super) fn is_it(&self) -> bool {
+        self.likeness == Likeness::All
+    }
+
+    /// True where nothing but its content is left to prove.
+    pub(crate) fn is_unproven(&self) -> bool {
+        self.likeness == Likeness::Unproven
+    }
+
+    /// Takes its content for proved, and its attributes for others.
+    pub(crate) const fn proves(&mut self) {
+        self.likeness = Likeness::Content;
+    }
+
+    /// True where its bytes may be the new version, and are to be compared.
+    pub(crate) fn may_be_it(&self, checksum: bool, meta: &Meta) -> bool {
+        checksum && self.is.len == meta.len && meta.len > 0
+    }
+}
+
+/// True where what stands in a place is known to be a name of the file in the reference directory.
+pub(super) fn is_same(seen: &Option<Meta>, is: &Meta) -> bool {
+    let inode = |meta: &Meta| meta.linked().and_then(Linked::inode);
+    seen.as_ref().and_then(inode).is_some_and(|seen| inode(is) == Some(seen))
+}
+
+/// The first of the entries in reference directories that come nearest.
+pub(super) fn best(options: &Options, meta: &Meta, found: Vec<Option<Meta>>) -> Option<Beside> {
+    let mut best: Option<Beside> = None;
+    for (alternate, is) in found.into_iter().enumerate() {
+        let Some(is) = is else { continue };
+        let same_attributes = attributes(options, meta, &is) == Differs::default();
+        let likeness = match (&meta.kind, &is.kind) {
+            (Kind::File, Kind::File) => match quick(options, meta, &is) {
+                Quick::Same if same_attributes => Likeness::All,
+                Quick::Same => Likeness::Content,
+                Quick::Unknown if same_attributes => Likeness::Unproven,
+                Quick::Unknown | Quick::Differs => Likeness::Kind,
+            },
+            (new, old) if new == old && same_attributes => Likeness::All,
+            (new, old) if new == old => Likeness::Content,
+            // Another target, another number.
+            (new, old) if EntryType::of(new) == EntryType::of(old) => Likeness::Kind,
+            _ => continue,
+        };
+        if best.as_ref().is_none_or(|best| best.likeness < likeness) {
+            best = Some(Beside { alternate, is, likeness });
+        }
+    }
+    best
+}

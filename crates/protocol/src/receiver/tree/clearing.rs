@@ -1,0 +1,155 @@
+//! Making way: a full directory that stands where a file or link is to be goes first, if deletions are asked for and
+//! their limit allows it. A dry run sees whether it would.
+
+use deltic_tree::{Meta, RelPath};
+
+use crate::limits::GUARDED_DELETES;
+use crate::message::FileNo;
+use crate::options::Delete;
+use crate::receiver::ask::{Removed, Work};
+use crate::receiver::pending::TreePending;
+use crate::report::{Trouble, TroubleKind};
+
+use super::cleared::Cleared;
+use super::deleting::report_gone;
+use super::entries::{Entries, TreeContext};
+use super::removal::{NO_LIMIT, Removal};
+
+impl Entries {
+    /// Whether what was `seen` in an entry's place is a directory that is to give way, or may be in the way of the real run.
+    pub(super) fn clears(&self, tx: &TreeContext<'_>, seen: Option<&Meta>) -> bool {
+        let options = &tx.cx.setting.options;
+        (options.clears() || options.dry_run) && seen.is_some_and(Meta::is_dir)
+    }
+
+    /// Removes the directory that stands in an entry's place, once it is known how many names that takes.
+    pub(super) fn clear(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        file: FileNo,
+        path: RelPath,
+        entry: Cleared,
+    ) {
+        self.clearing.insert(file, entry);
+        let all = Work::Count { path: path.clone(), gives_way: true };
+        tx.cx.ask(all, TreePending::CountBelow { file, path });
+    }
+
+    pub(super) fn counted(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        file: FileNo,
+        path: RelPath,
+        names: u64,
+    ) {
+        // How long the list will be is not known yet.
+        let most = self.most_cleared(tx);
+        if !tx.cx.setting.options.clears() && names > 1 {
+            let words = |path: &str| format!("cannot replace {path}: directory not empty");
+            let trouble = Trouble::at(TroubleKind::Failed, &path, words);
+            return self.not_cleared(tx, file, vec![trouble]);
+        }
+        // What is empty gives way whatever the limit: nothing is lost.
+        let lost = if names > 1 { names } else { 0 };
+        if !tx.deleting.clear(lost, most) {
+            let words = |path: &str| {
+                format!(
+                    "cannot replace {path}: {names} names in that directory would go, with others more than {most}; \
+                     --delete with --max-delete or --force-delete allows it"
+                )
+            };
+            let trouble = Trouble::at(TroubleKind::DeleteLimit, &path, words);
+            return self.not_cleared(tx, file, vec![trouble]);
+        }
+        // Where nothing is to be, what is protected stays.
+        let is_deleted = matches!(self.clearing.get(&file), Some(Cleared::Nothing));
+        let names = names.saturating_sub(u64::from(!is_deleted));
+        let removal = Removal { path, gives_way: !is_deleted, names, ..Removal::default() };
+        self.ask_clearing(tx, file, removal);
+    }
+
+    fn ask_clearing(&mut self, tx: &mut TreeContext<'_>, file: FileNo, removal: Removal) {
+        let most = if tx.cx.setting.options.dry_run { NO_LIMIT } else { removal.names };
+        let work = removal.work(tx.cx.setting.options.dry_run, most);
+        tx.cx.ask(work, TreePending::Clear { file, removal });
+    }
+
+    /// Most names that may make way in all.
+    fn most_cleared(&self, tx: &TreeContext<'_>) -> u64 {
+        let options = &tx.cx.setting.options;
+        match options.delete {
+            Delete::AtMost(most) => most,
+            Delete::Guarded(_) => GUARDED_DELETES,
+            Delete::Never if options.remove.force => GUARDED_DELETES,
+            // Only what is empty.
+            Delete::Never => 0,
+        }
+    }
+
+    pub(super) fn cleared(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        file: FileNo,
+        mut removal: Removal,
+        removed: Removed,
+    ) {
+        removal.take(&removed);
+        report_gone(tx.cx, &removal, removed.gone);
+        let mut troubles = removed.troubles;
+        if troubles.is_empty() && removed.goes_on {
+            let dry_run = tx.cx.setting.options.dry_run;
+            if removal.names == 0 && !dry_run {
+                removal.names = tx.deleting.clear_more(self.most_cleared(tx));
+            }
+            if removal.names > 0 || dry_run {
+                return self.ask_clearing(tx, file, removal);
+            }
+            troubles.push(removal.refilled("replace"));
+        }
+        // Names that were not there any more, or stayed.
+        tx.deleting.spare_cleared(removal.names);
+        if !troubles.is_empty() {
+            return self.not_cleared(tx, file, troubles);
+        }
+        match self.clearing.remove(&file) {
+            Some(Cleared::File(mut candidate)) => {
+                candidate.seen = None;
+                self.bring(tx, *candidate);
+            }
+            Some(Cleared::Other { meta, change }) => self.make_other(tx, file, meta, change),
+            Some(Cleared::Name { mut name, change }) => {
+                name.seen = None;
+                self.make_link(tx, file, name, change);
+            }
+            Some(Cleared::Beside(both)) => {
+                let (mut placed, beside) = *both;
+                placed.seen = None;
+                self.take_beside(tx, placed, beside);
+            }
+            Some(Cleared::Nothing) | None => {}
+        }
+    }
+
+    /// Whatever kept the directory, the entry cannot come.
+    fn not_cleared(&mut self, tx: &mut TreeContext<'_>, file: FileNo, troubles: Vec<Trouble>) {
+        match self.clearing.remove(&file) {
+            Some(Cleared::File(candidate)) => {
+                tx.cx.report_settled(candidate.meta.len);
+                self.miss(file);
+            }
+            Some(Cleared::Other { change, .. }) => {
+                self.arrivals.take(&change.path);
+                self.miss(file);
+            }
+            Some(Cleared::Beside(both)) => {
+                tx.cx.report_settled(both.0.meta.len);
+                self.miss(file);
+            }
+            Some(Cleared::Name { change, .. }) => tx.cx.report_settled(change.facts.len),
+            Some(Cleared::Nothing) | None => {}
+        }
+        for trouble in troubles {
+            tx.cx.trouble(Trouble { kind: TroubleKind::Failed, ..trouble });
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The end of a run, in an order that a crash cannot turn against the user: give waiting files their names, delete, sweep,
+//! set directories, flush, let sources go that have arrived, say so.
+//!
+//! Directories are set after the last name in them has come or gone, or their times would be those of the sync.
+
+use crate::message::ToSender;
+use crate::receiver::ask::{Answer, Work};
+use crate::receiver::context::Context;
+use crate::receiver::pending::TreePending;
+use crate::report::{Notice, Totals};
+use crate::work::UnknownAnswer;
+
+use super::Tree;
+
+/// The steps after the last file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    Landing,
+    Deleting,
+    Sweeping,
+    SettingDirs,
+    Flushing,
+    Arriving,
+    Finished,
+}
+
+impl Tree {
+    /// True once everything is in place and that was said.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.closing == Some(Closing::Finished)
+    }
+
+    /// True while names are deleted: then there may be more room.
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.closing == Some(Closing::Deleting)
+    }
+
+    /// True where the next step towards the end may be taken, if no file is under way.
+    pub(crate) fn may_close(&self, cx: &Context) -> bool {
+        let waits = !cx.jobs.idle()
+            || !self.dirs.sections.is_empty()
+            || self.entries.comparing.first().is_some()
+            || self.entries.arrivals.are_leaving()
+            || self.deleting.is_asking()
+            || self.deleting.is_removing();
+        self.dirs.list.is_complete() && !waits && !self.is_finished()
+    }
+
+    /// Takes the next step towards the end.
+    pub(crate) fn close(&mut self, cx: &mut Context) {
+        let Some(intact) = self.dirs.list.is_intact() else { return };
+        let next = match self.closing {
+            None => Closing::Landing,
+            Some(Closing::Landing) => Closing::Deleting,
+            Some(Closing::Deleting) => Closing::Sweeping,
+            Some(Closing::Sweeping) => {
+                self.dirs.last.sort();
+                Closing::SettingDirs
+            }
+            Some(Closing::SettingDirs) if !self.dirs.last.are_set() => Closing::SettingDirs,
+            Some(Closing::SettingDirs) => Closing::Flushing,
+            Some(Closing::Flushing) => Closing::Arriving,
+            Some(_) => Closing::Finished,
+        };
+        self.closing = Some(next);
+        cx.is_closing = true;
+        match next {
+            Closing::Landing => {
+                cx.notices.push_back(Notice::Closing);
+                if cx.setting.options.writing.delay {
+                    ask_to_close(cx, Work::Land, TreePending::Land);
+                }
+            }
+            Closing::Deleting => {
+                self.missing.look(cx);
+                self.deleting.delete(cx, intact, self.dirs.list.known());
+            }
+            Closing::Sweeping => ask_to_close(cx, Work::Sweep, TreePending::Sweep),
+            Closing::SettingDirs => self.dirs.set_more(cx),
+            Closing::Flushing => ask_to_close(cx, Work::Flush, TreePending::Flush),
+            Closing::Arriving => {
+                let told = self.dirs.list.told();
+                self.entries.arrivals.tell_arrived(cx, told);
+            }
+            Closing::Finished => finish(cx),
+        }
+    }
+
+    /// Takes the answer to work of the end, and of deletions.
+    pub(super) fn answer_end(
+        &mut self,
+        cx: &mut Context,
+        pending: TreePending,
+        answer: Answer,
+    ) -> Result<(), UnknownAnswer> {
+        match (pending, answer) {
+            (TreePending::Extra(dir), Answer::Extra(found)) => self.extra(cx, dir, found),
+            (TreePending::CountGoing(names), Answer::Counted(now)) => {
+                self.deleting.recounted(cx, names, now);
+            }
+            (TreePending::CountMoved, Answer::CountedMoved { files, new }) => {
+                self.deleting.counted_moved(cx, files, *new);
+            }
+            (TreePending::Remove(removal), Answer::Removed(removed)) => {
+                self.deleting.removed(cx, removal, removed);
+            }
+            (TreePending::Ask, Answer::Asked(allowed)) => self.deleting.answered(cx, allowed),
+            (TreePending::SetDirs { .. }, Answer::SetDirs(troubles)) => {
+                troubles.into_iter().for_each(|trouble| cx.trouble(trouble));
+            }
+            (TreePending::Land, Answer::Landed(failed)) => self.entries.arrivals.landed(cx, failed),
+            (TreePending::Sweep, Answer::Done(done)) => cx.closed(done),
+            (TreePending::Flush, Answer::Done(done)) => self.entries.arrivals.flushed(cx, done),
+            (TreePending::FlushArrived { files, upto }, Answer::Done(done)) => {
+                self.entries.arrivals.flushed_arrived(cx, (files, upto), done);
+            }
+            _ => return Err(UnknownAnswer),
+        }
+        Ok(())
+    }
+}
+
+fn ask_to_close(cx: &mut Context, work: Work, pending: TreePending) {
+    if !cx.setting.options.dry_run {
+        cx.ask(work, pending);
+    }
+}
+
+fn finish(cx: &mut Context) {
+    let resumed = if cx.setting.tells_resumed { cx.totals.resumed } else { 0 };
+    cx.frames.push_back(ToSender::Finished(Totals { resumed, ..cx.totals }));
+    cx.notices.push_back(Notice::Finished(cx.totals));
+}

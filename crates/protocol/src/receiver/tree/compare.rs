@@ -1,0 +1,104 @@
+//! Pure comparisons of listed entries with those that are here.
+
+use deltic_tree::{Kind, Meta};
+
+use crate::options::{Compare, Options};
+use crate::report::{Differs, PassedOver};
+
+/// The verdict of size and time on two files' contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quick {
+    /// Equal, for all that is asked.
+    Same,
+    /// Different.
+    Differs,
+    /// Only the contents can tell (`-c`).
+    Unknown,
+}
+
+/// Compares two regular files without reading them.
+pub(super) fn quick(options: &Options, new: &Meta, old: &Meta) -> Quick {
+    let Compare { size_only, ignore_times, window, .. } = options.compare;
+    match () {
+        () if new.len != old.len => Quick::Differs,
+        () if options.checksum && new.len == 0 => Quick::Same,
+        () if options.checksum => Quick::Unknown,
+        () if size_only => Quick::Same,
+        () if ignore_times => Quick::Differs,
+        () if window.holds(new.modified, old.modified) => Quick::Same,
+        () => Quick::Differs,
+    }
+}
+
+/// True where both are known, and not the same.
+fn differ(new: Option<u32>, old: Option<u32>) -> bool {
+    new.zip(old).is_some_and(|(new, old)| new != old)
+}
+
+/// The carried attributes in which two entries of one kind differ.
+pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
+    let asked = &options.metadata;
+    let (is_dir, is_link) = (new.is_dir(), new.is_symlink());
+    let omitted = is_dir && asked.omit_dir_times || is_link && asked.omit_link_times;
+    let executes = |meta: &Meta| meta.mode & deltic_tree::meta::EXECUTE_BITS != 0;
+    let turned = asked.executability && new.kind == Kind::File && executes(new) != executes(old);
+    // As rsync, which keeps whole seconds of it.
+    let read = |meta: &Meta| meta.accessed().map(|time| time.secs);
+    let is_read = !new.is_partly_unread();
+    let acls_differ = !match (new.access_acl(), old.access_acl()) {
+        (Some(new), Some(old)) => new.is_like(old),
+        (new, old) => new == old,
+    } || new.default_acl() != old.default_acl();
+    Differs {
+        time: options.times
+            && !omitted
+            && !options.compare.window.holds(new.modified, old.modified),
+        mode: !is_link && if options.modes { new.mode != old.mode } else { turned },
+        user: differ(new.user, old.user),
+        group: differ(new.group, old.group),
+        accessed: asked.accessed && !is_dir && !is_link && read(new) != read(old),
+        acl: asked.acls && !is_link && is_read && acls_differ,
+        xattrs: asked.xattrs && is_read && new.xattrs() != old.xattrs(),
+        ..Differs::default()
+    }
+}
+
+/// The attributes in which an entry of one kind differs from what `is` in its place, or in a reference directory.
+pub(crate) fn differs_from(options: &Options, meta: &Meta, is: &Meta) -> Differs {
+    let size = meta.is_file() && is.len != meta.len;
+    Differs { size, ..attributes(options, meta, is) }
+}
+
+/// Whether what `is` in a place is what `new` was to make of it, as far as that shows without reading it: another run may have
+/// put it there.
+#[must_use]
+pub fn is_there(options: &Options, new: &Meta, is: &Meta) -> bool {
+    let is_same = if new.is_file() {
+        is.is_file() && options.times && quick(options, new, is) == Quick::Same
+    } else {
+        new.kind == is.kind
+    };
+    is_same && attributes(options, new, is) == Differs::default()
+}
+
+impl Compare {
+    /// Why an entry is passed over, if it is because of what stands in its place, or because nothing does.
+    pub(super) fn passes_over(&self, new: &Meta, old: Option<&Meta>) -> Option<PassedOver> {
+        match old {
+            None => self.existing.then_some(PassedOver::New),
+            Some(old) if new.is_dir() && old.is_dir() => None,
+            Some(_) => self.ignore_existing.then_some(PassedOver::Exists),
+        }
+    }
+
+    /// Why a file is passed over, if it is because of its length, or because the old one is newer.
+    pub(super) fn passes_over_file(&self, new: &Meta, old: Option<&Meta>) -> Option<PassedOver> {
+        let newer = |old: &Meta| old.is_file() && self.window.is_newer(old.modified, new.modified);
+        match () {
+            () if self.max_bytes.is_some_and(|most| new.len > most) => Some(PassedOver::Large),
+            () if new.len < self.min_bytes => Some(PassedOver::Small),
+            () if self.update && old.is_some_and(newer) => Some(PassedOver::Newer),
+            () => None,
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! From a listed entry and what stands in its place to what is done with it.
+
+use deltic_tree::links::{MUNGED, leaves_root};
+use deltic_tree::path::printable;
+use deltic_tree::{Kind, Meta};
+
+use crate::message::FileNo;
+use crate::options::{Append, Links, Options};
+use crate::receiver::ask::Work;
+use crate::receiver::files::candidate::Candidate;
+use crate::receiver::pending::TreePending;
+use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
+use crate::work::Setback;
+
+use super::beside::Beside;
+use super::cleared::Cleared;
+use super::compare::{Quick, differs_from, quick};
+use super::comparing::{Pair, Side};
+use super::entries::{Entries, TreeContext};
+use super::hard_links::first_of;
+use super::looked::{Looked, Placed};
+use super::sections::{Lost, Section};
+
+impl Entries {
+    /// Decides what is done with the entries of a section.
+    pub(super) fn looked(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        section: Section,
+        found: impl Iterator<Item = Result<Option<Meta>, Trouble>>,
+    ) {
+        self.links.know(&section);
+        let looked = |((nth, entry), old)| {
+            let file = FileNo(section.first + nth as u64);
+            Looked { file, entry, old }
+        };
+        let mut all: Vec<Looked> =
+            section.entries.into_iter().enumerate().zip(found).map(looked).collect();
+        self.links.lead_by_what_is_here(&tx.cx.setting.options, &mut all);
+        for Looked { file, entry, old } in all {
+            let Ok(path) = section.dir.join(&entry.name) else { continue };
+            match old {
+                Ok(seen) => self.decide(tx, Placed { file, path, meta: entry.meta, seen }),
+                Err(trouble) => {
+                    self.miss_undecided(file, &entry.meta);
+                    tx.cx.report_settled(entry.meta.len);
+                    tx.cx.trouble(trouble);
+                    if entry.meta.is_dir() {
+                        tx.dirs.lose_dir(tx.cx, path, Lost::Failed);
+                    }
+                }
+            }
+            self.miss_given_up(tx.dirs);
+        }
+    }
+
+    fn decide(&mut self, tx: &mut TreeContext<'_>, mut placed: Placed) {
+        let Placed { file, path, meta, .. } = &mut placed;
+        let file = *file;
+        if let Kind::Symlink(target) = &mut meta.kind {
+            let Links { safe, munge, .. } = tx.cx.setting.options.follow;
+            if safe && tx.cx.setting.options.links && leaves_root(path.as_bytes(), target) {
+                let message =
+                    format!("ignoring unsafe symlink \"{path}\" -> \"{}\"", printable(target));
+                self.miss_undecided(file, meta);
+                let ignored = Trouble::about(TroubleKind::UnsafeLink, path, message);
+                return tx.cx.tell_trouble(ignored);
+            }
+            if munge {
+                *target = [MUNGED, target].concat().into();
+            }
+        }
+        let Placed { path, meta, seen, .. } = &placed;
+        if let Some(why) = tx.cx.setting.options.compare.passes_over(meta, seen.as_ref()) {
+            tx.cx.passed_over(path, meta, why);
+            tx.cx.report_settled(meta.len);
+            self.miss_undecided(file, meta);
+            if meta.is_dir() {
+                tx.dirs.lose_dir(tx.cx, placed.path, Lost::PassedOver);
+            }
+        } else if let Some(first) = first_of(file, meta) {
+            self.decide_linked(tx, first, placed);
+        } else {
+            self.decide_alone(tx, placed);
+        }
+    }
+
+    /// Decides what is done with an entry that is no other name of something.
+    pub(super) fn decide_alone(&mut self, tx: &mut TreeContext<'_>, placed: Placed) {
+        let Placed { file, path, meta, seen } = &placed;
+        let compare = &tx.cx.setting.options.compare;
+        if meta.is_file()
+            && let Some(why) = compare.passes_over_file(meta, seen.as_ref())
+        {
+            tx.cx.passed_over(path, meta, why);
+            tx.cx.report_settled(meta.len);
+            self.miss(*file);
+        } else if self.asks_alternates(tx, meta, seen.as_ref()) {
+            self.look_beside(tx, placed);
+        } else {
+            self.decide_here(tx, placed, None);
+        }
+    }
+
+    /// Decides what is done where the reference directories have nothing to say, or only something to match against.
+    pub(super) fn decide_here(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        placed: Placed,
+        beside: Option<Beside>,
+    ) {
+        match &placed.meta.kind {
+            // Listed so that what stands in its place is not removed.
+            kind if !tx.cx.setting.options.takes(kind) => self.miss(placed.file),
+            Kind::Dir => decide_dir(tx, placed),
+            Kind::File => self.decide_file(tx, placed, beside),
+            kind @ Kind::Device(_) if !tx.cx.setting.is_privileged => {
+                self.miss(placed.file);
+                let skipped = Trouble::skipped(kind, &placed.path);
+                tx.cx.tell_trouble(skipped.because("only the superuser makes devices"));
+            }
+            _ => self.decide_other(tx, placed, beside),
+        }
+    }
+
+    /// Decides what is done with a link, a FIFO, a socket or a device: it has no content to be sent.
+    fn decide_other(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        mut placed: Placed,
+        beside: Option<Beside>,
+    ) {
+        let item = EntryType::of(&placed.meta.kind);
+        let mut differs = self.differs_from_known(tx, &placed.meta, (&placed.seen, &beside));
+        if let Some(old) = placed.seen.as_ref().filter(|old| old.kind == placed.meta.kind) {
+            if !differs.time {
+                placed.meta.modified = old.modified;
+            }
+            return self.keep(tx, placed, differs);
+        }
+        let Placed { file, path, meta, seen: old } = placed;
+        let is_alike =
+            beside.is_some() || old.as_ref().is_some_and(|old| EntryType::of(&old.kind) == item);
+        let action = match &beside {
+            Some(beside) if beside.is_it() => Action::Copied,
+            _ if is_alike => Action::Updated,
+            _ => Action::Created,
+        };
+        differs.content = action == Action::Updated;
+        differs.kind = old.is_some() && !is_alike;
+        self.will_arrive(tx.cx, file, &path);
+        let facts = Facts::of(&meta);
+        let change = Change { path: path.clone(), item, action, differs, facts };
+        if self.clears(tx, old.as_ref()) {
+            self.clear(tx, file, path, Cleared::Other { meta, change });
+        } else {
+            self.make_other(tx, file, meta, change);
+        }
+    }
+
+    /// The attributes in which an entry differs from the old version, or else from what a reference directory has.
+    fn differs_from_known(
+        &self,
+        tx: &TreeContext<'_>,
+        meta: &Meta,
+        (old, beside): (&Option<Meta>, &Option<Beside>),
+    ) -> Differs {
+        let known = old.as_ref().or_else(|| beside.as_ref().map(|beside| &beside.is));
+        known.map(|is| differs_from(&tx.cx.setting.options, meta, is)).unwrap_or_default()
+    }
+
+    pub(super) fn make_other(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        file: FileNo,
+        meta: Meta,
+        change: Change,
+    ) {
+        if tx.cx.setting.options.dry_run {
+            tx.cx.changed(change);
+            return self.links.came(file);
+        }
+        let path = change.path.clone();
+        let work = match &meta.kind {
+            Kind::Symlink(target) => Work::MakeSymlink { path, target: target.clone(), meta },
+            _ => Work::MakeSpecial { path, meta },
+        };
+        tx.cx.ask(work, TreePending::Make { change });
+    }
+
+    pub(super) fn changed_in_place(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        change: Change,
+        done: Result<(), Setback>,
+    ) {
+        let arrived = self.arrivals.take(&change.path);
+        match done {
+            Ok(()) => {
+                arrived.into_iter().for_each(|file| self.arrive(tx.cx, file));
+                tx.cx.changed(change);
+            }
+            Err(setback) => {
+                arrived.into_iter().for_each(|file| self.miss(file));
+                tx.cx.trouble(setback.trouble);
+            }
+        }
+    }
+
+    fn decide_file(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        Placed { file, path, meta, seen }: Placed,
+        beside: Option<Beside>,
+    ) {
+        let options = &tx.cx.setting.options;
+        let clears = self.clears(tx, seen.as_ref());
+        let old = seen.clone().filter(Meta::is_file);
+        let differs = Differs {
+            kind: seen.is_some() && old.is_none(),
+            ..self.differs_from_known(tx, &meta, (&old, &beside))
+        };
+        let looks = old.as_ref().map(|old| quick(options, &meta, old));
+        if looks == Some(Quick::Same) {
+            return self.keep_file(tx, Placed { file, path, meta, seen }, differs);
+        }
+        let has_grown = old.as_ref().is_none_or(|old| old.len < meta.len);
+        if options.writing.append != Append::Never && !has_grown {
+            tx.cx.report_settled(meta.len);
+            return self.miss(file);
+        }
+        let candidate = Candidate {
+            file,
+            path,
+            meta,
+            old,
+            seen,
+            differs,
+            compared: false,
+            beside,
+            may_have_moved: false,
+            repeats: None,
+        };
+        if looks == Some(Quick::Unknown) {
+            self.comparing.compare(candidate);
+        } else if clears {
+            self.clear(tx, file, candidate.path.clone(), Cleared::File(Box::new(candidate)));
+        } else {
+            self.bring(tx, candidate);
+        }
+    }
+
+    /// Names a file that is to come; a dry run reports it, unless a reference directory may have it: then it goes by its
+    /// content.
+    pub(super) fn bring(&mut self, tx: &mut TreeContext<'_>, candidate: Candidate) {
+        let Options { dry_run, checksum, .. } = tx.cx.setting.options;
+        let is_beside = |beside: &Beside| beside.may_be_it(checksum, &candidate.meta);
+        if dry_run && !candidate.beside.as_ref().is_some_and(is_beside) {
+            self.would_replace(tx, candidate);
+        } else {
+            self.wanted.push(candidate);
+        }
+    }
+
+    /// Keeps a file whose size and time agree, or that has no content to compare: at most its attributes are set.
+    fn keep_file(&mut self, tx: &mut TreeContext<'_>, placed: Placed, differs: Differs) {
+        tx.cx.report_settled(placed.meta.len);
+        self.keep(tx, placed, differs);
+    }
+
+    /// Keeps what is here, but for its attributes.
+    fn keep(&mut self, tx: &mut TreeContext<'_>, placed: Placed, differs: Differs) {
+        let Placed { file, path, mut meta, seen } = placed;
+        let old = seen.expect("what is kept is here");
+        self.links.stays(file, &old);
+        if differs == Differs::default() {
+            tx.cx.unchanged(&path, &meta, None);
+            return self.arrive(tx.cx, file);
+        }
+        self.will_arrive(tx.cx, file, &path);
+        if !differs.time {
+            // Near enough stays as it is.
+            meta.modified = old.modified;
+        }
+        let (item, action, facts) = (EntryType::of(&meta.kind), Action::Touched, Facts::of(&meta));
+        let change = Change { path: path.clone(), item, action, differs, facts };
+        if tx.cx.setting.options.dry_run {
+            tx.cx.changed(change);
+            self.links.came(file);
+        } else {
+            tx.cx.ask(Work::SetMeta { path, meta }, TreePending::Touch { change });
+        }
+    }
+
+    pub(super) fn would_replace(&mut self, tx: &mut TreeContext<'_>, candidate: Candidate) {
+        let action = candidate.action();
+        tx.cx.totals.transferred += 1;
+        let bytes = &mut tx.cx.totals.transferred_bytes;
+        *bytes = bytes.saturating_add(candidate.meta.len);
+        tx.cx.report_settled(candidate.meta.len);
+        self.links.came(candidate.file);
+        tx.deleting.note_new(tx.cx, &candidate);
+        let Candidate { path, meta, mut differs, .. } = candidate;
+        differs.content = tx.cx.setting.options.checksum && action == Action::Updated;
+        let (item, facts) = (EntryType::File, Facts::of(&meta));
+        tx.cx.changed(Change { path, item, action, differs, facts });
+    }
+
+    pub(super) fn compared(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        Pair { candidate, ours, theirs }: Pair,
+    ) {
+        let known = matches!((ours, theirs), (Side::Is(_), Side::Is(_)));
+        tx.cx.counts.add(0, u64::from(known));
+        if known && ours == theirs {
+            let Candidate { file, path, meta, old: seen, differs, .. } = candidate;
+            self.keep_file(tx, Placed { file, path, meta, seen }, differs);
+        } else if known && tx.cx.setting.options.dry_run {
+            self.would_replace(tx, candidate);
+        } else {
+            // What cannot be read says so when it is wanted.
+            let candidate = Candidate { compared: known, ..candidate };
+            self.wanted.push(candidate);
+        }
+    }
+}
+
+/// Decides what is done with a directory.
+fn decide_dir(tx: &mut TreeContext<'_>, Placed { path, meta, seen, .. }: Placed) {
+    match seen {
+        Some(old) if old.is_dir() => tx.dirs.existing_dir(tx.cx, path, meta, &old),
+        Some(_) if tx.cx.setting.rename.is_some() => {
+            let words = |path: &str| format!("cannot replace {path}: not a directory");
+            tx.cx.trouble(Trouble::at(TroubleKind::Failed, &path, words));
+            tx.dirs.lose_dir(tx.cx, path, Lost::Failed);
+        }
+        old => {
+            let differs = Differs { kind: old.is_some(), ..Differs::default() };
+            tx.dirs.new_dir(tx.cx, path, meta, (Action::Created, differs));
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! Names that stand here and not in the list: they go once the list is complete, and within the limits.
+
+use std::collections::BTreeMap;
+
+use deltic_tree::RelPath;
+use deltic_tree::rule::Rule;
+
+use crate::error::PeerError;
+use crate::limits::MAX_ASKED;
+use crate::message::ToSender;
+use crate::options::{Delete, Guard, Options};
+use crate::receiver::ask::{Extra, Removed, Unlisted, Work};
+use crate::receiver::context::Context;
+use crate::receiver::files::candidate::Candidate;
+use crate::receiver::pending::TreePending;
+use crate::report::{Action, Change, Differs, EntryType, Facts, Question, Trouble, TroubleKind};
+
+use super::extras::{Extras, Taken};
+use super::new_files::NewFiles;
+use super::removal::{NO_LIMIT, Removal};
+
+/// Names that are being removed at once, as far as is known; directories of more count as much as [`LARGE`], for what is in
+/// each is kept while it is being removed.
+const REMOVALS_AT_ONCE: usize = 256;
+const LARGE: usize = 32;
+/// Most names that nobody counted and may go in a step.
+const MORE_AT_ONCE: u64 = 256;
+
+/// Names that are to go, as far as they are known.
+#[derive(Debug, Default)]
+pub(super) struct Deleting {
+    /// What stands at the destination and not in the list; whether it is being removed, and how much of it at the moment.
+    extras: Extras,
+    removing: bool,
+    out: usize,
+    /// How many names did not come that deletions need not wait for: sources that vanished or kept changing, and files that
+    /// there was no room for.
+    pub(super) excused: u64,
+    /// Progress of the second count.
+    recounted: Taken,
+    /// Files that are new here; how far names that go were compared with them, and how many have only moved.
+    new: NewFiles,
+    compared: Taken,
+    moved: u64,
+    /// Names that may go besides those that were counted, if more are there when it comes to that.
+    spare: u64,
+    /// Names that may still go, where not all do.
+    ration: Option<u64>,
+    /// Names that had to go to make way, and count as deletions.
+    cleared: u64,
+    /// True while the user is being asked if they go.
+    asked: bool,
+    /// Empty sources, and how many names stay for each: there is nothing in one that is not mounted.
+    empty: BTreeMap<RelPath, u64>,
+    /// Number of names in the list, once deletions begin.
+    known: u64,
+}
+
+impl Deleting {
+    /// True while the user has not answered.
+    pub(super) const fn is_asking(&self) -> bool {
+        self.asked
+    }
+
+    /// True while more is to be removed.
+    pub(super) const fn is_removing(&self) -> bool {
+        self.removing && !self.extras.is_empty()
+    }
+
+    /// Counts names that make way, unless they are more than `most` with those before.
+    pub(super) fn clear(&mut self, names: u64, most: u64) -> bool {
+        let cleared = self.cleared + names;
+        let fits = cleared <= most;
+        if fits {
+            self.cleared = cleared;
+        }
+        fits
+    }
+
+    /// Counts more names that may make way within `most`, as many as go in a call.
+    pub(super) fn clear_more(&mut self, most: u64) -> u64 {
+        let more = most.saturating_sub(self.cleared).min(MORE_AT_ONCE);
+        self.cleared += more;
+        more
+    }
+
+    /// Takes back names that did not make way.
+    pub(super) fn spare_cleared(&mut self, names: u64) {
+        self.cleared = self.cleared.saturating_sub(names);
+    }
+
+    /// Grants as many of these `names` as may go; true where they are rationed.
+    fn grant(&mut self, names: u64) -> (u64, bool) {
+        let Some(ration) = &mut self.ration else { return (names, false) };
+        let granted = names.min(*ration);
+        *ration -= granted;
+        (granted, true)
+    }
+
+    /// Number of names that go in all, those included that made way.
+    const fn names_to_go(&self) -> u64 {
+        self.extras.names().saturating_add(self.cleared)
+    }
+}
+
+/// How many names may be removed where so many are `listed`, and `going` are not. A number or a share is said of what goes day
+/// by day, and not of a source that is not mounted: an empty one takes nothing but where there is no limit.
+fn most_deletes(delete: Delete, listed: u64, going: u64) -> u64 {
+    match delete {
+        Delete::Never => 0,
+        Delete::AtMost(NO_LIMIT) => NO_LIMIT,
+        _ if listed == 0 => 0,
+        Delete::AtMost(most) => most,
+        Delete::Guarded(guard) => guard.most(listed.saturating_add(going)),
+    }
+}
+
+/// The words before what a run without the dry run would do.
+const fn if_dry_run(options: &Options) -> &'static str {
+    if options.dry_run { "without -n " } else { "" }
+}
+
+/// Number of names that stay for an empty source that is `dir`, or what it is in, if there is one.
+fn held_by<'a>(empty: &'a mut BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<&'a mut u64> {
+    let mut at = dir.clone();
+    while !empty.contains_key(&at) {
+        at = at.split_last()?.0;
+    }
+    empty.get_mut(&at)
+}
+
+impl Deleting {
+    /// Notes an empty source: what stands in its place is spared.
+    pub(super) fn note_empty(&mut self, dir: RelPath) {
+        self.empty.insert(dir, 0);
+    }
+
+    /// Takes names of `dir` that are not in the list, and asks for those that are left.
+    pub(super) fn extra(
+        &mut self,
+        cx: &mut Context,
+        dir: RelPath,
+        unlisted: Result<Unlisted, Trouble>,
+    ) {
+        let Unlisted { extras, rest, warnings } = match unlisted {
+            Ok(unlisted) => unlisted,
+            Err(trouble) => return cx.trouble(trouble),
+        };
+        warnings.into_iter().for_each(|warning| cx.tell_trouble(warning));
+        let dry_run = cx.setting.options.dry_run;
+        let Self { extras: going, empty, .. } = self;
+        let mut staying = held_by(empty, &dir);
+        for Extra { name, names } in extras {
+            let Ok(path) = dir.join(&name) else { continue };
+            if let Some(staying) = &mut staying {
+                **staying = staying.saturating_add(names);
+            }
+            // A dry run lists it all the same.
+            if staying.is_none() || dry_run {
+                going.push(&path, names);
+                going.spare(if staying.is_some() { names } else { 0 });
+            }
+        }
+        if let Some(rest) = rest {
+            let more = Work::Extra { dir: dir.clone(), keep: None, rest: Some(rest) };
+            cx.ask(more, TreePending::Extra(dir));
+        }
+    }
+
+    /// Removes what is not in the list, if nothing speaks against it.
+    pub(super) fn delete(&mut self, cx: &mut Context, intact: bool, known: u64) {
+        self.known = known;
+        let stay = self.empty.values().any(|names| *names > 0);
+        if self.extras.is_empty() && !stay {
+            return;
+        }
+        let whole = intact && cx.totals.failed == cx.partial_meta.names + self.excused;
+        if !whole && !cx.setting.options.remove.ignore_errors {
+            let why = match intact {
+                true => "not everything arrived",
+                false => "the source could not be listed in full",
+            };
+            let message = format!("nothing deleted: {why}; --ignore-errors goes on");
+            return cx.trouble(Trouble::new(TroubleKind::Failed, message));
+        }
+        self.hold_back_empty(cx);
+        if self.extras.is_empty() {
+            return;
+        }
+        let Options { rules, follow, select, .. } = &cx.setting.options;
+        let brings_rules = |rule: &Rule| matches!(rule, Rule::DirMerge(_));
+        let keeps_links = follow.keep_dirs || select.plain_implied_dirs;
+        let may_spare = keeps_links || rules.list.iter().any(brings_rules);
+        if self.is_over(cx) && !cx.setting.options.dry_run && may_spare {
+            return self.recount(cx);
+        }
+        self.delete_within_limits(cx);
+    }
+
+    /// Counts what goes by the rules that came with this run, and the links that were kept in it.
+    fn recount(&mut self, cx: &mut Context) {
+        let Self { out, extras, recounted, .. } = self;
+        while *out < REMOVALS_AT_ONCE
+            && let Some((path, names)) = extras.see(recounted)
+        {
+            *out += 1;
+            cx.ask(Work::Count { path, gives_way: false }, TreePending::CountGoing(names));
+        }
+        if *out == 0 {
+            self.delete_within_limits(cx);
+        }
+    }
+
+    /// Takes the second count of a name: of so many `names` these go `now`.
+    pub(super) fn recounted(&mut self, cx: &mut Context, names: u64, now: u64) {
+        let now = now.min(names);
+        self.out -= 1;
+        self.extras.spare(names - now);
+        self.recount(cx);
+    }
+
+    /// Names that count for the limits: a number counts all that go, the guard those that are lost.
+    fn going(&self) -> u64 {
+        self.names_to_go().saturating_sub(self.moved)
+    }
+
+    fn most_deletes(&self, cx: &Context) -> u64 {
+        most_deletes(cx.setting.options.delete, self.known, self.going())
+    }
+
+    fn is_over(&self, cx: &Context) -> bool {
+        self.going() > self.most_deletes(cx)
+    }
+
+    fn delete_within_limits(&mut self, cx: &mut Context) {
+        if self.is_over(cx) && self.count_moved(cx) {
+            return;
+        }
+        let is_empty = self.known == 0;
+        match cx.setting.options.delete {
+            _ if !self.is_over(cx) => self.remove_all(cx),
+            Delete::AtMost(most) if !is_empty => self.remove_some(cx, most),
+            _ if cx.setting.options.dry_run => {
+                self.hold_back(cx);
+                self.remove_all(cx);
+            }
+            _ if cx.setting.options.asks() && !is_empty => self.ask(cx),
+            _ => self.hold_back(cx),
+        }
+    }
+
+    /// Takes in a file that came, or in a dry run would: the guard counts one like it that goes as moved.
+    pub(super) fn note_new(&mut self, cx: &mut Context, Candidate { meta, old, .. }: &Candidate) {
+        if old.is_none() && matches!(cx.setting.options.delete, Delete::Guarded(_)) {
+            self.new.note(meta);
+        }
+    }
+
+    /// Compares some more of what goes with what is new; whether there is more of both.
+    fn count_moved(&mut self, cx: &mut Context) -> bool {
+        let Self { extras, compared, new, .. } = self;
+        if new.is_empty() {
+            return false;
+        }
+        let next = std::iter::from_fn(|| extras.see(compared)).map(|(path, _)| path);
+        let paths: Vec<_> = next.take(REMOVALS_AT_ONCE).collect();
+        if paths.is_empty() {
+            return false;
+        }
+        let new = Box::new(std::mem::take(new));
+        cx.ask(Work::CountMoved { paths, new }, TreePending::CountMoved);
+        true
+    }
+
+    pub(super) fn counted_moved(&mut self, cx: &mut Context, files: u64, new: NewFiles) {
+        self.moved = self.moved.saturating_add(files);
+        self.new = new;
+        self.delete_within_limits(cx);
+    }
+
+    fn remove_all(&mut self, cx: &mut Context) {
+        self.removing = true;
+        self.spare = self.most_deletes(cx).saturating_sub(self.going());
+        self.remove_more(cx);
+    }
+
+    /// Removes names until they are as many as may go.
+    fn remove_some(&mut self, cx: &mut Context, most: u64) {
+        let (names, would) = (self.names_to_go(), if_dry_run(&cx.setting.options));
+        let stay = names.saturating_sub(most);
+        let message = format!(
+            "{would}deletions stop at --max-delete={most}: {stay} of {names} names to be removed stay"
+        );
+        cx.tell_trouble(Trouble::new(TroubleKind::DeleteLimit, message));
+        self.removing = true;
+        self.ration = Some(most.saturating_sub(self.cleared));
+        self.remove_more(cx);
+    }
+
+    /// Removes some of those that go.
+    pub(super) fn remove_more(&mut self, cx: &mut Context) {
+        while self.removing
+            && self.out < REMOVALS_AT_ONCE
+            && self.ration != Some(0)
+            && let Some((path, names)) = self.extras.next()
+        {
+            let (names, is_rationed) = self.grant(names);
+            self.remove_granted(cx, path, names, is_rationed);
+        }
+        // What does not go after all gives its part back.
+        if self.ration == Some(0) && self.out == 0 {
+            self.removing = false;
+        }
+    }
+
+    /// Removes what stands here, so many names with all below, or tells what would go.
+    pub(super) fn remove(&mut self, cx: &mut Context, path: RelPath, names: u64) {
+        self.remove_granted(cx, path, names, false);
+    }
+
+    fn remove_granted(&mut self, cx: &mut Context, path: RelPath, names: u64, is_rationed: bool) {
+        let weight = usize::try_from(names).map_or(LARGE, |names| names.clamp(1, LARGE));
+        self.out += weight;
+        self.ask_removal(cx, Removal { path, gives_way: false, weight, names, is_rationed });
+    }
+
+    fn ask_removal(&mut self, cx: &mut Context, removal: Removal) {
+        let dry_run = cx.setting.options.dry_run;
+        let most = if dry_run && !removal.is_rationed { NO_LIMIT } else { removal.names };
+        cx.ask(removal.work(dry_run, most), TreePending::Remove(removal));
+    }
+
+    /// Tells what stays in places of empty sources.
+    fn hold_back_empty(&mut self, cx: &mut Context) {
+        for (source, names) in std::mem::take(&mut self.empty) {
+            let (of, below) = match source.is_root() {
+                true => ("the source".into(), String::new()),
+                false => (format!("the source {source}"), format!(" in {source}")),
+            };
+            if names > 0 {
+                self.tell_empty(cx, &below, &of, names);
+            }
+        }
+    }
+
+    fn tell_empty(&mut self, cx: &mut Context, below: &str, source: &str, names: u64) {
+        let would = if names == 1 { "name" } else { "names" };
+        let why = format!("{source} is empty, and {names} {would} would be removed");
+        self.tell_held_back(cx, below, format!("{why}; --force-delete goes on"));
+    }
+
+    /// Tells that all stays that was to go.
+    fn hold_back(&mut self, cx: &mut Context) {
+        let (names, listed) = (self.names_to_go(), self.known);
+        if listed == 0 {
+            return self.tell_empty(cx, "", "the source", names);
+        }
+        let (going, most) = (self.going(), self.most_deletes(cx));
+        let besides = match self.moved {
+            0 => String::new(),
+            moved => format!(" besides {moved} that moved"),
+        };
+        let (there, hint) = match cx.setting.options.delete {
+            // A watch takes the answer itself.
+            Delete::Guarded(Guard { names: Some(there), .. }) => (there, String::new()),
+            _ => {
+                let hint = format!("; --max-delete {names} or --force-delete goes on");
+                (listed.saturating_add(going), hint)
+            }
+        };
+        let would = format!("{going} of {there} names would be removed{besides}");
+        self.tell_held_back(cx, "", format!("{would} (limit {most}){hint}"));
+    }
+
+    /// Tells that names stay, those `below` what is said, or would without the dry run.
+    fn tell_held_back(&mut self, cx: &mut Context, below: &str, why: String) {
+        let Options { dry_run, delete, .. } = cx.setting.options;
+        let nothing = match dry_run {
+            true => "a run without -n would delete nothing",
+            false => "nothing deleted",
+        };
+        let message = format!("{nothing}{below}: {why}");
+        // A number that was said decides how the dry run ends, too.
+        let kind = match delete {
+            Delete::Guarded(_) | Delete::Never if dry_run => TroubleKind::Warned,
+            _ => TroubleKind::DeleteLimit,
+        };
+        cx.tell_trouble(Trouble::new(kind, message));
+    }
+
+    /// Leaves it to the user, wherever that is.
+    fn ask(&mut self, cx: &mut Context) {
+        let names = self.names_to_go();
+        let first = self.extras.first(MAX_ASKED);
+        // All that is listed is in place by now.
+        let question = Question { names, of: self.known.saturating_add(names), first };
+        self.asked = true;
+        if cx.setting.user_is_here {
+            cx.ask(Work::Ask(question), TreePending::Ask);
+        } else {
+            cx.frames.push_back(ToSender::Ask(question));
+        }
+    }
+
+    /// The answer of a user at the other end.
+    pub(super) fn allow(&mut self, cx: &mut Context, allowed: bool) -> Result<(), PeerError> {
+        if cx.setting.user_is_here || !self.is_asking() {
+            return Err(PeerError::Unexpected("the answer to no question"));
+        }
+        self.answered(cx, allowed);
+        Ok(())
+    }
+
+    pub(super) fn answered(&mut self, cx: &mut Context, allowed: bool) {
+        self.asked = false;
+        if allowed {
+            return self.remove_all(cx);
+        }
+        self.hold_back(cx);
+    }
+
+    pub(super) fn removed(&mut self, cx: &mut Context, mut removal: Removal, removed: Removed) {
+        removal.take(&removed);
+        report_gone(cx, &removal, removed.gone);
+        // What rules protect stays as the user wishes.
+        removed.troubles.into_iter().for_each(|trouble| cx.found(trouble));
+        if removed.goes_on && self.may_go_on(cx, &mut removal) {
+            return self.ask_removal(cx, removal);
+        }
+        self.out -= removal.weight;
+        if removal.is_rationed {
+            let ration = self.ration.get_or_insert_default();
+            *ration = ration.saturating_add(removal.names);
+        } else if removed.goes_on {
+            cx.tell_trouble(removal.refilled("delete"));
+        }
+    }
+
+    /// True where more may go: what was counted of it, and else what the limits leave.
+    fn may_go_on(&mut self, cx: &mut Context, removal: &mut Removal) -> bool {
+        if removal.names == 0 && !removal.is_rationed {
+            removal.names = self.spare.min(MORE_AT_ONCE);
+            self.spare -= removal.names;
+        }
+        removal.names > 0 || cx.setting.options.dry_run && !removal.is_rationed
+    }
+}
+
+/// Reports what went, or would; what gives way is replaced itself, not deleted.
+pub(super) fn report_gone(cx: &mut Context, removal: &Removal, gone: Vec<(RelPath, EntryType)>) {
+    let (action, differs) = (Action::Deleted, Differs::default());
+    for (path, item) in gone {
+        if !removal.gives_way || path != removal.path {
+            cx.totals.deleted += 1;
+            cx.changed(Change { path, item, action, differs, facts: Facts::default() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::GUARDED_DELETES;
+
+    #[test]
+    fn an_accident_takes_few_names_and_a_will_as_many_as_were_said() {
+        let most = |guard, listed, going| most_deletes(Delete::Guarded(guard), listed, going);
+        let default = Guard::default();
+        assert_eq!(most(default, 0, 7), 0, "an empty source empties nothing");
+        assert_eq!(most(default, 1, 7), GUARDED_DELETES);
+        assert_eq!(
+            most(default, 3 * GUARDED_DELETES + 6, GUARDED_DELETES + 2),
+            GUARDED_DELETES + 2
+        );
+        assert_eq!(most(default, u64::MAX, 1), u64::MAX / 4);
+        let of = |names| Guard { names: Some(names), ..default };
+        assert_eq!(most(of(4 * GUARDED_DELETES + 8), 1, 1), GUARDED_DELETES + 2);
+        assert_eq!(most(of(u64::MAX), 0, 1), 0);
+        let share = |percent| Guard { percent: Some(percent), ..default };
+        assert_eq!(most(share(25), 315, 302), 154);
+        assert_eq!([0, 10, 100].map(|percent| most(share(percent), 5, 5)), [0, 1, 10]);
+        assert_eq!(most(Guard { names: Some(50), ..share(10) }, 5, 5), 5);
+        let at_most = |most, listed| most_deletes(Delete::AtMost(most), listed, 9);
+        assert_eq!(most_deletes(Delete::Never, 100, 1), 0);
+        assert_eq!([at_most(7, 1), at_most(7, 0)], [7, 0], "nor does a number");
+        assert_eq!(at_most(NO_LIMIT, 0), NO_LIMIT);
+    }
+
+    #[test]
+    fn names_that_make_way_count_as_deletions_and_those_that_may_not_do_not() {
+        let mut deleting = Deleting::default();
+        assert!(deleting.clear(3, 5));
+        assert!(!deleting.clear(3, 5));
+        assert!(deleting.clear(2, 5));
+        assert_eq!(deleting.names_to_go(), 5);
+        // What is in a directory beyond what was counted, when it goes.
+        assert_eq!([deleting.clear_more(7), deleting.clear_more(7)], [2, 0]);
+        deleting.spare_cleared(1);
+        assert_eq!(deleting.names_to_go(), 6);
+    }
+}

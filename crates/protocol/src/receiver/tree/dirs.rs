@@ -1,0 +1,337 @@
+//! Directories, from their listing until they are in place: what is listed of each waits until it may be looked at.
+
+use std::collections::HashMap;
+
+use deltic_tree::meta::OWNER_BITS;
+use deltic_tree::{Entry, Kind, Meta, Names, RelPath, Timestamp};
+
+use crate::message::FileNo;
+use crate::receiver::ask::{Carries, Work};
+use crate::receiver::context::Context;
+use crate::receiver::pending::TreePending;
+use crate::receiver::setting::Setting;
+use crate::report::{Action, Change, Differs, EntryType, Facts};
+use crate::work::{Setback, Turn};
+
+use super::beside::best;
+use super::compare::{attributes, differs_from};
+use super::digests::{DirDigests, State, gone};
+use super::final_dirs::{FinalDirs, FinalMeta};
+use super::hard_links::first_of;
+use super::list::List;
+use super::owners::Owners;
+use super::sections::{Lost, Sections};
+
+/// All directories of the list.
+#[derive(Debug)]
+pub(super) struct Dirs {
+    pub(super) list: List,
+    pub(super) sections: Sections,
+    pub(super) digests: DirDigests,
+    pub(super) owners: Owners,
+    pub(super) names: ListedNames,
+    /// Directories that get their times and modes at the end.
+    pub(super) last: FinalDirs,
+    pub(super) root: Root,
+    /// Number of listed names that take no part for their kind.
+    pub(super) left_out: u64,
+    /// Entries that were given up with their directory, and the first names of their files.
+    given_up: Vec<(FileNo, Option<FileNo>)>,
+}
+
+/// The names listed of each directory, while deletions are asked for.
+#[derive(Debug, Default)]
+pub(super) struct ListedNames {
+    /// Names of the directory being listed.
+    pub(super) keep: Names,
+    /// Names of directories that are not in place yet: what is there now may be a link, or closed to us.
+    pub(super) keep_later: HashMap<RelPath, Names>,
+}
+
+/// The root of the transfer.
+#[derive(Debug)]
+pub(super) struct Root {
+    /// True where all of it is part of the transfer.
+    pub(super) is_whole: bool,
+    /// True where it is new and nothing came that goes into it.
+    pub(super) is_bare: bool,
+}
+
+impl Dirs {
+    /// No directory but the root.
+    pub(super) fn new(setting: &Setting) -> Self {
+        Self {
+            list: List::new(),
+            sections: Sections::default(),
+            digests: DirDigests::new(setting.options.tallied()),
+            owners: Owners::default(),
+            names: ListedNames::default(),
+            last: FinalDirs::default(),
+            root: Root { is_whole: false, is_bare: setting.made_dirs > 0 },
+            left_out: 0,
+            given_up: Vec::new(),
+        }
+    }
+
+    /// Gives up an entry.
+    pub(super) fn give_up(&mut self, file: FileNo, meta: &Meta) {
+        self.given_up.push((file, first_of(file, meta)));
+    }
+
+    /// Entries that were given up since the last call, and the first names of their files.
+    pub(super) fn take_given_up(&mut self) -> Vec<(FileNo, Option<FileNo>)> {
+        std::mem::take(&mut self.given_up)
+    }
+
+    /// Directories that are brought over, and that no other holds.
+    pub(super) fn near(&self, cx: &Context) -> Vec<RelPath> {
+        if self.root.is_whole {
+            return vec![RelPath::root()];
+        }
+        // One that is on the way to a source says nothing of what is in it.
+        match cx.setting.options.select.relative {
+            true => Vec::new(),
+            false => self.last.topmost(),
+        }
+    }
+
+    pub(super) fn look(&mut self, cx: &mut Context, no: u64) {
+        let section = self.sections.get(no);
+        if let Some(lost) = self.sections.why_lost(&section.dir) {
+            return self.give_up_section(cx, no, lost);
+        }
+        let own = section.own.iter().map(|_| RelPath::root());
+        let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
+        let paths = own.chain(entries).collect();
+        let (users, groups) = self.owners.strangers(section);
+        // Where a symlink stands in their place, it may be kept.
+        let keeps = cx.setting.options.follow.keep_dirs;
+        let may_be_link = |Entry { meta, .. }: &&Entry| meta.is_dir() && keeps || meta.is_implied();
+        let dirs = section.entries.iter().filter(may_be_link);
+        let dirs = dirs.filter_map(|entry| section.dir.join(&entry.name).ok()).collect();
+        cx.ask(Work::Look { paths, dirs, users, groups }, TreePending::Look(no));
+    }
+
+    /// Gives up a section whose directory is lost, and with it all below; it was said once.
+    fn give_up_section(&mut self, cx: &mut Context, no: u64, lost: Lost) {
+        let Some(section) = self.sections.take(no) else { return };
+        for (nth, entry) in section.entries.into_iter().enumerate() {
+            cx.totals.failed += u64::from(lost == Lost::Failed);
+            cx.report_settled(entry.meta.len);
+            self.give_up(FileNo(section.first + nth as u64), &entry.meta);
+            if let (Kind::Dir, Ok(path)) = (&entry.meta.kind, section.dir.join(&entry.name)) {
+                self.lose_dir(cx, path, lost);
+            }
+        }
+    }
+
+    pub(super) fn lose_dir(&mut self, cx: &mut Context, path: RelPath, lost: Lost) {
+        self.names.keep_later.remove(&path);
+        self.sections
+            .lose(path, lost)
+            .into_iter()
+            .for_each(|no| self.give_up_section(cx, no, lost));
+    }
+
+    /// Lets what waited for a directory go on that is in place, once it is known what else stands in it.
+    pub(super) fn release(&mut self, cx: &mut Context, path: &RelPath) {
+        if !self.ask_extra_later(cx, path) {
+            self.enter(cx, path);
+        }
+    }
+
+    /// Lets what waited for the directory go on.
+    pub(super) fn enter(&mut self, cx: &mut Context, path: &RelPath) {
+        self.sections.release(path).into_iter().for_each(|no| self.look(cx, no));
+    }
+
+    /// A directory is in place: what stands in it may be looked at, and is before anything comes into it, for it may hold
+    /// rules. Whether that is asked for.
+    pub(super) fn ask_extra_later(&mut self, cx: &mut Context, dir: &RelPath) -> bool {
+        let keep = self.names.keep_later.remove(dir);
+        keep.map(|keep| self.ask_extra(cx, dir.clone(), keep)).is_some()
+    }
+
+    pub(super) fn ask_extra(&mut self, cx: &mut Context, dir: RelPath, keep: Names) {
+        let extra = Work::Extra { dir: dir.clone(), keep: Some(keep), rest: None };
+        cx.ask(extra, TreePending::Extra(dir));
+    }
+
+    /// Makes a directory, which is told so.
+    pub(super) fn new_dir(
+        &mut self,
+        cx: &mut Context,
+        path: RelPath,
+        meta: Meta,
+        (action, differs): (Action, Differs),
+    ) {
+        let (item, facts) = (EntryType::Dir, Facts::of(&meta));
+        if !meta.is_implied() {
+            cx.changed(Change { path: path.clone(), item, action, differs, facts });
+        }
+        if self.is_alike(&path) {
+            self.sections.release(&path);
+            return cx.trouble(gone(&path));
+        }
+        if cx.setting.options.dry_run {
+            self.last.push(&path, (&meta).into());
+            self.release(cx, &path);
+        } else {
+            self.make_dir(cx, path, meta);
+        }
+    }
+
+    /// Tells that the root was made: as a new directory, or like what differs from the alternates' root.
+    fn new_root(&mut self, cx: &mut Context, meta: Meta) {
+        if cx.setting.options.compare.alternates.dirs.is_empty() {
+            return self.made_root(cx, &meta, Vec::new());
+        }
+        cx.ask(Work::LookBeside { path: RelPath::root() }, TreePending::LookBesideRoot(meta));
+    }
+
+    pub(super) fn made_root(&mut self, cx: &mut Context, meta: &Meta, beside: Vec<Option<Meta>>) {
+        let (action, differs) = match best(&cx.setting.options, meta, beside) {
+            Some(best) => (Action::Copied, differs_from(&cx.setting.options, meta, &best.is)),
+            None => (Action::Created, Differs::default()),
+        };
+        let (path, item, facts) = (RelPath::root(), EntryType::Dir, Facts::of(meta));
+        cx.changed(Change { path, item, action, differs, facts });
+    }
+
+    /// Makes a directory, or makes ready one that is there. Its mode and times come last.
+    pub(super) fn make_dir(&mut self, cx: &mut Context, path: RelPath, meta: Meta) {
+        self.last.push(&path, (&meta).into());
+        let (meta, carries) = match meta.is_implied() {
+            true => (on_the_way(&meta), Carries::Nothing),
+            false => (meta, Carries::All),
+        };
+        let pending = TreePending::MakeDir { path: path.clone(), bytes: meta.more_bytes() };
+        cx.ask_to_write(Turn::Any, Work::MakeDir { path, meta, carries }, pending);
+    }
+
+    /// Sets directories that are there.
+    pub(super) fn set_dirs_now(
+        &mut self,
+        cx: &mut Context,
+        dirs: Vec<(RelPath, Meta)>,
+        carries: Carries,
+    ) {
+        let bytes = dirs.iter().map(|(_, meta)| meta.more_bytes()).sum();
+        let work = Work::SetDirs { dirs, carries };
+        cx.ask_to_write(Turn::Any, work, TreePending::SetDirs { bytes });
+    }
+
+    pub(super) fn made_dir(&mut self, cx: &mut Context, path: &RelPath, made: Result<(), Setback>) {
+        match made {
+            Ok(()) => self.release(cx, path),
+            Err(setback) => {
+                self.last.remove(path);
+                cx.trouble(setback.trouble);
+                self.lose_dir(cx, path.clone(), Lost::Failed);
+            }
+        }
+    }
+
+    pub(super) fn existing_dir(&mut self, cx: &mut Context, path: RelPath, meta: Meta, old: &Meta) {
+        let differs = attributes(&cx.setting.options, &meta, old);
+        let implied = meta.is_implied();
+        if path.is_root() && root_is_new(cx) {
+            self.new_root(cx, meta.clone());
+        } else if differs != Differs::default() {
+            let (item, action) = (EntryType::Dir, Action::Touched);
+            let facts = Facts::of(&meta);
+            if !implied {
+                cx.changed(Change { path: path.clone(), item, action, differs, facts });
+            }
+        } else {
+            cx.unchanged(&path, &meta, None);
+        }
+        let Setting { options, made_dirs, .. } = &cx.setting;
+        let is_open = old.mode & OWNER_BITS == OWNER_BITS;
+        let is_new = path.is_root() && *made_dirs > 0;
+        let Differs { mode, user, group, acl, xattrs, .. } = differs;
+        let changes = (mode || user || group || acl) && !implied;
+        if (!is_open || is_new || changes) && !options.dry_run {
+            return self.make_dir(cx, path, meta);
+        }
+        let sets_now = xattrs && !cx.setting.options.dry_run && !implied;
+        let own = FinalMeta::from(&meta);
+        if differs != Differs::default() || !is_open || !self.waits_for_list(&path, own) {
+            self.last.push(&path, own);
+        }
+        if sets_now {
+            self.set_dirs_now(cx, vec![(path.clone(), meta)], Carries::All);
+        }
+        self.release(cx, &path);
+    }
+
+    /// A directory of this path is in the list. It may have been told already.
+    pub(super) fn name(&mut self, path: &RelPath, meta: Option<FinalMeta>) {
+        let Some(told) = self.digests.open.get_mut(path) else {
+            return self.list.announce(path.clone(), meta);
+        };
+        match told.state {
+            State::Comparing => (told.named, told.meta) = (true, meta),
+            State::Alike => drop(self.digests.open.remove(path)),
+            State::Unlike => {
+                self.digests.open.remove(path);
+                self.list.announce(path.clone(), meta);
+            }
+        }
+    }
+
+    /// True where a directory, as named by a listing, was found to be alike.
+    pub(super) fn is_alike(&self, path: &RelPath) -> bool {
+        self.digests.compared.is_some()
+            && !path.is_root()
+            && !self.list.is_announced(path)
+            && !self.digests.open.contains_key(path)
+            && !self.sections.has_begun(path)
+    }
+
+    /// Keeps what a directory that stands here as it should gets at the end, in case it is listed. Where it is not, nothing
+    /// changes in it.
+    pub(super) fn waits_for_list(&mut self, path: &RelPath, meta: FinalMeta) -> bool {
+        if self.is_alike(path) {
+            return true;
+        }
+        if self.digests.compared.is_none() || self.sections.has_begun(path) {
+            return false;
+        }
+        let told = self.digests.open.get_mut(path).map(|told| &mut told.meta);
+        match told.or_else(|| self.list.kept(path)) {
+            Some(kept) => {
+                *kept = Some(meta);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Sets some more directories. They get their times last and from the leaves up: every change inside one touches them.
+    pub(super) fn set_more(&mut self, cx: &mut Context) {
+        if cx.setting.options.dry_run {
+            self.last = FinalDirs::default();
+        } else if let Some((dirs, carries)) = self.last.pop_batch() {
+            self.set_dirs_now(cx, dirs, carries);
+        }
+    }
+}
+
+/// True where the root is told as a directory that was made. As in rsync what `--mkpath` makes is there before the list.
+const fn root_is_new(cx: &Context) -> bool {
+    let Setting { options, made_dirs, .. } = &cx.setting;
+    *made_dirs > 0 && (!options.select.mkpath || options.dry_run)
+}
+
+/// With what a directory is made of which it is not known yet whether it is on the way only, and so nobody's but ours: it lets
+/// others do no more than it will, whoever they will be.
+fn on_the_way(meta: &Meta) -> Meta {
+    let all = meta.mode & meta.mode >> 3 & 7;
+    let others = match (meta.access_acl(), meta.user, meta.group) {
+        (Some(_), ..) => 0,
+        (None, None, None) => meta.mode & 0o077,
+        _ => all << 3 | all,
+    };
+    Meta::plain(Kind::Dir, 0, Timestamp::default(), OWNER_BITS | others)
+}

@@ -1,0 +1,117 @@
+//! Entries, from the decision what is done with each until it is here or given up.
+//!
+//! The steps are in files of their own: [`deciding`](super::deciding), [`linking`](super::linking),
+//! [`references`](super::references) and [`clearing`](super::clearing).
+
+use std::collections::BTreeMap;
+
+use deltic_tree::{Meta, RelPath};
+
+use crate::message::FileNo;
+use crate::receiver::context::Context;
+use crate::receiver::files::candidate::{Candidate, End, Settled};
+
+use super::arrivals::Arrivals;
+use super::cleared::Cleared;
+use super::comparing::Comparing;
+use super::deleting::Deleting;
+use super::dirs::Dirs;
+use super::hard_links::{HardLinks, first_of};
+use super::looked::Placed;
+
+/// All entries that are not settled, and what waits for each.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    pub(super) links: HardLinks,
+    pub(super) arrivals: Arrivals,
+    pub(super) comparing: Comparing,
+    /// Entries that wait for the reference directories.
+    pub(super) beside: BTreeMap<FileNo, Placed>,
+    /// Entries in whose place a directory stands that is being removed.
+    pub(super) clearing: BTreeMap<FileNo, Cleared>,
+    /// Files that are to come, until they are taken.
+    pub(super) wanted: Vec<Candidate>,
+}
+
+/// All that a step of an entry may touch besides the entries.
+#[derive(Debug)]
+pub(super) struct TreeContext<'a> {
+    pub(super) cx: &'a mut Context,
+    pub(super) dirs: &'a mut Dirs,
+    pub(super) deleting: &'a mut Deleting,
+}
+
+impl Entries {
+    /// The lowest number of an entry that waits.
+    pub(super) fn first(&self) -> Option<FileNo> {
+        let clearing = self.clearing.keys().next().copied();
+        let beside = self.beside.keys().next().copied();
+        let waiting = [clearing, beside, self.links.first(), self.comparing.first()];
+        waiting.into_iter().flatten().min()
+    }
+
+    /// Notes that an entry is here as listed, or would be in a dry run.
+    pub(super) fn arrive(&mut self, cx: &mut Context, file: FileNo) {
+        self.links.came(file);
+        if cx.partial_meta.is_last {
+            // Its source has what could not be set.
+            self.arrivals.stays_there(file);
+        } else {
+            self.arrivals.arrive(cx, file);
+        }
+    }
+
+    /// Notes that an entry is here as listed once a change of it is done.
+    pub(super) fn will_arrive(&mut self, cx: &Context, file: FileNo, path: &RelPath) {
+        if cx.setting.options.remove.sources || self.links.leads(file) {
+            self.arrivals.will_arrive(file, path);
+        }
+    }
+
+    /// Notes that an entry does not come.
+    pub(super) fn miss(&mut self, file: FileNo) {
+        self.arrivals.stays_there(file);
+        self.links.miss(file);
+    }
+
+    /// Notes that an entry is given up that was not decided yet.
+    pub(super) fn miss_undecided(&mut self, file: FileNo, meta: &Meta) {
+        self.miss(file);
+        self.links.miss_undecided(first_of(file, meta));
+    }
+
+    /// Notes the entries that were given up with their directories.
+    pub(super) fn miss_given_up(&mut self, dirs: &mut Dirs) {
+        for (file, first) in dirs.take_given_up() {
+            self.miss(file);
+            self.links.miss_undecided(first);
+        }
+    }
+
+    /// Takes a file that was wanted and is settled.
+    pub(super) fn settled(&mut self, tx: &mut TreeContext<'_>, settled: Settled) {
+        let Settled { candidate, end, is_growing } = settled;
+        let file = candidate.file;
+        if let (End::Same, Some(old)) = (end, &candidate.old) {
+            self.links.stays(file, old);
+        }
+        match end {
+            End::Failed { is_excused } => {
+                tx.deleting.excused += u64::from(is_excused);
+                self.miss(file);
+            }
+            // Its source stays; other names of it are linked to what came.
+            End::Same | End::Replaced if is_growing => {
+                self.arrivals.stays_there(file);
+                self.links.came(file);
+            }
+            End::Same | End::Replaced => {
+                self.arrive(tx.cx, file);
+                self.arrivals.waits(tx.cx, file, &candidate.path);
+            }
+        }
+        if end == End::Replaced {
+            tx.deleting.note_new(tx.cx, &candidate);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What stands at the destination and not in the list. Whether it goes is known when all is listed, and it may be millions
+//! of names: so they are kept in few bytes, and removed some at a time.
+//!
+//! ```text
+//! dir/old-1   0 9 "dir/old-1" 1
+//! dir/old-2   8 1 "2"         1
+//! ```
+
+use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_tree::RelPath;
+
+/// Names to be removed, in the order in which they were found.
+#[derive(Debug, Default)]
+pub(super) struct Extras {
+    /// For each, the length that it shares with the path before, the rest of it, and the names that go with it.
+    bytes: Vec<u8>,
+    last: Vec<u8>,
+    names: u64,
+    taken: Taken,
+}
+
+/// Progress of reading them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taken {
+    at: usize,
+    last: Vec<u8>,
+}
+
+impl Extras {
+    /// Adds `path`, with which so many `names` go, itself included unless it stays.
+    pub(super) fn push(&mut self, path: &RelPath, names: u64) {
+        let path = path.as_bytes();
+        let shared = self.last.iter().zip(path).take_while(|(one, next)| one == next).count();
+        self.bytes.put_varint(shared as u64);
+        self.bytes.put_prefixed(&path[shared..]);
+        self.bytes.put_varint(names);
+        self.last.truncate(shared);
+        self.last.extend_from_slice(&path[shared..]);
+        self.names = self.names.saturating_add(names);
+    }
+
+    /// Number of names that go in all, also those that were taken.
+    pub(super) const fn names(&self) -> u64 {
+        self.names
+    }
+
+    /// Takes back names that do not go after all.
+    pub(super) fn spare(&mut self, names: u64) {
+        self.names = self.names.saturating_sub(names);
+    }
+
+    /// The next one, of those that were not taken before `seen` began.
+    pub(super) fn see(&self, seen: &mut Taken) -> Option<<Self as Iterator>::Item> {
+        seen.next(&self.bytes)
+    }
+
+    /// True where there is none, or none that was not taken.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.taken.at == self.bytes.len()
+    }
+
+    /// The paths of the first that were not taken.
+    pub(super) fn first(&self, count: usize) -> Vec<RelPath> {
+        let mut taken = self.taken.clone();
+        std::iter::from_fn(|| taken.next(&self.bytes)).map(|(path, _)| path).take(count).collect()
+    }
+}
+
+impl Iterator for Extras {
+    type Item = (RelPath, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.taken.next(&self.bytes)
+    }
+}
+
+impl Taken {
+    fn next(&mut self, bytes: &[u8]) -> Option<<Extras as Iterator>::Item> {
+        let mut from = Reader::new(bytes.get(self.at..).filter(|left| !left.is_empty())?);
+        let next = self.read(&mut from).expect("they were put so");
+        self.at = bytes.len() - from.rest().len();
+        Some(next)
+    }
+
+    fn read(&mut self, from: &mut Reader<'_>) -> Result<<Extras as Iterator>::Item, CodecError> {
+        self.last.truncate(from.varint()? as usize);
+        self.last.extend_from_slice(from.prefixed(usize::MAX)?);
+        let path = RelPath::parse(&self.last).expect("it was one");
+        Ok((path, from.varint()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> Vec<<Extras as Iterator>::Item> {
+        let path = |n: u64| RelPath::parse(format!("d{}/old-{}", n / 251, n * 7919).as_bytes());
+        (0..1000).map(|n| (path(n).unwrap(), n * n * n)).collect()
+    }
+
+    #[test]
+    fn what_was_put_is_taken_in_order() {
+        let mut extras = Extras::default();
+        assert!(extras.is_empty() && extras.first(5).is_empty());
+        for (path, names) in some() {
+            extras.push(&path, names);
+        }
+        assert_eq!(extras.names(), some().iter().map(|(_, names)| names).sum::<u64>());
+        let paths: Vec<_> = some().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(extras.first(5), paths[..5]);
+        assert_eq!(extras.by_ref().take(300).collect::<Vec<_>>(), some()[..300]);
+        assert_eq!(extras.first(2), paths[300..302]);
+        assert_eq!(extras.by_ref().collect::<Vec<_>>(), some()[300..]);
+        assert!(extras.is_empty());
+    }
+
+    /// Bounds the memory that the removal of a million names takes.
+    #[test]
+    fn numbered_names_take_few_bytes() {
+        let mut extras = Extras::default();
+        for n in 0..100_000 {
+            let path = RelPath::parse(format!("dir/name-of-a-{n:07}.dat").as_bytes()).unwrap();
+            extras.push(&path, 1);
+        }
+        assert!(extras.bytes.len() < 100_000 * 10, "{}", extras.bytes.len());
+    }
+}

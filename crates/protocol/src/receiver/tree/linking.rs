@@ -1,0 +1,176 @@
+//! Names that are made other names of a file that is here, or lead in its place.
+
+use deltic_tree::meta::Linked;
+use deltic_tree::{Meta, RelPath};
+
+use crate::message::FileNo;
+use crate::options::AlternateUse;
+use crate::receiver::ask::Work;
+use crate::receiver::pending::TreePending;
+use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
+use crate::work::{Setback, Then};
+
+use super::cleared::Cleared;
+use super::compare::attributes;
+use super::entries::{Entries, TreeContext};
+use super::hard_links::{LaterName, Next, Step};
+use super::looked::Placed;
+
+impl Entries {
+    /// Has a later name wait, links it, or has it lead.
+    pub(super) fn decide_linked(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        first: FileNo,
+        placed: Placed,
+    ) {
+        let file = placed.file;
+        match self.links.decide(first, placed) {
+            Next::Wait => {}
+            Next::Link(name) => self.link_name(tx, (file, first), name),
+            Next::Lead(name) => self.lead(tx, (file, first), name),
+        }
+        self.links.forget(first);
+    }
+
+    fn lead(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        (file, first): (FileNo, FileNo),
+        mut name: LaterName,
+    ) {
+        self.links.lead((file, first), &mut name);
+        let is_not_beside = name.is_not_beside;
+        let placed = name.placed(file);
+        match is_not_beside {
+            true => self.decide_here(tx, placed, None),
+            false => self.decide_alone(tx, placed),
+        }
+    }
+
+    /// Decides what is done with an entry that the reference directories do not have: where other names of its file wait for
+    /// it, they are looked for there before anything is sent.
+    pub(super) fn decide_not_beside(&mut self, tx: &mut TreeContext<'_>, placed: Placed) {
+        if let Some(placed) = self.links.give_way(placed) {
+            self.decide_here(tx, placed, None);
+        }
+    }
+
+    /// Goes on with the names that waited for leaders that came, or did not.
+    pub(super) fn link_more(&mut self, tx: &mut TreeContext<'_>) {
+        while let Some(step) = self.links.next_step() {
+            match step {
+                Step::Link(first, names) => {
+                    for (file, name) in names {
+                        self.link_name(tx, (file, first), name);
+                    }
+                    self.links.forget(first);
+                }
+                Step::Lead(file, name) => self.lead(tx, file, name),
+            }
+        }
+    }
+
+    /// The report of a name that is linked, by `action` if it is new.
+    fn change_of(
+        &self,
+        tx: &TreeContext<'_>,
+        name: &LaterName,
+        leader: RelPath,
+        action: Action,
+    ) -> Change {
+        let LaterName { path, meta, seen, .. } = name;
+        let old = seen.as_ref().filter(|old| EntryType::of(&old.kind) == EntryType::of(&meta.kind));
+        // As by rsync, ACLs and extended attributes are told of the name that leads.
+        let (acl, xattrs) = (false, false);
+        let differs = old.map_or_else(Differs::default, |old| Differs {
+            size: old.len != meta.len,
+            ..Differs { acl, xattrs, ..attributes(&tx.cx.setting.options, &name.alone(), old) }
+        });
+        Change {
+            path: path.clone(),
+            item: EntryType::of(&meta.kind),
+            action: if old.is_some() { Action::Updated } else { action },
+            differs,
+            facts: Facts { linked: Some(leader), ..Facts::of(meta) },
+        }
+    }
+
+    pub(super) fn make_link(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        file: FileNo,
+        name: LaterName,
+        change: Change,
+    ) {
+        if tx.cx.setting.options.dry_run {
+            tx.cx.report_settled(name.meta.len);
+            self.arrive(tx.cx, file);
+            return tx.cx.changed(change);
+        }
+        let Some(leader) = change.facts.linked.clone() else { return };
+        let LaterName { path, meta, seen, .. } = &name;
+        let (path, kind, seen) = (path.clone(), meta.kind.clone(), seen.clone());
+        tx.cx.ask(Work::Link { path, leader, kind, seen }, TreePending::Link { file, change });
+        self.links.link(file, name);
+    }
+
+    /// Takes the end of a link; a name that could not be linked comes by itself.
+    pub(super) fn linked_name(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        file: FileNo,
+        change: Change,
+        done: Result<(), Setback>,
+    ) {
+        let Some(name) = self.links.linked(file) else { return };
+        match done {
+            Ok(()) => {
+                tx.cx.report_settled(name.meta.len);
+                self.arrive(tx.cx, file);
+                self.arrivals.waits(tx.cx, file, &name.path);
+                tx.cx.changed(change);
+            }
+            Err(Setback { trouble, then }) => {
+                if then != Then::Retry {
+                    let message = format!("{}; it comes by itself", trouble.message);
+                    let kind = TroubleKind::Warned;
+                    tx.cx.tell_trouble(Trouble { kind, message, ..trouble });
+                }
+                self.decide_alone(tx, name.placed(file));
+            }
+        }
+    }
+
+    /// Makes a name another one of its file, whose leader is here.
+    fn link_name(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        (file, first): (FileNo, FileNo),
+        name: LaterName,
+    ) {
+        let shared = self.links.leader(first);
+        let seen = name.seen.as_ref();
+        let is = seen.and_then(Meta::linked).and_then(Linked::inode);
+        if is.is_some() && is == shared.inode {
+            let leader = shared.path.clone();
+            tx.cx.unchanged(&name.path, &name.meta, Some(leader));
+            tx.cx.report_settled(name.meta.len);
+            return self.arrive(tx.cx, file);
+        }
+        let action = match (shared.is_beside, tx.cx.setting.options.compare.alternates.usage) {
+            _ if name.is_not_beside => Action::Created,
+            // As in rsync it is told that it was linked here.
+            (true, AlternateUse::Copy) => Action::Updated,
+            (true, _) => Action::Copied,
+            (false, _) => Action::Created,
+        };
+        let change = self.change_of(tx, &name, shared.path.clone(), action);
+        if self.clears(tx, seen) {
+            let path = name.path.clone();
+            self.clear(tx, file, path, Cleared::Name { name, change });
+        } else {
+            self.make_link(tx, file, name, change);
+        }
+    }
+}

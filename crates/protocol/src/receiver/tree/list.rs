@@ -1,0 +1,261 @@
+//! The sender's list, as far as it has come: which directories it may tell, in which order, and how much at once.
+
+use std::collections::HashMap;
+
+use deltic_tree::{Entry, Name, RelPath};
+
+use crate::error::PeerError;
+use crate::limits::{ENTRY_WINDOW, MAX_BATCH};
+use crate::listed::ListedBytes;
+use crate::message::Extent;
+
+use super::final_dirs::FinalMeta;
+use super::sections::Section;
+
+/// The entries that were told, and those that may be told next.
+#[derive(Debug)]
+pub(super) struct List {
+    state: State,
+    /// Entries told so far.
+    told: u64,
+    settled: u64,
+    /// Bytes of the entries between.
+    bytes: ListedBytes,
+    /// Entries listed, or in directories that are alike.
+    known: u64,
+    /// Directories whose own listing is still to come; and what they are to get at the end if it does come, where nothing in
+    /// them need change.
+    announced: HashMap<RelPath, Option<FinalMeta>>,
+    /// The directory in the midst of being listed, and its last name so far.
+    listing: Option<(RelPath, Option<Name>)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Growing,
+    Complete { intact: bool },
+}
+
+impl List {
+    /// A list of which only the root may be told.
+    pub(super) fn new() -> Self {
+        Self {
+            state: State::Growing,
+            told: 0,
+            settled: 0,
+            bytes: ListedBytes::default(),
+            known: 0,
+            announced: HashMap::from([(RelPath::root(), None)]),
+            listing: None,
+        }
+    }
+
+    /// Refuses more behind its end.
+    pub(super) fn growing(&self) -> Result<(), PeerError> {
+        match self.state {
+            State::Growing => Ok(()),
+            State::Complete { .. } => Err(PeerError::Unexpected("more after the end of the list")),
+        }
+    }
+
+    /// Ends the list; `intact`, if all could be listed.
+    pub(super) fn end(&mut self, intact: bool) {
+        self.state = State::Complete { intact };
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.state != State::Growing
+    }
+
+    /// Once it is complete: whether all could be listed.
+    pub(super) const fn is_intact(&self) -> Option<bool> {
+        match self.state {
+            State::Growing => None,
+            State::Complete { intact } => Some(intact),
+        }
+    }
+
+    /// Number of entries that were told, and of the next one.
+    pub(super) const fn told(&self) -> u64 {
+        self.told
+    }
+
+    /// Entries of lower numbers are settled: nothing more will be asked about them.
+    pub(super) const fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// Number of entries in the list by now, those that were not told one by one included.
+    pub(super) const fn known(&self) -> u64 {
+        self.known
+    }
+
+    /// Counts entries that are told all at once.
+    pub(super) fn know(&mut self, entries: u64) {
+        self.known += entries;
+    }
+
+    /// Takes so many entries, if the window has room for them.
+    pub(super) fn take_entries(&mut self, listed: &[Entry]) -> Result<(), PeerError> {
+        let entries = listed.len() as u64;
+        self.told += entries;
+        self.known += entries;
+        if !self.bytes.take(listed, self.told) {
+            return Err(PeerError::Limit("attributes of unsettled entries"));
+        }
+        // The last frame that fitted the window may reach past it by its own entries.
+        let most = ENTRY_WINDOW + MAX_BATCH as u64;
+        if self.told - self.settled > most {
+            Err(PeerError::Limit("unsettled entries"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// All entries below `waiting`, the lowest that is still asked about, are settled; up to where, if those are more than
+    /// before.
+    pub(super) fn settle(&mut self, waiting: Option<u64>) -> Option<u64> {
+        let upto = waiting.unwrap_or(self.told);
+        self.bytes.settle(upto);
+        let is_more = upto > self.settled;
+        self.settled = self.settled.max(upto);
+        is_more.then_some(upto)
+    }
+
+    /// A directory's own listing may come; `meta`, if it is to get that at the end in case it does.
+    pub(super) fn announce(&mut self, dir: RelPath, meta: Option<FinalMeta>) {
+        self.announced.insert(dir, meta);
+    }
+
+    /// The listing of a directory will not come; what it was to get, if it was announced.
+    pub(super) fn withdraw(&mut self, dir: &RelPath) -> Option<Option<FinalMeta>> {
+        self.announced.remove(dir)
+    }
+
+    pub(super) fn is_announced(&self, dir: &RelPath) -> bool {
+        self.announced.contains_key(dir)
+    }
+
+    /// The metadata that an announced directory gets at the end.
+    pub(super) fn kept(&mut self, dir: &RelPath) -> Option<&mut Option<FinalMeta>> {
+        self.announced.get_mut(dir)
+    }
+
+    /// True once all directories have come that were announced.
+    pub(super) fn has_all(&self) -> bool {
+        self.announced.is_empty()
+    }
+
+    /// True while a directory is in the midst of being listed.
+    pub(super) fn is_listing(&self, dir: &RelPath) -> bool {
+        self.listing.as_ref().is_some_and(|(listed, _)| listed == dir)
+    }
+
+    /// True where `name` may still come, if `dir` is in the midst of being listed: names ascend.
+    pub(super) fn may_bring(&self, dir: &RelPath, name: &Name) -> Option<bool> {
+        let (_, last) = self.listing.as_ref().filter(|(listed, _)| listed == dir)?;
+        Some(last.as_ref().is_none_or(|last| last < name))
+    }
+
+    /// Refuses directories that were not announced, names twice, and sections that say nothing. Whether it is the first of
+    /// its directory.
+    pub(super) fn check_order(&self, section: &Section, extent: Extent) -> Result<bool, PeerError> {
+        let (last, begins) = match &self.listing {
+            Some((dir, last)) if *dir == section.dir => (last.as_ref(), false),
+            None if self.is_announced(&section.dir) => (None, true),
+            _ => return Err(PeerError::Unexpected("a listing of a directory that was not listed")),
+        };
+        let mut names = last.into_iter().chain(section.entries.iter().map(|entry| &entry.name));
+        if !names.clone().zip(names.by_ref().skip(1)).all(|(one, next)| one < next) {
+            return Err(PeerError::Unexpected("names out of order"));
+        }
+        if section.own.is_some() && !(begins && section.dir.is_root()) {
+            return Err(PeerError::Unexpected("metadata of a directory that is not the root"));
+        }
+        if !ends(extent) && section.entries.is_empty() && section.own.is_none() {
+            return Err(PeerError::Unexpected("a listing of nothing"));
+        }
+        Ok(begins)
+    }
+
+    /// Goes on behind a section that is in order; what its directory gets at the end, if that was kept until it came.
+    pub(super) fn go_on(&mut self, section: &Section, extent: Extent) -> Option<FinalMeta> {
+        let before = self.listing.take();
+        let begun = self.announced.get_mut(&section.dir).filter(|_| before.is_none());
+        let kept = begun.and_then(Option::take);
+        if ends(extent) {
+            self.announced.remove(&section.dir);
+        } else {
+            let last = section.entries.last().map(|entry| entry.name.clone());
+            let last = last.or_else(|| before.and_then(|(_, last)| last));
+            self.listing = Some((section.dir.clone(), last));
+        }
+        kept
+    }
+}
+
+/// True where nothing more of a directory is listed behind a section of this extent.
+pub(super) fn ends(extent: Extent) -> bool {
+    extent != Extent::More
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_tree::{Entry, Kind, Meta, Timestamp};
+
+    fn section(dir: &str, names: &[&str]) -> Section {
+        let meta = || Meta::plain(Kind::File, 0, Timestamp::default(), 0o644);
+        let entry = |name: &&str| Entry { name: Name::new(name.as_bytes()).unwrap(), meta: meta() };
+        let dir = RelPath::parse(dir.as_bytes()).unwrap();
+        Section::new(dir, None, names.iter().map(entry).collect())
+    }
+
+    #[test]
+    fn names_ascend_over_all_sections_of_a_directory() {
+        let mut list = List::new();
+        let first = section("", &["a", "c"]);
+        assert_eq!(list.check_order(&first, Extent::More), Ok(true));
+        assert_eq!(list.go_on(&first, Extent::More), None);
+        for again in [&["b"][..], &["c"], &["e", "d"], &["d", "d"], &[]] {
+            assert!(list.check_order(&section("", again), Extent::More).is_err(), "{again:?}");
+        }
+        let may = |name: &str| {
+            list.may_bring(&RelPath::root(), &Name::new(name.as_bytes()).unwrap()).unwrap()
+        };
+        assert_eq!(["b", "c", "d"].map(may), [false, false, true]);
+        let last = section("", &["d"]);
+        assert_eq!(list.check_order(&last, Extent::Last), Ok(false));
+        list.go_on(&last, Extent::Last);
+        assert!(list.has_all() && !list.is_listing(&RelPath::root()));
+        assert!(list.check_order(&section("", &["e"]), Extent::Last).is_err(), "it is over");
+    }
+
+    #[test]
+    fn a_directory_comes_once_it_was_announced_and_brings_what_was_kept_for_it() {
+        let mut list = List::new();
+        list.go_on(&section("", &["a"]), Extent::Last);
+        let below = section("a", &["b"]);
+        assert!(list.check_order(&below, Extent::Last).is_err());
+        let meta = FinalMeta::from(&Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755));
+        list.announce(below.dir.clone(), Some(meta));
+        assert_eq!(list.check_order(&below, Extent::Last), Ok(true));
+        assert_eq!(list.go_on(&below, Extent::Last), Some(meta));
+        assert!(list.has_all());
+    }
+
+    #[test]
+    fn a_window_of_entries_is_told_ahead_and_no_more() {
+        let mut list = List::new();
+        let most = ENTRY_WINDOW as usize + MAX_BATCH;
+        let plain = Meta::plain(Kind::File, 0, Timestamp::default(), 0o644);
+        let entry = Entry { name: Name::new(b"file").unwrap(), meta: plain };
+        let entries = |count| vec![entry.clone(); count];
+        assert_eq!(list.take_entries(&entries(most)), Ok(()));
+        assert_eq!(list.settle(Some(10)), Some(10));
+        assert_eq!([list.settle(Some(10)), list.settle(Some(9))], [None; 2]);
+        assert_eq!(list.take_entries(&entries(10)), Ok(()));
+        assert!(list.take_entries(&entries(1)).is_err());
+        assert_eq!(list.settle(None), Some(list.told()));
+    }
+}

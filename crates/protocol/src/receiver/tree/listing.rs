@@ -1,0 +1,288 @@
+//! The sender's listings: checked, counted, and handed on a section at a time, once its directory is in place.
+
+use deltic_tree::{Entry, Kind, Meta, Names, RelPath, Timestamp};
+
+use crate::error::PeerError;
+use crate::message::{Extent, FileNo, NameLine};
+use crate::options::Delete;
+use crate::receiver::ask::{Carries, Ours};
+use crate::receiver::context::Context;
+use crate::report::{Notice, Trouble};
+
+use super::dirs::Dirs;
+use super::list::ends;
+use super::owners::{Known, adopt, check_meta, learn};
+use super::removal::NO_LIMIT;
+use super::sections::Section;
+
+impl Dirs {
+    /// Checks a section, and numbers its entries.
+    pub(super) fn check(
+        &mut self,
+        cx: &Context,
+        section: &mut Section,
+        extent: Extent,
+    ) -> Result<(), PeerError> {
+        if let Some(name) = &cx.setting.rename
+            && cx.listed_as.as_ref() == Some(&section.dir)
+        {
+            section.dir = RelPath::root().join(name).expect("a name is a path");
+        }
+        let begins = self.list.check_order(section, extent)?;
+        self.check_names(cx, section)?;
+        if begins {
+            self.digests.pay(&section.dir);
+        }
+        if let Some(meta) = self.list.go_on(section, extent) {
+            self.last.push(&section.dir, meta);
+        }
+        section.first = self.list.told();
+        self.list.take_entries(&section.entries)
+    }
+
+    /// Takes a section that was checked, with the metadata that this end makes of it.
+    pub(super) fn adopt(&mut self, cx: &mut Context, section: &mut Section) {
+        section.metas_mut().for_each(|meta| adopt(cx, meta));
+        self.count(cx, section);
+        self.rename(cx, section);
+    }
+
+    /// Announces a section's directories, and looks at its entries once its own is in place; true where its directory is
+    /// empty at the source, and deletions are to spare what is here.
+    pub(super) fn take(
+        &mut self,
+        cx: &mut Context,
+        mut section: Section,
+        extent: Extent,
+    ) -> Result<bool, PeerError> {
+        self.announce(&section);
+        // Without metadata of its own the root only holds what was named: its other names are not the transfer's.
+        self.root.is_whole |= section.own.is_some();
+        if section.own.is_some() || !section.entries.is_empty() {
+            self.show_new_root(cx, section.own.is_some());
+        }
+        if let Some(own) = section.own.take() {
+            self.look_at_root(cx, own);
+        }
+        let is_empty = self.note_names(cx, &section, extent)?;
+        self.sections.push(section).into_iter().for_each(|no| self.look(cx, no));
+        Ok(is_empty)
+    }
+
+    /// Collects a directory's names; at its end asks which others stand in it. True where the directory is empty at the
+    /// source, and deletions are to spare what is here.
+    fn note_names(
+        &mut self,
+        cx: &mut Context,
+        section: &Section,
+        extent: Extent,
+    ) -> Result<bool, PeerError> {
+        let delete = cx.setting.options.delete;
+        if delete == Delete::Never || section.dir.is_root() && !self.root.is_whole {
+            return Ok(false);
+        }
+        if extent == Extent::Part {
+            self.names.keep = Names::default();
+            return Ok(false);
+        }
+        for entry in &section.entries {
+            let kept = self.names.keep.push(&entry.name);
+            kept.map_err(|_| PeerError::Unexpected("names out of order"))?;
+        }
+        if ends(extent) {
+            let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.names.keep));
+            if self.sections.awaits(&dir) {
+                self.names.keep_later.insert(dir, keep);
+            } else {
+                self.ask_extra(cx, dir, keep);
+            }
+        }
+        Ok(extent == Extent::Empty && delete != Delete::AtMost(NO_LIMIT))
+    }
+
+    /// Takes what stands at the names of a section; the section, if it is one of entries.
+    pub(super) fn looked(
+        &mut self,
+        cx: &mut Context,
+        no: u64,
+        found: &mut impl Iterator<Item = Result<Option<Meta>, Trouble>>,
+        ours: (Vec<Ours>, Vec<Ours>),
+    ) -> Option<Section> {
+        let mut section = self.sections.take(no)?;
+        let known = Known::of(&section, ours);
+        let Some(mut own) = section.own.take() else {
+            section.metas_mut().for_each(|meta| known.translate(meta));
+            return Some(section);
+        };
+        known.translate(&mut own);
+        match found.next() {
+            Some(Ok(Some(old))) => {
+                self.existing_dir(cx, section.dir, own, &old);
+                return None;
+            }
+            Some(Err(trouble)) => cx.trouble(trouble),
+            Some(Ok(None)) | None => {}
+        }
+        self.release(cx, &section.dir);
+        None
+    }
+
+    /// Takes the names of users and groups at the sender.
+    pub(super) fn learn_owners(
+        &mut self,
+        cx: &Context,
+        users: Vec<NameLine>,
+        groups: Vec<NameLine>,
+    ) -> Result<(), PeerError> {
+        let metadata = &cx.setting.options.metadata;
+        let asked = (metadata.names_users() || users.is_empty())
+            && (metadata.names_groups() || groups.is_empty());
+        if !asked || users.is_empty() && groups.is_empty() {
+            return Err(PeerError::Unexpected("names of users or groups"));
+        }
+        self.digests.forget_owners();
+        learn(&mut self.owners.users, users)?;
+        learn(&mut self.owners.groups, groups)
+    }
+
+    /// Ends the list: what was announced must have come.
+    pub(super) fn end_list(&mut self, cx: &mut Context, intact: bool) -> Result<(), PeerError> {
+        if !self.list.has_all() || !self.digests.is_empty() {
+            return Err(PeerError::Unexpected("the end of an incomplete list"));
+        }
+        if cx.setting.root_is_wanted {
+            self.show_new_root(cx, false);
+        }
+        self.list.end(intact);
+        self.report_listed(cx);
+        Ok(())
+    }
+
+    /// Tells this end's user how much is listed.
+    pub(super) fn report_listed(&mut self, cx: &mut Context) {
+        let (names, files) = (cx.totals.listed() + self.left_out, cx.totals.files);
+        let (bytes, complete) = (cx.progress.listed(), self.list.is_complete());
+        cx.notices.push_back(Notice::Listed { names, files, bytes, complete });
+    }
+
+    /// What is listed of the root waits, as in other directories, until its owner may work in it and it is known what else stands
+    /// in it.
+    fn look_at_root(&mut self, cx: &mut Context, own: Meta) {
+        let root = RelPath::root();
+        let no = self.sections.push(Section::new(root.clone(), Some(own), Vec::new()));
+        self.sections.wait_for(root);
+        no.into_iter().for_each(|no| self.look(cx, no));
+    }
+
+    /// A new root is told when the first comes of what goes into it. Without metadata of its own it gets a mode then.
+    pub(super) fn show_new_root(&mut self, cx: &mut Context, has_own: bool) {
+        if !std::mem::take(&mut self.root.is_bare) {
+            return;
+        }
+        cx.tell_root();
+        if !(has_own || cx.setting.options.dry_run) {
+            let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
+            let dirs = vec![(RelPath::root(), meta)];
+            self.set_dirs_now(cx, dirs, Carries::Nothing);
+        }
+    }
+
+    /// Tells entries, and does nothing else with them.
+    pub(super) fn list_only(&mut self, cx: &mut Context, section: Section) {
+        for (nth, entry) in section.entries.iter().enumerate() {
+            self.give_up(FileNo(section.first + nth as u64), &entry.meta);
+        }
+        let own = section.own.map(|meta| (RelPath::root(), meta));
+        let entry = |entry: Entry| Some((section.dir.join(&entry.name).ok()?, entry.meta));
+        for (path, meta) in own.into_iter().chain(section.entries.into_iter().filter_map(entry)) {
+            if meta.is_dir() && !path.is_root() {
+                self.list.announce(path.clone(), None);
+            }
+            cx.report_settled(meta.len);
+            cx.notices.push_back(Notice::Entry { path, meta });
+        }
+    }
+
+    /// Refuses what a sender must not list: names too deep, names at the root that were not asked for, directories if the
+    /// options leave them out.
+    fn check_names(&self, cx: &Context, section: &Section) -> Result<(), PeerError> {
+        if section.dir.is_root() && !self.expects(cx, section) {
+            return Err(PeerError::Unexpected("a name that was not asked for"));
+        }
+        if cx.setting.rename.is_some() && !self.is_one_file(cx, section) {
+            return Err(PeerError::Unexpected("more than the one file that was announced"));
+        }
+        section.metas().try_for_each(|meta| check_meta(cx, meta))?;
+        if section.own.as_ref().is_some_and(|own| own.linked().is_some()) {
+            return Err(PeerError::Unexpected("metadata that was not asked for"));
+        }
+        for Entry { name, meta } in &section.entries {
+            let joined = section.dir.join(name);
+            joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
+            if meta.is_dir() && !cx.setting.options.takes(&meta.kind) {
+                return Err(PeerError::Unexpected("an entry that the options leave out"));
+            }
+        }
+        Ok(())
+    }
+
+    /// True where a listing of the root is of what was asked for.
+    fn expects(&self, cx: &Context, section: &Section) -> bool {
+        let Some(expect) = &cx.setting.expect else { return true };
+        (expect.own || section.own.is_none())
+            && section.entries.iter().all(|entry| expect.admits(&entry.name))
+    }
+
+    /// True where this listing is of one entry that nothing is listed in, and the first to name any.
+    fn is_one_file(&self, cx: &Context, section: &Section) -> bool {
+        let entries = section.entries.as_slice();
+        let is_first = self.list.told() == 0 || entries.is_empty();
+        is_first
+            && section.own.is_none()
+            && entries.len() <= 1
+            && !(cx.setting.options.recursive && entries.iter().any(|e| e.meta.is_dir()))
+    }
+
+    /// Announces the directories of a section: what is listed of them waits until they are in place.
+    fn announce(&mut self, section: &Section) {
+        for entry in section.entries.iter().filter(|entry| entry.meta.is_dir()) {
+            if let Ok(path) = section.dir.join(&entry.name) {
+                self.name(&path, None);
+                self.sections.wait_for(path);
+            }
+        }
+    }
+
+    fn count(&mut self, cx: &mut Context, section: &Section) {
+        // rsync counts the root too, where it is part of the transfer.
+        cx.totals.dirs += u64::from(section.own.is_some());
+        for entry in &section.entries {
+            match &entry.meta.kind {
+                kind if !cx.setting.options.takes(kind) => self.left_out += 1,
+                Kind::File => {
+                    cx.totals.files += 1;
+                    cx.progress.list(entry.meta.len);
+                    cx.totals.bytes = cx.totals.bytes.saturating_add(entry.meta.len);
+                }
+                Kind::Dir => cx.totals.dirs += 1,
+                Kind::Symlink(target) => {
+                    cx.totals.links += 1;
+                    cx.totals.bytes = cx.totals.bytes.saturating_add(target.len() as u64);
+                }
+                Kind::Fifo | Kind::Socket => cx.totals.specials += 1,
+                Kind::Device(_) => cx.totals.devices += 1,
+            }
+        }
+        self.report_listed(cx);
+    }
+
+    /// The destination may name the one entry that is listed.
+    fn rename(&mut self, cx: &mut Context, section: &mut Section) {
+        if let (true, Some(name), [entry]) =
+            (section.dir.is_root(), &cx.setting.rename, section.entries.as_mut_slice())
+        {
+            cx.listed_as = RelPath::root().join(&entry.name).ok();
+            entry.name.clone_from(name);
+        }
+    }
+}

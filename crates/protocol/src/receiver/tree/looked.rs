@@ -1,0 +1,30 @@
+//! Listed entries, and what stands in their places.
+
+use deltic_tree::{Entry, Meta, RelPath};
+
+use crate::message::FileNo;
+use crate::report::Trouble;
+
+/// An entry, and what stands in its place.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) file: FileNo,
+    pub(super) entry: Entry,
+    pub(super) old: Result<Option<Meta>, Trouble>,
+}
+
+/// An entry on its way to its place, and what was seen to stand there.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) file: FileNo,
+    pub(super) path: RelPath,
+    pub(super) meta: Meta,
+    pub(super) seen: Option<Meta>,
+}
+
+impl Placed {
+    /// True where a regular file stands in its place.
+    pub(super) fn has_old(&self) -> bool {
+        self.seen.as_ref().is_some_and(Meta::is_file)
+    }
+}

@@ -1,0 +1,291 @@
+//! The tree: what is listed, what stands in its place, what is done with each entry, and what goes.
+//!
+//! ```text
+//! Listing ──► Dirs: a section waits for its directory ──► Look ──► Entries: keep, make, link, clear, or want its content
+//! Tally   ──► Dirs: compare with what is here: Tallied
+//! the list is complete, every entry settled ──► Deleting ──► directories get their times, flush, sources go
+//! ```
+//!
+//! Of the content of files it knows nothing: it names those that are wanted, and is told when each is settled.
+
+mod arrivals;
+pub(super) mod beside;
+mod cleared;
+mod clearing;
+mod closing;
+pub(super) mod compare;
+mod comparing;
+mod deciding;
+mod deleting;
+mod digests;
+mod dirs;
+mod entries;
+mod extras;
+mod final_dirs;
+mod hard_links;
+mod linking;
+mod list;
+mod listing;
+mod looked;
+mod missing;
+pub(super) mod new_files;
+mod owners;
+mod references;
+pub(super) mod removal;
+mod resting;
+mod sections;
+mod shared;
+#[cfg(test)]
+mod tests;
+mod told;
+
+use std::ops::Range;
+
+use deltic_tree::{Meta, RelPath};
+
+use crate::error::PeerError;
+use crate::message::{DigestLine, Extent, FileNo, ToReceiver, ToSender};
+use crate::report::{Notice, Trouble, TroubleKind};
+use crate::work::UnknownAnswer;
+
+use super::ask::{Answer, Ours, Unlisted};
+use super::context::Context;
+use super::files::candidate::{Candidate, Settled};
+use super::pending::TreePending;
+use super::setting::Setting;
+use closing::Closing;
+use deleting::Deleting;
+use dirs::Dirs;
+use entries::{Entries, TreeContext};
+use missing::Missing;
+use sections::Section;
+
+/// The tree of one session.
+#[derive(Debug)]
+pub(super) struct Tree {
+    dirs: Dirs,
+    entries: Entries,
+    deleting: Deleting,
+    /// Sources that are not there.
+    missing: Missing,
+    closing: Option<Closing>,
+}
+
+impl Tree {
+    /// A tree of which nothing was listed.
+    pub(super) fn new(setting: &Setting) -> Self {
+        Self {
+            dirs: Dirs::new(setting),
+            entries: Entries::default(),
+            deleting: Deleting::default(),
+            missing: Missing::default(),
+            closing: None,
+        }
+    }
+
+    /// The entries, and all that a step of theirs may touch besides.
+    const fn split<'a>(&'a mut self, cx: &'a mut Context) -> (&'a mut Entries, TreeContext<'a>) {
+        let Self { dirs, entries, deleting, .. } = self;
+        (entries, TreeContext { cx, dirs, deleting })
+    }
+
+    /// The answers to digests of directories that wait to be sent.
+    pub(super) fn poll_verdicts(&mut self) -> Option<ToSender> {
+        self.dirs.digests.verdicts()
+    }
+
+    /// Numbers of the entries that are not settled: of those listed, the lowest and the one behind the last.
+    pub(super) const fn unsettled(&self) -> Range<u64> {
+        self.dirs.list.settled()..self.dirs.list.told()
+    }
+
+    /// Number of entries that are in the list by now.
+    pub(super) const fn known(&self) -> u64 {
+        self.dirs.list.known()
+    }
+
+    /// Directories that are brought over, and that no other holds.
+    pub(super) fn near(&self, cx: &Context) -> Vec<RelPath> {
+        self.dirs.near(cx)
+    }
+
+    /// Files that are to come, named since the last call.
+    pub(super) fn take_wanted(&mut self) -> Vec<Candidate> {
+        std::mem::take(&mut self.entries.wanted)
+    }
+
+    /// Takes a file that was wanted and is settled.
+    pub(super) fn settled(&mut self, cx: &mut Context, settled: Settled) {
+        let (entries, tx) = &mut self.split(cx);
+        entries.settled(tx, settled);
+    }
+
+    /// Takes a frame about the tree.
+    pub(super) fn handle(&mut self, cx: &mut Context, frame: ToReceiver) -> Result<(), PeerError> {
+        match frame {
+            ToReceiver::Listing { dir, own, entries, extent } => {
+                self.dirs.list.growing()?;
+                self.listing(cx, Section::new(dir, own, entries), extent)?;
+            }
+            ToReceiver::Tally { dir, tally } => {
+                self.dirs.list.growing()?;
+                self.dirs.tally(cx, dir, tally)?;
+            }
+            ToReceiver::Owners { users, groups } => {
+                self.dirs.list.growing()?;
+                self.dirs.learn_owners(cx, users, groups)?;
+            }
+            ToReceiver::Listed { intact } => {
+                self.dirs.list.growing()?;
+                self.dirs.end_list(cx, intact)?;
+            }
+            ToReceiver::Trouble(trouble) => {
+                self.dirs.list.growing()?;
+                // What vanished before it was listed is not here, and is no failure.
+                let failed = !trouble.kind.is_harmless() && trouble.kind != TroubleKind::Vanished;
+                cx.totals.failed += u64::from(failed);
+                cx.notices.push_back(Notice::Trouble(trouble));
+            }
+            ToReceiver::Missing(paths) => {
+                self.dirs.list.growing()?;
+                self.missing.take(cx, paths)?;
+            }
+            ToReceiver::Digests(lines) => self.told_digests(cx, lines)?,
+            ToReceiver::Removed(path) => self.entries.arrivals.removed_source(cx, path)?,
+            ToReceiver::Gone(troubles) => self.entries.arrivals.gone(cx, troubles)?,
+            ToReceiver::Allow(allowed) => self.deleting.allow(cx, allowed)?,
+            _ => return Err(PeerError::Unexpected("a frame of no entry")),
+        }
+        self.entries.miss_given_up(&mut self.dirs);
+        Ok(())
+    }
+
+    fn listing(
+        &mut self,
+        cx: &mut Context,
+        mut section: Section,
+        extent: Extent,
+    ) -> Result<(), PeerError> {
+        self.dirs.check(cx, &mut section, extent)?;
+        self.entries.links.take(&mut section)?;
+        self.dirs.adopt(cx, &mut section);
+        if cx.setting.options.select.list_only {
+            self.dirs.list_only(cx, section);
+            return Ok(());
+        }
+        self.entries.arrivals.expect(cx, &section);
+        let dir = section.dir.clone();
+        if self.dirs.take(cx, section, extent)? {
+            self.deleting.note_empty(dir);
+        }
+        Ok(())
+    }
+
+    fn told_digests(&mut self, cx: &mut Context, lines: Vec<DigestLine>) -> Result<(), PeerError> {
+        let (entries, tx) = &mut self.split(cx);
+        for pair in entries.comparing.told_digests(lines)? {
+            entries.compared(tx, pair);
+        }
+        Ok(())
+    }
+
+    /// Takes the answer to work.
+    pub(super) fn answer(
+        &mut self,
+        cx: &mut Context,
+        pending: TreePending,
+        answer: Answer,
+    ) -> Result<(), UnknownAnswer> {
+        let (entries, tx) = &mut self.split(cx);
+        match (pending, answer) {
+            (TreePending::Look(section), Answer::Looked(found, ours)) => {
+                self.looked(cx, section, found, ours);
+            }
+            (TreePending::Compare(no), Answer::Compared(alike)) => {
+                tx.dirs.compared_tally(tx.cx, no, alike);
+            }
+            (TreePending::Digest(files), Answer::Digested(digests))
+                if digests.len() == files.len() =>
+            {
+                for pair in entries.comparing.digested(files, digests) {
+                    entries.compared(tx, pair);
+                }
+            }
+            (TreePending::LookMissing(paths), Answer::Looked(found, _)) => {
+                Missing::looked(tx.cx, tx.deleting, paths, found);
+            }
+            (TreePending::CountMissing(path), Answer::Counted(names)) => {
+                Missing::counted(tx.cx, tx.deleting, path, names);
+            }
+            (TreePending::LookBeside(file), Answer::Beside(found)) => {
+                entries.looked_beside(tx, file, found);
+            }
+            (TreePending::LookBesideRoot(meta), Answer::Beside(found)) => {
+                tx.dirs.made_root(tx.cx, &meta, found);
+            }
+            (TreePending::LinkBeside { file, beside }, Answer::Done(done)) => {
+                entries.linked(tx, file, beside, done);
+            }
+            (TreePending::CopyBeside { file, change }, Answer::Done(done)) => {
+                entries.copied_beside(tx, file, change, done);
+            }
+            (TreePending::LeaveOut, Answer::Removed(removed)) => entries.left_out(tx, removed),
+            (TreePending::Link { file, change }, Answer::Done(done)) => {
+                entries.linked_name(tx, file, change, done);
+            }
+            (TreePending::Make { change } | TreePending::Touch { change }, Answer::Done(done)) => {
+                entries.changed_in_place(tx, change, done);
+            }
+            (TreePending::CountBelow { file, path }, Answer::Counted(names)) => {
+                entries.counted(tx, file, path, names);
+            }
+            (TreePending::Clear { file, removal }, Answer::Removed(removed)) => {
+                entries.cleared(tx, file, removal, removed);
+            }
+            (TreePending::MakeDir { path, .. }, Answer::Done(made)) => {
+                tx.dirs.made_dir(tx.cx, &path, made);
+            }
+            (pending, answer) => self.answer_end(cx, pending, answer)?,
+        }
+        self.entries.miss_given_up(&mut self.dirs);
+        Ok(())
+    }
+
+    fn looked(
+        &mut self,
+        cx: &mut Context,
+        section: u64,
+        found: Vec<Result<Option<Meta>, Trouble>>,
+        ours: (Vec<Ours>, Vec<Ours>),
+    ) {
+        let mut found = found.into_iter();
+        if let Some(section) = self.dirs.looked(cx, section, &mut found, ours) {
+            let (entries, tx) = &mut self.split(cx);
+            entries.looked(tx, section, found);
+        }
+    }
+
+    fn extra(&mut self, cx: &mut Context, dir: RelPath, unlisted: Result<Unlisted, Trouble>) {
+        self.dirs.enter(cx, &dir);
+        self.deleting.extra(cx, dir, unlisted);
+    }
+
+    /// Starts what has become possible: names that wait for others, contents to compare.
+    pub(super) fn go_on(&mut self, cx: &mut Context) {
+        let (entries, tx) = &mut self.split(cx);
+        entries.link_more(tx);
+        entries.comparing.compare_more(tx.cx);
+    }
+
+    /// Tells the sender up to where nothing more will be wanted, of files from `files` on.
+    pub(super) fn settle(&mut self, cx: &mut Context, files: Option<FileNo>) {
+        let looking = self.dirs.sections.first().map(FileNo);
+        let waiting = [looking, self.entries.first(), files];
+        let waiting = waiting.into_iter().flatten().map(|file| file.0);
+        if let Some(upto) = self.dirs.list.settle(waiting.min()) {
+            cx.frames.push_back(ToSender::Settled { upto: FileNo(upto) });
+        }
+        self.entries.arrivals.let_go(cx, self.dirs.list.told());
+        self.deleting.remove_more(cx);
+    }
+}

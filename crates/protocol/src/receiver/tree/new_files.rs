@@ -1,0 +1,64 @@
+//! Files that moved, as the guard on deletion counts them: a name that goes is no loss where a file that came has its
+//! length and its time. Content is not compared: in an accident nothing new comes.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+use deltic_tree::Meta;
+
+/// Lengths and times of the files that came and were not at the destination.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewFiles {
+    /// By the hash of both, how many are so.
+    counts: HashMap<u64, u32>,
+}
+
+/// Most lengths and times that are kept; files beyond count as new and deleted.
+const MOST_KEPT: usize = 1 << 18;
+
+impl NewFiles {
+    /// Takes in a new file.
+    pub(super) fn note(&mut self, meta: &Meta) {
+        let key = key(meta);
+        if self.counts.len() < MOST_KEPT || self.counts.contains_key(&key) {
+            let count = self.counts.entry(key).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Pairs a new file with this one, which goes; true where there is one. Each new file is the like of one.
+    pub fn take(&mut self, gone: &Meta) -> bool {
+        let count = self.counts.get_mut(&key(gone)).filter(|count| gone.is_file() && **count > 0);
+        count.map(|count| *count -= 1).is_some()
+    }
+
+    /// True where there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+}
+
+fn key(meta: &Meta) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one((meta.len, meta.modified))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_tree::{Kind, Timestamp};
+
+    #[test]
+    fn each_new_file_is_the_like_of_one_that_goes() {
+        let meta = |kind, len, secs| Meta::plain(kind, len, Timestamp { secs, nanos: 0 }, 0o644);
+        let mut new = NewFiles::default();
+        new.note(&meta(Kind::File, 7, 1));
+        new.note(&meta(Kind::File, 7, 1));
+        new.note(&meta(Kind::File, 0, 2));
+        for other in [meta(Kind::File, 7, 2), meta(Kind::File, 8, 1), meta(Kind::Dir, 0, 2)] {
+            assert!(!new.take(&other), "{other:?}");
+        }
+        let taken = [(); 3].map(|()| new.take(&meta(Kind::File, 7, 1)));
+        assert_eq!(taken, [true, true, false]);
+        assert!(new.take(&meta(Kind::File, 0, 2)));
+    }
+}

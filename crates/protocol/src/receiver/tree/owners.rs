@@ -1,0 +1,155 @@
+//! Owners and other metadata of entries: checked, and turned into what this end may make of it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use deltic_tree::Meta;
+use deltic_tree::meta::IdKind;
+
+use crate::error::PeerError;
+use crate::limits::MAX_OWNER_NAMES;
+use crate::message::NameLine;
+
+use crate::receiver::ask::Ours;
+use crate::receiver::context::Context;
+
+use super::sections::Section;
+
+/// Names of users and groups at the sender.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    pub(super) users: HashMap<u32, Box<[u8]>>,
+    pub(super) groups: HashMap<u32, Box<[u8]>>,
+}
+
+impl Owners {
+    /// Number of names that are known.
+    pub(super) fn len(&self) -> usize {
+        self.users.len() + self.groups.len()
+    }
+
+    /// All users, then all groups, in no order.
+    pub(super) fn lines(&self) -> [Vec<NameLine>; 2] {
+        let lines = |names: &HashMap<u32, Box<[u8]>>| {
+            names.iter().map(|(id, name)| NameLine { id: *id, name: name.clone() }).collect()
+        };
+        [lines(&self.users), lines(&self.groups)]
+    }
+
+    /// The sender's names of the users and groups of a section.
+    pub(super) fn strangers(&self, section: &Section) -> (Vec<NameLine>, Vec<NameLine>) {
+        let mut asked = Asked::default();
+        section.metas().for_each(|meta| asked.add(meta));
+        let lines = |ids: BTreeSet<u32>, names: &HashMap<u32, Box<[u8]>>| {
+            let line = |id| NameLine { id, name: names.get(&id).cloned().unwrap_or_default() };
+            ids.into_iter().map(line).collect()
+        };
+        (lines(asked.users, &self.users), lines(asked.groups, &self.groups))
+    }
+}
+
+/// Numbers of the sender's, each once.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    users: BTreeSet<u32>,
+    groups: BTreeSet<u32>,
+}
+
+/// Users and groups here, by the sender's numbers.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    users: BTreeMap<u32, Ours>,
+    groups: BTreeMap<u32, Ours>,
+}
+
+/// Refuses what was not asked for.
+pub(super) fn check_meta(cx: &Context, meta: &Meta) -> Result<(), PeerError> {
+    let asked = &cx.setting.options.metadata;
+    let more = meta.more.as_deref();
+    let has_acls = more.is_some_and(|m| m.access_acl.is_some() || m.default_acl.is_some());
+    let fits = (asked.users || meta.user.is_none())
+        && (asked.groups || meta.group.is_none())
+        && (asked.accessed || meta.accessed().is_none())
+        && (asked.hard_links && !meta.is_dir() || meta.linked().is_none())
+        && (asked.acls || !has_acls)
+        && (asked.xattrs || meta.xattrs().is_empty())
+        && (asked.acls || asked.xattrs || !meta.is_partly_unread())
+        && (!meta.is_implied() || meta.is_dir() && cx.setting.options.select.plain_implied_dirs)
+        && (meta.access_acl().is_none() || !meta.is_symlink())
+        && (meta.default_acl().is_none() || meta.is_dir())
+        && (meta.accessed().is_none() || !meta.is_dir());
+    if fits { Ok(()) } else { Err(PeerError::Unexpected("metadata that was not asked for")) }
+}
+
+/// Turns an entry's metadata into what this end makes of it, as far as it needs to look nothing up.
+pub(super) fn adopt(cx: &Context, meta: &mut Meta) {
+    if cx.setting.options.tells_owners {
+        meta.keep_owner();
+    }
+    meta.mode = cx.setting.options.metadata.chmod.applied(meta.mode, &meta.kind);
+    if cx.setting.is_privileged {
+        return;
+    }
+    meta.user = None;
+    if let Some(mut more) = meta.more.take() {
+        more.xattrs.retain(|xattr| xattr.name.starts_with(b"user."));
+        meta.more = more.boxed();
+    }
+}
+
+pub(super) fn learn(
+    names: &mut HashMap<u32, Box<[u8]>>,
+    lines: Vec<NameLine>,
+) -> Result<(), PeerError> {
+    for NameLine { id, name } in lines {
+        if names.insert(id, name).is_some() {
+            return Err(PeerError::Unexpected("a name of a user or group, again"));
+        }
+        if names.len() > MAX_OWNER_NAMES {
+            return Err(PeerError::Limit("names of users or groups"));
+        }
+    }
+    Ok(())
+}
+
+impl Asked {
+    fn add(&mut self, meta: &Meta) {
+        self.users.extend(meta.user);
+        self.groups.extend(meta.group);
+        let acls = meta.access_acl().into_iter().chain(meta.default_acl());
+        for named in acls.flat_map(|acl| &acl.named) {
+            match named.who {
+                IdKind::User => self.users.insert(named.id),
+                IdKind::Group => self.groups.insert(named.id),
+            };
+        }
+    }
+}
+
+impl Known {
+    /// Takes the answers about the numbers of a section, in order.
+    pub(super) fn of(section: &Section, (users, groups): (Vec<Ours>, Vec<Ours>)) -> Self {
+        let mut asked = Asked::default();
+        section.metas().for_each(|meta| asked.add(meta));
+        Self {
+            users: asked.users.into_iter().zip(users).collect(),
+            groups: asked.groups.into_iter().zip(groups).collect(),
+        }
+    }
+
+    /// Gives an entry the numbers of this end; one that may not be given here is left alone.
+    pub(super) fn translate(&self, meta: &mut Meta) {
+        let ours = |ids: &BTreeMap<u32, Ours>, id: u32| {
+            ids.get(&id).filter(|ours| ours.may_give).map(|ours| ours.id)
+        };
+        meta.user = meta.user.and_then(|id| ours(&self.users, id));
+        meta.group = meta.group.and_then(|id| ours(&self.groups, id));
+        let Some(more) = &mut meta.more else { return };
+        for acl in more.access_acl.iter_mut().chain(&mut more.default_acl) {
+            for named in &mut acl.named {
+                let ids = if named.who == IdKind::User { &self.users } else { &self.groups };
+                named.id = ids.get(&named.id).map_or(named.id, |ours| ours.id);
+            }
+            acl.settle();
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Alternates: other trees of the receiver that may have a file already, or something like it (`--compare-dest`,
+//! `--copy-dest`, `--link-dest`).
+//!
+//! ```text
+//! decide ──► LookBeside ──► all agrees:      leave it out, copy or link it, as the alternates are used
+//!                       ──► content agrees:  copy it, with the sender's attributes
+//!                       ──► a file is there: match against it
+//!                       ──► nothing:         as if there were no alternates
+//! ```
+//!
+//! Where content is compared (`-c`) nothing agrees before it was: the file goes by recipe, and is dealt with once the
+//! alternate's bytes have proved to be the sender's.
+
+use deltic_tree::{Kind, Meta};
+
+use crate::message::FileNo;
+use crate::options::AlternateUse;
+use crate::receiver::ask::{Removed, Work};
+use crate::receiver::pending::TreePending;
+use crate::report::{Action, Change, EntryType, Facts};
+use crate::work::Setback;
+
+use super::beside::{Beside, Likeness, best, is_same};
+use super::cleared::Cleared;
+use super::compare::differs_from;
+use super::entries::{Entries, TreeContext};
+use super::looked::Placed;
+
+impl Entries {
+    /// True where the reference directories matter to an entry in whose place `seen` stands.
+    pub(super) fn asks_alternates(
+        &self,
+        tx: &TreeContext<'_>,
+        meta: &Meta,
+        seen: Option<&Meta>,
+    ) -> bool {
+        let alternates = &tx.cx.setting.options.compare.alternates;
+        let has_old = seen.is_some_and(Meta::is_file);
+        let gives_way = |old: &Meta| !old.is_dir() && tx.cx.setting.rename.is_none();
+        !alternates.dirs.is_empty()
+            && match meta.kind {
+                Kind::File => !has_old || alternates.usage != AlternateUse::Copy,
+                // It is made here all the same, and told like what differs from there.
+                Kind::Dir => seen.is_none_or(gives_way),
+                Kind::Device(_) if !tx.cx.setting.is_privileged => false,
+                ref kind => seen.is_none() && tx.cx.setting.options.takes(kind),
+            }
+    }
+
+    /// Looks for an entry in the reference directories.
+    pub(super) fn look_beside(&mut self, tx: &mut TreeContext<'_>, placed: Placed) {
+        let (file, path) = (placed.file, placed.path.clone());
+        tx.cx.ask(Work::LookBeside { path }, TreePending::LookBeside(file));
+        let file = placed.file;
+        self.beside.insert(file, placed);
+    }
+
+    pub(super) fn looked_beside(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        file: FileNo,
+        found: Vec<Option<Meta>>,
+    ) {
+        let Some(placed) = self.beside.remove(&file) else { return };
+        match best(&tx.cx.setting.options, &placed.meta, found) {
+            Some(best) => self.take_beside(tx, placed, best),
+            None => self.decide_not_beside(tx, placed),
+        }
+    }
+
+    pub(super) fn take_beside(&mut self, tx: &mut TreeContext<'_>, placed: Placed, best: Beside) {
+        let usage = tx.cx.setting.options.compare.alternates.usage;
+        let has_old = placed.has_old();
+        match best.likeness {
+            _ if placed.meta.is_dir() => {
+                let differs = differs_from(&tx.cx.setting.options, &placed.meta, &best.is);
+                tx.dirs.new_dir(tx.cx, placed.path, placed.meta, (Action::Copied, differs));
+            }
+            Likeness::All if usage == AlternateUse::Compare => self.leave_out(tx, placed),
+            Likeness::All | Likeness::Content if placed.seen.as_ref().is_some_and(Meta::is_dir) => {
+                let (file, path) = (placed.file, placed.path.clone());
+                self.clear(tx, file, path, Cleared::Beside(Box::new((placed, best))));
+            }
+            Likeness::All if usage == AlternateUse::Link && !is_same(&placed.seen, &best.is) => {
+                self.link(tx, placed, best);
+            }
+            Likeness::All | Likeness::Content if !has_old && placed.meta.is_file() => {
+                self.copy_beside(tx, placed, best);
+            }
+            _ => {
+                let best = Some(best).filter(|_| !has_old);
+                self.decide_here(tx, placed, best);
+            }
+        }
+    }
+
+    /// Leaves out an entry that a reference directory has.
+    fn leave_out(&mut self, tx: &mut TreeContext<'_>, placed: Placed) {
+        let Placed { file, path, meta, seen } = placed;
+        self.arrivals.arrive(tx.cx, file);
+        self.miss(file);
+        tx.cx.unchanged(&path, &meta, None);
+        match seen {
+            Some(seen) if seen.is_dir() => {
+                tx.cx.report_settled(meta.len);
+                self.clear(tx, file, path, Cleared::Nothing);
+            }
+            Some(_) if !tx.cx.setting.options.dry_run => {
+                tx.cx.report_settled(meta.len);
+                let work = Work::Remove { path, gives_way: false, dry_run: false, most: 1 };
+                tx.cx.ask(work, TreePending::LeaveOut);
+            }
+            _ => tx.cx.report_settled(meta.len),
+        }
+    }
+
+    pub(super) fn left_out(&mut self, tx: &mut TreeContext<'_>, removed: Removed) {
+        removed.troubles.into_iter().for_each(|trouble| tx.cx.trouble(trouble));
+    }
+
+    fn link(&mut self, tx: &mut TreeContext<'_>, placed: Placed, beside: Beside) {
+        if tx.cx.setting.options.dry_run {
+            self.links.comes_from_beside(placed.file);
+            self.links.came(placed.file);
+            tx.cx.unchanged(&placed.path, &placed.meta, Some(placed.path.clone()));
+            return tx.cx.report_settled(placed.meta.len);
+        }
+        let Beside { alternate, is, .. } = beside.clone();
+        let (path, seen) = (placed.path.clone(), placed.seen.clone());
+        let file = placed.file;
+        self.beside.insert(file, placed);
+        let work = Work::LinkBeside { path, alternate, is, seen };
+        tx.cx.ask(work, TreePending::LinkBeside { file, beside });
+    }
+
+    /// Takes the end of a link; a file that cannot be linked is copied, one that has an old version brought up to date.
+    pub(super) fn linked(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        file: FileNo,
+        beside: Beside,
+        done: Result<(), Setback>,
+    ) {
+        let Some(placed) = self.beside.remove(&file) else { return };
+        let has_old = placed.has_old();
+        match done {
+            Ok(()) => {
+                self.links.comes_from_beside(file);
+                self.arrive(tx.cx, file);
+                tx.cx.unchanged(&placed.path, &placed.meta, Some(placed.path.clone()));
+                tx.cx.report_settled(placed.meta.len);
+            }
+            Err(_) if placed.meta.is_file() && !has_old => self.copy_beside(tx, placed, beside),
+            Err(_) => self.decide_here(tx, placed, None),
+        }
+    }
+
+    fn copy_beside(&mut self, tx: &mut TreeContext<'_>, placed: Placed, beside: Beside) {
+        let change = self.copy_of(tx, &placed, &beside.is);
+        if tx.cx.setting.options.dry_run {
+            tx.cx.report_settled(placed.meta.len);
+            self.links.comes_from_beside(placed.file);
+            self.links.came(placed.file);
+            return tx.cx.changed(change);
+        }
+        let Placed { path, meta, seen, .. } = &placed;
+        let work = Work::CopyBeside {
+            path: path.clone(),
+            alternate: beside.alternate,
+            is: beside.is,
+            meta: meta.clone(),
+            seen: seen.clone(),
+        };
+        let file = placed.file;
+        self.beside.insert(file, placed);
+        tx.cx.ask(work, TreePending::CopyBeside { file, change });
+    }
+
+    /// A file that comes from an alternate where it `is` so: told like what differs from there.
+    fn copy_of(
+        &self,
+        tx: &TreeContext<'_>,
+        Placed { path, meta, .. }: &Placed,
+        is: &Meta,
+    ) -> Change {
+        let differs = differs_from(&tx.cx.setting.options, meta, is);
+        let (action, facts) = (Action::Copied, Facts::of(meta));
+        Change { path: path.clone(), item: EntryType::File, action, differs, facts }
+    }
+
+    /// Takes the end of a copy; a file that cannot be copied after all comes from the sender.
+    pub(super) fn copied_beside(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        file: FileNo,
+        change: Change,
+        done: Result<(), Setback>,
+    ) {
+        let Some(placed) = self.beside.remove(&file) else { return };
+        match done {
+            Ok(()) => {
+                self.links.comes_from_beside(file);
+                self.arrive(tx.cx, file);
+                self.arrivals.waits(tx.cx, file, &placed.path);
+                tx.cx.report_settled(placed.meta.len);
+                tx.cx.changed(change);
+            }
+            Err(_) => self.decide_here(tx, placed, None),
+        }
+    }
+}

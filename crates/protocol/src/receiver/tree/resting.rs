@@ -1,0 +1,124 @@
+//! Files of several names of which one is here and others may come, in as few bytes as will do: of a tree that is linked to
+//! another one there may be half a million.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use deltic_core::packed::Slot;
+use deltic_core::{Put, Reader, Slab};
+use deltic_tree::meta::Inode;
+use deltic_tree::{Meta, RelPath};
+
+use crate::message::FileNo;
+use crate::wire::{Bad, Wire};
+
+use super::shared::{Shared, State};
+
+/// Files that nothing is to be done for until another name is told.
+#[derive(Debug, Default)]
+pub(super) struct Resting {
+    places: BTreeMap<FileNo, Slot>,
+    shelf: Slab,
+}
+
+impl Resting {
+    /// Keeps a file, if it may rest; whether it does.
+    pub(super) fn keep(&mut self, file: FileNo, shared: &Shared) -> bool {
+        let is_idle = shared.state == State::Here
+            && (shared.undecided, shared.more.is_none()) == (0, true)
+            && shared.waiting.is_empty();
+        let kept = is_idle.then(|| self.shelf.put(&put(shared)).ok()).flatten();
+        kept.is_some_and(|at| self.places.insert(file, at).is_none())
+    }
+
+    pub(super) fn take(&mut self, file: FileNo) -> Option<Shared> {
+        let bytes = self.shelf.take(self.places.remove(&file)?);
+        Some(take(&mut Reader::new(&bytes)).expect("it was put there"))
+    }
+}
+
+fn put(shared: &Shared) -> Vec<u8> {
+    let mut to = Vec::new();
+    shared.meta.put(&mut to);
+    to.put_varint(shared.path_bytes as u64);
+    to.put_varint(shared.untold.into());
+    to.put_u8(u8::from(shared.is_beside) << 1 | u8::from(shared.inode.is_some()));
+    if let Some(Inode { device, number }) = shared.inode {
+        to.put_varint(device);
+        to.put_varint(number);
+    }
+    to.put_bytes(shared.path.as_bytes());
+    to
+}
+
+fn take(from: &mut Reader<'_>) -> Result<Shared, Bad> {
+    let meta = Meta::take(from)?;
+    let (path_bytes, untold) = (from.varint()? as usize, from.varint_u32()?);
+    let flags = from.u8()?;
+    let inode = match flags & 1 {
+        0 => None,
+        _ => Some(Inode { device: from.varint()?, number: from.varint()? }),
+    };
+    Ok(Shared {
+        meta,
+        more: None,
+        path: RelPath::parse(from.rest())?,
+        path_bytes,
+        untold,
+        undecided: 0,
+        state: State::Here,
+        inode,
+        is_beside: flags & 2 != 0,
+        waiting: VecDeque::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_tree::{Kind, Timestamp};
+
+    fn shared(kind: Kind) -> Shared {
+        let modified = Timestamp { secs: -1, nanos: 999_999_999 };
+        Shared {
+            meta: Meta { user: Some(7), ..Meta::plain(kind, 0, modified, 0o7777) },
+            more: None,
+            path: RelPath::parse(b"dir/first").unwrap(),
+            path_bytes: 300,
+            untold: u32::MAX,
+            undecided: 0,
+            state: State::Here,
+            inode: Some(Inode { device: 1, number: u64::MAX }),
+            is_beside: true,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    #[test]
+    fn what_rested_is_as_it_was() {
+        let mut resting = Resting::default();
+        let kinds = [Kind::File, Kind::Fifo, Kind::Symlink(b"/to"[..].into())];
+        for (no, kind) in kinds.iter().enumerate() {
+            assert!(resting.keep(FileNo(no as u64), &shared(kind.clone())));
+        }
+        let plain = Shared { inode: None, is_beside: false, ..shared(Kind::File) };
+        assert!(resting.keep(FileNo(9), &plain));
+        for (no, kind) in kinds.into_iter().enumerate() {
+            let taken = resting.take(FileNo(no as u64)).unwrap();
+            assert_eq!(format!("{taken:?}"), format!("{:?}", shared(kind)));
+        }
+        assert_eq!(format!("{:?}", resting.take(FileNo(9)).unwrap()), format!("{plain:?}"));
+        assert!(resting.take(FileNo(9)).is_none());
+    }
+
+    #[test]
+    fn a_file_whose_names_wait_does_not_rest() {
+        let mut resting = Resting::default();
+        let busy = [
+            Shared { state: State::Coming, ..shared(Kind::File) },
+            Shared { undecided: 1, ..shared(Kind::File) },
+            Shared { waiting: [FileNo(3)].into(), ..shared(Kind::File) },
+        ];
+        assert!(busy.iter().all(|shared| !resting.keep(FileNo(1), shared)));
+        assert!(resting.take(FileNo(1)).is_none());
+    }
+}

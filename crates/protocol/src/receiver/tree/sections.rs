@@ -1,0 +1,138 @@
+//! Listed entries that wait to be looked at: those of a directory until it is in place, or given up with it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use deltic_tree::{Entry, Meta, RelPath};
+
+/// Some entries of one directory, waiting to be compared with what stands in their places.
+#[derive(Debug)]
+pub(super) struct Section {
+    pub(super) dir: RelPath,
+    pub(super) own: Option<Meta>,
+    pub(super) entries: Vec<Entry>,
+    /// The number of its first entry.
+    pub(super) first: u64,
+}
+
+/// Why a directory is not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// Failed, and with it all below.
+    Failed,
+    /// Passed over: it is not asked for.
+    PassedOver,
+}
+
+/// All of them, and the directories that they wait for.
+#[derive(Debug, Default)]
+pub(super) struct Sections {
+    /// By their numbers, which ascend with those of their first entries.
+    waiting: BTreeMap<u64, Section>,
+    next: u64,
+    /// Directories that were listed and are not in place yet, and the sections that wait for each.
+    making: HashMap<RelPath, Vec<u64>>,
+    /// Directories that are not made: what is below them is given up.
+    lost: HashMap<RelPath, Lost>,
+}
+
+impl Section {
+    pub(super) fn new(dir: RelPath, own: Option<Meta>, entries: Vec<Entry>) -> Self {
+        Self { dir, own, entries, first: 0 }
+    }
+
+    pub(super) fn metas(&self) -> impl Iterator<Item = &Meta> {
+        self.own.iter().chain(self.entries.iter().map(|entry| &entry.meta))
+    }
+
+    pub(super) fn metas_mut(&mut self) -> impl Iterator<Item = &mut Meta> {
+        self.own.iter_mut().chain(self.entries.iter_mut().map(|entry| &mut entry.meta))
+    }
+}
+
+impl Sections {
+    /// Has what is listed of this directory wait until it is in place.
+    pub(super) fn wait_for(&mut self, dir: RelPath) {
+        self.making.entry(dir).or_default();
+    }
+
+    /// Takes a section; its number, unless it has to wait for its directory.
+    pub(super) fn push(&mut self, section: Section) -> Option<u64> {
+        let no = self.next;
+        self.next += 1;
+        let waiting = self.making.get_mut(&section.dir);
+        let waits = waiting.map(|waiting| waiting.push(no)).is_some();
+        self.waiting.insert(no, section);
+        (!waits).then_some(no)
+    }
+
+    pub(super) fn get(&self, no: u64) -> &Section {
+        &self.waiting[&no]
+    }
+
+    pub(super) fn take(&mut self, no: u64) -> Option<Section> {
+        self.waiting.remove(&no)
+    }
+
+    /// The lowest number of an entry that waits.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.waiting.values().next().map(|section| section.first)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The directory is in place, or will be; the sections that waited for it.
+    pub(super) fn release(&mut self, dir: &RelPath) -> Vec<u64> {
+        self.making.remove(dir).unwrap_or_default()
+    }
+
+    /// The directory is not made; the sections that waited for it, which are to be given up.
+    pub(super) fn lose(&mut self, dir: RelPath, lost: Lost) -> Vec<u64> {
+        let waiting = self.release(&dir);
+        self.lost.insert(dir, lost);
+        waiting
+    }
+
+    /// Why the directory is not made, if it is given up.
+    pub(super) fn why_lost(&self, dir: &RelPath) -> Option<Lost> {
+        self.lost.get(dir).copied()
+    }
+
+    /// True where the directory was listed and is not in place yet.
+    pub(super) fn awaits(&self, dir: &RelPath) -> bool {
+        self.making.contains_key(dir)
+    }
+
+    /// True where some of a directory was listed before it was known to be in place.
+    pub(super) fn has_begun(&self, dir: &RelPath) -> bool {
+        self.making.get(dir).is_none_or(|waiting| !waiting.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_listed_waits_for_its_directory_or_is_given_up_with_it() {
+        let [made, lost] = ["made", "lost"].map(|dir| RelPath::parse(dir.as_bytes()).unwrap());
+        let section = |dir: &RelPath| Section::new(dir.clone(), None, Vec::new());
+        let mut sections = Sections::default();
+        assert_eq!(sections.push(section(&RelPath::root())), Some(0));
+        for dir in [&made, &lost] {
+            sections.wait_for(dir.clone());
+            assert!(sections.awaits(dir) && !sections.has_begun(dir));
+            assert_eq!(sections.push(section(dir)), None);
+            assert!(sections.has_begun(dir));
+        }
+        assert_eq!(sections.release(&made), [1]);
+        assert_eq!(sections.lose(lost.clone(), Lost::Failed), [2]);
+        assert_eq!([&made, &lost].map(|dir| sections.why_lost(dir)), [None, Some(Lost::Failed)]);
+        assert!(!sections.awaits(&made) && !sections.awaits(&lost));
+        // What comes behind does not wait.
+        assert_eq!([&made, &lost].map(|dir| sections.push(section(dir))), [Some(3), Some(4)]);
+        (0..5).for_each(|no| drop(sections.take(no).unwrap()));
+        assert!(sections.is_empty());
+    }
+}

@@ -1,0 +1,125 @@
+//! Directories that the sender tells by their tallies: compared with what is here, and asked for where they differ.
+//!
+//! A tally may come before the listing that names its directory: the sender walks on while the directory above is still
+//! compared, or on its way as a listing. What is compared changes nothing, so it need not wait; but the name must come.
+
+use std::sync::Arc;
+
+use deltic_tree::meta::OWNER_BITS;
+use deltic_tree::{Compared, DirDigest, RelPath};
+
+use crate::error::PeerError;
+use crate::limits::{TALLIED_NAMES, TALLY_WINDOW};
+use crate::message::NameLine;
+use crate::receiver::ask::{Alike, Work};
+use crate::receiver::context::Context;
+use crate::receiver::pending::TreePending;
+
+use super::digests::{State, Told};
+use super::dirs::Dirs;
+use super::final_dirs::FinalMeta;
+
+impl Dirs {
+    pub(super) fn tally(
+        &mut self,
+        cx: &mut Context,
+        dir: RelPath,
+        tally: DirDigest,
+    ) -> Result<(), PeerError> {
+        let fits = |compared: Compared| {
+            (compared.users, compared.groups) == (tally.users.is_some(), tally.groups.is_some())
+        };
+        if !self.digests.compared.is_some_and(fits) {
+            return Err(PeerError::Unexpected("a tally that was not asked for"));
+        }
+        let begun = self.list.is_listing(&dir);
+        let told = self.digests.open.contains_key(&dir) || self.digests.owed.contains(&dir);
+        if begun || dir.is_root() || told {
+            return Err(PeerError::Unexpected("a tally of a directory that was told"));
+        }
+        if self.digests.open.len() >= TALLY_WINDOW {
+            return Err(PeerError::Limit("tallies"));
+        }
+        let announced = self.list.withdraw(&dir);
+        if announced.is_none() && !self.may_be_named(&dir) {
+            return Err(PeerError::Unexpected("a tally of a directory that was not listed"));
+        }
+        let no = self.digests.next;
+        self.digests.next = no.checked_add(1).ok_or(PeerError::Limit("tallies"))?;
+        let (named, meta) = (announced.is_some(), announced.flatten());
+        self.digests.open.insert(dir.clone(), Told { state: State::Comparing, named, meta });
+        self.digests.comparing.insert(no, dir.clone());
+        match self.sender_owners() {
+            Some(owners) => cx.ask(Work::Compare { dir, tally, owners }, TreePending::Compare(no)),
+            None => self.compared_tally(cx, no, None),
+        }
+        Ok(())
+    }
+
+    /// True while the directory above is still to be listed.
+    fn may_be_named(&self, dir: &RelPath) -> bool {
+        let Some((above, name)) = dir.split_last() else { return false };
+        if let Some(may_come) = self.list.may_bring(&above, &name) {
+            return may_come;
+        }
+        self.list.is_announced(&above)
+            || self.digests.open.get(&above).is_some_and(|told| told.state != State::Alike)
+    }
+
+    /// Names of users and groups at the sender; `None`, if they are too many to look through them.
+    fn sender_owners(&mut self) -> Option<Arc<[Vec<NameLine>; 2]>> {
+        if self.owners.len() > TALLIED_NAMES {
+            return None;
+        }
+        let owners = &self.owners;
+        let known = self.digests.owners.get_or_insert_with(|| Arc::new(owners.lines()));
+        Some(Arc::clone(known))
+    }
+
+    pub(super) fn compared_tally(&mut self, cx: &mut Context, no: u32, alike: Option<Box<Alike>>) {
+        let Some(dir) = self.digests.comparing.remove(&no) else { return };
+        let told = self.digests.open.get_mut(&dir).expect("what is compared is open");
+        told.state = if alike.is_some() { State::Alike } else { State::Unlike };
+        if told.named {
+            let meta = told.meta.take();
+            self.digests.open.remove(&dir);
+            if alike.is_none() {
+                self.list.announce(dir.clone(), meta);
+            }
+        }
+        match alike {
+            Some(alike) => {
+                self.digests.alike.push(no);
+                self.keep_alike(cx, &dir, *alike);
+            }
+            None => {
+                self.digests.unlike.push(no);
+                self.digests.owed.insert(dir);
+            }
+        }
+    }
+
+    /// All in a directory is up to date; what is in the directories below is still to be told.
+    fn keep_alike(&mut self, cx: &mut Context, dir: &RelPath, alike: Alike) {
+        self.list.know(alike.entries());
+        cx.totals.files += alike.files;
+        cx.totals.dirs += alike.dirs.len() as u64;
+        cx.totals.links += alike.links;
+        cx.totals.specials += alike.specials;
+        let bytes = alike.file_bytes.saturating_add(alike.link_bytes);
+        cx.totals.bytes = cx.totals.bytes.saturating_add(bytes);
+        cx.progress.list(alike.file_bytes);
+        self.report_listed(cx);
+        cx.report_settled(alike.file_bytes);
+        for (name, meta) in alike.dirs {
+            let Ok(path) = dir.join(&name) else { continue };
+            if meta.mode & OWNER_BITS == OWNER_BITS || cx.setting.options.dry_run {
+                self.name(&path, Some(FinalMeta::from(&meta)));
+                continue;
+            }
+            self.name(&path, None);
+            self.sections.wait_for(path.clone());
+            self.make_dir(cx, path, meta);
+        }
+    }
+}
