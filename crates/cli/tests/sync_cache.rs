@@ -115,6 +115,45 @@ fn what_a_run_with_checksums_wrote_is_not_read_again_at_the_destination() {
     }
 }
 
+#[test]
+fn files_sent_with_checksums_are_not_read_again_at_either_end() {
+    for to in ["dst", "h:dst"] {
+        // Files of one block, and one of several.
+        for (files, len) in [(40, BIG / 40), (1, BIG)] {
+            let world = World::new();
+            for n in 0..files {
+                world.write(format!("src/{n}"), noise(len, n));
+                world.set_time(format!("src/{n}"), 1_000_000_000);
+            }
+            rest();
+            world.ok(&format!("-ac src/ {to}"));
+            let Some(read) = bytes_read(&world, "sync -ac src/ dst") else { return };
+            assert!(read < BIG as u64 / 2, "{to} {files}: {read}");
+            world.assert_same("src", "dst");
+            let mut bytes = world.read("src/0");
+            bytes[len / 2] ^= 1;
+            world.write("src/0", bytes);
+            world.set_time("src/0", 1_000_000_000);
+            assert!(world.ok("-aci src/ dst").stdout.contains(" 0\n"), "{to} {files}");
+            world.assert_same("src", "dst");
+        }
+    }
+}
+
+/// Its proof is the digest of all bytes, which either end has taken.
+#[test]
+fn digests_that_prove_a_file_are_kept_without_checksums() {
+    let world = World::new();
+    let new = noise(BIG, 1);
+    world.write("src/file", &new);
+    world.write("dst/file", edited(&new, BIG / 2));
+    world.set_time("src/file", 1_000_000_000);
+    rest();
+    world.ok("-a --no-whole-file --strategy rsync src/ h:dst");
+    let Some(read) = bytes_read(&world, "sync -ac src/ dst") else { return };
+    assert!(read < BIG as u64 / 2, "{read}");
+}
+
 /// Without its time a file has the present one, and a change at once may show in nothing.
 #[test]
 fn what_was_written_without_its_time_is_read() {

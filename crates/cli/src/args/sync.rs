@@ -80,6 +80,9 @@ pub(crate) struct SyncArgs {
     pub(crate) compare: CompareArgs,
 
     /// Compare contents of files of equal size
+    ///
+    /// A file that a run with -c read, wrote or sent whole is not read again until it changes. Copies without -c take
+    /// no digests: the first -c after one reads both ends.
     #[arg(short, long, help_heading = CHOOSE)]
     pub(crate) checksum: bool,
     /// Which names take part.

@@ -1,19 +1,23 @@
 //! Digests of whole files: taken by reading them, or known from an earlier run.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use deltic_core::Digest;
+use deltic_core::recipe::FileDigest;
+use deltic_protocol::message::How;
 use deltic_protocol::options::Options;
+use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Snapshot, StoreError, Tree, Version};
 use deltic_store_local::Cache;
 use deltic_store_local::cache::Moment;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Compared, Entry, RelPath};
 
-use super::Buffers;
 use super::steps::digest_of_bytes;
+use super::{Buffers, lock};
 
 /// Who takes them, and where those are that are known.
 #[derive(Debug, Default)]
@@ -22,6 +26,57 @@ pub(crate) struct Digests {
     max_age: Option<Duration>,
     /// Opened when the first is asked for: most runs ask for none.
     cache: OnceLock<Option<Cache>>,
+    /// Contents are compared, so the digest of what is sent will be asked for.
+    compares: bool,
+    /// Files under way at the sender.
+    sending: Mutex<HashMap<Handle, Arc<Sending>>>,
+}
+
+/// The digest of a file that is being sent.
+#[derive(Debug)]
+struct Sending {
+    begun: Moment,
+    prefix: Mutex<Prefix>,
+}
+
+/// The digest of a file up to some byte.
+#[derive(Debug, Default)]
+struct Prefix {
+    digest: FileDigest,
+    len: u64,
+    /// The end of the furthest block that was read.
+    read: u64,
+}
+
+impl Prefix {
+    /// Takes a block. Blocks that overtook it are read once more, from the page cache.
+    fn push(
+        &mut self,
+        start: u64,
+        bytes: &[u8],
+        snapshot: &impl Snapshot,
+    ) -> Result<(), StoreError> {
+        self.read = self.read.max(start + bytes.len() as u64);
+        if start != self.len {
+            return Ok(());
+        }
+        self.take(bytes);
+        let mut again = Vec::new();
+        while self.len < self.read {
+            again.resize(bytes.len().min((self.read - self.len) as usize), 0);
+            let got = snapshot.read_at(self.len, &mut again)?;
+            if got == 0 {
+                break;
+            }
+            self.take(&again[..got]);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.digest.push(bytes);
+        self.len += bytes.len() as u64;
+    }
 }
 
 /// Lists a directory, or the rest of one; where contents are `compared`, with what tells whose digests are known.
@@ -42,7 +97,77 @@ impl Digests {
     /// With what is known in `dir`, if the options let it count.
     pub(crate) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
         let max_age = options.compare.max_age_secs.map(Duration::from_secs);
-        Self { dir: dir.filter(|_| options.compare.cached), max_age, cache: OnceLock::new() }
+        let dir = dir.filter(|_| options.compare.cached);
+        Self { dir, max_age, compares: options.checksum, ..Self::default() }
+    }
+
+    /// Begins the digest of a file that is sent, unless it is known already or the next run has no use for it.
+    pub(super) fn begin(&self, handle: Handle, how: How, snapshot: &impl Snapshot) {
+        let is_taken = match how {
+            How::Whole => self.compares,
+            How::Strategy | How::Stronger => true,
+            How::Recipe | How::Tail => false,
+        };
+        if is_taken && self.is_unknown(snapshot) {
+            let sending = Sending { begun: Moment::now(), prefix: Mutex::default() };
+            lock(&self.sending).insert(handle, Arc::new(sending));
+        }
+    }
+
+    /// Takes a block of a file that is sent.
+    pub(super) fn push(
+        &self,
+        handle: Handle,
+        (start, bytes): (u64, &[u8]),
+        snapshot: &impl Snapshot,
+    ) -> Result<(), StoreError> {
+        if !self.compares {
+            return Ok(());
+        }
+        let sending = lock(&self.sending).get(&handle).cloned();
+        sending.map_or(Ok(()), |sending| lock(&sending.prefix).push(start, bytes, snapshot))
+    }
+
+    /// Notes the digest of a file that was sent and did not change: the one that was `taken`, or that of its blocks.
+    pub(super) fn note_sent(
+        &self,
+        handle: Handle,
+        snapshot: &impl Snapshot,
+        taken: Option<&Digest>,
+    ) {
+        let Some(sending) = lock(&self.sending).remove(&handle) else { return };
+        let prefix = lock(&sending.prefix);
+        let is_whole = prefix.len == snapshot.meta().len && prefix.len > 0;
+        let blocks = is_whole.then(|| prefix.digest.finish());
+        if let Some(digest) = taken.copied().or(blocks) {
+            self.note(snapshot, sending.begun, &digest);
+        }
+    }
+
+    /// Notes the digest of a small file that was read from `begun` on, if contents are compared.
+    pub(super) fn note_small(&self, snapshot: &impl Snapshot, begun: Moment, bytes: &[u8]) {
+        if self.compares && !bytes.is_empty() && self.is_unknown(snapshot) {
+            let mut digest = FileDigest::new();
+            digest.push(bytes);
+            self.note(snapshot, begun, &digest.finish());
+        }
+    }
+
+    /// Forgets a file that was not sent to its end.
+    pub(super) fn drop_sending(&self, handle: Handle) {
+        lock(&self.sending).remove(&handle);
+    }
+
+    /// Says whether the digest of this version is not known and can be noted.
+    fn is_unknown(&self, snapshot: &impl Snapshot) -> bool {
+        let version = self.cache().and_then(|_| snapshot.identity());
+        version.is_some_and(|version| self.find(version).is_none())
+    }
+
+    fn note(&self, snapshot: &impl Snapshot, begun: Moment, digest: &Digest) {
+        if let (Some(cache), Some(version)) = (self.cache(), snapshot.identity()) {
+            cache.note(&version, begun, digest);
+        }
     }
 
     /// Notes that of the version which was put in place from `begun` on. It was taken while that was written.

@@ -24,6 +24,7 @@ use deltic_protocol::sums::Summing;
 use deltic_protocol::work::Handle;
 use deltic_protocol::{Hello, Terms};
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
+use deltic_store_local::cache::Moment;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Compared, DirDigest, DirDigestKey, DirHasher, Entry, Kind, Meta, RelPath};
 
@@ -185,6 +186,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
             Work::Close { handle } => {
                 lock(&self.open).remove(&handle);
                 lock(&self.resumed).remove(&handle);
+                self.digests.drop_sending(handle);
                 Answer::Closed
             }
         }
@@ -346,6 +348,7 @@ impl<T: Tree> SendingHands<T> {
             let body = Some(self.read_body(&snapshot, zstd, bears)?);
             return Ok(Opened { meta, body, known: Known::default() });
         }
+        self.digests.begin(handle, how, &snapshot);
         lock(&self.open).insert(handle, Arc::new(snapshot));
         Ok(Opened { meta, body: None, known: Known::default() })
     }
@@ -357,7 +360,7 @@ impl<T: Tree> SendingHands<T> {
         zstd: Option<i32>,
         bears: Bears,
     ) -> Result<Body, StoreError> {
-        let mut bytes = vec![0; snapshot.meta().len as usize];
+        let (begun, mut bytes) = (Moment::now(), vec![0; snapshot.meta().len as usize]);
         // A file that has become shorter is not the one that was opened.
         let got = snapshot.read_at(0, &mut bytes)?;
         let bears = if got < bytes.len() { Bears::Nothing } else { bears };
@@ -366,6 +369,9 @@ impl<T: Tree> SendingHands<T> {
             snapshot.read_at(0, &mut again)?;
             Ok(again == bytes)
         })?;
+        if !restless {
+            self.digests.note_small(snapshot, begun, &bytes);
+        }
         let digest = small_digest(&self.agreed().names, &bytes);
         let payload = self.agreed().packing.pack_as_asked(bytes, zstd);
         Ok(Body { payload, sealed: Sealed { digest, restless } })
@@ -376,10 +382,13 @@ impl<T: Tree> SendingHands<T> {
         let snapshot = self.snapshot(handle);
         let reads_again = || self.reads_again(&*snapshot, &self.names(handle), proof);
         let restless = is_restless(&*snapshot, bears, reads_again)?;
-        let digest = match proof {
-            Sealing::Chunks(chunks) => digest_of(chunks.iter()),
-            Sealing::Bytes(digest) => *digest,
+        let (digest, taken) = match proof {
+            Sealing::Chunks(chunks) => (digest_of(chunks.iter()), None),
+            Sealing::Bytes(digest) => (*digest, Some(digest)),
         };
+        if !restless {
+            self.digests.note_sent(handle, &*snapshot, taken);
+        }
         Ok(Sealed { digest, restless })
     }
 
@@ -427,6 +436,8 @@ impl<T: Tree> SendingHands<T> {
             if got < piece.len() {
                 return Err(shrunk(&*snapshot));
             }
+            let pushed = self.digests.push(handle, (run[0].start, piece), &*snapshot);
+            pushed.map_err(|error| trouble(&error))?;
             rest = after;
         }
         let chunks = match sums {

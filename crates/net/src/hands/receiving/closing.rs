@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use deltic_core::recipe::FileDigest;
+use deltic_core::recipe::{Digest, FileDigest};
 use deltic_engine::check::small_digest;
 use deltic_engine::pack::unpacked;
 use deltic_protocol::receiver::{Proof, Small};
@@ -43,9 +43,8 @@ impl<S: Store> ReceivingHands<S> {
         if !holds.map_err(|error| setback(&error))? {
             return Err(unproven(path));
         }
-        let written = staged.as_ref().filter(|_| self.keeps_digests(meta));
-        let digest = written.map(|_| digest_of_bytes(&self.buffers, u64::MAX, read)).transpose();
-        let digest = digest.map_err(|error| setback(&error))?;
+        let is_kept = staged.is_some() && self.options.durable && meta.len > 0;
+        let digest = if is_kept { self.digest_of_written(&proof, read)? } else { None };
         drop(staged);
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let staged = lock(&slot.growing).take();
@@ -89,6 +88,22 @@ impl<S: Store> ReceivingHands<S> {
             self.deferred.let_go((slot, proof));
         }
         committed.map(drop)
+    }
+
+    /// The digest of what was written: the one that proves it, or one that the next run with `-c` will ask for.
+    fn digest_of_written(
+        &self,
+        proof: &Proof,
+        read: impl FnMut(u64, &mut [u8]) -> Result<usize, StoreError>,
+    ) -> Result<Option<Digest>, Setback> {
+        match proof.digest_of_bytes() {
+            Some(taken) => Ok(Some(*taken)),
+            None if self.options.checksum => {
+                let taken = digest_of_bytes(&self.buffers, u64::MAX, read);
+                taken.map(Some).map_err(|error| setback(&error))
+            }
+            None => Ok(None),
+        }
     }
 
     /// Whether the digest of what is put in place is to be known to the next run that compares contents. What is not flushed

@@ -104,6 +104,15 @@ impl Proof {
         Ok(digest == self.digest)
     }
 
+    /// The digest, where it is that of the bytes themselves.
+    #[must_use]
+    pub const fn digest_of_bytes(&self) -> Option<&Digest> {
+        match self.of {
+            ProofOf::Bytes => Some(&self.digest),
+            ProofOf::Chunks(_) => None,
+        }
+    }
+
     /// The chunks of new, in order, where they are what its digest is taken of.
     pub fn chunks(&self) -> Option<impl Iterator<Item = Chunk>> {
         match &self.of {
