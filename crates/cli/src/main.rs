@@ -25,6 +25,9 @@ fn main() -> ExitCode {
     }
     let exit = match parsed {
         Ok(cli) => {
+            cli.unread
+                .iter()
+                .for_each(|why| output::complain(&format!("no settings: {why}"), None));
             start::refuse_wrapper().or_else(start::prefer_isa).unwrap_or_else(|| run(cli.command))
         }
         Err(refusal) => start::explain(&refusal),

@@ -179,6 +179,32 @@ fn another_users_file_is_refused_whatever_it_is() {
     }
 }
 
+/// A script that calls rsync cannot mend it.
+#[test]
+fn a_file_that_cannot_be_read_ends_no_run_of_rsync() {
+    let world = World::new();
+    world.write("src/a", "a");
+    world.write(CONFIG, "compress = true");
+    world.chmod(CONFIG, 0o666);
+    let run = as_rsync(&world, "-r src/ dst");
+    assert_eq!((run.code, &*run.stdout), (Some(0), ""), "{run:#?}");
+    assert!(run.stderr.starts_with("rsync: no settings: read "), "{run:#?}");
+    assert!(run.stderr.contains("others may write it"), "{run:#?}");
+    assert!(world.exists("dst/a"));
+    if is_root() {
+        world.chmod(CONFIG, 0o600);
+        chown(world.path(CONFIG), Some(65534), None).unwrap();
+        let run = as_rsync(&world, "-r src/ dst");
+        assert_eq!(run.code, Some(0), "{run:#?}");
+        assert!(run.stderr.contains("it is another user's"), "{run:#?}");
+    }
+    // One that makes no sense does.
+    chown(world.path(CONFIG), Some(rustix::process::geteuid().as_raw()), None).unwrap();
+    world.chmod(CONFIG, 0o600);
+    world.write(CONFIG, "no-such-setting = true");
+    assert_eq!(as_rsync(&world, "-r src/ dst").code, Some(1));
+}
+
 #[test]
 fn a_pipe_is_read_where_it_is_named_and_elsewhere_holds_nothing_up() {
     let world = World::new();

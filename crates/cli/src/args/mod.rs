@@ -52,6 +52,9 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Why configuration files were left out.
+    #[arg(skip)]
+    pub(crate) unread: Vec<String>,
 }
 
 /// The subcommands.
@@ -101,6 +104,7 @@ pub(crate) enum Command {
 pub(crate) fn read(words: impl Iterator<Item = OsString>, places: &Places) -> Result<Cli, Refusal> {
     let Understood { matches, applied, .. } = understand(words, places)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
+    cli.unread.clone_from(&applied.unread);
     match &mut cli.command {
         Command::Sync(args) => args.complete(applied),
         Command::Watch(args) => args.sync.complete(applied),

@@ -59,12 +59,20 @@ impl Profile {
     }
 }
 
+/// Reasons to end a run for a file.
+pub(super) enum Fault {
+    /// The file is not to be read, or cannot be.
+    Unread(String),
+    /// The file says what makes no sense.
+    Wrong(String),
+}
+
 /// What is in the file at `path`; nothing where there is none, unless it `must` be there.
-pub(super) fn read(path: &Path, must: bool) -> Result<Option<File>, String> {
+pub(super) fn read(path: &Path, must: bool) -> Result<Option<File>, Fault> {
     match text(path, must) {
-        Ok(text) => Parsing { path, text: &text }.file().map(Some),
+        Ok(text) => Parsing { path, text: &text }.file().map(Some).map_err(Fault::Wrong),
         Err(error) if !must && is_missing(&error) => Ok(None),
-        Err(error) => Err(format!("read {}: {}", path.display(), reason(&error))),
+        Err(error) => Err(Fault::Unread(format!("read {}: {}", path.display(), reason(&error)))),
     }
 }
 

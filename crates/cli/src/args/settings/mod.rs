@@ -103,6 +103,8 @@ pub(crate) struct Applied {
     pub(crate) rules: usize,
     /// The operands, where a profile has some.
     pub(crate) operands: Option<Vec<OsString>>,
+    /// Why files were left out that could not be read.
+    pub(crate) unread: Vec<String>,
     settings: Vec<Setting>,
 }
 
@@ -137,9 +139,17 @@ pub(crate) fn applied(
         return Ok(Applied::default());
     }
     let files = if given.get_flag("no_config") { &[][..] } else { &places.files };
-    let files = files.iter().filter_map(|path| file::read(path, places.named).transpose());
-    let files = files.collect::<Result<Vec<_>, _>>()?;
-    let mut applied = Applied::default();
+    let (mut read, mut unread) = (Vec::new(), Vec::new());
+    for path in files {
+        match file::read(path, places.named) {
+            Ok(file) => read.extend(file),
+            // Scripts that call rsync know nothing of it.
+            Err(file::Fault::Unread(why)) if as_rsync && !places.named => unread.push(why),
+            Err(file::Fault::Unread(why) | file::Fault::Wrong(why)) => return Err(why),
+        }
+    }
+    let files = read;
+    let mut applied = Applied { unread, ..Applied::default() };
     let mut settings: Vec<_> = files.iter().flat_map(|file| file.defaults.clone()).collect();
     if let Some(profile) = profile(given).filter(|_| !as_rsync) {
         let profile = find(&files, &profile)?;
