@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Run, SHELL, WAYS, Way, World, rsync};
+use common::{DELTIC, Run, SHELL, WAYS, Way, World, rsync};
 
 /// Lines of one kind. In rsync those of one process are in order, and the processes race.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -288,4 +288,13 @@ fn a_file_of_another_name_and_what_was_matched_are_told() {
         let data = lines[1].strip_prefix(counts).and_then(|data| data.parse::<u64>().ok());
         assert!(data.is_some_and(|data| data < 100_000), "{way:?} {run:#?}");
     }
+}
+
+#[test]
+fn a_run_that_does_not_begin_says_nothing_of_how_it_sends() {
+    let world = World::new();
+    world.write("src/a", "a");
+    let run = Run::of(&mut world.command(DELTIC, ["sync", "-avv", "-e", "false", "src/", "h:dst"]));
+    assert_ne!(run.code, Some(0), "{run:#?}");
+    assert!(!run.stdout.contains("delta-transmission"), "{run:#?}");
 }

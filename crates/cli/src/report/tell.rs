@@ -501,7 +501,9 @@ impl Teller for Words {
 
     fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()> {
         self.progress.clear();
-        self.say_transmission();
+        if result.is_ok() {
+            self.say_transmission();
+        }
         self.say_held();
         self.say_removed();
         self.flush();
