@@ -194,9 +194,9 @@ pub(crate) fn for_trouble(
             "it waits for a name in the source; a watch that is started with --force-delete does not",
         );
     }
-    // What just went away is told in other words.
-    let in_use =
-        trouble.kind == TroubleKind::Vanished && trouble.message.starts_with("cannot read ");
+    // What just went away has the system's number; what changed while it was read has none.
+    let went = trouble.spot.as_ref().is_some_and(|spot| spot.errno.is_some());
+    let in_use = trouble.kind == TroubleKind::Vanished && !went;
     let is_first = in_use && !std::mem::replace(said, true);
     (is_first && !stands_in())
         .then_some("a file that is always in use, as a database's, is dumped or snapshot first, and that copied")
@@ -245,6 +245,17 @@ mod tests {
         }
         let hint = hint("ssh", "backup", SyncError::NoRemoteProgram);
         assert!(hint.ends_with("try `ssh backup deltic --version`"), "{hint}");
+    }
+
+    #[test]
+    fn what_changes_while_it_is_read_has_a_hint_in_whatever_words_it_is_told() {
+        let path = deltic_tree::RelPath::parse(b"db").unwrap();
+        let changed = Trouble::at(TroubleKind::Vanished, &path, |path| {
+            format!("{path} has changed since it was sent: it stays")
+        });
+        assert!(for_trouble(&changed, false, &mut false).is_some());
+        let errno = Errno::NOENT.raw_os_error().try_into().ok();
+        assert!(for_trouble(&changed.with_errno(errno), false, &mut false).is_none());
     }
 
     #[test]
