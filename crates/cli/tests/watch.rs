@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::fs::{lchown, symlink};
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,60 @@ struct Watching<'a> {
 
 /// What takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for the end of a watch, which is killed where it does not come.
+#[track_caller]
+fn ended(child: &mut Child) -> Option<i32> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            return status.code();
+        }
+        if start.elapsed() > PATIENCE {
+            child.kill().ok();
+            panic!("it does not end");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The lines that a watch writes for people.
+struct Lines(Receiver<String>);
+
+impl Lines {
+    /// Reads the lines of a watch whose standard output is piped.
+    fn of(child: &mut Child) -> Self {
+        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            let mut all = stdout.lines().map_while(Result::ok);
+            all.try_for_each(|line| sender.send(line))
+        });
+        Self(lines)
+    }
+
+    /// The next one; none after the last.
+    #[track_caller]
+    fn next(&self) -> Option<String> {
+        match self.0.recv_timeout(PATIENCE) {
+            Err(RecvTimeoutError::Timeout) => panic!("it says nothing"),
+            line => line.ok(),
+        }
+    }
+
+    /// The next one with this text.
+    #[track_caller]
+    fn with(&self, text: &str) -> String {
+        let start = Instant::now();
+        while let Some(line) = self.next() {
+            if line.contains(text) {
+                return line;
+            }
+            assert!(start.elapsed() < PATIENCE, "{text}");
+        }
+        panic!("it ended without {text}");
+    }
+}
 
 fn command(world: &World, words: &str) -> Command {
     let mut command = Command::new(DELTIC);
@@ -101,8 +155,7 @@ impl<'a> Watching<'a> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).expect("it is there");
         let last = self.event("watched");
-        let status = self.child.wait().expect("it is our child");
-        (status.code(), last)
+        (ended(&mut self.child), last)
     }
 }
 
@@ -232,8 +285,10 @@ fn without_delete_nothing_is_removed() {
     fs::remove_file(world.path("src/a")).unwrap();
     fs::rename(world.path("src/sub"), world.path("src/moved")).unwrap();
     watching.event("summary");
+    let start = Instant::now();
     while !world.exists("dst/moved/deep/d") {
         watching.event("summary");
+        assert!(start.elapsed() < PATIENCE, "{}", watching.stderr());
     }
     assert!(world.exists("dst/a") && world.exists("dst/sub/deep/d"));
     watching.end(Signal::TERM);
@@ -511,8 +566,10 @@ fn many_deletions_wait_for_the_users_word_and_the_rest_goes_on() {
         world.write("src/sub/new", "goes on");
         fs::remove_file(world.path("src/other/e")).unwrap();
         assert_eq!(watching.event("round")["full"], false);
+        let start = Instant::now();
         while !world.exists("dst/sub/new") || world.exists("dst/other/e") {
             assert_eq!(watching.event("summary")["exit_code"], 0);
+            assert!(start.elapsed() < PATIENCE, "{}", watching.stderr());
         }
         assert!(world.exists("dst/many/59"));
         let confirmed = confirm(&world);
@@ -533,17 +590,17 @@ fn names_that_wait_are_told_to_the_end() {
     (0..60).for_each(|n| world.write(format!("src/many/{n}"), ""));
     let mut command = command(&world, "-av --delete --max-delete=25% src/ dst/");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut ends = |what: &str| lines.any(|line| line.contains(what));
-    assert!(ends("; waiting for changes"));
+    let lines = Lines::of(&mut child);
+    lines.with("; waiting for changes");
     fs::rename(world.path("src/many"), world.path("away")).unwrap();
-    assert!(ends("61 names wait for `"));
+    lines.with("61 names wait for `");
     // Another round goes well, and they wait still.
     world.write("src/new", "goes on");
-    assert!(ends(": 1 file transferred, 0 names removed, "), "it came");
+    lines.with(": 1 file transferred, 0 names removed, ");
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    assert!(ends("; 61 names wait for `"), "the last line");
-    assert!(child.wait().unwrap().code().is_some());
+    // The last line.
+    lines.with("; 61 names wait for `");
+    assert!(ended(&mut child).is_some());
 }
 
 #[test]
@@ -716,7 +773,10 @@ fn what_comes_back_before_its_deletion_is_confirmed_stays() {
     fs::rename(world.path("src/many"), world.path("away")).unwrap();
     assert_eq!(watching.event("watch")["state"], "held_back");
     fs::rename(world.path("away"), world.path("src/many")).unwrap();
-    while watching.event("summary")["exit_code"] != 0 {}
+    let start = Instant::now();
+    while watching.event("summary")["exit_code"] != 0 {
+        assert!(start.elapsed() < PATIENCE, "{}", watching.stderr());
+    }
     watching.settles("src", "dst");
     assert_eq!(confirm(&world).code, Some(3));
     // It is watched as ever.
@@ -801,21 +861,17 @@ fn people_are_told_what_it_came_to() {
     let world = world();
     let mut command = command(&world, "-av src/ dst/");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains(" round 1: 5 files transferred, 0 names removed, ") {
-        line.clear();
-        assert!(stdout.read_line(&mut line).unwrap() > 0, "it ended");
-    }
-    assert!(line.ends_with("; waiting for changes\n"), "{line}");
+    let lines = Lines::of(&mut child);
+    let line = lines.with(" round 1: 5 files transferred, 0 names removed, ");
+    assert!(line.ends_with("; waiting for changes"), "{line}");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let rest: Vec<_> = stdout.lines().map_while(Result::ok).collect();
+    let rest: Vec<_> = std::iter::from_fn(|| lines.next()).collect();
     assert!(
         rest[0].starts_with("watched for ") && rest[0].contains(": 1 round, 5 files"),
         "{rest:?}"
     );
     assert!(rest[1].starts_with("sent "), "{rest:?}");
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(ended(&mut child), Some(0));
 }
 
 #[test]
