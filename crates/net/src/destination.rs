@@ -14,8 +14,8 @@ use deltic_tree::rule::{Rule, Rules, Side};
 use deltic_tree::{MetaMask, Mounts, RelPath};
 
 use crate::error::SyncError;
-use crate::hands::alternates::Alternates;
 use crate::place::{exists, inode_of, past_missing, there};
+use crate::worker::alternates::Alternates;
 
 /// A root that is not there, behind those above it that are not either, where they are to be made as well.
 pub(crate) fn lacking<'a>(root: &'a Path, options: &Options) -> Vec<&'a Path> {

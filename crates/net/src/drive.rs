@@ -18,7 +18,7 @@ use crate::batch::Tap;
 use crate::error::SyncError;
 use crate::executor::{SessionPool, Share};
 use crate::greeting::{Agree, GREETING_PATIENCE, Greeting};
-use crate::machine::{Hands, Machine};
+use crate::machine::{Machine, Worker};
 use crate::monitor::{Monitor, Stage};
 use crate::outlets::{Closed, Lane, Outlets};
 use crate::plan::Traffic;
@@ -42,7 +42,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(2);
 /// Has the work of an `M` done.
 type PoolOf<M> = SessionPool<(WorkId, <M as Machine>::Work), (WorkId, <M as Machine>::Answer)>;
 
-/// What a machine is driven with, besides hands.
+/// What a machine is driven with, besides a worker.
 pub(crate) struct Drive {
     /// What comes before the machine's own frames, where it goes to work without waiting for that.
     pub(crate) greeting: Option<(Greeting, Agree)>,
@@ -60,33 +60,33 @@ pub(crate) struct Drive {
 }
 
 /// Runs `machine` to its end.
-pub(crate) async fn drive<M: Machine, H: Hands<M>>(
+pub(crate) async fn drive<M: Machine, H: Worker<M>>(
     machine: M,
-    hands: Arc<H>,
+    worker: Arc<H>,
     by: Drive,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
     let monitor = by.monitor.clone();
-    monitor.watched(Stage::Decide, turn(machine, hands, by, watch)).await
+    monitor.watched(Stage::Decide, turn(machine, worker, by, watch)).await
 }
 
 /// The loop.
-async fn turn<M: Machine, H: Hands<M>>(
+async fn turn<M: Machine, H: Worker<M>>(
     mut machine: M,
-    hands: Arc<H>,
+    worker: Arc<H>,
     Drive { mut greeting, mut frames, mut outlets, mut news, share, counters, monitor, tap }: Drive,
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<(), SyncError> {
-    let (watched, doing) = (monitor.clone(), Arc::clone(&hands));
+    let (watched, doing) = (monitor.clone(), Arc::clone(&worker));
     let perform = move |bundle: &mut dyn Iterator<Item = (WorkId, M::Work)>,
                         results: &mut Vec<_>| {
         perform_all::<M, H>(&doing, &watched, bundle, results);
     };
     let (mut pool, mut results) = SessionPool::new(share, perform);
-    let tell = |trouble: &mut Trouble| hands.locate_there(trouble);
+    let tell = |trouble: &mut Trouble| worker.locate_there(trouble);
     let located = |mut notice| {
         if let Notice::Trouble(trouble) = &mut notice {
-            hands.locate(trouble);
+            worker.locate(trouble);
         }
         notice
     };
@@ -105,7 +105,7 @@ async fn turn<M: Machine, H: Hands<M>>(
         }
         let has_room = outlets.send_ready(&mut machine, &tell);
         if has_room {
-            start_work::<M, H>(&hands, &mut machine, &mut pool, &mut waiting)?;
+            start_work::<M, H>(&worker, &mut machine, &mut pool, &mut waiting)?;
             // Asking for work may have put frames into the machine's mouth.
             outlets.send_ready(&mut machine, &tell);
         }
@@ -319,8 +319,8 @@ pub(crate) fn fewer(message: String) -> Notice {
 }
 
 /// Does what a thread was given at a time: one piece after the other, but together what may be.
-fn perform_all<M: Machine, H: Hands<M>>(
-    hands: &H,
+fn perform_all<M: Machine, H: Worker<M>>(
+    worker: &H,
     monitor: &Monitor,
     bundle: &mut dyn Iterator<Item = (WorkId, M::Work)>,
     results: &mut Vec<(WorkId, M::Answer)>,
@@ -329,7 +329,7 @@ fn perform_all<M: Machine, H: Hands<M>>(
     while let Some((id, work)) = bundle.next() {
         let stage = H::stage(&work);
         if !bundle.peek().is_some_and(|(_, next)| H::may_join(&work, next)) {
-            results.push((id, monitor.work(stage, || hands.perform(work))));
+            results.push((id, monitor.work(stage, || worker.perform(work))));
             continue;
         }
         let (mut ids, mut works) = (vec![id], vec![work]);
@@ -337,20 +337,20 @@ fn perform_all<M: Machine, H: Hands<M>>(
             ids.push(id);
             works.push(work);
         }
-        let answers = monitor.work(stage, || hands.perform_together(works));
+        let answers = monitor.work(stage, || worker.perform_together(works));
         results.extend(ids.into_iter().zip(answers));
     }
 }
 
 /// Starts work while there is room for it; a piece that finds none waits for the next answer.
-fn start_work<M: Machine, H: Hands<M>>(
-    hands: &H,
+fn start_work<M: Machine, H: Worker<M>>(
+    worker: &H,
     machine: &mut M,
     pool: &mut PoolOf<M>,
     waiting: &mut Option<(WorkId, M::Work)>,
 ) -> Result<(), SyncError> {
     while let Some((id, work)) = waiting.take().or_else(|| machine.poll_work()) {
-        let cost = hands.cost(&work);
+        let cost = worker.cost(&work);
         if !pool.has_room(cost) {
             *waiting = Some((id, work));
             break;
@@ -376,7 +376,7 @@ mod tests {
     /// For a receiver that hears of no file.
     struct Idle;
 
-    impl Hands<Receiver> for Idle {
+    impl Worker<Receiver> for Idle {
         fn cost(&self, _: &Work) -> Cost {
             Cost::Light
         }

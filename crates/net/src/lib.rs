@@ -1,7 +1,7 @@
 //! The shell around the machines: runs them against stores over transports. Threads, clocks and async live here only.
 //!
 //! [`run`] is one sync from the dialling end, [`agent`] the other end of it. Inside: `greeting` is heard while `session` takes roles,
-//! `drive` is the one loop that runs either machine, `hands` does what machines ask for, `executor` has the threads for it, `watch` says what to sync again, `batch` keeps runs in files, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
+//! `drive` is the one loop that runs either machine, `worker` does what machines ask for, `executor` has the threads for it, `watch` says what to sync again, `batch` keeps runs in files, `transport` moves bytes, `place` knows what a destination argument means. [`rehearsal`] runs both ends here to
 //! measure them, by [`monitor`] and over a link from `shape`.
 
 mod batch;
@@ -13,7 +13,6 @@ pub mod embed;
 pub mod error;
 pub mod executor;
 mod greeting;
-mod hands;
 mod machine;
 pub mod monitor;
 mod outlets;
@@ -31,6 +30,7 @@ mod task;
 mod transport;
 mod user;
 pub mod watch;
+mod worker;
 
 pub use deltic_store_local::reason;
 pub use deltic_store_local::{NamedFile, Trust, own_dir, umask};

@@ -61,7 +61,7 @@ pub(crate) trait Machine {
 }
 
 /// Whoever does a machine's work, from any thread.
-pub(crate) trait Hands<M: Machine>: Send + Sync + 'static {
+pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
     fn cost(&self, work: &M::Work) -> Cost;
     /// What its processor time counts as, but for the parts that say otherwise.
     fn stage(work: &M::Work) -> Stage;
@@ -214,7 +214,7 @@ mod tests {
     /// A receiver below `/srv`.
     struct Below(Option<Terms>);
 
-    impl Hands<Receiver> for Below {
+    impl Worker<Receiver> for Below {
         fn cost(&self, _: &receiver::Work) -> Cost {
             Cost::Light
         }

@@ -1,6 +1,6 @@
 //! A sync whose two ends are both here and watched, to measure what it costs.
 //!
-//! The ends are the real ones: machines, hands, stores, transport. Only the stream between them is in memory, or a link
+//! The ends are the real ones: machines, workers, stores, transport. Only the stream between them is in memory, or a link
 //! of given figures ([`Rehearsal::link`]).
 
 use std::process::{Command, ExitStatus, Stdio};

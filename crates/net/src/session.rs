@@ -35,12 +35,7 @@ use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
 use crate::executor::{Budget, Executor, Share};
 use crate::greeting::{Agree, Greeting, agree, check_len, hear_magic, hello, in_time};
-use crate::hands::digests::Digests;
-use crate::hands::owners::is_privileged;
-use crate::hands::receiving::ReceivingHands;
-use crate::hands::recipes::Recipes;
-use crate::hands::sending::SendingHands;
-use crate::machine::{Hands, Machine};
+use crate::machine::{Machine, Worker};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
 use crate::place::{Resolved, exists, expand, here, inode_of, places, resolve, unmade, unusable};
@@ -55,6 +50,11 @@ use crate::transport::{
     Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
 };
 use crate::user::User;
+use crate::worker::destination::DestinationWorker;
+use crate::worker::digests::Digests;
+use crate::worker::owners::is_privileged;
+use crate::worker::recipes::Recipes;
+use crate::worker::source::SourceWorker;
 
 /// Longest time for the last frames to leave, and for further streams to end.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(120);
@@ -375,12 +375,12 @@ impl Session {
         if removes_sources(&options) {
             self.tell_places(sources.places());
         }
-        let hands = Arc::new(self.sending(sources, &options));
+        let worker = Arc::new(self.sending(sources, &options));
         if let Some(tap) = &self.tap {
             tap.begin(single.clone(), &options);
-            tap.sources.set(Arc::clone(&hands)).ok();
+            tap.sources.set(Arc::clone(&worker)).ok();
         }
-        self.push_by(hands, (destination, single), options, watch).await
+        self.push_by(worker, (destination, single), options, watch).await
     }
 
     /// The same with the names that a list of the other end has, which it tells first.
@@ -429,15 +429,15 @@ impl Session {
     ) -> Result<(), SyncError> {
         let destination = (destination.as_bytes().into(), batch.single().cloned());
         let (own, [users, groups]) = (batch.own(), batch.owners());
-        let hands = SendingHands::new(batch.clone(), own, (&options, &self.ours), None)
+        let worker = SourceWorker::new(batch.clone(), own, (&options, &self.ours), None)
             .calling(users, groups)
             .with_user(self.user.clone());
-        self.push_by(Arc::new(hands), destination, options, watch).await
+        self.push_by(Arc::new(worker), destination, options, watch).await
     }
 
     async fn push_by<T: Tree>(
         mut self,
-        hands: Arc<SendingHands<T>>,
+        worker: Arc<SourceWorker<T>>,
         (destination, single): (Box<[u8]>, Option<Name>),
         options: Options,
         watch: Watch<'_>,
@@ -445,7 +445,7 @@ impl Session {
         let (names, options_too) = (NamesFrom::Nowhere, options.clone());
         self.ask(&Request::Receive { destination, single, names, options: options_too }).await?;
         let (tell, told) = oneshot::channel();
-        let names = Arc::clone(&hands);
+        let names = Arc::clone(&worker);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
             names.agree(terms);
             // A session of one stream does not ask.
@@ -457,7 +457,7 @@ impl Session {
             share: self.share(&options),
         };
         let machine = Sender::new(options).over(self.rate());
-        let result = self.run((machine, hands), course, watch).await;
+        let result = self.run((machine, worker), course, watch).await;
         self.end(result).await
     }
 
@@ -616,9 +616,9 @@ impl Session {
     }
 
     /// What does a sender's work on these sources.
-    fn sending(&self, sources: Sources, options: &Options) -> SendingHands<Sources> {
+    fn sending(&self, sources: Sources, options: &Options) -> SourceWorker<Sources> {
         let own = (sources.own(), missing(&sources, options));
-        SendingHands::new(sources, own, (options, &self.ours), self.figures)
+        SourceWorker::new(sources, own, (options, &self.ours), self.figures)
             .knowing(Digests::new(self.cache.clone(), options))
             .with_user(self.user.clone())
     }
@@ -630,15 +630,15 @@ impl Session {
         Agreed { terms, joining, user_is_here }: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let hands = self.sending(sources, &options);
-        hands.agree(terms);
+        let worker = self.sending(sources, &options);
+        worker.agree(terms);
         let course = Course { joining, greeting: None, share: self.share(&options) };
         let mut machine = Sender::new(options).over(self.rate());
         machine.greeted(terms.offers(), terms.limits());
         if terms.removed() && !user_is_here {
             machine.report_removed();
         }
-        self.run((machine, Arc::new(hands)), course, watch).await
+        self.run((machine, Arc::new(worker)), course, watch).await
     }
 
     async fn receive(
@@ -688,20 +688,20 @@ impl Session {
         let digests = Digests::new(self.cache.clone(), &options);
         let recipes = Recipes::new(self.cache.clone(), &options);
         let asked = (terms, &options, terms.part());
-        let hands = ReceivingHands::new(store, alternates, asked, share.clone())?;
-        let hands = hands.with_user(self.user.clone());
+        let worker = DestinationWorker::new(store, alternates, asked, share.clone())?;
+        let worker = worker.with_user(self.user.clone());
         let course = Course { joining, greeting: None, share };
         let mut machine = Receiver::new(setting);
         let warning = |message| Trouble::new(TroubleKind::Warned, message);
         let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
         found.for_each(|trouble| machine.found(trouble));
-        self.run((machine, Arc::new(hands.knowing(digests, recipes))), course, watch).await
+        self.run((machine, Arc::new(worker.knowing(digests, recipes))), course, watch).await
     }
 
     /// Runs a machine over this connection, and over the streams that join it.
-    async fn run<M: Machine, H: Hands<M>>(
+    async fn run<M: Machine, H: Worker<M>>(
         &mut self,
-        (machine, hands): (M, Arc<H>),
+        (machine, worker): (M, Arc<H>),
         Course { joining, greeting, share }: Course,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
@@ -719,7 +719,7 @@ impl Session {
         let outlets = Outlets::new(self.batches.clone(), monitor.clone()).tapped(tap.clone());
         let counters = Arc::clone(&self.flow.counters);
         let by = Drive { greeting, frames, outlets, news, share, counters, monitor, tap };
-        let session = drive(machine, hands, by, watch);
+        let session = drive(machine, worker, by, watch);
         let result = beside(session, joining.go_on(joined)).await;
         if result.is_ok() {
             // A stream is left only once who sends has said that it is over: an early end would be a fault.

@@ -24,18 +24,18 @@ use crate::conduct::Conduct;
 use crate::destination::{keep_links, root_of};
 use crate::embed::Conversation;
 use crate::error::SyncError;
-use crate::hands::sending::SendingHands;
-use crate::hands::{lock, trouble};
 use crate::place::{Resolved, here, of_destination, resolve};
 use crate::plan::{self, Plan};
 use crate::session::Watch;
+use crate::worker::source::SourceWorker;
+use crate::worker::{lock, trouble};
 
 /// Keeps what a sender tells of its list, at whichever end of its session.
 pub(crate) struct Tap {
     to: Mutex<Writing>,
     single: OnceLock<Option<Name>>,
     /// Who reads the sources, if they are here.
-    pub(crate) sources: OnceLock<Arc<SendingHands<Sources>>>,
+    pub(crate) sources: OnceLock<Arc<SourceWorker<Sources>>>,
 }
 
 struct Writing {
@@ -254,7 +254,7 @@ impl Contents<'_> {
         let none = |error| Unwritten { began: false, error };
         let old = || self.there.as_ref().map(|tree| tree.open(path_there));
         let (new, old) = match self.tap.sources.get() {
-            Some(hands) => (hands.tree().open(path).map_err(none)?, old().and_then(Result::ok)),
+            Some(worker) => (worker.tree().open(path).map_err(none)?, old().and_then(Result::ok)),
             // What came from another machine is there by now.
             None => (old().expect("it was written there").map_err(none)?, None),
         };

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::hands::lock;
 use crate::monitor::thread_cpu;
+use crate::worker::lock;
 use fair::{FairQueue, SessionId};
 
 pub use budget::{Budget, most_threads};

@@ -34,12 +34,12 @@ use super::packing::Packer;
 use super::steps::{cut_segment, perform, read_one, sum_portion, with_segment};
 use super::{Buffers, lock, trouble};
 use crate::executor::Cost;
-use crate::machine::Hands;
+use crate::machine::Worker;
 use crate::monitor::{Stage, within};
 use crate::user::User;
 
 /// Reads a tree for a [`Sender`].
-pub(crate) struct SendingHands<T: Tree> {
+pub(crate) struct SourceWorker<T: Tree> {
     tree: T,
     /// Metadata of the root itself, where it is part of the transfer.
     own: Option<Meta>,
@@ -75,7 +75,7 @@ struct Agreed {
     packing: Packer,
 }
 
-impl<T: Tree> Hands<Sender> for SendingHands<T> {
+impl<T: Tree> Worker<Sender> for SourceWorker<T> {
     fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
         self.tree.full_path(path)
     }
@@ -193,7 +193,7 @@ impl<T: Tree> Hands<Sender> for SendingHands<T> {
     }
 }
 
-impl<T: Tree> SendingHands<T> {
+impl<T: Tree> SourceWorker<T> {
     /// For a session that crosses `link`, if anything is known of that, and in which this end said `ours`.
     pub(crate) fn new(
         tree: T,

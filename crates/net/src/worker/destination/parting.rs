@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use deltic_store::StoreError;
 
 use crate::executor::Share;
-use crate::hands::lock;
+use crate::worker::lock;
 
 /// What is being let go of, by threads of the executor.
 #[derive(Debug)]

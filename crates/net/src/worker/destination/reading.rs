@@ -11,12 +11,12 @@ use deltic_protocol::sums::Summing;
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Snapshot, Store, StoreError};
 
-use super::{ReceivingHands, shrunk};
-use crate::hands::setback;
-use crate::hands::steps::{perform, sum_portion, with_segment};
+use super::{DestinationWorker, shrunk};
 use crate::monitor::Stage;
+use crate::worker::setback;
+use crate::worker::steps::{perform, sum_portion, with_segment};
 
-impl<S: Store> ReceivingHands<S> {
+impl<S: Store> DestinationWorker<S> {
     pub(super) fn sum_old(
         &self,
         handle: Handle,

@@ -31,17 +31,17 @@ use super::steps::cut_segment;
 use super::{Buffers, failed, setback, told};
 use crate::error::SyncError;
 use crate::executor::{Cost, Share};
-use crate::hands::lock;
-use crate::machine::Hands;
+use crate::machine::Worker;
 use crate::monitor::Stage;
 use crate::user::User;
+use crate::worker::lock;
 use parting::DeferredDrop;
 use slot::Slot;
 use tallying::Found;
 use writing::Site;
 
 /// Changes a store for a [`Receiver`].
-pub(crate) struct ReceivingHands<S: Store> {
+pub(crate) struct DestinationWorker<S: Store> {
     store: S,
     alternates: Alternates<S>,
     options: Options,
@@ -67,7 +67,7 @@ pub(crate) struct ReceivingHands<S: Store> {
     deferred: DeferredDrop,
 }
 
-impl<S: Store> Hands<Receiver> for ReceivingHands<S> {
+impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
         self.store.full_path(path)
     }
@@ -328,7 +328,7 @@ fn removed(result: Result<deltic_store::Removed, StoreError>) -> Removed {
     }
 }
 
-impl<S: Store> ReceivingHands<S> {
+impl<S: Store> DestinationWorker<S> {
     /// For a session to whose key the sender brought `theirs`.
     ///
     /// # Errors

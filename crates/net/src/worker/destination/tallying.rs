@@ -9,11 +9,11 @@ use deltic_protocol::receiver::Alike;
 use deltic_store::{Store, StoreError};
 use deltic_tree::{DirDigest, DirHasher, Entry, Meta, RelPath};
 
-use super::ReceivingHands;
-use crate::hands::digests::list;
-use crate::hands::lock;
+use super::DestinationWorker;
+use crate::worker::digests::list;
+use crate::worker::lock;
 
-impl<S: Store> ReceivingHands<S> {
+impl<S: Store> DestinationWorker<S> {
     /// What is in `dir`, if that is what the sender has there. What cannot be listed here is not: then the list of names tells
     /// why.
     pub(super) fn compare(

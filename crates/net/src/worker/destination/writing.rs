@@ -18,15 +18,15 @@ use deltic_store::{Content, Rebuild, Resumable, Store, StoreError};
 use deltic_tree::RelPath;
 
 use super::slot::{Growing, Slot};
-use super::{ReceivingHands, shrunk, unproven};
-use crate::hands::steps::perform;
-use crate::hands::{lock, setback};
+use super::{DestinationWorker, shrunk, unproven};
 use crate::monitor::{Stage, within};
+use crate::worker::steps::perform;
+use crate::worker::{lock, setback};
 
 /// An attempt, and what grows in it.
 pub(super) type Site<'a, S> = (&'a Slot<S>, &'a Growing<S>);
 
-impl<S: Store> ReceivingHands<S> {
+impl<S: Store> DestinationWorker<S> {
     /// The new version of an attempt, started by whoever needs it first.
     pub(super) fn growing(
         &self,

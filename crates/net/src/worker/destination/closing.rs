@@ -14,15 +14,15 @@ use deltic_store::{
 use deltic_store_local::cache::Moment;
 use deltic_tree::{Meta, RelPath};
 
-use super::{ReceivingHands, unproven};
-use crate::hands::steps::digest_of_bytes;
-use crate::hands::{lock, setback};
+use super::{DestinationWorker, unproven};
 use crate::monitor::{Stage, within};
+use crate::worker::steps::digest_of_bytes;
+use crate::worker::{lock, setback};
 
 /// Old versions that take the kernel noticeable time to free, in bytes.
 const LARGE_BYTES: u64 = 16 << 20;
 
-impl<S: Store> ReceivingHands<S> {
+impl<S: Store> DestinationWorker<S> {
     pub(super) fn commit(
         &self,
         handle: Handle,

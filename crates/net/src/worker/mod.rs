@@ -1,13 +1,13 @@
 //! The work of the machines, done with a store: blocking calls, from threads of the executor.
 
 pub(crate) mod alternates;
+pub(crate) mod destination;
 pub(crate) mod digests;
 mod moves;
 pub(crate) mod owners;
 pub(crate) mod packing;
-pub(crate) mod receiving;
 pub(crate) mod recipes;
-pub(crate) mod sending;
+pub(crate) mod source;
 mod steps;
 
 use std::os::unix::ffi::OsStrExt;

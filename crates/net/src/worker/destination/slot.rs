@@ -1,4 +1,4 @@
-//! What the receiver's hands hold open for one attempt.
+//! What the receiver's worker holds open for one attempt.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;

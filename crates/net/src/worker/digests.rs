@@ -268,7 +268,7 @@ pub(super) fn digest_of_all(file: &impl Snapshot, buffers: &Buffers) -> Result<D
 #[expect(clippy::disallowed_methods, reason = "tests look at trees from outside")]
 mod tests {
     use super::*;
-    use crate::hands::sending::is_restless;
+    use crate::worker::source::is_restless;
     use deltic_protocol::sender::Bears;
     use deltic_store_local::{LocalOptions, LocalStore, SourceArg, SourceArgs};
     use deltic_store_local::{SourceOptions, Sources};

@@ -15,14 +15,14 @@ use deltic_store::{Listing, Resumable, Resumed, Snapshot, Store, StoreError, Tre
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, Meta, Names, RelPath};
 
-use super::ReceivingHands;
+use super::DestinationWorker;
 use super::slot::{Growing, Slot};
-use crate::hands::{failed, lock, warned};
+use crate::worker::{failed, lock, warned};
 
 /// A file of another name, held open.
 type Other<S> = Option<(Similar, <S as Tree>::Snapshot)>;
 
-impl<S: Store> ReceivingHands<S> {
+impl<S: Store> DestinationWorker<S> {
     pub(super) fn extra(
         &self,
         dir: &RelPath,
