@@ -8,7 +8,7 @@ SHELL := bash
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
 out := $(target)/bench-out
-wasm_suite := $(target)/wasm/wasm32-unknown-unknown/release/examples/suite.wasm
+wasm_examples := $(target)/wasm/wasm32-unknown-unknown/release/examples
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -74,14 +74,16 @@ docs: toolchain
 wasm: toolchain
 	tools/wasm-build.sh deltic-core deltic-tree deltic-protocol deltic-engine deltic-store -- --no-default-features
 	WASM_RUSTFLAGS= tools/wasm-build.sh deltic-core
-	rm -f $(wasm_suite)
+	rm -f $(wasm_examples)/suite.wasm $(wasm_examples)/sync.wasm
 	tools/wasm-build.sh deltic-core -- --release --example suite
-	if [ ! -e $(wasm_suite) ]; then \
-	  echo "SKIPPED: the suite in WebAssembly was not built"; \
+	tools/wasm-build.sh deltic-engine -- --release --no-default-features --example sync
+	if [ ! -e $(wasm_examples)/sync.wasm ]; then \
+	  echo "SKIPPED: the suites in WebAssembly were not built"; \
 	elif tools/ensure.sh node nodejs; then \
-	  node tools/wasm-suite.mjs $(wasm_suite); \
+	  node tools/wasm-suite.mjs $(wasm_examples)/suite.wasm "chunkers cut alike with vectors of 16 bytes" && \
+	  node tools/wasm-suite.mjs $(wasm_examples)/sync.wasm "sessions between two machines ended well"; \
 	else \
-	  echo "SKIPPED: the suite in WebAssembly needs node"; \
+	  echo "SKIPPED: the suites in WebAssembly need node"; \
 	fi
 
 # Real processes through real pipes: small sizes, every promise checked, figures of no worth.

@@ -14,16 +14,21 @@
 //! | [`assemble`] | written runs from copies and literals, in whole blocks |
 //! | [`journal`], [`recipe`] | what outlives a session: which chunks are in place, and the recipes of large files |
 //! | [`moves`], [`similar`] | files under other names that may be old versions |
+//!
+//! [`session`] is the loop that runs either [`machine`], as steps: the same in a browser and on an executor.
 
 pub mod assemble;
 pub mod check;
+mod events;
 pub mod gap;
 pub mod journal;
+pub mod machine;
 pub mod moves;
 pub mod pack;
 pub mod recipe;
 pub mod scan;
 pub mod search;
+pub mod session;
 pub mod similar;
 pub mod sums;
 mod task;

@@ -10,24 +10,36 @@ use deltic_protocol::sums::PatchStep;
 
 use crate::pack::packed;
 
-/// Searches the bytes of new from `start` on, and hashes what is settled.
-#[must_use]
-pub fn in_new(
-    (mut searcher, mut digest): (Box<Searcher>, Box<FileDigest>),
-    (start, bytes, at_end): (u64, &[u8], AtEnd),
-    zstd: Option<i32>,
-) -> Searched {
-    let mut patches = Patches::new(searcher.block_len(), zstd);
-    let consumed = searcher.search(bytes, at_end, |op| match op {
-        Op::Copy { old, .. } => patches.copy(old),
-        Op::Literal { new } => {
-            let from = (new.start - start) as usize;
-            patches.literal(&bytes[from..from + new.len as usize]);
-        }
-    });
-    digest.push(&bytes[..consumed]);
-    let (patches, at_end) = (patches.finish(), at_end == AtEnd::Yes);
-    Searched { patches, consumed: consumed as u64, at_end, searcher, digest }
+/// A search through new, from one segment to the next.
+#[derive(Debug)]
+pub struct NewSearch {
+    /// Looks for the blocks of old.
+    pub searcher: Box<Searcher>,
+    /// Hashes what is settled.
+    pub digest: Box<FileDigest>,
+    /// The first byte of the next segment.
+    pub start: u64,
+    /// The level at which literals are compressed, if they are.
+    pub zstd: Option<i32>,
+}
+
+impl NewSearch {
+    /// Searches the next bytes, and hashes what is settled of them.
+    #[must_use]
+    pub fn search(self, bytes: &[u8], at_end: AtEnd) -> Searched {
+        let Self { mut searcher, mut digest, start, zstd } = self;
+        let mut patches = Patches::new(searcher.block_len(), zstd);
+        let consumed = searcher.search(bytes, at_end, |op| match op {
+            Op::Copy { old, .. } => patches.copy(old),
+            Op::Literal { new } => {
+                let from = (new.start - start) as usize;
+                patches.literal(&bytes[from..from + new.len as usize]);
+            }
+        });
+        digest.push(&bytes[..consumed]);
+        let (patches, at_end) = (patches.finish(), at_end == AtEnd::Yes);
+        Searched { patches, consumed: consumed as u64, at_end, searcher, digest }
+    }
 }
 
 /// Searches bytes of old.

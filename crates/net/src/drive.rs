@@ -1,50 +1,50 @@
-//! One loop for either machine: frames in, work out to the executor, answers back, frames out.
+//! Runs a session's steps over transports and the executor.
 //!
-//! Reading never waits for writing: what a machine has to say is bounded by the protocol's credit and waits in the
-//! machine. Work is started only while frames can leave and threads are free; frames are taken only while the machine's
-//! backlog is small. So every queue has a bound and no two ends can block each other (docs/protocol.md, "Credit").
+//! The loop is the engine's ([`Session`]): here its frames go to the streams, its work to threads and its events to whoever
+//! watches. It waits for whatever comes first.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
-use deltic_protocol::WorkId;
-use deltic_protocol::hello::{Abort, Alive};
+use deltic_engine::machine::{Lane, Machine};
+use deltic_engine::session::{self, Session, Step, Surroundings};
+use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::report::{Notice, Trouble, TroubleKind};
+use deltic_protocol::{Purpose, WorkId};
 
 use crate::batch::Tap;
 use crate::error::SyncError;
-use crate::executor::{SessionPool, Share};
-use crate::greeting::{Agree, GREETING_PATIENCE, Greeting};
-use crate::machine::{Machine, Worker};
+use crate::executor::{Done, SessionPool, Share};
+use crate::greeting::{Agree, Greeting};
 use crate::monitor::{Monitor, Stage};
-use crate::outlets::{Closed, Lane, Outlets};
+use crate::outlets::{Closed, Outlets};
 use crate::plan::Traffic;
 use crate::streams::News;
-use crate::transport::{Counters, RawFrame, ReadEnd, Reading};
+use crate::transport::{Counters, RawFrame, ReadEnd, Reading, spare};
+use crate::worker::Worker;
 
 /// Bundles of answers that a machine takes in one go.
 const AT_ONCE: usize = 64;
-/// How long the other end may take to answer first before it counts as far away: longer than one takes that is near.
-const FAR_AWAY: Duration = Duration::from_millis(25);
-
 /// Time between two looks at what has left.
 const SENT_EVERY: Duration = Duration::from_millis(100);
-
-/// Bytes on the wire between two notices of them.
-const WIRE_STEP: u64 = 64 << 10;
-
-/// How long the last words of an end that reads no more may take to arrive.
+/// Longest time for the last words of an end that reads no more to arrive.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Has the work of an `M` done.
-type PoolOf<M> = SessionPool<(WorkId, <M as Machine>::Work), (WorkId, <M as Machine>::Answer)>;
+type PoolOf<M> = SessionPool<(WorkId, <M as Machine>::Work), Answered<M>>;
 
-/// What a machine is driven with, besides a worker.
+/// An answer, and the work that it is to.
+type Answered<M> = (WorkId, <M as Machine>::Answer);
+
+/// Reports an event.
+type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
+
+/// The surroundings of a machine, besides its worker.
 pub(crate) struct Drive {
-    /// What comes before the machine's own frames, where it goes to work without waiting for that.
+    /// The frames that come before the machine's own, where it goes to work without waiting for them.
     pub(crate) greeting: Option<(Greeting, Agree)>,
     pub(crate) frames: mpsc::Receiver<Reading>,
     pub(crate) outlets: Outlets,
@@ -55,309 +55,314 @@ pub(crate) struct Drive {
     /// Told whether calls are under way.
     pub(crate) counters: Arc<Counters>,
     pub(crate) monitor: Monitor,
-    /// What is heard passes by this.
+    /// Sees what is heard and said.
     pub(crate) tap: Option<Arc<Tap>>,
 }
 
 /// Runs `machine` to its end.
-pub(crate) async fn drive<M: Machine, H: Worker<M>>(
+pub(crate) async fn drive<M: Machine, W: Worker<M>>(
     machine: M,
-    worker: Arc<H>,
+    worker: Arc<W>,
     by: Drive,
-    watch: &mut (dyn FnMut(Notice) + Send),
+    watch: Watch<'_>,
 ) -> Result<(), SyncError> {
     let monitor = by.monitor.clone();
     monitor.watched(Stage::Decide, turn(machine, worker, by, watch)).await
 }
 
 /// The loop.
-async fn turn<M: Machine, H: Worker<M>>(
-    mut machine: M,
-    worker: Arc<H>,
-    Drive { mut greeting, mut frames, mut outlets, mut news, share, counters, monitor, tap }: Drive,
-    watch: &mut (dyn FnMut(Notice) + Send),
+async fn turn<M: Machine, W: Worker<M>>(
+    machine: M,
+    worker: Arc<W>,
+    Drive { greeting, mut frames, outlets, mut news, share, counters, monitor, tap }: Drive,
+    watch: Watch<'_>,
 ) -> Result<(), SyncError> {
     let (watched, doing) = (monitor.clone(), Arc::clone(&worker));
     let perform = move |bundle: &mut dyn Iterator<Item = (WorkId, M::Work)>,
                         results: &mut Vec<_>| {
-        perform_all::<M, H>(&doing, &watched, bundle, results);
+        perform_all::<M, W>(&doing, &watched, bundle, results);
     };
-    let (mut pool, mut results) = SessionPool::new(share, perform);
-    let tell = |trouble: &mut Trouble| worker.locate_there(trouble);
-    let located = |mut notice| {
-        if let Notice::Trouble(trouble) = &mut notice {
-            worker.locate(trouble);
-        }
-        notice
-    };
-    let mut waiting: Option<(WorkId, M::Work)> = None;
-    let mut answers = Vec::new();
-    let mut first_answer = std::pin::pin!(tokio::time::sleep(FAR_AWAY));
-    let mut is_unanswered = true;
-    let mut greeted_late = std::pin::pin!(tokio::time::sleep(GREETING_PATIENCE));
-    let (mut unsent, mut wire) = (Unsent::default(), Wire::default());
+    let (pool, mut results) = SessionPool::new(share, perform);
+    let session = Session::new(machine, greeting.map(heard_by));
+    let mut runner = Runner { session, worker, pool, outlets, counters, monitor, tap };
+    let (begun, mut answers) = (Instant::now(), Vec::new());
     loop {
         while let Ok(news) = news.try_recv() {
             match news {
-                News::Outlet(batches) => outlets.add(batches),
+                News::Outlet(batches) => runner.outlets.add(batches),
                 News::Fewer(message) => watch(fewer(message)),
             }
         }
-        let has_room = outlets.send_ready(&mut machine, &tell);
-        if has_room {
-            start_work::<M, H>(&worker, &mut machine, &mut pool, &mut waiting)?;
-            // Asking for work may have put frames into the machine's mouth.
-            outlets.send_ready(&mut machine, &tell);
+        if runner.step(watch)? {
+            return runner.end(watch).await;
         }
-        while let Some(notice) = machine.poll_notice().map(located) {
-            unsent.take(notice, outlets.given(), watch);
-        }
-        let traffic = counters.traffic();
-        unsent.tell(traffic.sent, watch);
-        if let Some(notice) = wire.moved_to(traffic) {
-            watch(notice);
-        }
-        counters.set_works(pool.is_at_work());
-        if machine.is_finished() {
-            monitor.note_compared(machine.counts());
-            outlets.send_rest(&mut machine, &tell).await;
-            unsent.tell(u64::MAX, watch);
-            while let Some(notice) = machine.poll_notice().map(located) {
-                watch(notice);
-            }
-            return Ok(());
-        }
+        let session = &runner.session;
+        let (wake, blocked) = (session.next_wake(), session.blocked_on());
         tokio::select! {
-            _ = results.recv_many(&mut answers, AT_ONCE) => {
-                for done in answers.drain(..) {
-                    if done.panicked {
-                        return Err(SyncError::Internal);
-                    }
-                    pool.finished(&done);
-                    for (id, answer) in done.results {
-                        let known = machine.answer(id, answer);
-                        known.expect("every answer is to work of this machine");
-                    }
-                }
-            }
+            _ = results.recv_many(&mut answers, AT_ONCE) => runner.answered(answers.drain(..))?,
             // Some frames at a time: each may add to the backlog.
-            reading = frames.recv(), if !machine.is_full() => {
+            reading = frames.recv(), if session.takes_frames() => {
                 let Some(reading) = reading else { return Err(ReadEnd::Closed.into()) };
-                is_unanswered = false;
-                let mut heard = reading.into_iter();
-                while let Some(frame) = heard.next() {
-                    // What follows the last frame is the stream's end.
-                    if machine.is_finished() {
-                        continue;
-                    }
-                    if matches!(frame, Err(ReadEnd::Lost)) {
-                        let ears =
-                            Ears { greeting: &mut greeting, heard, frames: &mut frames };
-                        return last_words(&mut machine, ears, SyncError::StreamLost, watch).await;
-                    }
-                    if let (Some(tap), Ok(frame)) = (&tap, &frame) {
-                        tap.note(frame.kind, &frame.payload);
-                    }
-                    take(&mut machine, &mut greeting, frame)?;
+                if let Some(heard) = runner.hear(reading)? {
+                    let ears = Ears { heard, frames: &mut frames };
+                    return runner.last_words(ears, SyncError::StreamLost, watch).await;
                 }
             }
             // Only wakes the loop.
-            () = tokio::time::sleep(SENT_EVERY), if !unsent.is_empty() => {}
-            () = &mut greeted_late, if greeting.is_some() => return Err(SyncError::NoAnswerInTime),
-            () = &mut first_answer, if is_unanswered => {
-                is_unanswered = false;
-                machine.unanswered();
+            () = tokio::time::sleep(SENT_EVERY), if session.holds_events() => {}
+            () = tokio::time::sleep_until(begun + wake.unwrap_or_default()), if wake.is_some() => {
+                let woken = runner.session.wake(begun.elapsed());
+                woken.map_err(|session::NoGreeting| SyncError::NoAnswerInTime)?;
             }
             // Only wakes the loop: capacity is looked at again above.
-            writable = outlets.writable(), if !has_room => {
+            writable = runner.outlets.writable(blocked.unwrap_or(Lane::Any)), if blocked.is_some() => {
                 if let Err(Closed(lane)) = writable {
                     let error = if lane == Lane::First { gone() } else { SyncError::StreamLost };
-                    let ears = Ears {
-                        greeting: &mut greeting,
-                        heard: Vec::new().into_iter(),
-                        frames: &mut frames,
-                    };
-                    return last_words(&mut machine, ears, error, watch).await;
+                    let ears = Ears { heard: Vec::new().into_iter(), frames: &mut frames };
+                    return runner.last_words(ears, error, watch).await;
                 }
             }
         }
     }
 }
 
-/// Bytes that are settled once they have left: until then a limit of the rate may hold them back.
-#[derive(Default)]
-struct Unsent {
-    /// How many, and how much this end must have sent by then.
-    settled: VecDeque<(u64, u64)>,
-}
-
-impl Unsent {
-    /// Tells a notice, or keeps it until so many bytes are sent, those behind which it came.
-    fn take(&mut self, notice: Notice, given: u64, watch: &mut (dyn FnMut(Notice) + Send)) {
-        match notice {
-            Notice::Settled { bytes } => match self.settled.back_mut() {
-                Some((more, last)) if *last == given => *more += bytes,
-                _ => self.settled.push_back((bytes, given)),
-            },
-            // Nothing follows it.
-            Notice::Finished(_) => {
-                self.tell(u64::MAX, watch);
-                watch(notice);
-            }
-            notice => watch(notice),
-        }
-    }
-
-    /// Tells what is settled where so many bytes are sent.
-    fn tell(&mut self, sent: u64, watch: &mut (dyn FnMut(Notice) + Send)) {
-        while let Some((bytes, _)) = self.settled.pop_front_if(|(_, given)| *given <= sent) {
-            watch(Notice::Settled { bytes });
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.settled.is_empty()
-    }
-}
-
-/// Bytes on the wire that were told, both ways.
-#[derive(Default)]
-struct Wire(u64);
-
-impl Wire {
-    /// How many there are now, if that is many more than were told, or the other end is heard for the first time.
-    fn moved_to(&mut self, Traffic { sent, received }: Traffic) -> Option<Notice> {
-        let bytes = sent.saturating_add(received);
-        let is_first = self.0 == 0 && received > 0;
-        if bytes < self.0.saturating_add(WIRE_STEP) && !is_first {
-            return None;
-        }
-        self.0 = bytes;
-        Some(Notice::Wire { bytes })
-    }
-}
-
-/// Gives a frame to the greeting until that is over, then to the machine.
-fn take<M: Machine>(
-    machine: &mut M,
-    greeting: &mut Option<(Greeting, Agree)>,
-    frame: Result<RawFrame, ReadEnd>,
-) -> Result<(), SyncError> {
-    let frame = frame.map_err(SyncError::from)?;
-    if let Some(abort) = Abort::decode(frame.kind, &frame.payload)? {
-        return Err(abort.into());
-    }
-    // That it came is all there is to it.
-    if Alive::decode(frame.kind, &frame.payload)?.is_some() {
-        return Ok(());
-    }
-    if let Some((waiting, _)) = greeting {
-        if let Some((terms, reply)) = waiting.hear(&frame)?
-            && let Some((_, agree)) = greeting.take()
-        {
-            machine.greeted(&terms);
+/// Hears a greeting for the session, and tells of what it agreed on.
+fn heard_by((mut greeting, agree): (Greeting, Agree)) -> session::Greeting<SyncError> {
+    let mut agree = Some(agree);
+    Box::new(move |kind, payload| {
+        let Some((terms, reply)) = greeting.hear(kind, payload)? else { return Ok(None) };
+        if let Some(agree) = agree.take() {
             agree(terms, reply);
         }
-        return Ok(());
-    }
-    Ok(machine.handle(frame.kind, &frame.payload)?)
+        Ok(Some(terms))
+    })
 }
 
-/// Where the other end is heard.
+/// A session with all that it runs on.
+struct Runner<M: Machine, W> {
+    session: Session<M, SyncError>,
+    worker: Arc<W>,
+    pool: PoolOf<M>,
+    outlets: Outlets,
+    counters: Arc<Counters>,
+    monitor: Monitor,
+    tap: Option<Arc<Tap>>,
+}
+
+impl<M: Machine, W: Worker<M>> Runner<M, W> {
+    /// Takes all steps that can be taken; true once the session is over.
+    fn step(&mut self, watch: Watch<'_>) -> Result<bool, SyncError> {
+        let Traffic { sent, received } = self.counters.traffic();
+        self.session.moved(sent, received);
+        let is_over = loop {
+            let Self { session, worker, pool, outlets, monitor, tap, .. } = self;
+            match session.poll(&Around { worker: &**worker, pool, outlets, monitor, tap }) {
+                Some(Step::Work(id, work)) => {
+                    pool.take(worker.cost(&work), (id, work));
+                    continue;
+                }
+                Some(Step::Send(lane, batch)) => outlets.send(lane, batch),
+                Some(Step::Event(notice)) => watch(located(&**worker, notice)),
+                Some(Step::Done) => break true,
+                None => break false,
+            }
+            pool.start().map_err(SyncError::Thread)?;
+        };
+        self.pool.start().map_err(SyncError::Thread)?;
+        self.counters.set_works(self.pool.is_at_work());
+        Ok(is_over)
+    }
+
+    /// Sends all that there still is, and ends the streams; what nobody reads any more is not needed.
+    async fn end(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
+        self.monitor.note_compared(self.session.counts());
+        while let Some(batch) = self.rest() {
+            if !self.outlets.send_first(batch).await {
+                break;
+            }
+        }
+        self.outlets.end().await;
+        for notice in self.session.finish() {
+            watch(located(&*self.worker, notice));
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self) -> Option<Vec<u8>> {
+        let Self { session, worker, pool, outlets, monitor, tap, .. } = self;
+        session.poll_rest(&Around { worker: &**worker, pool, outlets, monitor, tap })
+    }
+
+    fn answered(
+        &mut self,
+        bundles: impl Iterator<Item = Done<Answered<M>>>,
+    ) -> Result<(), SyncError> {
+        for done in bundles {
+            if done.panicked {
+                return Err(SyncError::Internal);
+            }
+            self.pool.finished(&done);
+            for (id, answer) in done.results {
+                self.session.answered(id, answer);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the frames of a reading; where a stream beside the first is lost, what is behind that.
+    fn hear(&mut self, reading: Reading) -> Result<Option<Heard>, SyncError> {
+        let mut heard = reading.into_iter();
+        while let Some(frame) = heard.next() {
+            // What follows the last frame is the stream's end.
+            if self.session.is_finished() {
+                break;
+            }
+            if matches!(frame, Err(ReadEnd::Lost)) {
+                return Ok(Some(heard));
+            }
+            if let (Some(tap), Ok(frame)) = (&self.tap, &frame) {
+                tap.note(frame.kind, &frame.payload);
+            }
+            self.take(frame)?;
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self, frame: Result<RawFrame, ReadEnd>) -> Result<(), SyncError> {
+        let RawFrame { kind, payload } = frame?;
+        self.session.feed(kind, &payload)
+    }
+
+    /// Ends a session whose stream is gone. The other end's last words decide how: it may be done, or have told why not;
+    /// else it is `error`.
+    async fn last_words(
+        mut self,
+        ears: Ears<'_>,
+        error: SyncError,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let heard = tokio::time::timeout(LAST_PATIENCE, self.hear_out(ears, watch)).await;
+        match heard {
+            Ok(Some(result)) => result,
+            Ok(None) | Err(_) => Err(error),
+        }
+    }
+
+    /// Hears an end that still speaks; `None` if it stops without saying how the session ends.
+    async fn hear_out(
+        &mut self,
+        Ears { mut heard, frames }: Ears<'_>,
+        watch: Watch<'_>,
+    ) -> Option<Result<(), SyncError>> {
+        while !self.session.is_finished() && self.session.takes_frames() {
+            let Some(frame) = heard.next() else {
+                heard = frames.recv().await?.into_iter();
+                continue;
+            };
+            match frame {
+                // They may all go at once.
+                Err(ReadEnd::Lost) => continue,
+                Err(ReadEnd::Closed | ReadEnd::Broken(_)) => return None,
+                frame => match self.take(frame) {
+                    Ok(()) => {}
+                    Err(error) => return Some(Err(error)),
+                },
+            }
+            while let Some(notice) = self.session.poll_notice() {
+                watch(notice);
+            }
+        }
+        self.session.is_finished().then_some(Ok(()))
+    }
+}
+
+/// Frames that came out of the queue and are not taken yet.
+type Heard = std::vec::IntoIter<Result<RawFrame, ReadEnd>>;
+
+/// The place where the other end is heard.
 struct Ears<'a> {
-    greeting: &'a mut Option<(Greeting, Agree)>,
-    /// What came out of `frames` and is not taken yet: without it, what follows would make no sense.
-    heard: std::vec::IntoIter<Result<RawFrame, ReadEnd>>,
+    /// Without these, what follows would make no sense.
+    heard: Heard,
     frames: &'a mut mpsc::Receiver<Reading>,
 }
 
-/// A stream is gone. What the other end said before that decides how this ends: it may be done, or have told why not;
-/// else it is `error`.
-async fn last_words<M: Machine>(
-    machine: &mut M,
-    ears: Ears<'_>,
-    error: SyncError,
-    watch: &mut (dyn FnMut(Notice) + Send),
-) -> Result<(), SyncError> {
-    let heard = tokio::time::timeout(LAST_PATIENCE, hear_out(machine, ears, watch)).await;
-    match heard {
-        Ok(Some(result)) => result,
-        Ok(None) | Err(_) => Err(error),
+/// The surroundings of a session, for one step.
+struct Around<'a, M: Machine, W> {
+    worker: &'a W,
+    pool: &'a PoolOf<M>,
+    outlets: &'a Outlets,
+    monitor: &'a Monitor,
+    tap: &'a Option<Arc<Tap>>,
+}
+
+impl<M: Machine, W: Worker<M>> Surroundings<M> for Around<'_, M, W> {
+    fn has_several_lanes(&self) -> bool {
+        self.outlets.are_several()
+    }
+
+    fn can_send(&self, lane: Lane) -> bool {
+        self.outlets.has_room(lane)
+    }
+
+    fn can_start(&self, work: &M::Work) -> bool {
+        self.pool.has_room(self.worker.cost(work))
+    }
+
+    fn tell(&self, trouble: &mut Trouble) {
+        self.worker.locate_there(trouble);
+    }
+
+    fn buffer(&self) -> Vec<u8> {
+        spare::buffer()
+    }
+
+    fn keep(&self, buffer: Vec<u8>) {
+        spare::keep(buffer);
+    }
+
+    fn sees(&self, frame: &[u8], purpose: Purpose) {
+        self.monitor.count_sent(purpose, frame.len());
+        if let Some(tap) = self.tap {
+            tap.note(frame[0], &frame[HEADER_BYTES..]);
+        }
     }
 }
 
-/// How a session ends whose other end still speaks; `None` if it stops without saying that.
-async fn hear_out<M: Machine>(
-    machine: &mut M,
-    Ears { greeting, mut heard, frames }: Ears<'_>,
-    watch: &mut (dyn FnMut(Notice) + Send),
-) -> Option<Result<(), SyncError>> {
-    while !machine.is_finished() && !machine.is_full() {
-        let Some(frame) = heard.next() else {
-            heard = frames.recv().await?.into_iter();
-            continue;
-        };
-        match frame {
-            // They may all go at once.
-            Err(ReadEnd::Lost) => continue,
-            Err(ReadEnd::Closed | ReadEnd::Broken(_)) => return None,
-            frame => match take(machine, greeting, frame) {
-                Ok(()) => {}
-                Err(error) => return Some(Err(error)),
-            },
-        }
-        while let Some(notice) = machine.poll_notice() {
-            watch(notice);
-        }
+/// Says of a trouble at this end where it happened.
+fn located<M: Machine>(worker: &impl Worker<M>, mut notice: Notice) -> Notice {
+    if let Notice::Trouble(trouble) = &mut notice {
+        worker.locate(trouble);
     }
-    machine.is_finished().then_some(Ok(()))
+    notice
 }
 
-/// Tells of streams that did not join: no name failed for it.
+/// Reports streams that did not join: no name failed for it.
 pub(crate) fn fewer(message: String) -> Notice {
     Notice::Trouble(Trouble::new(TroubleKind::Warned, message))
 }
 
 /// Does what a thread was given at a time: one piece after the other, but together what may be.
-fn perform_all<M: Machine, H: Worker<M>>(
-    worker: &H,
+fn perform_all<M: Machine, W: Worker<M>>(
+    worker: &W,
     monitor: &Monitor,
     bundle: &mut dyn Iterator<Item = (WorkId, M::Work)>,
     results: &mut Vec<(WorkId, M::Answer)>,
 ) {
     let mut bundle = bundle.peekable();
     while let Some((id, work)) = bundle.next() {
-        let stage = H::stage(&work);
-        if !bundle.peek().is_some_and(|(_, next)| H::may_join(&work, next)) {
+        let stage = W::stage(&work);
+        if !bundle.peek().is_some_and(|(_, next)| W::may_join(&work, next)) {
             results.push((id, monitor.work(stage, || worker.perform(work))));
             continue;
         }
         let (mut ids, mut works) = (vec![id], vec![work]);
-        while let Some((id, work)) = bundle.next_if(|(_, next)| H::may_join(&works[0], next)) {
+        while let Some((id, work)) = bundle.next_if(|(_, next)| W::may_join(&works[0], next)) {
             ids.push(id);
             works.push(work);
         }
         let answers = monitor.work(stage, || worker.perform_together(works));
         results.extend(ids.into_iter().zip(answers));
     }
-}
-
-/// Starts work while there is room for it; a piece that finds none waits for the next answer.
-fn start_work<M: Machine, H: Worker<M>>(
-    worker: &H,
-    machine: &mut M,
-    pool: &mut PoolOf<M>,
-    waiting: &mut Option<(WorkId, M::Work)>,
-) -> Result<(), SyncError> {
-    while let Some((id, work)) = waiting.take().or_else(|| machine.poll_work()) {
-        let cost = worker.cost(&work);
-        if !pool.has_room(cost) {
-            *waiting = Some((id, work));
-            break;
-        }
-        pool.take(cost, (id, work));
-    }
-    pool.start().map_err(SyncError::Thread)
 }
 
 fn gone() -> SyncError {
@@ -369,7 +374,7 @@ mod tests {
     use super::*;
     use crate::executor::{Budget, Cost, Executor};
     use deltic_protocol::frame::{HEADER_BYTES, Header};
-    use deltic_protocol::hello::AbortCause;
+    use deltic_protocol::hello::{Abort, AbortCause, Alive};
     use deltic_protocol::options::Options;
     use deltic_protocol::receiver::{Answer, Receiver, Setting, Work};
 
@@ -395,7 +400,7 @@ mod tests {
         let (first, _said) = mpsc::channel(1);
         let (_, news) = mpsc::channel(1);
         let monitor = Monitor::default();
-        let outlets = Outlets::new(first, monitor.clone());
+        let outlets = Outlets::new(first);
         let counters = Arc::default();
         let by = Drive {
             greeting: None,
@@ -433,24 +438,6 @@ mod tests {
         let long = Ok(RawFrame { kind: Alive.encode()[0], payload: vec![0].into() });
         let end = end_of(vec![vec![raw(&Alive.encode()), long]]).await;
         assert!(matches!(end, Err(SyncError::Protocol(_))), "{end:?}");
-    }
-
-    #[test]
-    fn what_waits_to_be_sent_is_not_settled() {
-        let (mut unsent, mut told) = (Unsent::default(), Vec::new());
-        let mut watch = |notice| told.push(notice);
-        let settled = |bytes| Notice::Settled { bytes };
-        for (bytes, given) in [(1, 0), (10, 100), (20, 100), (40, 300)] {
-            unsent.take(settled(bytes), given, &mut watch);
-        }
-        unsent.tell(99, &mut watch);
-        unsent.tell(100, &mut watch);
-        let warned = fewer(String::new());
-        unsent.take(warned.clone(), 300, &mut watch);
-        let finished = Notice::Finished(Default::default());
-        unsent.take(finished.clone(), 300, &mut watch);
-        assert!(unsent.is_empty());
-        assert_eq!(told, [settled(1), settled(30), warned, settled(40), finished]);
     }
 
     #[tokio::test]

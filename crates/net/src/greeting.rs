@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use deltic_core::keyed::KEY_BYTES;
 use deltic_core::{Key, Strategy};
+use deltic_engine::session::GREETING_TIMEOUT;
 use deltic_protocol::hello::{MAGIC, Reply, check_magic};
 use deltic_protocol::limits::MAX_GREETING_BYTES;
 use deltic_protocol::options::{Delete, Options};
@@ -17,11 +18,8 @@ use deltic_protocol::{Hello, PeerError, Terms, negotiate};
 use crate::bounds::files_at_once;
 use crate::error::{SyncError, Versions};
 use crate::streams::Role;
-use crate::transport::{Arrivals, Counters, RawFrame, ReadEnd};
+use crate::transport::{Arrivals, Counters, ReadEnd};
 
-/// Longest time for the other end's whole greeting. A user may have to type a password first, for which sshd allows two
-/// minutes, and sources may take long to open.
-pub(crate) const GREETING_PATIENCE: Duration = Duration::from_secs(600);
 /// Bytes of a stream that is no Deltic's that are quoted, and how long the rest of them is waited for.
 const QUOTED_BYTES: usize = 64 + MAGIC.len();
 const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
@@ -46,12 +44,16 @@ impl Greeting {
     }
 
     /// Takes the next frame; with the last one the greeting is over.
-    pub(crate) fn hear(&mut self, frame: &RawFrame) -> Result<Option<(Terms, Reply)>, SyncError> {
-        check_len(frame)?;
+    pub(crate) fn hear(
+        &mut self,
+        kind: u8,
+        payload: &[u8],
+    ) -> Result<Option<(Terms, Reply)>, SyncError> {
+        check_len(payload)?;
         if let Some(terms) = self.terms {
-            return Ok(Some((terms, Reply::decode(frame.kind, &frame.payload)?)));
+            return Ok(Some((terms, Reply::decode(kind, payload)?)));
         }
-        let theirs = Hello::decode(frame.kind, &frame.payload)?;
+        let theirs = Hello::decode(kind, payload)?;
         let terms = agree(self.role, &self.ours, &theirs)?;
         terms.admits(&self.strategy, self.delete)?;
         self.terms = Some(terms);
@@ -75,8 +77,8 @@ pub(crate) fn agree(role: Role, ours: &Hello, theirs: &Hello) -> Result<Terms, S
 }
 
 /// Refuses a frame that is too long for a greeting.
-pub(crate) fn check_len(frame: &RawFrame) -> Result<(), PeerError> {
-    let fits = frame.payload.len() <= MAX_GREETING_BYTES;
+pub(crate) fn check_len(payload: &[u8]) -> Result<(), PeerError> {
+    let fits = payload.len() <= MAX_GREETING_BYTES;
     if fits { Ok(()) } else { Err(PeerError::Limit("greeting")) }
 }
 
@@ -91,7 +93,7 @@ pub(crate) fn hello() -> Hello {
 pub(crate) async fn in_time<T>(
     hearing: impl Future<Output = Result<T, SyncError>>,
 ) -> Result<T, SyncError> {
-    timeout(GREETING_PATIENCE, hearing).await.unwrap_or(Err(SyncError::NoAnswerInTime))
+    timeout(GREETING_TIMEOUT, hearing).await.unwrap_or(Err(SyncError::NoAnswerInTime))
 }
 
 /// Reads [`MAGIC`].

@@ -19,7 +19,7 @@ use deltic_protocol::Purpose;
 use deltic_protocol::report::Counts;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::worker::lock;
+use crate::lock::lock;
 
 /// Kinds of work, as far as they are separate works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,7 +35,6 @@ use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
 use crate::executor::{Budget, Executor, Share};
 use crate::greeting::{Agree, Greeting, agree, check_len, hear_magic, hello, in_time};
-use crate::machine::{Machine, Worker};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
 use crate::place::{Resolved, exists, expand, here, inode_of, places, resolve, unmade, unusable};
@@ -50,11 +49,13 @@ use crate::transport::{
     Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
 };
 use crate::user::User;
+use crate::worker::Worker;
 use crate::worker::destination::DestinationWorker;
 use crate::worker::digests::Digests;
 use crate::worker::owners::is_privileged;
 use crate::worker::recipes::Recipes;
 use crate::worker::source::SourceWorker;
+use deltic_engine::machine::Machine;
 
 /// Longest time for the last frames to leave, and for further streams to end.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(120);
@@ -199,7 +200,7 @@ impl Session {
     async fn hear(&mut self) -> Result<RawFrame, SyncError> {
         loop {
             let frame = self.arrivals.one(&self.flow).await?;
-            check_len(&frame)?;
+            check_len(&frame.payload)?;
             if let Some(abort) = Abort::decode(frame.kind, &frame.payload)? {
                 return Err(abort.into());
             }
@@ -214,7 +215,8 @@ impl Session {
         in_time(async {
             hear_magic(&mut self.arrivals, &self.flow.counters).await?;
             loop {
-                if let Some(agreed) = greeting.hear(&self.hear().await?)? {
+                let RawFrame { kind, payload } = self.hear().await?;
+                if let Some(agreed) = greeting.hear(kind, &payload)? {
                     return Ok(agreed);
                 }
             }
@@ -712,11 +714,16 @@ impl Session {
         self.reading = Some(reading);
         let (tell, news) = mpsc::channel(MAX_STREAMS as usize);
         let (open, mut closed) = mpsc::channel(1);
-        let joined =
-            Joined { role: M::ROLE, frames: into, news: tell, flow: self.flow.clone(), open };
+        let joined = Joined {
+            role: Role::of(M::SIDE),
+            frames: into,
+            news: tell,
+            flow: self.flow.clone(),
+            open,
+        };
         let monitor = self.flow.monitor.clone();
         let tap = self.tap.clone();
-        let outlets = Outlets::new(self.batches.clone(), monitor.clone()).tapped(tap.clone());
+        let outlets = Outlets::new(self.batches.clone());
         let counters = Arc::clone(&self.flow.counters);
         let by = Drive { greeting, frames, outlets, news, share, counters, monitor, tap };
         let session = drive(machine, worker, by, watch);

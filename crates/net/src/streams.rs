@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use deltic_protocol::Terms;
+use deltic_protocol::report::Side;
 use deltic_protocol::streams::{JOIN_MAGIC, JOINED, Join, TOKEN_BYTES, Token};
 
 use crate::error::SyncError;
@@ -51,6 +52,15 @@ const SHELL_PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) enum Role {
     Sends,
     Receives,
+}
+
+impl Role {
+    pub(crate) const fn of(side: Side) -> Self {
+        match side {
+            Side::Sender => Self::Sends,
+            Side::Receiver => Self::Receives,
+        }
+    }
 }
 
 /// What the session is told of its further streams.

@@ -24,8 +24,8 @@ use deltic_tree::{Entry, Meta, Name, RelPath};
 use super::writing::{Standing, only, standing};
 use super::{MAX_STEPS, cut, other};
 use crate::error::SyncError;
+use crate::lock::lock;
 use crate::plan::Plan;
-use crate::worker::lock;
 
 /// A batch as the tree that its sender had: directories, and the files whose content it brings.
 #[derive(Clone, Debug)]

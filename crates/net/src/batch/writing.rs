@@ -24,11 +24,12 @@ use crate::conduct::Conduct;
 use crate::destination::{keep_links, root_of};
 use crate::embed::Conversation;
 use crate::error::SyncError;
+use crate::lock::lock;
 use crate::place::{Resolved, here, of_destination, resolve};
 use crate::plan::{self, Plan};
 use crate::session::Watch;
 use crate::worker::source::SourceWorker;
-use crate::worker::{lock, trouble};
+use crate::worker::trouble;
 
 /// Keeps what a sender tells of its list, at whichever end of its session.
 pub(crate) struct Tap {

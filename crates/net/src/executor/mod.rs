@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::lock::lock;
 use crate::monitor::thread_cpu;
-use crate::worker::lock;
 use fair::{FairQueue, SessionId};
 
 pub use budget::{Budget, most_threads};
-pub(crate) use pool::SessionPool;
+pub(crate) use pool::{Done, SessionPool};
 
 /// Threads that copy.
 const COPIERS: usize = 2;

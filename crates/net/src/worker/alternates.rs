@@ -8,7 +8,7 @@ use deltic_protocol::receiver::Elsewhere;
 use deltic_store::{Commit, Keep, Link, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
 use deltic_tree::{Entry, Meta, RelPath};
 
-use super::lock;
+use crate::lock::lock;
 
 /// Other trees; one that cannot be opened has nothing.
 pub(crate) struct Alternates<S> {

@@ -1,93 +1,121 @@
-//! The work of the machines, done with a store: blocking calls, from threads of the executor.
+//! The work of the machines: reads from a store, has the engine compute, writes to a store. Calls block, on threads of
+//! the executor.
 
 pub(crate) mod alternates;
+mod buffers;
 pub(crate) mod destination;
 pub(crate) mod digests;
 mod moves;
 pub(crate) mod owners;
-pub(crate) mod packing;
+mod packing;
 pub(crate) mod recipes;
 pub(crate) mod source;
 mod steps;
+mod troubles;
 
-use std::os::unix::ffi::OsStrExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
-use deltic_protocol::report::{Trouble, TroubleKind};
-use deltic_protocol::work::{Setback, Then};
-use deltic_store::StoreError;
+use deltic_engine::machine::Machine;
+use deltic_protocol::Terms;
+use deltic_protocol::report::Trouble;
+use deltic_tree::RelPath;
 
-/// What a store error means for a run.
-pub(crate) fn trouble(error: &StoreError) -> Trouble {
-    let kind = match error {
-        StoreError::Changed { .. } | StoreError::NotFound { .. } => TroubleKind::Vanished,
-        _ => TroubleKind::Failed,
-    };
-    told(kind, error, |path| match error {
-        StoreError::NotFound { action: "list", .. } => {
-            format!("directory has vanished: \"{path}\"")
+use crate::executor::Cost;
+use crate::monitor::Stage;
+
+use buffers::Buffers;
+pub(crate) use troubles::trouble;
+use troubles::{failed, setback, told, warned};
+
+/// Does a machine's work, from any thread.
+pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
+    /// The kind of thread that it needs.
+    fn cost(&self, work: &M::Work) -> Cost;
+    /// The stage that its processor time counts as, but for the parts that say otherwise.
+    fn stage(work: &M::Work) -> Stage;
+    /// Does it: reads, has the engine compute, writes.
+    fn perform(&self, work: M::Work) -> M::Answer;
+
+    /// The place of `path` on this machine, for those who read of trouble with it.
+    fn full_path(&self, _path: &RelPath) -> Option<PathBuf> {
+        None
+    }
+
+    /// The terms that the ends agreed on, as far as they have.
+    fn terms(&self) -> Option<Terms> {
+        None
+    }
+
+    /// Says of a trouble at this end where it happened.
+    fn locate(&self, trouble: &mut Trouble) {
+        trouble
+            .locate(M::SIDE, |path| Some(self.full_path(path)?.into_os_string().into_vec().into()));
+    }
+
+    /// The same for the other end, which may not hear of places.
+    fn locate_there(&self, trouble: &mut Trouble) {
+        self.locate(trouble);
+        if !self.terms().is_some_and(Terms::troubles) {
+            trouble.spot = None;
         }
-        StoreError::NotFound { .. } => format!("file has vanished: \"{path}\""),
-        error => error.words(path),
-    })
-}
+    }
 
-/// A trouble with the name that `error` is about, in these `words` of its path.
-fn told(kind: TroubleKind, error: &StoreError, words: impl FnOnce(&str) -> String) -> Trouble {
-    let trouble = match (error.path(), error) {
-        (Some(path), _) => Trouble::at(kind, path, words),
-        (None, StoreError::Argument { argument, .. }) => {
-            let full_path = argument.as_os_str().as_bytes().into();
-            Trouble::new(kind, error.to_string()).with_full_path(full_path)
-        }
-        (None, _) => return Trouble::new(kind, error.to_string()),
-    };
-    trouble.with_errno(error.errno().and_then(|errno| errno.try_into().ok()))
-}
+    /// True if such a piece and the one behind it are cheaper if they are done together.
+    fn may_join(_work: &M::Work, _next: &M::Work) -> bool {
+        false
+    }
 
-/// The same at the destination, where nothing that is missing has vanished.
-fn failed(error: &StoreError) -> Trouble {
-    told(TroubleKind::Failed, error, |path| error.words(path))
-}
-
-/// What is told, and keeps nothing from going on.
-fn warned(message: &str) -> Trouble {
-    Trouble::new(TroubleKind::Warned, message)
-}
-
-fn setback(error: &StoreError) -> Setback {
-    let then = match error {
-        StoreError::Changed { .. } | StoreError::Short { .. } => Then::Retry,
-        StoreError::Unset { .. } => Then::GoOn,
-        error if error.wants_room() => Then::WaitForRoom,
-        _ => Then::GiveUp,
-    };
-    Setback { trouble: failed(error), then }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Buffers that outlive the work that used them, so that segments are not allocated anew each time. As many are kept
-/// as were ever in use at once, which the pool bounds.
-#[derive(Debug, Default)]
-struct Buffers(Mutex<Vec<Vec<u8>>>);
-
-impl Buffers {
-    /// Calls `with` a buffer of `len` bytes, whose content is arbitrary. It begins where a page does: the kernel copies a
-    /// third faster where both sides lie the same in their pages than where it writes a little ahead of what it reads.
-    fn with<T>(&self, len: usize, with: impl FnOnce(&mut [u8]) -> T) -> T {
-        let mut buffer = lock(&self.0).pop().unwrap_or_default();
-        if buffer.len() < len + PAGE_BYTES {
-            buffer.resize(len + PAGE_BYTES, 0);
-        }
-        let start = buffer.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
-        let result = with(&mut buffer[start..start + len]);
-        lock(&self.0).push(buffer);
-        result
+    /// Does pieces that may be done together; the answers are in the same order.
+    fn perform_together(&self, works: Vec<M::Work>) -> Vec<M::Answer> {
+        works.into_iter().map(|work| self.perform(work)).collect()
     }
 }
 
-/// What memory is laid out by on most machines.
-const PAGE_BYTES: usize = 4096;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_core::Key;
+    use deltic_protocol::receiver::{self, Receiver};
+    use deltic_protocol::report::TroubleKind;
+    use deltic_protocol::{Hello, negotiate};
+
+    /// A receiver below `/srv`.
+    struct Below(Option<Terms>);
+
+    impl Worker<Receiver> for Below {
+        fn cost(&self, _: &receiver::Work) -> Cost {
+            Cost::Light
+        }
+        fn stage(_: &receiver::Work) -> Stage {
+            Stage::Other
+        }
+        fn perform(&self, work: receiver::Work) -> receiver::Answer {
+            unreachable!("nothing asks for {work:?}")
+        }
+        fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
+            Some(format!("/srv/{path}").into())
+        }
+        fn terms(&self) -> Option<Terms> {
+            self.0
+        }
+    }
+
+    #[test]
+    fn an_end_that_knows_no_places_is_told_the_full_path_alone() {
+        let hello = Hello::ours(Key::from_bytes([1; 32]));
+        let mut older = hello.clone();
+        older.capabilities.remove("troubles:located");
+        let terms = |theirs| negotiate(&hello, theirs).ok();
+        for (terms, located) in [(None, false), (terms(&older), false), (terms(&hello), true)] {
+            let path = RelPath::parse(b"a").unwrap();
+            let words = |path: &str| format!("cannot read {path}");
+            let mut trouble = Trouble::at(TroubleKind::Failed, &path, words);
+            Below(terms).locate_there(&mut trouble);
+            assert_eq!(
+                (trouble.message.as_str(), trouble.spot.is_some()),
+                ("cannot read /srv/a", located)
+            );
+        }
+    }
+}

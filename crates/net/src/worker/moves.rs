@@ -7,7 +7,7 @@ use deltic_protocol::receiver::{Charted, Kinship, Unseen};
 use deltic_store::{Snapshot, Store};
 use deltic_tree::{RelPath, Timestamp};
 
-use super::lock;
+use crate::lock::lock;
 
 /// An index of a destination, as far as it was walked.
 #[derive(Debug, Default)]

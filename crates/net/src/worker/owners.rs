@@ -11,8 +11,8 @@ use deltic_tree::meta::{IdKind, IdRules, IdTarget};
 use deltic_tree::{Acl, Meta};
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
 
-use super::lock;
 use crate::error::SyncError;
+use crate::lock::lock;
 
 /// Whether a receiver does what the superuser may, or notes what he would.
 pub(crate) fn is_privileged(metadata: &Metadata) -> bool {

@@ -7,7 +7,7 @@ use deltic_core::strategy::{Codec, Compression, Link};
 use deltic_engine::pack::{Packing, Tried, measured, pack_for};
 use deltic_protocol::message::Payload;
 
-use super::lock;
+use crate::lock::lock;
 use crate::monitor::{Stage, within};
 
 /// Packs payloads, by what compressing was worth of late.

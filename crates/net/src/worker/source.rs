@@ -6,18 +6,19 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
-use deltic_core::{Fingerprinter, Key, Searcher, Span, Strategy, Strong, StrongSum, SumKey};
+use deltic_core::{Fingerprinter, Key, Span, Strategy, Strong, StrongSum, SumKey};
 use deltic_engine::check::{SameAgain, chunks, small_digest};
 use deltic_engine::pack::level;
+use deltic_engine::search::NewSearch;
 use deltic_engine::sums::{Portions, StrongSums};
-use deltic_engine::{Short, gap, search};
+use deltic_engine::{Short, gap};
 use deltic_protocol::known::Known;
 use deltic_protocol::limits::WHOLE_BLOCK_BYTES;
 use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Answer, Bears, Body, Deltas, Gap, Listed, Opened, Sealed, Sealing, Searched, Sender, Sums, Work,
+    Answer, Bears, Body, Deltas, Gap, Listed, Opened, Sealed, Sealing, Sender, Sums, Work,
 };
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::Summing;
@@ -32,11 +33,12 @@ use super::digests::{Digests, digest_of_all, list};
 use super::owners::Called;
 use super::packing::Packer;
 use super::steps::{cut_segment, perform, read_one, sum_portion, with_segment};
-use super::{Buffers, lock, trouble};
+use super::{Buffers, trouble};
 use crate::executor::Cost;
-use crate::machine::Worker;
+use crate::lock::lock;
 use crate::monitor::{Stage, within};
 use crate::user::User;
+use crate::worker::Worker;
 
 /// Reads a tree for a [`Sender`].
 pub(crate) struct SourceWorker<T: Tree> {
@@ -165,7 +167,11 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             }
             Work::Search { handle, start, search, digest, zstd } => {
                 let searcher = search.searcher(Some(self.agreed().key));
-                let searched = self.search(handle, start, (searcher, digest, self.packs(zstd)));
+                let search = NewSearch { searcher, digest, start, zstd: self.packs(zstd) };
+                let snapshot = self.snapshot(handle);
+                let searched = with_segment(&self.buffers, &*snapshot, start, |bytes, at_end| {
+                    search.search(bytes, at_end)
+                });
                 Answer::Searched(searched.map_err(|error| trouble(&error)))
             }
             Work::Digest { paths } => {
@@ -472,17 +478,6 @@ impl<T: Tree> SourceWorker<T> {
         let task = StrongSums::new((strong, &self.agreed().key), spans);
         let sums = perform(&self.buffers, Stage::Sum, task, read_one(&*snapshot));
         sums.map_err(|error| trouble(&error))?.map_err(|Short| shrunk(&*snapshot))
-    }
-
-    fn search(
-        &self,
-        handle: Handle,
-        start: u64,
-        (searcher, digest, zstd): (Box<Searcher>, Box<FileDigest>, Option<i32>),
-    ) -> Result<Searched, StoreError> {
-        with_segment(&self.buffers, &*self.snapshot(handle), start, |bytes, at_end| {
-            search::in_new((searcher, digest), (start, bytes, at_end), zstd)
-        })
     }
 
     fn mend(&self, handle: Handle, gaps: &[Gap], zstd: Option<i32>) -> Result<Deltas, Trouble> {

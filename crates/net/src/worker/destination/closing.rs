@@ -15,9 +15,10 @@ use deltic_store_local::cache::Moment;
 use deltic_tree::{Meta, RelPath};
 
 use super::{DestinationWorker, unproven};
+use crate::lock::lock;
 use crate::monitor::{Stage, within};
+use crate::worker::setback;
 use crate::worker::steps::digest_of_bytes;
-use crate::worker::{lock, setback};
 
 /// Old versions that take the kernel noticeable time to free, in bytes.
 const LARGE_BYTES: u64 = 16 << 20;

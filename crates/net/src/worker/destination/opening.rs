@@ -17,7 +17,8 @@ use deltic_tree::{Entry, Meta, Names, RelPath};
 
 use super::DestinationWorker;
 use super::slot::{Growing, Slot};
-use crate::worker::{failed, lock, warned};
+use crate::lock::lock;
+use crate::worker::{failed, warned};
 
 /// A file of another name, held open.
 type Other<S> = Option<(Similar, <S as Tree>::Snapshot)>;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use deltic_store::StoreError;
 
 use crate::executor::Share;
-use crate::worker::lock;
+use crate::lock::lock;
 
 /// What is being let go of, by threads of the executor.
 #[derive(Debug)]

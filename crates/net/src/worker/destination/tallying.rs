@@ -10,8 +10,8 @@ use deltic_store::{Store, StoreError};
 use deltic_tree::{DirDigest, DirHasher, Entry, Meta, RelPath};
 
 use super::DestinationWorker;
+use crate::lock::lock;
 use crate::worker::digests::list;
-use crate::worker::lock;
 
 impl<S: Store> DestinationWorker<S> {
     /// What is in `dir`, if that is what the sender has there. What cannot be listed here is not: then the list of names tells

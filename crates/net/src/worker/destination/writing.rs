@@ -19,9 +19,10 @@ use deltic_tree::RelPath;
 
 use super::slot::{Growing, Slot};
 use super::{DestinationWorker, shrunk, unproven};
+use crate::lock::lock;
 use crate::monitor::{Stage, within};
+use crate::worker::setback;
 use crate::worker::steps::perform;
-use crate::worker::{lock, setback};
 
 /// An attempt, and what grows in it.
 pub(super) type Site<'a, S> = (&'a Slot<S>, &'a Growing<S>);

@@ -1,7 +1,4 @@
-//! What the two machines have in common for those that drive them, and what does their work.
-
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+//! The two machines of the protocol, as those that drive them see them.
 
 use deltic_protocol::receiver::{self, Receiver};
 use deltic_protocol::report::{Counts, Notice, Side, Trouble};
@@ -9,12 +6,6 @@ use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::work::UnknownAnswer;
 use deltic_protocol::{PeerError, Purpose, Terms, ToReceiver, ToSender, WorkId};
-use deltic_tree::RelPath;
-
-use crate::executor::Cost;
-use crate::monitor::Stage;
-use crate::outlets::Lane;
-use crate::streams::Role;
 
 /// Literals received and not yet written beyond which no frame is taken. With the frames that are read ahead this is what
 /// a kill can cost, which docs/promises.md bounds.
@@ -24,89 +15,63 @@ const MAX_COPIES_WAITING: usize = 1 << 17;
 /// Frames to be sent beyond which a receiver takes none in.
 const MAX_FRAMES_WAITING: usize = 4096;
 
-/// Makes a trouble ready for the other end.
-pub(crate) type Tell<'a> = &'a (dyn Fn(&mut Trouble) + Sync);
+/// The streams that a frame may travel on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// The first alone: it is in order with others.
+    First,
+    /// Any.
+    Any,
+}
 
-/// What the two machines have in common.
-pub(crate) trait Machine {
-    /// Its end of the literals.
-    const ROLE: Role;
-    /// What it asks for.
+/// Makes a trouble ready for the other end.
+pub type Tell<'a> = &'a dyn Fn(&mut Trouble);
+
+/// The interface that both machines have in common.
+pub trait Machine {
+    /// Its end of the session.
+    const SIDE: Side;
+    /// The work that it asks for.
     type Work: Send + 'static;
-    /// What it gets for it.
+    /// The result of work.
     type Answer: Send + 'static;
 
+    /// Takes a frame.
+    ///
+    /// # Errors
+    /// [`PeerError`] where the peer breaks the protocol.
     fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError>;
+    /// Takes the answer to work.
+    ///
+    /// # Errors
+    /// [`UnknownAnswer`] where it did not ask for that.
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer>;
-    /// Puts the next frame behind what `to` holds; what it is sent for, and what it may travel on where there are `several`
-    /// streams.
-    /// `tell` sees its troubles first.
+    /// Puts the next frame behind what `to` holds; returns its purpose, and the lane that it may take where there are
+    /// `several` streams. `tell` sees its troubles first.
     fn poll_frame(
         &mut self,
         several: bool,
         tell: Tell<'_>,
         to: &mut Vec<u8>,
     ) -> Option<(Lane, Purpose)>;
+    /// The next work to do.
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)>;
+    /// The next event to report.
     fn poll_notice(&mut self) -> Option<Notice>;
-    /// How often sums were compared.
+    /// Counts how often sums were compared.
     fn counts(&self) -> Counts;
+    /// True once the session is over.
     fn is_finished(&self) -> bool;
-    /// Whether it should be given no frame now.
+    /// True while it should be given no frame.
     fn is_full(&self) -> bool;
-    /// The greeting is over.
+    /// Notes that the greeting is over.
     fn greeted(&mut self, _: &Terms) {}
-    /// The other end has said nothing for a while, from the beginning on.
+    /// Notes that the other end has said nothing for a while, from the beginning on.
     fn unanswered(&mut self) {}
 }
 
-/// Whoever does a machine's work, from any thread.
-pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
-    fn cost(&self, work: &M::Work) -> Cost;
-    /// What its processor time counts as, but for the parts that say otherwise.
-    fn stage(work: &M::Work) -> Stage;
-    fn perform(&self, work: M::Work) -> M::Answer;
-
-    /// Where `path` is on this machine, for whoever is told of trouble with it.
-    fn full_path(&self, _path: &RelPath) -> Option<PathBuf> {
-        None
-    }
-
-    /// What the ends agreed on, as far as they have.
-    fn terms(&self) -> Option<Terms> {
-        None
-    }
-
-    /// Says of a trouble at this end where it happened.
-    fn locate(&self, trouble: &mut Trouble) {
-        let side = match M::ROLE {
-            Role::Sends => Side::Sender,
-            Role::Receives => Side::Receiver,
-        };
-        trouble.locate(side, |path| Some(self.full_path(path)?.into_os_string().into_vec().into()));
-    }
-
-    /// The same for the other end, which may not hear of places.
-    fn locate_there(&self, trouble: &mut Trouble) {
-        self.locate(trouble);
-        if !self.terms().is_some_and(Terms::troubles) {
-            trouble.spot = None;
-        }
-    }
-
-    /// Whether such a piece and the one behind it are cheaper if they are done together.
-    fn may_join(_work: &M::Work, _next: &M::Work) -> bool {
-        false
-    }
-
-    /// Does pieces that may be done together; the answers are in the same order.
-    fn perform_together(&self, works: Vec<M::Work>) -> Vec<M::Answer> {
-        works.into_iter().map(|work| self.perform(work)).collect()
-    }
-}
-
 impl Machine for Sender {
-    const ROLE: Role = Role::Sends;
+    const SIDE: Side = Side::Sender;
     type Work = sender::Work;
     type Answer = sender::Answer;
 
@@ -166,7 +131,7 @@ impl Machine for Sender {
 }
 
 impl Machine for Receiver {
-    const ROLE: Role = Role::Receives;
+    const SIDE: Side = Side::Receiver;
     type Work = receiver::Work;
     type Answer = receiver::Answer;
 
@@ -201,52 +166,5 @@ impl Machine for Receiver {
         self.backlog_bytes() > MAX_BACKLOG_BYTES
             || self.copies_waiting() > MAX_COPIES_WAITING
             || self.frames_waiting() > MAX_FRAMES_WAITING
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use deltic_core::Key;
-    use deltic_protocol::report::TroubleKind;
-    use deltic_protocol::{Hello, negotiate};
-
-    /// A receiver below `/srv`.
-    struct Below(Option<Terms>);
-
-    impl Worker<Receiver> for Below {
-        fn cost(&self, _: &receiver::Work) -> Cost {
-            Cost::Light
-        }
-        fn stage(_: &receiver::Work) -> Stage {
-            Stage::Other
-        }
-        fn perform(&self, work: receiver::Work) -> receiver::Answer {
-            unreachable!("nothing asks for {work:?}")
-        }
-        fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
-            Some(format!("/srv/{path}").into())
-        }
-        fn terms(&self) -> Option<Terms> {
-            self.0
-        }
-    }
-
-    #[test]
-    fn an_end_that_knows_no_places_is_told_the_full_path_alone() {
-        let hello = Hello::ours(Key::from_bytes([1; 32]));
-        let mut older = hello.clone();
-        older.capabilities.remove("troubles:located");
-        let terms = |theirs| negotiate(&hello, theirs).ok();
-        for (terms, located) in [(None, false), (terms(&older), false), (terms(&hello), true)] {
-            let path = RelPath::parse(b"a").unwrap();
-            let words = |path: &str| format!("cannot read {path}");
-            let mut trouble = Trouble::at(TroubleKind::Failed, &path, words);
-            Below(terms).locate_there(&mut trouble);
-            assert_eq!(
-                (trouble.message.as_str(), trouble.spot.is_some()),
-                ("cannot read /srv/a", located)
-            );
-        }
     }
 }

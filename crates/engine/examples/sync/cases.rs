@@ -1,0 +1,144 @@
+//! Whole sessions between two machines in one thread, over two byte strings.
+
+use deltic_engine::machine::{Lane, Machine};
+use deltic_engine::session::{Session, Step, Surroundings};
+use deltic_protocol::PeerError;
+use deltic_protocol::hello::Abort;
+use deltic_protocol::options::Options;
+use deltic_protocol::receiver::{Receiver, Setting};
+use deltic_protocol::report::Notice;
+use deltic_protocol::sender::Sender;
+
+use crate::memory::{Agreed, Destination, Source};
+
+/// Why a session did not end well.
+#[derive(Debug)]
+pub(crate) struct Failed(pub(crate) String);
+
+impl From<PeerError> for Failed {
+    fn from(error: PeerError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<Abort> for Failed {
+    fn from(abort: Abort) -> Self {
+        Self(abort.message)
+    }
+}
+
+/// Surroundings that always have room.
+struct Alone;
+
+impl<M: Machine> Surroundings<M> for Alone {
+    fn can_send(&self, _: Lane) -> bool {
+        true
+    }
+    fn can_start(&self, _: &M::Work) -> bool {
+        true
+    }
+}
+
+/// Takes all steps of a session that can be taken; true once it is over.
+fn steps<M: Machine>(
+    session: &mut Session<M, Failed>,
+    mut perform: impl FnMut(M::Work) -> M::Answer,
+    out: &mut Vec<u8>,
+) -> Result<bool, Failed> {
+    loop {
+        match session.poll(&Alone) {
+            Some(Step::Send(_, batch)) => out.extend(batch),
+            Some(Step::Work(id, work)) => session.answered(id, perform(work)),
+            Some(Step::Event(Notice::Trouble(trouble))) => return Err(Failed(trouble.message)),
+            Some(Step::Event(_)) => {}
+            Some(Step::Done) => {
+                out.extend(std::iter::from_fn(|| session.poll_rest(&Alone)).flatten());
+                return Ok(true);
+            }
+            None => return Ok(false),
+        }
+    }
+}
+
+/// Feeds a session the whole frames in `bytes`, while it takes some.
+fn hear<M: Machine>(session: &mut Session<M, Failed>, bytes: &mut Vec<u8>) -> Result<(), Failed> {
+    if session.takes_frames() && !session.is_finished() {
+        let fed = session.feed_bytes(bytes)?;
+        bytes.drain(..fed);
+    }
+    Ok(())
+}
+
+/// Syncs `new` to where `old` is; returns what is there then, and how many literal bytes came.
+///
+/// # Errors
+/// [`Failed`] where the session does not end, or not well.
+pub(crate) fn sync(old: Option<&[u8]>, new: &[u8]) -> Result<(Option<Vec<u8>>, u64), Failed> {
+    let options = Options { recursive: true, times: true, ..Options::default() };
+    let agreed = Agreed::new(&options);
+    let mut source = Source { agreed: agreed.clone(), bytes: new.to_vec() };
+    let mut destination = Destination::new(agreed, old.map(<[u8]>::to_vec));
+    let mut sender = Session::new(Sender::new(options.clone()), None);
+    let setting = Setting { options, ..Setting::default() };
+    let mut receiver = Session::new(Receiver::new(setting), None);
+    let (mut there, mut back) = (Vec::new(), Vec::new());
+    loop {
+        let has_sent = steps(&mut sender, |work| source.perform(work), &mut there)?;
+        let waits = there.len();
+        hear(&mut receiver, &mut there)?;
+        let has_received = steps(&mut receiver, |work| destination.perform(work), &mut back)?;
+        if has_sent && has_received {
+            return Ok((destination.file, destination.literal));
+        }
+        if back.is_empty() && waits == there.len() {
+            return Err(Failed("both ends wait".into()));
+        }
+        hear(&mut sender, &mut back)?;
+    }
+}
+
+/// Bytes that repeat nowhere.
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+/// Runs all cases; returns how many.
+///
+/// # Errors
+/// Words for the first that went wrong.
+pub(crate) fn check() -> Result<u8, String> {
+    let base = noise(3 << 20, 1);
+    let mut edited = base.clone();
+    [1000, 70_000, 1 << 20, 2_000_000].into_iter().for_each(|at| edited[at] ^= 1);
+    let inserted = [&base[..700_000], b"some words", &base[700_000..]].concat();
+    let moved = [&base[2 << 20..], &base[..2 << 20]].concat();
+    let zeros = [&base[..1 << 20], &vec![0; 1 << 20], &base[1 << 20..]].concat();
+    let small = noise(100, 2);
+    // What stands there, what comes, and the most literal bytes that it may cost.
+    let cases: [(Option<&[u8]>, &[u8], usize); 9] = [
+        (None, &base, base.len()),
+        (Some(&base), &edited, 64 << 10),
+        (Some(&base), &inserted, 64 << 10),
+        (Some(&base), &moved, 256 << 10),
+        (Some(&base), &zeros, (1 << 20) + (128 << 10)),
+        (Some(&base), &base[..1 << 20], 128 << 10),
+        (Some(&small), &base, base.len()),
+        (None, &small, small.len()),
+        (Some(&base), &[], 0),
+    ];
+    for (no, (old, new, most)) in cases.iter().enumerate() {
+        let (file, literal) = sync(*old, new).map_err(|Failed(why)| format!("case {no}: {why}"))?;
+        if file.as_deref() != Some(*new) {
+            return Err(format!("case {no}: the destination has something else"));
+        }
+        if literal > *most as u64 {
+            return Err(format!("case {no}: {literal} literal bytes came, not {most} at most"));
+        }
+    }
+    Ok(cases.len() as u8)
+}

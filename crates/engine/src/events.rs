@@ -1,0 +1,100 @@
+//! Events on their way to people: some wait until the bytes have left that they are about.
+
+use std::collections::VecDeque;
+
+use deltic_protocol::report::Notice;
+
+/// Bytes on the wire between two events about them.
+const WIRE_STEP: u64 = 64 << 10;
+
+/// The events of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    ready: VecDeque<Notice>,
+    /// Bytes that are settled once they have left: how many, and how much this end must have sent by then. A limit of the
+    /// rate may hold them back.
+    unsent: VecDeque<(u64, u64)>,
+    sent: u64,
+    received: u64,
+    /// Bytes on the wire, both ways, that were reported.
+    reported: u64,
+}
+
+impl Events {
+    /// Takes an event that came behind so many bytes `said`.
+    pub(crate) fn push(&mut self, notice: Notice, said: u64) {
+        match notice {
+            Notice::Settled { bytes } => match self.unsent.back_mut() {
+                Some((more, last)) if *last == said => *more += bytes,
+                _ => self.unsent.push_back((bytes, said)),
+            },
+            // Nothing follows it.
+            Notice::Finished(_) => {
+                self.settle_at(u64::MAX);
+                self.ready.push_back(notice);
+            }
+            notice => self.ready.push_back(notice),
+        }
+    }
+
+    /// Notes how many bytes crossed the wire so far.
+    pub(crate) const fn moved(&mut self, sent: u64, received: u64) {
+        (self.sent, self.received) = (sent, received);
+    }
+
+    /// Readies what the bytes that have moved settle.
+    pub(crate) fn settle(&mut self) {
+        self.settle_at(self.sent);
+        let bytes = self.sent.saturating_add(self.received);
+        let is_first = self.reported == 0 && self.received > 0;
+        if bytes >= self.reported.saturating_add(WIRE_STEP) || is_first {
+            self.reported = bytes;
+            self.ready.push_back(Notice::Wire { bytes });
+        }
+    }
+
+    /// The next event to report.
+    pub(crate) fn pop(&mut self) -> Option<Notice> {
+        self.ready.pop_front()
+    }
+
+    /// True while some wait for bytes to leave.
+    pub(crate) fn are_held(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// All of them, whatever has left.
+    pub(crate) fn release(&mut self) -> Vec<Notice> {
+        self.settle_at(u64::MAX);
+        self.ready.drain(..).collect()
+    }
+
+    fn settle_at(&mut self, sent: u64) {
+        while let Some((bytes, _)) = self.unsent.pop_front_if(|(_, said)| *said <= sent) {
+            self.ready.push_back(Notice::Settled { bytes });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_protocol::report::{Trouble, TroubleKind};
+
+    #[test]
+    fn bytes_that_wait_to_be_sent_are_not_settled() {
+        let mut events = Events::default();
+        let settled = |bytes| Notice::Settled { bytes };
+        for (bytes, said) in [(1, 0), (10, 100), (20, 100), (40, 300)] {
+            events.push(settled(bytes), said);
+        }
+        events.settle_at(99);
+        events.settle_at(100);
+        let warned = Notice::Trouble(Trouble::new(TroubleKind::Warned, String::new()));
+        events.push(warned.clone(), 300);
+        let finished = Notice::Finished(Default::default());
+        events.push(finished.clone(), 300);
+        assert!(!events.are_held());
+        assert_eq!(events.release(), [settled(1), settled(30), warned, settled(40), finished]);
+    }
+}
