@@ -107,6 +107,9 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
+/// The file that stands there, the one that comes, and the most literal bytes that it may cost.
+type Case<'a> = (Option<&'a [u8]>, &'a [u8], usize);
+
 /// Runs all cases; returns how many.
 ///
 /// # Errors
@@ -119,8 +122,7 @@ pub(crate) fn check() -> Result<u8, String> {
     let moved = [&base[2 << 20..], &base[..2 << 20]].concat();
     let zeros = [&base[..1 << 20], &vec![0; 1 << 20], &base[1 << 20..]].concat();
     let small = noise(100, 2);
-    // What stands there, what comes, and the most literal bytes that it may cost.
-    let cases: [(Option<&[u8]>, &[u8], usize); 9] = [
+    let cases: [Case<'_>; 9] = [
         (None, &base, base.len()),
         (Some(&base), &edited, 64 << 10),
         (Some(&base), &inserted, 64 << 10),
