@@ -50,10 +50,9 @@ use crate::transport::{
 };
 use crate::user::User;
 use crate::worker::Worker;
-use crate::worker::destination::DestinationWorker;
-use crate::worker::digests::Digests;
+use crate::worker::destination::{Asked, DestinationWorker};
+use crate::worker::known::Known;
 use crate::worker::owners::is_privileged;
-use crate::worker::recipes::Recipes;
 use crate::worker::source::SourceWorker;
 use deltic_engine::machine::Machine;
 
@@ -431,7 +430,7 @@ impl Session {
     ) -> Result<(), SyncError> {
         let destination = (destination.as_bytes().into(), batch.single().cloned());
         let (own, [users, groups]) = (batch.own(), batch.owners());
-        let worker = SourceWorker::new(batch.clone(), own, (&options, &self.ours), None)
+        let worker = SourceWorker::new(batch.clone(), own, (&options, &self.ours))
             .calling(users, groups)
             .with_user(self.user.clone());
         self.push_by(Arc::new(worker), destination, options, watch).await
@@ -620,8 +619,9 @@ impl Session {
     /// What does a sender's work on these sources.
     fn sending(&self, sources: Sources, options: &Options) -> SourceWorker<Sources> {
         let own = (sources.own(), missing(&sources, options));
-        SourceWorker::new(sources, own, (options, &self.ours), self.figures)
-            .knowing(Digests::new(self.cache.clone(), options))
+        SourceWorker::new(sources, own, (options, &self.ours))
+            .over(self.figures)
+            .knowing(Known::new(self.cache.clone(), options))
             .with_user(self.user.clone())
     }
 
@@ -687,9 +687,8 @@ impl Session {
         let (alternates, warnings) = open_alternates(&root, (&options, see));
         let Agreed { terms, joining, .. } = agreed;
         let share = self.share(&options);
-        let digests = Digests::new(self.cache.clone(), &options);
-        let recipes = Recipes::new(self.cache.clone(), &options);
-        let asked = (terms, &options, terms.part());
+        let known = Known::new(self.cache.clone(), &options);
+        let asked = Asked { terms, options: &options, theirs: terms.part() };
         let worker = DestinationWorker::new(store, alternates, asked, share.clone())?;
         let worker = worker.with_user(self.user.clone());
         let course = Course { joining, greeting: None, share };
@@ -697,7 +696,7 @@ impl Session {
         let warning = |message| Trouble::new(TroubleKind::Warned, message);
         let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
         found.for_each(|trouble| machine.found(trouble));
-        self.run((machine, Arc::new(worker.knowing(digests, recipes))), course, watch).await
+        self.run((machine, Arc::new(worker.knowing(known))), course, watch).await
     }
 
     /// Runs a machine over this connection, and over the streams that join it.

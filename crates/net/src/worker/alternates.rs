@@ -20,6 +20,18 @@ pub(crate) struct Alternates<S> {
 /// A file of another name, held open.
 type Named<S> = Option<(RelPath, <S as Tree>::Snapshot)>;
 
+/// A file of an alternate that is to be copied.
+pub(super) struct Beside<'a> {
+    pub(super) path: &'a RelPath,
+    pub(super) alternate: usize,
+    /// Its metadata, as it was seen: nothing else is copied.
+    pub(super) is: &'a Meta,
+    /// The metadata that the copy gets.
+    pub(super) meta: &'a Meta,
+    /// The metadata of what stands in its place.
+    pub(super) seen: Option<&'a Meta>,
+}
+
 impl<S: Store> Alternates<S> {
     pub(crate) fn new(trees: Vec<Option<S>>) -> Self {
         Self { trees, listed: Mutex::default() }
@@ -46,12 +58,11 @@ impl<S: Store> Alternates<S> {
         store.link(path, Link { from: self.tree(alternate, path)?, at: path, is, seen })
     }
 
-    /// Copies what the alternate has at `path`, if that still `is` so, into `store`; it gets the attributes of `meta`.
+    /// Copies a file of an alternate into `store`.
     pub(super) fn copy(
         &self,
         store: &S,
-        (path, alternate): (&RelPath, usize),
-        (is, meta, seen): (&Meta, &Meta, Option<&Meta>),
+        &Beside { path, alternate, is, meta, seen }: &Beside<'_>,
         keep: Keep,
     ) -> Result<(), StoreError> {
         let old = self.tree(alternate, path)?.open(path)?;

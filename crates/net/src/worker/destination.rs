@@ -1,6 +1,7 @@
 //! The receiver's work: look, index old, copy, write, commit.
 
 mod closing;
+mod found;
 mod opening;
 mod parting;
 mod reading;
@@ -8,12 +9,12 @@ mod slot;
 mod tallying;
 mod writing;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use deltic_core::Key;
 use deltic_core::strategy::Conversation;
-use deltic_core::{Fingerprinter, Key, SumKey};
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{self, Answer, Carries, New, Receiver, Removed, Work};
@@ -22,11 +23,11 @@ use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_store::{Going, Keep, Link, Store, StoreError};
 use deltic_tree::{Compared, DirDigestKey, Kind, Meta, RelPath};
 
-use super::alternates::Alternates;
-use super::digests::Digests;
+use super::agreed::Agreed;
+use super::alternates::{Alternates, Beside};
+use super::known::Known;
 use super::moves::Moves;
 use super::owners::Owners;
-use super::recipes::Recipes;
 use super::steps::cut_segment;
 use super::{Buffers, failed, setback, told};
 use crate::error::SyncError;
@@ -35,10 +36,17 @@ use crate::lock::lock;
 use crate::monitor::Stage;
 use crate::user::User;
 use crate::worker::Worker;
+use found::Found;
 use parting::DeferredDrop;
-use slot::Slot;
-use tallying::Found;
-use writing::Site;
+use slot::{Site, Slot, Sought};
+
+/// The session that a receiver works for.
+pub(crate) struct Asked<'a> {
+    pub(crate) terms: Terms,
+    pub(crate) options: &'a Options,
+    /// The sender's part of the key.
+    pub(crate) theirs: Key,
+}
 
 /// Changes a store for a [`Receiver`].
 pub(crate) struct DestinationWorker<S: Store> {
@@ -51,19 +59,13 @@ pub(crate) struct DestinationWorker<S: Store> {
     /// What tallies are taken with, and what of.
     tallied: (DirDigestKey, Compared),
     found: Found,
-    terms: Terms,
-    /// Whether an interrupted transfer may go on; strategies of the papers begin anew.
+    agreed: Agreed,
+    /// True if an interrupted transfer may go on; strategies of the papers begin anew.
     keeps_notes: bool,
-    /// How chunks are named in this session.
-    names: Fingerprinter,
-    gap_seed: u64,
-    /// Of strong sums.
-    key: SumKey,
     user: User,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
-    digests: Digests,
-    recipes: Recipes,
+    known: Known,
     deferred: DeferredDrop,
 }
 
@@ -73,7 +75,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     }
 
     fn terms(&self) -> Option<Terms> {
-        Some(self.terms)
+        Some(self.agreed.terms)
     }
 
     fn cost(&self, work: &Work) -> Cost {
@@ -163,122 +165,23 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
 
     fn perform(&self, work: Work) -> Answer {
         match work {
-            Work::Look { paths, dirs, users, groups } => {
-                let looked = paths.iter().zip(self.look_all(&paths));
-                let found = looked.map(|(path, found)| match found {
-                    Ok(Some(link)) if link.is_symlink() && dirs.contains(path) => {
-                        self.store.keep_dirlink(path).map(|behind| behind.or(Some(link)))
-                    }
-                    // A dry run makes no directory of the link that is on the way; all else fails there.
-                    Err(StoreError::OutsideRoot { .. }) => Ok(None),
-                    found => found,
-                });
-                let found = found.map(|found| found.map_err(|error| failed(&error))).collect();
-                Answer::Looked(found, self.owners.ours(&users, &groups))
-            }
-            Work::Compare { dir, tally, owners } => {
-                Answer::Compared(self.compare(&dir, &tally, &owners).map(Box::new))
-            }
-            Work::Digest { paths } => {
-                Answer::Digested(self.digests.of(&self.store, &paths, &self.buffers))
-            }
-            Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),
-            Work::LinkBeside { path, alternate, is, seen } => {
-                let expected = (&is, seen.as_ref());
-                done(self.alternates.link(&self.store, (&path, alternate), expected))
-            }
-            Work::Link { path, leader, kind, seen } => {
-                let linked = self.link(&path, (&leader, &kind), seen.as_ref());
-                done(self.unless(linked, || self.are_one(&path, &leader)))
-            }
-            Work::CopyBeside { path, alternate, is, meta, seen } => {
-                let metas = (&is, &meta, seen.as_ref());
-                let at = (&path, alternate);
-                done(
-                    self.deferred
-                        .with_room(|| self.alternates.copy(&self.store, at, metas, self.keep)),
-                )
-            }
-            Work::Extra { dir, keep, rest } => {
-                Answer::Extra(self.extra(&dir, (keep.as_ref(), rest)))
-            }
-            Work::Count { path, gives_way } => Answer::Counted(self.count(&path, gives_way)),
-            Work::CountMoved { paths, mut new } => {
-                let files = self.count_moved(paths, &mut new);
-                Answer::CountedMoved { files, new }
-            }
-            Work::MakeDir { path, meta, carries } => {
-                done(self.store.make_dir(&path, Some((&meta, self.kept(carries)))))
-            }
-            Work::MakeSymlink { path, target, meta } => {
-                let made = self.store.make_symlink(&path, &target, &meta, self.keep);
-                done(self.unless(made, || self.is_there(&path, &meta)))
-            }
-            Work::MakeSpecial { path, meta } => {
-                let made = self.store.make_special(&path, &meta, self.keep);
-                done(self.unless(made, || self.is_there(&path, &meta)))
-            }
-            Work::SetMeta { path, meta } => done(self.store.set_meta(&path, &meta, self.keep)),
-            Work::SetDirs { dirs, carries } => {
-                let keep = self.kept(carries);
-                let set = |(path, meta)| self.store.set_meta(path, meta, keep).err();
-                let pairs = dirs.iter().map(|(path, meta)| (path, meta));
-                Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
-            }
-            Work::Remove { path, gives_way, dry_run, most } => {
-                let going = Going { gives_way, dry_run, most };
-                Answer::Removed(removed(self.store.remove(&path, going)))
-            }
-            Work::Chart { near, names } => {
-                Answer::Charted(self.moves.draw(&self.store, near, names))
-            }
-            Work::OpenOld { handle, path, most, goes_on, recipe, elsewhere } => {
-                let known = (most, goes_on.as_ref(), recipe);
-                let opened = self.open_old(handle, (&path, &elsewhere), known);
-                Answer::Opened(opened.map(Box::new).map_err(|error| setback(&error)))
-            }
-            Work::Index { handle, part, segment, spec } => {
-                let slot = self.slot(handle);
-                let by = (&spec, self.names(&slot));
-                let run = cut_segment(&self.buffers, &slot.old[part], by, &segment);
-                let run = run.map_err(|error| setback(&error));
-                Answer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
-            }
-            Work::Copy { handle, path, new, runs, chunks } => Answer::Copied(
-                self.fill((handle, &path, new), |site| self.copy(site, (&runs, chunks))),
-            ),
-            Work::Write { handle, path, new, pieces, payload, between } => {
-                Answer::Written(self.fill((handle, &path, new), |site| {
-                    self.write(site, &path, (&pieces, payload, &between))
-                }))
-            }
-            Work::Survey { handle, gaps } => {
-                Answer::Surveyed(self.block_sums(handle, &gaps).map_err(|error| setback(&error)))
-            }
-            Work::Mend { handle, path, new, gaps, bytes, payload } => {
-                Answer::Mended(self.fill((handle, &path, new), |site| {
-                    self.mend(site, &path, (&gaps, bytes, payload))
-                }))
-            }
-            Work::SumOld { handle, part, portion, summing } => {
-                Answer::Summed(self.sum_old(handle, (part, portion), summing))
-            }
-            Work::HashOld { handle, strong, spans } => {
-                Answer::Hashed(self.hash_old(handle, strong, &spans))
-            }
-            Work::Roll { handle, part, start, search } => Answer::Rolled(
-                (self.roll(handle, (part, start), search.searcher(Some(self.key))))
-                    .map_err(|error| setback(&error)),
-            ),
-            Work::Commit { handle, path, meta, seen, proof } => {
-                Answer::Done(self.commit(handle, &path, (&meta, seen.as_ref()), proof))
-            }
-            Work::Replace(small) => {
-                let mut done = self.replace_all(&[small]);
-                Answer::Done(done.pop().expect("one answer for one file"))
-            }
-            Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
-            Work::Abandon { handle } => done(self.abandon(handle)),
+            Work::Look { .. }
+            | Work::Compare { .. }
+            | Work::Digest { .. }
+            | Work::LookBeside { .. }
+            | Work::Extra { .. }
+            | Work::Count { .. }
+            | Work::CountMoved { .. }
+            | Work::Chart { .. } => self.see(work),
+            Work::LinkBeside { .. }
+            | Work::Link { .. }
+            | Work::CopyBeside { .. }
+            | Work::MakeDir { .. }
+            | Work::MakeSymlink { .. }
+            | Work::MakeSpecial { .. }
+            | Work::SetMeta { .. }
+            | Work::SetDirs { .. }
+            | Work::Remove { .. } => self.change(work),
             Work::Ask(question) => Answer::Asked(self.user.allows(&question)),
             Work::Land => {
                 let is_same = |new: &Meta, is: &Meta| receiver::is_there(&self.options, new, is);
@@ -287,6 +190,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
             }
             Work::Sweep => done(self.store.sweep().map(|_| ())),
             Work::Flush => done(self.store.flush()),
+            content => self.fill_in(content),
         }
     }
 }
@@ -329,17 +233,16 @@ fn removed(result: Result<deltic_store::Removed, StoreError>) -> Removed {
 }
 
 impl<S: Store> DestinationWorker<S> {
-    /// For a session to whose key the sender brought `theirs`.
+    /// Starts a worker that changes `store`; `share` has what is freed slowly done.
     ///
     /// # Errors
     /// [`SyncError`] where the options name owners whom nobody knows here.
     pub(crate) fn new(
         store: S,
         alternates: Alternates<S>,
-        (terms, options, theirs): (Terms, &Options, Key),
+        Asked { terms, options, theirs }: Asked<'_>,
         share: Share,
     ) -> Result<Self, SyncError> {
-        let strategy = &options.strategy;
         Ok(Self {
             store,
             alternates,
@@ -349,28 +252,167 @@ impl<S: Store> DestinationWorker<S> {
             owners: Owners::new(&options.metadata)?,
             tallied: (DirDigestKey::of(&theirs), options.tallied().unwrap_or_default()),
             found: Found::default(),
-            terms,
-            keeps_notes: strategy.conversation == Conversation::Recipe,
-            names: terms.fingerprinter(strategy),
-            gap_seed: terms.gap_seed(),
-            key: terms.sum_key(),
+            agreed: Agreed::new(terms, &options.strategy),
+            keeps_notes: options.strategy.conversation == Conversation::Recipe,
             user: User::default(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
-            digests: Digests::default(),
-            recipes: Recipes::default(),
+            known: Known::default(),
             deferred: DeferredDrop::new(share),
         })
     }
 
     /// The same, with what is known of files.
-    pub(crate) fn knowing(self, digests: Digests, recipes: Recipes) -> Self {
-        Self { digests, recipes, ..self }
+    pub(crate) fn knowing(self, known: Known) -> Self {
+        Self { known, ..self }
     }
 
     /// Asks this user.
     pub(crate) fn with_user(self, user: User) -> Self {
         Self { user, ..self }
+    }
+
+    /// Looks at names and contents, and changes nothing.
+    fn see(&self, work: Work) -> Answer {
+        match work {
+            Work::Look { paths, dirs, users, groups } => {
+                Answer::Looked(self.look(&paths, &dirs), self.owners.ours(&users, &groups))
+            }
+            Work::Compare { dir, tally, owners } => {
+                Answer::Compared(self.compare(&dir, &tally, &owners).map(Box::new))
+            }
+            Work::Digest { paths } => {
+                Answer::Digested(self.known.digests.of(&self.store, &paths, &self.buffers))
+            }
+            Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),
+            Work::Extra { dir, keep, rest } => {
+                Answer::Extra(self.extra(&dir, (keep.as_ref(), rest)))
+            }
+            Work::Count { path, gives_way } => Answer::Counted(self.count(&path, gives_way)),
+            Work::CountMoved { paths, mut new } => {
+                let files = self.count_moved(paths, &mut new);
+                Answer::CountedMoved { files, new }
+            }
+            Work::Chart { near, names } => {
+                Answer::Charted(self.moves.draw(&self.store, near, names))
+            }
+            other => unreachable!("{other:?} is not looked at"),
+        }
+    }
+
+    /// Changes names and metadata.
+    fn change(&self, work: Work) -> Answer {
+        match work {
+            Work::LinkBeside { path, alternate, is, seen } => {
+                let expected = (&is, seen.as_ref());
+                done(self.alternates.link(&self.store, (&path, alternate), expected))
+            }
+            Work::Link { path, leader, kind, seen } => {
+                let linked = self.link(&path, (&leader, &kind), seen.as_ref());
+                done(self.unless(linked, || self.are_one(&path, &leader)))
+            }
+            Work::CopyBeside { path, alternate, is, meta, seen } => {
+                let seen = seen.as_ref();
+                let beside = Beside { path: &path, alternate, is: &is, meta: &meta, seen };
+                let copy = || self.alternates.copy(&self.store, &beside, self.keep);
+                done(self.deferred.with_room(copy))
+            }
+            Work::MakeDir { path, meta, carries } => {
+                done(self.store.make_dir(&path, Some((&meta, self.kept(carries)))))
+            }
+            Work::MakeSymlink { path, target, meta } => {
+                let made = self.store.make_symlink(&path, &target, &meta, self.keep);
+                done(self.unless(made, || self.is_there(&path, &meta)))
+            }
+            Work::MakeSpecial { path, meta } => {
+                let made = self.store.make_special(&path, &meta, self.keep);
+                done(self.unless(made, || self.is_there(&path, &meta)))
+            }
+            Work::SetMeta { path, meta } => done(self.store.set_meta(&path, &meta, self.keep)),
+            Work::SetDirs { dirs, carries } => {
+                let keep = self.kept(carries);
+                let set = |(path, meta)| self.store.set_meta(path, meta, keep).err();
+                let pairs = dirs.iter().map(|(path, meta)| (path, meta));
+                Answer::SetDirs(pairs.filter_map(set).map(|error| failed(&error)).collect())
+            }
+            Work::Remove { path, gives_way, dry_run, most } => {
+                let going = Going { gives_way, dry_run, most };
+                Answer::Removed(removed(self.store.remove(&path, going)))
+            }
+            other => unreachable!("{other:?} changes no name"),
+        }
+    }
+
+    /// Reads old versions and fills new ones.
+    fn fill_in(&self, work: Work) -> Answer {
+        match work {
+            Work::OpenOld { handle, path, most, goes_on, recipe, elsewhere } => {
+                let sought = Sought { path: &path, elsewhere, most, goes_on, recipe };
+                let opened = self.open_old(handle, &sought);
+                Answer::Opened(opened.map(Box::new).map_err(|error| setback(&error)))
+            }
+            Work::Index { handle, part, segment, spec } => {
+                let slot = self.slot(handle);
+                let by = (&spec, self.names(&slot));
+                let run = cut_segment(&self.buffers, &slot.old[part], by, &segment);
+                let run = run.map_err(|error| setback(&error));
+                Answer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
+            }
+            Work::Copy { handle, path, new, runs, chunks } => Answer::Copied(
+                self.fill((handle, &path, new), |site| self.copy(site, (&runs, chunks))),
+            ),
+            Work::Write { handle, path, new, pieces, payload, between } => {
+                Answer::Written(self.fill((handle, &path, new), |site| {
+                    self.write(site, &path, (&pieces, payload, &between))
+                }))
+            }
+            Work::Survey { handle, gaps } => {
+                Answer::Surveyed(self.block_sums(handle, &gaps).map_err(|error| setback(&error)))
+            }
+            Work::Mend { handle, path, new, gaps, bytes, payload } => {
+                Answer::Mended(self.fill((handle, &path, new), |site| {
+                    self.mend(site, &path, (&gaps, bytes, payload))
+                }))
+            }
+            Work::SumOld { handle, part, portion, summing } => {
+                Answer::Summed(self.sum_old(handle, (part, portion), summing))
+            }
+            Work::HashOld { handle, strong, spans } => {
+                Answer::Hashed(self.hash_old(handle, strong, &spans))
+            }
+            Work::Roll { handle, part, start, search } => Answer::Rolled(
+                (self.roll(handle, (part, start), search.searcher(Some(self.agreed.key))))
+                    .map_err(|error| setback(&error)),
+            ),
+            Work::Commit { handle, path, meta, seen, proof } => {
+                Answer::Done(self.commit(handle, &path, (&meta, seen.as_ref()), proof))
+            }
+            Work::Replace(small) => {
+                let mut done = self.replace_all(&[small]);
+                Answer::Done(done.pop().expect("one answer for one file"))
+            }
+            Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
+            Work::Abandon { handle } => done(self.abandon(handle)),
+            other => unreachable!("{other:?} is of no file's content"),
+        }
+    }
+
+    /// Looks at `paths`; a symlink to a directory that is one of `dirs` is that directory.
+    fn look(
+        &self,
+        paths: &[RelPath],
+        dirs: &HashSet<RelPath>,
+    ) -> Vec<Result<Option<Meta>, Trouble>> {
+        let looked = paths.iter().zip(self.look_all(paths));
+        let found = looked.map(|(path, found)| match found {
+            Ok(Some(link)) if link.is_symlink() && dirs.contains(path) => {
+                self.store.keep_dirlink(path).map(|behind| behind.or(Some(link)))
+            }
+            // A dry run makes no directory of the link that is on the way; all else fails there.
+            Err(StoreError::OutsideRoot { .. }) => Ok(None),
+            found => found,
+        });
+        found.map(|found| found.map_err(|error| failed(&error))).collect()
     }
 
     /// Makes `path` another name of `leader`, if that is still of the kind that was put there.

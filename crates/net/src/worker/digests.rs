@@ -21,7 +21,7 @@ use super::{Buffers, lock};
 
 /// Who takes them, and where those are that are known.
 #[derive(Debug, Default)]
-pub(crate) struct Digests {
+pub(super) struct Digests {
     dir: Option<PathBuf>,
     max_age: Option<Duration>,
     /// Opened when the first is asked for: most runs ask for none.
@@ -95,7 +95,7 @@ pub(super) fn list<T: Tree>(
 
 impl Digests {
     /// With what is known in `dir`, if the options let it count.
-    pub(crate) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
+    pub(super) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
         let max_age = options.compare.max_age_secs.map(Duration::from_secs);
         let dir = dir.filter(|_| options.compare.cached);
         Self { dir, max_age, compares: options.checksum, ..Self::default() }

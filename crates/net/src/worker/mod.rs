@@ -1,14 +1,16 @@
 //! The work of the machines: reads from a store, has the engine compute, writes to a store. Calls block, on threads of
 //! the executor.
 
+mod agreed;
 pub(crate) mod alternates;
 mod buffers;
 pub(crate) mod destination;
-pub(crate) mod digests;
+mod digests;
+pub(crate) mod known;
 mod moves;
 pub(crate) mod owners;
 mod packing;
-pub(crate) mod recipes;
+mod recipes;
 pub(crate) mod source;
 mod steps;
 mod troubles;

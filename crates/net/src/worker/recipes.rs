@@ -11,17 +11,27 @@ use deltic_protocol::receiver::{Kept, New, Proof};
 use deltic_store::{Snapshot, Version};
 use deltic_store_local::cache::{self, Moment};
 
-/// Where those are that are known.
+/// The recipes that are known.
 #[derive(Debug, Default)]
-pub(crate) struct Recipes {
+pub(super) struct Recipes {
     dir: Option<PathBuf>,
     /// Opened when the first is asked for: most runs ask for none.
     kept: OnceLock<Option<cache::Recipes>>,
 }
 
+/// A version that was put in place.
+pub(super) struct Placed<'a> {
+    pub(super) version: &'a Version,
+    /// The moment before that.
+    pub(super) begun: Moment,
+    pub(super) new: &'a New,
+    /// Has its chunks.
+    pub(super) proof: &'a Proof,
+}
+
 impl Recipes {
     /// In `dir`, if the options let them count.
-    pub(crate) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
+    pub(super) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
         Self { dir: dir.filter(|_| options.compare.cached), kept: OnceLock::new() }
     }
 
@@ -39,21 +49,16 @@ impl Recipes {
         recipe::read(&notes, (old.meta(), terms)).filter(|recipe| recipe.spec == spec)
     }
 
-    /// Keeps that of the version `is`, which was put in place from `begun` on: `new`, whose chunks `proof` has, with this key.
-    pub(super) fn note(
-        &self,
-        (is, begun): (&Version, Moment),
-        new: &New,
-        (key, terms): (&Key, Terms),
-        proof: &Proof,
-    ) {
+    /// Keeps that of a version whose chunks are named with `key`.
+    pub(super) fn note(&self, placed: &Placed<'_>, key: &Key, terms: Terms) {
+        let Placed { version, begun, new, proof } = *placed;
         let is_cut = matches!(new.spec, ChunkerSpec::ByContent(..));
         if !journal::is_kept(new.len) || !is_cut || new.from > 0 {
             return;
         }
         let chunks = || proof.chunks().into_iter().flatten();
         if let Some(kept) = self.kept().filter(|_| recipe::is_of_use(new, chunks())) {
-            kept.note(is, begun, recipe::written((new, key, terms), chunks()));
+            kept.note(version, begun, recipe::written((new, key, terms), chunks()));
         }
     }
 

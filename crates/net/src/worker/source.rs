@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
-use deltic_core::{Fingerprinter, Key, Span, Strategy, Strong, StrongSum, SumKey};
+use deltic_core::{Fingerprinter, Key, Span, Strategy, Strong, StrongSum};
 use deltic_engine::check::{SameAgain, chunks, small_digest};
 use deltic_engine::pack::level;
 use deltic_engine::search::NewSearch;
@@ -29,7 +29,9 @@ use deltic_store_local::cache::Moment;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Compared, DirDigest, DirDigestKey, DirHasher, Entry, Kind, Meta, RelPath};
 
-use super::digests::{Digests, digest_of_all, list};
+use super::agreed::Agreed;
+use super::digests::{digest_of_all, list};
+use super::known::Known;
 use super::owners::Called;
 use super::packing::Packer;
 use super::steps::{cut_segment, perform, read_one, sum_portion, with_segment};
@@ -56,25 +58,14 @@ pub(crate) struct SourceWorker<T: Tree> {
     link: Option<Link>,
     user: User,
     /// Set before a file is wanted: what is listed and offered, the other end need not have answered.
-    agreed: OnceLock<Agreed>,
+    agreed: OnceLock<(Agreed, Packer)>,
     /// How chunks are named until then.
     guessed: Fingerprinter,
     open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
     /// How chunks are named in attempts that go on from another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
-    digests: Digests,
-}
-
-/// What follows from the terms of a session.
-struct Agreed {
-    terms: Terms,
-    /// How chunks are named.
-    names: Fingerprinter,
-    gap_seed: u64,
-    /// Of strong sums.
-    key: SumKey,
-    packing: Packer,
+    known: Known,
 }
 
 impl<T: Tree> Worker<Sender> for SourceWorker<T> {
@@ -83,7 +74,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
     }
 
     fn terms(&self) -> Option<Terms> {
-        self.agreed.get().map(|agreed| agreed.terms)
+        self.agreed.get().map(|(agreed, _)| agreed.terms)
     }
 
     fn cost(&self, work: &Work) -> Cost {
@@ -127,13 +118,10 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                 unreachable!("{work:?} may not join")
             };
             paths.push(path);
-            rest.push(((handle, key), (how, zstd, bears)));
+            rest.push(Opening { handle, how, zstd, key, bears });
         }
         let opened = self.tree.open_all(&paths);
-        rest.into_iter()
-            .zip(opened)
-            .map(|((of, how), opened)| self.opened(of, how, opened))
-            .collect()
+        rest.into_iter().zip(opened).map(|(opening, opened)| self.opened(opening, opened)).collect()
     }
 
     fn perform(&self, work: Work) -> Answer {
@@ -141,7 +129,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             Work::List { dir, tally, rest } => Answer::Listed(self.list(&dir, tally, rest)),
             Work::Open { handle, path, how, zstd, key, bears } => {
                 let opened = self.tree.open(&path);
-                self.opened((handle, key), (how, zstd, bears), opened)
+                self.opened(Opening { handle, how, zstd, key, bears }, opened)
             }
             Work::Scan { handle, spec, segment } => {
                 let (snapshot, names) = (self.snapshot(handle), self.names(handle));
@@ -175,7 +163,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                 Answer::Searched(searched.map_err(|error| trouble(&error)))
             }
             Work::Digest { paths } => {
-                Answer::Digested(self.digests.of(&self.tree, &paths, &self.buffers))
+                Answer::Digested(self.known.digests.of(&self.tree, &paths, &self.buffers))
             }
             Work::RemoveSource { path, meta } => {
                 let removed = self.tree.remove_source(&path, &meta);
@@ -200,12 +188,11 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
 }
 
 impl<T: Tree> SourceWorker<T> {
-    /// For a session that crosses `link`, if anything is known of that, and in which this end said `ours`.
+    /// Starts a worker that reads `tree` for a session in which this end said `ours`.
     pub(crate) fn new(
         tree: T,
         (own, missing): (Option<Meta>, Vec<RelPath>),
         (options, ours): (&Options, &Hello),
-        link: Option<Link>,
     ) -> Self {
         Self {
             tree,
@@ -215,20 +202,25 @@ impl<T: Tree> SourceWorker<T> {
             missing: Mutex::new(missing),
             strategy: options.strategy,
             level: level(options.compress_level),
-            link,
+            link: None,
             user: User::default(),
             agreed: OnceLock::new(),
             guessed: ours.names(),
             open: Mutex::default(),
             resumed: Mutex::default(),
             buffers: Buffers::default(),
-            digests: Digests::default(),
+            known: Known::default(),
         }
     }
 
+    /// The same for a session that crosses `link`, if anything is known of that.
+    pub(crate) fn over(self, link: Option<Link>) -> Self {
+        Self { link, ..self }
+    }
+
     /// The same, with what is known of files.
-    pub(crate) fn knowing(self, digests: Digests) -> Self {
-        Self { digests, ..self }
+    pub(crate) fn knowing(self, known: Known) -> Self {
+        Self { known, ..self }
     }
 
     /// The same where somebody else told what users and groups are called.
@@ -248,20 +240,22 @@ impl<T: Tree> SourceWorker<T> {
 
     /// Takes the terms of the session; only the first count.
     pub(crate) fn agree(&self, terms: Terms) {
-        self.agreed.get_or_init(|| Agreed {
-            terms,
-            names: terms.fingerprinter(&self.strategy),
-            gap_seed: terms.gap_seed(),
-            key: terms.sum_key(),
-            packing: Packer::new(
-                self.strategy.compression,
-                self.link.filter(|_| terms.zstd()),
-                terms.zeros(&self.strategy),
-            ),
+        self.agreed.get_or_init(|| {
+            let (strategy, link) = (&self.strategy, self.link.filter(|_| terms.zstd()));
+            let packer = Packer::new(strategy.compression, link, terms.zeros(strategy));
+            (Agreed::new(terms, strategy), packer)
         });
     }
 
     fn agreed(&self) -> &Agreed {
+        &self.terms_and_packer().0
+    }
+
+    fn packer(&self) -> &Packer {
+        &self.terms_and_packer().1
+    }
+
+    fn terms_and_packer(&self) -> &(Agreed, Packer) {
         self.agreed.get().expect("no file is wanted before the greeting is over")
     }
 
@@ -318,7 +312,7 @@ impl<T: Tree> SourceWorker<T> {
         listing: &Listing,
         (key, compared): (DirDigestKey, Compared),
     ) -> Option<DirDigest> {
-        let contents = self.digests.compared(listing, compared)?;
+        let contents = self.known.digests.compared(listing, compared)?;
         let mut contents = contents.iter();
         let mut hasher = DirHasher::new(&key, compared);
         for Entry { name, meta } in &listing.entries {
@@ -329,8 +323,7 @@ impl<T: Tree> SourceWorker<T> {
 
     fn opened(
         &self,
-        (handle, key): (Handle, Option<Key>),
-        (how, zstd, bears): (How, bool, Bears),
+        Opening { handle, how, zstd, key, bears }: Opening,
         snapshot: Result<T::Snapshot, StoreError>,
     ) -> Answer {
         if let Some(key) = key {
@@ -379,7 +372,7 @@ impl<T: Tree> SourceWorker<T> {
             self.digests.note_small(snapshot, begun, &bytes);
         }
         let digest = small_digest(&self.agreed().names, &bytes);
-        let payload = self.agreed().packing.pack_as_asked(bytes, zstd);
+        let payload = self.packer().pack_as_asked(bytes, zstd);
         Ok(Body { payload, sealed: Sealed { digest, restless } })
     }
 
@@ -421,7 +414,8 @@ impl<T: Tree> SourceWorker<T> {
 
     fn names(&self, handle: Handle) -> Fingerprinter {
         let resumed = lock(&self.resumed).get(&handle).cloned();
-        let agreed = || self.agreed.get().map_or(&self.guessed, |agreed| &agreed.names).clone();
+        let agreed =
+            || self.agreed.get().map_or(&self.guessed, |(agreed, _)| &agreed.names).clone();
         resumed.unwrap_or_else(agreed)
     }
 
@@ -450,7 +444,7 @@ impl<T: Tree> SourceWorker<T> {
             Sums::Take => within(Stage::Sum, || chunks(&self.agreed().names, spans, &bytes)),
             Sums::Known => Vec::new(),
         };
-        Ok((self.agreed().packing.pack(bytes, zstd), chunks))
+        Ok((self.packer().pack(bytes, zstd), chunks))
     }
 
     fn sum(
@@ -487,9 +481,18 @@ impl<T: Tree> SourceWorker<T> {
         let told = told.map_err(|error| trouble(&error))?;
         let (deltas, compared) = told.map_err(|Short| shrunk(&*snapshot))?;
         let bytes = deltas.len() as u32;
-        let payload = self.agreed().packing.pack_as_asked(deltas, zstd);
+        let payload = self.packer().pack_as_asked(deltas, zstd);
         Ok(Deltas { payload, bytes, compared })
     }
+}
+
+/// A file to be opened, but for its path.
+struct Opening {
+    handle: Handle,
+    how: How,
+    zstd: bool,
+    key: Option<Key>,
+    bears: Bears,
 }
 
 /// Checks that the file is what was opened, or has only become longer where that is borne: whether it has. What became longer

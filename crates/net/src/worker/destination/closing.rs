@@ -6,7 +6,7 @@ use std::sync::Arc;
 use deltic_core::recipe::{Digest, FileDigest};
 use deltic_engine::check::small_digest;
 use deltic_engine::pack::unpacked;
-use deltic_protocol::receiver::{Proof, Small};
+use deltic_protocol::receiver::{New, Proof, Small};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{
     Commit, Rebuild, Replaces, Resumable, Snapshot, Store, StoreError, Version, Whole,
@@ -14,9 +14,11 @@ use deltic_store::{
 use deltic_store_local::cache::Moment;
 use deltic_tree::{Meta, RelPath};
 
+use super::slot::Growing;
 use super::{DestinationWorker, unproven};
 use crate::lock::lock;
 use crate::monitor::{Stage, within};
+use crate::worker::recipes::Placed;
 use crate::worker::setback;
 use crate::worker::steps::digest_of_bytes;
 
@@ -49,19 +51,8 @@ impl<S: Store> DestinationWorker<S> {
         drop(staged);
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let staged = lock(&slot.growing).take();
-        let (mut new, begun) = (None, Moment::now());
-        let rebuild = match staged {
-            Some(growing) => {
-                let growing = Arc::into_inner(growing);
-                let growing = growing.expect("the last work of an attempt has it alone");
-                new = Some(growing.new);
-                growing.rebuild
-            }
-            None => {
-                let created = self.deferred.with_room(|| self.store.create(path, meta.len));
-                created.map_err(|error| setback(&error))?
-            }
-        };
+        let begun = Moment::now();
+        let (rebuild, new) = self.staged(path, meta, staged).map_err(|error| setback(&error))?;
         let replaces = match (slot.old.first().filter(|_| slot.in_place), seen) {
             (Some(version), _) => Replaces::Version(version),
             (None, Some(seen)) => Replaces::Seen(seen),
@@ -73,15 +64,15 @@ impl<S: Store> DestinationWorker<S> {
         let committed = self.unless(rebuild.commit(commit), || self.is_there(path, meta));
         let committed = committed.map_err(|error| setback(&error));
         if let (Ok(Some(version)), Some(digest)) = (&committed, &digest) {
-            self.digests.note_written(version, begun, digest);
+            self.known.digests.note_written(version, begun, digest);
         }
         if let (Ok(version), true) = (&committed, self.keeps_notes) {
             let old = slot.old.first().filter(|_| slot.in_place);
-            old.inspect(|old| self.recipes.forget(*old));
+            old.inspect(|old| self.known.recipes.forget(*old));
             // What is not flushed may be lost, and the recipe not.
             if let (Some(version), Some(new), true) = (version, &new, self.options.durable) {
-                let named = (&self.key_of(&slot), self.terms);
-                self.recipes.note((version, begun), new, named, &proof);
+                let placed = Placed { version, begun, new, proof: &proof };
+                self.known.recipes.note(&placed, &self.key_of(&slot), self.agreed.terms);
             }
         }
         // One of them may have lost its last name. What was known of them goes along.
@@ -107,7 +98,23 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// Whether the digest of what is put in place is to be known to the next run that compares contents. What is not flushed
+    /// The staged file of an attempt, and what it is; where nothing was written, an empty one.
+    fn staged(
+        &self,
+        path: &RelPath,
+        meta: &Meta,
+        growing: Option<Arc<Growing<S>>>,
+    ) -> Result<(S::Rebuild, Option<New>), StoreError> {
+        let Some(growing) = growing else {
+            let created = self.deferred.with_room(|| self.store.create(path, meta.len))?;
+            return Ok((created, None));
+        };
+        let growing = Arc::into_inner(growing);
+        let growing = growing.expect("the last work of an attempt has it alone");
+        Ok((growing.rebuild, Some(growing.new)))
+    }
+
+    /// True if the digest of what is put in place is to be known to the next run that compares contents. What is not flushed
     /// may be lost, and the digest not.
     fn keeps_digests(&self, meta: &Meta) -> bool {
         self.options.checksum && self.options.durable && meta.len > 0
@@ -134,7 +141,7 @@ impl<S: Store> DestinationWorker<S> {
             if let Some(version) = version.filter(|_| self.keeps_digests(file.meta)) {
                 let mut digest = FileDigest::new();
                 digest.push(file.bytes);
-                self.digests.note_written(&version, begun, &digest.finish());
+                self.known.digests.note_written(&version, begun, &digest.finish());
             }
             Ok::<_, StoreError>(())
         };
@@ -149,7 +156,7 @@ impl<S: Store> DestinationWorker<S> {
     /// The bytes of a whole small file, if they are those that were announced.
     fn proven<'a>(&self, Small { meta, payload, digest, .. }: &'a Small) -> Option<Cow<'a, [u8]>> {
         let bytes = within(Stage::Pack, || unpacked(payload, meta.len as usize))?;
-        (small_digest(&self.names, &bytes) == *digest).then_some(bytes)
+        (small_digest(&self.agreed.names, &bytes) == *digest).then_some(bytes)
     }
 
     pub(super) fn confirm(&self, handle: Handle, proof: &Proof) -> Result<(), Setback> {

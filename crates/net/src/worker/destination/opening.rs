@@ -16,7 +16,7 @@ use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, Meta, Names, RelPath};
 
 use super::DestinationWorker;
-use super::slot::{Growing, Slot};
+use super::slot::{Growing, Slot, Sought};
 use crate::lock::lock;
 use crate::worker::{failed, warned};
 
@@ -83,8 +83,7 @@ impl<S: Store> DestinationWorker<S> {
     pub(super) fn open_old(
         &self,
         handle: Handle,
-        (path, elsewhere): (&RelPath, &Elsewhere),
-        (most, goes_on, recipe): (u64, Option<&Meta>, Option<ChunkerSpec>),
+        &Sought { path, ref elsewhere, most, ref goes_on, recipe }: &Sought<'_>,
     ) -> Result<OldLens, StoreError> {
         let in_place = match self.store.open(path) {
             Ok(snapshot) => Some(snapshot),
@@ -98,7 +97,9 @@ impl<S: Store> DestinationWorker<S> {
             None => self.elsewhere(path, elsewhere),
         };
         let (similar, snapshot) = similar.unzip();
-        if let Some((growing, kept, noted)) = goes_on.and_then(|meta| self.resume(path, meta)) {
+        if let Some((growing, kept, noted)) =
+            goes_on.as_ref().and_then(|meta| self.resume(path, meta))
+        {
             let in_place_len = in_place.as_ref().map(|snapshot| snapshot.meta().len);
             let slot = Slot {
                 noted: AtomicBool::new(true),
@@ -116,7 +117,8 @@ impl<S: Store> DestinationWorker<S> {
         leftovers.retain(|snapshot| snapshot.meta().len <= most);
         let len = |snapshot: &S::Snapshot| snapshot.meta().len;
         let recipe = in_place.as_ref().zip(recipe);
-        let recipe = recipe.and_then(|(old, spec)| self.recipes.find(old, spec, self.terms));
+        let recipe =
+            recipe.and_then(|(old, spec)| self.known.recipes.find(old, spec, self.agreed.terms));
         let named = recipe.as_ref().map(|recipe| self.named(recipe));
         let lens = OldLens {
             in_place: in_place.as_ref().map(len),
@@ -161,7 +163,7 @@ impl<S: Store> DestinationWorker<S> {
         }
         // Whatever is wrong with it: then it goes as if nothing had been noted.
         let Resumed { rebuild, notes } = self.store.resume(path, meta.len).ok()??;
-        let (kept, noted) = journal::read(notes, meta, self.terms)?;
+        let (kept, noted) = journal::read(notes, meta, self.agreed.terms)?;
         noted.iter().for_each(|range| rebuild.resume_with(range.clone()));
         let new = New { len: meta.len, modified: meta.modified, from: 0, spec: kept.spec };
         Some((Growing { rebuild, new, buffer: None }, kept, noted))
@@ -169,7 +171,7 @@ impl<S: Store> DestinationWorker<S> {
 
     /// How chunks are named that are known from another session.
     fn named(&self, kept: &Kept) -> (Key, Fingerprinter) {
-        (kept.key, self.terms.fingerprinter_with(&kept.key))
+        (kept.key, self.agreed.terms.fingerprinter_with(&kept.key))
     }
 }
 

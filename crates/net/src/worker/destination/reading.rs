@@ -25,7 +25,7 @@ impl<S: Store> DestinationWorker<S> {
     ) -> Result<Summed, Setback> {
         let slot = self.slot(handle);
         let old = &slot.old[part];
-        let portions = Portions { summing, key: &self.key, file_len: old.meta().len };
+        let portions = Portions { summing, key: &self.agreed.key, file_len: old.meta().len };
         let summed = sum_portion(&self.buffers, old, &portions, (portion, None));
         summed.map_err(|error| setback(&error))?.ok_or_else(shrunk)
     }
@@ -36,7 +36,7 @@ impl<S: Store> DestinationWorker<S> {
         strong: Strong,
         spans: &[Span],
     ) -> Result<Vec<StrongSum>, Setback> {
-        let (slot, task) = (self.slot(handle), StrongSums::new((strong, &self.key), spans));
+        let (slot, task) = (self.slot(handle), StrongSums::new((strong, &self.agreed.key), spans));
         let sums = perform(&self.buffers, Stage::Sum, task, |spans, into| {
             slot.read(spans, into).map(<[u8]>::len)
         });
@@ -60,7 +60,7 @@ impl<S: Store> DestinationWorker<S> {
         handle: Handle,
         gaps: &[Facing],
     ) -> Result<Vec<GapSums>, StoreError> {
-        let (slot, task) = (self.slot(handle), BlockSums::new(gaps, self.gap_seed));
+        let (slot, task) = (self.slot(handle), BlockSums::new(gaps, self.agreed.gap_seed));
         let Ok(sums) = perform(&self.buffers, Stage::Sum, task, |spans, into| {
             slot.read(spans, into).map(<[u8]>::len)
         })?;

@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Fingerprinter, Key, Span};
+use deltic_core::{ChunkerSpec, Fingerprinter, Key, Span};
 use deltic_engine::assemble::WriteBuffer;
-use deltic_protocol::receiver::New;
+use deltic_protocol::receiver::{Elsewhere, New};
 use deltic_store::{Snapshot, Store, StoreError};
+use deltic_tree::{Meta, RelPath};
 
 use crate::monitor::{Stage, within};
 
@@ -31,6 +32,22 @@ pub(super) struct Growing<S: Store> {
     /// None where it goes on from another session, or from an old version: not all blocks will be complete.
     pub(super) buffer: Option<Mutex<WriteBuffer>>,
 }
+
+/// The old versions that a transfer asks for.
+pub(super) struct Sought<'a> {
+    pub(super) path: &'a RelPath,
+    /// Places to look at where none is in place.
+    pub(super) elsewhere: Elsewhere,
+    /// Longest leftover, in bytes.
+    pub(super) most: u64,
+    /// The version whose interrupted transfer may go on.
+    pub(super) goes_on: Option<Meta>,
+    /// The chunker of a recipe that would be of use.
+    pub(super) recipe: Option<ChunkerSpec>,
+}
+
+/// An attempt, and what grows in it.
+pub(super) type Site<'a, S> = (&'a Slot<S>, &'a Growing<S>);
 
 impl<S: Store> Slot<S> {
     /// The old versions that hold `old`, which counts through them as if they were one, and where in each.

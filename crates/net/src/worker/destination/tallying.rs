@@ -1,16 +1,11 @@
 //! Whether a directory here has the tally that the sender told.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
-
-use deltic_protocol::limits::ENTRY_WINDOW;
 use deltic_protocol::message::NameLine;
 use deltic_protocol::receiver::Alike;
 use deltic_store::{Store, StoreError};
 use deltic_tree::{DirDigest, DirHasher, Entry, Meta, RelPath};
 
 use super::DestinationWorker;
-use crate::lock::lock;
 use crate::worker::digests::list;
 
 impl<S: Store> DestinationWorker<S> {
@@ -33,7 +28,7 @@ impl<S: Store> DestinationWorker<S> {
         if !listing.errors.is_empty() || listing.rest.is_some() {
             return None;
         }
-        let contents = self.digests.compared(&listing, compared);
+        let contents = self.known.digests.compared(&listing, compared);
         let mut entries = listing.entries;
         let count = || {
             if entries.len() as u64 != tally.entries {
@@ -106,39 +101,6 @@ fn found_of(
     (found, entries.collect())
 }
 
-/// What was found in directories that are unlike, until they are listed: so that it is not looked at twice. What changes
-/// meanwhile is told from what is replaced, as ever, when that is done.
-#[derive(Default)]
-pub(super) struct Found(Mutex<FoundDirs>);
-
-#[derive(Default)]
-struct FoundDirs {
-    dirs: HashMap<RelPath, Vec<Entry>>,
-    entries: usize,
-}
-
-impl Found {
-    /// Keeps the entries of `dir`, in order, unless that makes too many: the sender chooses what is compared.
-    fn keep(&self, dir: &RelPath, entries: Vec<Entry>) {
-        let mut found = lock(&self.0);
-        if found.entries + entries.len() <= MAX_FOUND {
-            found.entries += entries.len();
-            let before = found.dirs.insert(dir.clone(), entries);
-            found.entries -= before.map_or(0, |before| before.len());
-        }
-    }
-
-    fn take(&self, dir: &RelPath) -> Option<(RelPath, Vec<Entry>)> {
-        let mut found = lock(&self.0);
-        let taken = found.dirs.remove_entry(dir)?;
-        found.entries -= taken.1.len();
-        Some(taken)
-    }
-}
-
-/// Entries that are kept, of all directories.
-const MAX_FOUND: usize = ENTRY_WINDOW as usize;
-
 /// The last number that was asked for: most entries are of the same.
 #[derive(Default)]
 struct Number(Option<(u32, u32)>);
@@ -180,18 +142,5 @@ mod tests {
         let lens: Vec<_> = found.into_iter().map(|meta| meta.map(|meta| meta.len)).collect();
         assert_eq!(lens, [None, Some(1), Some(2), None, None, Some(5)]);
         assert_eq!(rest, entries(&names)[5..]);
-    }
-
-    #[test]
-    fn what_was_found_is_told_once_and_no_more_is_kept_than_there_is_room_for() {
-        let found = Found::default();
-        let many: Vec<Entry> = entries(&["a"]).into_iter().cycle().take(MAX_FOUND).collect();
-        found.keep(&path("few"), entries(&["a", "b"]));
-        found.keep(&path("many"), many.clone());
-        assert!(found.take(&path("many")).is_none());
-        assert_eq!(found.take(&path("few")).unwrap().1.len(), 2);
-        assert!(found.take(&path("few")).is_none());
-        found.keep(&path("many"), many);
-        assert_eq!(found.take(&path("many")).unwrap().1.len(), MAX_FOUND);
     }
 }

@@ -17,15 +17,12 @@ use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Content, Rebuild, Resumable, Store, StoreError};
 use deltic_tree::RelPath;
 
-use super::slot::{Growing, Slot};
+use super::slot::{Growing, Site, Slot};
 use super::{DestinationWorker, shrunk, unproven};
 use crate::lock::lock;
 use crate::monitor::{Stage, within};
 use crate::worker::setback;
 use crate::worker::steps::perform;
-
-/// An attempt, and what grows in it.
-pub(super) type Site<'a, S> = (&'a Slot<S>, &'a Growing<S>);
 
 impl<S: Store> DestinationWorker<S> {
     /// The new version of an attempt, started by whoever needs it first.
@@ -43,7 +40,8 @@ impl<S: Store> DestinationWorker<S> {
         let rebuild = self.deferred.with_room(|| self.store.create(path, new.len))?;
         // Of a tail nothing says that what it follows is the same in another session.
         if self.keeps_notes && new.from == 0 && journal::is_kept(new.len) {
-            let noted = rebuild.note(&journal::version(&new, &self.key_of(&slot), self.terms));
+            let noted =
+                rebuild.note(&journal::version(&new, &self.key_of(&slot), self.agreed.terms));
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
         }
         // Of a tail the first block would wait for what is before it.
@@ -233,16 +231,16 @@ impl<S: Store> DestinationWorker<S> {
         chunks.retain(|kept| rebuild.has_staged(&(kept.start..kept.end())));
         if !chunks.is_empty() {
             // What cannot be noted is sent again after a kill.
-            let _ = rebuild.note(&journal::chunks(chunks, self.terms));
+            let _ = rebuild.note(&journal::chunks(chunks, self.agreed.terms));
         }
     }
 
     pub(super) fn names<'a>(&'a self, slot: &'a Slot<S>) -> &'a Fingerprinter {
-        slot.named.as_ref().map_or(&self.names, |(_, names)| names)
+        slot.named.as_ref().map_or(&self.agreed.names, |(_, names)| names)
     }
 
     pub(super) fn key_of(&self, slot: &Slot<S>) -> Key {
-        slot.named.as_ref().map_or_else(|| self.terms.key(), |(key, _)| *key)
+        slot.named.as_ref().map_or_else(|| self.agreed.terms.key(), |(key, _)| *key)
     }
 }
 

@@ -1,0 +1,74 @@
+//! Entries that a comparison of directories found: they are not looked at twice.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use deltic_protocol::limits::ENTRY_WINDOW;
+use deltic_tree::{Entry, RelPath};
+
+use crate::lock::lock;
+
+/// Entries of directories that are unlike, until they are listed. What changes meanwhile is told from what is replaced, as
+/// ever, when that is done.
+#[derive(Default)]
+pub(super) struct Found(Mutex<FoundDirs>);
+
+#[derive(Default)]
+struct FoundDirs {
+    dirs: HashMap<RelPath, Vec<Entry>>,
+    entries: usize,
+}
+
+impl Found {
+    /// Keeps the entries of `dir`, in order, unless that makes too many: the sender chooses what is compared.
+    pub(super) fn keep(&self, dir: &RelPath, entries: Vec<Entry>) {
+        let mut found = lock(&self.0);
+        if found.entries + entries.len() <= MAX_FOUND {
+            found.entries += entries.len();
+            let before = found.dirs.insert(dir.clone(), entries);
+            found.entries -= before.map_or(0, |before| before.len());
+        }
+    }
+
+    pub(super) fn take(&self, dir: &RelPath) -> Option<(RelPath, Vec<Entry>)> {
+        let mut found = lock(&self.0);
+        let taken = found.dirs.remove_entry(dir)?;
+        found.entries -= taken.1.len();
+        Some(taken)
+    }
+}
+
+/// Entries that are kept, of all directories.
+const MAX_FOUND: usize = ENTRY_WINDOW as usize;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_tree::{Kind, Meta, Name, Timestamp};
+
+    fn path(path: &str) -> RelPath {
+        RelPath::parse(path.as_bytes()).unwrap()
+    }
+
+    /// Entries of these names, whose lengths tell them apart.
+    fn entries(names: &[&str]) -> Vec<Entry> {
+        let entry = |(len, name): (u64, &&str)| {
+            let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o644);
+            Entry { name: Name::new(name.as_bytes()).unwrap(), meta }
+        };
+        (1..).zip(names).map(entry).collect()
+    }
+
+    #[test]
+    fn what_was_found_is_told_once_and_no_more_is_kept_than_there_is_room_for() {
+        let found = Found::default();
+        let many: Vec<Entry> = entries(&["a"]).into_iter().cycle().take(MAX_FOUND).collect();
+        found.keep(&path("few"), entries(&["a", "b"]));
+        found.keep(&path("many"), many.clone());
+        assert!(found.take(&path("many")).is_none());
+        assert_eq!(found.take(&path("few")).unwrap().1.len(), 2);
+        assert!(found.take(&path("few")).is_none());
+        found.keep(&path("many"), many);
+        assert_eq!(found.take(&path("many")).unwrap().1.len(), MAX_FOUND);
+    }
+}
