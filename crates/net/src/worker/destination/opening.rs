@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{ChunkerSpec, Fingerprinter, Key};
+use deltic_core::{Fingerprinter, Key};
 use deltic_engine::journal;
 use deltic_protocol::receiver::{
     Elsewhere, Extra, Kept, Kinship, New, NewFiles, OldLens, Similar, Unlisted,
