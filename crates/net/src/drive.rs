@@ -16,14 +16,15 @@ use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::{Purpose, WorkId};
 
 use crate::batch::Tap;
-use crate::error::SyncError;
+use crate::error::{ReadEnd, SyncError};
 use crate::executor::{Done, SessionPool, Share};
 use crate::greeting::{Agree, Greeting};
 use crate::monitor::{Monitor, Stage};
 use crate::outlets::{Closed, Outlets};
 use crate::plan::Traffic;
 use crate::streams::News;
-use crate::transport::{Counters, RawFrame, ReadEnd, Reading, spare};
+use crate::transport::{Counters, RawFrame, Reading, spare};
+use crate::user::Watch;
 use crate::worker::Worker;
 
 /// Bundles of answers that a machine takes in one go.
@@ -38,9 +39,6 @@ type PoolOf<M> = SessionPool<(WorkId, <M as Machine>::Work), Answered<M>>;
 
 /// An answer, and the work that it is to.
 type Answered<M> = (WorkId, <M as Machine>::Answer);
-
-/// Reports an event.
-type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
 
 /// The surroundings of a machine, besides its worker.
 pub(crate) struct Drive {

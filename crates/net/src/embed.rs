@@ -22,10 +22,10 @@ use crate::conduct::{Conduct, Further};
 use crate::error::SyncError;
 use crate::executor::{Budget, Executor};
 use crate::plan::{self, Destination, Plan, Sources, Traffic};
-use crate::session::{Session, Watch, dial};
+use crate::session::{Session, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part};
-use crate::user::User;
+use crate::user::{User, Watch};
 use crate::{destination, patience, place};
 
 /// How often a run that is to end looks whether it may.

@@ -9,8 +9,6 @@ use deltic_protocol::hello::{Abort, AbortCause};
 use deltic_store_local::reason;
 use deltic_tree::RelPath;
 
-use crate::transport::ReadEnd;
-
 /// Why a run could not start or go on; each variant is one thing that a caller can tell a user to do.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
@@ -201,6 +199,19 @@ impl From<PeerError> for SyncError {
             _ => Self::Protocol(error.to_string()),
         }
     }
+}
+
+/// The end of what a stream brings.
+#[derive(Debug)]
+pub(crate) enum ReadEnd {
+    /// The other end closed its side between two frames.
+    Closed,
+    /// It closed, or the stream broke, inside one.
+    Broken(std::io::Error),
+    /// It sent what is no frame.
+    Bad(PeerError),
+    /// A stream beside the first ended.
+    Lost,
 }
 
 impl From<ReadEnd> for SyncError {

@@ -13,16 +13,32 @@ use deltic_engine::session::GREETING_TIMEOUT;
 use deltic_protocol::hello::{MAGIC, Reply, check_magic};
 use deltic_protocol::limits::MAX_GREETING_BYTES;
 use deltic_protocol::options::{Delete, Options};
+use deltic_protocol::report::Side;
 use deltic_protocol::{Hello, PeerError, Terms, negotiate};
 
 use crate::bounds::files_at_once;
-use crate::error::{SyncError, Versions};
-use crate::streams::Role;
-use crate::transport::{Arrivals, Counters, ReadEnd};
+use crate::error::{ReadEnd, SyncError, Versions};
+use crate::transport::{Arrivals, Counters};
 
 /// Bytes of a stream that is no Deltic's that are quoted, and how long the rest of them is waited for.
 const QUOTED_BYTES: usize = 64 + MAGIC.len();
 const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// The end of the literals that a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Sends,
+    Receives,
+}
+
+impl Role {
+    pub(crate) const fn of(side: Side) -> Self {
+        match side {
+            Side::Sender => Self::Sends,
+            Side::Receiver => Self::Receives,
+        }
+    }
+}
 
 /// What the dialling end still has to hear: a hello, then a reply.
 pub(crate) struct Greeting {

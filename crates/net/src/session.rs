@@ -34,7 +34,7 @@ use crate::destination::{lacking, local_options, make, open_alternates, root_of}
 use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
 use crate::executor::{Budget, Executor, Share};
-use crate::greeting::{Agree, Greeting, agree, check_len, hear_magic, hello, in_time};
+use crate::greeting::{Agree, Greeting, Role, agree, check_len, hear_magic, hello, in_time};
 use crate::outlets::Outlets;
 use crate::patience::run_out;
 use crate::place::{Resolved, exists, expand, here, inode_of, places, resolve, unmade, unusable};
@@ -43,12 +43,12 @@ use crate::restrict::{Restriction, check, check_options, check_source};
 use crate::sources::{
     ListForm, expand_globs, expected, first_name, names_in_file, names_to_tell, open,
 };
-use crate::streams::{Door, Joined, Joining, Role, beside};
+use crate::streams::{Door, Joined, Joining, beside};
 use crate::task::Task;
 use crate::transport::{
     Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
 };
-use crate::user::User;
+use crate::user::{User, Watch};
 use crate::worker::Worker;
 use crate::worker::destination::{Asked, DestinationWorker};
 use crate::worker::known::Known;
@@ -62,9 +62,6 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(120);
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 /// Most places that an end says it reads or writes in.
 const MAX_PLACES: usize = 32;
-
-/// Told what happens.
-pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
 
 /// One end of a connection on which a session is held.
 pub(crate) struct Session {

@@ -23,14 +23,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use deltic_protocol::Terms;
-use deltic_protocol::report::Side;
 use deltic_protocol::streams::{JOIN_MAGIC, JOINED, Join, TOKEN_BYTES, Token};
 
-use crate::error::SyncError;
+use crate::error::{ReadEnd, SyncError};
+use crate::greeting::Role;
 use crate::monitor::Stage;
 use crate::plan::Remote;
 use crate::transport::{
-    Flow, Frames, Heard, Link, Part, ReadEnd, Reader, Stream, Writer, farewell, read_frames, spawn,
+    Flow, Frames, Heard, Link, Part, Reader, Stream, Writer, farewell, read_frames, spawn,
     standard_input, standard_output, start_writer,
 };
 
@@ -46,22 +46,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const RELAY_BYTES: usize = 256 << 10;
 /// How long a remote shell may take to end behind the stream that it was.
 const SHELL_PATIENCE: Duration = Duration::from_secs(2);
-
-/// Which end of the literals a session is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Sends,
-    Receives,
-}
-
-impl Role {
-    pub(crate) const fn of(side: Side) -> Self {
-        match side {
-            Side::Sender => Self::Sends,
-            Side::Receiver => Self::Receives,
-        }
-    }
-}
 
 /// What the session is told of its further streams.
 pub(crate) enum News {

@@ -22,9 +22,7 @@ use crate::shape::carry;
 
 pub(crate) use child::{Heard, Part, Shell, farewell, spawn};
 pub(crate) use flow::{Counters, Flow};
-pub(crate) use hearing::{
-    Arrivals, Frames, RawFrame, ReadEnd, Reading, Stream, read_frames, start_reader,
-};
+pub(crate) use hearing::{Arrivals, Frames, RawFrame, Reading, Stream, read_frames, start_reader};
 pub(crate) use saying::start_writer;
 
 /// Bytes that a pipe beside a shaped link holds: what waits to be sent, as in the buffer of a socket.

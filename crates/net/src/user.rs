@@ -1,13 +1,16 @@
-//! The user of a session, where somebody can ask one.
+//! The user of a session: who is told of events, and asked where somebody can be.
 
 use std::fmt;
 use std::sync::Arc;
 
-use deltic_protocol::report::Question;
+use deltic_protocol::report::{Notice, Question};
+
+/// Reports an event.
+pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
 
 type Ask = dyn Fn(&Question) -> bool + Send + Sync;
 
-/// Who is asked before many names are removed; by default nobody, who says no.
+/// The user to ask before many names are removed; by default nobody: the answer is no.
 #[derive(Clone, Default)]
 pub struct User(Option<Arc<Ask>>);
 

@@ -6,6 +6,8 @@
 //! destinations come to be the same way.
 
 mod reading;
+mod standing;
+mod tap;
 mod writing;
 
 use std::io;
@@ -15,7 +17,8 @@ use deltic_core::{Chunk, ChunkerSpec, Cutter, Digest};
 use deltic_store::{Snapshot, StoreError};
 
 pub(crate) use reading::Batch;
-pub(crate) use writing::{Tap, write};
+pub(crate) use tap::Tap;
+pub(crate) use writing::write;
 
 /// Most steps of one content: a bound on what is held of it.
 const MAX_STEPS: usize = 1 << 24;

@@ -21,7 +21,7 @@ use deltic_store_local::reason;
 use deltic_tree::meta::{Inode, Linked};
 use deltic_tree::{Entry, Meta, Name, RelPath};
 
-use super::writing::{Standing, only, standing};
+use super::standing::{Standing, only, standing};
 use super::{MAX_STEPS, cut, other};
 use crate::error::SyncError;
 use crate::lock::lock;

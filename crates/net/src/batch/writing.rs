@@ -3,89 +3,26 @@
 #![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 
 use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Record, Steps};
 use deltic_core::{ChunkerSpec, Digest, Index};
 use deltic_engine::pack::{level, packed};
-use deltic_protocol::batch::{MAGIC, Old, Part, asked, is_told};
-use deltic_protocol::options::Options;
+use deltic_protocol::batch::{Old, Part};
 use deltic_protocol::report::{
     Action, Change, Differs, EntryType, Facts, Notice, Trouble, TroubleKind,
 };
-use deltic_store::{Posix, Snapshot, StoreError, Tree};
-use deltic_store_local::reason;
-use deltic_store_local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore, Sources};
-use deltic_tree::{Kind, Meta, Name, RelPath};
+use deltic_store::{Snapshot, StoreError, Tree};
+use deltic_tree::{Kind, Meta, RelPath};
 
-use super::{Batch, MAX_STEPS, cut, other};
+use super::standing::{Standing, only, standing};
+use super::{Batch, MAX_STEPS, Tap, cut, other};
 use crate::conduct::Conduct;
-use crate::destination::{keep_links, root_of};
 use crate::embed::Conversation;
 use crate::error::SyncError;
-use crate::lock::lock;
-use crate::place::{Resolved, here, of_destination, resolve};
 use crate::plan::{self, Plan};
-use crate::session::Watch;
-use crate::worker::source::SourceWorker;
+use crate::user::Watch;
 use crate::worker::trouble;
-
-/// Keeps what a sender tells of its list, at whichever end of its session.
-pub(crate) struct Tap {
-    to: Mutex<Writing>,
-    single: OnceLock<Option<Name>>,
-    /// Who reads the sources, if they are here.
-    pub(crate) sources: OnceLock<Arc<SourceWorker<Sources>>>,
-}
-
-struct Writing {
-    to: BufWriter<Arc<File>>,
-    sum: blake3::Hasher,
-    result: io::Result<()>,
-}
-
-impl Tap {
-    fn new(file: Arc<File>) -> Self {
-        let to = BufWriter::new(file);
-        let to = Mutex::new(Writing { to, sum: blake3::Hasher::new(), result: Ok(()) });
-        Self { to, single: OnceLock::new(), sources: OnceLock::new() }
-    }
-
-    /// The session begins.
-    pub(crate) fn begin(&self, single: Option<Name>, options: &Options) {
-        self.put(&MAGIC);
-        self.put(&asked(single.clone(), options.clone()));
-        self.single.set(single).ok();
-    }
-
-    /// A frame passes.
-    pub(crate) fn note(&self, kind: u8, payload: &[u8]) {
-        if is_told(kind) {
-            let [a, b, c, _] = (payload.len() as u32).to_le_bytes();
-            self.put(&[kind, a, b, c]);
-            self.put(payload);
-        }
-    }
-
-    /// Writes, unless that went wrong before.
-    fn put(&self, bytes: &[u8]) {
-        let Writing { to, sum, result } = &mut *lock(&self.to);
-        sum.update(bytes);
-        if result.is_ok() {
-            *result = to.write_all(bytes);
-        }
-    }
-
-    /// Ends the batch; whether all of it is in the file.
-    fn finish(&self, files: u64) -> Result<(), SyncError> {
-        let digest = Digest::from_bytes(*lock(&self.to).sum.finalize().as_bytes());
-        self.put(&Part::Over { files, digest }.encode());
-        let Writing { to, result, .. } = &mut *lock(&self.to);
-        let written = std::mem::replace(result, Ok(())).and_then(|()| to.flush());
-        written.map_err(|error| SyncError::Files(format!("write the batch: {}", reason(&error))))
-    }
-}
 
 /// Runs a plan and keeps it, or only keeps it. `converse` holds a session.
 pub(crate) async fn write(
@@ -184,55 +121,6 @@ fn contents(
         }
     }
     tap.finish(files).map(|()| troubles)
-}
-
-/// What stands at a plan's destination, if that is here and there: as a tree to read, and the name in it of what comes.
-pub(super) fn standing(
-    plan: &Plan,
-    single: Option<&Name>,
-) -> Result<Option<(Standing, Option<Name>)>, SyncError> {
-    let Some(destination) = plan.destination.here() else { return Ok(None) };
-    let mkpath = plan.options.select.mkpath;
-    let Resolved { root, rename, missing } = resolve(&here(destination), single, mkpath)?;
-    if missing {
-        return Ok(None);
-    }
-    let keep_dirlinks = keep_links(&plan.options);
-    let options = LocalOptions { keep_dirlinks, ..LocalOptions::default() };
-    let unusable = |error| SyncError::Selection(of_destination(&root, error));
-    let tree = LocalStore::open_named(&root_of(&root, &plan.options), options);
-    let tree = tree.map_err(unusable)?;
-    Ok(Some((Standing { tree, keep_dirlinks }, rename)))
-}
-
-/// What stands at a destination.
-#[derive(Clone, Debug)]
-pub(super) struct Standing {
-    tree: LocalStore,
-    keep_dirlinks: KeepLinks,
-}
-
-impl Standing {
-    /// The file `path`; behind links to directories, where these are kept.
-    pub(super) fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
-        let mut above = Vec::new();
-        let mut at = path.clone();
-        while let Some((dir, _)) = at.split_last().filter(|_| self.keep_dirlinks != KeepLinks::None)
-        {
-            above.push(dir.clone());
-            at = dir;
-        }
-        for dir in above.iter().rev().filter(|dir| !dir.is_root()) {
-            // What leads nowhere is said where it is opened.
-            let _ = self.tree.keep_dirlink(dir);
-        }
-        self.tree.open(path)
-    }
-}
-
-/// The path of a name at the root.
-pub(super) fn only(name: &Name) -> RelPath {
-    RelPath::root().join(name).expect("a name is a path")
 }
 
 /// Where contents come from, and go.

@@ -11,6 +11,7 @@ use deltic_protocol::check::{CHECK, Inspector};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::streams::{Aside, OVER};
 
+use crate::error::ReadEnd;
 use crate::greeting::hear_magic;
 use crate::monitor::Stage;
 use crate::task::Task;
@@ -45,19 +46,6 @@ impl From<Vec<u8>> for Piece {
     fn from(bytes: Vec<u8>) -> Self {
         Self { range: 0..bytes.len(), of: Arc::new(Used(bytes)) }
     }
-}
-
-/// Why no more frames come.
-#[derive(Debug)]
-pub(crate) enum ReadEnd {
-    /// The other end closed its side between two frames.
-    Closed,
-    /// It closed, or the stream broke, inside one.
-    Broken(std::io::Error),
-    /// It sent what is no frame.
-    Bad(PeerError),
-    /// A stream beside the first ended.
-    Lost,
 }
 
 /// What one reading of a stream brought: a frame, and those behind it that came along.

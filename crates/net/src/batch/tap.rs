@@ -1,0 +1,76 @@
+//! Listens to a session for a batch.
+
+#![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use deltic_core::Digest;
+use deltic_protocol::batch::{MAGIC, Part, asked, is_told};
+use deltic_protocol::options::Options;
+use deltic_store_local::{Sources, reason};
+use deltic_tree::Name;
+
+use crate::error::SyncError;
+use crate::lock::lock;
+use crate::worker::source::SourceWorker;
+
+/// Keeps what a sender tells of its list, at whichever end of its session.
+pub(crate) struct Tap {
+    to: Mutex<Writing>,
+    pub(super) single: OnceLock<Option<Name>>,
+    /// Reads the sources, if they are here.
+    pub(crate) sources: OnceLock<Arc<SourceWorker<Sources>>>,
+}
+
+struct Writing {
+    to: BufWriter<Arc<File>>,
+    sum: blake3::Hasher,
+    result: io::Result<()>,
+}
+
+impl Tap {
+    pub(super) fn new(file: Arc<File>) -> Self {
+        let to = BufWriter::new(file);
+        let to = Mutex::new(Writing { to, sum: blake3::Hasher::new(), result: Ok(()) });
+        Self { to, single: OnceLock::new(), sources: OnceLock::new() }
+    }
+
+    /// The session begins.
+    pub(crate) fn begin(&self, single: Option<Name>, options: &Options) {
+        self.put(&MAGIC);
+        self.put(&asked(single.clone(), options.clone()));
+        self.single.set(single).ok();
+    }
+
+    /// A frame passes.
+    pub(crate) fn note(&self, kind: u8, payload: &[u8]) {
+        if is_told(kind) {
+            let [a, b, c, _] = (payload.len() as u32).to_le_bytes();
+            self.put(&[kind, a, b, c]);
+            self.put(payload);
+        }
+    }
+
+    /// Writes, unless that went wrong before.
+    pub(super) fn put(&self, bytes: &[u8]) {
+        let Writing { to, sum, result } = &mut *lock(&self.to);
+        sum.update(bytes);
+        if result.is_ok() {
+            *result = to.write_all(bytes);
+        }
+    }
+
+    /// Ends the batch.
+    ///
+    /// # Errors
+    /// [`SyncError`] where not all of it is in the file.
+    pub(super) fn finish(&self, files: u64) -> Result<(), SyncError> {
+        let digest = Digest::from_bytes(*lock(&self.to).sum.finalize().as_bytes());
+        self.put(&Part::Over { files, digest }.encode());
+        let Writing { to, result, .. } = &mut *lock(&self.to);
+        let written = std::mem::replace(result, Ok(())).and_then(|()| to.flush());
+        written.map_err(|error| SyncError::Files(format!("write the batch: {}", reason(&error))))
+    }
+}
