@@ -1,9 +1,10 @@
 //! Assembles a new version: gathers what it is made of until whole blocks of it can be written, each in one call.
 //!
-//! Scattered edits make a new version of tens of thousands of short spans, copied and patched in turn, and hardly one begins
-//! where a page does. Written one by one, they cost the kernel two calls each, a page twice at each end, and small pages
-//! where it would take large ones; and the threads that write them wait for each other. So a span is only noted when it
-//! is known. Whoever brings the last one of a block puts it together in memory and writes it. Bytes of old are read then.
+//! Scattered edits make a new version of tens of thousands of short spans, copied and patched in turn, and hardly one
+//! begins where a page does. Written one by one, they cost the kernel two calls each, a page twice at each end, and
+//! small pages where it would take large ones; and the threads that write them wait for each other. So a span is only
+//! noted when it is known. Whoever brings the last one of a block puts it together in memory and writes it. Bytes of
+//! old are read then.
 //!
 //! Law: what a journal notes is written. A chunk is noted when the last block that it lies in is written.
 
@@ -125,7 +126,7 @@ fn unpack(from: &mut Reader<'_>) -> Result<KeptChunk, CodecError> {
 /// A complete block.
 #[derive(Debug)]
 pub struct WriteBlock<'a> {
-    /// In order.
+    /// The pieces, in order.
     pieces: Vec<Piece<'a>>,
     notes: Notes,
 }

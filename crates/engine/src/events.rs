@@ -11,8 +11,8 @@ const WIRE_STEP: u64 = 64 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     ready: VecDeque<Notice>,
-    /// Bytes that are settled once they have left: how many, and how much this end must have sent by then. A limit of the
-    /// rate may hold them back.
+    /// Bytes that are settled once they have left: how many, and how much this end must have sent by then. A limit of
+    /// the rate may hold them back.
     unsent: VecDeque<(u64, u64)>,
     sent: u64,
     received: u64,

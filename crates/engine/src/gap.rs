@@ -124,7 +124,7 @@ impl<'a> Rebuilt<'a> {
 }
 
 impl Task for Rebuilt<'_> {
-    /// One answer for each gap, and the bytes of the chunks that are right, end to end.
+    /// An answer for each gap, and the bytes of the chunks that are right, end to end.
     type Output = (Vec<Mended>, Vec<u8>);
     type Error = Unproven;
 

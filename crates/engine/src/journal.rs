@@ -1,8 +1,8 @@
 //! The journal of a large file: what of it is in place, so that an interrupted transfer goes on (docs/decisions/0016).
 //!
-//! A list of notes, which a store keeps beside the staged file. The first says which version of the source this is, and how
-//! it is cut and named. Then each note follows what it is about: *chunks* are in place once they are written; *void* says
-//! that what was noted before is about to be written over.
+//! A list of notes, which a store keeps beside the staged file. The first says which version of the source this is, and
+//! how it is cut and named. Then each note follows what it is about: *chunks* are in place once they are written;
+//! *void* says that what was noted before is about to be written over.
 //!
 //! ```text
 //! version   0, form (0 BLAKE3, 1 keyed sum), key, chunker, length, seconds and nanoseconds of the modification time
@@ -68,8 +68,8 @@ pub fn voids(
     })
 }
 
-/// Reads what `notes` say is in place of the version `meta`, if they are about it and of use in a session of these terms; and where
-/// all of it is, for not all may be worth keeping.
+/// Reads what `notes` say is in place of the version `meta`, if they are about it and of use in a session of these
+/// terms; and where all of it is, for not all may be worth keeping.
 #[must_use]
 pub fn read(notes: Vec<Vec<u8>>, meta: &Meta, terms: Terms) -> Option<(Kept, Vec<Range<u64>>)> {
     let mut notes = notes.into_iter();
@@ -252,7 +252,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_noted_is_read_again() {
+    fn notes_are_read_again() {
         for terms in [terms(true), terms(false)] {
             let told =
                 [kept(0, "one", terms), kept(9, "two", terms), kept(LEN - 5, "three", terms)];
@@ -270,7 +270,7 @@ pub(crate) mod tests {
 
     /// Or the next session would take for in place what this one began to write over.
     #[test]
-    fn what_is_not_kept_is_known_to_be_noted() {
+    fn chunks_that_are_not_kept_are_known_to_be_noted() {
         let terms = terms(true);
         let end = INDEX_BUDGET_CHUNKS as u64 + 9;
         let notes = (0..end).map(|start| KeptChunk { start, ..kept(0, "x", terms) });

@@ -1,7 +1,7 @@
 //! Computes what a sync asks for, without IO: no files, clock, threads or async.
 //!
-//! A worker reads, the engine computes, the worker writes. [`Task`] is the seam: it names the spans that it reads next and
-//! takes their bytes, so a worker may block, await or hold all bytes in memory.
+//! A worker reads, the engine computes, the worker writes. [`Task`] is the seam: it names the spans that it reads next
+//! and takes their bytes, so a worker may block, await or hold all bytes in memory.
 //!
 //! | room | computes |
 //! |---|---|

@@ -7,8 +7,8 @@ use deltic_protocol::streams::Aside;
 use deltic_protocol::work::UnknownAnswer;
 use deltic_protocol::{PeerError, Purpose, Terms, ToReceiver, ToSender, WorkId};
 
-/// Literals received and not yet written beyond which no frame is taken. With the frames that are read ahead this is what
-/// a kill can cost, which docs/promises.md bounds.
+/// Literals received and not yet written beyond which no frame is taken. With the frames that are read ahead this is
+/// what a kill can cost, which docs/promises.md bounds.
 const MAX_BACKLOG_BYTES: usize = 2 << 20;
 /// Copies found and not made beyond which no frame is taken.
 const MAX_COPIES_WAITING: usize = 1 << 17;

@@ -1,8 +1,8 @@
 //! The files of a destination by length, time and name: moved files are looked for among them.
 //!
-//! An index remembers what stood there when it was made. Whatever it finds is opened and looked at again, below the root
-//! like every other name, and is matched against like every other old version. Files that rules leave out are not in it:
-//! the store does not list them.
+//! An index remembers what stood there when it was made. Whatever it finds is opened and looked at again, below the
+//! root like every other name, and is matched against like every other old version. Files that rules leave out are not
+//! in it: the store does not list them.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -92,7 +92,7 @@ const MAX_NAME_BYTES: usize = 16 << 20;
 const MAX_DIRS: usize = 1 << 18;
 /// Files of one kind that are compared before one is chosen.
 const COMPARED: usize = 64;
-/// Those that are opened before it is given up.
+/// Files that are opened before the search is given up.
 const OPENED: usize = 4;
 /// From this length on, in bytes, it is rare that two files of one length have nothing to do with each other.
 const RARE_BYTES: u64 = 1 << 20;

@@ -14,7 +14,7 @@ const ZSTD_LEVEL: i32 = 3;
 /// Payloads between two trials of what compressing is worth: content changes within a file.
 const TRIED_EVERY: u32 = 32;
 
-/// How the payloads of one session are packed.
+/// Packs the payloads of one session.
 #[derive(Clone, Copy, Debug)]
 pub struct Packing {
     /// The link to cross, where compression goes by cost and both ends can.

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_in_a_session_of_its_form_only() {
+    fn a_recipe_is_read_again_in_a_session_of_its_form_only() {
         for form in [true, false] {
             let terms_here = terms(form);
             let told = chunks(terms_here);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_all_of_a_file_is_not_written() {
+    fn a_part_of_a_file_is_not_written() {
         let all = chunks(terms(true));
         let is_of_use = |new: &New, chunks: &[Chunk]| is_of_use(new, chunks.iter().copied());
         assert!(is_of_use(&new(), &all));

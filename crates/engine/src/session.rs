@@ -1,4 +1,4 @@
-//! One loop for either machine, as steps: frames in, work out, answers in, frames out.
+//! The loop of either machine, as steps: frames in, work out, answers in, frames out.
 //!
 //! The loop has no clock, no queue of its own and never waits. Whoever runs it moves bytes, does work and calls
 //! [`poll`](Session::poll) after each of these until it gives nothing:

@@ -44,7 +44,7 @@ fn edits(one: &[u8], other: &[u8]) -> usize {
     row[other.len()]
 }
 
-/// As in rsync.
+/// The most edits that count as similar, as in rsync.
 const FARTHEST: usize = 25;
 const SUFFIX_WEIGHT: usize = 10;
 

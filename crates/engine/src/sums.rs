@@ -36,16 +36,17 @@ pub const fn at_end(start: u64, got: usize, wanted: usize, file_len: u64) -> AtE
 /// A portion of a file, to be cut and summed.
 #[derive(Debug)]
 pub struct Portions<'a> {
-    /// How it is cut and summed.
+    /// The chunker and the sums.
     pub summing: Summing,
-    /// Of strong sums.
+    /// The key of strong sums.
     pub key: &'a SumKey,
     /// Length of the file in bytes.
     pub file_len: u64,
 }
 
 impl Portions<'_> {
-    /// Sums the `bytes` of [`read_range`], and hashes for the file's digest what it cut; `None` where the file is shorter.
+    /// Sums the `bytes` of [`read_range`], and hashes for the file's digest what it cut; `None` where the file is
+    /// shorter.
     #[must_use]
     pub fn sum(
         &self,

@@ -1,7 +1,7 @@
 //! Runs a session's steps over transports and the executor.
 //!
-//! The loop is the engine's ([`Session`]): here its frames go to the streams, its work to threads and its events to whoever
-//! watches. It waits for whatever comes first.
+//! The loop is the engine's ([`Session`]): here its frames go to the streams, its work to threads and its events to
+//! whoever watches. It waits for whatever comes first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -231,8 +231,8 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         self.session.feed(kind, &payload)
     }
 
-    /// Ends a session whose stream is gone. The other end's last words decide how: it may be done, or have told why not;
-    /// else it is `error`.
+    /// Ends a session whose stream is gone. The other end's last words decide how: it may be done, or have told why
+    /// not; else it is `error`.
     async fn last_words(
         mut self,
         ears: Ears<'_>,
@@ -391,7 +391,7 @@ mod tests {
         }
     }
 
-    /// How a receiver ends that finds all of this in its queue.
+    /// Runs a receiver that finds all of this in its queue.
     async fn end_of(readings: Vec<Reading>) -> Result<(), SyncError> {
         let (queue, frames) = mpsc::channel(readings.len());
         readings.into_iter().for_each(|frames| queue.try_send(frames).expect("room for all"));

@@ -43,8 +43,8 @@ impl Outlets {
         self.usable(lane).iter().any(Outlet::has_room)
     }
 
-    /// Hands a batch to the stream with most room for it, of those the one that was given least. The caller has asked for
-    /// room; a stream that closed meanwhile says so later.
+    /// Hands a batch to the stream with most room for it, of those the one that was given least. The caller has asked
+    /// for room; a stream that closed meanwhile says so later.
     pub(crate) fn send(&mut self, lane: Lane, batch: Vec<u8>) {
         let usable = match lane {
             Lane::First => &mut self.0[..1],

@@ -1,9 +1,9 @@
 //! Runs that are kept in a file: `--write-batch`, `--only-write-batch` and `--read-batch`.
 //!
-//! A batch is a source. Written, it holds the list as the sender told it ([`Tap`]) and the content that the receiver lacked
-//! ([`writing`]); read, it is the tree of an ordinary sender ([`Batch`]), and all else is as in any sync. Between two directories
-//! of this machine the batch is written first, from what a dry run finds, and then read: so what it holds are deltas, and both
-//! destinations come to be the same way.
+//! A batch is a source. Written, it holds the list as the sender told it ([`Tap`]) and the content that the receiver
+//! lacked ([`writing`]); read, it is the tree of an ordinary sender ([`Batch`]), and all else is as in any sync.
+//! Between two directories of this machine the batch is written first, from what a dry run finds, and then read: so
+//! what it holds are deltas, and both destinations come to be the same way.
 
 mod reading;
 mod standing;

@@ -31,7 +31,7 @@ use crate::plan::Plan;
 #[derive(Clone, Debug)]
 pub(crate) struct Batch(Arc<Held>);
 
-/// What is known of a batch; the rest stays in its file.
+/// The parts of a batch that are held; the rest stays in its file.
 #[derive(Debug)]
 struct Held {
     file: Arc<File>,
@@ -39,13 +39,13 @@ struct Held {
     options: Options,
     list: List,
     contents: HashMap<RelPath, u64>,
-    /// Those of files of several names, by the numbers of their first ones: whichever of these is asked for.
+    /// Places of files of several names, by the numbers of their first ones: whichever of these is asked for.
     of_linked: HashMap<u64, u64>,
-    /// What stands at the destination, and the name there of the one file that comes, if it has another.
+    /// The destination as it stands, and the name there of the one file that comes, if it has another.
     there: Option<(Standing, Option<Name>)>,
 }
 
-/// Where in the file what is told of.
+/// The list of a batch.
 #[derive(Debug, Default)]
 struct List {
     own: Option<Meta>,
@@ -60,7 +60,7 @@ struct List {
     intact: Option<bool>,
 }
 
-/// What is told of a directory.
+/// A directory of the list.
 #[derive(Debug)]
 struct Section {
     /// The frames, and the number of the first entry of each.
@@ -93,7 +93,7 @@ impl Batch {
         self.0.single.as_ref()
     }
 
-    /// What is told of the root itself, and which sources were not there.
+    /// The metadata of the root, and the sources that were not there.
     pub(crate) fn own(&self) -> (Option<Meta>, Vec<RelPath>) {
         (self.0.list.own.clone(), self.0.list.missing.clone())
     }
@@ -337,9 +337,9 @@ struct Step {
 
 #[derive(Debug)]
 enum From {
-    /// They are these of old.
+    /// These bytes of old.
     Old(u64),
-    /// They are in this frame.
+    /// The bytes of this frame.
     Batch(u64),
 }
 
@@ -484,7 +484,7 @@ struct Frames {
     at: u64,
     /// Sums up frames, where that is asked for.
     sum: Option<blake3::Hasher>,
-    /// Of all bytes before the last frame, once that came.
+    /// The digest of all bytes before the last frame, once that came.
     before: Option<Digest>,
 }
 
@@ -563,7 +563,7 @@ mod tests {
         [first].iter().chain(steps).chain([&proof]).flat_map(Part::encode).collect()
     }
 
-    /// What these frames are as a batch whose digest is right.
+    /// A batch of these frames whose digest is right.
     fn read(frames: &[Vec<u8>], files: u64) -> Result<Held, Bad> {
         let whole = [MAGIC.to_vec(), asked(None, Options::default()), frames.concat()].concat();
         let digest = Digest::from_bytes(*blake3::hash(&whole).as_bytes());
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_damaged_though_its_digest_is_right() {
+    fn a_batch_that_contradicts_itself_is_damaged_though_its_digest_is_right() {
         let file = |name: &str| entry(name, Kind::File, None);
         let root = |entries| listing("", entries, Extent::Last);
         let back = |back| entry("b", Kind::File, Some(Linked::Back(back)));

@@ -82,7 +82,7 @@ pub(crate) async fn write(
     Ok(())
 }
 
-/// Whether a reader would want the content of a name: it is new, or was found to be what is there only when it was compared.
+/// True if a reader would want the content of a name: it is new, or only a comparison found it equal.
 fn has_content(change: &Change) -> bool {
     let Differs { content, size, time, .. } = change.differs;
     let is_wanted = match change.action {
@@ -94,7 +94,7 @@ fn has_content(change: &Change) -> bool {
     change.item == EntryType::File && is_wanted && change.facts.linked.is_none()
 }
 
-/// Whether it is of what is read: the rest is told again.
+/// True if a trouble is about what is read: the rest is reported again.
 fn is_of_source(trouble: &Trouble) -> bool {
     matches!(trouble.kind, TroubleKind::Failed | TroubleKind::Vanished)
 }
@@ -123,7 +123,7 @@ fn contents(
     tap.finish(files).map(|()| troubles)
 }
 
-/// Where contents come from, and go.
+/// The sources of contents, and the batch that they go to.
 struct Contents<'a> {
     tap: &'a Tap,
     there: Option<Standing>,
@@ -132,7 +132,7 @@ struct Contents<'a> {
 
 /// A content that is not in the batch.
 struct Unwritten {
-    /// Whether some of it is, with the word that it is none.
+    /// True if some of it is, with the word that it is none.
     began: bool,
     error: StoreError,
 }
@@ -197,7 +197,7 @@ impl Contents<'_> {
     }
 }
 
-/// What there is to copy from.
+/// Indexes an old version to copy from.
 fn known(old: &impl Snapshot, spec: &ChunkerSpec, index: &mut Index) -> Result<Old, StoreError> {
     let mut start = 0;
     let digest = cut(old, spec, |_, chunk| {

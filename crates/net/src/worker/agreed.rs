@@ -9,7 +9,7 @@ pub(super) struct Agreed {
     /// Names chunks in this session.
     pub(super) names: Fingerprinter,
     pub(super) gap_seed: u64,
-    /// Of strong sums.
+    /// The key of strong sums.
     pub(super) key: SumKey,
 }
 

@@ -37,7 +37,7 @@ impl<S: Store> Alternates<S> {
         Self { trees, listed: Mutex::default() }
     }
 
-    /// What each has at `path`.
+    /// Looks at `path` in each.
     pub(super) fn look(&self, path: &RelPath) -> Vec<Option<Meta>> {
         let look = |tree: &Option<S>| tree.as_ref()?.look(path).ok()?;
         self.trees.iter().map(look).collect()

@@ -10,8 +10,9 @@ use crate::lock::lock;
 pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
 
 impl Buffers {
-    /// Calls `with` a buffer of `len` bytes, whose content is arbitrary. It begins where a page does: the kernel copies a
-    /// third faster where both sides lie the same in their pages than where it writes a little ahead of what it reads.
+    /// Calls `with` a buffer of `len` bytes, whose content is arbitrary. It begins where a page does: the kernel copies
+    /// a third faster where both sides lie the same in their pages than where it writes a little ahead of what it
+    /// reads.
     pub(super) fn with<T>(&self, len: usize, with: impl FnOnce(&mut [u8]) -> T) -> T {
         let mut buffer = lock(&self.0).pop().unwrap_or_default();
         if buffer.len() < len + PAGE_BYTES {

@@ -56,7 +56,7 @@ pub(crate) struct DestinationWorker<S: Store> {
     moves: Moves,
     keep: Keep,
     owners: Owners,
-    /// What tallies are taken with, and what of.
+    /// The key of directory digests, and what they cover.
     tallied: (DirDigestKey, Compared),
     found: Found,
     agreed: Agreed,
@@ -195,7 +195,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     }
 }
 
-/// What of metadata the options name.
+/// The metadata that the options name.
 const fn kept(options: &Options) -> Keep {
     let Options { modes, times, metadata, .. } = options;
     Keep {
@@ -213,7 +213,7 @@ fn done(result: Result<(), StoreError>) -> Answer {
     Answer::Done(result.map_err(|error| setback(&error)))
 }
 
-/// Which names went, and why others stayed. What is gone already is no trouble.
+/// The names that went, and why others stayed. A name that is gone already is no trouble.
 fn removed(result: Result<deltic_store::Removed, StoreError>) -> Removed {
     let trouble = |error: &StoreError| match error {
         // In rsync's words, which have the name as it is.
@@ -442,19 +442,19 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// Whether `path` holds what `meta` says by now.
+    /// True if `path` holds what `meta` says by now.
     fn is_there(&self, path: &RelPath, meta: &Meta) -> bool {
         let is = self.store.look(path).ok().flatten();
         is.is_some_and(|is| receiver::is_there(&self.options, meta, &is))
     }
 
-    /// Whether both are names of one file.
+    /// True if both are names of one file.
     fn are_one(&self, path: &RelPath, leader: &RelPath) -> bool {
         let inode = |path| self.store.look(path).ok()??.linked()?.inode();
         inode(path).is_some_and(|one| inode(leader) == Some(one))
     }
 
-    /// What is carried over, if anything.
+    /// The metadata that is carried over, if any.
     fn kept(&self, carries: Carries) -> Keep {
         match carries {
             Carries::Nothing => Keep::default(),

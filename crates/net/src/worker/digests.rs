@@ -19,7 +19,7 @@ use deltic_tree::{Compared, Entry, RelPath};
 use super::steps::digest_of_bytes;
 use super::{Buffers, lock};
 
-/// Who takes them, and where those are that are known.
+/// Takes digests of files, and keeps those that are known.
 #[derive(Debug, Default)]
 pub(super) struct Digests {
     dir: Option<PathBuf>,
@@ -177,7 +177,7 @@ impl Digests {
         }
     }
 
-    /// Of each of these files; none where one cannot be read, or changed meanwhile.
+    /// The digest of each of these files; none where one cannot be read, or changed meanwhile.
     pub(super) fn of<T: Tree>(
         &self,
         tree: &T,
@@ -200,7 +200,7 @@ impl Digests {
         digests
     }
 
-    /// What a tally of a listing needs: nothing of any entry where contents are not compared, or what is known of all.
+    /// The contents that a directory digest needs: none where they are not compared, or those of all entries.
     pub(super) fn compared(
         &self,
         listing: &Listing,
@@ -209,8 +209,8 @@ impl Digests {
         if compared.contents { self.known(listing) } else { Some(Vec::new()) }
     }
 
-    /// Of each entry of a listing with its versions: what is in it, where it is a file that is not empty. Nothing, unless all
-    /// of these are known.
+    /// The content of each entry of a listing with its versions, where it is a file that is not empty; `None` unless
+    /// all of these are known.
     fn known(&self, listing: &Listing) -> Option<Vec<Option<Digest>>> {
         self.cache().inspect(|cache| cache.refresh());
         let mut versions = listing.versions.iter().copied();
@@ -231,7 +231,7 @@ impl Digests {
         self.cache()?.find(&version)
     }
 
-    /// Of a file whose digest is not known if it is the version that was `sought`.
+    /// The digest of a file; it is not known if it is the version that was `sought`.
     fn digest(
         &self,
         file: &impl Snapshot,
@@ -274,7 +274,7 @@ mod tests {
     use deltic_store_local::{SourceOptions, Sources};
     use std::fs;
 
-    /// What is asked of the same tree by two runs.
+    /// Asks the same of a tree in two runs.
     fn twice(cached: bool) -> usize {
         let (dir, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let bytes = vec![7; 3 << 20];
@@ -293,7 +293,7 @@ mod tests {
         fs::read_dir(cache.path()).unwrap().count()
     }
 
-    /// What is known of all that is in a directory.
+    /// A directory of known files.
     #[test]
     fn a_listing_is_known_if_all_files_are() {
         let (dir, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -321,7 +321,8 @@ mod tests {
         assert_eq!(known(), None, "it changed");
     }
 
-    /// As a receiver gives it names that links to alternates of the same inode. Nothing else says that it is at rest.
+    /// A receiver gives it names: links to alternates of the same inode. Only a second reading shows that it is at
+    /// rest.
     #[test]
     fn a_file_that_gets_names_meanwhile_has_the_digest_that_it_reads_twice() {
         let dir = tempfile::tempdir().unwrap();

@@ -44,8 +44,8 @@ impl Moves {
         Charted { names: seen, unseen: walk.unseen(), has_files }
     }
 
-    /// Opens the file that is most likely an old version of `path`, whose new one has this length in bytes and this time;
-    /// with how much speaks for it, which is at least `most`.
+    /// Opens the file that is most likely an old version of `path`, whose new one has this length in bytes and this
+    /// time; with how much speaks for it, which is at least `most`.
     pub(super) fn find<S: Store>(
         &self,
         store: &S,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_the_one_whose_path_ends_alike_is_found() {
+    fn among_many_the_path_that_ends_alike_is_found() {
         let all: Vec<_> = (0..300).map(|n| (format!("old/{n}/data"), 20_000, 1)).collect();
         let mut files: Vec<_> =
             all.iter().map(|(name, len, secs)| (&**name, *len, *secs)).collect();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_any_more_or_is_the_file_itself_is_not_found() {
+    fn a_file_that_is_gone_or_is_the_file_itself_is_not_found() {
         let store = store(&[("a", 30_000, 1), ("b", 30_000, 1)]);
         let chart = charted(&store);
         let find = |name: &str| {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_is_looked_at_first_and_nothing_twice() {
+    fn near_directories_are_looked_at_first_and_none_twice() {
         let store = store(&[("far/a", 30_000, 1), ("near/b", 30_000, 2), ("near/c/d", 30_000, 3)]);
         let chart = Moves::default();
         let mut seen = Vec::new();

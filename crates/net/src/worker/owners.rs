@@ -1,4 +1,4 @@
-//! What numbers of users and groups are called on this machine, and what the other end's become here.
+//! Users and groups: their names on this machine, and what the other end's become here.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgroups};
 use crate::error::SyncError;
 use crate::lock::lock;
 
-/// Whether a receiver does what the superuser may, or notes what he would.
+/// True if a receiver does what the superuser may, or notes what he would.
 pub(crate) fn is_privileged(metadata: &Metadata) -> bool {
     match metadata.powers {
         _ if metadata.writes_notes => true,
@@ -115,7 +115,7 @@ impl Owners {
         })
     }
 
-    /// Whether entries are given to other users here.
+    /// True if entries are given to other users here.
     pub(crate) const fn gives_users(&self) -> bool {
         self.is_privileged
     }
@@ -187,8 +187,8 @@ impl Map {
 }
 
 impl Map {
-    /// A number that becomes `ours`: one that was told with its name, or the one that is the same. What that one becomes is
-    /// not remembered: its name may be told yet.
+    /// A number that becomes `ours`: one that was told with its name, or the one that is the same. What that one
+    /// becomes is not remembered: its name may be told yet.
     fn back(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
         let same = NameLine { id: ours, name: Box::default() };
         let is_told = told.iter().any(|line| line.id == ours);

@@ -63,7 +63,7 @@ mod tests {
 
     /// A link that takes a second for a kilobyte, and one that takes no time at all: whatever machine this is.
     #[test]
-    fn what_compresses_is_compressed_for_a_slow_link_alone() {
+    fn text_is_compressed_for_a_slow_link_alone() {
         let (text, noise) = (b"new from old, ".repeat(2000), noise());
         let is_packed = |packing: &Packer, bytes: &[u8]| {
             matches!(packing.pack(bytes.to_vec(), None), Payload::Zstd(_))

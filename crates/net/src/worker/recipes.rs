@@ -1,4 +1,5 @@
-//! Recipes of large files that came in earlier runs: who has one need not read the file to cut it (docs/decisions/0023).
+//! Recipes of large files that came in earlier runs: who has one need not read the file to cut it
+//! (docs/decisions/0023).
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -30,12 +31,12 @@ pub(super) struct Placed<'a> {
 }
 
 impl Recipes {
-    /// In `dir`, if the options let them count.
+    /// Opens those in `dir`, if the options let them count.
     pub(super) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
         Self { dir: dir.filter(|_| options.compare.cached), kept: OnceLock::new() }
     }
 
-    /// That of the version `old`, cut by `spec` and of use in a session of these terms.
+    /// The recipe of the version `old`, cut by `spec` and of use in a session of these terms.
     pub(super) fn find(
         &self,
         old: &impl Snapshot,

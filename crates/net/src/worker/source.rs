@@ -48,21 +48,21 @@ pub(crate) struct SourceWorker<T: Tree> {
     /// Metadata of the root itself, where it is part of the transfer.
     own: Option<Meta>,
     called: Called,
-    /// What tallies are taken with, and what of, if runs of these options tell some.
+    /// The key of directory digests and what they cover, if runs of these options send some.
     tallied: Option<(DirDigestKey, Compared)>,
     /// Sources that are not there, if that is to be told.
     missing: Mutex<Vec<RelPath>>,
     strategy: Strategy,
-    /// Of compression, where that is asked for.
+    /// The level of compression, where that is asked for.
     level: i32,
     link: Option<Link>,
     user: User,
     /// Set before a file is wanted: what is listed and offered, the other end need not have answered.
     agreed: OnceLock<(Agreed, Packer)>,
-    /// How chunks are named until then.
+    /// Names chunks until then.
     guessed: Fingerprinter,
     open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
-    /// How chunks are named in attempts that go on from another session.
+    /// Names chunks in attempts that go on from another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
     known: Known,
@@ -228,7 +228,7 @@ impl<T: Tree> SourceWorker<T> {
         Self { called: self.called.knowing(users, groups), ..self }
     }
 
-    /// What it reads.
+    /// The tree that it reads.
     pub(crate) const fn tree(&self) -> &T {
         &self.tree
     }
@@ -259,7 +259,7 @@ impl<T: Tree> SourceWorker<T> {
         self.agreed.get().expect("no file is wanted before the greeting is over")
     }
 
-    /// At which level literals are compressed that may be.
+    /// The level at which literals are compressed that may be.
     fn packs(&self, zstd: bool) -> Option<i32> {
         (zstd && self.agreed().terms.zstd()).then_some(self.level)
     }
@@ -306,7 +306,7 @@ impl<T: Tree> SourceWorker<T> {
         })
     }
 
-    /// What stands for what was listed; nothing, where that is compared of which not all is known.
+    /// The digest of a listed directory; `None` where it covers contents of which not all are known.
     fn tally(
         &self,
         listing: &Listing,
@@ -391,7 +391,7 @@ impl<T: Tree> SourceWorker<T> {
         Ok(Sealed { digest, restless })
     }
 
-    /// Whether a second reading finds what the first one did.
+    /// Reads again; true if that finds what the first reading did.
     fn reads_again(
         &self,
         snapshot: &T::Snapshot,
@@ -495,9 +495,9 @@ struct Opening {
     bears: Bears,
 }
 
-/// Checks that the file is what was opened, or has only become longer where that is borne: whether it has. What became longer
-/// may have been written over as well, and so may what got names, as of a receiver that links to alternates: what was read of
-/// it must read the same again. Then all of that was there at once, between the two readings.
+/// Checks that the file is what was opened, or has only become longer where that is borne: whether it has. What became
+/// longer may have been written over as well, and so may what got names, as of a receiver that links to alternates:
+/// what was read of it must read the same again. Then all of that was there at once, between the two readings.
 pub(super) fn is_restless(
     snapshot: &impl Snapshot,
     bears: Bears,

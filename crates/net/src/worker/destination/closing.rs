@@ -114,8 +114,8 @@ impl<S: Store> DestinationWorker<S> {
         Ok((growing.rebuild, Some(growing.new)))
     }
 
-    /// True if the digest of what is put in place is to be known to the next run that compares contents. What is not flushed
-    /// may be lost, and the digest not.
+    /// True if the digest of what is put in place is to be known to the next run that compares contents. What is not
+    /// flushed may be lost, and the digest not.
     fn keeps_digests(&self, meta: &Meta) -> bool {
         self.options.checksum && self.options.durable && meta.len > 0
     }

@@ -8,8 +8,8 @@ use deltic_tree::{Entry, RelPath};
 
 use crate::lock::lock;
 
-/// Entries of directories that are unlike, until they are listed. What changes meanwhile is told from what is replaced, as
-/// ever, when that is done.
+/// Entries of directories that are unlike, until they are listed. What changes meanwhile is told from what is replaced,
+/// as ever, when that is done.
 #[derive(Default)]
 pub(super) struct Found(Mutex<FoundDirs>);
 
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_told_once_and_no_more_is_kept_than_there_is_room_for() {
+    fn entries_are_given_once_and_bounded() {
         let found = Found::default();
         let many: Vec<Entry> = entries(&["a"]).into_iter().cycle().take(MAX_FOUND).collect();
         found.keep(&path("few"), entries(&["a", "b"]));

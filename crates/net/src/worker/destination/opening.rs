@@ -1,4 +1,4 @@
-//! What stands at the destination: names that are not listed, and old versions.
+//! Looks at what stands at the destination: names that are not listed, and old versions.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -44,12 +44,12 @@ impl<S: Store> DestinationWorker<S> {
         Ok(Unlisted { extras, rest: listing.rest, warnings })
     }
 
-    /// How many names would go with `path`; where nobody can say it, itself.
+    /// Counts the names that would go with `path`; where nobody can say it, itself.
     pub(super) fn count(&self, path: &RelPath, gives_way: bool) -> u64 {
         self.store.would_remove(path, gives_way).unwrap_or(1)
     }
 
-    /// How many files at these paths, and below, are like one of the `new` ones. What cannot be seen is like none.
+    /// Counts the files at these paths, and below, that are like one of the `new` ones. An unseen one is like none.
     pub(super) fn count_moved(&self, paths: Vec<RelPath>, new: &mut NewFiles) -> u64 {
         let found = self.store.look_all(&paths).into_iter().zip(paths);
         let mut dirs = Vec::new();
@@ -169,14 +169,14 @@ impl<S: Store> DestinationWorker<S> {
         Some((Growing { rebuild, new, buffer: None }, kept, noted))
     }
 
-    /// How chunks are named that are known from another session.
+    /// The key and the names of chunks that are known from another session.
     fn named(&self, kept: &Kept) -> (Key, Fingerprinter) {
         (kept.key, self.agreed.terms.fingerprinter_with(&kept.key))
     }
 }
 
-/// What was listed without error, if that is a directory: where there is none, or a file or link to be replaced, nothing
-/// stands in it.
+/// The listing, if it is of a directory and without error: where there is none, or a file or link to be replaced,
+/// nothing stands in it.
 fn if_dir(listed: Result<Listing, StoreError>) -> Result<Option<Listing>, Trouble> {
     match listed {
         Ok(listing) => match listing.errors.first() {

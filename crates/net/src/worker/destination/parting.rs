@@ -1,7 +1,8 @@
 //! Old versions that are let go of while the next file is under way.
 //!
-//! The pages of 1 GiB take the kernel 80 ms to free, for which nobody waits; but where a disk is nearly full, the next file
-//! may need that room. So what finds none waits until all that goes is gone, and tries once more for each time that some went.
+//! The pages of 1 GiB take the kernel 80 ms to free, for which nobody waits; but where a disk is nearly full, the next
+//! file may need that room. So what finds none waits until all that goes is gone, and tries once more for each time
+//! that some went.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -10,7 +11,7 @@ use deltic_store::StoreError;
 use crate::executor::Share;
 use crate::lock::lock;
 
-/// What is being let go of, by threads of the executor.
+/// Drops values on threads of the executor.
 #[derive(Debug)]
 pub(super) struct DeferredDrop {
     share: Share,
@@ -23,7 +24,7 @@ struct Counted {
     ended: Condvar,
 }
 
-/// How many have begun, and ended.
+/// Counts of drops that have begun, and ended.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     begun: u64,
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_waits_for_what_is_let_go_of() {
+    fn work_without_room_waits_for_drops() {
         let deferred = deferred();
         let (tell, told) = mpsc::channel();
         deferred.let_go(Old(told));
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_let_go_of_there_is_no_second_try() {
+    fn without_drops_there_is_no_second_try() {
         let deferred = deferred();
         let tries = Cell::new(0);
         let work = || {

@@ -1,4 +1,4 @@
-//! What the receiver's worker holds open for one attempt.
+//! Files that the receiver's worker holds open for one attempt.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -12,15 +12,15 @@ use deltic_tree::{Meta, RelPath};
 
 use crate::monitor::{Stage, within};
 
-/// What one attempt holds open.
+/// The files of one attempt.
 pub(super) struct Slot<S: Store> {
     pub(super) old: Vec<S::Snapshot>,
     pub(super) in_place: bool,
-    /// How chunks are named where that is as in another session.
+    /// The names of chunks, where they are those of another session.
     pub(super) named: Option<(Key, Fingerprinter)>,
-    /// Where those are that were written in it.
+    /// The places that were written in it.
     pub(super) kept: Vec<Range<u64>>,
-    /// Whether what is written is noted, so that another session may go on.
+    /// True if the journal notes what is written, so that another session may go on.
     pub(super) noted: AtomicBool,
     pub(super) growing: Mutex<Option<Arc<Growing<S>>>>,
 }
@@ -75,7 +75,7 @@ impl<S: Store> Slot<S> {
         Ok(&buffer[..read])
     }
 
-    /// Whether the old versions that hold any of `spans` are what they were when they were opened; each is asked once.
+    /// Checks that the old versions that hold any of `spans` are what they were; asks each once.
     pub(super) fn check_unchanged(
         &self,
         spans: impl Iterator<Item = Span> + Clone,

@@ -1,4 +1,4 @@
-//! Whether a directory here has the tally that the sender told.
+//! Comparing a directory here with the digest that the sender sent.
 
 use deltic_protocol::message::NameLine;
 use deltic_protocol::receiver::Alike;
@@ -9,8 +9,8 @@ use super::DestinationWorker;
 use crate::worker::digests::list;
 
 impl<S: Store> DestinationWorker<S> {
-    /// What is in `dir`, if that is what the sender has there. What cannot be listed here is not: then the list of names tells
-    /// why.
+    /// Counts what is in `dir`, if the sender has the same there. A directory that cannot be listed has not: then the
+    /// list of names says why.
     pub(super) fn compare(
         &self,
         dir: &RelPath,
@@ -62,7 +62,7 @@ impl<S: Store> DestinationWorker<S> {
         None
     }
 
-    /// What stands at `paths`; if they are of a directory that was found to be unlike, as it was then.
+    /// Looks at `paths`; of a directory that was found to be unlike, as it was then.
     pub(super) fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
         let dir = paths.first().and_then(RelPath::split_last).map(|(dir, _)| dir);
         let Some((dir, entries)) = dir.and_then(|dir| self.found.take(&dir)) else {
@@ -84,8 +84,8 @@ impl<S: Store> DestinationWorker<S> {
     }
 }
 
-/// What of `paths` is among the `entries` of `dir`, both in order, and the entries behind them. What is not may be there all the
-/// same: rules hide names.
+/// Finds `paths` among the `entries` of `dir`, both in order; returns the entries behind them as well. A path that is
+/// not found may be there all the same: rules hide names.
 fn found_of(
     dir: &RelPath,
     entries: Vec<Entry>,
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_of_its_own_name_and_directory() {
+    fn found_entries_are_of_their_own_name_and_directory() {
         let paths = ["d/a", "d/b", "d/c", "d/e", "other/f", "d/g"].map(path);
         let names = ["b", "c", "d", "f", "g", "h", "i"];
         let (found, rest) = found_of(&path("d"), entries(&names), &paths);

@@ -128,8 +128,8 @@ impl<S: Store> DestinationWorker<S> {
         Ok(mended)
     }
 
-    /// Takes chunks that were sent, whose `bytes` lie end to end. While much is held back for its block it is written at
-    /// once.
+    /// Takes chunks that were sent, whose `bytes` lie end to end. While much is held back for its block it is written
+    /// at once.
     fn put<'a>(
         &self,
         (slot, growing): Site<'_, S>,
