@@ -15,7 +15,7 @@ use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, NamesFrom, Reply, Reque
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS, MAX_TEXT_BYTES};
 use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::{Expect, Receiver, Setting};
-use deltic_protocol::report::{Notice, Trouble, TroubleKind};
+use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::streams::Join;
 use deltic_protocol::{Hello, PeerError, Terms};
