@@ -1,5 +1,5 @@
-//! Files of figures. Measuring takes long: each file is tried before, written at the end beside its place, and takes it in
-//! one step.
+//! Files of figures. Measuring takes long: each file is tried before, written at the end beside its place, and takes it
+//! in one step.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind, Write};

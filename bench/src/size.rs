@@ -1,7 +1,7 @@
 //! Numbers of bytes as people write them.
 //!
-//! A number, perhaps with a fraction, and a unit: `B`, `K`, `M`, `G` or `T` in either case, where `K` and `KiB` count in
-//! 1024 and `KB` in 1000.
+//! A number, perhaps with a fraction, and a unit: `B`, `K`, `M`, `G` or `T` in either case, where `K` and `KiB` count
+//! in 1024 and `KB` in 1000.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! `deltic bench sync` as a command: its tables and files, bytes that add up, a link that holds its rate, other programs,
-//! and words that make no sense.
+//! `deltic bench sync` as a command: its tables and files, bytes that add up, a link that holds its rate, other
+//! programs, and words that make no sense.
 
 mod common;
 

@@ -75,8 +75,8 @@ pub(crate) struct Args {
     /// Random bytes as a last input, the same each time [default: 256MiB where there are no inputs]
     #[arg(long, value_name = "SIZE")]
     random: Option<Size>,
-    /// Also count what is sent again after one edit: single inserts, overwrites and deletions of 1 B to 64 KiB at random
-    /// places of the inputs, and of data that is hard to cut
+    /// Also count what is sent again after one edit: single inserts, overwrites and deletions of 1 B to 64 KiB at
+    /// random places of the inputs, and of data that is hard to cut
     #[arg(long)]
     edits: bool,
     /// Turns that each row takes; the median counts

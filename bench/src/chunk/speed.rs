@@ -1,8 +1,8 @@
 //! Speed of cutting: by processor time and by the clock, from memory and from the cache.
 //!
-//! A *cold* pass goes over the whole data set once; passes over little data are repeated and added up. A data set too short to push itself out of the last-level cache is
-//! pushed out of it before each pass, by reading another buffer. *Hot* passes go over one slice, again and again, that
-//! the core's own cache holds.
+//! A *cold* pass goes over the whole data set once; passes over little data are repeated and added up. A data set too
+//! short to push itself out of the last-level cache is pushed out of it before each pass, by reading another buffer.
+//! *Hot* passes go over one slice, again and again, that the core's own cache holds.
 //!
 //! All subjects take turns in each run, so that what else the machine does hits them alike; of several runs the median
 //! counts, for each figure by itself.

@@ -28,7 +28,8 @@ pub(crate) enum Peer {
     RsyncFsync,
     /// rsync that keeps partial files.
     RsyncPartial,
-    /// cp: reads the new version and writes one, on one machine and with no question asked. What that costs is the wall.
+    /// cp: reads the new version and writes one, on one machine and with no question asked. What that costs is the
+    /// wall.
     Cp,
 }
 

@@ -1,5 +1,5 @@
-//! `deltic bench sync`: whole syncs side by side, as the papers compare them: strategies, and other programs, over kinds
-//! and amounts of changes, threads and links.
+//! `deltic bench sync`: whole syncs side by side, as the papers compare them: strategies, and other programs, over
+//! kinds and amounts of changes, threads and links.
 
 mod compare;
 pub(crate) mod link;

@@ -44,7 +44,8 @@ impl Drawn {
     }
 }
 
-/// Rows that are drawn together: of one data set, link and kind of change; a file that did not change belongs to each kind.
+/// Rows that are drawn together: of one data set, link and kind of change; a file that did not change belongs to each
+/// kind.
 struct Sheet<'a> {
     name: String,
     data: String,

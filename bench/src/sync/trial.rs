@@ -30,8 +30,8 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Puts old in place and on the disk, so that no run pays for another's writes. It is a day old: a change that keeps
-    /// the length must not look like none.
+    /// Puts old in place and on the disk, so that no run pays for another's writes. It is a day old: a change that
+    /// keeps the length must not look like none.
     pub(crate) fn restore(&self) -> Result<()> {
         let failed = || format!("write {}", shown(&self.dest));
         fs::copy(&self.old, &self.dest).with_context(failed)?;

@@ -55,7 +55,7 @@ fn run(command: Command) -> Exit {
     }
 }
 
-/// How a command that works on single files ended.
+/// Runs a command that works on single files.
 fn ended(command: impl FnOnce() -> anyhow::Result<()>) -> Exit {
     deltic_net::let_long_writes_fail();
     let Err(error) = command() else { return Exit::Success };

@@ -72,7 +72,7 @@ impl Key {
     }
 }
 
-/// Whether a file below `dir` has this content.
+/// True if a file below `dir` has this content.
 fn found(dir: &Path, content: &str) -> bool {
     let Ok(entries) = fs::read_dir(dir) else { return false };
     entries.flatten().any(|entry| {

@@ -50,7 +50,7 @@ const ASIDES: [&str; 7] = [
     " is uptodate",
 ];
 
-/// Whether it is about the inside of rsync, or has figures.
+/// True if it is about the inside of rsync, or has figures.
 fn is_of_rsync(line: &str) -> bool {
     let inside = ["opening connection ", "(new) backup_dir ", "[generator] ", "sent "];
     line.is_empty()

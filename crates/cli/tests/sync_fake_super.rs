@@ -97,7 +97,7 @@ fn as_somebody(world: &World, program: &str, words: &[&str]) -> Run {
     run
 }
 
-/// Whether `dst` shows what `tree` made, as root sees it.
+/// True if `dst` shows what `tree` made, as root sees it.
 #[track_caller]
 fn assert_restored(world: &World, dst: &str) {
     let meta = |name: &str| world.path(format!("{dst}/{name}")).symlink_metadata().unwrap();

@@ -12,7 +12,7 @@ use deltic_net::umask;
 use deltic_tree::meta::Acl;
 use rustix::fs::{FileType, makedev};
 
-/// Whether this test can go on: as root only, who owns and makes what he likes.
+/// True if this test can go on: as root only, who owns and makes what he likes.
 fn as_root() -> bool {
     if !is_root() {
         skip("only root may give files away and make devices");

@@ -143,7 +143,7 @@ impl Running {
         Self { child, group }
     }
 
-    /// Whether there was anything left to signal.
+    /// True if there was anything left to signal.
     fn signal(&self, signal: Signal) -> bool {
         kill_process_group(self.group, signal).is_ok()
     }

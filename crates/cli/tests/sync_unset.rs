@@ -176,7 +176,7 @@ fn where_nothing_can_be_noted_files_arrive_and_what_only_a_note_would_make_does_
     assert!(!world.exists("dst/fifo"));
 }
 
-/// Whether it can be run as somebody else.
+/// True if it can be run as somebody else.
 fn can_be_somebody() -> bool {
     let can = is_root() && is_installed("setpriv");
     if !can {

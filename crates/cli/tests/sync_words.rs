@@ -19,7 +19,7 @@ fn world() -> World {
     world
 }
 
-/// Whether nothing called `outside` arrived, and nothing beside the destination was made.
+/// True if nothing called `outside` arrived, and nothing beside the destination was made.
 #[track_caller]
 fn nothing_got_out(world: &World, before: &[String]) {
     let mut now = world.names("");

@@ -399,7 +399,7 @@ fn kill_when(mut run: std::process::Child, is_so: impl Fn() -> bool) {
     run.wait().expect("it ends");
 }
 
-/// Whether something of any length is staged there; it may have blocks before there is anything in them.
+/// True if something of any length is staged there; it may have blocks before there is anything in them.
 fn is_staged(world: &World, dir: &str) -> bool {
     let Ok(entries) = fs::read_dir(world.path(format!("{dir}/.deltic"))) else { return false };
     let is_long = |meta: fs::Metadata| meta.blocks() > 1000 && meta.len() > 1 << 20;

@@ -166,7 +166,7 @@ impl Drop for Watching<'_> {
     }
 }
 
-/// Whether two trees are equal just now. Of one that is being changed no picture may come.
+/// True if two trees are equal just now. Of one that is being changed no picture may come.
 fn same(world: &World, src: &str, dst: &str) -> bool {
     let (src, dst) = (world.path(src), world.path(dst));
     let mut staging = dst.clone();

@@ -1,5 +1,5 @@
-//! Options of rsync that mean nothing here, or that Deltic does not do: the first are accepted, so that scripts run, the
-//! others refused with a reason.
+//! Options of rsync that mean nothing here, or that Deltic does not do: the first are accepted, so that scripts run,
+//! the others refused with a reason.
 
 use std::ffi::OsString;
 

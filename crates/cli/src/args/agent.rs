@@ -15,8 +15,8 @@ pub(crate) struct AgentArgs {
     pub(crate) asked: Asked,
     /// Keep to this directory: for a key that may do no more
     ///
-    /// It is the root for whoever connects: `host:/a` and `host:a` are DIR/a. Paths that lead out are refused, and so is
-    /// whatever other command the key is used with. For `command="deltic agent --restrict DIR",restrict` in
+    /// It is the root for whoever connects: `host:/a` and `host:a` are DIR/a. Paths that lead out are refused, and so
+    /// is whatever other command the key is used with. For `command="deltic agent --restrict DIR",restrict` in
     /// authorized_keys.
     #[arg(long, value_name = "DIR")]
     pub(crate) restrict: Option<PathBuf>,
@@ -31,7 +31,7 @@ pub(crate) struct AgentArgs {
     pub(crate) no_delete: bool,
 }
 
-/// What the other end may ask for.
+/// Options that the other end may ask for.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Asked {
     /// Be one more stream of a session that is served here
@@ -61,7 +61,7 @@ impl Asked {
     }
 }
 
-/// What the command asks for that the other end wanted to be run, if that is an agent; the name of the program is its own affair.
+/// Parses the command that the other end wanted to be run, if that is an agent; its program may have any name.
 /// A stream that joins leads to a socket, and that would be outside.
 pub(crate) fn asked(command: &OsStr) -> Option<Asked> {
     let words = shlex::split(command.to_str()?)?;

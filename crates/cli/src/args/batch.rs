@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use super::headings::TRAVEL;
 
-/// Where a run is kept.
+/// The file that keeps a run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BatchArgs {
     /// Record the run in FILE too; FILE.sh applies it elsewhere
@@ -23,7 +23,7 @@ pub(crate) struct BatchArgs {
     read_batch: Option<OsString>,
 }
 
-/// What is done with the file that keeps a run.
+/// Use of the file that keeps a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Batch {
     Write(PathBuf),
@@ -32,12 +32,12 @@ pub(crate) enum Batch {
 }
 
 impl BatchArgs {
-    /// Whether nothing comes to a destination in this run.
+    /// True if nothing comes to a destination in this run.
     pub(crate) const fn only_writes(&self) -> bool {
         self.only_write_batch.is_some()
     }
 
-    /// What is asked for, or why it makes no sense with the other words.
+    /// The batch that is asked for, or why it makes no sense with the other words.
     pub(crate) fn batch(&self, removes_sources: bool, compares: bool) -> Result<Option<Batch>> {
         let words = [
             ("--write-batch", self.write_batch.clone().map(|path| Batch::Write(path.into()))),

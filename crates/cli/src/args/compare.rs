@@ -1,4 +1,4 @@
-//! What counts as changed, and what else there is to compare with.
+//! Options for what counts as changed, and for reference directories.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -17,63 +17,63 @@ use crate::words::size::{BadSize, Bound};
 pub(crate) struct CompareArgs {
     /// Skip files of equal size, whatever their times
     #[arg(long)]
-    size_only: bool,
+    pub(crate) size_only: bool,
     /// Update files even if size and time agree
     #[arg(short = 'I', long)]
-    ignore_times: bool,
+    pub(crate) ignore_times: bool,
     /// Accept times up to N seconds apart as equal
     ///
     /// -1 accepts only what is equal to the nanosecond. The default is as near to that as the destination's file
     /// system keeps times.
     #[arg(short = '@', long, value_name = "N")]
-    modify_window: Option<i64>,
+    pub(crate) modify_window: Option<i64>,
     /// Neither use nor keep what earlier runs learned
     ///
     /// That is digests for -c, and how large files are cut.
     #[arg(long, overrides_with = "cache")]
-    no_cache: bool,
+    pub(crate) no_cache: bool,
     /// Use what earlier runs learned (default)
     #[arg(long, overrides_with = "no_cache")]
-    cache: bool,
+    pub(crate) cache: bool,
     /// With -c, trust digests no longer than 12h, 30d, 8w
     ///
     /// 0 reads every file, `forever` none that did not change.
     #[arg(long, value_name = "AGE", default_value = "30d")]
-    checksum_max_age: Age,
+    pub(crate) checksum_max_age: Age,
     /// Skip files that are newer at DEST
     #[arg(short = 'u', long)]
-    update: bool,
+    pub(crate) update: bool,
     /// Skip files that do not exist at DEST
     #[arg(long, visible_alias = "ignore-non-existing")]
-    existing: bool,
+    pub(crate) existing: bool,
     /// Skip files that exist at DEST
     #[arg(long)]
-    ignore_existing: bool,
+    pub(crate) ignore_existing: bool,
     /// Skip files longer than SIZE: 100, 1.5K, 2MB, 1G-1
     #[arg(long, value_name = "SIZE", value_parser = bound)]
-    max_size: Option<Bound>,
+    pub(crate) max_size: Option<Bound>,
     /// Skip files shorter than SIZE
     #[arg(long, value_name = "SIZE", value_parser = bound)]
-    min_size: Option<Bound>,
+    pub(crate) min_size: Option<Bound>,
     /// Skip files that DIR has as they are
     ///
     /// DIR is relative to DEST; there may be several.
     #[arg(long, value_name = "DIR")]
-    compare_dest: Vec<OsString>,
+    pub(crate) compare_dest: Vec<OsString>,
     /// Copy files from DIR that it has as they are
     #[arg(long, value_name = "DIR")]
-    copy_dest: Vec<OsString>,
+    pub(crate) copy_dest: Vec<OsString>,
     /// Hard-link files to DIR that it has as they are
     #[arg(long, value_name = "DIR")]
-    link_dest: Vec<OsString>,
+    pub(crate) link_dest: Vec<OsString>,
     /// Use a similar file as the old version; -yy: of DIRs too
     ///
     /// Only where there is no old version of the name. The DIRs are those of --link-dest and its like.
     #[arg(short = 'y', long, action = ArgAction::Count, overrides_with = "no_fuzzy")]
-    fuzzy: u8,
+    pub(crate) fuzzy: u8,
     /// Take back --fuzzy
     #[arg(long, alias = "no-y", overrides_with = "fuzzy", hide = true)]
-    no_fuzzy: bool,
+    pub(crate) no_fuzzy: bool,
 }
 
 fn bound(word: &str) -> Result<Bound, BadSize> {
@@ -81,7 +81,7 @@ fn bound(word: &str) -> Result<Bound, BadSize> {
 }
 
 impl CompareArgs {
-    /// What the words mean, or why they make no sense together.
+    /// The meaning of the words, or why they make no sense together.
     pub(crate) fn compare(&self) -> Result<Compare> {
         Ok(Compare {
             size_only: self.size_only,

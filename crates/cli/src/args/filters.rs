@@ -20,7 +20,7 @@ use deltic_tree::rule::{
 use super::headings::CHOOSE;
 use crate::words::refused::Unread;
 
-/// What was written about names.
+/// Options about names, as they were written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filters {
     words: Vec<Word>,
@@ -29,7 +29,7 @@ pub(crate) struct Filters {
     pub(crate) delete_excluded: bool,
 }
 
-/// One option that adds rules.
+/// An option that adds rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Word {
     Filter(OsString),
@@ -46,9 +46,9 @@ impl Filters {
         self.words.rotate_left(count);
     }
 
-    /// The rules that these words make; reads the files that they name, whose lines end in NULs with `from0`, through links of
-    /// whom `trust` says.
-    /// What is made beside other names is protected: what ends in `suffix`, and directories of the name `partial_dir`.
+    /// The rules that these words make; reads the files that they name, whose lines end in NULs with `from0`, through
+    /// links of whom `trust` says. What is made beside other names is protected: what ends in `suffix`, and directories
+    /// of the name `partial_dir`.
     pub(crate) fn rules(
         &self,
         (from0, trust): (bool, Trust),
@@ -129,7 +129,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// What `-C` means where it was typed.
+    /// Adds the rules of a `-C` where it was typed.
     fn add_cvs(&mut self, marks: Modifiers) -> Result<()> {
         self.add(rule::cvs_defaults(marks), MAX_DEPTH)?;
         let reading = FileSyntax { syntax: Syntax::Cvs, words: true, marks };
@@ -251,7 +251,7 @@ fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
-/// What one option was given, and where each was written.
+/// Values of one option, and where each was written.
 fn texts(matches: &ArgMatches, name: &str, word: impl Fn(OsString) -> Word) -> Vec<(usize, Word)> {
     let positions = matches.indices_of(name).into_iter().flatten();
     let texts = matches.get_many::<OsString>(name).into_iter().flatten();
@@ -260,7 +260,7 @@ fn texts(matches: &ArgMatches, name: &str, word: impl Fn(OsString) -> Word) -> V
 
 /// Longest file of rules that the command line may name.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// How deep files of rules may name further ones.
+/// Most levels of files of rules that name further ones.
 const MAX_DEPTH: usize = 8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What becomes of symbolic links.
+//! Options for symbolic links.
 
 use std::ffi::OsString;
 
@@ -48,12 +48,12 @@ pub(crate) struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// Whose links are followed on the way to what is named.
+    /// The owners whose links are followed on the way to what is named.
     pub(crate) const fn trust(&self) -> Trust {
         Trust::new(self.insecure_links)
     }
 
-    /// What the words mean.
+    /// The meaning of the words.
     pub(crate) fn links(&self, far: Far, far_words: &[OsString]) -> Links {
         let follow = match (self.copy_links, self.copy_unsafe_links, self.copy_dirlinks) {
             (true, _, _) => Follow::All,

@@ -1,4 +1,5 @@
-//! The words about whose entries are, and what they get besides content. Those of `-r`, `-l`, `-p` and `-t` stand with `-a`.
+//! The words about whose entries are, and what they get besides content. Those of `-r`, `-l`, `-p` and `-t` stand with
+//! `-a`.
 
 use std::ffi::OsString;
 
@@ -7,7 +8,7 @@ use clap::ArgAction;
 use deltic_protocol::options::{Metadata, Powers};
 use deltic_tree::meta::{IdRules, ModeRules};
 
-/// What is carried over of metadata, and how.
+/// Metadata to carry over.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "What else is preserved")]
 pub(crate) struct MetadataArgs {
@@ -132,18 +133,18 @@ pub(crate) struct MetadataArgs {
     no_numeric_ids: bool,
 }
 
-/// Where an end of a run is, as options see it that are for one end alone.
+/// Role of the far end, for options that are for one end alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Far {
     /// The sources are on the other machine.
     Sources,
     /// The destination is.
     Destination,
-    /// It is the other end of a run on this machine.
+    /// The other end of a run on this machine.
     Nothing,
 }
 
-/// What `-M` says that the far end does otherwise, and what is left for its command line.
+/// Words of `-M` that the far end heeds, and what is left for its command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FarWords {
     notes: Option<bool>,
@@ -213,8 +214,8 @@ impl std::str::FromStr for Owner {
 }
 
 impl MetadataArgs {
-    /// Which ends note what only the superuser may set, given the words of `-M`: on one machine the near end is the sources,
-    /// and the far one is as the near one if nothing else is said.
+    /// Which ends note what only the superuser may set, given the words of `-M`: on one machine the near end is the
+    /// sources, and the far one is as the near one if nothing else is said.
     pub(crate) fn notes(
         &self,
         far: Far,
@@ -235,7 +236,7 @@ impl MetadataArgs {
         Ok(())
     }
 
-    /// What they mean, beside `-a` or not; `umask` is asked for only if it matters.
+    /// The meaning of the words, beside `-a` or not; `umask` is asked for only if it matters.
     pub(crate) fn metadata(&self, archive: bool, umask: impl Fn() -> u32) -> Result<Metadata> {
         // What is taken out of -a or -D stays out.
         let taken = self.devices_and_specials || archive && !self.no_devices_and_specials;

@@ -156,8 +156,8 @@ fn understand(
 /// The commands with options that can be taken back.
 const WITH_OPPOSITES: [&str; 2] = ["sync", "watch"];
 
-/// The words of this process's `sync` as they are needed once more, in one form for all, but for operands and the options
-/// `without` these names.
+/// The words of this process's `sync` as they are needed once more, in one form for all, but for operands and the
+/// options `without` these names.
 pub(crate) fn options_again(without: &[&str]) -> Vec<OsString> {
     let Ok(Understood { cli, matches, .. }) = understand(std::env::args_os(), &Places::here())
     else {

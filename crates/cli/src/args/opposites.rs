@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use clap::{Arg, ArgAction};
 
-/// `sync` as rsync's users write it: with `--no-OPTION` (and `--no-O`) for its options, as far as they are not declared and make
-/// sense.
+/// `sync` as rsync's users write it: with `--no-OPTION` (and `--no-O`) for its options, as far as they are not declared
+/// and make sense.
 pub(super) fn with_opposites(sync: clap::Command) -> clap::Command {
     // As to rsync, a word behind an option that takes one is its value, whatever it begins with.
     let sync = sync.mut_args(|arg| match takes_value(&arg) {
@@ -43,7 +43,7 @@ fn with_opposite(sync: clap::Command, id: &clap::Id, known: &mut HashSet<String>
     sync.arg(arg.action(ArgAction::SetTrue).hide(true))
 }
 
-/// Whether it is an option with a value.
+/// True for an option with a value.
 fn takes_value(arg: &Arg) -> bool {
     let takes_values = arg.get_num_args().is_none_or(|values| values.takes_values());
     arg.get_action().takes_values() && takes_values && !arg.is_positional()

@@ -28,7 +28,7 @@ impl Refusal {
         not_yet(&self.error)
     }
 
-    /// What was wrong, with tips that help.
+    /// The error, with tips that help.
     pub(crate) fn text(&self) -> String {
         let text = with_useful_tips(&self.error, &self.error.render().to_string());
         text.replace("invalid digit found in string", "not a whole number")
@@ -58,7 +58,7 @@ impl Refusal {
     }
 }
 
-/// What was wrong, as rsync's users read it: in its words, if they are a matter of form, and without our usage.
+/// The error as rsync's users read it: in rsync's words where they are a matter of form, without our usage.
 fn in_rsyncs_words(error: &clap::Error, text: &str) -> String {
     match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(word)) => format!("{word}: unknown option"),

@@ -1,4 +1,4 @@
-//! What is removed, and what is kept of it.
+//! Options for what is removed, and what is kept of it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -86,7 +86,7 @@ impl FromStr for MaxDelete {
 }
 
 impl RemoveArgs {
-    /// Whether, and how far, names are removed at the destination; `excluded` says --delete too.
+    /// The deletions that are asked for; `excluded` says --delete too.
     pub(crate) fn deletes(&self, excluded: bool, takes_dirs: bool) -> Result<Delete> {
         let asked = [self.delete, self.delete_before, self.delete_after, self.delete_delay];
         if !(asked.contains(&true) || excluded) {

@@ -36,14 +36,14 @@ fn is_version(word: &&str) -> bool {
     ["--version", "-V", "-v", "--verbose"].contains(word)
 }
 
-/// Whether the words are those that another `deltic` starts its far end with.
+/// True if another `deltic` starts its far end with these words.
 fn is_started_as_agent(words: &[OsString]) -> bool {
     let is_option = |word: &OsString| word.as_bytes().starts_with(b"--");
     matches!(words, [_, first, rest @ ..] if first == "agent" && rest.iter().all(is_option))
 }
 
-/// The words without options of an empty value, where these mean to rsync that they are not given: scripts have them whose
-/// variables are not set.
+/// The words without options of an empty value, where these mean to rsync that they are not given: scripts have them
+/// whose variables are not set.
 fn without_empty(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let (mut kept, mut words) = (Vec::new(), words.peekable());
     while let Some(word) = words.next() {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use clap::Arg;
 
-/// What a command shows of itself.
+/// The screen of a command.
 struct Screen {
     command: &'static str,
     /// The long names of its options that are shown, or the letters of those that have none.

@@ -1,4 +1,4 @@
-//! Which names take part, besides the rules.
+//! Options for the names that take part, besides the rules.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -101,7 +101,7 @@ pub(crate) struct SelectArgs {
 }
 
 impl SelectArgs {
-    /// What the words mean; with one operand only they ask for a list.
+    /// The meaning of the words; with one operand only they ask for a list.
     pub(crate) fn select(&self, operands: usize, recursive: bool) -> Select {
         let list_only = self.lists(operands);
         let listed = self.files_from.is_some();
@@ -157,17 +157,17 @@ impl SelectArgs {
         Ok((sources, destination))
     }
 
-    /// Whether what files list ends in NULs.
+    /// True if what files list ends in NULs.
     pub(crate) const fn ends_in_nuls(&self) -> bool {
         self.from0
     }
 
-    /// Whether the sources are only listed.
+    /// True if the sources are only listed.
     pub(crate) const fn lists(&self, operands: usize) -> bool {
         self.list_only || operands == 1
     }
 
-    /// Whether names come from a file: then `-a` does not mean `-r`.
+    /// True if names come from a file: then `-a` does not mean `-r`.
     pub(crate) const fn has_names(&self) -> bool {
         self.files_from.is_some()
     }

@@ -98,12 +98,12 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    /// Whether progress is asked for.
+    /// True if progress is asked for.
     pub(crate) const fn wants_progress(&self) -> bool {
         self.progress || self.partial_progress
     }
 
-    /// What is told, after all words about it.
+    /// Levels of what is shown, after all words about it.
     pub(crate) fn levels(&self) -> Result<levels::Info, levels::Unknown> {
         let mut info = levels::Info::verbose(self.verbose);
         if self.stats {
@@ -129,7 +129,7 @@ impl Show {
     }
 }
 
-/// Where messages that are no errors go.
+/// Stream for messages that are no errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Stderr {
     /// To standard output.

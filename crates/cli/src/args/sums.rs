@@ -16,7 +16,7 @@ pub(crate) struct SumArgs {
     checksum_choice: Option<String>,
 }
 
-/// What was chosen.
+/// The chosen sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     /// Chunks are named by BLAKE3.
@@ -26,7 +26,7 @@ pub(crate) struct Sums {
 }
 
 impl SumArgs {
-    /// What the word means; `compares` says that contents are (-c).
+    /// The meaning of the word; `compares` is true with -c.
     pub(crate) fn sums(&self, compares: bool) -> Result<Sums> {
         let Some(word) = &self.checksum_choice else { return Ok(Sums::default()) };
         let (transfer, before) = word.split_once(',').unwrap_or((word, word));

@@ -72,10 +72,10 @@ pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) metadata: MetadataArgs,
 
-    /// Which names take part.
+    /// Names that take part.
     #[command(flatten)]
     pub(crate) select: SelectArgs,
-    /// What counts as changed.
+    /// Conditions for a change.
     #[command(flatten)]
     pub(crate) compare: CompareArgs,
 
@@ -85,20 +85,20 @@ pub(crate) struct SyncArgs {
     /// no digests: the first -c after one reads both ends.
     #[arg(short, long, help_heading = CHOOSE)]
     pub(crate) checksum: bool,
-    /// Which names take part.
+    /// Rules for names.
     #[command(flatten)]
     pub(crate) filters: Filters,
-    /// What becomes of symlinks.
+    /// Symlinks.
     #[command(flatten)]
     pub(crate) follow: LinkArgs,
-    /// What is removed.
+    /// Deletions and backups.
     #[command(flatten)]
     pub(crate) remove: RemoveArgs,
     /// Show what would change, change nothing
     #[arg(short = 'n', long, help_heading = CHOOSE)]
     pub(crate) dry_run: bool,
 
-    /// How files are written.
+    /// Ways to write files.
     #[command(flatten)]
     pub(crate) writing: WritingArgs,
 
@@ -157,16 +157,16 @@ pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) batch: BatchArgs,
 
-    /// What is shown.
+    /// Output.
     #[command(flatten)]
     pub(crate) show: Show,
-    /// What is set elsewhere.
+    /// Settings.
     #[command(flatten)]
     pub(crate) _settings: SettingArgs,
     /// The settings that count.
     #[arg(skip)]
     pub(crate) applied: Applied,
-    /// What scripts for rsync may say.
+    /// Words of scripts for rsync.
     #[command(flatten)]
     pub(crate) accepted: Accepted,
 }
@@ -185,7 +185,8 @@ impl SyncArgs {
         self.split_path();
     }
 
-    /// Takes options behind the program's name for what rsync would do with them: `--rsync-path='sudo rsync --fake-super'`.
+    /// Takes options behind the program's name for what rsync would do with them: `--rsync-path='sudo rsync
+    /// --fake-super'`.
     fn split_path(&mut self) {
         let words = self.deltic_path.as_bytes();
         let Some(at) = words.windows(3).position(|word| word == b" --") else { return };
@@ -208,7 +209,7 @@ fn strategies() -> impl TypedValueParser<Value = Strategy> {
     names.try_map(|name| Strategy::named(&name))
 }
 
-/// Where to look for what the words of a sync mean.
+/// The hint for words of a sync that make no sense.
 pub(crate) const HELP: &str = "see `deltic sync --help`";
 
 pub(super) const EXAMPLES: &str = "\

@@ -82,7 +82,7 @@ pub(crate) enum Choice {
 }
 
 impl Travel {
-    /// Whether to compress, and at which level.
+    /// True if data is compressed, and the level.
     pub(crate) fn compression(&self) -> (bool, u32) {
         let level = self.compress_level.unwrap_or(0);
         let packs = match self.compress_choice {
@@ -95,7 +95,7 @@ impl Travel {
         (packs, level)
     }
 
-    /// How long to wait for what.
+    /// Limits of time.
     pub(crate) fn patience(&self) -> Result<Patience> {
         let seconds = |n: u32| (n > 0).then(|| Duration::from_secs(n.into()));
         let minutes = self.stop_after.map(|n| Duration::from_secs(u64::from(n) * 60));
@@ -135,7 +135,7 @@ fn minutes(word: &str) -> Result<u32, String> {
     minutes.ok_or_else(|| "not a whole number of minutes above 0".into())
 }
 
-/// How long it is until the local time `word`.
+/// Time until the local time `word`.
 fn until(word: &str) -> Result<Duration> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = now.as_secs() as i64;

@@ -14,11 +14,11 @@ use crate::words::shell::ShellWords;
 
 /// Compare two trees by what is in their files, and tell each difference
 ///
-/// Every file of one length is read on both sides, and its BLAKE3 sum compared; nothing is changed. A line is told for each
-/// name that differs: what differs, then the name as it is called in B. `missing`: only A has it; `extra`: only B has it;
-/// `kind`: one is a directory, say, and the other a file; `content`; or what else was asked for, such as `mode,time`,
-/// and `links` where it is another name of a file in A alone (-H).
-/// Symbolic links are compared by where they point, and devices by their numbers. The last line says what it came to.
+/// Every file of one length is read on both sides, and its BLAKE3 sum compared; nothing is changed. A line is told for
+/// each name that differs: what differs, then the name as it is called in B. `missing`: only A has it; `extra`: only B
+/// has it; `kind`: one is a directory, say, and the other a file; `content`; or what else was asked for, such as
+/// `mode,time`, and `links` where it is another name of a file in A alone (-H). Symbolic links are compared by where
+/// they point, and devices by their numbers. The last line says what it came to.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 #[command(override_usage = "deltic verify [OPTIONS] A B")]
@@ -65,13 +65,13 @@ pub(crate) struct VerifyArgs {
     /// Use N threads on each machine (default: all processors)
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     pub(crate) threads: Option<u32>,
-    /// Which names take part; what is left out in A is not missed in B, nor the other way round.
+    /// Names that take part; what is left out in A is not missed in B, nor the other way round.
     #[command(flatten)]
     pub(crate) filters: Filters,
     /// Owners, ACLs and the like.
     #[command(flatten)]
     pub(crate) metadata: MetadataArgs,
-    /// What is set elsewhere.
+    /// Settings.
     #[command(flatten)]
     pub(crate) _settings: SettingArgs,
     /// The settings that count.

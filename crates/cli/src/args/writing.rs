@@ -1,4 +1,4 @@
-//! How files are written.
+//! Options for how files are written.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -56,7 +56,7 @@ pub(crate) struct WritingArgs {
 }
 
 impl WritingArgs {
-    /// What the words mean, or why they make no sense together. `keeps` says --partial too.
+    /// The meaning of the words, or why they make no sense together. `keeps` says --partial too.
     pub(crate) fn writing(&self, whole_file: bool, keeps: bool) -> Result<Writing> {
         let append = match (self.append, self.append_verify) {
             (true, _) => Append::Blindly,
@@ -89,12 +89,12 @@ impl WritingArgs {
         })
     }
 
-    /// Whether files only grow.
+    /// True if files only grow.
     pub(crate) const fn appends(&self) -> bool {
         self.append || self.append_verify
     }
 
-    /// Where files are shown that are not complete. As in rsync the environment says so for --partial alone.
+    /// The directory for files that are not complete. As in rsync the environment names it for --partial alone.
     pub(crate) fn partial_dir(&self, keeps: bool) -> Option<OsString> {
         if self.no_partial {
             return None;

@@ -1,6 +1,6 @@
 //! `deltic agent`: the far end of a sync, started by `deltic sync` over the remote shell.
 //!
-//! What goes wrong is told over the connection and printed by the other end, once; here only the exit code says it.
+//! Errors travel over the connection and are printed by the other end, once; here only the exit code says them.
 
 use std::io::{IsTerminal, stdin};
 use std::os::unix::ffi::OsStrExt;
@@ -76,10 +76,10 @@ fn restriction(dir: &Path, args: &AgentArgs) -> std::io::Result<Restriction> {
     Restriction::begin(dir, (access, args.no_delete), cache::dir().as_deref())
 }
 
-/// Where sshd says what was to be run, if a key has a command of its own.
+/// Variable in which sshd says what was to be run, if a key has a command of its own.
 const ORIGINAL_COMMAND: &str = "SSH_ORIGINAL_COMMAND";
 
-/// Where a socket may be made: in the user's own directory for such, if there is one.
+/// Directories where a socket may be made: the user's own for such, if there is one.
 fn socket_dirs() -> Vec<PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     own.into_iter().filter(|dir| dir.is_absolute()).chain([std::env::temp_dir()]).collect()

@@ -89,7 +89,7 @@ fn script(batch: &Path, destination: &Destination) -> Vec<u8> {
     [b"#!/bin/sh\nto=", &to[..], b"\nexec ", &words, b" -- \"${1:-$to}\"\n"].concat()
 }
 
-/// What a batch stands for, or holds itself: sources, rules, the way to the other machine.
+/// Options that a batch replaces or holds itself: sources, rules, the way to the other machine.
 const LEFT_OUT: &[&str] = &[
     "write_batch",
     "only_write_batch",

@@ -11,7 +11,7 @@ pub(crate) fn run(args: &CompletionsArgs) -> Exit {
     version::print_text(&String::from_utf8_lossy(&script))
 }
 
-/// What is completed: nothing that is internal.
+/// The command that is completed, without what is internal.
 fn completed(name: &str) -> clap::Command {
     let all = args::command();
     match all.find_subcommand("sync").filter(|_| name == "rsync") {

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &DeltaArgs) -> Result<()> {
     output.commit()
 }
 
-/// What a signature says.
+/// Content of a signature.
 struct Old {
     spec: ChunkerSpec,
     end: recipe::End,

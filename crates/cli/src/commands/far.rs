@@ -19,7 +19,7 @@ pub(super) struct Far {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// How long it may be silent, or read nothing.
+    /// Longest time that it may be silent, or read nothing.
     patience: Duration,
     is_given_up: bool,
 }
@@ -62,7 +62,8 @@ impl Far {
         Ok(())
     }
 
-    /// The next line that it says, as it may be shown; nothing at the end, or after long silence, or where it says too much.
+    /// The next line that it says, as it may be shown; nothing at the end, or after long silence, or where it says too
+    /// much.
     pub(super) fn line(&mut self) -> Option<String> {
         let line = self.lines.recv_timeout(self.patience);
         if line == Err(RecvTimeoutError::Timeout) {
@@ -127,9 +128,9 @@ fn read(mut output: BufReader<ChildStdout>, lines: Sender<String>) {
     io::copy(&mut output, &mut io::sink()).ok();
 }
 
-/// How long the other machine may be silent. Somebody may have to type a passphrase meanwhile.
+/// Longest silence of the other machine. Somebody may have to type a passphrase meanwhile.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
-/// How often it is looked whether the remote shell has ended.
+/// Interval of looking whether the remote shell has ended.
 const LOOKING: Duration = Duration::from_millis(10);
 /// Bytes for which there is room in a pipe that has any.
 const PIECE_BYTES: usize = 4096;

@@ -20,7 +20,7 @@ use super::holes::{WithHoles, has_holes};
 pub(super) struct Input {
     name: PathBuf,
     reader: Box<dyn Read>,
-    /// In bytes, where that is known before the end.
+    /// Length in bytes, where that is known before the end.
     pub(super) len: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Input {
         Ok(Self { name: path.into(), reader: Box::new(file), len })
     }
 
-    /// What to call it in messages.
+    /// The name in messages.
     pub(super) fn name(&self) -> std::path::Display<'_> {
         self.name.display()
     }
@@ -72,7 +72,7 @@ impl Input {
     }
 }
 
-/// Where a result goes: standard output, or a file that appears under its name when it is complete.
+/// A place for a result: standard output, or a file that appears under its name when it is complete.
 pub(super) struct Output {
     sink: BufWriter<Box<dyn Write>>,
     file: Option<NewFile>,
@@ -137,9 +137,10 @@ impl Output {
     }
 }
 
-/// A file that has no name yet, or where that cannot be another one, beside the one that it will take. Dropped, it is gone.
+/// A file that has no name yet, or where that cannot be another one, beside the one that it will take. Dropped, it is
+/// gone.
 pub(super) struct NewFile {
-    /// As it was called.
+    /// The path as it was typed.
     path: PathBuf,
     target: NamedFile,
     temp: OsString,
@@ -239,7 +240,7 @@ fn target(path: &Path, trust: Trust) -> Result<NamedFile> {
     }
 }
 
-/// Whether only a directory can have this name.
+/// True if only a directory can have this name.
 fn names_dir(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }

@@ -48,7 +48,7 @@ impl Write for WithHoles {
     }
 }
 
-/// Whether a file has fewer blocks than its length asks for.
+/// True if a file has fewer blocks than its length asks for.
 pub(super) fn has_holes(file: &File) -> bool {
     file.metadata().is_ok_and(|meta| meta.blocks().saturating_mul(512) < meta.len())
 }

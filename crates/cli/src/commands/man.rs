@@ -78,7 +78,7 @@ fn sections(text: &str) -> String {
     if is_open { page + ".fi\n" } else { page }
 }
 
-/// What the page of `sync` says that no option's help has room for.
+/// Sections of the page of `sync` that no option's help has room for.
 const BEHIND_SYNC: &str = "
 FILTER RULES:
 A rule is a letter or a word, modifiers, a blank and a pattern. The first that matches decides.

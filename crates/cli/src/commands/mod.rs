@@ -1,4 +1,4 @@
-//! One module per subcommand.
+//! Subcommands, one module each.
 
 pub(crate) mod agent;
 mod batch;

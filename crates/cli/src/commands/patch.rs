@@ -64,7 +64,7 @@ impl Old {
         copy_exactly(&self.file, span.len as usize, each).with_context(place)
     }
 
-    /// Whether this is the file that `header` describes: the second look, after something went wrong.
+    /// True if this is the file that `header` describes: the second look, after something went wrong.
     fn is(&self, header: &Header) -> Result<bool> {
         let mut input = Input::open(&self.path)?;
         let mut sum = Summary::new();

@@ -1,4 +1,4 @@
-//! What comes before a command runs: words that are refused, and surroundings that do not fit.
+//! Steps before a command runs: refused words are explained, surroundings are checked.
 
 use std::fs::File;
 use std::io::Read;
@@ -77,7 +77,7 @@ pub(crate) fn warn_of_aliases() {
     }
 }
 
-/// Whether a line is an alias, or runs another program.
+/// True if a line is an alias, or runs another program.
 fn has_aliases(text: &[u8]) -> bool {
     String::from_utf8_lossy(text).lines().any(|line| {
         let mut words = line.split_whitespace();
@@ -85,7 +85,7 @@ fn has_aliases(text: &[u8]) -> bool {
     })
 }
 
-/// What is looked at of a file.
+/// Most bytes that are read of a file.
 const MAX_BYTES: u64 = 1 << 20;
 
 const FAKEROOT: &str = "fakeroot";
@@ -123,8 +123,8 @@ fn is_loaded(wrapper: &str) -> bool {
     }
 }
 
-/// Returns true where pseudo lets `openat2` pass: it must see how directories are opened. Where it hides the call, the store
-/// does without.
+/// Returns true where pseudo lets `openat2` pass: it must see how directories are opened. Where it hides the call, the
+/// store does without.
 fn sees_nothing_of_openat2() -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat2(CWD, ".", flags, Mode::empty(), ResolveFlags::BENEATH).err() != Some(Errno::NOSYS)

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &SyncArgs) -> Exit {
     }
 }
 
-/// What the words ask for; the way out where that is no sync. `help` says where more is said of them.
+/// Makes the request that the words ask for; ends with the exit where that is no sync. `help` says where more is said.
 pub(super) fn asked(args: &SyncArgs, help: &'static str) -> Result<Request, Exit> {
     if args.show.version > 0 {
         return Err(version::print(args.show.version, args.show.verbose > 0));
@@ -54,7 +54,7 @@ pub(super) fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Erro
         output.line(Event::refusal(refusal).line());
         output.flush();
     }
-    let exit = Exit::of_refusal(refusal);
+    let exit = Exit::after_refusal(refusal);
     let instead = refusal.downcast_ref::<Unsupported>().map(|unsupported| unsupported.instead);
     // Words that make sense need no explanation.
     let is_file = refusal.chain().any(|cause| cause.is::<std::io::Error>());

@@ -25,7 +25,7 @@ use crate::report::hint;
 use crate::report::numbers::{Numbers, counted};
 use crate::report::output::{self, Output};
 use crate::report::progress::Progress;
-use crate::report::tell::Teller;
+use crate::report::reporter::Reporter;
 use crate::report::view::Live;
 use crate::words::rate::Rate;
 
@@ -36,16 +36,16 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
         Err(refusal) => {
             let what = output::words(&refusal);
             output::complain(&what, args.applied.blame(&what).as_deref().or(Some(HELP)));
-            return Exit::of_refusal(&refusal);
+            return Exit::after_refusal(&refusal);
         }
     };
-    let mut teller = Differences::new(args, &plan);
-    let (result, troubles) = watched(plan, None, true, &mut teller);
+    let mut reporter = Differences::new(args, &plan);
+    let (result, troubles) = watched(plan, None, true, &mut reporter);
     let exit = match Exit::of(&result, troubles) {
-        Exit::Success if teller.counts.differences > 0 => Exit::Different,
+        Exit::Success if reporter.counts.differences > 0 => Exit::Different,
         exit => exit,
     };
-    match teller.finish(&result, exit) {
+    match reporter.finish(&result, exit) {
         Ok(()) => exit,
         Err(error) => {
             output::complain_unwritten(&error);
@@ -163,7 +163,7 @@ impl Differences {
         }
     }
 
-    /// Whether `change` is of a name in a directory that was told as missing; one that is missing now is remembered.
+    /// True for a name in a directory that was reported as missing; one that is missing now is remembered.
     fn is_below_missing(&mut self, change: &Change) -> bool {
         if change.action != Action::Created {
             return false;
@@ -203,7 +203,7 @@ impl Differences {
         self.line([how.as_bytes(), b" ", &path].concat());
     }
 
-    /// What it all came to.
+    /// The totals.
     fn verified(&self, outcome: &Outcome, exit: Exit) -> Verified {
         let Counts { differences, missing, extra, missing_files, missing_bytes } = self.counts;
         let meter = self.progress.meter();
@@ -222,14 +222,14 @@ impl Differences {
     }
 }
 
-/// What was found so far.
+/// Counts so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     /// Names that were told as different.
     differences: u64,
-    /// Those of them that B lacks.
+    /// Names that B lacks, among them.
     missing: u64,
-    /// Those of them that A lacks.
+    /// Names that A lacks, among them.
     extra: u64,
     /// Files that B lacks, those in directories that it lacks too.
     missing_files: u64,
@@ -261,7 +261,7 @@ fn verdict(verified: &Verified) -> String {
     }
 }
 
-/// In what a name differs; nothing where it does in nothing that was asked for.
+/// Kinds of difference; none where a name differs in nothing that was asked for.
 fn differences(change: &Change) -> Vec<&'static str> {
     match change.action {
         Action::Created if change.differs.kind => vec!["kind"],
@@ -275,8 +275,8 @@ fn differences(change: &Change) -> Vec<&'static str> {
     }
 }
 
-impl Teller for Differences {
-    fn tell(&mut self, notice: &Notice) {
+impl Reporter for Differences {
+    fn report(&mut self, notice: &Notice) {
         self.progress.note(notice);
         match notice {
             Notice::Changed(change) => self.change(change),

@@ -1,4 +1,5 @@
-//! `deltic sync --version`, `rsync --version` where it is a link to this program: what this build is, for people (`-V`) and for programs (`-VV`).
+//! `deltic sync --version`, `rsync --version` where it is a link to this program: what this build is, for people (`-V`)
+//! and for programs (`-VV`).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -89,7 +90,7 @@ fn for_people() -> String {
     )
 }
 
-/// What rsync says of itself by these names, and whether it is so here.
+/// Capabilities by rsync's names, and whether Deltic has them.
 const CAPABILITIES: [(&str, bool); 17] = [
     ("symlinks", true),
     ("symtimes", true),

@@ -1,4 +1,4 @@
-//! Where is kept what is known of files: a directory of the user's own for what can be made anew.
+//! The directory of the cache: the user's own for what can be made anew.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// The variable that names the directory.
 pub(crate) const VARIABLE: &str = "DELTIC_CACHE_DIR";
 
-/// What the environment says; `None` where it says nothing that makes sense.
+/// Reads the directory from the environment; `None` where it says nothing that makes sense.
 pub(crate) fn dir() -> Option<PathBuf> {
     choose(|name| std::env::var_os(name))
 }

@@ -1,4 +1,4 @@
-//! What the words mean: a [`Plan`] for the library and a [`View`] for us. Later code sees only these.
+//! The meaning of the words: a [`Plan`] for the library and a [`View`] for us. Later code sees only these.
 
 pub(crate) mod cache;
 mod view;
@@ -26,19 +26,19 @@ use crate::words::size::Size;
 
 pub(crate) use self::view::Terminals;
 
-/// One run as the user asked for it.
+/// A run as the user asked for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// What to do.
+    /// Instructions for the library.
     pub(crate) plan: Plan,
-    /// What to show.
+    /// Output.
     pub(crate) view: View,
     /// The file that keeps it, or that it comes out of.
     pub(crate) batch: Option<Batch>,
 }
 
 impl Request {
-    /// What `args` ask for, or why they make no sense together.
+    /// Makes the request of `args`, or says why they make no sense together.
     pub(crate) fn new(args: &SyncArgs, terminals: Terminals) -> Result<Self> {
         args.show.levels()?;
         args.show.debug()?;
@@ -111,8 +111,8 @@ impl BadOperand {
     }
 }
 
-/// Refuses an operand without a path, which is the home directory, where names may be removed: it is more often an empty
-/// variable in a script than a wish.
+/// Refuses an operand without a path, which is the home directory, where names may be removed: it is more often an
+/// empty variable in a script than a wish.
 fn check_home(operands: &[OsString], options: &Options) -> Result<()> {
     let removes = options.delete != Delete::Never || options.remove.sources;
     match operands.iter().find(|word| removes && word.as_bytes().ends_with(b":")) {
@@ -126,7 +126,7 @@ fn check_home(operands: &[OsString], options: &Options) -> Result<()> {
     }
 }
 
-/// What further streams carry may overtake; other strategies need their answers in order.
+/// Refuses several streams where answers are needed in order: they may overtake each other.
 fn check_streams(args: &SyncArgs) -> Result<()> {
     match (args.streams, args.strategy) {
         (2.., Some(Strategy { name, conversation, .. }))
@@ -206,8 +206,8 @@ fn show(word: &OsStr) -> String {
     printable(word.as_bytes())
 }
 
-/// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more. But who names
-/// a strategy wants to see it.
+/// How to sync. Two local paths default to whole files: reading the old one to save a local write costs more. But who
+/// names a strategy wants to see it.
 fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) -> Result<Options> {
     let local = far == Far::Nothing;
     let (compress, compress_level) = args.travel.compression();

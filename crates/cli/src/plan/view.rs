@@ -1,4 +1,4 @@
-//! What the user sees of a run, from the words and the terminals.
+//! The view of a run, from the words and the terminals.
 
 use anyhow::Result;
 
@@ -12,7 +12,7 @@ use crate::report::numbers::Numbers;
 use crate::report::view::{ListLine, Live, Log, Summary, View};
 use crate::words::levels::Info;
 
-/// Which of our streams are terminals, and whether they are to be coloured.
+/// Streams that are terminals, and whether they are to be coloured.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terminals {
     pub(crate) stdout: bool,
@@ -23,13 +23,13 @@ pub(crate) struct Terminals {
 }
 
 impl Terminals {
-    /// Whether a user can be asked something: the question is seen, and typed input comes back.
+    /// True if a user can be asked something: the question is seen, and typed input comes back.
     pub(crate) const fn can_ask(self) -> bool {
         self.stdin && self.stdout && self.stderr
     }
 }
 
-/// What `args` ask for on these terminals.
+/// Makes the view that `args` ask for on these terminals.
 pub(super) fn view(args: &SyncArgs, terminals: Terminals) -> Result<View> {
     let show = &args.show;
     let info = show.levels()?;
@@ -90,13 +90,13 @@ fn names(show: &Show, info: Info) -> Option<Format> {
     }
 }
 
-/// Where anything is named, deletions are.
+/// Deletions are named where anything is.
 fn deletions(show: &Show, info: Info) -> Option<Format> {
     let plain = || (info.del > 0 && !show.quiet).then(|| Format::new(format::NAMES));
     names(show, info).or_else(plain)
 }
 
-/// As in rsync a second `-i` is heard where names are itemized.
+/// A second `-i` is heard, as in rsync, where names are itemized.
 fn unchanged(show: &Show, info: Info) -> bool {
     let itemizes = show.json || names(show, info).is_some_and(|format| format.itemizes());
     !show.quiet && (info.name > 1 || itemizes && show.itemize_changes > 1)

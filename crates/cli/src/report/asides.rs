@@ -1,12 +1,12 @@
-//! What rsync says of a name besides what changes of it: why it is passed over, where its old version is kept, that the source
-//! is gone.
+//! What rsync says of a name besides what changes of it: why it is passed over, where its old version is kept, that the
+//! source is gone.
 
 use deltic_protocol::options::{Backup, Options};
 use deltic_protocol::report::{Action, Change, EntryType, PassedOver, Totals};
 
 use crate::report::escape::Escape;
 
-/// That the name is passed over, in rsync's words.
+/// Says in rsync's words that the name is passed over.
 pub(crate) fn passed_over(change: &Change, why: PassedOver, escape: Escape) -> Vec<u8> {
     let kind = if change.item == EntryType::Dir { "directory" } else { "file" };
     let name = escape.escaped(change.path.as_bytes());
@@ -22,7 +22,7 @@ pub(crate) fn passed_over(change: &Change, why: PassedOver, escape: Escape) -> V
     [&name, behind].concat()
 }
 
-/// That the source is gone.
+/// Says that the source is gone.
 pub(crate) fn removed(path: &[u8], escape: Escape) -> Vec<u8> {
     [b"sender removed ", &*escape.escaped(path)].concat()
 }
@@ -35,7 +35,7 @@ pub(crate) fn negotiated(options: &Options) -> impl Iterator<Item = String> + us
     all.map(|choice| format!("Client negotiated {choice}"))
 }
 
-/// How files are sent.
+/// Says how files are sent.
 pub(crate) const fn transmission(options: &Options) -> &'static str {
     match options.whole_file {
         true => "delta-transmission disabled for local transfer or --whole-file",
@@ -56,8 +56,8 @@ pub(crate) fn matches(files: u64, totals: &Totals) -> String {
     format!("total: matches={files}  hash_hits={files}  false_alarms=0 data={data}")
 }
 
-/// Where the old version is kept, if the change keeps one. Nothing is said of one that another kind of entry follows: it
-/// may have been a directory, of which nothing is kept.
+/// Where the old version is kept, if the change keeps one. Nothing is said of one that another kind of entry follows:
+/// it may have been a directory, of which nothing is kept.
 pub(crate) fn backed_up(change: &Change, options: &Options, escape: Escape) -> Option<Vec<u8>> {
     let Backup { dir, suffix } = options.remove.backup.as_ref()?;
     let path = change.path.as_bytes();

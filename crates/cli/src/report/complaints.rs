@@ -1,5 +1,5 @@
-//! Troubles on standard error. One that many names share is told with the first of them, and at the end it is said how many
-//! they were: a full disk is one fault. Logs and events have every name.
+//! Troubles on standard error. One that many names share is told with the first of them, and at the end it is said how
+//! many they were: a full disk is one fault. Logs and events have every name.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use crate::report::numbers::counted;
 use crate::report::output::{self, stands_in};
 use crate::report::view::View;
 
-/// What was told so far of a run.
+/// Troubles of a run that were reported so far.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
-    /// Whether it was said what to do about files in use.
+    /// True once the hint for files in use was given.
     in_use: bool,
     shared: Vec<Shared>,
 }
@@ -38,8 +38,8 @@ struct Shared {
 }
 
 impl Complaints {
-    /// Tells a trouble, unless it is one more of a kind.
-    pub(crate) fn tell(&mut self, trouble: &Trouble, view: &View) {
+    /// Reports a trouble, unless it is one more of a kind.
+    pub(crate) fn report(&mut self, trouble: &Trouble, view: &View) {
         let cause = Cause::of(trouble, view.watches);
         if let Some(shared) = self.shared.iter_mut().find(|shared| Some(shared.cause) == cause) {
             shared.names += 1;

@@ -1,6 +1,6 @@
 //! Names on their way to a terminal or a log: rsync's `\#ooo` for what could drive either.
 
-/// Which bytes are let through.
+/// Bytes that are let through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Escape {
     /// Text that does not control anything.
@@ -8,7 +8,8 @@ pub(crate) enum Escape {
     Unprintable,
     /// All but control characters (`-8`).
     Control,
-    /// The same, but also no bytes outside of text that control a terminal of eight bits: for logs, which some show raw.
+    /// The same, but also no bytes outside of text that control a terminal of eight bits: for logs, which some show
+    /// raw.
     Log,
 }
 

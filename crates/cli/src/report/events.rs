@@ -20,7 +20,7 @@ use crate::report::output;
 /// The schema's number; it grows when a field changes its meaning, which we mean never to do.
 const SCHEMA: u32 = 1;
 
-/// One line.
+/// An event, one line.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event<'a> {
@@ -87,7 +87,7 @@ pub(crate) struct Named {
     path_bytes: Option<String>,
 }
 
-/// One end of a run.
+/// An end of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Place<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ pub(crate) struct Place<'a> {
     name: Named,
 }
 
-/// How far the run is.
+/// Progress of the run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Progress {
     elapsed_ms: u64,
@@ -110,7 +110,7 @@ pub(crate) struct Progress {
     eta_ms: Option<u64>,
 }
 
-/// One change.
+/// A change.
 #[derive(Debug, Serialize)]
 pub(crate) struct ChangeEvent<'a> {
     #[serde(flatten)]
@@ -131,25 +131,25 @@ pub(crate) struct ChangeEvent<'a> {
 /// Everything that was counted.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
-    exit_code: u8,
-    dry_run: bool,
-    elapsed_ms: u64,
-    sent_bytes: u64,
-    received_bytes: u64,
-    files: u64,
-    dirs: u64,
-    links: u64,
-    devices: u64,
-    specials: u64,
-    total_bytes: u64,
-    created: u64,
-    transferred: u64,
-    transferred_bytes: u64,
-    literal_bytes: u64,
-    matched_bytes: u64,
-    resumed_bytes: u64,
-    deleted: u64,
-    failed: u64,
+    pub(crate) exit_code: u8,
+    pub(crate) dry_run: bool,
+    pub(crate) elapsed_ms: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) dirs: u64,
+    pub(crate) links: u64,
+    pub(crate) devices: u64,
+    pub(crate) specials: u64,
+    pub(crate) total_bytes: u64,
+    pub(crate) created: u64,
+    pub(crate) transferred: u64,
+    pub(crate) transferred_bytes: u64,
+    pub(crate) literal_bytes: u64,
+    pub(crate) matched_bytes: u64,
+    pub(crate) resumed_bytes: u64,
+    pub(crate) deleted: u64,
+    pub(crate) failed: u64,
 }
 
 /// All rounds of a watch together.
@@ -170,7 +170,7 @@ pub(crate) struct Watched {
     pub(crate) deleted: u64,
 }
 
-/// What a comparison of two trees came to.
+/// Totals of a comparison of two trees.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Verified {
     pub(crate) exit_code: u8,
@@ -200,7 +200,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// How far the run is `elapsed` after its start.
+    /// Progress of the run, `elapsed` after its start.
     pub(crate) fn progress(meter: &Meter, elapsed: Duration) -> Self {
         Event::Progress(Progress {
             elapsed_ms: millis(elapsed),
@@ -327,7 +327,7 @@ impl<'a> Event<'a> {
     /// The only line of a run whose words made no sense together.
     pub(crate) fn refusal(refusal: &anyhow::Error) -> Self {
         Event::Error {
-            exit_code: Exit::of_refusal(refusal).code(),
+            exit_code: Exit::after_refusal(refusal).code(),
             message: output::words(refusal),
             hint: None,
         }

@@ -1,4 +1,4 @@
-//! How a run ends: rsync's documented exit codes, so that scripts keep their meaning.
+//! Exit codes: rsync's documented ones, so that scripts keep their meaning.
 
 use std::io;
 use std::process::ExitCode;
@@ -39,7 +39,7 @@ pub(crate) enum Exit {
     DeleteLimit = 25,
     /// Two trees are not equal; rsync has no such code.
     Different = 26,
-    /// Nothing came or went for too long, or the time was up.
+    /// The connection was silent for too long, or the time was up.
     Timeout = 30,
     /// The other end did not answer in time.
     ConnectTimeout = 35,
@@ -75,7 +75,7 @@ impl Exit {
         self as u8
     }
 
-    /// What it means, in rsync's words where it has some.
+    /// The meaning, in rsync's words where it has some.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -99,8 +99,8 @@ impl Exit {
         }
     }
 
-    /// How a run ends that never began.
-    pub(crate) fn of_refusal(refusal: &anyhow::Error) -> Self {
+    /// The exit of a run that never began.
+    pub(crate) fn after_refusal(refusal: &anyhow::Error) -> Self {
         match refusal {
             refusal if refusal.is::<Unsupported>() => Self::Unsupported,
             refusal if refusal.is::<Unread>() => Self::Files,
@@ -108,7 +108,7 @@ impl Exit {
         }
     }
 
-    /// How a whole run ended. What failed outweighs what vanished, and that what was held back.
+    /// The exit of a whole run. A failure outweighs a vanished name, and that a held-back deletion.
     pub(crate) fn of(result: &Result<Outcome, SyncError>, troubles: Troubles) -> Self {
         match (result, troubles) {
             (Err(error), _) => Self::from(error),
@@ -155,7 +155,7 @@ impl From<&SyncError> for Exit {
     }
 }
 
-/// What a command that works on single files says: the system failed, the data is no good, or the files do not fit.
+/// The exit of a command that works on single files: the system failed, the data is bad, or the files do not fit.
 impl From<&anyhow::Error> for Exit {
     fn from(error: &anyhow::Error) -> Self {
         if error.chain().any(|cause| cause.is::<io::Error>()) {

@@ -1,8 +1,8 @@
 //! `--explain`: why files went as they did.
 //!
-//! Both ends decide by rules that hang on the options and on lengths alone, so this end can say which one it was. What an
-//! attempt met on its way (a second attempt that went whole) shows in the bytes that were sent; so does, of a file that goes
-//! whole, that an earlier run had begun it.
+//! Both ends decide by rules that hang on the options and on lengths alone, so this end can say which one it was. What
+//! an attempt met on its way (a second attempt that went whole) shows in the bytes that were sent; so does, of a file
+//! that goes whole, that an earlier run had begun it.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use indicatif::HumanBytes;
 
 use crate::report::numbers::counted;
 
-/// How a file went, and why.
+/// The way of a file, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Why {
     New,
-    /// It would go whole, but some of it was here since an earlier run.
+    /// Whole, but for what an earlier run had brought.
     Resumed,
     Short,
     /// `-W`, or both ends are on this machine.
@@ -47,15 +47,15 @@ struct Share {
 pub(crate) struct Explain {
     strategy: Strategy,
     whole: bool,
-    /// Whether a file that comes without an old version is sent but for what an earlier run had written: nothing is sent in a
-    /// dry run, and alternates have old versions too.
+    /// True if a file that comes without an old version is sent but for what an earlier run had written: nothing is
+    /// sent in a dry run, and alternates have old versions too.
     shows_resumes: bool,
     local: bool,
     shares: BTreeMap<Why, Share>,
 }
 
 impl Explain {
-    /// Of a run by `plan`.
+    /// Explains a run by `plan`.
     pub(crate) fn new(plan: &Plan) -> Self {
         let ends = (&plan.sources, &plan.destination);
         Self {
@@ -85,7 +85,7 @@ impl Explain {
         Some(format!("  {}{from}; sent {sent} of {len}", self.words(why)))
     }
 
-    /// What it was altogether.
+    /// The sums, in lines.
     pub(crate) fn lines(&self) -> Vec<String> {
         let line = |(why, share): (&Why, &Share)| {
             let Share { files, bytes, literal } = *share;
@@ -106,7 +106,7 @@ impl Explain {
         }
     }
 
-    /// How it goes where no run was interrupted.
+    /// The way of a file where no run was interrupted.
     fn rule(&self, change: &Change) -> Why {
         let len = change.facts.len;
         match (change.action, self.strategy.chunker(len, None)) {

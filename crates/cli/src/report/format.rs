@@ -33,7 +33,7 @@ struct Place {
     numbers: Numbers,
 }
 
-/// What a line says besides the change.
+/// Facts of a run that lines show besides the change.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     style: Style,
@@ -41,13 +41,13 @@ pub(crate) struct Setting {
     operation: &'static str,
     sources: Vec<PathBuf>,
     destination: Vec<u8>,
-    /// Whether what lacks above it is made as well.
+    /// True if missing directories above the destination are made as well.
     mkpath: bool,
     zone: Zone,
 }
 
 impl Setting {
-    /// What lines about `plan` say.
+    /// Takes the facts from `plan`.
     pub(crate) fn of(plan: &Plan) -> Self {
         let (operation, sources) = match &plan.sources {
             Sources::Local(paths) => ("send", paths.clone()),
@@ -62,7 +62,7 @@ impl Setting {
         Self { style, operation, sources, destination, mkpath, zone }
     }
 
-    /// What rsync says before all else of a destination that it makes.
+    /// Lines of rsync, before all else, about a destination that it makes.
     pub(crate) fn made_root(&self, made: MadeRoot, dry_run: bool) -> Vec<Vec<u8>> {
         let MadeRoot { dirs, holds_file } = made;
         let path = self.destination.strip_suffix(b"/").unwrap_or(&self.destination);
@@ -75,7 +75,7 @@ impl Setting {
         all.into_iter().chain(own).map(|words| [words.as_bytes(), path].concat()).collect()
     }
 
-    /// Whether the change gives what comes from an alternate the time of the run.
+    /// True if the change gives what comes from an alternate the time of the run.
     pub(crate) fn retimes(&self, change: &Change) -> bool {
         self.style.retimes(change)
     }
@@ -90,8 +90,8 @@ impl Setting {
         self.zone.shown(secs)
     }
 
-    /// The name with the source that it is of, as far as that is here and known: of several sources that stand for their
-    /// contents the first.
+    /// The name with the source that it is of, as far as that is here and known: of several sources that stand for
+    /// their contents the first.
     fn long_name(&self, change: &Change) -> Vec<u8> {
         let path = change.path.as_bytes();
         let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
@@ -132,17 +132,17 @@ impl Format {
         Self(pieces)
     }
 
-    /// Whether it itemizes: then names are told whatever changes of them.
+    /// True if it itemizes: then names are shown whatever changes of them.
     pub(crate) fn itemizes(&self) -> bool {
         self.has(b"i")
     }
 
-    /// Whether it can tell a deletion from other changes.
+    /// True if it can tell a deletion from other changes.
     fn tells_deletions(&self) -> bool {
         self.has(b"io")
     }
 
-    /// Whether it tells whose something is.
+    /// True if it shows owners.
     pub(crate) fn tells_owners(&self) -> bool {
         self.has(b"UG")
     }
@@ -174,7 +174,7 @@ pub(crate) fn plain(change: &Change, escape: Escape) -> Vec<u8> {
     escape.escaped(&name(change))
 }
 
-/// What rsync says of a name that is up to date, where nothing itemizes it.
+/// The line for a name that is up to date, where nothing itemizes it.
 pub(crate) fn up_to_date(change: &Change, escape: Escape) -> Vec<u8> {
     [&*escape.escaped(&name(change)), b" is uptodate"].concat()
 }
@@ -211,7 +211,7 @@ impl Place {
         (width <= MAX_WIDTH).then_some((Self { what, width, left, numbers }, at + 1))
     }
 
-    /// What it stands for.
+    /// The value of the escape.
     fn of(self, change: &Change, setting: &Setting) -> Vec<u8> {
         let mut text = self.value(change, setting);
         // As in rsync an arrow has its own width, and so has what stands for one.
@@ -306,9 +306,9 @@ const MAX_WIDTH: usize = 4096;
 /// Length of a checksum in rsync's default.
 const CHECKSUM_LEN: usize = 32;
 
-/// What rsync prints with `-v`.
+/// Format of rsync's `-v`.
 pub(crate) const NAMES: &[u8] = b"%n%L";
-/// What rsync prints with `-i`, and logs.
+/// Format of rsync's `-i`, and of its log.
 pub(crate) const ITEMIZED: &[u8] = b"%i %n%L";
 
 /// A message of ours about a file that could not be opened.

@@ -1,4 +1,5 @@
-//! Lines that wait for their turn: changes come in no order, and are compared with those of other runs. There may be millions.
+//! Lines that wait for their turn: changes come in no order, and are compared with those of other runs. There may be
+//! millions.
 
 use deltic_core::codec::MAX_VARINT_BYTES;
 use deltic_core::packed::OutOfRoom;
@@ -7,7 +8,7 @@ use deltic_protocol::report::{Action, Change};
 
 use crate::report::ordered::{Fate, Ordered};
 
-/// What is to be told of changes.
+/// Place of a line among those of a change.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     /// Deletions, where they do not come along with asides.
@@ -38,8 +39,8 @@ pub(crate) enum Deletions {
     Last,
 }
 
-/// What is before the paths in lines. There are few such texts: a line is kept as the number of its own, and what is behind
-/// the path; or as 0, and all of it.
+/// What is before the paths in lines. There are few such texts: a line is kept as the number of its own, and what is
+/// behind the path; or as 0, and all of it.
 #[derive(Debug, Default)]
 struct Heads(Vec<Vec<u8>>);
 
@@ -100,7 +101,8 @@ impl Heads {
         text
     }
 
-    /// The number of what is before `path`, and what is behind; none where `path` is not there as it is, or all are taken.
+    /// The number of what is before `path`, and what is behind; none where `path` is not there as it is, or all are
+    /// taken.
     fn find<'a>(&mut self, line: &'a [u8], path: &[u8]) -> Option<(usize, &'a [u8])> {
         let at = line.windows(path.len().max(1)).position(|part| part == path)?;
         let (head, rest) = (&line[..at], &line[at + path.len()..]);

@@ -1,4 +1,4 @@
-//! What to do about what went wrong, in the words that were typed.
+//! Hints: what to do about an error, in the words that were typed.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -30,7 +30,7 @@ pub(crate) struct Far {
 }
 
 impl Far {
-    /// That of a run, whose operands were these.
+    /// The far machine of a run with these operands.
     pub(crate) fn of(plan: &Plan, operands: &[OsString]) -> Self {
         let (side, host) = match (&plan.sources, &plan.destination) {
             (Sources::Remote { host, .. }, _) => (Side::Sender, host),
@@ -45,7 +45,7 @@ impl Far {
         Self { side: Some(side), file_here, ..Self::on(&plan.remote, host) }
     }
 
-    /// One that is reached so.
+    /// A machine that is reached by `remote`.
     pub(crate) fn on(remote: &Remote, host: &str) -> Self {
         let words = remote.words(host, &[COMMAND.into()]).unwrap_or_default();
         let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
@@ -58,7 +58,7 @@ impl Far {
         }
     }
 
-    /// What a trouble says; one of the other machine names it. Called as rsync we say what rsync does.
+    /// The message of a trouble; one of the other machine names it. Called as rsync we say what rsync does.
     pub(crate) fn message<'a>(&self, trouble: &'a Trouble) -> Cow<'a, str> {
         let is_far = trouble.spot.as_ref().is_some_and(|spot| {
             spot.side.is_some() && spot.side == self.side && spot.full_path.is_some()
@@ -101,7 +101,7 @@ pub(crate) fn quoted(word: &OsStr) -> String {
     shlex::try_quote(&word).map_or_else(|_| word.clone(), Cow::into_owned)
 }
 
-/// What to do about `error`, where we know; `help` is for words that make no sense.
+/// The hint for `error`, where there is one; `help` is for words that make no sense.
 pub(crate) fn of(error: &SyncError, far: &Far, help: &'static str) -> Option<String> {
     const AGAIN: &str = "what has arrived is kept: run the same command again";
     let fixed = match error {
@@ -179,8 +179,8 @@ impl Far {
     }
 }
 
-/// The hint for a trouble: of an empty source under a watch; of sources that changed while they were read, the first time,
-/// which `said` remembers.
+/// The hint for a trouble: of an empty source under a watch; of sources that changed while they were read, the first
+/// time, which `said` remembers.
 pub(crate) fn for_trouble(
     trouble: &Trouble,
     watches: bool,
@@ -217,7 +217,7 @@ pub(crate) fn for_errno(errno: Errno) -> Option<&'static str> {
     })
 }
 
-/// Whether the system has no more of something.
+/// True if the system has no more of something.
 fn is_full(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOSPC | Errno::NOMEM))

@@ -1,4 +1,4 @@
-//! What changes of a name, in rsync's `--itemize-changes` format: `YXcstpoguax`.
+//! Codes of changes, in rsync's `--itemize-changes` format: `YXcstpoguax`.
 //!
 //! `Y` is what happens, `X` the kind of entry, then one letter for each attribute that changes.
 
@@ -6,13 +6,13 @@ use deltic_net::Plan;
 use deltic_net::plan::Destination;
 use deltic_protocol::report::{Action, Change, Differs, EntryType};
 
-/// What the format depends on besides the change itself.
+/// Facts that the format needs besides the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
     arrow: char,
-    /// How a new time shows on a file that is replaced: `T` where it becomes the time of the transfer.
+    /// The sign of a new time on a file that is replaced: `T` where it becomes the time of the transfer.
     time: char,
-    /// Whether links keep the time of the transfer all the same.
+    /// True if links keep the time of the transfer all the same.
     omits_link_times: bool,
 }
 
@@ -37,7 +37,7 @@ impl Style {
         format!("{}{}{attributes}", self.update(change), kind(change.item))
     }
 
-    /// Whether it gives the name the time of the run: as rsync tells, where times are not carried.
+    /// True if it gives the name the time of the run: as rsync says, where times are not carried.
     pub(crate) fn retimes(self, change: &Change) -> bool {
         let copied = change.action == Action::Copied && change.item == EntryType::File;
         let omits = self.omits_link_times && change.item == EntryType::Symlink;

@@ -10,11 +10,11 @@ use crate::report::numbers::Numbers;
 use crate::report::ordered::Ordered;
 use crate::words::zone::Zone;
 
-/// What is listed, kept until all is known: it comes in no order.
+/// Listed entries, kept until all are known: they come in no order.
 #[derive(Debug, Default)]
 pub(crate) struct List(Ordered);
 
-/// What a line shows of an entry besides its path.
+/// Facts of an entry that a line shows besides its path.
 struct Shown<'a> {
     kind: u8,
     mode: u32,
@@ -84,12 +84,12 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// How lines are written.
+/// Style of the lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style<'a> {
-    /// Whether links are brought over: then their targets are shown.
+    /// True if links are brought over: then their targets are shown.
     pub(crate) links: bool,
-    /// Whether a second time says when it was last read.
+    /// True if a second time says when it was last read.
     pub(crate) accessed: bool,
     pub(crate) escape: Escape,
     pub(crate) numbers: Numbers,

@@ -1,8 +1,8 @@
 //! The arithmetic of progress: how far, how fast, how much longer. Time is an argument.
 //!
-//! Its law: what is shown never goes backwards. While the list still grows the total is a lower bound, and no share
-//! of it is claimed; the whole is claimed only once the run is over. A time left is shown only where two halves of the last
-//! seconds agree on it.
+//! Its law: what is shown never goes backwards. While the list still grows the total is a lower bound, and no share of
+//! it is claimed; the whole is claimed only once the run is over. A time left is shown only where two halves of the
+//! last seconds agree on it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use indicatif::{FormattedDuration, HumanBytes, HumanCount};
 
 use crate::report::numbers::{Numbers, counted};
 
-/// What is known of a run so far.
+/// State of a run so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter {
     /// Regular files in the list so far.
     pub(crate) files: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// Whether the list is complete.
+    /// True if the list is complete.
     pub(crate) complete: bool,
     /// Bytes that are up to date, matched or sent.
     pub(crate) settled: u64,
@@ -30,12 +30,12 @@ pub(crate) struct Meter {
     share: u64,
     /// Bytes on the wire so far, both ways.
     wire: u64,
-    /// Whether all files are done.
+    /// True if all files are done.
     closing: bool,
     samples: VecDeque<Sample>,
 }
 
-/// How things stood at a time since the start.
+/// State at a time since the start.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Duration,
@@ -55,7 +55,7 @@ impl Sample {
     }
 }
 
-/// What a run is busy with.
+/// Work that a run is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Walking the sources; no byte of a file is settled yet.
@@ -152,7 +152,8 @@ impl Meter {
         }
     }
 
-    /// How much longer at this speed; nothing while the total is unknown, nothing moves, or the speed is not steady yet.
+    /// How much longer at this speed; nothing while the total is unknown, nothing moves, or the speed is not steady
+    /// yet.
     pub(crate) fn left(&self) -> Option<Duration> {
         self.left_at_this_speed().filter(|left| !left.is_zero() && self.is_steady())
     }
@@ -163,7 +164,7 @@ impl Meter {
         (self.complete && speed > 0).then(|| Duration::from_secs(left.div_ceil(speed)))
     }
 
-    /// Whether enough has been seen to tell the future by: seconds, whose halves were about equally fast.
+    /// True if enough has been seen to tell the future by: seconds, whose halves were about equally fast.
     fn is_steady(&self) -> bool {
         let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
             return false;
@@ -198,7 +199,8 @@ impl Meter {
         piped(&numbers.show(bytes), percent, rate, *elapsed) + &done
     }
 
-    /// As much as finds room in a line of so many characters, the most wanted first. `transfer` is the word for moving data.
+    /// As much as finds room in a line of so many characters, the most wanted first. `transfer` is the word for moving
+    /// data.
     pub(crate) fn line(&self, transfer: &str, room: usize) -> String {
         let bound = if self.complete { "" } else { "at least " };
         let share = (self.complete && self.bytes > 0)

@@ -6,7 +6,7 @@ pub(crate) fn counted(count: u64, thing: &str) -> String {
     format!("{} {thing}{plural}", Numbers::Grouped.count(count))
 }
 
-/// How figures are written.
+/// Style of figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Numbers {
     /// `1234567`

@@ -1,5 +1,5 @@
-//! Texts about paths, told in rsync's order however they come. There may be millions: a directory is kept once for what in it
-//! comes in a row.
+//! Texts about paths, told in rsync's order however they come. There may be millions: a directory is kept once for what
+//! in it comes in a row.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -26,7 +26,7 @@ pub(crate) enum Fate {
     Stays,
 }
 
-/// What a line holds.
+/// Content of a line.
 struct Line<'a> {
     dir: usize,
     fate: Fate,
@@ -76,8 +76,8 @@ impl Ordered {
         self.lines.is_empty()
     }
 
-    /// Gives `to` each path and its text, in the order of names: in a directory come first what is none, then directories,
-    /// each with what is in it. Texts about one path come in the order in which they were added.
+    /// Gives `to` each path and its text, in the order of names: in a directory come first what is none, then
+    /// directories, each with what is in it. Texts about one path come in the order in which they were added.
     pub(crate) fn by_name(&self, to: impl FnMut(&[u8], &[u8])) {
         let ranks = self.ranks(|dir| dir);
         let place = |line: &Line<'_>| ranks[line.dir];
@@ -167,8 +167,8 @@ fn kept_above<'a>(mut dir: &'a [u8], gone: &HashSet<&[u8]>) -> &'a [u8] {
     dir
 }
 
-/// Directories come before what is in them. As in rsync their names are compared with the slashes behind them: `a-b/` comes
-/// before `a/`.
+/// Directories come before what is in them. As in rsync their names are compared with the slashes behind them: `a-b/`
+/// comes before `a/`.
 fn order(one: &[u8], other: &[u8]) -> Ordering {
     let [one, other] = [one, other].map(|path| {
         let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };

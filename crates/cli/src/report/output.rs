@@ -21,7 +21,7 @@ pub(crate) struct Output {
     state: State,
 }
 
-/// Whether anybody still reads.
+/// State of the reader.
 enum State {
     Open,
     /// The reader left; not a fault.
@@ -94,11 +94,11 @@ pub(crate) fn complain(what: &str, hint: Option<&str>) {
 
 /// `deltic: what`, or as those look for it who call us rsync.
 pub(crate) fn complaint(what: &str) -> String {
-    if stands_in() { as_rsync(what) } else { format!("deltic: {what}") }
+    if stands_in() { in_rsyncs_words(what) } else { format!("deltic: {what}") }
 }
 
-/// What went wrong in rsync's words, as far as scripts look for them.
-fn as_rsync(what: &str) -> String {
+/// The error in rsync's words, as far as scripts look for them.
+fn in_rsyncs_words(what: &str) -> String {
     // They filter what begins with this.
     if what.starts_with("file has vanished: ") || what.starts_with("directory has vanished: ") {
         return what.to_owned();
@@ -115,11 +115,11 @@ fn as_rsync(what: &str) -> String {
     format!("rsync: {what}")
 }
 
-/// How messages end of what is not there.
+/// End of messages about missing files.
 const MISSING: &str = ": no such file or directory";
 
-/// The same, where the system's reasons are as it says them itself, with their numbers: scripts make room, say, when they read
-/// that there is none.
+/// The same, where the system's reasons are as it says them itself, with their numbers: scripts make room, say, when
+/// they read that there is none.
 fn system_words(what: &str) -> String {
     let mut parts = what.split(": ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -138,7 +138,7 @@ fn system_words(what: &str) -> String {
 /// The numbers of the system's errors.
 const ERRNOS: Range<i32> = 1..134;
 
-/// How a run ended that did not succeed, as rsync's last line says it.
+/// The last line of a run that did not succeed, as rsync has it.
 pub(crate) fn ending(exit: Exit) -> String {
     let name = if stands_in() { "rsync" } else { "deltic" };
     let weight = if exit == Exit::Vanished { "warning" } else { "error" };
@@ -146,13 +146,13 @@ pub(crate) fn ending(exit: Exit) -> String {
     format!("{name} {weight}: {words} (code {}) at deltic {version}", exit.code())
 }
 
-/// Whether we are called by the name of rsync.
+/// True if we are called by the name of rsync.
 pub(crate) fn stands_in() -> bool {
     static STANDS_IN: OnceLock<bool> = OnceLock::new();
     *STANDS_IN.get_or_init(|| std::env::args_os().next().is_some_and(|name| is_rsync(&name)))
 }
 
-/// What went wrong, from the outside in; the system's own words without their numbers.
+/// The causes of an error, from the outside in; the system's own words without their numbers.
 pub(crate) fn words(error: &anyhow::Error) -> String {
     let word = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref().map_or_else(|| cause.to_string(), reason)
@@ -224,7 +224,7 @@ mod tests {
             ("directory has vanished: \"a\"", "directory has vanished: \"a\""),
             ("cannot read a: changed meanwhile", "rsync: read a: changed meanwhile"),
         ] {
-            assert_eq!(as_rsync(ours), theirs);
+            assert_eq!(in_rsyncs_words(ours), theirs);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Progress: a bar on a terminal, nothing on a short run; elsewhere, where it is asked for, a line now and then, as rsync's
-//! on standard output.
+//! Progress: a bar on a terminal, nothing on a short run; elsewhere, where it is asked for, a line now and then, as
+//! rsync's on standard output.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::report::numbers::Numbers;
 use crate::report::output::{self, Output};
 use crate::report::view::Live;
 
-/// What is shown of a run while it goes on.
+/// Progress of a run while it goes on.
 pub(crate) struct Progress {
     meter: Meter,
     /// The word for moving data.
     transfer: &'static str,
     screen: Screen,
-    /// Whether the user is being asked something.
+    /// True while the user is being asked something.
     paused: bool,
-    /// Whether the other machine was heard: before, the remote shell may be asking for a password.
+    /// True once the other machine was heard: before, the remote shell may be asking for a password.
     heard: bool,
 }
 
-/// Where it is shown.
+/// Place of the progress.
 enum Screen {
     Nothing,
     /// A bar, and what it says; none before the run is old enough.
@@ -41,9 +41,9 @@ struct Piped {
     output: Output,
     numbers: Numbers,
     last: Duration,
-    /// Whether each stands for the one before.
+    /// True if each line stands for the one before.
     again: bool,
-    /// Whether the last has no end yet.
+    /// True if the last line has no end yet.
     open: bool,
 }
 
@@ -96,7 +96,7 @@ impl Progress {
         self.meter.note(notice);
     }
 
-    /// What is known so far.
+    /// The state so far.
     pub(crate) fn meter(&self) -> &Meter {
         &self.meter
     }

@@ -1,4 +1,4 @@
-//! What a user at a terminal is asked before many names are removed.
+//! The question to a user at a terminal before many names are removed.
 
 use std::io::{self, BufRead};
 
@@ -6,7 +6,7 @@ use deltic_protocol::report::Question;
 use rustix::process::getpgrp;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
 
-/// Whether what is typed goes to others: who asks in the background is stopped.
+/// True if typed input goes to others: who asks in the background is stopped.
 pub(crate) fn is_in_background() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|group| group != getpgrp())
 }

@@ -1,4 +1,4 @@
-//! What a run amounts to: three lines for a person at a terminal, or rsync's lines, to the byte.
+//! Summary of a run: three lines for a person at a terminal, or rsync's lines, to the byte.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::report::view::{Summary, View};
 /// rsync's words for kinds of names, in its order.
 const KINDS: [&str; 5] = ["reg", "dir", "link", "dev", "special"];
 
-/// What kinds of names came and went, as far as each was named.
+/// Counts of names by kind that came and went, as far as each was named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     created: [u64; KINDS.len()],
@@ -88,7 +88,7 @@ fn line(outcome: &Outcome, exit: Exit) -> String {
     format!("{counts} seconds={:.3} exit_code={}", elapsed.as_secs_f64(), exit.code())
 }
 
-/// What a person wants to know.
+/// Lines for a person.
 fn short(outcome: &Outcome, dry_run: bool, color: bool, exit: Exit) -> Vec<String> {
     let paint =
         |code, text: String| if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text };
@@ -114,7 +114,8 @@ fn short(outcome: &Outcome, dry_run: bool, color: bool, exit: Exit) -> Vec<Strin
     told.into_iter().chain(failed).collect()
 }
 
-/// `2 of 5 files transferred: 1.18 MiB new, 1.02 GiB already there, 7 names removed`, without what there was nothing of.
+/// `2 of 5 files transferred: 1.18 MiB new, 1.02 GiB already there, 7 names removed`, without what there was nothing
+/// of.
 fn done(totals: &Totals, dry_run: bool) -> String {
     let (transferred, removed) = match dry_run {
         true => ("to transfer", "to remove"),

@@ -1,9 +1,10 @@
-//! What the user sees of a run: decided once, from the words and the terminals.
+//! The view of a run: decided once, from the words and the terminals.
 
 use std::path::PathBuf;
 
 use deltic_net::Trust;
 use deltic_protocol::options::Options;
+use deltic_protocol::report::TroubleKind;
 
 use crate::report::escape::Escape;
 use crate::report::format::Format;
@@ -12,56 +13,56 @@ use crate::report::hint::Far;
 use crate::report::numbers::Numbers;
 use crate::words::levels::{Debug, Info};
 
-/// What the user sees of a run.
+/// Choice of what the user sees of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Whether programs read standard output.
+    /// Programs read standard output.
     pub(crate) json: bool,
-    /// How changes are named on standard output, if they are.
+    /// Format of changes on standard output, if they are shown.
     pub(crate) names: Option<Format>,
-    /// How deletions are, if they are.
+    /// Format of deletions, if they are shown.
     pub(crate) deletions: Option<Format>,
-    /// Whether what is up to date is told as well.
+    /// Names that are up to date are shown as well.
     pub(crate) unchanged: bool,
-    /// Whether it is told whose things are.
+    /// Owners are shown.
     pub(crate) owners: bool,
-    /// Where to look for what the words mean.
+    /// The hint for words that make no sense.
     pub(crate) help: &'static str,
     /// The other machine, if there is one.
     pub(crate) far: Far,
-    /// What is told.
+    /// Levels of output.
     pub(crate) info: Info,
     /// The same of the inside of the run.
     pub(crate) debug: Debug,
-    /// How figures are written.
+    /// Style of figures.
     pub(crate) numbers: Numbers,
-    /// Which bytes of names are let through.
+    /// Bytes of names that are let through.
     pub(crate) escape: Escape,
-    /// Whether nothing is to be changed.
+    /// The run changes nothing.
     pub(crate) dry_run: bool,
     /// A watch runs it, and others follow.
     pub(crate) watches: bool,
-    /// What is said of the list before all else.
+    /// First line, about the list.
     pub(crate) list: ListLine,
-    /// What is said at the end.
+    /// Last lines.
     pub(crate) summary: Summary,
-    /// Whether it is said why files went as they did.
+    /// Reasons are given for how files went.
     pub(crate) explain: bool,
-    /// How progress is shown.
+    /// Form of progress.
     pub(crate) live: Live,
-    /// Whether only errors are said.
+    /// Errors alone are shown.
     pub(crate) quiet: bool,
-    /// Whether the summary may be coloured.
+    /// Colours may be used in the summary.
     pub(crate) color: bool,
-    /// Where messages go that are no errors.
+    /// Messages that are no errors go to standard error.
     pub(crate) to_stderr: bool,
-    /// Whether each line is written at once.
+    /// Each line is written at once.
     pub(crate) by_line: bool,
-    /// Whether names wait for each other, to be told in order: where nobody watches.
+    /// Names wait for each other, to be shown in order: where nobody watches.
     pub(crate) in_order: bool,
     /// The place of deletions among them.
     pub(crate) when_deletions: Deletions,
-    /// Where to log what happens.
+    /// Log of what happens.
     pub(crate) log: Option<Log>,
 }
 
@@ -69,25 +70,25 @@ pub(crate) struct View {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
     pub(crate) path: PathBuf,
-    /// Whose symlinks are followed on the way there.
+    /// Owners whose symlinks are followed on the way there.
     pub(crate) trust: Trust,
-    /// How changes are named, if they are.
+    /// Format of changes, if they are logged.
     pub(crate) names: Option<Format>,
 }
 
-/// What is said of the list before all else, as rsync would.
+/// First line, about the list, as rsync would have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListLine {
     Nothing,
-    /// It comes while the run goes on.
+    /// The list comes while the run goes on.
     Streams,
-    /// Where rsync has all of it before it begins.
+    /// All of the list is there before the run begins, as with rsync.
     Whole,
     /// The same, and what is in it is counted before all else is said.
     Counted,
 }
 
-/// What is said at the end on standard output.
+/// Last lines on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Summary {
     Nothing,
@@ -101,7 +102,7 @@ pub(crate) enum Summary {
     Line,
 }
 
-/// How progress is shown.
+/// Form of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Live {
     Nothing,
@@ -109,13 +110,24 @@ pub(crate) enum Live {
     Bar,
     /// A line there now and then.
     Lines,
-    /// A line as rsync has it now and then on standard output, where others read it; one that stands for the one before.
+    /// A line as rsync has it now and then on standard output, where others read it; one that stands for the one
+    /// before.
     Piped {
         again: bool,
     },
 }
 
 impl View {
+    /// True if troubles of this kind are shown on our streams.
+    pub(crate) const fn shows(&self, kind: TroubleKind) -> bool {
+        match kind {
+            TroubleKind::Skipped => !self.quiet && self.info.nonreg > 0,
+            TroubleKind::UnsafeLink => !self.quiet && self.info.name > 0,
+            TroubleKind::Warned => !self.quiet,
+            TroubleKind::Vanished | TroubleKind::Failed | TroubleKind::DeleteLimit => true,
+        }
+    }
+
     /// True where the run is to tell of names that stay as they are.
     pub(crate) const fn wants_unchanged(&self, options: &Options) -> bool {
         let names_sources = options.remove.sources && self.info.remove > 0;
@@ -124,7 +136,7 @@ impl View {
 }
 
 impl Live {
-    /// What standard error shows: a terminal what is made for it, else only what was `asked` for.
+    /// The form on standard error: on a terminal a bar, else lines where progress was `asked` for.
     pub(crate) const fn on(is_terminal: bool, asked: bool) -> Self {
         match (is_terminal, asked) {
             (true, _) => Self::Bar,

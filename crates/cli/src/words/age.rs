@@ -1,9 +1,9 @@
-//! How long ago something may have been, as a word: `30d`, `12h`, `0`, `forever`.
+//! Ages as words: `30d`, `12h`, `0`, `forever`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// So many seconds at most; `None`: however many.
+/// Longest age in seconds; `None` for any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Age(pub(crate) Option<u64>);
 

@@ -1,16 +1,16 @@
 //! `--info` and `--debug`: rsync's names for what is told, and how loudly.
 //!
-//! All of rsync's names are known, so that scripts run. Those with a meaning here act; the others are about what happens
-//! inside rsync.
+//! All of rsync's names are known, so that scripts run. Those with a meaning here act; the others are about what
+//! happens inside rsync.
 
-/// How loudly each thing is told, as far as there is one here.
+/// Levels of `--info`, as far as each has a meaning here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Info {
     /// Old versions, and their new places.
     pub(crate) backup: u8,
     /// Deletions.
     pub(crate) del: u8,
-    /// That the list is on its way.
+    /// The list is on its way.
     pub(crate) flist: u8,
     /// 1: names that change; 2: also those that change in their attributes alone, or are up to date.
     pub(crate) name: u8,
@@ -45,7 +45,7 @@ impl std::fmt::Display for Unknown {
 }
 
 impl Info {
-    /// What so many `-v` ask for.
+    /// Levels for so many `-v`.
     pub(crate) fn verbose(times: u8) -> Self {
         let mut info = Self { nonreg: 1, ..Self::default() };
         if times > 0 {
@@ -101,12 +101,12 @@ impl Info {
     }
 }
 
-/// How loudly the inside of a run is told, as far as it has a likeness in rsync.
+/// Levels of `--debug`, as far as they have a likeness in rsync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debug {
     /// Counts of what was matched.
     pub(crate) deltasum: u8,
-    /// How files are sent.
+    /// Way of sending files.
     pub(crate) flist: u8,
     /// Files of other names that others were matched against.
     pub(crate) fuzzy: u8,
@@ -178,7 +178,7 @@ fn help(option: &str, known: &[(&str, &str)]) -> String {
 
 const NO_MEANING: &str = "no meaning here";
 
-/// What `--info` knows.
+/// Flags of `--info`.
 const INFO: [(&str, &str); 13] = [
     ("backup", "where old versions are kept"),
     ("copy", NO_MEANING),
@@ -195,7 +195,7 @@ const INFO: [(&str, &str); 13] = [
     ("symsafe", NO_MEANING),
 ];
 
-/// What `--debug` knows.
+/// Flags of `--debug`.
 const DEBUG: [(&str, &str); 24] = [
     ("acl", NO_MEANING),
     ("backup", NO_MEANING),

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Whether a program of this name is called as rsync is.
+/// True if a program of this name is called as rsync is.
 pub(crate) fn is_rsync(name: &OsStr) -> bool {
     Path::new(name).file_name().is_some_and(|name| name.as_bytes().ends_with(b"rsync"))
 }

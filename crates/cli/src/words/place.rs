@@ -1,4 +1,4 @@
-//! Where an operand points: a path here, or a path on a host.
+//! Operands: a path here, or a path on a host.
 //!
 //! rsync's rule: an operand is remote when a colon comes before any slash; `./a:b` is how one names a local `a:b`.
 
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use deltic_tree::path::printable;
 
-/// One operand, understood.
+/// An operand, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A path on this machine.

@@ -11,7 +11,7 @@ use crate::words::size::{self, BadSize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate(u64);
 
-/// What a number without a unit counts.
+/// Unit of a number without one.
 const BARE_BYTES: u64 = 1024;
 /// Below this, rsync refuses too: such a rate is a unit forgotten.
 const MIN_RATE_BYTES: u64 = 512;

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// What Deltic does not do, and what to do instead.
+/// A wish that Deltic does not fulfil.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unsupported {
     what: String,
-    /// What to do instead.
+    /// Advice instead.
     pub(crate) instead: &'static str,
 }
 

@@ -1,6 +1,6 @@
-//! A remote path as old scripts write it (`--old-args`): words for the far end's shell, which splits and unquotes them. Here
-//! no shell sees them: blanks and quotes are read as one would, wildcards are the far end's, and what only a shell can do is
-//! refused.
+//! A remote path as old scripts write it (`--old-args`): words for the far end's shell, which splits and unquotes them.
+//! Here no shell sees them: blanks and quotes are read as one would, wildcards are the far end's, and what only a shell
+//! can do is refused.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,7 +18,7 @@ type Quotable = (u8, bool);
 #[derive(Default)]
 struct Word {
     bytes: Vec<Quotable>,
-    /// Whether something is quoted before its first slash that is not, if only an empty text.
+    /// True if something is quoted before its first unquoted slash, if only an empty text.
     quotes_tilde: bool,
 }
 
@@ -85,7 +85,7 @@ impl Word {
         self
     }
 
-    /// As the far end takes it: with a backslash before what is no wildcard, where it is taken for a pattern.
+    /// The form for the far end: with a backslash before what is no wildcard, where it is taken for a pattern.
     fn finish(self) -> OsString {
         let Self { bytes, quotes_tilde } = self;
         let is_pattern = bytes.iter().any(|(byte, _)| b"*?[".contains(byte));

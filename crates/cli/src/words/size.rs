@@ -18,7 +18,7 @@ pub(crate) enum BadSize {
 }
 
 impl Size {
-    /// So many bytes.
+    /// The number of bytes.
     pub(crate) fn bytes(self) -> u64 {
         self.0
     }
@@ -29,7 +29,7 @@ impl Size {
 pub(crate) struct Bound(u64);
 
 impl Bound {
-    /// So many bytes.
+    /// The number of bytes.
     pub(crate) const fn bytes(self) -> u64 {
         self.0
     }

@@ -26,8 +26,8 @@ impl Zone {
         Self(Some(TimeZone::UTC))
     }
 
-    /// What clocks show at `time`, in seconds since 1970 in UTC, as rsync writes it: `2026/11/21 12:25:04`. A time that no
-    /// calendar has is a number, as `date` reads it: `@1000000000000`.
+    /// What clocks show at `time`, in seconds since 1970 in UTC, as rsync writes it: `2026/11/21 12:25:04`. A time that
+    /// no calendar has is a number, as `date` reads it: `@1000000000000`.
     pub(crate) fn shown(&self, time: i64) -> String {
         match self.wall(time) {
             Some(wall) => wall.strftime("%Y/%m/%d %H:%M:%S").to_string(),
@@ -48,8 +48,8 @@ impl Zone {
         Some(wall.to_zoned(self.zone().clone()).ok()?.timestamp().as_second())
     }
 
-    /// When clocks show `word` next, seen from `now`: `[[year-]month-]day`, `T`, `hour:minute`, or a part of it. What is
-    /// left out is as soon as it can be.
+    /// When clocks show `word` next, seen from `now`: `[[year-]month-]day`, `T`, `hour:minute`, or a part of it. What
+    /// is left out is as soon as it can be.
     pub(crate) fn next(&self, word: &str, now: i64) -> Option<i64> {
         if let Some(minute) = word.strip_prefix(':') {
             let minute = i8::try_from(number(minute, 59)?).ok()?;

@@ -197,7 +197,7 @@ impl World {
         run
     }
 
-    /// Whether `dst` holds what `src` holds, by our own eyes and by rsync's.
+    /// True if `dst` holds what `src` holds, by our own eyes and by rsync's.
     #[track_caller]
     pub fn assert_same(&self, src: &str, dst: &str) {
         tree::assert_same(&self.path(src), &self.path(dst));
@@ -213,7 +213,7 @@ impl World {
         format!("cannot {tried} {}: {why}", self.path(name).display())
     }
 
-    /// Whether nothing of a staging directory is left in `dir`.
+    /// True if nothing of a staging directory is left in `dir`.
     #[track_caller]
     pub fn assert_clean(&self, dir: &str) {
         assert!(!self.exists(format!("{dir}/.deltic")), "{dir} has a staging directory");

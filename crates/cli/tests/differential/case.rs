@@ -23,7 +23,7 @@ use crate::{NO_KINDS, options};
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) seed: u64,
-    /// Whether an ordinary user runs it; else whoever runs this test.
+    /// True if an ordinary user runs it; else whoever runs this test.
     pub(crate) lowered: bool,
     pub(crate) way: Way,
     /// Choice by choice; the first is what is carried at all.
@@ -45,7 +45,7 @@ pub(crate) struct End {
     pub(crate) stderr: String,
     /// What it wrote to its log.
     pub(crate) log: Vec<u8>,
-    /// Whether it had to be killed.
+    /// True if it had to be killed.
     hangs: bool,
 }
 
@@ -271,7 +271,7 @@ fn unread(root: &Path, files: &BTreeMap<PathBuf, Look>) {
     }
 }
 
-/// Whether it has the name of a file of rules and is something that rsync and Deltic are meant to make different things of: no
+/// True if it has the name of a file of rules and is something that rsync and Deltic are meant to make different things of: no
 /// file, one that may not be read, bytes that are no rules, a line longer than any path.
 fn is_no_file_of_rules(path: &Path, node: &Node) -> bool {
     let is_none = match node.what {

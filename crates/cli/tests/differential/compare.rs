@@ -41,12 +41,12 @@ impl Asked {
         Self(words.iter().map(|word| word.to_string_lossy().into_owned()).collect())
     }
 
-    /// Whether there is just this word.
+    /// True if there is just this word.
     pub(crate) fn has(&self, word: &str) -> bool {
         self.0.iter().any(|other| other == word)
     }
 
-    /// Whether this is part of a word.
+    /// True if this is part of a word.
     pub(crate) fn part(&self, part: &str) -> bool {
         self.0.iter().any(|word| word.contains(part))
     }
@@ -65,7 +65,7 @@ impl Asked {
         all.iter().any(|start| self.starts(start))
     }
 
-    /// Whether modes that keep an ordinary user out do no harm but that they keep him out.
+    /// True if modes that keep an ordinary user out do no harm but that they keep him out.
     pub(crate) fn may_be_closed(&self) -> bool {
         let is_sent_again = self.has("-H") && (self.has("-y") || self.has("-yy"));
         !self.deletes()
@@ -74,12 +74,12 @@ impl Asked {
             && !["-m", "-c", "-n", "--existing", "-A"].iter().any(|word| self.has(word))
     }
 
-    /// Whether links are followed.
+    /// True if links are followed.
     pub(crate) fn follows(&self) -> bool {
         ["-L", "-k", "-K", "--copy-unsafe-links"].iter().any(|word| self.has(word))
     }
 
-    /// Whether a file outside of the trees is to be read, and may not be as it is to be.
+    /// True if a file outside of the trees is to be read, and may not be as it is to be.
     pub(crate) fn leaves_unread(&self) -> bool {
         let any = |words: [&str; 2]| words.iter().any(|word| self.has(word));
         any(["-UU", "--open-noatime"]) && any(["-L", "--copy-unsafe-links"])
@@ -95,7 +95,7 @@ impl Asked {
         self.0.iter().rev().find_map(named)
     }
 
-    /// Whether attributes of this name are carried.
+    /// True if attributes of this name are carried.
     fn carries_note(&self, note: &str) -> bool {
         if note.starts_with("system.") {
             return self.has("-A");
@@ -103,12 +103,12 @@ impl Asked {
         self.part("-X") && (note.starts_with("user.") || !self.has("--no-super"))
     }
 
-    /// Whether the source is another one after a run.
+    /// True if the source is another one after a run.
     pub(crate) fn consumes(&self) -> bool {
         self.has("--remove-source-files") || self.atimes()
     }
 
-    /// Whether what becomes of a name may change others of its file.
+    /// True if what becomes of a name may change others of its file.
     pub(crate) fn touches(&self) -> bool {
         let words = ["-I", "-c", "--no-whole-file", "--size-only", "-H", "--inplace"];
         words.iter().any(|word| self.has(word)) || self.part("--append")
@@ -123,7 +123,7 @@ impl Asked {
         self.0.first().is_some_and(bundle)
     }
 
-    /// Whether owners (`o`) or groups (`g`) are carried.
+    /// True if owners (`o`) or groups (`g`) are carried.
     fn carries_ids(&self, letter: char) -> bool {
         let words = [&*format!("-{letter}"), "-og"];
         let map = if letter == 'o' { "--usermap" } else { "--groupmap" };
@@ -174,12 +174,12 @@ pub(crate) struct Both<'a> {
     pub(crate) source: &'a Looks,
 }
 
-/// Whether this is the name of a file of rules.
+/// True if this is the name of a file of rules.
 pub(crate) fn is_of_rules(path: &Path) -> bool {
     path.file_name().is_some_and(|name| RULE_FILES.contains(&name.as_bytes()))
 }
 
-/// Whether it is a time of this run.
+/// True if it is a time of this run.
 fn is_fresh(secs: i64) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     (secs as u64).abs_diff(now) < 86_400
@@ -191,7 +191,7 @@ fn names_of<'a>(look: &Look, looks: &'a Looks) -> Vec<&'a PathBuf> {
     looks.iter().filter(is_other).map(|(name, _)| name).collect()
 }
 
-/// Whether it is a full directory in the place of a file.
+/// True if it is a full directory in the place of a file.
 pub(crate) fn is_in_the_way(name: &Path, ours: &End) -> bool {
     let Ok(name) = name.strip_prefix("dst") else { return false };
     let name = printable(name.as_os_str().as_bytes());
@@ -199,7 +199,7 @@ pub(crate) fn is_in_the_way(name: &Path, ours: &End) -> bool {
     ours.stderr.lines().any(|line| line.contains("cannot write ") && line.ends_with(&said))
 }
 
-/// Whether it is a file in a partial directory, in whose place a full directory is, or the partial directory of such.
+/// True if it is a file in a partial directory, in whose place a full directory is, or the partial directory of such.
 fn has_no_place(name: &Path, ours: &Looks, end: &End) -> bool {
     let is_one = |name: &Path| {
         let Some(dir) = name.parent().filter(|dir| dir.ends_with(".part")) else { return false };
@@ -209,27 +209,27 @@ fn has_no_place(name: &Path, ours: &Looks, end: &End) -> bool {
     is_one(name) || ours.keys().any(|other| other.parent() == Some(name) && is_one(other))
 }
 
-/// Whether it is a directory that backups are kept in.
+/// True if it is a directory that backups are kept in.
 fn is_backup_dir(name: &Path, look: &Look) -> bool {
     look.kind == Kind::Dir && name.components().any(|part| part.as_os_str() == "kept")
 }
 
-/// Whether Deltic deletes nothing after an error.
+/// True if Deltic deletes nothing after an error.
 fn deletes_nothing(ours: &End) -> bool {
     ours.stderr.lines().any(|line| line.starts_with("deltic: nothing deleted: "))
 }
 
-/// Whether rsync took a name for one that it had not asked for, and gave up.
+/// True if rsync took a name for one that it had not asked for, and gave up.
 fn is_rejected(theirs: &End) -> bool {
     theirs.code == Some(4) && theirs.stderr.contains("rejecting excluded file-list name")
 }
 
-/// Whether rsync could not add a hole to what it had made room for, and gave up.
+/// True if rsync could not add a hole to what it had made room for, and gave up.
 fn cannot_add(theirs: &End) -> bool {
     theirs.code == Some(11) && theirs.stderr.contains("rsync: [receiver] write failed on ")
 }
 
-/// Whether rsync could not open what it had told the sender of, and gave up.
+/// True if rsync could not open what it had told the sender of, and gave up.
 fn has_no_basis(theirs: &End) -> bool {
     theirs.code == Some(2) && theirs.stderr.starts_with("got a block match with no basis file for ")
 }
@@ -298,7 +298,7 @@ impl Both<'_> {
         all
     }
 
-    /// Whether rsync broke down at a full directory that is in the way of a name that others are to be linked to.
+    /// True if rsync broke down at a full directory that is in the way of a name that others are to be linked to.
     pub(crate) fn has_died(&self, ours: &End, theirs: &End) -> bool {
         self.asked.has("-H")
             && (ours.code, matches!(theirs.code, None | Some(12))) == (Some(23), true)
@@ -306,7 +306,7 @@ impl Both<'_> {
             && theirs.stderr.contains("could not make way for new regular file: ")
     }
 
-    /// Whether all that is wrong for rsync is that it may not list directories that are no more, as they should be.
+    /// True if all that is wrong for rsync is that it may not list directories that are no more, as they should be.
     fn wants_to_list_what_goes(&self, ours: &End, theirs: &End, now: &Looks) -> bool {
         let is_closed_dir = |look: &Look| look.kind == Kind::Dir && look.mode & 0o500 != 0o500;
         let gave_way = |(name, look): &(&PathBuf, &Look)| {
@@ -324,7 +324,7 @@ impl Both<'_> {
             && told.count() == self.before.iter().filter(gave_way).count()
     }
 
-    /// Whether all that is wrong for rsync is that new directories, which an alternate has, have no attributes in a dry run.
+    /// True if all that is wrong for rsync is that new directories, which an alternate has, have no attributes in a dry run.
     fn wants_attributes_of_none(&self, ours: &End, theirs: &End) -> bool {
         let asked = self.asked;
         let asks = asked.has("-n") && asked.part("-X") && asked.part("-dest=");
@@ -336,7 +336,7 @@ impl Both<'_> {
         asks && (ours.code, theirs.code) == (Some(0), Some(23)) && told.all(is_meant)
     }
 
-    /// Whether all that is wrong for rsync is that links of the source that were followed are no files.
+    /// True if all that is wrong for rsync is that links of the source that were followed are no files.
     fn leaves_followed_links(&self, ours: &End, theirs: &End) -> bool {
         let is_meant = |line: &str| {
             line.starts_with("ERROR: Skipping sender remove for changed file: ")
@@ -348,7 +348,7 @@ impl Both<'_> {
             && theirs.stderr.lines().all(|line| line.is_empty() || is_meant(line))
     }
 
-    /// Whether all that is wrong for rsync is that a name that it linked has no default ACL, as the directory in its place had.
+    /// True if all that is wrong for rsync is that a name that it linked has no default ACL, as the directory in its place had.
     fn wants_an_acl_of_what_gave_way(&self, ours: &End, theirs: &End) -> bool {
         let is_meant = |line: &str| {
             line.starts_with("rsync: [generator] get_acl: ")
@@ -361,7 +361,7 @@ impl Both<'_> {
             && told.all(is_meant)
     }
 
-    /// Whether Deltic removes nothing because nothing takes part, whatever number was named.
+    /// True if Deltic removes nothing because nothing takes part, whatever number was named.
     fn spares_for_an_empty_source(&self, ours: &End, theirs: &End) -> bool {
         self.asked.has("--max-delete=1000")
             && (ours.code, theirs.code) == (Some(25), Some(0))
@@ -369,14 +369,14 @@ impl Both<'_> {
             && ours.stderr.contains(" is empty, and ")
     }
 
-    /// Whether Deltic does not come to count what would go, since not all was listed.
+    /// True if Deltic does not come to count what would go, since not all was listed.
     fn spares_for_a_list_in_part(&self, ours: &End, theirs: &End) -> bool {
         self.asked.part("--max-delete")
             && (ours.code, theirs.code) == (Some(23), Some(25))
             && ours.stderr.contains("nothing deleted: the source could not be listed in full")
     }
 
-    /// Whether an ordinary user's directories on the way, which rsync does not carry, are closed to him.
+    /// True if an ordinary user's directories on the way, which rsync does not carry, are closed to him.
     fn fills_closed_dirs(&self, theirs: &End) -> bool {
         let is_meant = |line: &str| {
             line.starts_with("rsync: [receiver] mkstemp ")
@@ -386,7 +386,7 @@ impl Both<'_> {
         self.case.lowered && implied && theirs.stderr.lines().any(is_meant)
     }
 
-    /// Whether both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
+    /// True if both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
     /// found equal at all; nor of directories that are implied and not carried. What is told of a name may depend on which name of its file came first.
     /// Nor of a file that may not be read, for which rsync makes a new one, or where rsync deletes backups.
     fn tells_alike(&self, theirs: &End) -> bool {
@@ -466,7 +466,7 @@ impl Both<'_> {
             return Some(line);
         }
         let (mut marks, name) = (line.as_bytes()[..11].to_vec(), &line[11..]);
-        // Whether bytes travelled: what has equal content is touched.
+        // True if bytes travelled: what has equal content is touched.
         if marks[0] != b'c' {
             marks[0] = b'.';
         }
@@ -663,19 +663,19 @@ impl Both<'_> {
         meant
     }
 
-    /// Whether files count as read by what became of other names of them, or of others like them.
+    /// True if files count as read by what became of other names of them, or of others like them.
     fn is_read_by_other_names(&self) -> bool {
         let several = self.asked.follows() || !self.case.new.names_of_several().is_empty();
         self.asked.has("-U") && (several || self.asked.has("-y"))
     }
 
-    /// Whether the destination munges links.
+    /// True if the destination munges links.
     fn munges(&self) -> bool {
         let word = if self.case.way == Way::Pull { "--munge-links" } else { "-M--munge-links" };
         self.asked.has(word)
     }
 
-    /// Whether what is equal by its content is found to be so, though its time is another: it is not written again.
+    /// True if what is equal by its content is found to be so, though its time is another: it is not written again.
     fn finds_equal(&self) -> bool {
         let asked = self.asked;
         let words = ["-I", "--no-whole-file", "-H"];
@@ -694,26 +694,26 @@ impl Both<'_> {
         self.asked.has("-b") && (is_kept || last.ends_with(b"~") || last.ends_with(b".old"))
     }
 
-    /// Whether it is a backup of a link that leads out: with --safe-links rsync keeps none.
+    /// True if it is a backup of a link that leads out: with --safe-links rsync keeps none.
     fn is_unsafe_backup(&self, name: &Path, ours: &Looks) -> bool {
         let is_link = ours.get(name).is_some_and(|look| look.kind == Kind::Link);
         is_link && self.asked.has("--safe-links") && self.is_backup(name)
     }
 
-    /// Whether files of rules in directories on the way to it do not count for rsync, which does not descend.
+    /// True if files of rules in directories on the way to it do not count for rsync, which does not descend.
     fn is_told_without_descent(&self, name: &Path) -> bool {
         let words = ["-lptd", "-R"].iter().all(|word| self.asked.has(word));
         let is_named = |source: &OsString| name.ends_with(source);
         words && self.asked.rules() && self.case.sources.iter().any(is_named)
     }
 
-    /// Whether rsync carries the attributes of links that are followed, and not of what they point at.
+    /// True if rsync carries the attributes of links that are followed, and not of what they point at.
     fn takes_notes_of_links(&self) -> bool {
         let follows = ["-L", "-k", "--copy-unsafe-links"].iter().any(|word| self.asked.has(word));
         follows && self.asked.part("-X")
     }
 
-    /// Whether an alternate has a link on the way to this.
+    /// True if an alternate has a link on the way to this.
     fn is_behind_a_link(&self, name: &Path) -> bool {
         let Ok(name) = name.strip_prefix("dst") else { return false };
         let is_link = |path: &Path, node: &Node| {
@@ -723,14 +723,14 @@ impl Both<'_> {
         self.asked.follows() && alternates.any(|(path, node)| is_link(path, node))
     }
 
-    /// Whether this is the name of a link of the source.
+    /// True if this is the name of a link of the source.
     fn is_of_a_link(&self, name: &Path) -> bool {
         let is_link = |node: &Node| matches!(node.what, What::Link(_));
         let mut named = self.case.new.0.iter().filter(|(_, node)| is_link(node));
         named.any(|(path, _)| path.file_name() == name.file_name())
     }
 
-    /// Whether an ordinary user may not read the file that was there: rsync takes it for none, and makes one of a new mode.
+    /// True if an ordinary user may not read the file that was there: rsync takes it for none, and makes one of a new mode.
     fn was_unread(&self, name: &Path) -> bool {
         let is_closed = |look: &Look| look.kind == Kind::File && look.mode & 0o400 == 0;
         self.case.lowered && self.before.get(name).is_some_and(is_closed)
@@ -758,7 +758,7 @@ impl Both<'_> {
         Free { owner: asks && owner, mode: false, notes: asks && notes }
     }
 
-    /// Whether this is a file of the target that was not written again, for it is equal by its content: it keeps what is not
+    /// True if this is a file of the target that was not written again, for it is equal by its content: it keeps what is not
     /// carried.
     fn is_kept(&self, ours: &Look) -> bool {
         let others = |look: &Look| {
@@ -779,7 +779,7 @@ impl Both<'_> {
         finds && self.before.values().any(|was| same(&was))
     }
 
-    /// Whether this is a backup that is a copy, with the owner of the old version: rsync's has that of a new file.
+    /// True if this is a backup that is a copy, with the owner of the old version: rsync's has that of a new file.
     fn is_copy(&self, name: &Path, ours: &Look) -> bool {
         let is_in_place = self.asked.has("--inplace") || self.asked.part("--append");
         let was = self.kept_from(name).and_then(|was| self.before.get(&was));
@@ -829,7 +829,7 @@ impl Both<'_> {
         Free { owner: owners.len() > 1, mode: modes.len() > 1, notes: notes.len() > 1 }
     }
 
-    /// Whether this is a backup that `--delete-excluded` spares, or a rule that admits it, or a directory with one in it.
+    /// True if this is a backup that `--delete-excluded` spares, or a rule that admits it, or a directory with one in it.
     fn keeps_backups(&self, name: &Path, ours: &Looks) -> bool {
         let may_meet = self.asked.has("--delete-excluded") || self.asked.rules();
         let asks = self.asked.has("-b") && self.asked.deletes() && may_meet;
@@ -837,7 +837,7 @@ impl Both<'_> {
         asks && ours.keys().any(is_one)
     }
 
-    /// Whether this is a backup of what other names were linked to instead by rsync, or a directory for it.
+    /// True if this is a backup of what other names were linked to instead by rsync, or a directory for it.
     fn was_linked_to(&self, name: &Path, [ours, theirs]: [&Looks; 2]) -> bool {
         let is_there = |kept: &Look| {
             theirs.values().any(|other| other.names > 1 && other.content == kept.content)
@@ -846,7 +846,7 @@ impl Both<'_> {
         kept.is_some_and(|kept| is_backup_dir(name, kept) || is_there(kept))
     }
 
-    /// Whether a link in this directory points at nothing.
+    /// True if a link in this directory points at nothing.
     fn leads_nowhere(&self, name: &Path, theirs: &End) -> bool {
         let Ok(name) = name.strip_prefix("dst") else { return false };
         let below = format!("/{}/", name.display());
@@ -854,7 +854,7 @@ impl Both<'_> {
         theirs.stderr.lines().any(is_of_it)
     }
 
-    /// Whether this is an empty directory on the way to what files of rules leave out.
+    /// True if this is an empty directory on the way to what files of rules leave out.
     fn is_implied_for_nothing(&self, name: &Path, ours: &Looks) -> bool {
         let is_below = |other: &PathBuf| other != name && other.starts_with(name);
         let is_empty_dir =
@@ -862,7 +862,7 @@ impl Both<'_> {
         self.asked.has("--no-implied-dirs") && self.asked.rules() && is_empty_dir
     }
 
-    /// Whether this is a link in the place of a directory, whose attributes rsync gives it.
+    /// True if this is a link in the place of a directory, whose attributes rsync gives it.
     fn is_touched_link(&self, name: &Path, all: [&Looks; 2]) -> bool {
         let [ours, theirs] = all.map(|looks| {
             looks.get(name).filter(|look| look.kind == Kind::Link).map(|look| &look.content)
@@ -871,7 +871,7 @@ impl Both<'_> {
         asks && ours.is_some() && ours == theirs
     }
 
-    /// Whether files of rules came or went at the target: what either says is protected stays.
+    /// True if files of rules came or went at the target: what either says is protected stays.
     fn rules_moved(&self, now: &Looks) -> bool {
         let files = |looks: &Looks| {
             let content = |name: &PathBuf| (name.clone(), looks[name].content.clone());
@@ -955,7 +955,7 @@ impl Both<'_> {
         (look.mode | opened) & bits
     }
 
-    /// Whether rsync made it writable: an ordinary user's does so with what it removes, before it keeps or spares that.
+    /// True if rsync made it writable: an ordinary user's does so with what it removes, before it keeps or spares that.
     fn is_opened(&self, name: &Path) -> bool {
         let is_ordinary = self.case.lowered || self.asked.has("--no-super");
         let removes = self.asked.deletes() || self.asked.has("--force");
@@ -963,7 +963,7 @@ impl Both<'_> {
         is_ordinary && (self.is_backup(name) || self.asked.part("max-delete") || had_others)
     }
 
-    /// Whether it is a directory that its owner may only write in (or that --chmod closes to him otherwise), or a new one that a
+    /// True if it is a directory that its owner may only write in (or that --chmod closes to him otherwise), or a new one that a
     /// default ACL closes to him: rsync opens it to an ordinary user and leaves it so.
     fn is_left_open(&self, name: &Path, look: &Look) -> bool {
         let is_closed = |acl: &Vec<u8>| acl[ACL_OWNER_AT] != ACL_ALL;

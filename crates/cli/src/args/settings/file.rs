@@ -16,7 +16,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::{Origin, Setting, Value};
 
-/// What a file says.
+/// Content of a file.
 pub(super) struct File {
     /// Options of all runs.
     pub(super) defaults: Vec<Setting>,
@@ -67,7 +67,7 @@ pub(super) enum Fault {
     Wrong(String),
 }
 
-/// What is in the file at `path`; nothing where there is none, unless it `must` be there.
+/// Reads the file at `path`; nothing where there is none, unless it `must` be there.
 pub(super) fn read(path: &Path, must: bool) -> Result<Option<File>, Fault> {
     match text(path, must) {
         Ok(text) => Parsing { path, text: &text }.file().map(Some).map_err(Fault::Wrong),
@@ -80,8 +80,8 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The text of a file of ours: options name programs to run, so nobody else's word counts but root's. One that was `named`
-/// may also be a pipe or a device; elsewhere a pipe would hold up every run.
+/// The text of a file of ours: options name programs to run, so nobody else's word counts but root's. One that was
+/// `named` may also be a pipe or a device; elsewhere a pipe would hold up every run.
 fn text(path: &Path, named: bool) -> io::Result<String> {
     let flags = if named { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
     let file = fs::File::options().read(true).custom_flags(flags.bits() as i32).open(path)?;
@@ -202,7 +202,7 @@ impl<'a> Parsing<'a> {
     }
 }
 
-/// What is in a table, as it was written.
+/// Entries of a table, as they were written.
 fn in_order<'a, 'b>(table: &'b DeTable<'a>) -> Vec<Entry<'a, 'b>> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);

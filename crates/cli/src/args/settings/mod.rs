@@ -1,7 +1,8 @@
 //! Options that stand in configuration files and in the environment.
 //!
-//! Each becomes a word in front of those of the command line, and clap reads them all: an option has one meaning, wherever
-//! it stands. The nearest place counts: command line, environment, profile, the user's file, the system's file.
+//! Each becomes a word in front of those of the command line, and clap reads them all: an option has one meaning,
+//! wherever it stands. The nearest place counts: command line, environment, profile, the user's file, the system's
+//! file.
 
 mod file;
 
@@ -36,7 +37,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Those of this process: `DELTIC_CONFIG` names another file, or `none`.
+    /// The places of this process: `DELTIC_CONFIG` names another file, or `none`.
     pub(crate) fn here() -> Self {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
@@ -64,7 +65,7 @@ fn usual_files() -> Vec<PathBuf> {
     dirs.into_iter().flatten().map(|dir| dir.join("deltic/config.toml")).collect()
 }
 
-/// Where a setting stands.
+/// Origin of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Origin {
     Variable(String),
@@ -80,7 +81,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One option as it was set.
+/// An option as it was set.
 #[derive(Clone, Debug)]
 struct Setting {
     name: String,
@@ -97,9 +98,9 @@ enum Value {
 /// The settings of one run, as far as its command knows them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Applied {
-    /// What they are in front of the words of the command line.
+    /// Words to put in front of those of the command line.
     pub(crate) words: Vec<OsString>,
-    /// How many of these words are filter rules.
+    /// Number of these words that are filter rules.
     pub(crate) rules: usize,
     /// The operands, where a profile has some.
     pub(crate) operands: Option<Vec<OsString>>,
@@ -109,7 +110,7 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
-    /// Where that was set which `message` complains about.
+    /// Names the place of the setting that `message` complains about.
     pub(crate) fn blame(&self, message: &str) -> Option<String> {
         let is_named = |setting: &&Setting| {
             let name = format!("--{}", setting.name);
@@ -188,7 +189,7 @@ fn find<'a>(files: &'a [file::File], name: &str) -> Result<&'a file::Profile, St
     })
 }
 
-/// What the environment says of options that may be set.
+/// Settings of the environment.
 fn variables(places: &Places, cli: &Command) -> Vec<Setting> {
     let text = |value: &OsString| Value::Texts(vec![value.clone()]);
     let setting = |name: &str, variable: &str, value| Setting {
@@ -217,7 +218,7 @@ fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|arg| names(arg).any(|known| known == name))
 }
 
-/// What decides which settings become words.
+/// Context that decides which settings become words.
 struct Taking<'a> {
     cli: &'a Command,
     command: &'a Command,
@@ -292,7 +293,7 @@ fn is_any(text: &OsStr, words: &[&str]) -> bool {
     words.iter().any(|word| text.as_bytes().eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// Whether an option may be set for all runs: one that says how a sync goes, and not what is synced.
+/// True for an option that may be set for all runs: it says how a sync goes, and not what is synced.
 fn may_be_default(arg: &Arg) -> bool {
     let heading = arg.get_help_heading();
     let is_any_of = |list: &[&str]| names(arg).any(|name| list.contains(&&*name));
@@ -301,7 +302,7 @@ fn may_be_default(arg: &Arg) -> bool {
 
 /// The commands that heed settings.
 const COMMANDS: [&str; 5] = ["sync", "watch", "verify", "doctor", "install"];
-/// How variables begin.
+/// Prefix of variables.
 const PREFIX: &str = "DELTIC_";
 /// The one variable of rsync that is a setting too; the own one is nearer.
 const RSYNC_RSH: &str = "RSYNC_RSH";
@@ -314,7 +315,7 @@ const DEFAULTS: &[&str] =
 const NO_DEFAULTS: &[&str] = &["remote-option"];
 /// Options that add filter rules.
 const RULES: &[&str] = &["filter", "exclude", "include", "exclude-from", "include-from"];
-/// How often a counted option may be set.
+/// Most times that a counted option may be set.
 const MOST_TIMES: u8 = 9;
 
 #[cfg(test)]

@@ -123,8 +123,8 @@ impl fmt::Display for Abilities {
 
 /// A directory of our own, gone with this value.
 ///
-/// Whoever else may write above it could put another one, or links, in its place. So it is held, and a file in it is made
-/// anew and then used by its handle.
+/// Whoever else may write above it could put another one, or links, in its place. So it is held, and a file in it is
+/// made anew and then used by its handle.
 struct Trial {
     above: OwnedFd,
     name: String,

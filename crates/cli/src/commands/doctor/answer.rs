@@ -24,9 +24,9 @@ pub(super) struct Answer {
     pub(super) program: String,
     /// The time there, since 1970.
     pub(super) time: Duration,
-    /// Nothing where they may not be tried.
+    /// Absent where they may not be tried.
     pub(super) abilities: Option<Abilities>,
-    /// What the far end may do, if not everything.
+    /// Rights of the far end, if not all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) restriction: Option<String>,
 }
@@ -58,7 +58,7 @@ pub(in crate::commands) fn answer(restriction: Option<&Restriction>) -> Exit {
     said.map_or(Exit::Transport, |()| Exit::Success)
 }
 
-/// What a directory can do that a restricted agent may use; nothing is tried where it may not write.
+/// Abilities of a directory that a restricted agent may use; none is tried where it may not write.
 fn abilities_within(restriction: &Restriction, path: &[u8]) -> Option<Abilities> {
     let found = match restriction.enter(path) {
         Err(error) => Abilities::unusable(error.to_string()),

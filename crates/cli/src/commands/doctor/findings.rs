@@ -1,4 +1,4 @@
-//! What a doctor finds, told at once.
+//! Findings of a doctor, printed at once.
 
 use serde::Serialize;
 use serde_json::json;
@@ -31,21 +31,21 @@ impl Findings {
     }
 
     pub(super) fn ok(&mut self, name: &str, what: &str) {
-        self.tell(State::Ok, (name, what), None);
+        self.report(State::Ok, (name, what), None);
     }
 
     pub(super) fn warn(&mut self, name: &str, what: &str, mend: &str) {
-        self.tell(State::Warning, (name, what), Some(mend));
+        self.report(State::Warning, (name, what), Some(mend));
     }
 
     pub(super) fn fail(&mut self, exit: Exit, (name, what): (&str, &str), mend: Option<&str>) {
-        self.tell(State::Failed, (name, what), mend);
+        self.report(State::Failed, (name, what), mend);
         if self.exit == Exit::Success {
             self.exit = exit;
         }
     }
 
-    fn tell(&mut self, state: State, (name, what): (&str, &str), mend: Option<&str>) {
+    fn report(&mut self, state: State, (name, what): (&str, &str), mend: Option<&str>) {
         if self.json {
             let event = json!({
                 "event": "check", "name": name, "state": state, "what": what, "mend": mend

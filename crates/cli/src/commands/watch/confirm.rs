@@ -1,5 +1,5 @@
-//! `deltic watch --confirm`: the user's word to watches that hold deletions back. Each of them listens on a socket, in a
-//! directory that only its user can enter; a connection is the word, and the answer says how many names it was for.
+//! `deltic watch --confirm`: the user's word to watches that hold deletions back. Each of them listens on a socket, in
+//! a directory that only its user can enter; a connection is the word, and the answer says how many names it was for.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -52,7 +52,7 @@ fn path() -> io::Result<PathBuf> {
     Ok(dir.join("watch"))
 }
 
-/// How long the other side may take: a watch that is stopped does not answer.
+/// Longest wait for the other side: a watch that is stopped does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 const ENDING: &str = "sock";
 /// Most watches of one process number: containers that share a directory may have the same.
@@ -102,7 +102,7 @@ fn is_left_behind(path: &Path) -> bool {
     asked.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// What to write for the word to come here: a service may have another directory than its user.
+/// The command that confirms here: a service may have another directory than its user.
 pub(super) fn command() -> String {
     let command = "deltic watch --confirm";
     let dir = std::env::var(cache::VARIABLE).ok().filter(|dir| !dir.is_empty());
@@ -110,8 +110,8 @@ pub(super) fn command() -> String {
     word.map_or_else(|| command.into(), |dir| format!("{}={dir} {command}", cache::VARIABLE))
 }
 
-/// Gives every watch of this user the word; of those that held names back how many, and the operands. Those that cannot be
-/// asked are told to `remark`.
+/// Gives every watch of this user the word; of those that held names back how many, and the operands. Those that cannot
+/// be asked are told to `remark`.
 pub(super) fn confirm(mut remark: impl FnMut(&Path, &io::Error)) -> io::Result<Vec<(u64, String)>> {
     if !path()?.try_exists()? {
         return Ok(Vec::new());

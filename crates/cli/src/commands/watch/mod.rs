@@ -101,14 +101,14 @@ fn words_of(args: &SyncArgs) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// What came of all rounds so far.
+/// Sums over all rounds so far.
 struct Course {
     request: Request,
-    /// Where the user's word is heard, or why not.
+    /// The socket on which the user's word is heard, or why there is none.
     listening: io::Result<Listening>,
     start: Instant,
     all: Watched,
-    /// How the last round ended.
+    /// Exit of the last round.
     last: Exit,
 }
 
@@ -119,7 +119,7 @@ impl Course {
     }
 
     fn run(mut self, mut watch: Watch) -> Exit {
-        while let Some(round) = watch.next(&mut |note| self.tell(note)) {
+        while let Some(round) = watch.next(&mut |note| self.report(note)) {
             let (result, exit) = self.round(&round);
             let number = round.number;
             let ended = match (&result, exit) {
@@ -132,7 +132,7 @@ impl Course {
                 (Ok(_), _) => Ended::Partly,
             };
             watch.ended(round, ended, result.as_ref().ok());
-            self.show(number, (&result, exit, watch.held()));
+            self.show(&state::Ended { number, result: &result, exit, held: watch.held() });
         }
         if watch.is_time_up() && self.last == Exit::Success {
             self.last = Exit::Timeout;
@@ -157,7 +157,7 @@ impl Course {
     }
 
     /// Says how it stands, where somebody watches or asks for names.
-    fn show(&self, number: u64, state: (&Result<Outcome, SyncError>, Exit, u64)) {
+    fn show(&self, round: &state::Ended<'_>) {
         let view = &self.request.view;
         let is_told = match view.summary {
             Summary::Nothing => view.info.name > 0,
@@ -167,8 +167,7 @@ impl Course {
         if view.json || view.quiet || !is_told {
             return;
         }
-        let now = (&Zone::here(), SystemTime::now());
-        if let Some(line) = state::line(number, state, now) {
+        if let Some(line) = state::line(round, &Zone::here(), SystemTime::now()) {
             let mut output = output(&self.request);
             output.line(line);
             output.flush();
@@ -190,7 +189,7 @@ impl Course {
         all.deleted += totals.deleted;
     }
 
-    fn tell(&self, note: &Note) {
+    fn report(&self, note: &Note) {
         if self.request.view.json {
             say(&self.request, &Event::watch(note));
         }

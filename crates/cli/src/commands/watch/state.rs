@@ -11,13 +11,18 @@ use crate::report::numbers::counted;
 use crate::report::summary::duration;
 use crate::words::zone::Zone;
 
-/// The line for round `number`, after which `held` names wait to be removed; none where a round after the first found
-/// nothing to do.
-pub(super) fn line(
-    number: u64,
-    (result, exit, held): (&Result<Outcome, SyncError>, Exit, u64),
-    (zone, now): (&Zone, SystemTime),
-) -> Option<String> {
+/// The end of a round.
+pub(super) struct Ended<'a> {
+    pub(super) number: u64,
+    pub(super) result: &'a Result<Outcome, SyncError>,
+    pub(super) exit: Exit,
+    /// Names that wait to be removed.
+    pub(super) held: u64,
+}
+
+/// The line for a round; none where a round after the first found nothing to do.
+pub(super) fn line(round: &Ended<'_>, zone: &Zone, now: SystemTime) -> Option<String> {
+    let Ended { number, result, exit, held } = *round;
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let time = zone.shown(since.as_secs() as i64);
     let done = match result {
@@ -71,8 +76,11 @@ mod tests {
             traffic: Traffic { sent: 2048, received: 9 },
             elapsed: Duration::from_millis(310),
         };
-        let at = (&Zone::utc(), SystemTime::UNIX_EPOCH + Duration::from_secs(86_400));
-        let told = |number, result, exit| line(number, (&result, exit, 0), at);
+        let (zone, at) = (Zone::utc(), SystemTime::UNIX_EPOCH + Duration::from_secs(86_400));
+        let shown = |number, result, exit, held| {
+            line(&Ended { number, result: &result, exit, held }, &zone, at)
+        };
+        let told = |number, result, exit| shown(number, result, exit, 0);
         assert_eq!(
             told(2, Ok(outcome(1)), Exit::Success).as_deref(),
             Some(
@@ -86,7 +94,7 @@ mod tests {
         );
         assert_eq!(told(4, Ok(Outcome::default()), Exit::Success), None);
         assert!(told(1, Ok(Outcome::default()), Exit::Success).is_some());
-        let held = line(2, (&Ok(outcome(1)), Exit::Success, 7), at).unwrap();
+        let held = shown(2, Ok(outcome(1)), Exit::Success, 7).unwrap();
         assert!(held.contains("; 7 names wait for `") && held.ends_with("deltic watch --confirm`"));
     }
 }

@@ -1,0 +1,106 @@
+//! The log file of a run, and the lines of changes that it shares with standard output.
+
+use std::fs::File;
+
+use deltic_net::{NamedFile, Outcome};
+use deltic_protocol::report::{Action, Change, Differs, EntryType};
+
+use crate::report::escape::Escape;
+use crate::report::exit::Exit;
+use crate::report::format::{self, Format, Setting};
+use crate::report::output::{self, Output};
+use crate::report::summary;
+use crate::report::view::{Log, Summary, View};
+
+/// The file of `--log-file`: a line for each event, with its time and our process.
+pub(super) struct Journal {
+    pub(super) names: Option<Format>,
+    output: Output,
+    setting: Setting,
+}
+
+impl Journal {
+    /// Opens the log; without one the run goes on, as rsync's does.
+    pub(super) fn open(log: &Log, setting: &Setting) -> Option<Self> {
+        match NamedFile::find(&log.path, log.trust).and_then(|file| file.append()) {
+            Ok(file) => {
+                let output = Output::new(Box::new(File::from(file)));
+                Some(Self { names: log.names.clone(), output, setting: setting.clone() })
+            }
+            Err(error) => {
+                output::complain(&format::unopened(&log.path, &error), Some("nothing is logged"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn line(&mut self, text: impl AsRef<[u8]>) {
+        let head = format!("{} [{}] ", self.setting.time(format::now()), std::process::id());
+        self.output.line([head.as_bytes(), text.as_ref()].concat());
+    }
+
+    pub(super) fn change(&mut self, change: &Change, view: &View) {
+        let Some(format) = &self.names else { return };
+        if is_shown(change, view) {
+            let line = line(format, change, (&self.setting, view), Escape::Log);
+            self.line(line);
+        }
+    }
+
+    /// Adds the summary as it was shown, or else a line of its own.
+    pub(super) fn end(&mut self, lines: Vec<String>, outcome: &Outcome, view: &View) {
+        let lines = match view.summary {
+            Summary::Totals | Summary::Full | Summary::Line => lines,
+            Summary::Nothing | Summary::Short => vec![summary::logged(outcome)],
+        };
+        for line in lines.iter().filter(|line| !line.is_empty()) {
+            self.line(line);
+        }
+    }
+
+    /// Adds the last line of a run that did not succeed: scripts look for it.
+    pub(super) fn ending(&mut self, exit: Exit) {
+        if exit != Exit::Success {
+            self.line(output::ending(exit));
+        }
+        self.output.flush();
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.output.flush();
+    }
+}
+
+/// True if nothing of it was changed, or nothing of what an alternate has.
+pub(super) fn is_up_to_date(change: &Change, setting: &Setting) -> bool {
+    let is_same = change.differs == Differs::default() && !setting.retimes(change);
+    change.action == Action::Unchanged || change.action == Action::Copied && is_same
+}
+
+/// True if rsync would name the change, in a log too.
+///
+/// A change of attributes alone is named where standard output itemizes, or at the second level; a directory always is.
+pub(super) fn is_shown(change: &Change, view: &View) -> bool {
+    let itemizes = || view.names.as_ref().is_some_and(Format::itemizes);
+    change.action != Action::Touched
+        || change.item == EntryType::Dir
+        || itemizes()
+        || view.info.name > 1
+}
+
+/// The line for a change that is shown. A change of attributes alone has only its name, unless standard output itemizes
+/// it.
+pub(super) fn line(
+    format: &Format,
+    change: &Change,
+    (setting, view): (&Setting, &View),
+    escape: Escape,
+) -> Vec<u8> {
+    let itemizes = view.names.as_ref().is_some_and(Format::itemizes);
+    match (change.action, change.item) {
+        (Action::Touched, item) if item != EntryType::Dir && !itemizes => {
+            format::plain(change, escape)
+        }
+        _ => format.line(change, setting, escape),
+    }
+}

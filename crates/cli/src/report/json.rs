@@ -1,0 +1,109 @@
+//! Reports a run to a program: an event a line.
+
+use std::io;
+use std::time::Duration;
+
+use deltic_net::{Outcome, Plan, SyncError};
+use deltic_protocol::report::{Action, Notice, Question};
+
+use crate::report::complaints::Complaints;
+use crate::report::events::Event;
+use crate::report::exit::Exit;
+use crate::report::hint;
+use crate::report::output::{self, Output};
+use crate::report::progress::Progress;
+use crate::report::question;
+use crate::report::reporter::Reporter;
+use crate::report::view::View;
+
+/// Reports a run in events; troubles and errors go to standard error as well, where logs look for them.
+pub(super) struct JsonReporter {
+    view: View,
+    dry_run: bool,
+    progress: Progress,
+    last: Duration,
+    complaints: Complaints,
+    output: Output,
+}
+
+impl JsonReporter {
+    pub(super) fn new(plan: &Plan, view: View, mut output: Output) -> Self {
+        output.line(Event::start(plan).line());
+        Self {
+            progress: Progress::new(plan, view.live, view.numbers),
+            view,
+            dry_run: plan.options.dry_run,
+            last: Duration::ZERO,
+            complaints: Complaints::default(),
+            output,
+        }
+    }
+}
+
+impl Reporter for JsonReporter {
+    fn report(&mut self, notice: &Notice) {
+        self.progress.note(notice);
+        match notice {
+            Notice::Changed(change) => {
+                let is_shown = match change.action {
+                    Action::Unchanged => self.view.unchanged,
+                    Action::PassedOver(_) => self.view.info.skip > 0,
+                    _ => true,
+                };
+                if is_shown {
+                    self.output.line(Event::change(change).line());
+                }
+            }
+            Notice::Trouble(trouble) => {
+                self.output.line(Event::trouble(trouble).line());
+                if self.view.shows(trouble.kind) {
+                    self.progress.aside(|| self.complaints.report(trouble, &self.view));
+                }
+            }
+            Notice::Entry { path, meta } => self.output.line(Event::entry(path, meta).line()),
+            Notice::Listed { .. }
+            | Notice::Settled { .. }
+            | Notice::Wire { .. }
+            | Notice::Closing
+            | Notice::MadeRoot(_)
+            | Notice::Removed(_)
+            | Notice::Finished(_) => {}
+        }
+    }
+
+    fn ask(&mut self, question: &Question) {
+        self.output.flush();
+        self.progress.pause();
+        output::note(&question::text(question));
+    }
+
+    fn answered(&mut self) {
+        self.progress.go_on();
+    }
+
+    fn tick(&mut self, elapsed: Duration) {
+        self.progress.show(elapsed);
+        if elapsed >= self.last + EVENT_EVERY {
+            self.last = elapsed;
+            self.output.line(Event::progress(self.progress.meter(), elapsed).line());
+        }
+        self.progress.aside(|| self.output.flush());
+    }
+
+    fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> io::Result<()> {
+        self.progress.clear();
+        self.complaints.finish();
+        match result {
+            Ok(outcome) => self.output.line(Event::summary(outcome, self.dry_run, exit).line()),
+            Err(error) => {
+                let hint = hint::of(error, &self.view.far, self.view.help);
+                output::complain(&error.to_string(), hint.as_deref());
+                self.output.line(Event::error(error, hint).line());
+            }
+        }
+        self.output.finish()
+    }
+}
+
+/// Time between two progress events.
+const EVENT_EVERY: Duration = Duration::from_millis(250);
