@@ -4,15 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::run::Transfer;
+use crate::files::make_dir;
 use crate::table::Table;
 
 /// Prints a table and writes it to `NAME.md` and `NAME.csv` in `dir`.
 pub(crate) fn publish(table: &Table, dir: &Path, name: &str) -> Result<()> {
     print!("\n{}", table.markdown());
-    fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
+    make_dir(dir)?;
     fs::write(dir.join(format!("{name}.md")), table.markdown())?;
     fs::write(dir.join(format!("{name}.csv")), table.csv())?;
     eprintln!("\nwritten to {}", dir.join(format!("{name}.{{md,csv}}")).display());

@@ -1,4 +1,4 @@
-//! What scripts for rsync say: words that are accepted, words that are refused with a reason, and other names for us.
+//! Words of scripts for rsync: those that are accepted, those that are refused with a reason, and other names for us.
 
 mod common;
 

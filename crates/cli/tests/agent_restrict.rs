@@ -1,5 +1,5 @@
-//! Keys that may do no more than sync one directory (`deltic agent --restrict`), from outside: what is refused, and that nothing
-//! of it happens.
+//! Keys that may do no more than sync one directory (`deltic agent --restrict`), from outside: what is refused, and
+//! that nothing of it happens.
 
 mod common;
 

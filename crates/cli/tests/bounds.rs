@@ -1,4 +1,4 @@
-//! What the system lets a process have: few open files, and no long ones.
+//! Limits of the system for a process: few open files, and no long ones.
 
 mod common;
 

@@ -1,114 +1,133 @@
 //! Deltic and rsync, given the same trees and the same words: the results are equal.
 //!
-//! A case is a source, an older version of it in two equal targets, other trees to compare with, files of names and rules, and
-//! random options; run here or over a pipe in either direction, by root or by an ordinary user. Each line of [`CHOICES`] is an
-//! option: whoever adds one to Deltic adds a line. `DELTIC_DIFFERENTIAL_CASES` says how many cases are tried,
-//! `DELTIC_DIFFERENTIAL_SEED` which is the first; `make differential` tries thousands. A case that fails is made as small as it
-//! can be while it fails, and told with what repeats it.
+//! A case is a source, an older version of it in two equal targets, other trees to compare with, files of names and
+//! rules, and random options; run here or over a pipe in either direction, by root or by an ordinary user. Each line of
+//! [`CHOICES`] is an option: whoever adds one to Deltic adds a line. `DELTIC_DIFFERENTIAL_CASES` says how many cases
+//! are tried, `DELTIC_DIFFERENTIAL_SEED` which is the first; `make differential` tries thousands. A case that fails is
+//! made as small as it can be while it fails, and told with what repeats it.
 //!
 //! Where the two are meant to differ, the choices see to it that it does not show, or [`compare`] lets it pass:
 //!
 //! - Times are compared to the nanosecond by default. rsync is told so too (`-@-1`).
-//! - With `-@-1`, rsync's `-u` takes a file that is up to a second newer for an older one. `-u` comes with a window here.
+//! - With `-@-1`, rsync's `-u` takes a file that is up to a second newer for an older one. `-u` comes with a window
+//!   here.
 //! - `-c` with an alternate and an old version in place: that is brought up to date; rsync replaces it by a link.
-//! - Without `-t`, times say what was written: nothing that was equal already, and directories with something staged in them.
-//!   They are left out.
-//! - Without `-p`, what is made of a file of an alternate or of another name has the mode of a new file; rsync gives it that of
-//!   the file that it was matched against. Such options come with `-p` here.
-//! - Without `-p`, modes are compared without setuid, setgid and sticky, which a new content loses; and not at all where FIFOs
-//!   and the like are made, or attributes: rsync gives what takes another kind's place that one's mode, and a new directory with
-//!   attributes the sender's. Nor are ACLs.
-//! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves times of
-//!   directories alone. With either they are left out.
-//! - With `-c` or `-I`, rsync carries times within the window as well where contents are equal; and of what it sets an attribute of (`-X`).
-//! - What is found equal by its content (`-I`, and all that is compared over a pipe) is not written again: there is no backup of
-//!   it, and it keeps the owner, ACL and attributes that are not carried (`--no-super`: those of others than the user), and its
-//!   other names.
-//! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first, and with `-H` links nothing to it. What it
-//!   makes of an alternate is not looked at either.
-//! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So targets have a
-//!   name for each file with `-H`, and it comes without `-u` and without other trees.
-//! - A link among the alternates is not followed where it stands for a directory; rsync follows it, if links are followed.
+//! - Without `-t`, times say what was written: nothing that was equal already, and directories with something staged in
+//!   them. They are left out.
+//! - Without `-p`, what is made of a file of an alternate or of another name has the mode of a new file; rsync gives it
+//!   that of the file that it was matched against. Such options come with `-p` here.
+//! - Without `-p`, modes are compared without setuid, setgid and sticky, which a new content loses; and not at all
+//!   where FIFOs and the like are made, or attributes: rsync gives what takes another kind's place that one's mode, and
+//!   a new directory with attributes the sender's. Nor are ACLs.
+//! - A directory whose time is within the window keeps it with rsync; Deltic sets it. With `-b` alone rsync leaves
+//!   times of directories alone. With either they are left out.
+//! - With `-c` or `-I`, rsync carries times within the window as well where contents are equal; and of what it sets an
+//!   attribute of (`-X`).
+//! - What is found equal by its content (`-I`, and all that is compared over a pipe) is not written again: there is no
+//!   backup of it, and it keeps the owner, ACL and attributes that are not carried (`--no-super`: those of others than
+//!   the user), and its other names.
+//! - `--append` leaves alone what is not shorter; with `-c` rsync compares it first, and with `-H` links nothing to it.
+//!   What it makes of an alternate is not looked at either.
+//! - Which of the names of one file comes first, and is compared with what the destination has, is another one. So
+//!   targets have a name for each file with `-H`, and it comes without `-u` and without other trees.
+//! - A link among the alternates is not followed where it stands for a directory; rsync follows it, if links are
+//!   followed.
 //! - In logs rsync escapes all bytes from 128 to 159, whatever `-8` says. Its dry run logs directories alone.
-//! - `-T`: what rsync makes there has the group and ACL of a new file there, whatever setgid bit and default ACL its own directory has.
-//! - `-m` with a followed link to nothing: the directory that it is in stays; rsync takes it for empty.
-//!   Those on the way that are closed to an ordinary user are opened for as long as he needs them; rsync opens what it carries.
-//! - `-H` with `--existing` or `--ignore-existing` and `--max-size` or `--min-size`: rsync hangs where the first of several names does
-//!   not take part. `-H --append-verify` of several names: its ends misunderstand each other. Cases in which it hangs or breaks down so
-//!   are left out, and counted.
-//! - Where links are munged, rsync leaves those of the destination as they are that are not and else equal, and tells where links
-//!   lead without that. `-M` with `--files-from` or `--append` breaks rsync down where both ends are here.
+//! - `-T`: what rsync makes there has the group and ACL of a new file there, whatever setgid bit and default ACL its
+//!   own directory has.
+//! - `-m` with a followed link to nothing: the directory that it is in stays; rsync takes it for empty. Those on the
+//!   way that are closed to an ordinary user are opened for as long as he needs them; rsync opens what it carries.
+//! - `-H` with `--existing` or `--ignore-existing` and `--max-size` or `--min-size`: rsync hangs where the first of
+//!   several names does not take part. `-H --append-verify` of several names: its ends misunderstand each other. Cases
+//!   in which it hangs or breaks down so are left out, and counted.
+//! - Where links are munged, rsync leaves those of the destination as they are that are not and else equal, and tells
+//!   where links lead without that. `-M` with `--files-from` or `--append` breaks rsync down where both ends are here.
 //! - Where an owner may not be set (`--super`), rsync sets neither mode nor times.
 //! - What an alternate takes the place of is backed up; rsync does not.
 //! - Where a directory stands in the place of a file that an alternate has, the file comes from the source.
-//! - `--ignore-existing` where a directory is to be and a file is: rsync fails on all below the directory, Deltic passes over
-//!   it. No such trees are made for it.
+//! - `--ignore-existing` where a directory is to be and a file is: rsync fails on all below the directory, Deltic
+//!   passes over it. No such trees are made for it.
 //! - After an error nothing is deleted; rsync has by then deleted in some directories, perhaps.
-//! - Where files of rules came or went at the target, what either says is protected stays, and there is no backup of it.
-//! - Which names go of more than `--max-delete` allows differs: it comes with 0 or more than there is. Where nothing takes part
-//!   nothing goes, and the code is 25.
-//! - A name that begins with `./` (`-R`, `--files-from`) makes rsync carry the attributes of the directory that it starts in.
+//! - Where files of rules came or went at the target, what either says is protected stays, and there is no backup of
+//!   it.
+//! - Which names go of more than `--max-delete` allows differs: it comes with 0 or more than there is. Where nothing
+//!   takes part nothing goes, and the code is 25.
+//! - A name that begins with `./` (`-R`, `--files-from`) makes rsync carry the attributes of the directory that it
+//!   starts in.
 //! - An ordinary user's rsync makes writable what it deletes, and so the backup of it; with `--no-super` root's too.
-//! - `--inplace` or `--append` with a backup directory above the target: rsync cannot finish the copies that it makes there (23).
+//! - `--inplace` or `--append` with a backup directory above the target: rsync cannot finish the copies that it makes
+//!   there (23).
 //! - rsync cannot list a directory that may be read and not entered, even if it is empty. No such modes are made.
 //! - `-b` with the name of a backup (`a~`) that gives way: rsync keeps it no more.
-//! - `--delete-excluded`, and rules that admit them, with backups beside the files: rsync deletes them, which stay here, and the
-//!   directories that they are in.
+//! - `--delete-excluded`, and rules that admit them, with backups beside the files: rsync deletes them, which stay
+//!   here, and the directories that they are in.
 //! - `--delete-after` with a backup directory in the target: rsync deletes that, and keeps it in itself.
 //! - `--chmod` changes an ACL's mask, as chmod(2) does; rsync also the owning group, where it equals the mask.
-//! - `-d`, filters and the like leave names alone that may be of one file with others: what is only touched is touched under all.
-//!   With `-c`, over a pipe and so on targets have a name for each file.
+//! - `-d`, filters and the like leave names alone that may be of one file with others: what is only touched is touched
+//!   under all. With `-c`, over a pipe and so on targets have a name for each file.
 //! - `--no-super` and `--no-d` do not reach rsync's far end.
 //! - `--no-implied-dirs`: directories are made on the way to what files of rules there leave out.
 //! - `--ignore-existing` with a link where a followed one leads to a directory: rsync gives it the time of that.
 //! - A target that is no part of the transfer (`src/a` is copied into it) has a new time: files are staged in it.
-//! - What may not be read: it cannot be told attributes of; for `-m` rsync takes a directory for empty; for `-c` two files for equal; with `-n` it looks into new
-//!   directories at the target; with `-H` and `-y` it reads a file of which a name is there already. There is none with these.
-//! - `-m` with a list of names: rsync deletes in directories that are pruned. `-R` with `--delete-missing-args`: rsync makes
-//!   directories on the way to what is missing. Neither is tried.
-//! - `-i` lines are compared but for: alternates, `-I`, `-H`, `--append`, hard links at the target; whether bytes travelled; times of directories
-//!   from which something was deleted; `p`, `o` and `g` where files are setuid. `--stats`: the
-//!   lines of files created and transferred, and of all files where all take part: rsync counts what it skips for its kind.
-//! - An ordinary user's rsync makes writable what `--max-delete` spares, in its ACL too; and other names of what it deletes.
-//! - What is not carried of a file of several names (without `-p` its mode) is that of the name that led: what it had there
-//!   before, or what its directory hands down (a default ACL).
+//! - What may not be read: it cannot be told attributes of; for `-m` rsync takes a directory for empty; for `-c` two
+//!   files for equal; with `-n` it looks into new directories at the target; with `-H` and `-y` it reads a file of
+//!   which a name is there already. There is none with these.
+//! - `-m` with a list of names: rsync deletes in directories that are pruned. `-R` with `--delete-missing-args`: rsync
+//!   makes directories on the way to what is missing. Neither is tried.
+//! - `-i` lines are compared but for: alternates, `-I`, `-H`, `--append`, hard links at the target; whether bytes
+//!   travelled; times of directories from which something was deleted; `p`, `o` and `g` where files are setuid.
+//!   `--stats`: the lines of files created and transferred, and of all files where all take part: rsync counts what it
+//!   skips for its kind.
+//! - An ordinary user's rsync makes writable what `--max-delete` spares, in its ACL too; and other names of what it
+//!   deletes.
+//! - What is not carried of a file of several names (without `-p` its mode) is that of the name that led: what it had
+//!   there before, or what its directory hands down (a default ACL).
 //! - `--partial-dir`: a file with a full directory in its place stays there; rsync does not begin with it.
 //! - `-H`: rsync links names to one that it takes for equal, by its size and time, and that has another content.
-//! - `--no-implied-dirs` with a link that is followed and points at nothing: rsync makes some of the directories on the way to it.
-//! - `--no-implied-dirs` where a directory is to be on the way and a file is: rsync fails, Deltic replaces it. No such trees are
-//!   made for it.
+//! - `--no-implied-dirs` with a link that is followed and points at nothing: rsync makes some of the directories on the
+//!   way to it.
+//! - `--no-implied-dirs` where a directory is to be on the way and a file is: rsync fails, Deltic replaces it. No such
+//!   trees are made for it.
 //! - `-C` with `--delete-excluded`: in a pull rsync spares what that leaves out.
 //! - `--inplace` with backups: rsync's copies of old versions have the owner of a new file.
-//! - `--remove-source-files` where one source is in another: rsync does not find under one name what it removed under the other.
+//! - `--remove-source-files` where one source is in another: rsync does not find under one name what it removed under
+//!   the other.
 //! - `-n` with `-X` and an alternate: rsync complains of new directories that this has (23).
 //! - Two files of one name in two sources: Deltic takes the first.
 //! - What is protected stays, also where `--compare-dest` or `--force` would remove it.
 //! - With `--numeric-ids` and a map rsync maps owners and not ACLs.
 //! - Of a symlink that is followed, rsync carries the attributes of the link and not of what it points at (`-X`).
 //! - An ordinary user's rsync wants to list a directory that gives way to what is none, and says so if it may not (23).
-//! - The same takes for done what it made of a directory of mode 0200 (with `--chmod` of others too), or of a new one that a default ACL closes, to write in it:
-//!   0700 stays; and opens a full one that is in a file's way, which stays.
+//! - The same takes for done what it made of a directory of mode 0200 (with `--chmod` of others too), or of a new one
+//!   that a default ACL closes, to write in it: 0700 stays; and opens a full one that is in a file's way, which stays.
 //! - `-y`: what rsync matches a file against may have given way meanwhile; it breaks down then (2).
 //! - `--append` with `-y`: rsync adds to what has a similar name, or makes nothing.
 //! - `--append` with `-S` and `--preallocate`: rsync gives up where it is to add a hole (11).
 //! - `--existing` with `-H`: rsync removes what stands in a name's place and is no file, and puts nothing there.
-//! - `-H` with a full directory in the place of the first of several names: rsync breaks down (12, or by a signal). The case is
-//!   tried again with that directory empty. With `-A` it then asks for the directory's ACL of what it linked (23).
-//! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here, and no link that
-//!   is followed then leads elsewhere.
-//! - That a file of rules was read shows with rsync, whatever `-UU` says; at the file of an alternate that it links to it as well.
-//! - `-U` without `--open-noatime`: when a source was last read changes as it is read under another name. It is not compared where files
-//!   have several names or links are followed. What rsync reads at the target (`-n`, `-y`, backups) counts as read.
+//! - `-H` with a full directory in the place of the first of several names: rsync breaks down (12, or by a signal). The
+//!   case is tried again with that directory empty. With `-A` it then asks for the directory's ACL of what it linked
+//!   (23).
+//! - What an ordinary user may read and does not own, rsync does not read with `--open-noatime`. He owns all here, and
+//!   no link that is followed then leads elsewhere.
+//! - That a file of rules was read shows with rsync, whatever `-UU` says; at the file of an alternate that it links to
+//!   it as well.
+//! - `-U` without `--open-noatime`: when a source was last read changes as it is read under another name. It is not
+//!   compared where files have several names or links are followed. What rsync reads at the target (`-n`, `-y`,
+//!   backups) counts as read.
 //! - `-b` with `--safe-links`: rsync does not keep links that lead out.
-//! - Where an ACL comes and setuid or setgid goes, rsync leaves out what the owning group may do, and sets it in the next run.
+//! - Where an ACL comes and setuid or setgid goes, rsync leaves out what the owning group may do, and sets it in the
+//!   next run.
 //! - `-R` without `-r`: files of rules in the directories on the way to a file do not count for rsync.
-//! - A default ACL that keeps its owner out makes rsync's `.~tmp~` (`--delay-updates`) one that an ordinary user cannot put anything
-//!   in. He gives no such ones then.
-//! - In a pull rsync applies rules to what comes, with paths of its own: where a `/` rule matches only these, it ends (4).
-//! - A file of rules that is named again (`:r- .cvsignore` and `-C`) does not count again; in a pull it does with rsync.
-//! - What has the name of a file of rules is one: rsync waits for rules to come out of a FIFO, follows a link, goes on without what
-//!   it may not read, drops a rule that is longer than a path, and ends the run at what is no rule.
-//! - Of a file that an ordinary user may not read, rsync makes a new one, and tells of that: without `-p` with a new mode.
+//! - A default ACL that keeps its owner out makes rsync's `.~tmp~` (`--delay-updates`) one that an ordinary user cannot
+//!   put anything in. He gives no such ones then.
+//! - In a pull rsync applies rules to what comes, with paths of its own: where a `/` rule matches only these, it ends
+//!   (4).
+//! - A file of rules that is named again (`:r- .cvsignore` and `-C`) does not count again; in a pull it does with
+//!   rsync.
+//! - What has the name of a file of rules is one: rsync waits for rules to come out of a FIFO, follows a link, goes on
+//!   without what it may not read, drops a rule that is longer than a path, and ends the run at what is no rule.
+//! - Of a file that an ordinary user may not read, rsync makes a new one, and tells of that: without `-p` with a new
+//!   mode.
 //! - Where an ACL changes and the mode with it, rsync tells of the ACL alone.
 //! - What goes of a directory that stays is counted and not named (`-i`).
 //! - `--remove-source-files` with `-L` or `-k`: rsync does not find what a link leads to once it has removed that.
@@ -153,8 +172,8 @@ const fn at(percent: u64, words: fn(&mut Dice) -> Vec<OsString>) -> Choice {
     Choice { percent, words }
 }
 
-/// Every option that both know; one line each. Paths are seen from a target: `../../alt1` is a tree to compare with. But `aside` is
-/// seen from the world.
+/// Every option that both know; one line each. Paths are seen from a target: `../../alt1` is a tree to compare with.
+/// But `aside` is seen from the world.
 const CHOICES: &[Choice] = &[
     at(100, |dice| {
         some(dice, &["-rlpt", "-rlpt", "-a", "-a", "-rlt", "-rlp", "-rt", "-r", "-rl", "-lptd"])

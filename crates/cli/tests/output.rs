@@ -1,4 +1,4 @@
-//! How the command talks: what rsync's users read, next to what rsync itself says.
+//! Output of the command: what rsync's users read, next to what rsync itself says.
 
 mod common;
 

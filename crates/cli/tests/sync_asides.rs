@@ -1,5 +1,5 @@
-//! What is said of names besides their changes: why they are passed over, where old versions are kept, which sources go. In
-//! rsync's words, whichever end is remote.
+//! What is said of names besides their changes: why they are passed over, where old versions are kept, which sources
+//! go. In rsync's words, whichever end is remote.
 
 mod common;
 
@@ -139,7 +139,8 @@ fn names_that_stay_as_they_are_are_told_as_by_rsync() {
     }
 }
 
-/// Deletions come first in each directory, then what stays there, then all that changes, and at last which sources went.
+/// Deletions come first in each directory, then what stays there, then all that changes, and at last which sources
+/// went.
 #[test]
 fn what_is_told_besides_changes_has_its_order() {
     for way in WAYS {

@@ -179,8 +179,8 @@ fn some_names(dice: &mut Dice, dir: &str, depth: u64, found: &mut Vec<String>) {
     }
 }
 
-/// Whatever stands where: what was at the destination is somewhere after, but older backups, and what the sources have is there
-/// if all is well.
+/// Whatever stands where: what was at the destination is somewhere after, but older backups, and what the sources have
+/// is there if all is well.
 #[test]
 fn no_old_version_is_lost_and_no_new_one() {
     for seed in 0..60 {
@@ -283,7 +283,8 @@ fn run_as_somebody(world: &World, (program, first): (&str, &[&str]), words: &str
     Run::of(&mut world.settle(command))
 }
 
-/// With files of root's in a directory that everybody may write to, of which a user may read all but those that are closed.
+/// With files of root's in a directory that everybody may write to, of which a user may read all but those that are
+/// closed.
 fn world_of_root() -> World {
     let world = World::new();
     for name in ["small", "large", "closed", "lent"] {

@@ -1,5 +1,5 @@
-//! What is known of files from an earlier run: `-c` reads them once, what is matched against is cut once, and nothing is
-//! believed that is not so any more.
+//! What is known of files from an earlier run: `-c` reads them once, what is matched against is cut once, and nothing
+//! is believed that is not so any more.
 
 mod common;
 

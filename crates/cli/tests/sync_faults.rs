@@ -1,4 +1,5 @@
-//! What goes wrong with files: each name that fails is told, the others arrive, nothing is torn, nothing leaves the root.
+//! What goes wrong with files: each name that fails is told, the others arrive, nothing is torn, nothing leaves the
+//! root.
 
 mod common;
 
@@ -397,8 +398,8 @@ fn a_file_that_is_added_to_arrives_as_far_as_it_was_there_and_is_never_called_sy
 const BLOCK_BYTES: usize = 64 << 10;
 const BLOCKS: usize = 256;
 
-/// True if this is what stood there at one instant: up to some block the one round of writing has come, and the rest is of the
-/// round before.
+/// True if this is what stood there at one instant: up to some block the one round of writing has come, and the rest is
+/// of the round before.
 fn is_of_one_instant(bytes: &[u8]) -> bool {
     let mut blocks = bytes[..BLOCKS * BLOCK_BYTES].chunks(BLOCK_BYTES).map(|block| {
         let rounds: Vec<_> = block

@@ -1,4 +1,5 @@
-//! Filter rules, end to end: what each option takes, leaves out and protects; with git as judge of whole trees (rsync is one in `differential`).
+//! Filter rules, end to end: what each option takes, leaves out and protects; with git as judge of whole trees (rsync
+//! is one in `differential`).
 
 mod common;
 
@@ -393,7 +394,8 @@ fn what_is_protected_is_not_pruned() {
     }
 }
 
-/// A rule with `/` is about a path from the file system's root: that at the destination, which the sender does not know.
+/// A rule with `/` is about a path from the file system's root: that at the destination, which the sender does not
+/// know.
 #[test]
 fn a_path_at_the_source_protects_nothing_from_being_pruned() {
     for way in WAYS {

@@ -1,4 +1,4 @@
-//! What operands stand for: a directory or its contents, a name or a place, here or over there.
+//! Meaning of operands: a directory or its contents, a name or a place, here or over there.
 
 mod common;
 
@@ -790,7 +790,8 @@ fn of_many_directories_of_one_name_all_come_and_of_equal_names_the_first() {
     assert_eq!(names("dst"), [&["common".into(), "dir".into()], &own[..]].concat());
 }
 
-/// On the way to a source that was named, a link of the caller's or of the superuser's is what it leads to: as in rsync.
+/// On the way to a source that was named, a link of the caller's or of the superuser's is what it leads to: as in
+/// rsync.
 #[test]
 fn symlinks_on_the_way_to_a_source_are_directories() {
     for way in WAYS {

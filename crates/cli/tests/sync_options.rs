@@ -1,4 +1,4 @@
-//! What each option does to the files: taken alone, against its opposite, and next to rsync.
+//! Effect of each option on the files: taken alone, against its opposite, and next to rsync.
 
 mod common;
 

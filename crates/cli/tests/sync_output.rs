@@ -1,4 +1,4 @@
-//! What is said, to people and to programs, and that rsync would itemize it the same way.
+//! Output for people and for programs; rsync would itemize it the same way.
 
 mod common;
 

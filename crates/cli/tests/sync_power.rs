@@ -1,5 +1,6 @@
-//! What a power cut leaves: the destination is on a file system of its own, and the disk below it is copied in the midst of a
-//! run, without what the system has not written to it yet. What is mounted again from the copy is what is there afterwards.
+//! What a power cut leaves: the destination is on a file system of its own, and the disk below it is copied in the
+//! midst of a run, without what the system has not written to it yet. What is mounted again from the copy is what is
+//! there afterwards.
 
 mod common;
 
@@ -102,8 +103,8 @@ fn write_trees(world: &World) -> Trees {
     names
 }
 
-/// Every name is the old or the new one, new where its source is gone, and none goes before all others are new. Gives back
-/// how many files are new.
+/// Every name is the old or the new one, new where its source is gone, and none goes before all others are new. Gives
+/// back how many files are new.
 #[track_caller]
 fn check(world: &World, names: &Trees, what: &str) -> usize {
     let is_now = |name: &str| fs::read(world.path(format!("after/dst/{name}"))).ok();
@@ -156,8 +157,8 @@ impl Drop for Running {
     }
 }
 
-/// Cuts the power again and again while a run is at work, and once when it has said that all is well. What a cut leaves is
-/// checked, and now and then completed.
+/// Cuts the power again and again while a run is at work, and once when it has said that all is well. What a cut leaves
+/// is checked, and now and then completed.
 fn cut_often(way: Way, words: &str) {
     let world = World::new();
     let Some(disk) = Disk::new(&world) else { return };

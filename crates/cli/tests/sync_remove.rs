@@ -1,4 +1,4 @@
-//! What goes besides, and what is kept of it.
+//! Removals besides deletions, and backups.
 
 mod common;
 

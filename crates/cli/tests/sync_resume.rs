@@ -13,7 +13,8 @@ const LEN: usize = 40 << 20;
 /// Bytes of an old version, and how many of them, the first ones, are those of the new one.
 const OLD_LEN: usize = 16 << 20;
 const SAME: usize = 8 << 20;
-/// A note of a chunk is less than 30 bytes long, and a chunk more than 2 KiB in the mean: more literals are in place by then.
+/// A note of a chunk is less than 30 bytes long, and a chunk more than 2 KiB in the mean: more literals are in place by
+/// then.
 const LOG_BYTES: u64 = 150_000;
 const LEAST_NOTED: usize = 2 << 20;
 /// Bytes that are read besides: programs, journals, what lies around gaps.
@@ -22,7 +23,7 @@ const READ_BESIDES: usize = 8 << 20;
 /// A remote shell that tells its process's number, and what it and all below it have read.
 const COUNTING: &str = r#"sh -c 'shift; exec 3<&0; "$@" <&3 & echo $! > agent; wait $!; code=$?; cat /proc/$$/io > io; exit $code' rsh"#;
 
-/// Which end of a push is killed.
+/// The end of a push that is killed.
 #[derive(Clone, Copy, Debug)]
 enum Killed {
     Sender,
@@ -44,8 +45,8 @@ fn killed() -> Push {
     killed_after(2500, world, (Killed::Receiver, ""))
 }
 
-/// The same where an old version is there, of which some lies where it lies in the new one; so much of the log is written by
-/// then that megabytes of literals are.
+/// The same where an old version is there, of which some lies where it lies in the new one; so much of the log is
+/// written by then that megabytes of literals are.
 fn killed_with_old(end: Killed, words: &'static str) -> Push {
     let world = World::new();
     let new = noise(LEN, 5);

@@ -1,4 +1,4 @@
-//! What scripts written for rsync rely on, where it was not so.
+//! Behaviour that scripts written for rsync rely on.
 
 mod common;
 

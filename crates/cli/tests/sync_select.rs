@@ -1,4 +1,4 @@
-//! Which names take part: directories, paths that are kept, lists of names, and what is not there.
+//! Names that take part: directories, paths that are kept, lists of names, and missing names.
 
 mod common;
 

@@ -57,7 +57,8 @@ fn sync(world: &World, strategy: &str, way: Way, more: &str) -> Run {
 #[test]
 fn every_strategy_brings_every_edit_over_and_is_worth_it() {
     for Strategy { name: strategy, conversation, .. } in Strategy::ALL {
-        // Who rolls over old jumps over what matched, and does not see that repeated content is there at other places too.
+        // Who rolls over old jumps over what matched, and does not see that repeated content is there at other places
+        // too.
         let missed = if conversation == Conversation::RecipeRolled { LONG as u64 } else { 0 };
         for way in [Way::Local, Way::Push] {
             let world = world();

@@ -1,4 +1,4 @@
-//! What is told of trouble: at which end, with which path, for which reason, and what to do about it.
+//! Reports of trouble: at which end, with which path, for which reason, and what to do about it.
 
 mod common;
 

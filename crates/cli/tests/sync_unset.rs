@@ -1,4 +1,5 @@
-//! Attributes that cannot be set keep nothing else away: the content arrives, all others are set, each that is not is told.
+//! Attributes that cannot be set keep nothing else away: the content arrives, all others are set, each that is not is
+//! told.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! How files are written: with holes, in place, only their tails, at the end of the run, from elsewhere.
+//! Ways to write files: with holes, in place, only their tails, at the end of the run, from elsewhere.
 
 mod common;
 
@@ -264,7 +264,8 @@ fn names_of_one_file_that_all_change_in_place_end_with_one_of_their_contents() {
     }
 }
 
-/// Here they are names of one file, there they are not: with `-H` each gets what is its own, also where one had it already.
+/// Here they are names of one file, there they are not: with `-H` each gets what is its own, also where one had it
+/// already.
 #[test]
 fn names_of_one_file_that_are_told_apart_have_their_own_contents_after_one_run() {
     for size in [10, 200_000, 3 << 20] {
@@ -430,7 +431,8 @@ fn a_killed_run_leaves_no_new_root_closed_nor_does_one_that_never_began() {
     assert!(!world.exists("deep"));
 }
 
-/// What is new in it must not be seen by those whom the source keeps out, nor what is old by those whom the destination did.
+/// What is new in it must not be seen by those whom the source keeps out, nor what is old by those whom the destination
+/// did.
 #[test]
 fn what_goes_into_a_directory_is_shown_to_nobody_whom_its_old_or_new_mode_keeps_out() {
     let world = World::new();

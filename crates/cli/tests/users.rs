@@ -1,8 +1,8 @@
-//! Every option, by the real binary, here and over a pipe, for root; and each over one of these for an ordinary user: all end
-//! alike. What a run leaves and says is another than without the option, or the table says that nothing shows.
+//! Every option, by the real binary, here and over a pipe, for root; and each over one of these for an ordinary user:
+//! all end alike. What a run leaves and says is another than without the option, or the table says that nothing shows.
 //!
-//! What an option does is for other suites to say; `testing/COVERAGE.md` names them. Here each has its turn with each user, and
-//! none is forgotten, or ignored.
+//! What an option does is for other suites to say; `testing/COVERAGE.md` names them. Here each has its turn with each
+//! user, and none is forgotten, or ignored.
 
 mod common;
 
@@ -18,7 +18,7 @@ use common::look::{Kind, Look, look};
 use common::{DELTIC, SHELL, WAYS, Way, World, edited, is_root, noise, skip};
 use rustix::fs::FileType;
 
-/// What shows of an option.
+/// Visible effect of an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shows {
     /// A run without it ends otherwise.
@@ -213,7 +213,7 @@ const WORDS: &[(&str, &str, i32, Shows)] = &[
 /// Options that every run here has.
 const ALWAYS: &[&str] = &["--rsh", "--deltic-path"];
 
-/// Who runs it.
+/// The user who runs it.
 type User = Option<u32>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -263,7 +263,8 @@ fn a_change_arrives_under_all_names_of_a_file() {
         append(&world, "src/a");
         assert_eq!(watching.event("round")["full"], true);
         watching.settles("src", "dst");
-        // The name is not the one that it was written through, and what else is in that directory is to be compared anyway.
+        // The name is not the one that it was written through, and what else is in that directory is to be compared
+        // anyway.
         append(&world, "src/sub/deep/other");
         fs::rename(world.path("src/sub/deep/other"), world.path("src/sub/deep/moved")).unwrap();
         watching.settles("src", "dst");
@@ -809,7 +810,8 @@ fn words_that_make_no_watch_are_refused_and_so_is_a_first_round_that_cannot_star
     }
 }
 
-/// The same in a user namespace of its own, where the system is short of something; loudly nothing where there are none.
+/// The same in a user namespace of its own, where the system is short of something; loudly nothing where there are
+/// none.
 fn short_of(world: &World, what: &str, words: &str) -> Option<Command> {
     let limit = format!(r#"echo {what} && exec "$0" "$@""#);
     let probe = Command::new("unshare").args(["-Ur", "sh", "-c", &limit, "true"]).output();

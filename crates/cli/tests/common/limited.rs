@@ -12,8 +12,8 @@ use super::skip;
 pub struct Limited(PathBuf);
 
 impl Limited {
-    /// A group of at most so many bytes, what the system keeps for its processes included; says that without one this test is
-    /// skipped.
+    /// A group of at most so many bytes, what the system keeps for its processes included; says that without one this
+    /// test is skipped.
     pub fn new(name: &str, bytes: u64) -> Option<Self> {
         // Tests of one process run at the same time.
         static GROUPS: AtomicU32 = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! What a tree looks like, in all that is carried; and as much of it as is to be compared.
+//! The look of a tree, in all that is carried; and as much of it as is to be compared.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,11 +18,11 @@ pub struct Look {
     pub owner: (u32, u32),
     pub device: u64,
     pub inode: u64,
-    /// How many names it has.
+    /// Counts its names.
     pub names: u64,
     pub modified: (i64, i64),
     pub accessed: i64,
-    /// What a file holds, or where a link points.
+    /// Content of a file, or target of a link.
     pub content: String,
     pub notes: BTreeMap<String, Vec<u8>>,
 }

@@ -17,10 +17,10 @@ use super::look::Kind;
 use super::noise;
 use super::tree::ODD_NAMES;
 
-/// What a tree may have.
+/// Bounds of a tree.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Taste {
-    /// So many entries at most.
+    /// Most entries.
     pub entries: u64,
     /// Links, FIFOs, sockets, and names for one file; else only files and directories.
     pub kinds: bool,

@@ -29,7 +29,7 @@ pub const SHELL: &str = r#"sh -c 'shift; exec "$@"' rsh"#;
 /// A run that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Which end is on the other side of the remote shell.
+/// The end on the other side of the remote shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Local,
@@ -57,7 +57,7 @@ pub struct World {
     dir: TempDir,
 }
 
-/// What a command did.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Run {
     pub code: Option<i32>,
@@ -93,7 +93,7 @@ impl World {
         self.path(name).symlink_metadata().is_ok()
     }
 
-    /// What is in a directory, as text.
+    /// Content of a directory, as text.
     pub fn names(&self, dir: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(dir)).expect("it can be listed");
         let name = |entry: std::io::Result<fs::DirEntry>| {
@@ -159,7 +159,7 @@ impl World {
         command
     }
 
-    /// Where `command` runs, and what of the environment it sees.
+    /// Sets the directory of `command`, and its environment.
     pub fn place(&self, command: &mut std::process::Command) {
         command
             .current_dir(self.dir.path())
@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// What is told of `name`, by its whole path: what was tried, and why it failed.
+    /// The report on `name`, by its whole path: what was tried, and why it failed.
     pub fn told(&self, tried: &str, name: &str, why: &str) -> String {
         format!("cannot {tried} {}: {why}", self.path(name).display())
     }
@@ -279,8 +279,8 @@ pub fn is_installed(program: &str) -> bool {
 pub struct Mounted<'a>(pub &'a World, &'a str);
 
 impl<'a> Mounted<'a> {
-    /// Makes the directory `at` and calls `program` with `words`, which mounts something there; says that `without` it this test is
-    /// skipped.
+    /// Makes the directory `at` and calls `program` with `words`, which mounts something there; says that `without` it
+    /// this test is skipped.
     pub fn by(
         (world, at): (&'a World, &'a str),
         (program, words): (&str, &[&str]),

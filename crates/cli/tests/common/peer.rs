@@ -30,7 +30,7 @@ pub fn checked(said: &[u8]) -> Vec<u8> {
     checked
 }
 
-/// What every Deltic says first.
+/// First bytes of every Deltic.
 pub fn hello() -> Vec<u8> {
     [&MAGIC[..], &Hello::ours(Key::from_bytes([7; 32])).encode()].concat()
 }

@@ -38,18 +38,18 @@ pub(crate) struct Case {
     pub(crate) patterns: Vec<Vec<u8>>,
 }
 
-/// What a program did.
+/// Result of a program.
 pub(crate) struct End {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// What it wrote to its log.
+    /// Its log.
     pub(crate) log: Vec<u8>,
     /// True if it had to be killed.
     hangs: bool,
 }
 
-/// What came of a case.
+/// Result of a case.
 pub(crate) enum Verdict {
     Alike,
     Differs(String),
@@ -219,7 +219,8 @@ impl Case {
 
     fn words(&self, program: &str, target: &str) -> Vec<OsString> {
         let first: &[&str] = match program {
-            // The shell here runs words as they are, so that rsync must not escape them; `-M` does without it on one machine.
+            // The shell here runs words as they are, so that rsync must not escape them; `-M` does without it on one
+            // machine.
             "rsync" if self.way == Way::Local => &["-@-1"],
             "rsync" => &["-@-1", "-s", "-e", SHELL],
             _ => &["sync", "-@-1", "--no-fsync", "-e", SHELL, "--deltic-path", DELTIC],
@@ -271,8 +272,8 @@ fn unread(root: &Path, files: &BTreeMap<PathBuf, Look>) {
     }
 }
 
-/// True if it has the name of a file of rules and is something that rsync and Deltic are meant to make different things of: no
-/// file, one that may not be read, bytes that are no rules, a line longer than any path.
+/// True if it has the name of a file of rules and is something that rsync and Deltic are meant to make different things
+/// of: no file, one that may not be read, bytes that are no rules, a line longer than any path.
 fn is_no_file_of_rules(path: &Path, node: &Node) -> bool {
     let is_none = match node.what {
         What::Link(_) | What::Node(..) => true,
@@ -305,7 +306,8 @@ fn sources(dice: &mut Dice, asked: &Asked, new: &Tree, turns: bool) -> Vec<OsStr
             let [first, second] = [dice.pick(&names), dice.pick(&names)];
             let mut some = vec![name(first)];
             let within = first.starts_with(second) || second.starts_with(first);
-            // Of equal names the first counts, even if it is not there. What goes under one name is not there under another.
+            // Of equal names the first counts, even if it is not there. What goes under one name is not there under
+            // another.
             let gone = within && asked.has("--remove-source-files");
             if first.file_name() != second.file_name() && !gone {
                 some.push(name(second));

@@ -1,4 +1,4 @@
-//! What two ends of a case have to agree in, and where they are meant not to.
+//! Rules by which two ends of a case have to agree, and where they are meant not to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -14,7 +14,7 @@ use crate::common::look::{Kind, Look, look};
 use crate::common::maker::{Node, RULE_FILES, What};
 use crate::common::{Way, World};
 
-/// What a directory's owner may do in it: all.
+/// Rights of a directory's owner: all.
 const OWNER_BITS: u32 = 0o700;
 
 /// How rsync says that a link that is followed points at nothing.
@@ -33,7 +33,7 @@ fn group_at(acl: &[u8]) -> Option<usize> {
 
 type Looks = BTreeMap<PathBuf, Look>;
 
-/// What the words of a case ask for.
+/// Options of a case.
 pub(crate) struct Asked(Vec<String>);
 
 impl Asked {
@@ -156,7 +156,7 @@ struct Free {
     notes: bool,
 }
 
-/// Which times are compared.
+/// Times that are compared.
 #[derive(Clone, Copy, PartialEq)]
 enum Times {
     None,
@@ -324,7 +324,8 @@ impl Both<'_> {
             && told.count() == self.before.iter().filter(gave_way).count()
     }
 
-    /// True if all that is wrong for rsync is that new directories, which an alternate has, have no attributes in a dry run.
+    /// True if all that is wrong for rsync is that new directories, which an alternate has, have no attributes in a dry
+    /// run.
     fn wants_attributes_of_none(&self, ours: &End, theirs: &End) -> bool {
         let asked = self.asked;
         let asks = asked.has("-n") && asked.part("-X") && asked.part("-dest=");
@@ -348,7 +349,8 @@ impl Both<'_> {
             && theirs.stderr.lines().all(|line| line.is_empty() || is_meant(line))
     }
 
-    /// True if all that is wrong for rsync is that a name that it linked has no default ACL, as the directory in its place had.
+    /// True if all that is wrong for rsync is that a name that it linked has no default ACL, as the directory in its
+    /// place had.
     fn wants_an_acl_of_what_gave_way(&self, ours: &End, theirs: &End) -> bool {
         let is_meant = |line: &str| {
             line.starts_with("rsync: [generator] get_acl: ")
@@ -386,9 +388,10 @@ impl Both<'_> {
         self.case.lowered && implied && theirs.stderr.lines().any(is_meant)
     }
 
-    /// True if both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of what is
-    /// found equal at all; nor of directories that are implied and not carried. What is told of a name may depend on which name of its file came first.
-    /// Nor of a file that may not be read, for which rsync makes a new one, or where rsync deletes backups.
+    /// True if both tell the same of the same: not of alternates, nor of what `-I` finds equal; without times, nor of
+    /// what is found equal at all; nor of directories that are implied and not carried. What is told of a name may
+    /// depend on which name of its file came first. Nor of a file that may not be read, for which rsync makes a new
+    /// one, or where rsync deletes backups.
     fn tells_alike(&self, theirs: &End) -> bool {
         let asked = self.asked;
         let untimed = asked.times() == Times::None && self.finds_equal();
@@ -546,8 +549,8 @@ impl Both<'_> {
             let is_dir = |looks: &Looks| looks.get(name).is_some_and(|look| look.kind == Kind::Dir);
             // A directory from which not the same was removed.
             let around = new.is_none() && is_dir(ours) && is_dir(theirs);
-            // A name that begins with `./` brings the directory that it starts in only with rsync; and the target that is no
-            // part of the transfer changes with what is staged in it.
+            // A name that begins with `./` brings the directory that it starts in only with rsync; and the target that
+            // is no part of the transfer changes with what is staged in it.
             let start = name == Path::new("dst")
                 && (asked.part("--files-from") || self.case.sources != ["src/"]);
             let gave_way = there.is_none() && self.is_backup_of_one(name);
@@ -634,7 +637,8 @@ impl Both<'_> {
         if self.asked.part("--append") && theirs.content == ours.content {
             meant.names = ours.names;
         }
-        // An ACL that comes with the loss of setuid or setgid it sets without what the owning group may do, until the next run.
+        // An ACL that comes with the loss of setuid or setgid it sets without what the owning group may do, until the
+        // next run.
         let was_special = was.is_some_and(|was| was.mode & 0o6000 != 0 && was.mode != theirs.mode);
         if was_special && self.asked.has("-A") {
             let here = ours.notes.get(ACCESS).and_then(|acl| Some(acl[group_at(acl)?]));
@@ -730,7 +734,8 @@ impl Both<'_> {
         named.any(|(path, _)| path.file_name() == name.file_name())
     }
 
-    /// True if an ordinary user may not read the file that was there: rsync takes it for none, and makes one of a new mode.
+    /// True if an ordinary user may not read the file that was there: rsync takes it for none, and makes one of a new
+    /// mode.
     fn was_unread(&self, name: &Path) -> bool {
         let is_closed = |look: &Look| look.kind == Kind::File && look.mode & 0o400 == 0;
         self.case.lowered && self.before.get(name).is_some_and(is_closed)
@@ -758,8 +763,8 @@ impl Both<'_> {
         Free { owner: asks && owner, mode: false, notes: asks && notes }
     }
 
-    /// True if this is a file of the target that was not written again, for it is equal by its content: it keeps what is not
-    /// carried.
+    /// True if this is a file of the target that was not written again, for it is equal by its content: it keeps what
+    /// is not carried.
     fn is_kept(&self, ours: &Look) -> bool {
         let others = |look: &Look| {
             let is_other =
@@ -803,8 +808,8 @@ impl Both<'_> {
         Some(place.with_file_name(OsStr::from_bytes(last.strip_suffix(suffix)?)))
     }
 
-    /// What depends on which of a file's names leads: there was another file under some of them, or none, for which it counts
-    /// what the directory hands down.
+    /// What depends on which of a file's names leads: there was another file under some of them, or none, for which it
+    /// counts what the directory hands down.
     fn free_by_names(&self, name: &Path, all: [&Looks; 2]) -> Free {
         if !self.asked.has("-H") {
             return Free::default();
@@ -829,7 +834,8 @@ impl Both<'_> {
         Free { owner: owners.len() > 1, mode: modes.len() > 1, notes: notes.len() > 1 }
     }
 
-    /// True if this is a backup that `--delete-excluded` spares, or a rule that admits it, or a directory with one in it.
+    /// True if this is a backup that `--delete-excluded` spares, or a rule that admits it, or a directory with one in
+    /// it.
     fn keeps_backups(&self, name: &Path, ours: &Looks) -> bool {
         let may_meet = self.asked.has("--delete-excluded") || self.asked.rules();
         let asks = self.asked.has("-b") && self.asked.deletes() && may_meet;
@@ -963,8 +969,8 @@ impl Both<'_> {
         is_ordinary && (self.is_backup(name) || self.asked.part("max-delete") || had_others)
     }
 
-    /// True if it is a directory that its owner may only write in (or that --chmod closes to him otherwise), or a new one that a
-    /// default ACL closes to him: rsync opens it to an ordinary user and leaves it so.
+    /// True if it is a directory that its owner may only write in (or that --chmod closes to him otherwise), or a new
+    /// one that a default ACL closes to him: rsync opens it to an ordinary user and leaves it so.
     fn is_left_open(&self, name: &Path, look: &Look) -> bool {
         let is_closed = |acl: &Vec<u8>| acl[ACL_OWNER_AT] != ACL_ALL;
         let was_dir = self.before.get(name).is_some_and(|was| was.kind == Kind::Dir);

@@ -1,4 +1,4 @@
-//! How long a program may run.
+//! A limit of time for a program.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};

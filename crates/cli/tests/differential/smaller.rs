@@ -11,7 +11,7 @@ use crate::compare::Asked;
 /// Enough for the largest cases.
 const MOST_TRIES: usize = 600;
 
-/// So many cases are made small.
+/// Most cases that are made small.
 const MOST_MINIMISED: usize = 8;
 static FAILED: AtomicUsize = AtomicUsize::new(0);
 
