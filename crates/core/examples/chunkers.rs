@@ -8,6 +8,11 @@
 #![allow(clippy::print_stdout, reason = "the table is what this is for")]
 #![allow(clippy::disallowed_methods, reason = "text to chunk is read from files")]
 
+#[path = "common/clock.rs"]
+mod clock;
+#[path = "common/random.rs"]
+mod random;
+
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -15,7 +20,9 @@ use deltic_core::chunk::TwoStage;
 use deltic_core::{Algorithm, Chunker, ChunkerSpec, Isa, Sizes};
 use fastcdc::{v2016, v2020};
 use rustic_cdc::{Rabin64, RollingHash64};
-use rustix::time::{ClockId, clock_gettime};
+
+use clock::cpu_time;
+use random::random;
 
 /// A chunker's name, and what counts the chunks of a file.
 struct Contender {
@@ -244,22 +251,6 @@ fn paper_seq(data: &[u8]) -> usize {
         }
     }
     data.len()
-}
-
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// From a SplitMix64 generator.
-fn random(len: usize) -> Vec<u8> {
-    let words = (1..=len as u64 / 8).flat_map(|n| {
-        let state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)).to_le_bytes()
-    });
-    words.collect()
 }
 
 /// The source of this crate, again and again.

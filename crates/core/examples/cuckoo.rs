@@ -6,6 +6,9 @@
 #![allow(clippy::print_stdout, reason = "the table is what this is for")]
 #![allow(clippy::disallowed_methods, reason = "a program has arguments")]
 
+#[path = "common/clock.rs"]
+mod clock;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,7 +16,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use deltic_core::index::Cuckoo;
-use rustix::time::{ClockId, clock_gettime};
+
+use clock::cpu_time;
 
 fn main() {
     let bits = std::env::args().nth(1).map_or(20, |bits| bits.parse().expect("bits"));
@@ -123,11 +127,6 @@ fn time(run: impl FnOnce()) -> Duration {
     let start = cpu_time();
     run();
     cpu_time() - start
-}
-
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// A map's hash of a sum that is spread already: the sum at both ends, for this map looks at both.

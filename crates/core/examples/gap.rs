@@ -10,11 +10,15 @@
     reason = "a program that measures has a clock and an output"
 )]
 
+#[path = "common/clock.rs"]
+mod clock;
+
 use std::hint::black_box;
 use std::time::Duration;
 
 use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
-use rustix::time::{ClockId, clock_gettime};
+
+use clock::cpu_time;
 
 fn main() {
     sums();
@@ -231,22 +235,16 @@ fn medians<const N: usize>(jobs: [&dyn Fn(); N]) -> [Duration; N] {
     let mut times = [const { Vec::new() }; N];
     for _ in 0..RUNS {
         for (job, times) in jobs.iter().zip(&mut times) {
-            let start = thread_time();
+            let start = cpu_time();
             // The clock takes as long as a few KiB.
             (0..CALLS).for_each(|_| job());
-            times.push((thread_time() - start) / CALLS);
+            times.push((cpu_time() - start) / CALLS);
         }
     }
     times.map(|mut times| {
         times.sort_unstable();
         times[times.len() / 2]
     })
-}
-
-/// Time that this thread had a processor for: others may use the machine.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Speed in GB/s.

@@ -15,6 +15,11 @@
     reason = "a program that measures has threads, a clock, files and an output"
 )]
 
+#[path = "common/clock.rs"]
+mod clock;
+#[path = "common/random.rs"]
+mod random;
+
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::ops::Range;
@@ -25,7 +30,9 @@ use std::time::{Duration, Instant};
 
 use deltic_core::chunk::{Ask, Judge, SegmentChunks, Segments, Stitch, TwoStage, cut_all};
 use deltic_core::{Algorithm, AtEnd, Chunk, ChunkerSpec, Crc32c, Isa, Sizes};
-use rustix::time::{ClockId, clock_gettime};
+
+use clock::cpu_time;
+use random::random;
 
 /// Result and cost of one way.
 struct Outcome {
@@ -335,23 +342,6 @@ fn median(runs: &[Row], of: fn(&Row) -> f64) -> f64 {
     let mut values: Vec<f64> = runs.iter().map(of).collect();
     values.sort_unstable_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-/// Processor time of this thread.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// From a SplitMix64 generator.
-fn random(len: usize) -> Vec<u8> {
-    let words = (1..=len as u64 / 8).flat_map(|n| {
-        let state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)).to_le_bytes()
-    });
-    words.collect()
 }
 
 /// The files below `folder`, one behind the other, until there are `len` bytes; fewer if there are fewer.

@@ -8,6 +8,9 @@
 #![allow(clippy::print_stdout, reason = "the table is what this is for")]
 #![allow(clippy::disallowed_methods, reason = "chunks of real data are read from files")]
 
+#[path = "common/clock.rs"]
+mod clock;
+
 use std::collections::{HashMap, HashSet};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -18,7 +21,8 @@ use deltic_core::{
     Algorithm, AtEnd, BlockSpec, BlockSums, ChunkerSpec, Fingerprint, Locality, Rolling, Searcher,
     Sizes, Strong, Weak,
 };
-use rustix::time::{ClockId, clock_gettime};
+
+use clock::cpu_time;
 
 fn main() {
     println!(
@@ -205,11 +209,6 @@ fn time(run: impl FnOnce()) -> Duration {
     let start = cpu_time();
     run();
     cpu_time() - start
-}
-
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Bytes of SplitMix64.

@@ -228,12 +228,6 @@ impl Strategy {
             _ => Proof::WholeFile,
         }
     }
-
-    /// True if an end rolls over its version byte by byte.
-    #[must_use]
-    pub const fn rolls(&self) -> bool {
-        matches!(self.conversation, Conversation::Signature | Conversation::RecipeRolled)
-    }
 }
 
 impl Default for Strategy {
@@ -383,6 +377,11 @@ const fn fastcdc(avg: u32) -> ChunkerSpec {
 mod tests {
     use super::*;
 
+    /// True if an end rolls over its version byte by byte.
+    fn rolls(strategy: &Strategy) -> bool {
+        matches!(strategy.conversation, Conversation::Signature | Conversation::RecipeRolled)
+    }
+
     #[test]
     fn every_strategy_is_found_by_its_name() {
         for strategy in Strategy::ALL {
@@ -407,12 +406,12 @@ mod tests {
         for strategy in Strategy::ALL {
             let name = strategy.name;
             let is_fixed = matches!(strategy.chunker(1 << 30, None), ChunkerSpec::Fixed(_));
-            assert_eq!(strategy.rolls(), is_fixed, "{name}: only blocks can be rolled for");
+            assert_eq!(rolls(&strategy), is_fixed, "{name}: only blocks can be rolled for");
             let is_recipe = strategy.conversation == Conversation::Recipe;
             assert_eq!(strategy.weak.is_none(), is_recipe, "{name}: fingerprints need no weak sum");
             assert!(!is_recipe || strategy.filter == Filter::Nothing, "{name}");
-            assert!(!strategy.rolls() || strategy.filter == Filter::Tags, "{name}");
-            if strategy.rolls() {
+            assert!(!rolls(&strategy) || strategy.filter == Filter::Tags, "{name}");
+            if rolls(&strategy) {
                 let rolls = matches!(strategy.weak, Some(Weak::Adler | Weak::Crc32c));
                 assert!(rolls, "{name}: a gear hash of a window is not one of a block");
                 assert_eq!(
