@@ -51,7 +51,7 @@ use crate::transport::{
 use crate::user::{User, Watch};
 use crate::worker::Worker;
 use crate::worker::destination::{Asked, DestinationWorker};
-use crate::worker::known::Known;
+use crate::worker::kept::Kept;
 use crate::worker::owners::is_privileged;
 use crate::worker::source::SourceWorker;
 use deltic_engine::machine::Machine;
@@ -618,7 +618,7 @@ impl Session {
         let own = (sources.own(), missing(&sources, options));
         SourceWorker::new(sources, own, (options, &self.ours))
             .over(self.figures)
-            .knowing(Known::new(self.cache.clone(), options))
+            .with_kept(Kept::new(self.cache.clone(), options))
             .with_user(self.user.clone())
     }
 
@@ -684,7 +684,7 @@ impl Session {
         let (alternates, warnings) = open_alternates(&root, (&options, see));
         let Agreed { terms, joining, .. } = agreed;
         let share = self.share(&options);
-        let known = Known::new(self.cache.clone(), &options);
+        let kept = Kept::new(self.cache.clone(), &options);
         let asked = Asked { terms, options: &options, theirs: terms.part() };
         let worker = DestinationWorker::new(store, alternates, asked, share.clone())?;
         let worker = worker.with_user(self.user.clone());
@@ -693,7 +693,7 @@ impl Session {
         let warning = |message| Trouble::new(TroubleKind::Warned, message);
         let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
         found.for_each(|trouble| machine.found(trouble));
-        self.run((machine, Arc::new(worker.knowing(known))), course, watch).await
+        self.run((machine, Arc::new(worker.with_kept(kept))), course, watch).await
     }
 
     /// Runs a machine over this connection, and over the streams that join it.

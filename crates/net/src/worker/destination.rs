@@ -25,7 +25,7 @@ use deltic_tree::{Compared, DirDigestKey, Kind, Meta, RelPath};
 
 use super::agreed::Agreed;
 use super::alternates::{Alternates, Beside};
-use super::known::Known;
+use super::kept::Kept;
 use super::moves::Moves;
 use super::owners::Owners;
 use super::steps::cut_segment;
@@ -65,7 +65,7 @@ pub(crate) struct DestinationWorker<S: Store> {
     user: User,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
-    known: Known,
+    kept: Kept,
     deferred: DeferredDrop,
 }
 
@@ -257,14 +257,14 @@ impl<S: Store> DestinationWorker<S> {
             user: User::default(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
-            known: Known::default(),
+            kept: Kept::default(),
             deferred: DeferredDrop::new(share),
         })
     }
 
     /// The same, with what is known of files.
-    pub(crate) fn knowing(self, known: Known) -> Self {
-        Self { known, ..self }
+    pub(crate) fn with_kept(self, kept: Kept) -> Self {
+        Self { kept, ..self }
     }
 
     /// Asks this user.
@@ -282,7 +282,7 @@ impl<S: Store> DestinationWorker<S> {
                 Answer::Compared(self.compare(&dir, &tally, &owners).map(Box::new))
             }
             Work::Digest { paths } => {
-                Answer::Digested(self.known.digests.of(&self.store, &paths, &self.buffers))
+                Answer::Digested(self.kept.digests.of(&self.store, &paths, &self.buffers))
             }
             Work::LookBeside { path } => Answer::Beside(self.alternates.look(&path)),
             Work::Extra { dir, keep, rest } => {

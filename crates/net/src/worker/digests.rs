@@ -16,8 +16,9 @@ use deltic_store_local::cache::Moment;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Compared, Entry, RelPath};
 
+use super::Buffers;
 use super::steps::digest_of_bytes;
-use super::{Buffers, lock};
+use crate::lock::lock;
 
 /// Takes digests of files, and keeps those that are known.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ pub(crate) mod alternates;
 mod buffers;
 pub(crate) mod destination;
 mod digests;
-pub(crate) mod known;
+pub(crate) mod kept;
 mod moves;
 pub(crate) mod owners;
 mod packing;

@@ -31,7 +31,7 @@ use deltic_tree::{Compared, DirDigest, DirDigestKey, DirHasher, Entry, Kind, Met
 
 use super::agreed::Agreed;
 use super::digests::{digest_of_all, list};
-use super::known::Known;
+use super::kept::Kept;
 use super::owners::Called;
 use super::packing::Packer;
 use super::steps::{cut_segment, perform, read_one, sum_portion, with_segment};
@@ -65,7 +65,7 @@ pub(crate) struct SourceWorker<T: Tree> {
     /// Names chunks in attempts that go on from another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
-    known: Known,
+    kept: Kept,
 }
 
 impl<T: Tree> Worker<Sender> for SourceWorker<T> {
@@ -163,7 +163,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                 Answer::Searched(searched.map_err(|error| trouble(&error)))
             }
             Work::Digest { paths } => {
-                Answer::Digested(self.known.digests.of(&self.tree, &paths, &self.buffers))
+                Answer::Digested(self.kept.digests.of(&self.tree, &paths, &self.buffers))
             }
             Work::RemoveSource { path, meta } => {
                 let removed = self.tree.remove_source(&path, &meta);
@@ -180,7 +180,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             Work::Close { handle } => {
                 lock(&self.open).remove(&handle);
                 lock(&self.resumed).remove(&handle);
-                self.digests.drop_sending(handle);
+                self.kept.digests.drop_sending(handle);
                 Answer::Closed
             }
         }
@@ -209,7 +209,7 @@ impl<T: Tree> SourceWorker<T> {
             open: Mutex::default(),
             resumed: Mutex::default(),
             buffers: Buffers::default(),
-            known: Known::default(),
+            kept: Kept::default(),
         }
     }
 
@@ -219,8 +219,8 @@ impl<T: Tree> SourceWorker<T> {
     }
 
     /// The same, with what is known of files.
-    pub(crate) fn knowing(self, known: Known) -> Self {
-        Self { known, ..self }
+    pub(crate) fn with_kept(self, kept: Kept) -> Self {
+        Self { kept, ..self }
     }
 
     /// The same where somebody else told what users and groups are called.
@@ -312,7 +312,7 @@ impl<T: Tree> SourceWorker<T> {
         listing: &Listing,
         (key, compared): (DirDigestKey, Compared),
     ) -> Option<DirDigest> {
-        let contents = self.known.digests.compared(listing, compared)?;
+        let contents = self.kept.digests.compared(listing, compared)?;
         let mut contents = contents.iter();
         let mut hasher = DirHasher::new(&key, compared);
         for Entry { name, meta } in &listing.entries {
@@ -347,7 +347,7 @@ impl<T: Tree> SourceWorker<T> {
             let body = Some(self.read_body(&snapshot, zstd, bears)?);
             return Ok(Opened { meta, body, known: Known::default() });
         }
-        self.digests.begin(handle, how, &snapshot);
+        self.kept.digests.begin(handle, how, &snapshot);
         lock(&self.open).insert(handle, Arc::new(snapshot));
         Ok(Opened { meta, body: None, known: Known::default() })
     }
@@ -369,7 +369,7 @@ impl<T: Tree> SourceWorker<T> {
             Ok(again == bytes)
         })?;
         if !restless {
-            self.digests.note_small(snapshot, begun, &bytes);
+            self.kept.digests.note_small(snapshot, begun, &bytes);
         }
         let digest = small_digest(&self.agreed().names, &bytes);
         let payload = self.packer().pack_as_asked(bytes, zstd);
@@ -386,7 +386,7 @@ impl<T: Tree> SourceWorker<T> {
             Sealing::Bytes(digest) => (*digest, Some(digest)),
         };
         if !restless {
-            self.digests.note_sent(handle, &*snapshot, taken);
+            self.kept.digests.note_sent(handle, &*snapshot, taken);
         }
         Ok(Sealed { digest, restless })
     }
@@ -436,7 +436,7 @@ impl<T: Tree> SourceWorker<T> {
             if got < piece.len() {
                 return Err(shrunk(&*snapshot));
             }
-            let pushed = self.digests.push(handle, (run[0].start, piece), &*snapshot);
+            let pushed = self.kept.digests.push(handle, (run[0].start, piece), &*snapshot);
             pushed.map_err(|error| trouble(&error))?;
             rest = after;
         }

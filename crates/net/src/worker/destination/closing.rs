@@ -64,15 +64,15 @@ impl<S: Store> DestinationWorker<S> {
         let committed = self.unless(rebuild.commit(commit), || self.is_there(path, meta));
         let committed = committed.map_err(|error| setback(&error));
         if let (Ok(Some(version)), Some(digest)) = (&committed, &digest) {
-            self.known.digests.note_written(version, begun, digest);
+            self.kept.digests.note_written(version, begun, digest);
         }
         if let (Ok(version), true) = (&committed, self.keeps_notes) {
             let old = slot.old.first().filter(|_| slot.in_place);
-            old.inspect(|old| self.known.recipes.forget(*old));
+            old.inspect(|old| self.kept.recipes.forget(*old));
             // What is not flushed may be lost, and the recipe not.
             if let (Some(version), Some(new), true) = (version, &new, self.options.durable) {
                 let placed = Placed { version, begun, new, proof: &proof };
-                self.known.recipes.note(&placed, &self.key_of(&slot), self.agreed.terms);
+                self.kept.recipes.note(&placed, &self.key_of(&slot), self.agreed.terms);
             }
         }
         // One of them may have lost its last name. What was known of them goes along.
@@ -141,7 +141,7 @@ impl<S: Store> DestinationWorker<S> {
             if let Some(version) = version.filter(|_| self.keeps_digests(file.meta)) {
                 let mut digest = FileDigest::new();
                 digest.push(file.bytes);
-                self.known.digests.note_written(&version, begun, &digest.finish());
+                self.kept.digests.note_written(&version, begun, &digest.finish());
             }
             Ok::<_, StoreError>(())
         };

@@ -118,7 +118,7 @@ impl<S: Store> DestinationWorker<S> {
         let len = |snapshot: &S::Snapshot| snapshot.meta().len;
         let recipe = in_place.as_ref().zip(recipe);
         let recipe =
-            recipe.and_then(|(old, spec)| self.known.recipes.find(old, spec, self.agreed.terms));
+            recipe.and_then(|(old, spec)| self.kept.recipes.find(old, spec, self.agreed.terms));
         let named = recipe.as_ref().map(|recipe| self.named(recipe));
         let lens = OldLens {
             in_place: in_place.as_ref().map(len),

@@ -28,7 +28,7 @@ impl<S: Store> DestinationWorker<S> {
         if !listing.errors.is_empty() || listing.rest.is_some() {
             return None;
         }
-        let contents = self.known.digests.compared(&listing, compared);
+        let contents = self.kept.digests.compared(&listing, compared);
         let mut entries = listing.entries;
         let count = || {
             if entries.len() as u64 != tally.entries {
