@@ -89,7 +89,11 @@ impl Source {
                 let entries = vec![Entry { name, meta: meta(bytes) }];
                 Answer::Listed(Ok(Listed { own: Some(dir()), entries, ..Listed::default() }))
             }
-            Work::Open { .. } => Answer::Opened(Ok(Opened { meta: meta(bytes), body: None })),
+            Work::Open { .. } => Answer::Opened(Ok(Opened {
+                meta: meta(bytes),
+                body: None,
+                known: deltic_protocol::known::Known::default(),
+            })),
             Work::Scan { spec, segment, .. } => {
                 let read = &bytes[segment.own.start as usize..segment.read_end as usize];
                 Answer::Scanned(Ok(scan::cut((&spec, &agreed.names), &segment, read)))
