@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_while_it_is_read_has_a_hint_in_whatever_words_it_is_told() {
+    fn a_file_in_use_is_known_by_its_errno() {
         let path = deltic_tree::RelPath::parse(b"db").unwrap();
         let changed = Trouble::at(TroubleKind::Vanished, &path, |path| {
             format!("{path} has changed since it was sent: it stays")
