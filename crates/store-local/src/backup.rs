@@ -10,30 +10,23 @@
 //! either, most often as we may not read it, is moved: then for a moment nothing is in its place, and should the new version
 //! not get there, it is moved back. After a kill just then it is found where backups are.
 
+mod away;
+
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use deltic_tree::meta::XattrScope;
 use deltic_tree::path::BadPath;
-use deltic_tree::{Meta, MetaMask, Name, RelPath};
-use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use deltic_tree::{Name, RelPath};
+use rustix::fs::{self, Mode, Stat};
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
-use super::attrs::{Attrs, On};
-use super::copy::End;
-use super::heritage::Heritage;
-use super::inplace::is_torn;
 use super::named::NamedDir;
 use super::place::Place;
-use super::snapshot::{Stamp, file_type, inode_of, look_at};
-use super::stage::{discard, new_name};
-use super::store::Inner;
+use super::snapshot::{file_type, inode_of};
 use crate::dir::{Dir, Use, set_mode_of_open};
 use crate::errno::{At, store_error};
 use crate::lock;
-use deltic_store::{Filter, Keep, StoreError, Unset};
+use deltic_store::StoreError;
 
 /// Where old versions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,103 +118,7 @@ enum Kept {
     Alone,
 }
 
-/// A directory for names that are ours, and a new one in it.
-struct Aside(Arc<Dir>, Name);
-
-/// Gives what is at `place` the name of `spot`, over an older file or not, if it `is_old`; else that is stale.
-fn link_to(
-    place: &Place,
-    spot: &Spot<'_>,
-    over: bool,
-    aside: &impl Fn() -> Option<Aside>,
-    is_old: impl Fn(Option<Stat>) -> bool,
-) -> Result<(), Errno> {
-    let Some(Aside(dir, name)) = aside() else {
-        let link = || place.dir.link(&place.name, spot.dir(), &spot.name);
-        return if over { Err(Errno::NOSYS) } else { link() };
-    };
-    place.dir.link(&place.name, &dir, &name)?;
-    let linked = match dir.find(&name) {
-        Ok(is) if is_old(is) => spot.take((&dir, &name), over),
-        found => found.and(Err(Errno::STALE)),
-    };
-    // It stays where it was renamed to a name of the same file, too.
-    let _ = dir.remove_file(&name);
-    linked
-}
-
 impl Backup {
-    /// Keeps what is at `place`, if it is there and no directory, by `copy` where it cannot have another name. Where it is now,
-    /// if it was moved. What is not `was`, if that is said, another run put there: what it kept is not to give way to that.
-    fn keep<'a>(
-        &self,
-        (root, taken): (&Dir, &Taken<'_>),
-        (place, goes, was): (&'a Place, Goes, Option<(u64, u64)>),
-        (copy, aside): (impl Fn(&Dir, &Name) -> Result<(), Errno>, impl Fn() -> Option<Aside>),
-    ) -> Result<Option<Spot<'a>>, StoreError> {
-        let Some(stat) = place.dir.find(&place.name).at(BACK_UP, &place.path)? else {
-            return Ok(None);
-        };
-        let is_one = || self.is_beside() && self.has(&place.path);
-        if file_type(&stat).is_dir() || goes == Goes::Removed && is_one() {
-            return Ok(None);
-        }
-        let conflict = || StoreError::Conflict { path: place.path.clone() };
-        let old = was.unwrap_or_else(|| inode_of(&stat));
-        let is_old = |is: Option<Stat>| is.is_some_and(|is| inode_of(&is) == old);
-        let is_in_place = || Ok(is_old(place.dir.find(&place.name)?));
-        let take = |spot: &Spot<'_>, from: (&Dir, &Name), over: bool| match is_in_place()? {
-            true => spot.take(from, over),
-            false => Err(Errno::STALE),
-        };
-        // Under a name of its own until it is whole; an older one gives way at once.
-        let copied = |spot: &Spot<'_>, over| {
-            let (dir, own) = (spot.dir(), new_name(&place.path));
-            copy(dir, &own)?;
-            let taken = take(spot, (dir, &own), over);
-            taken.map(|()| Kept::Too).inspect_err(|_| {
-                let _ = dir.remove_file(&own);
-            })
-        };
-        let moved = |spot: &Spot<'_>, over| {
-            take(spot, (&place.dir, &place.name), over).map(|()| Kept::Alone)
-        };
-        let put = |spot: &Spot<'_>, over: bool| match (
-            link_to(place, spot, over, &aside, is_old),
-            goes,
-        ) {
-            (Err(errno), Goes::Removed) if is_no_to_links(errno) => {
-                moved(spot, over).or_else(|_| copied(spot, over))
-            }
-            (Err(errno), Goes::Replaced) if is_no_to_links(errno) => match copied(spot, over) {
-                // It changes: nobody has seen what would go.
-                Err(errno) if !matches!(errno, Errno::BUSY | Errno::STALE | Errno::EXIST) => {
-                    moved(spot, over).map_err(|_| errno)
-                }
-                copied => copied,
-            },
-            (linked, _) => linked.map(|()| Kept::Too),
-        };
-        // A second time, should another old version come there first.
-        for _ in 0..2 {
-            let spot = self.spot(root, place, taken)?;
-            if is_torn(&stat) && spot.has_file().at(BACK_UP, &place.path)? {
-                return Ok(None);
-            }
-            let way = self.make_way(root, (place, &spot));
-            match way.and_then(|over| put(&spot, over)) {
-                Err(Errno::EXIST) => {}
-                Err(Errno::STALE) => return Err(conflict()),
-                Err(Errno::BUSY) if is_in_place() == Ok(false) => return Err(conflict()),
-                kept => {
-                    let kept = kept.at(BACK_UP, &place.path)?;
-                    return Ok((kept == Kept::Alone).then_some(spot));
-                }
-            }
-        }
-        Err(store_error(BACK_UP, &place.path, Errno::EXIST))
-    }
-
     /// Where the old version at `place` is kept: the first place that is free.
     fn spot<'a>(
         &self,
@@ -442,167 +339,6 @@ impl Spot<'_> {
         };
         Ok(is.st_nlink == 1 || is_here()?)
     }
-}
-
-impl Inner {
-    /// Keeps the old version at `place`, if old versions are kept, and calls `then`, which puts another there or removes it.
-    ///
-    /// # Errors
-    /// [`StoreError::Conflict`] where it is not what it `was`, if that is said.
-    pub(super) fn back_up(
-        &self,
-        place: &Place,
-        (goes, was): (Goes, Option<(u64, u64)>),
-        then: impl FnOnce() -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let Some(backup) = &self.backup else { return then() };
-        self.touched.add(&place.dir_path);
-        let copy = |to: &Dir, name: &Name| self.copy_away(place, (to, name));
-        let aside = || Some(Aside(self.stages.dir_for(place).ok()?, new_name(&place.path)));
-        let taken = self.listed.taken();
-        let moved = backup.keep((&self.root, &taken), (place, goes, was), (copy, aside))?;
-        match (moved, goes) {
-            (None, _) => then(),
-            (Some(_), Goes::Removed) => Ok(()),
-            (Some(spot), Goes::Replaced) => then().inspect_err(|_| {
-                // Where even that fails, it is found there.
-                let _ = spot.dir().rename_new(&spot.name, &place.dir, &place.name);
-            }),
-        }
-    }
-
-    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept. Where it has changed
-    /// already, under its name `other`, the copy is the one that was kept then. What of its attributes could not be given.
-    pub(super) fn back_up_copy(
-        &self,
-        place: &Place,
-        (old, other): ((&OwnedFd, &Stat), Option<&RelPath>),
-    ) -> Result<Unset, StoreError> {
-        let Some(backup) = &self.backup else { return Ok(Unset::default()) };
-        let taken = self.listed.taken();
-        let spot = backup.spot(&self.root, place, &taken)?;
-        if is_torn(old.1) && spot.has_file().at(BACK_UP, &place.path)? {
-            return Ok(Unset::default());
-        }
-        if let Some(other) = other {
-            let other = Place::of(&self.root, BACK_UP, other)?;
-            let kept = backup.spot(&self.root, &other, &taken)?;
-            self.touched.add(&place.dir_path);
-            let put = |to: &Dir, name: &Name| kept.dir().link(&kept.name, to, name);
-            backup.put(&self.root, (place, &spot), put).at(BACK_UP, &place.path)?;
-            return Ok(Unset::default());
-        }
-        let staged = self.stages.create(place)?;
-        let unset = match self.fill(place, old, &staged.file) {
-            Err(Errno::BUSY) => Err(StoreError::Changed { path: place.path.clone() }),
-            filled => filled.at(BACK_UP, &place.path),
-        }?;
-        self.touched.add(&place.dir_path);
-        let dir = self.stages.dir(&staged.home).at(BACK_UP, &place.path)?;
-        let put = |to: &Dir, name: &Name| match dir.rename(&staged.name, to, name) {
-            Err(Errno::XDEV) => {
-                discard(&dir, &staged.name);
-                self.copy_away(place, (to, name))
-            }
-            renamed => renamed,
-        };
-        backup.put(&self.root, (place, &spot), put).at(BACK_UP, &place.path)?;
-        Ok(unset)
-    }
-
-    /// Makes `name` of `to` a copy of what is at `place`. Attributes that cannot be had there it does without.
-    fn copy_away(&self, place: &Place, (to, name): (&Dir, &Name)) -> Result<(), Errno> {
-        let stat = place.dir.stat(&place.name)?;
-        let copied = match file_type(&stat) {
-            FileType::RegularFile => self.copy_file_away(place, (to, name)),
-            FileType::Symlink => to
-                .make_symlink(name, &place.dir.read_link(&place.name)?)
-                .and_then(|()| self.give(place, On::Link(to, name))),
-            kind => to
-                .make_special(name, kind, stat.st_rdev)
-                .and_then(|()| self.give(place, On::Handle(to.open(name, OFlags::PATH)?.as_fd()))),
-        };
-        let flush = || if self.touched.is_durable() { to.flush() } else { Ok(()) };
-        let copied = copied.and_then(|()| flush());
-        copied.inspect_err(|_| {
-            // What is not complete is no backup.
-            let _ = to.remove_file(name);
-        })
-    }
-
-    fn copy_file_away(&self, place: &Place, (to, name): (&Dir, &Name)) -> Result<(), Errno> {
-        let old = place.dir.open(&place.name, OFlags::RDONLY)?;
-        let stat = fs::fstat(&old)?;
-        let copy = to.create(name)?;
-        let _ = self.fill(place, (&old, &stat), &copy)?;
-        let is_whole = fs::fstat(&copy)?.st_size == stat.st_size;
-        let is_still = Stamp::of(&fs::fstat(&old)?).is_but_for_names(Stamp::of(&stat));
-        if is_whole && is_still { Ok(()) } else { Err(Errno::BUSY) }
-    }
-
-    /// Gives `copy` the content and the attributes of the `old` file, which is at `place`, and flushes it.
-    fn fill(
-        &self,
-        place: &Place,
-        (old, stat): (&OwnedFd, &Stat),
-        copy: &OwnedFd,
-    ) -> Result<Unset, Errno> {
-        // Before it is read, which may show in when that was done last.
-        let meta = self.look_at_old(place)?;
-        let from = End { file: old.as_fd(), device: stat.st_dev };
-        let to = End { file: copy.as_fd(), device: fs::fstat(copy)?.st_dev };
-        if !self.copier.copy(from, 0..stat.st_size as u64, to, 0)? {
-            // It ended before.
-            return Err(Errno::BUSY);
-        }
-        let unset = self.set_as_old(&meta, On::Open(copy.as_fd()));
-        if self.touched.is_durable() {
-            fs::fsync(copy)?;
-        }
-        Ok(unset)
-    }
-
-    fn give(&self, place: &Place, on: On<'_>) -> Result<(), Errno> {
-        let _ = self.set_as_old(&self.look_at_old(place)?, on);
-        Ok(())
-    }
-
-    fn look_at_old(&self, place: &Place) -> Result<Meta, Errno> {
-        look_at(&place.dir, &place.name, self.see_of_old())
-    }
-
-    fn see_of_old(&self) -> MetaMask {
-        MetaMask { users: true, groups: true, ..self.see }
-    }
-
-    /// Sets all that may be given.
-    fn set_as_old(&self, old: &Meta, on: On<'_>) -> Unset {
-        let see = self.see_of_old();
-        let own = Meta { user: None, group: None, mode: self.mode_of_own(old, on), ..old.clone() };
-        let old = if geteuid().is_root() { old } else { &own };
-        let (acls, xattrs) = (see.acls, see.xattrs != XattrScope::Nothing);
-        let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
-        let ways = (see, &Filter::default());
-        Attrs::of_new(old, (keep, ways), None, (self.umask, Heritage::default())).set(on)
-    }
-
-    /// The mode of a copy that has the owner it was made with: that lends nobody the rights of another than the `old` one did,
-    /// and another group gets none that all do not have.
-    fn mode_of_own(&self, old: &Meta, on: On<'_>) -> u32 {
-        let is = on.stat().ok().filter(|_| !self.see.fake_super);
-        let has_user = is.is_none_or(|is| old.user == Some(is.st_uid));
-        let has_group = is.is_none_or(|is| old.group == Some(is.st_gid));
-        let mode = if has_user && has_group { old.mode } else { old.mode & 0o1777 };
-        if has_group { mode } else { mode & (0o1707 | (mode & 0o7) << 3) }
-    }
-}
-
-/// Whether the system says so of another name that cannot be, or that we may not give.
-const fn is_no_to_links(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::XDEV | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK
-    )
 }
 
 /// Gives the directory `made` the mode of the `other`, but that its owner may work in it. A place in the tree itself may have

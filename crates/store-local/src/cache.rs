@@ -28,8 +28,8 @@ use deltic_tree::{Name, Timestamp};
 use rustix::fs::{self, OFlags};
 use rustix::io;
 
+use crate::copy::read_at;
 use crate::dir::Dir;
-use crate::snapshot::read_at;
 use deltic_store::Version;
 
 mod recipes;

@@ -9,13 +9,12 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 
 use rustix::fs;
 use rustix::io::{self, Errno};
 
-use super::snapshot::read_at;
 use crate::lock;
 
 /// Knows between which devices the kernel does not copy.
@@ -159,3 +158,17 @@ fn is_unsupported(errno: Errno) -> bool {
 pub(super) const BLOCK_BYTES: u64 = 4096;
 const MIN_KERNEL_COPY_BYTES: u64 = 128 << 10;
 const BUFFER_BYTES: u64 = 512 << 10;
+
+/// Reads until `buf` is full or the file ends.
+pub(crate) fn read_at(file: impl AsFd, start: u64, buf: &mut [u8]) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < buf.len() {
+        match io::pread(&file, &mut buf[filled..], start + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(filled)
+}

@@ -10,13 +10,13 @@ use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use super::backup::Goes;
+use super::inner::Inner;
 use super::log::remove_log;
 use super::more::Reach;
 use super::partial::Other;
 use super::place::{COMMIT, Place};
 use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of};
 use super::stage::{Whose, discard, new_name};
-use super::store::Inner;
 use crate::errno::At as _;
 use crate::errno::store_error;
 use crate::lock;

@@ -7,7 +7,7 @@ use rustix::fs::{self, FallocateFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::copy::{BLOCK_BYTES, read_through, write_at};
-use super::snapshot::read_at;
+use crate::copy::read_at;
 
 /// Whether a file has fewer blocks than its length asks for.
 pub(super) fn has_holes(stat: &Stat) -> bool {
@@ -152,7 +152,7 @@ mod tests {
     use rustix::fs::{CWD, Mode, OFlags};
 
     use super::*;
-    use crate::snapshot::read_at;
+    use crate::copy::read_at;
 
     const LEN: usize = 6 * BLOCK_BYTES as usize;
 

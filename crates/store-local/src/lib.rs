@@ -13,6 +13,7 @@ mod finished;
 mod follow;
 mod heritage;
 mod holes;
+mod inner;
 mod inplace;
 mod link;
 mod list;
@@ -44,12 +45,13 @@ pub use backup::Backup;
 pub use cache::Cache;
 pub use dir::{Trust, confine, leads_out, own_dir};
 pub use errno::reason;
+pub use inner::KeepLinks;
 pub use inplace::UnderWay;
 pub use named::{NamedDir, NamedFile, look, look_at};
 pub use rebuild::LocalRebuild;
 pub use snapshot::LocalSnapshot;
 pub use sources::{SourceArg, SourceArgs, SourceOptions, Sources};
-pub use store::{KeepLinks, LocalOptions, LocalStore, create_above, create_root, remove_root};
+pub use store::{LocalOptions, LocalStore, create_above, create_root, remove_root};
 pub use writing::{PartialDir, Writing};
 
 /// What `mutex` protects. Each lock here covers one simple change, so a panic elsewhere leaves nothing half done.

@@ -4,11 +4,11 @@ use deltic_tree::{ExtraMeta, Meta, MetaMask, RelPath};
 
 use super::backup::Goes;
 use super::finished::Expected;
+use super::inner::Inner;
 use super::more::Reach;
 use super::place::Place;
 use super::snapshot::{inode_of, look_at};
 use super::stage::new_name;
-use super::store::{Inner, LocalStore};
 use crate::errno::{At, store_error};
 use deltic_store::{Link, StoreError};
 
@@ -19,9 +19,9 @@ use deltic_store::{Link, StoreError};
 pub(super) fn link(
     store: &Inner,
     path: &RelPath,
-    link: &Link<'_, LocalStore>,
+    link: &Link<'_, Inner>,
 ) -> Result<(), StoreError> {
-    let Link { from: LocalStore(from), at, is, seen } = *link;
+    let Link { from, at, is, seen } = *link;
     let place = Place::of(&store.root, LINK, path)?;
     let there = Place::of(&from.root, LINK, at)?;
     let found = place.dir.find(&place.name).at(LINK, path)?;

@@ -17,7 +17,8 @@ use rustix::fs::{self, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::copy::write_at;
-use super::snapshot::{file_type, inode_of, names, read_at};
+use super::snapshot::{file_type, inode_of, names};
+use crate::copy::read_at;
 use crate::dir::Dir;
 
 /// What was noted, in order.

@@ -8,9 +8,9 @@ use deltic_tree::Name;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::inner::Inner;
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, file_type, inode_of};
-use super::store::Inner;
 use super::writing::PartialDir;
 use crate::dir::{Dir, Use};
 

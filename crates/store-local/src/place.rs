@@ -3,10 +3,10 @@
 use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath};
 use rustix::io::Errno;
 
-use super::snapshot::{file_type, look_at};
+use super::snapshot::{Stamp, file_type, lasting_device, look_at};
 use crate::dir::{Dir, Use};
 use crate::errno::At;
-use deltic_store::{StoreError, check_path};
+use deltic_store::{StoreError, Version, check_path};
 
 /// An entry that may or may not exist, in a directory that does.
 #[derive(Debug)]
@@ -81,3 +81,27 @@ impl Place {
 
 /// What is said to have been tried where a new version does not get its name.
 pub(super) const COMMIT: &str = "put in place";
+
+/// What tells versions of files without opening them.
+#[derive(Default)]
+pub(super) struct Versions {
+    /// The directory that was last, and its device, if versions on that last.
+    last: Option<(RelPath, Option<u64>)>,
+}
+
+impl Versions {
+    /// The version of the regular file at `place`, if it lasts.
+    pub(super) fn of(&mut self, place: &Place) -> Option<Version> {
+        let device = match &self.last {
+            Some((dir, device)) if *dir == place.dir_path => *device,
+            _ => {
+                let device = lasting_device(&place.dir);
+                self.last = Some((place.dir_path.clone(), device));
+                device
+            }
+        };
+        let stat = place.dir.stat(&place.name).ok()?;
+        let lasts = file_type(&stat).is_file() && device == Some(stat.st_dev);
+        lasts.then(|| Stamp::of(&stat).version())
+    }
+}

@@ -14,14 +14,15 @@ use super::copy::{End, read_through, write_at};
 use super::finished::{Expected, Finished};
 use super::heritage::Heritage;
 use super::holes::{Under, write_sparse};
+use super::inner::Inner;
 use super::inplace::Changing;
 use super::log::{Log, remove_log};
 use super::partial::Other;
 use super::place::{COMMIT, Place};
 use super::room::{Reserve, Room, reserve_all};
-use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at, read_at};
+use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
 use super::stage::{Logged, Staged, Stages, Whose, discard};
-use super::store::Inner;
+use crate::copy::read_at;
 use crate::errno::{At, store_error};
 use crate::lock;
 use deltic_store::{

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 
 use super::attrs::open_to_owner;
 use super::backup::Goes;
+use super::inner::Inner;
 use super::place::Place;
 use super::snapshot::file_type;
-use super::store::Inner;
 use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};
 use crate::lock;

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use deltic_tree::meta::{Device, DeviceClass, Inode, Linked, XattrScope};
 use deltic_tree::{ExtraMeta, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
 use rustix::fs::{self, FileType, OFlags, Stat};
-use rustix::io::{self, Errno};
+use rustix::io::Errno;
 
+use super::copy::read_at;
 use super::holes::{has_holes, read_around};
 use super::more::{Reach, look};
 use super::noted;
-use super::place::Place;
 use crate::dir::{Dir, WayEnd, proc_path};
 use crate::errno::At;
 use deltic_store::{Snapshot, StoreError, Version, VersionToken};
@@ -273,30 +273,6 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// What tells versions of files without opening them.
-#[derive(Default)]
-pub(super) struct Versions {
-    /// The directory that was last, and its device, if versions on that last.
-    last: Option<(RelPath, Option<u64>)>,
-}
-
-impl Versions {
-    /// The version of the regular file at `place`, if it lasts.
-    pub(super) fn of(&mut self, place: &Place) -> Option<Version> {
-        let device = match &self.last {
-            Some((dir, device)) if *dir == place.dir_path => *device,
-            _ => {
-                let device = lasting_device(&place.dir);
-                self.last = Some((place.dir_path.clone(), device));
-                device
-            }
-        };
-        let stat = place.dir.stat(&place.name).ok()?;
-        let lasts = file_type(&stat).is_file() && device == Some(stat.st_dev);
-        lasts.then(|| Stamp::of(&stat).version())
-    }
-}
-
 /// The device of `dir`, if what is in there and on that has [versions](Stamp) that last.
 pub(super) fn lasting_device(dir: &Dir) -> Option<u64> {
     is_lasting(dir).then(|| fs::fstat(dir).ok()).flatten().map(|stat| stat.st_dev)
@@ -453,20 +429,6 @@ const LASTING: [u64; 8] = [
     0x0102_1994,
     0x794c_7630,
 ];
-
-/// Reads until `buf` is full or the file ends.
-pub(crate) fn read_at(file: impl AsFd, start: u64, buf: &mut [u8]) -> Result<usize, Errno> {
-    let mut filled = 0;
-    while filled < buf.len() {
-        match io::pread(&file, &mut buf[filled..], start + filled as u64) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(filled)
-}
 
 #[cfg(test)]
 mod tests {

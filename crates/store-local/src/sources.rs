@@ -32,10 +32,11 @@ use super::more::{Reach, look_again};
 use super::named::{NamedDir, full_path};
 use super::place::Place;
 use super::remove::remove_unchanged;
-use super::snapshot::{LocalSnapshot, Versions, file_type, inode_of, look_at_root};
+use super::snapshot::{LocalSnapshot, file_type, inode_of, look_at_root};
 use crate::dir::{Dir, Trust, Use, Way};
 use crate::errno::store_error;
 use crate::lock;
+use crate::place::Versions;
 use deltic_store::filter::{Scopes, Start};
 use deltic_store::{Filter, Listing, StoreError, Tree, Version};
 

@@ -4,45 +4,44 @@ mod making;
 mod setting;
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use deltic_tree::names::SortedNames;
 use deltic_tree::path::printable;
 use deltic_tree::{Entry, Follow, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
-use rustix::fs::{self, Mode, OFlags, Stat};
+use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process;
 
 use super::above::scopes;
-use super::attrs::{Attrs, On, Ways, open_to_owner, umask};
+use super::attrs::{Attrs, On, open_to_owner, umask};
 use super::backup::{Backup, Listed};
 use super::copy::Copier;
-use super::finished::{Delayed, link_waiting};
+use super::finished::link_waiting;
 use super::heritage::{Heritage, Heritages};
+use super::inner::{Inner, KeepLinks, Unfinished};
 use super::inplace::{LeftFiles, UnderWay};
 use super::link::link;
 use super::list::{Part, list, list_but};
-use super::more::{Reach, default_acl, look_again};
+use super::more::{Reach, default_acl};
 use super::named::{NamedDir, full_path};
 use super::place::{COMMIT, Place};
 use super::rebuild::LocalRebuild;
 use super::remove::{Removals, remove_after, remove_unchanged};
-use super::snapshot::{
-    LocalSnapshot, Stamp, Versions, file_type, inode_of, look_at, look_at_root, version_of,
-};
+use super::snapshot::{LocalSnapshot, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
 use super::whole::put_new;
 use super::writing::{PartialDir, Writing};
+use crate::place::Versions;
 use setting::node_of;
 
 use crate::dir::{Dir, Trust, Use};
 use crate::errno::{At, io_error, store_error};
 use crate::lock;
-use deltic_store::filter::{Scopes, Start};
+use deltic_store::filter::Start;
 use deltic_store::{
     Durability, Filter, Going, Keep, Link, Listing, Posix, Removed, Resumed, Store, StoreError,
     Tree, Version, Whole, check_path,
@@ -57,7 +56,7 @@ enum Much<'a> {
 
 /// A local directory that is written to.
 #[derive(Clone, Debug)]
-pub struct LocalStore(pub(super) Arc<Inner>);
+pub struct LocalStore(Arc<Inner>);
 
 /// How a [`LocalStore`] treats its directory.
 #[derive(Clone, Debug, Default)]
@@ -79,73 +78,6 @@ pub struct LocalOptions {
     pub writing: Writing,
     /// Told which files are changing where they are.
     pub under_way: UnderWay,
-}
-
-/// Symlinks that are taken for the directories that they lead to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KeepLinks {
-    /// None.
-    #[default]
-    None,
-    /// Those that are ours or the superuser's, and lead through no other user's.
-    Ours,
-    /// All.
-    All,
-}
-
-#[derive(Debug)]
-pub(super) struct Inner {
-    pub(super) backup: Option<Backup>,
-    pub(super) listed: Listed,
-    pub(super) one_file_system: bool,
-    pub(super) root: Arc<Dir>,
-    root_path: PathBuf,
-    pub(super) scopes: Scopes,
-    pub(super) see: MetaMask,
-    pub(super) stages: Stages,
-    /// Where files grow instead.
-    temp: Option<Stages>,
-    pub(super) writing: Writing,
-    pub(super) removals: Removals,
-    /// What waits for [`Store::land`].
-    pub(super) delayed: Mutex<Delayed>,
-    /// Files of several names that changed where they are.
-    pub(super) left: LeftFiles,
-    keeps: KeepLinks,
-    pub(super) under_way: UnderWay,
-    pub(super) copier: Copier,
-    pub(super) touched: Touched,
-    pub(super) umask: u32,
-    /// User and group of what this process makes.
-    pub(super) owner: (u32, u32),
-    pub(super) heritages: Heritages,
-    /// Directories that still lack their mode.
-    unfinished: Mutex<HashMap<RelPath, Unfinished>>,
-    /// Bits that the modes of directories are to lack, because their ACLs could not be set.
-    withheld: Mutex<HashMap<RelPath, u32>>,
-    /// Directories that were looked at under their own names, by device and number, where symlinks may lead to them.
-    looked_at: Mutex<HashSet<(u64, u64)>>,
-}
-
-/// A directory that still lacks its mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unfinished {
-    /// Made here, in one that hands something down, so that it may do so too.
-    Heir,
-    /// Made here.
-    Plain,
-    /// Opened to its owner, with the mode that it had.
-    Opened(u32),
-}
-
-impl Unfinished {
-    /// The mode of the old version, where it was not made here.
-    const fn old_mode(self) -> Option<u32> {
-        match self {
-            Self::Heir | Self::Plain => None,
-            Self::Opened(mode) => Some(mode),
-        }
-    }
 }
 
 /// Makes the directory `dir` unless it exists, its owner's alone, but not the one above it: whether it was made. What holds it
@@ -411,141 +343,6 @@ impl LocalStore {
     }
 }
 
-impl Inner {
-    /// The version that a file is which was just put in place: of what is not flushed there is nothing to know.
-    pub(super) fn version_written(&self, file: &OwnedFd) -> Option<Version> {
-        self.touched.is_durable().then(|| version_of(file)).flatten()
-    }
-
-    /// Whether another file system is mounted there, and is to be left alone.
-    pub(super) fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
-        self.one_file_system && !self.is_home(dir.stat(name))
-    }
-
-    /// Whether the directory `name` of `dir` is left alone: another file system is mounted there, or a symlink that is kept leads
-    /// there, so that what is in it came under another name.
-    pub(super) fn is_apart(&self, dir: &Dir, name: &Name) -> bool {
-        self.is_mount(dir, name) || self.root.leads_to(dir, name)
-    }
-
-    /// Whether `path` is, or is in, a directory that a kept symlink leads to, and does not go through that link; or goes, but the
-    /// directory was told under another name as well. What stands there may have come under that.
-    pub(super) fn is_led_to(&self, path: &RelPath) -> bool {
-        let mut at = path.clone();
-        while let Some((above, name)) = at.split_last() {
-            let is_it = |dir: Dir| self.root.leads_to(&dir, &name);
-            if let Some((behind, links)) = self.root.behind_link(&at) {
-                return links > 1 || lock(&self.looked_at).contains(&behind);
-            }
-            if self.root.dir(&above, Use::Pass).is_ok_and(is_it) {
-                return true;
-            }
-            at = above;
-        }
-        self.root.is_led_to()
-    }
-
-    /// Whether this is on the file system of the root.
-    fn is_home(&self, stat: Result<Stat, Errno>) -> bool {
-        let device = |stat: Stat| stat.st_dev;
-        stat.map(device) == fs::fstat(&*self.root).map(device)
-    }
-
-    pub(super) fn stages(&self, whose: Whose) -> &Stages {
-        match (&self.temp, whose) {
-            (Some(temp), Whose::Temp) => temp,
-            _ => &self.stages,
-        }
-    }
-
-    /// What the directory of `place` hands down.
-    pub(super) fn heritage(&self, place: &Place) -> Result<Heritage, Errno> {
-        let known = lock(&self.unfinished).get(&place.dir_path).copied();
-        match known {
-            // Nothing has given it anything to hand down yet.
-            Some(Unfinished::Plain) => Ok(Heritage::default()),
-            _ => self.heritages.of(place),
-        }
-    }
-
-    /// Whether new versions come to their place in the usual way.
-    fn puts_plainly(&self) -> bool {
-        self.temp.is_none() && self.writing == Writing::default() && !self.see.fake_super
-    }
-
-    /// Where new files grow.
-    pub(super) fn growing(&self) -> &Stages {
-        self.temp.as_ref().unwrap_or(&self.stages)
-    }
-
-    /// Whether a file may change where it is. One of several names would change under all of them.
-    pub(super) fn may_change(&self, stamp: Stamp) -> bool {
-        stamp.has_one_name() || !self.writing.names_apart && self.left.of(stamp.inode()).is_some()
-    }
-
-    /// The new version is at `place`: what was left of attempts at it goes.
-    pub(super) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
-        self.stages(whose).clear(&place.path, home);
-        // What grew there may have been brought home first.
-        if let (Some(temp), Whose::Own) = (&self.temp, whose) {
-            temp.clear(&place.path, &RelPath::root());
-        }
-    }
-
-    /// What was left behind for `place`, wherever that may be.
-    fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
-        let mut found = self.growing().leftovers(place)?;
-        if self.temp.is_some() {
-            found.extend(self.stages.leftovers(place)?);
-        }
-        let shown = self.writing.partial_dir.as_ref().and_then(|dir| dir.snapshot(place));
-        // Most likely it is one of them.
-        found.extend(shown.filter(|shown| found.iter().all(|one| !one.is_same_file(shown))));
-        Ok(found)
-    }
-
-    /// What is looked at of an entry, and what of it is ours to change.
-    pub(super) const fn ways(&self) -> Ways<'_> {
-        (self.see, self.scopes.filter())
-    }
-
-    /// What counts of an entry: without the attributes that are none of ours.
-    pub(super) fn sifted(&self, mut meta: Meta, at: impl FnOnce() -> Reach) -> Meta {
-        look_again(at, &mut meta, self.see, &|name| self.scopes.filter().admits_xattr(name));
-        self.scopes.filter().sift(&mut meta);
-        meta
-    }
-
-    /// Whether old versions are kept.
-    pub(super) fn keeps_old(&self) -> bool {
-        self.backup.is_some()
-    }
-
-    /// Whether the old version at `path` is kept in the directory that it was in, when it is removed.
-    pub(super) fn backs_up_beside(&self, path: &RelPath) -> bool {
-        self.backup.as_ref().is_some_and(Backup::is_beside) && !self.is_backup(path)
-    }
-
-    /// Whether `path` is that of an old version which was kept.
-    pub(super) fn is_backup(&self, path: &RelPath) -> bool {
-        self.backup.as_ref().is_some_and(|backup| backup.has(path))
-    }
-
-    /// Whether `name` is that of a file beside which stands nothing, and `comes` nothing, that it could be the old version of: it
-    /// is of no file of this run.
-    fn is_of_before(&self, dir: &Dir, name: &Name, comes: &dyn Fn(&Name) -> bool) -> bool {
-        let of = self.backup.as_ref().and_then(|backup| backup.stem(name));
-        of.is_some_and(|of| !comes(&of) && dir.find(&of) == Ok(None))
-            && dir.stat(name).is_ok_and(|stat| !file_type(&stat).is_dir())
-    }
-
-    /// Whether `name` of `dir` stays for the old versions that it is, or has in it.
-    fn protects(&self, dir: &RelPath, name: &Name) -> bool {
-        let path = || dir.join(name).ok();
-        self.backup.as_ref().is_some_and(|old| path().is_some_and(|path| old.protects(&path)))
-    }
-}
-
 impl Tree for LocalStore {
     type Snapshot = LocalSnapshot;
 
@@ -634,7 +431,8 @@ impl Posix for LocalStore {
     }
 
     fn link(&self, path: &RelPath, named: Link<'_, Self>) -> Result<(), StoreError> {
-        link(&self.0, path, &named)
+        let Link { from: Self(from), at, is, seen } = named;
+        link(&self.0, path, &Link { from: &**from, at, is, seen })
     }
 
     fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {

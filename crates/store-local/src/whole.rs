@@ -11,9 +11,9 @@ use rustix::io::Errno;
 
 use super::attrs::{Attrs, On};
 use super::copy::write_at;
+use super::inner::Inner;
 use super::place::{COMMIT, Place};
 use super::stage::{Staged, Whose, discard};
-use super::store::Inner;
 use crate::errno::At;
 use deltic_store::{Keep, StoreError, Unset, Version, Whole};
 

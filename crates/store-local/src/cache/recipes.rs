@@ -14,9 +14,9 @@ use std::path::Path;
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, OFlags};
 
+use crate::copy::read_at;
 use crate::copy::write_at;
 use crate::dir::{Dir, Use};
-use crate::snapshot::read_at;
 use deltic_store::Version;
 
 use super::{KEY_BYTES, Moment, file_of, key_of};

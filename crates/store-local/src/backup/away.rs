@@ -1,0 +1,299 @@
+//! How a store keeps the old version of a name: under another one, or as a copy.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use deltic_store::{Filter, Keep, StoreError, Unset};
+use deltic_tree::meta::XattrScope;
+use deltic_tree::{Meta, MetaMask, Name, RelPath};
+use rustix::fs::{self, FileType, OFlags, Stat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::{BACK_UP, Backup, Goes, Kept, Spot, Taken};
+use crate::attrs::{Attrs, On};
+use crate::copy::End;
+use crate::dir::Dir;
+use crate::errno::{At, store_error};
+use crate::heritage::Heritage;
+use crate::inner::Inner;
+use crate::inplace::is_torn;
+use crate::place::Place;
+use crate::snapshot::{Stamp, file_type, inode_of, look_at};
+use crate::stage::{discard, new_name};
+
+impl Inner {
+    /// Keeps the old version at `place`, if old versions are kept, and calls `then`, which puts another there or removes it.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] where it is not what it `was`, if that is said.
+    pub(crate) fn back_up(
+        &self,
+        place: &Place,
+        (goes, was): (Goes, Option<(u64, u64)>),
+        then: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(backup) = &self.backup else { return then() };
+        self.touched.add(&place.dir_path);
+        let taken = self.listed.taken();
+        let old = OldVersion::find(self, place, goes)?;
+        let moved = old.map_or(Ok(None), |old| old.expecting(was).keep(backup, &taken))?;
+        match (moved, goes) {
+            (None, _) => then(),
+            (Some(_), Goes::Removed) => Ok(()),
+            (Some(spot), Goes::Replaced) => then().inspect_err(|_| {
+                // Where even that fails, it is found there.
+                let _ = spot.dir().rename_new(&spot.name, &place.dir, &place.name);
+            }),
+        }
+    }
+
+    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept. Where it has changed
+    /// already, under its name `other`, the copy is the one that was kept then. What of its attributes could not be given.
+    pub(crate) fn back_up_copy(
+        &self,
+        place: &Place,
+        (old, other): ((&OwnedFd, &Stat), Option<&RelPath>),
+    ) -> Result<Unset, StoreError> {
+        let Some(backup) = &self.backup else { return Ok(Unset::default()) };
+        let taken = self.listed.taken();
+        let spot = backup.spot(&self.root, place, &taken)?;
+        if is_torn(old.1) && spot.has_file().at(BACK_UP, &place.path)? {
+            return Ok(Unset::default());
+        }
+        if let Some(other) = other {
+            let other = Place::of(&self.root, BACK_UP, other)?;
+            let kept = backup.spot(&self.root, &other, &taken)?;
+            self.touched.add(&place.dir_path);
+            let put = |to: &Dir, name: &Name| kept.dir().link(&kept.name, to, name);
+            backup.put(&self.root, (place, &spot), put).at(BACK_UP, &place.path)?;
+            return Ok(Unset::default());
+        }
+        let staged = self.stages.create(place)?;
+        let unset = match self.fill(place, old, &staged.file) {
+            Err(Errno::BUSY) => Err(StoreError::Changed { path: place.path.clone() }),
+            filled => filled.at(BACK_UP, &place.path),
+        }?;
+        self.touched.add(&place.dir_path);
+        let dir = self.stages.dir(&staged.home).at(BACK_UP, &place.path)?;
+        let put = |to: &Dir, name: &Name| match dir.rename(&staged.name, to, name) {
+            Err(Errno::XDEV) => {
+                discard(&dir, &staged.name);
+                self.copy_away(place, (to, name))
+            }
+            renamed => renamed,
+        };
+        backup.put(&self.root, (place, &spot), put).at(BACK_UP, &place.path)?;
+        Ok(unset)
+    }
+
+    /// Makes `name` of `to` a copy of what is at `place`. Attributes that cannot be had there it does without.
+    fn copy_away(&self, place: &Place, (to, name): (&Dir, &Name)) -> Result<(), Errno> {
+        let stat = place.dir.stat(&place.name)?;
+        let copied = match file_type(&stat) {
+            FileType::RegularFile => self.copy_file_away(place, (to, name)),
+            FileType::Symlink => to
+                .make_symlink(name, &place.dir.read_link(&place.name)?)
+                .and_then(|()| self.give(place, On::Link(to, name))),
+            kind => to
+                .make_special(name, kind, stat.st_rdev)
+                .and_then(|()| self.give(place, On::Handle(to.open(name, OFlags::PATH)?.as_fd()))),
+        };
+        let flush = || if self.touched.is_durable() { to.flush() } else { Ok(()) };
+        let copied = copied.and_then(|()| flush());
+        copied.inspect_err(|_| {
+            // What is not complete is no backup.
+            let _ = to.remove_file(name);
+        })
+    }
+
+    fn copy_file_away(&self, place: &Place, (to, name): (&Dir, &Name)) -> Result<(), Errno> {
+        let old = place.dir.open(&place.name, OFlags::RDONLY)?;
+        let stat = fs::fstat(&old)?;
+        let copy = to.create(name)?;
+        let _ = self.fill(place, (&old, &stat), &copy)?;
+        let is_whole = fs::fstat(&copy)?.st_size == stat.st_size;
+        let is_still = Stamp::of(&fs::fstat(&old)?).is_but_for_names(Stamp::of(&stat));
+        if is_whole && is_still { Ok(()) } else { Err(Errno::BUSY) }
+    }
+
+    /// Gives `copy` the content and the attributes of the `old` file, which is at `place`, and flushes it.
+    fn fill(
+        &self,
+        place: &Place,
+        (old, stat): (&OwnedFd, &Stat),
+        copy: &OwnedFd,
+    ) -> Result<Unset, Errno> {
+        // Before it is read, which may show in when that was done last.
+        let meta = self.look_at_old(place)?;
+        let from = End { file: old.as_fd(), device: stat.st_dev };
+        let to = End { file: copy.as_fd(), device: fs::fstat(copy)?.st_dev };
+        if !self.copier.copy(from, 0..stat.st_size as u64, to, 0)? {
+            // It ended before.
+            return Err(Errno::BUSY);
+        }
+        let unset = self.set_as_old(&meta, On::Open(copy.as_fd()));
+        if self.touched.is_durable() {
+            fs::fsync(copy)?;
+        }
+        Ok(unset)
+    }
+
+    fn give(&self, place: &Place, on: On<'_>) -> Result<(), Errno> {
+        let _ = self.set_as_old(&self.look_at_old(place)?, on);
+        Ok(())
+    }
+
+    fn look_at_old(&self, place: &Place) -> Result<Meta, Errno> {
+        look_at(&place.dir, &place.name, self.see_of_old())
+    }
+
+    fn see_of_old(&self) -> MetaMask {
+        MetaMask { users: true, groups: true, ..self.see }
+    }
+
+    /// Sets all that may be given.
+    fn set_as_old(&self, old: &Meta, on: On<'_>) -> Unset {
+        let see = self.see_of_old();
+        let own = Meta { user: None, group: None, mode: self.mode_of_own(old, on), ..old.clone() };
+        let old = if geteuid().is_root() { old } else { &own };
+        let (acls, xattrs) = (see.acls, see.xattrs != XattrScope::Nothing);
+        let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
+        let ways = (see, &Filter::default());
+        Attrs::of_new(old, (keep, ways), None, (self.umask, Heritage::default())).set(on)
+    }
+
+    /// The mode of a copy that has the owner it was made with: that lends nobody the rights of another than the `old` one did,
+    /// and another group gets none that all do not have.
+    fn mode_of_own(&self, old: &Meta, on: On<'_>) -> u32 {
+        let is = on.stat().ok().filter(|_| !self.see.fake_super);
+        let has_user = is.is_none_or(|is| old.user == Some(is.st_uid));
+        let has_group = is.is_none_or(|is| old.group == Some(is.st_gid));
+        let mode = if has_user && has_group { old.mode } else { old.mode & 0o1777 };
+        if has_group { mode } else { mode & (0o1707 | (mode & 0o7) << 3) }
+    }
+}
+
+/// An old version that is about to go.
+struct OldVersion<'a> {
+    store: &'a Inner,
+    place: &'a Place,
+    goes: Goes,
+    stat: Stat,
+    /// Device and number of what is to be kept: another run put anything else there.
+    inode: (u64, u64),
+}
+
+impl<'a> OldVersion<'a> {
+    /// The one at `place`, if one is there.
+    fn find(store: &'a Inner, place: &'a Place, goes: Goes) -> Result<Option<Self>, StoreError> {
+        let stat = place.dir.find(&place.name).at(BACK_UP, &place.path)?;
+        Ok(stat.map(|stat| Self { store, place, goes, stat, inode: inode_of(&stat) }))
+    }
+
+    /// The same, which was this one when it was looked at, if that is said.
+    fn expecting(self, was: Option<(u64, u64)>) -> Self {
+        Self { inode: was.unwrap_or(self.inode), ..self }
+    }
+
+    /// Keeps it, unless it is a directory, or is a backup itself and goes for good: by a copy where it cannot have another name.
+    /// Returns where it is now, if it was moved.
+    fn keep(&self, backup: &Backup, taken: &Taken<'_>) -> Result<Option<Spot<'a>>, StoreError> {
+        let is_one = || backup.is_beside() && backup.has(&self.place.path);
+        if file_type(&self.stat).is_dir() || self.goes == Goes::Removed && is_one() {
+            return Ok(None);
+        }
+        let root = &self.store.root;
+        let conflict = || StoreError::Conflict { path: self.place.path.clone() };
+        // A second time, should another old version come there first.
+        for _ in 0..2 {
+            let spot = backup.spot(root, self.place, taken)?;
+            if is_torn(&self.stat) && spot.has_file().at(BACK_UP, &self.place.path)? {
+                return Ok(None);
+            }
+            let way = backup.make_way(root, (self.place, &spot));
+            match way.and_then(|over| self.put(&spot, over)) {
+                Err(Errno::EXIST) => {}
+                Err(Errno::STALE) => return Err(conflict()),
+                Err(Errno::BUSY) if self.is_in_place() == Ok(false) => return Err(conflict()),
+                kept => {
+                    let kept = kept.at(BACK_UP, &self.place.path)?;
+                    return Ok((kept == Kept::Alone).then_some(spot));
+                }
+            }
+        }
+        Err(store_error(BACK_UP, &self.place.path, Errno::EXIST))
+    }
+
+    fn is(&self, found: Option<Stat>) -> bool {
+        found.is_some_and(|found| inode_of(&found) == self.inode)
+    }
+
+    fn is_in_place(&self) -> Result<bool, Errno> {
+        Ok(self.is(self.place.dir.find(&self.place.name)?))
+    }
+
+    /// Puts it at `spot`, over an older one or not.
+    fn put(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
+        match (self.link(spot, over), self.goes) {
+            (Err(errno), Goes::Removed) if is_no_to_links(errno) => {
+                self.move_away(spot, over).or_else(|_| self.copy(spot, over))
+            }
+            (Err(errno), Goes::Replaced) if is_no_to_links(errno) => match self.copy(spot, over) {
+                // It changes: nobody has seen what would go.
+                Err(errno) if !matches!(errno, Errno::BUSY | Errno::STALE | Errno::EXIST) => {
+                    self.move_away(spot, over).map_err(|_| errno)
+                }
+                copied => copied,
+            },
+            (linked, _) => linked.map(|()| Kept::Too),
+        }
+    }
+
+    /// Gives it the name of `spot` too; fails as stale where another is in its place.
+    fn link(&self, spot: &Spot<'_>, over: bool) -> Result<(), Errno> {
+        let place = self.place;
+        let Ok(dir) = self.store.stages.dir_for(place) else {
+            let link = || place.dir.link(&place.name, spot.dir(), &spot.name);
+            return if over { Err(Errno::NOSYS) } else { link() };
+        };
+        let name = new_name(&place.path);
+        place.dir.link(&place.name, &dir, &name)?;
+        let linked = match dir.find(&name) {
+            Ok(found) if self.is(found) => spot.take((&dir, &name), over),
+            found => found.and(Err(Errno::STALE)),
+        };
+        // It stays where it was renamed to a name of the same file, too.
+        let _ = dir.remove_file(&name);
+        linked
+    }
+
+    /// Puts a copy of it at `spot`: under a name of its own until it is whole; an older one gives way at once.
+    fn copy(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
+        let (dir, own) = (spot.dir(), new_name(&self.place.path));
+        self.store.copy_away(self.place, (dir, &own))?;
+        self.take(spot, (dir, &own), over).map(|()| Kept::Too).inspect_err(|_| {
+            let _ = dir.remove_file(&own);
+        })
+    }
+
+    fn move_away(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
+        let from = (&self.place.dir, &self.place.name);
+        self.take(spot, from, over).map(|()| Kept::Alone)
+    }
+
+    /// Renames `from` to `spot`, while it is still in its place.
+    fn take(&self, spot: &Spot<'_>, from: (&Dir, &Name), over: bool) -> Result<(), Errno> {
+        match self.is_in_place()? {
+            true => spot.take(from, over),
+            false => Err(Errno::STALE),
+        }
+    }
+}
+
+/// Whether the system says so of another name that cannot be, or that we may not give.
+const fn is_no_to_links(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::XDEV | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK
+    )
+}

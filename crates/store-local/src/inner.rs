@@ -1,0 +1,235 @@
+//! What all parts of a local store ask of it.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use deltic_store::filter::Scopes;
+use deltic_store::{StoreError, Version};
+use deltic_tree::{Meta, MetaMask, Name, RelPath};
+use rustix::fs::{self, Stat};
+use rustix::io::Errno;
+
+use crate::attrs::Ways;
+use crate::backup::{Backup, Listed};
+use crate::copy::Copier;
+use crate::dir::{Dir, Use};
+use crate::finished::Delayed;
+use crate::heritage::{Heritage, Heritages};
+use crate::inplace::{LeftFiles, UnderWay};
+use crate::lock;
+use crate::more::{Reach, look_again};
+use crate::place::Place;
+use crate::remove::Removals;
+use crate::snapshot::{LocalSnapshot, Stamp, file_type, version_of};
+use crate::stage::{Stages, Whose};
+use crate::touched::Touched;
+use crate::writing::Writing;
+
+/// Symlinks that are taken for the directories that they lead to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepLinks {
+    /// None.
+    #[default]
+    None,
+    /// Those that are ours or the superuser's, and lead through no other user's.
+    Ours,
+    /// All.
+    All,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) backup: Option<Backup>,
+    pub(crate) listed: Listed,
+    pub(crate) one_file_system: bool,
+    pub(crate) root: Arc<Dir>,
+    pub(crate) root_path: PathBuf,
+    pub(crate) scopes: Scopes,
+    pub(crate) see: MetaMask,
+    pub(crate) stages: Stages,
+    /// Where files grow instead.
+    pub(crate) temp: Option<Stages>,
+    pub(crate) writing: Writing,
+    pub(crate) removals: Removals,
+    /// What waits for [`Store::land`].
+    pub(crate) delayed: Mutex<Delayed>,
+    /// Files of several names that changed where they are.
+    pub(crate) left: LeftFiles,
+    pub(crate) keeps: KeepLinks,
+    pub(crate) under_way: UnderWay,
+    pub(crate) copier: Copier,
+    pub(crate) touched: Touched,
+    pub(crate) umask: u32,
+    /// User and group of what this process makes.
+    pub(crate) owner: (u32, u32),
+    pub(crate) heritages: Heritages,
+    /// Directories that still lack their mode.
+    pub(crate) unfinished: Mutex<HashMap<RelPath, Unfinished>>,
+    /// Bits that the modes of directories are to lack, because their ACLs could not be set.
+    pub(crate) withheld: Mutex<HashMap<RelPath, u32>>,
+    /// Directories that were looked at under their own names, by device and number, where symlinks may lead to them.
+    pub(crate) looked_at: Mutex<HashSet<(u64, u64)>>,
+}
+
+/// A directory that still lacks its mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfinished {
+    /// Made here, in one that hands something down, so that it may do so too.
+    Heir,
+    /// Made here.
+    Plain,
+    /// Opened to its owner, with the mode that it had.
+    Opened(u32),
+}
+
+impl Unfinished {
+    /// The mode of the old version, where it was not made here.
+    pub(crate) const fn old_mode(self) -> Option<u32> {
+        match self {
+            Self::Heir | Self::Plain => None,
+            Self::Opened(mode) => Some(mode),
+        }
+    }
+}
+
+impl Inner {
+    /// The version that a file is which was just put in place: of what is not flushed there is nothing to know.
+    pub(crate) fn version_written(&self, file: &OwnedFd) -> Option<Version> {
+        self.touched.is_durable().then(|| version_of(file)).flatten()
+    }
+
+    /// Whether another file system is mounted there, and is to be left alone.
+    pub(crate) fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
+        self.one_file_system && !self.is_home(dir.stat(name))
+    }
+
+    /// Whether the directory `name` of `dir` is left alone: another file system is mounted there, or a symlink that is kept leads
+    /// there, so that what is in it came under another name.
+    pub(crate) fn is_apart(&self, dir: &Dir, name: &Name) -> bool {
+        self.is_mount(dir, name) || self.root.leads_to(dir, name)
+    }
+
+    /// Whether `path` is, or is in, a directory that a kept symlink leads to, and does not go through that link; or goes, but the
+    /// directory was told under another name as well. What stands there may have come under that.
+    pub(crate) fn is_led_to(&self, path: &RelPath) -> bool {
+        let mut at = path.clone();
+        while let Some((above, name)) = at.split_last() {
+            let is_it = |dir: Dir| self.root.leads_to(&dir, &name);
+            if let Some((behind, links)) = self.root.behind_link(&at) {
+                return links > 1 || lock(&self.looked_at).contains(&behind);
+            }
+            if self.root.dir(&above, Use::Pass).is_ok_and(is_it) {
+                return true;
+            }
+            at = above;
+        }
+        self.root.is_led_to()
+    }
+
+    /// Whether this is on the file system of the root.
+    pub(crate) fn is_home(&self, stat: Result<Stat, Errno>) -> bool {
+        let device = |stat: Stat| stat.st_dev;
+        stat.map(device) == fs::fstat(&*self.root).map(device)
+    }
+
+    pub(crate) fn stages(&self, whose: Whose) -> &Stages {
+        match (&self.temp, whose) {
+            (Some(temp), Whose::Temp) => temp,
+            _ => &self.stages,
+        }
+    }
+
+    /// What the directory of `place` hands down.
+    pub(crate) fn heritage(&self, place: &Place) -> Result<Heritage, Errno> {
+        let known = lock(&self.unfinished).get(&place.dir_path).copied();
+        match known {
+            // Nothing has given it anything to hand down yet.
+            Some(Unfinished::Plain) => Ok(Heritage::default()),
+            _ => self.heritages.of(place),
+        }
+    }
+
+    /// Whether new versions come to their place in the usual way.
+    pub(crate) fn puts_plainly(&self) -> bool {
+        self.temp.is_none() && self.writing == Writing::default() && !self.see.fake_super
+    }
+
+    /// Where new files grow.
+    pub(crate) fn growing(&self) -> &Stages {
+        self.temp.as_ref().unwrap_or(&self.stages)
+    }
+
+    /// Whether a file may change where it is. One of several names would change under all of them.
+    pub(crate) fn may_change(&self, stamp: Stamp) -> bool {
+        stamp.has_one_name() || !self.writing.names_apart && self.left.of(stamp.inode()).is_some()
+    }
+
+    /// The new version is at `place`: what was left of attempts at it goes.
+    pub(crate) fn settle(&self, place: &Place, (whose, home): (Whose, &RelPath)) {
+        self.stages(whose).clear(&place.path, home);
+        // What grew there may have been brought home first.
+        if let (Some(temp), Whose::Own) = (&self.temp, whose) {
+            temp.clear(&place.path, &RelPath::root());
+        }
+    }
+
+    /// What was left behind for `place`, wherever that may be.
+    pub(crate) fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
+        let mut found = self.growing().leftovers(place)?;
+        if self.temp.is_some() {
+            found.extend(self.stages.leftovers(place)?);
+        }
+        let shown = self.writing.partial_dir.as_ref().and_then(|dir| dir.snapshot(place));
+        // Most likely it is one of them.
+        found.extend(shown.filter(|shown| found.iter().all(|one| !one.is_same_file(shown))));
+        Ok(found)
+    }
+
+    /// What is looked at of an entry, and what of it is ours to change.
+    pub(crate) const fn ways(&self) -> Ways<'_> {
+        (self.see, self.scopes.filter())
+    }
+
+    /// What counts of an entry: without the attributes that are none of ours.
+    pub(crate) fn sifted(&self, mut meta: Meta, at: impl FnOnce() -> Reach) -> Meta {
+        look_again(at, &mut meta, self.see, &|name| self.scopes.filter().admits_xattr(name));
+        self.scopes.filter().sift(&mut meta);
+        meta
+    }
+
+    /// Whether old versions are kept.
+    pub(crate) fn keeps_old(&self) -> bool {
+        self.backup.is_some()
+    }
+
+    /// Whether the old version at `path` is kept in the directory that it was in, when it is removed.
+    pub(crate) fn backs_up_beside(&self, path: &RelPath) -> bool {
+        self.backup.as_ref().is_some_and(Backup::is_beside) && !self.is_backup(path)
+    }
+
+    /// Whether `path` is that of an old version which was kept.
+    pub(crate) fn is_backup(&self, path: &RelPath) -> bool {
+        self.backup.as_ref().is_some_and(|backup| backup.has(path))
+    }
+
+    /// Whether `name` is that of a file beside which stands nothing, and `comes` nothing, that it could be the old version of: it
+    /// is of no file of this run.
+    pub(crate) fn is_of_before(
+        &self,
+        dir: &Dir,
+        name: &Name,
+        comes: &dyn Fn(&Name) -> bool,
+    ) -> bool {
+        let of = self.backup.as_ref().and_then(|backup| backup.stem(name));
+        of.is_some_and(|of| !comes(&of) && dir.find(&of) == Ok(None))
+            && dir.stat(name).is_ok_and(|stat| !file_type(&stat).is_dir())
+    }
+
+    /// Whether `name` of `dir` stays for the old versions that it is, or has in it.
+    pub(crate) fn protects(&self, dir: &RelPath, name: &Name) -> bool {
+        let path = || dir.join(name).ok();
+        self.backup.as_ref().is_some_and(|old| path().is_some_and(|path| old.protects(&path)))
+    }
+}

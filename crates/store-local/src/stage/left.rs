@@ -1,0 +1,136 @@
+//! Staged files that killed runs left behind: who holds them, and which are of use.
+
+use std::os::fd::OwnedFd;
+
+use deltic_store::StoreError;
+use deltic_tree::Name;
+use rustix::fs::{self, FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use super::{KEY_DIGITS, Leftover, Leftovers, NONCE_DIGITS};
+use crate::dir::Dir;
+use crate::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
+use crate::place::Place;
+use crate::snapshot::{LocalSnapshot, inode_of, names};
+
+pub(super) fn sweep_dir(dir: &Dir) -> Result<u64, Errno> {
+    let mut removed = 0;
+    for name in names_of(dir, STAGED_SUFFIX)? {
+        if is_nobodys(dir, &name) {
+            match dir.remove_file(&name) {
+                Ok(()) => removed += 1,
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+    for log in names_of(dir, LOG_SUFFIX)? {
+        if let Some(staged) = staged_name(&log)
+            && dir.find(&staged)?.is_none()
+        {
+            remove_log(dir, &staged);
+        }
+    }
+    Ok(removed)
+}
+
+pub(super) fn scan(dir: &Dir) -> Result<Leftovers, Errno> {
+    let mut leftovers = Leftovers::new();
+    for name in names_of(dir, STAGED_SUFFIX)? {
+        let key = name.as_bytes()[..KEY_DIGITS].to_vec();
+        leftovers.entry(key).or_default().push(Leftover { name, taken: false });
+    }
+    Ok(leftovers)
+}
+
+/// Opens the newest of `known` that nobody holds, and marks them as taken.
+pub(super) fn take(
+    dir: &Dir,
+    place: &Place,
+    known: &mut [Leftover],
+) -> Result<Vec<LocalSnapshot>, StoreError> {
+    let mut snapshots = Vec::new();
+    for leftover in known.iter_mut().take(MAX_LEFTOVERS) {
+        if let Ok(Some(file)) = lock_free(dir, &leftover.name) {
+            snapshots.extend(LocalSnapshot::of(file, &place.path)?);
+            leftover.taken = true;
+        }
+    }
+    Ok(snapshots)
+}
+
+/// The staged file `name`, its log, and what was noted, if all is as it was left. A log that does not hold goes, and with
+/// it the key that it names.
+pub(super) fn resume(
+    dir: &Dir,
+    name: &Name,
+    (len, shown): (u64, Option<(u64, u64)>),
+) -> Result<Option<(OwnedFd, Log, Notes)>, Errno> {
+    let file = match dir.open(name, OFlags::RDWR) {
+        Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP) => return Ok(None),
+        opened => opened?,
+    };
+    if !try_lock(&file)? {
+        return Ok(None);
+    }
+    let stat = fs::fstat(&file)?;
+    let most_names = 1 + u64::from(shown == Some(inode_of(&stat)));
+    if stat.st_size as u64 == len
+        && names(stat.st_nlink) <= most_names
+        && let Ok(Some((log, notes))) = Log::resume(dir, (&file, name))
+    {
+        return Ok(Some((file, log, notes)));
+    }
+    remove_log(dir, name);
+    Ok(None)
+}
+
+/// The file `name`, locked, unless somebody holds it.
+fn lock_free(dir: &Dir, name: &Name) -> Result<Option<OwnedFd>, Errno> {
+    // Some network file systems lock only what is open to write; a finished file may not be.
+    let file = match dir.open(name, OFlags::RDWR) {
+        Err(Errno::ACCESS) => dir.open(name, OFlags::RDONLY)?,
+        opened => opened?,
+    };
+    Ok(try_lock(&file)?.then_some(file))
+}
+
+/// Whether no living process holds the staged file `name`.
+pub(super) fn is_nobodys(dir: &Dir, name: &Name) -> bool {
+    match lock_free(dir, name) {
+        Ok(held) => held.is_some(),
+        // A symlink that is still here while nobody makes one; or a finished file whose mode keeps its owner out of it,
+        // about to be renamed at worst: then that commit fails, and says so.
+        Err(errno) => matches!(errno, Errno::LOOP | Errno::ACCESS),
+    }
+}
+
+/// Locks `file`; `false` where somebody else holds it or removed it before.
+fn try_lock(file: &OwnedFd) -> Result<bool, Errno> {
+    match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(errno),
+        Ok(()) => Ok(fs::fstat(file)?.st_nlink > 0),
+    }
+}
+
+/// The names in `dir` that are of our making and end so; a stranger's file in there is none of our business.
+fn names_of(dir: &Dir, suffix: &[u8]) -> Result<Vec<Name>, Errno> {
+    let mut names = Vec::new();
+    let is_ours = |name: &Name| is_name_of(name, suffix);
+    dir.for_each_name(|name| names.extend(Name::new(name).ok().filter(is_ours)))?;
+    Ok(names)
+}
+
+fn is_name_of(name: &Name, suffix: &[u8]) -> bool {
+    let is_hex = |part: &[u8]| part.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let name = name.as_bytes();
+    name.len() == KEY_DIGITS + 1 + NONCE_DIGITS + suffix.len()
+        && is_hex(&name[..KEY_DIGITS])
+        && name[KEY_DIGITS] == b'.'
+        && is_hex(&name[KEY_DIGITS + 1..][..NONCE_DIGITS])
+        && name.ends_with(suffix)
+}
+
+/// Leftovers of one path that are worth a look.
+pub(super) const MAX_LEFTOVERS: usize = 4;
