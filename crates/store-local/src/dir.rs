@@ -14,12 +14,14 @@ mod kept;
 mod way;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{
@@ -28,7 +30,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use kept::KeptLinks;
+use crate::lock;
 
 pub use jail::{confine, leads_out};
 pub(crate) use jail::{is_confined, is_within, rebased};
@@ -50,6 +52,39 @@ pub(crate) struct Dir {
 /// Somebody else may put things there, or leads there by a symlink; or what the system says.
 pub fn own_dir(path: &Path) -> io::Result<OwnedFd> {
     Ok(Dir::make_own(path)?.fd)
+}
+
+/// The directories behind symlinks that are taken for directories, by the paths of the links.
+#[derive(Debug)]
+pub(crate) struct KeptLinks {
+    behind: Mutex<BTreeMap<RelPath, Arc<OwnedFd>>>,
+    /// Which are taken for them where they are [named](Dir::named_dir).
+    trust: Trust,
+}
+
+impl KeptLinks {
+    /// How many lead to this directory.
+    fn lead_to(&self, dir: (u64, u64)) -> usize {
+        let is_it = |fd: &&Arc<OwnedFd>| fs::fstat(fd).is_ok_and(|stat| inode(&stat) == dir);
+        lock(&self.behind).values().filter(is_it).count()
+    }
+
+    /// What the last link on the way to `path` leads to, and the path behind that.
+    fn above(&self, path: &RelPath) -> Option<(Arc<OwnedFd>, RelPath)> {
+        let links = lock(&self.behind);
+        if links.is_empty() {
+            return None;
+        }
+        let mut at = path.clone();
+        loop {
+            if let Some(behind) = links.get(&at) {
+                let rest = &path.as_bytes()[at.as_bytes().len()..];
+                let rest = RelPath::parse(rest.strip_prefix(b"/").unwrap_or(rest));
+                return Some((Arc::clone(behind), rest.ok()?));
+            }
+            (at, _) = at.split_last()?;
+        }
+    }
 }
 
 const fn inode(stat: &Stat) -> (u64, u64) {

@@ -5,22 +5,14 @@ use std::collections::{HashMap, VecDeque};
 
 use deltic_core::packed::Slot;
 use deltic_core::{Packed, Put, Reader};
-use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath, Timestamp};
-use rustix::fs::Stat;
+use deltic_tree::{Kind, Meta, Name, RelPath, Timestamp};
 use rustix::io::Errno;
 
-use super::backup::Goes;
-use super::inner::Inner;
-use super::log::remove_log;
-use super::more::Reach;
-use super::partial::Other;
-use super::place::{COMMIT, Place};
-use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of};
-use super::stage::{Whose, discard, new_name};
-use crate::errno::At as _;
+use super::place::COMMIT;
+use super::snapshot::Stamp;
+use super::stage::Whose;
 use crate::errno::store_error;
-use crate::lock;
-use deltic_store::{Replaces, StoreError};
+use deltic_store::StoreError;
 
 /// A staged file, and where it is to go.
 #[derive(Debug)]
@@ -73,7 +65,7 @@ impl Delayed {
         })
     }
 
-    fn leader(&self, path: &RelPath) -> Option<Finished> {
+    pub(super) fn leader(&self, path: &RelPath) -> Option<Finished> {
         self.leaders.get(path).map(|at| unpacked(self.all.get(*at)))
     }
 }
@@ -160,162 +152,12 @@ fn unpacked(bytes: &[u8]) -> Finished {
     Finished { path, home, whose, name, inode, is_noted: bits & 16 != 0, meta, expected }
 }
 
-/// Has `path` wait as another name of what waits at `leader`; whether something does.
-pub(super) fn link_waiting(
-    store: &Inner,
-    path: &RelPath,
-    (leader, seen): (&RelPath, Option<&Meta>),
-) -> Result<bool, StoreError> {
-    const LINK: &str = "link";
-    let waiting = lock(&store.delayed).leader(leader);
-    let Some(Finished { home, whose, name, inode, .. }) = waiting else { return Ok(false) };
-    let place = Place::of(&store.root, LINK, path)?;
-    let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
-    replaces.check_way(&place)?;
-    let from = store.stages(whose).dir(&home).at(LINK, path)?;
-    let (home, own) = store.stages(Whose::Own).home_for(&place)?;
-    let own_name = new_name(path);
-    from.link(&name, &own, &own_name).at(LINK, path)?;
-    let finished = Finished {
-        path: path.clone(),
-        home,
-        whose: Whose::Own,
-        name: own_name,
-        inode,
-        is_noted: false,
-        meta: None,
-        expected: replaces,
-    };
-    lock(&store.delayed).push(finished, false)?;
-    Ok(true)
-}
-
 /// What a commit expects to find at its path.
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     Nothing,
     Version(Stamp),
     Seen(Box<Meta>),
-}
-
-impl Expected {
-    pub(super) fn of(replaces: &Replaces<'_, LocalSnapshot>) -> Self {
-        match replaces {
-            Replaces::Nothing => Self::Nothing,
-            Replaces::Version(old) => Self::Version(old.stamp()),
-            Replaces::Seen(meta) => Self::Seen(Box::new((*meta).clone())),
-        }
-    }
-
-    /// Fails where what is to wait could not land: nobody is to count on it.
-    pub(super) fn check_way(&self, place: &Place) -> Result<(), StoreError> {
-        let is_dir = matches!(self, Self::Seen(meta) if meta.is_dir());
-        if is_dir && place.is_barred().at(COMMIT, &place.path)? {
-            return Err(store_error(COMMIT, &place.path, Errno::NOTEMPTY));
-        }
-        Ok(())
-    }
-
-    /// Checks that `place` holds what is to be replaced, and says what that is.
-    pub(super) fn check(&self, place: &Place, store: &Inner) -> Result<Option<Stat>, StoreError> {
-        match self.check_alone(place, store.see) {
-            Err(StoreError::Conflict { .. }) => self.check_left(place, store),
-            checked => checked,
-        }
-    }
-
-    /// The same, whatever this run did under other names.
-    pub(super) fn check_alone(
-        &self,
-        place: &Place,
-        see: MetaMask,
-    ) -> Result<Option<Stat>, StoreError> {
-        let found = place.dir.find(&place.name).at(COMMIT, &place.path)?;
-        let expected = match (self, found) {
-            (Self::Nothing, found) => found.is_none(),
-            (Self::Version(old), Some(stat)) => Stamp::of(&stat).is_but_for_names(*old),
-            (Self::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
-            (Self::Seen(meta), Some(_)) => {
-                place.look(see.plain()).at(COMMIT, &place.path)?.is_like(meta)
-            }
-            (Self::Version(_) | Self::Seen(_), None) => false,
-        };
-        if expected { Ok(found) } else { Err(StoreError::Conflict { path: place.path.clone() }) }
-    }
-
-    /// Checks that `place` holds a file of several names as this run left it under another one of them.
-    fn check_left(&self, place: &Place, store: &Inner) -> Result<Option<Stat>, StoreError> {
-        let conflict = || StoreError::Conflict { path: place.path.clone() };
-        let find = || place.dir.find(&place.name).at(COMMIT, &place.path);
-        let left = find()?.and_then(|stat| store.left.known(inode_of(&stat)));
-        let left = left.ok_or_else(conflict)?;
-        // It does not change until we are done.
-        let left = lock(&left);
-        let found = find()?.ok_or_else(conflict)?;
-        let now = Stamp::of(&found);
-        let is_left = left.version.is_some_and(|left| now.is_but_for_names(left));
-        let is_seen = match self {
-            Self::Nothing => false,
-            Self::Version(old) => now.has_len_and_inode_of(*old),
-            Self::Seen(meta) => {
-                let seen = place.look(store.see.plain()).at(COMMIT, &place.path)?;
-                (&seen.kind, seen.len) == (&meta.kind, meta.len)
-            }
-        };
-        if is_left && is_seen { Ok(Some(found)) } else { Err(conflict()) }
-    }
-}
-
-impl Finished {
-    /// The same as [`land`](Self::land); or lets it go, where another run put what `is_same` there meanwhile.
-    pub(super) fn land_unless(
-        &self,
-        store: &Inner,
-        place: &Place,
-        is_same: &dyn Fn(&Meta, &Meta) -> bool,
-    ) -> Result<(), StoreError> {
-        let is_there = |new| {
-            let is = place.look(store.see).ok();
-            let sifted = |is| store.sifted(is, || Reach::Name(place.dir.path_to(&place.name)));
-            is.is_some_and(|is| is_same(new, &sifted(is)))
-        };
-        match self.land(store, place) {
-            Err(StoreError::Conflict { .. }) if self.meta.as_ref().is_some_and(is_there) => {
-                let dir = store.stages(self.whose).dir(&self.home);
-                let _ = dir.map(|dir| discard(&dir, &self.name));
-                // What stays is something to match against.
-                let _ = store.hide_partial(place, self.inode);
-                store.settle(place, (self.whose, &self.home));
-                Ok(())
-            }
-            landed => landed,
-        }
-    }
-
-    /// Moves it into place, having checked that it is still ours and replaces what it is to replace.
-    pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<(), StoreError> {
-        let was = self.expected.check(place, store)?.as_ref().map(inode_of);
-        let stages = store.stages(self.whose);
-        let dir = stages.dir(&self.home).at(COMMIT, &self.path)?;
-        let staged = dir.stat(&self.name).at(COMMIT, &self.path)?;
-        if inode_of(&staged) != self.inode {
-            return Err(StoreError::Conflict { path: self.path.clone() });
-        }
-        store.hide_partial(place, self.inode).at(COMMIT, &self.path)?;
-        let land = || place.land(&dir, &self.name).at(COMMIT, &self.path);
-        store.back_up(place, (Goes::Replaced, was), land).inspect_err(|_| {
-            store.show_partial(place, (&dir, &self.name), Other::Goes);
-        })?;
-        if self.is_noted {
-            remove_log(&dir, &self.name);
-        }
-        store.touched.add(&place.dir_path);
-        if let (Whose::Own, Ok(staging)) = (self.whose, stages.path(&self.home)) {
-            store.touched.add(&staging);
-        }
-        store.settle(place, (self.whose, &self.home));
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod heritage;
 mod holes;
 mod inner;
 mod inplace;
+mod land;
 mod link;
 mod list;
 mod log;

@@ -80,8 +80,20 @@ impl LocalRebuild {
         })?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
         let under = if store.writing.preallocate { Under::Blocks } else { Under::Hole };
-        let state = (Log::Unwritten, Fate::Worthless, under);
-        let rebuild = Self::of(store, (path, staged, inode), (len, changing), state);
+        let rebuild = Self {
+            room: Self::room(&store, &staged, len, changing.as_ref()),
+            store,
+            path: path.clone(),
+            staged,
+            inode,
+            len,
+            log: Mutex::new(Log::Unwritten),
+            under,
+            turn: Mutex::default(),
+            changing,
+            written: AtomicU64::new(0),
+            fate: Mutex::new(Fate::Worthless),
+        };
         fs::ftruncate(&rebuild.staged.file, len).at("create", path)?;
         if rebuild.store.writing.preallocate && rebuild.changing.is_none() {
             reserve_all(&rebuild.staged.file, 0, len).at("allocate", path)?;
@@ -109,24 +121,29 @@ impl LocalRebuild {
             return Ok(None);
         };
         let inode = inode_of(&fs::fstat(&staged.file).at("resume", path)?);
-        let state = (log, Fate::Worthwhile, Under::Blocks);
         let changing = Self::changing(&store, &place)?;
-        let rebuild = Self::of(store, (path, staged, inode), (len, changing), state);
+        let rebuild = Self {
+            room: Self::room(&store, &staged, len, changing.as_ref()),
+            store,
+            path: path.clone(),
+            staged,
+            inode,
+            len,
+            log: Mutex::new(log),
+            under: Under::Blocks,
+            turn: Mutex::default(),
+            changing,
+            written: AtomicU64::new(0),
+            fate: Mutex::new(Fate::Worthwhile),
+        };
         Ok(Some(Resumed { rebuild, notes }))
     }
 
-    fn of(
-        store: Arc<Inner>,
-        (path, staged, inode): (&RelPath, Staged, (u64, u64)),
-        (len, changing): (u64, Option<Changing>),
-        (log, fate, under): (Log, Fate, Under),
-    ) -> Self {
+    /// Room for what is written. What has holes, or moves into another file, takes none before.
+    fn room(store: &Inner, staged: &Staged, len: u64, changing: Option<&Changing>) -> Room {
         let holes = store.writing.sparse || changing.is_some();
         let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
-        let room = Room::of(&staged.file, len, reserve);
-        let (path, log, fate) = (path.clone(), Mutex::new(log), Mutex::new(fate));
-        let (turn, written) = (Mutex::default(), AtomicU64::new(0));
-        Self { store, path, staged, inode, len, log, room, under, turn, changing, written, fate }
+        Room::of(&staged.file, len, reserve)
     }
 
     fn doom(&self, fate: Fate) {

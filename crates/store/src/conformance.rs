@@ -4,15 +4,16 @@
 //! so a store of another crate can be held to it as well.
 
 mod files;
+mod given;
 mod leftovers;
 mod trees;
 
 use deltic_tree::rule::{Action, DirMerge, FileSyntax, Rule, Rules, Side};
-use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
-use crate::{
-    Commit, Filter, Keep, Rebuild, Replaces, Resumable, Snapshot, Store, StoreError, Tree,
-};
+use crate::{Filter, Keep, Resumable, Store, StoreError};
+use given::{file_meta, path};
+
+pub use given::KEEP_ALL;
 
 /// Holds the stores that `make` makes, each empty, to every law of what they keep. All keep files and directories.
 ///
@@ -56,71 +57,3 @@ pub fn run_filtered<S: Store>(make: impl Fn(Filter) -> S) {
     let store = make(filter(vec![Rule::DirMerge(rules)]));
     trees::what_a_directory_protects_is_neither_listed_nor_removed(&store);
 }
-
-fn path(text: impl AsRef<[u8]>) -> RelPath {
-    RelPath::parse(text.as_ref()).expect("a law knows what a path is")
-}
-
-/// Writes `bytes` and commits them at `at`, over whatever is there.
-fn put(store: &impl Store, at: &str, bytes: &[u8]) {
-    let at = path(at);
-    let rebuild = store.create(&at, bytes.len() as u64).expect("create");
-    rebuild.write(0, bytes).expect("write");
-    let seen = store.look(&at).expect("look");
-    let replaces = seen.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
-    let commit = Commit { meta: &file_meta(), keep: Keep::default(), replaces };
-    rebuild.commit(commit).expect("commit");
-}
-
-fn bytes(store: &impl Tree, at: &str) -> Vec<u8> {
-    all_of(&store.open(&path(at)).expect("open"))
-}
-
-fn all_of(snapshot: &impl Snapshot) -> Vec<u8> {
-    let mut bytes = vec![0; snapshot.meta().len as usize];
-    assert_eq!(snapshot.read_at(0, &mut bytes).expect("read"), bytes.len());
-    bytes
-}
-
-fn names(store: &impl Tree, dir: &RelPath) -> Vec<Vec<u8>> {
-    let listing = store.list(dir).expect("list");
-    assert!(listing.errors.is_empty(), "{:?}", listing.errors);
-    listing.entries.iter().map(|entry| entry.name.as_bytes().to_vec()).collect()
-}
-
-fn meta(store: &impl Store, at: &str) -> Meta {
-    store.look(&path(at)).expect("look").expect("it is there")
-}
-
-fn file_meta() -> Meta {
-    Meta::plain(Kind::File, 0, WHEN, 0o640)
-}
-
-fn dir_meta() -> Meta {
-    Meta { kind: Kind::Dir, ..file_meta() }
-}
-
-fn special_meta() -> Meta {
-    Meta { kind: Kind::Fifo, ..file_meta() }
-}
-
-fn symlink_meta(target: &[u8]) -> Meta {
-    Meta { kind: Kind::Symlink(target.into()), ..file_meta() }
-}
-
-/// Bytes of which no two near ones are equal by accident.
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at % 251) as u8).collect()
-}
-
-const WHEN: Timestamp = Timestamp { secs: 1_234_567_890, nanos: 123_456_789 };
-/// Modes and times.
-pub const KEEP_ALL: Keep = Keep {
-    modes: true,
-    times: true,
-    executability: false,
-    omit_dir_times: false,
-    omit_link_times: false,
-    acls: false,
-    xattrs: false,
-};

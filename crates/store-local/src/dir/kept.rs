@@ -1,8 +1,7 @@
 //! Symlinks that are taken for the directories behind them.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -11,41 +10,8 @@ use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, FileType, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{Dir, Led, Trust, Use, Way, inode, open_so};
+use super::{Dir, KeptLinks, Led, Trust, Use, Way, inode, open_so};
 use crate::lock;
-
-/// The directories behind symlinks that are taken for directories, by the paths of the links.
-#[derive(Debug)]
-pub(crate) struct KeptLinks {
-    behind: Mutex<BTreeMap<RelPath, Arc<OwnedFd>>>,
-    /// Which are taken for them where they are [named](Dir::named_dir).
-    trust: Trust,
-}
-
-impl KeptLinks {
-    /// How many lead to this directory.
-    fn lead_to(&self, dir: (u64, u64)) -> usize {
-        let is_it = |fd: &&Arc<OwnedFd>| fs::fstat(fd).is_ok_and(|stat| inode(&stat) == dir);
-        lock(&self.behind).values().filter(is_it).count()
-    }
-
-    /// What the last link on the way to `path` leads to, and the path behind that.
-    pub(super) fn above(&self, path: &RelPath) -> Option<(Arc<OwnedFd>, RelPath)> {
-        let links = lock(&self.behind);
-        if links.is_empty() {
-            return None;
-        }
-        let mut at = path.clone();
-        loop {
-            if let Some(behind) = links.get(&at) {
-                let rest = &path.as_bytes()[at.as_bytes().len()..];
-                let rest = RelPath::parse(rest.strip_prefix(b"/").unwrap_or(rest));
-                return Some((Arc::clone(behind), rest.ok()?));
-            }
-            (at, _) = at.split_last()?;
-        }
-    }
-}
 
 impl Dir {
     /// The same handle, as a root that may [keep links](Self::keep_link), and those of whom `trust` says on the way to what is

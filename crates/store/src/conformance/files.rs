@@ -4,7 +4,9 @@ use std::thread;
 
 use deltic_tree::{Meta, Timestamp};
 
-use super::{KEEP_ALL, WHEN, all_of, bytes, dir_meta, file_meta, meta, names, path, pattern, put};
+use super::given::{
+    KEEP_ALL, WHEN, all_of, bytes, dir_meta, file_meta, meta, names, path, pattern, put,
+};
 use crate::{Commit, Going, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Whole};
 
 pub(super) fn run<S: Store>(make: &impl Fn() -> S) {

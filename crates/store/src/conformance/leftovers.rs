@@ -1,6 +1,6 @@
 //! Laws of what unfinished rebuilds leave behind.
 
-use super::{all_of, bytes, file_meta, names, path, put};
+use super::given::{all_of, bytes, file_meta, names, path, put};
 use crate::{
     Commit, Content, Keep, Rebuild, Replaces, Resumable, STAGING_NAME, Snapshot, Store, StoreError,
 };

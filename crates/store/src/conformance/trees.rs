@@ -2,7 +2,7 @@
 
 use deltic_tree::{EntryType, Kind, Meta, Name, RelPath};
 
-use super::{
+use super::given::{
     KEEP_ALL, bytes, dir_meta, file_meta, meta, names, path, put, special_meta, symlink_meta,
 };
 use crate::{Going, Keep, Link, STAGING_NAME, Store, StoreError};
@@ -143,7 +143,7 @@ fn a_symlink_is_made_over_anything_but_a_full_directory(store: &impl Store) {
     store.make_dir(&path("dir"), None).expect("make a directory");
     make("dir", b"x").expect("over an empty directory");
     assert_eq!(meta(store, "at").kind, Kind::Symlink(b"../over/\xff"[..].into()));
-    assert_eq!(meta(store, "at").modified, super::WHEN);
+    assert_eq!(meta(store, "at").modified, super::given::WHEN);
     assert_eq!(meta(store, "at").len, 0);
     store.make_dir(&path("full"), None).expect("make a directory");
     put(store, "full/file", b"x");
@@ -193,14 +193,14 @@ fn times_of_symlinks_that_are_left_out_stay(store: &impl Store) {
     let keep = Keep { omit_link_times: true, ..KEEP_ALL };
     store.make_symlink(&path("link"), b"x", &symlink_meta(b"x"), keep).expect("symlink");
     store.set_meta(&path("link"), &symlink_meta(b"x"), keep).expect("set");
-    assert_ne!(meta(store, "link").modified, super::WHEN);
+    assert_ne!(meta(store, "link").modified, super::given::WHEN);
 }
 
 fn times_of_directories_that_are_left_out_stay(store: &impl Store) {
     let keep = Keep { omit_dir_times: true, ..KEEP_ALL };
     store.make_dir(&path("dir"), None).expect("make a directory");
     store.set_meta(&path("dir"), &dir_meta(), keep).expect("set");
-    assert_ne!(meta(store, "dir").modified, super::WHEN);
+    assert_ne!(meta(store, "dir").modified, super::given::WHEN);
     assert_eq!(meta(store, "dir").mode, dir_meta().mode);
 }
 
@@ -238,7 +238,7 @@ fn metadata_is_set_on_the_symlink_itself(store: &impl Store) {
     store.make_symlink(&path("link"), b"dir/file", &file_meta(), Keep::default()).expect("symlink");
     let before = meta(store, "dir/file");
     store.set_meta(&path("link"), &symlink_meta(b"dir/file"), KEEP_ALL).expect("set");
-    assert_eq!(meta(store, "link").modified, super::WHEN);
+    assert_eq!(meta(store, "link").modified, super::given::WHEN);
     assert_eq!(meta(store, "dir/file"), before);
 }
 
@@ -250,7 +250,7 @@ fn metadata_is_set_as_asked(store: &impl Store) {
     assert_eq!(meta(store, "dir"), dir_meta());
     let times = Keep { times: true, ..Keep::default() };
     store.set_meta(&path("dir/file"), &file_meta(), times).expect("set");
-    assert_eq!(meta(store, "dir/file").modified, super::WHEN);
+    assert_eq!(meta(store, "dir/file").modified, super::given::WHEN);
     assert_eq!(meta(store, "dir/file").mode, before.mode);
     store.set_meta(&RelPath::root(), &dir_meta(), KEEP_ALL).expect("set");
     assert_eq!(store.look(&RelPath::root()).expect("look"), Some(dir_meta()));
