@@ -9,11 +9,11 @@ use deltic_store_local::UnderWay;
 
 use crate::batch::{Batch, Tap};
 use crate::executor::{Budget, Executor};
+use crate::host::restrict::Restriction;
+use crate::host::user::User;
 use crate::monitor::Monitor;
 use crate::plan;
-use crate::restrict::Restriction;
 use crate::transport::{Counters, Shell};
-use crate::user::User;
 
 /// How an end goes about a session, whatever it is asked to do.
 #[derive(Clone, Default)]

@@ -19,12 +19,12 @@ use crate::batch::Tap;
 use crate::error::{ReadEnd, SyncError};
 use crate::executor::{Done, SessionPool, Share};
 use crate::greeting::{Agree, Greeting};
+use crate::host::user::Watch;
 use crate::monitor::{Monitor, Stage};
 use crate::outlets::{Closed, Outlets};
 use crate::plan::Traffic;
 use crate::streams::News;
 use crate::transport::{Counters, RawFrame, Reading, spare};
-use crate::user::Watch;
 use crate::worker::Worker;
 
 /// Bundles of answers that a machine takes in one go.

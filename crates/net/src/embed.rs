@@ -7,7 +7,6 @@
 //! A write beyond the longest file that the process may make raises the system's signal, which ends a process that does not
 //! hear it ([`let_long_writes_fail`](crate::let_long_writes_fail) has it heard).
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,12 +20,13 @@ use crate::batch::{self, Batch};
 use crate::conduct::{Conduct, Further};
 use crate::error::SyncError;
 use crate::executor::{Budget, Executor};
+use crate::host::user::{Conversation, User, Watch};
+use crate::host::{destination, place};
+use crate::patience;
 use crate::plan::{self, Destination, Plan, Sources, Traffic};
 use crate::session::{Session, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part};
-use crate::user::{User, Watch};
-use crate::{destination, patience, place};
 
 /// How often a run that is to end looks whether it may.
 const SETTLING: Duration = Duration::from_millis(10);
@@ -253,9 +253,6 @@ fn connect(plan: &Plan, config: &Conduct) -> Result<(Ends, Further, Option<Other
 pub(crate) async fn serve(ends: Ends, config: Conduct) -> Result<(), SyncError> {
     Session::new(ends, config).serve(&mut |_| ()).await
 }
-
-/// A session while it is held. Boxed, it is moved once, and may be spawned whatever it borrows.
-pub(crate) type Conversation<'a> = Pin<Box<dyn Future<Output = Result<(), SyncError>> + Send + 'a>>;
 
 /// Holds a session to its end or until it is cancelled.
 pub(crate) async fn held(

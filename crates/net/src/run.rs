@@ -9,10 +9,10 @@ use deltic_protocol::report::Notice;
 use crate::conduct::{Conduct, Further};
 use crate::embed::{self, Embedding, Outcome, settled};
 use crate::error::SyncError;
+use crate::host::restrict::Restriction;
+use crate::host::user::User;
 use crate::plan::Plan;
-use crate::restrict::Restriction;
 use crate::task::Task;
-use crate::user::User;
 use crate::{bounds, streams, transport};
 
 /// How long a piece of work under way may take when a run ends early: what it stages, the next run takes up.

@@ -30,25 +30,27 @@ use deltic_tree::{Name, RelPath, UnsortedNames};
 use crate::batch::{Batch, Tap};
 use crate::bounds::files_at_once;
 use crate::conduct::{Conduct, Further};
-use crate::destination::{lacking, local_options, make, open_alternates, root_of};
 use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
 use crate::executor::{Budget, Executor, Share};
 use crate::greeting::{Agree, Greeting, Role, agree, check_len, hear_magic, hello, in_time};
-use crate::outlets::Outlets;
-use crate::patience::run_out;
-use crate::place::{Resolved, exists, expand, here, inode_of, places, resolve, unmade, unusable};
-use crate::plan::{self, Patience};
-use crate::restrict::{Restriction, check, check_options, check_source};
-use crate::sources::{
+use crate::host::destination::{lacking, local_options, make, open_alternates, root_of};
+use crate::host::place::{
+    Resolved, exists, expand, here, inode_of, places, resolve, unmade, unusable,
+};
+use crate::host::restrict::{Restriction, check, check_options, check_source};
+use crate::host::sources::{
     ListForm, expand_globs, expected, first_name, names_in_file, names_to_tell, open,
 };
+use crate::host::user::{User, Watch};
+use crate::outlets::Outlets;
+use crate::patience::run_out;
+use crate::plan::{self, Patience};
 use crate::streams::{Door, Joined, Joining, beside};
 use crate::task::Task;
 use crate::transport::{
     Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
 };
-use crate::user::{User, Watch};
 use crate::worker::Worker;
 use crate::worker::destination::{Asked, DestinationWorker};
 use crate::worker::kept::Kept;

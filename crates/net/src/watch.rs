@@ -35,11 +35,11 @@ use tokio::sync::Notify;
 
 use crate::Outcome;
 use crate::error::SyncError;
-use crate::place;
+use crate::host::place;
+use crate::host::sources::argument;
+use crate::host::user::User;
 use crate::plan::{Destination, Names, Plan, Sources};
 use crate::run::{runtime, told_to_end};
-use crate::sources::argument;
-use crate::user::User;
 use batch::{Batch, Fault};
 use dirt::{Change, Dirt};
 use inotify::Site;

@@ -4,9 +4,9 @@ use deltic_store::{Posix, StoreError, Tree};
 use deltic_store_local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore};
 use deltic_tree::{Name, RelPath};
 
-use crate::destination::{keep_links, root_of};
 use crate::error::SyncError;
-use crate::place::{Resolved, here, of_destination, resolve};
+use crate::host::destination::{keep_links, root_of};
+use crate::host::place::{Resolved, here, of_destination, resolve};
 use crate::plan::Plan;
 
 /// Opens a plan's destination, if that is here and there: as a tree to read, and the name in it of what comes.

@@ -18,10 +18,9 @@ use deltic_tree::{Kind, Meta, RelPath};
 use super::standing::{Standing, only, standing};
 use super::{Batch, MAX_STEPS, Tap, cut, other};
 use crate::conduct::Conduct;
-use crate::embed::Conversation;
 use crate::error::SyncError;
+use crate::host::user::{Conversation, Watch};
 use crate::plan::{self, Plan};
-use crate::user::Watch;
 use crate::worker::trouble;
 
 /// Runs a plan and keeps it, or only keeps it. `converse` holds a session.

@@ -34,7 +34,7 @@ use super::dirt::Change;
 use super::mounts::Mounts;
 use super::tree::{Event, Ground, Kind, Listed, Unwatched, WatchNo, Watches};
 use crate::error::SyncError;
-use crate::sources;
+use crate::host::sources;
 
 /// What is to be watched.
 pub(super) struct Site {

@@ -37,9 +37,9 @@ use super::packing::Packer;
 use super::steps::{cut_segment, perform, read_one, sum_portion, with_segment};
 use super::{Buffers, trouble};
 use crate::executor::Cost;
+use crate::host::user::User;
 use crate::lock::lock;
 use crate::monitor::{Stage, within};
-use crate::user::User;
 use crate::worker::Worker;
 
 /// Reads a tree for a [`Sender`].

@@ -23,7 +23,7 @@ use nix::unistd::{User, geteuid};
 use rustix::fs::{FileType, fstat};
 
 use crate::error::SyncError;
-use crate::place::past_missing;
+use crate::host::place::past_missing;
 
 /// What an agent may be asked for that keeps to one directory.
 #[derive(Clone, Debug, Default)]
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     const CHILD: &str = "DELTIC_TEST_RESTRICT";
-    const NAME: &str = "restrict::tests::behind_the_first_wall_the_kernel_opens_nothing_else";
+    const NAME: &str = "host::restrict::tests::behind_the_first_wall_the_kernel_opens_nothing_else";
 
     /// A process keeps to a directory for good, so it is another one.
     #[test]

@@ -1,12 +1,18 @@
 //! The user of a session: who is told of events, and asked where somebody can be.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use deltic_protocol::report::{Notice, Question};
 
+use crate::error::SyncError;
+
 /// Reports an event.
 pub(crate) type Watch<'a> = &'a mut (dyn FnMut(Notice) + Send);
+
+/// A session while it is held. Boxed, it is moved once, and may be spawned whatever it borrows.
+pub(crate) type Conversation<'a> = Pin<Box<dyn Future<Output = Result<(), SyncError>> + Send + 'a>>;
 
 type Ask = dyn Fn(&Question) -> bool + Send + Sync;
 

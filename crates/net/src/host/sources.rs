@@ -23,7 +23,7 @@ use deltic_tree::rule::Side;
 use deltic_tree::{Name, glob};
 
 use crate::error::SyncError;
-use crate::place::{exists, is_dir};
+use crate::host::place::{exists, is_dir};
 
 /// Holds the sources that `paths` name; with `names`, what these mean below the only path.
 ///
@@ -161,7 +161,8 @@ pub(crate) fn names_in_file(
     form: ListForm,
     trust: Trust,
 ) -> Result<Packed, SyncError> {
-    let file = NamedFile::find(&crate::place::expand(path), trust).and_then(|file| file.read());
+    let file =
+        NamedFile::find(&crate::host::place::expand(path), trust).and_then(|file| file.read());
     let read = file.and_then(|file| read_names(fs::File::from(file), form));
     read.map_err(|error| {
         SyncError::Selection(format!("read {}: {}", printable(path), reason(&error)))

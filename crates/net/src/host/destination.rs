@@ -14,7 +14,7 @@ use deltic_tree::rule::{Rule, Rules, Side};
 use deltic_tree::{MetaMask, Mounts, RelPath};
 
 use crate::error::SyncError;
-use crate::place::{exists, inode_of, past_missing, there};
+use crate::host::place::{exists, inode_of, past_missing, there};
 use crate::worker::alternates::Alternates;
 
 /// A root that is not there, behind those above it that are not either, where they are to be made as well.
