@@ -17,11 +17,11 @@ use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
 use deltic_store_local::UnderWay;
 
 use crate::batch::{self, Batch};
-use crate::conduct::{Conduct, Further};
+use crate::config::{Further, SessionConfig};
 use crate::error::SyncError;
 use crate::executor::{Budget, Executor};
 use crate::host::user::{Conversation, User, Watch};
-use crate::host::{destination, place};
+use crate::host::{Agent, AnyHost, destination, place};
 use crate::patience;
 use crate::plan::{self, Destination, Plan, Sources, Traffic};
 use crate::session::{Session, dial};
@@ -93,7 +93,7 @@ pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outc
                 Some(plan::Batch::Read(file)) => {
                     let batch = Batch::open(file, &plan)?;
                     let plan = batch.plan(plan);
-                    converse(plan, Conduct { batch: Some(batch), ..config }, watch).await
+                    converse(plan, SessionConfig { batch: Some(batch), ..config }, watch).await
                 }
                 Some(plan::Batch::Write(file)) => {
                     batch::write(plan, (file, false), converse, (config, watch)).await
@@ -145,7 +145,7 @@ pub async fn serve_over(
     with: &Embedding,
 ) -> Result<(), SyncError> {
     let further = Further::Answer { dirs: Vec::new() };
-    let config = Conduct { further, ..with.config() };
+    let config = SessionConfig { further, host: AnyHost::new(Agent), ..with.config() };
     held(&config.clone(), with, &mut |_| (), |watch| {
         Box::pin(Session::new(transport::over(transport), config).serve(watch))
     })
@@ -154,20 +154,20 @@ pub async fn serve_over(
 }
 
 impl Embedding {
-    fn config(&self) -> Conduct {
+    fn config(&self) -> SessionConfig {
         let Self { executor, budget, user, .. } = self.clone();
-        Conduct { executor, budget, user, ..Conduct::default() }
+        SessionConfig { executor, budget, user, ..SessionConfig::default() }
     }
 }
 
 /// Looks at a plan's destination, and says how this end goes about it.
-fn config(plan: &Plan, with: &Embedding) -> Result<Conduct, SyncError> {
+fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
     place::check_len(match &plan.destination {
         Destination::Local(path) => path.as_os_str(),
         Destination::Remote { path, .. } => path,
     })?;
     let (bwlimit, cache) = (plan.bwlimit, plan.cache.clone());
-    let config = Conduct { bwlimit, cache, ..with.config() };
+    let config = SessionConfig { bwlimit, cache, ..with.config() };
     let Destination::Local(to) = &plan.destination else { return Ok(config) };
     if plan.options.select.list_only {
         return Ok(config);
@@ -187,11 +187,11 @@ fn config(plan: &Plan, with: &Embedding) -> Result<Conduct, SyncError> {
         false => None,
     };
     let inside = inside.map(|inside| inside.destination);
-    Ok(Conduct { inside, beside: Some(resolved.root), ..config })
+    Ok(SessionConfig { inside, beside: Some(resolved.root), ..config })
 }
 
 /// Holds a session as the plan has it.
-fn converse(plan: Plan, config: Conduct, watch: Watch<'_>) -> Conversation<'_> {
+fn converse(plan: Plan, config: SessionConfig, watch: Watch<'_>) -> Conversation<'_> {
     let (timeouts, counters) = (plan.patience, Arc::clone(&config.counters));
     Box::pin(async move {
         tokio::select! {
@@ -201,14 +201,18 @@ fn converse(plan: Plan, config: Conduct, watch: Watch<'_>) -> Conversation<'_> {
     })
 }
 
-async fn connect_and_dial(plan: Plan, config: Conduct, watch: Watch<'_>) -> Result<(), SyncError> {
+async fn connect_and_dial(
+    plan: Plan,
+    config: SessionConfig,
+    watch: Watch<'_>,
+) -> Result<(), SyncError> {
     let (link, further, _other_end) = connect(&plan, &config)?;
     let host = match &further {
         Further::Dial { host, .. } => Some(host.clone()),
         Further::Never | Further::Answer { .. } => None,
     };
     let (counters, shell) = (Arc::clone(&config.counters), config.shell.clone());
-    let session = Session::new(link, Conduct { further, ..config });
+    let session = Session::new(link, SessionConfig { further, ..config });
     match (dial(session, plan, watch).await, counters.heard()) {
         // Everything is in place: what the other end still does, it does without us, or it would cost a round trip.
         (Ok(()), _) => {
@@ -233,7 +237,10 @@ async fn connect_and_dial(plan: Plan, config: Conduct, watch: Watch<'_>) -> Resu
 type OtherEnd = Task<Result<(), SyncError>>;
 
 /// The other end: a child that was told to be it, or a task here, which ends with us.
-fn connect(plan: &Plan, config: &Conduct) -> Result<(Ends, Further, Option<OtherEnd>), SyncError> {
+fn connect(
+    plan: &Plan,
+    config: &SessionConfig,
+) -> Result<(Ends, Further, Option<OtherEnd>), SyncError> {
     let host = match (&plan.sources, &plan.destination) {
         (Sources::Remote { host, .. }, _) | (_, Destination::Remote { host, .. }) => Some(host),
         _ => None,
@@ -244,19 +251,19 @@ fn connect(plan: &Plan, config: &Conduct) -> Result<(Ends, Further, Option<Other
         return Ok((link.into(), further, None));
     }
     let (ours, theirs) = transport::memory();
-    let Conduct { cache, under_way, executor, budget, .. } = config.clone();
-    let config = Conduct { cache, under_way, executor, budget, ..Conduct::default() };
+    let SessionConfig { cache, under_way, executor, budget, .. } = config.clone();
+    let config = SessionConfig { cache, under_way, executor, budget, ..SessionConfig::default() };
     // Its errors reach us as its last word.
     Ok((ours, Further::Never, Some(Task::spawn(serve(theirs, config)))))
 }
 
-pub(crate) async fn serve(ends: Ends, config: Conduct) -> Result<(), SyncError> {
+pub(crate) async fn serve(ends: Ends, config: SessionConfig) -> Result<(), SyncError> {
     Session::new(ends, config).serve(&mut |_| ()).await
 }
 
 /// Holds a session to its end or until it is cancelled.
 pub(crate) async fn held(
-    config: &Conduct,
+    config: &SessionConfig,
     with: &Embedding,
     watch: Watch<'_>,
     session: impl for<'a> FnOnce(Watch<'a>) -> Conversation<'a>,

@@ -82,7 +82,7 @@ mod tests {
     use deltic_protocol::options::Options;
     use tokio::time::timeout;
 
-    use crate::conduct::{Conduct, Further};
+    use crate::config::{Further, SessionConfig};
     use crate::greeting::hello;
     use crate::plan::{Plan, Sources};
     use crate::session::{Session, dial};
@@ -152,9 +152,11 @@ mod tests {
         for said in [Vec::new(), greeting, alive] {
             let (near, far) = memory();
             tokio::spawn(trickle(said.clone(), near.writer));
-            let conduct =
-                Conduct { further: Further::Answer { dirs: Vec::new() }, ..Conduct::default() };
-            let served = Session::new(far, conduct).serve(&mut |_| ()).await;
+            let config = SessionConfig {
+                further: Further::Answer { dirs: Vec::new() },
+                ..SessionConfig::default()
+            };
+            let served = Session::new(far, config).serve(&mut |_| ()).await;
             assert!(matches!(served, Err(SyncError::NoAnswerInTime)), "{served:?}");
             drop(near.reader);
             for pulls in [true, false] {
@@ -165,7 +167,8 @@ mod tests {
                     false => Sources::Local(vec![dir.path().into()]),
                 };
                 let plan = Plan::plain(sources, dir.path().join("dst"), Options::default());
-                let dialled = dial(Session::new(near, Conduct::default()), plan, &mut |_| ()).await;
+                let dialled =
+                    dial(Session::new(near, SessionConfig::default()), plan, &mut |_| ()).await;
                 assert!(matches!(dialled, Err(SyncError::NoAnswerInTime)), "{pulls} {dialled:?}");
                 drop(far.reader);
             }
@@ -185,11 +188,12 @@ mod tests {
         tokio::spawn(relay(far.reader, near.writer, |count| count > 1));
         let options = Options { recursive: true, silence: 1, ..Options::default() };
         let plan = Plan::plain(Sources::Local(vec![source]), destination, options);
-        let serving = async { Session::new(theirs, Conduct::default()).serve(&mut |_| ()).await };
+        let serving =
+            async { Session::new(theirs, SessionConfig::default()).serve(&mut |_| ()).await };
         let dialling = async {
-            let conduct = Conduct::default();
-            let counters = Arc::clone(&conduct.counters);
-            let session = Session::new(ours, conduct);
+            let config = SessionConfig::default();
+            let counters = Arc::clone(&config.counters);
+            let session = Session::new(ours, config);
             let (patience, mut watch) = (plan.patience, |_| ());
             tokio::select! {
                 result = dial(session, plan, &mut watch) => result,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use deltic_core::strategy::Link;
 use deltic_protocol::report::Notice;
 
-use crate::conduct::Conduct;
+use crate::config::SessionConfig;
 use crate::embed::{Embedding, held, serve};
 use crate::monitor::{Either, Monitor, Spent};
 use crate::plan::{Destination, Plan, Sources};
@@ -55,14 +55,14 @@ pub fn rehearse(
         return Err(SyncError::Usage("both ends of a rehearsal are here".into()));
     }
     let either = Either::default();
-    let conduct = || Conduct {
+    let config = || SessionConfig {
         bwlimit: plan.bwlimit,
         between: rehearsal.link,
         monitor: Monitor::on(&either),
-        ..Conduct::default()
+        ..SessionConfig::default()
     };
-    let ours = conduct();
-    let theirs = Conduct { under_way: ours.under_way.clone(), ..conduct() };
+    let ours = config();
+    let theirs = SessionConfig { under_way: ours.under_way.clone(), ..config() };
     let with = Embedding::default();
     let outcome = block_on(WORK_PATIENCE, async {
         let _hearing = cancel_on_signals(&with);

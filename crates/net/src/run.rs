@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use deltic_protocol::report::Notice;
 
-use crate::conduct::{Conduct, Further};
+use crate::config::{Further, SessionConfig};
 use crate::embed::{self, Embedding, Outcome, settled};
 use crate::error::SyncError;
 use crate::host::restrict::Restriction;
 use crate::host::user::User;
+use crate::host::{Agent, AnyHost};
 use crate::plan::Plan;
 use crate::task::Task;
 use crate::{bounds, streams, transport};
@@ -76,11 +77,12 @@ pub fn agent(
     // A socket would be outside.
     let dirs = if restriction.is_some() { Vec::new() } else { dirs };
     let further = Further::Answer { dirs };
-    let conduct = Conduct { bwlimit, further, cache, restriction, ..Conduct::default() };
-    let under_way = conduct.under_way.clone();
+    let host = restriction.map_or_else(|| AnyHost::new(Agent), AnyHost::new);
+    let config = SessionConfig { bwlimit, further, cache, host, ..SessionConfig::default() };
+    let under_way = config.under_way.clone();
     // Standard input may be in the midst of a read that nothing will end.
     block_on(Duration::ZERO, async {
-        let result = embed::serve(transport::stdio(), conduct).await;
+        let result = embed::serve(transport::stdio(), config).await;
         settled(&under_way).await;
         result
     })

@@ -396,7 +396,7 @@ impl Drop for SocketWriter {
 #[expect(clippy::disallowed_methods, reason = "the socket's own directory is looked at")]
 mod tests {
     use super::*;
-    use crate::conduct::Conduct;
+    use crate::config::SessionConfig;
     use crate::task::Task;
     use crate::transport::{Reading, start_reader};
     use std::io::{Read, Write};
@@ -412,7 +412,7 @@ mod tests {
     }
 
     fn attached() -> Attached {
-        let flow = Flow::new(&Conduct::default());
+        let flow = Flow::new(&SessionConfig::default());
         let (frames, taken, reading) =
             start_reader(Reader::Stream(Box::new(tokio::io::empty())).into(), &flow, Heard::Hello);
         let ((tell, news), (open, closed)) = (mpsc::channel(16), mpsc::channel(1));

@@ -17,7 +17,7 @@ use deltic_tree::{Kind, Meta, RelPath};
 
 use super::standing::{Standing, only, standing};
 use super::{Batch, MAX_STEPS, Tap, cut, other};
-use crate::conduct::Conduct;
+use crate::config::SessionConfig;
 use crate::error::SyncError;
 use crate::host::user::{Conversation, Watch};
 use crate::plan::{self, Plan};
@@ -27,8 +27,8 @@ use crate::worker::trouble;
 pub(crate) async fn write(
     plan: Plan,
     (file, only): (Arc<File>, bool),
-    converse: impl for<'a> Fn(Plan, Conduct, Watch<'a>) -> Conversation<'a>,
-    (conduct, watch): (Conduct, Watch<'_>),
+    converse: impl for<'a> Fn(Plan, SessionConfig, Watch<'a>) -> Conversation<'a>,
+    (config, watch): (SessionConfig, Watch<'_>),
 ) -> Result<(), SyncError> {
     let pulls = matches!(plan.sources, plan::Sources::Remote { .. });
     if pulls && only {
@@ -47,7 +47,7 @@ pub(crate) async fn write(
     let tap = Arc::new(Tap::new(Arc::clone(&file)));
     let (mut changed, mut finished) = (Vec::new(), None);
     let tells_unchanged = plan.options.tells_unchanged;
-    let tapped = Conduct { tap: Some(Arc::clone(&tap)), ..conduct.clone() };
+    let tapped = SessionConfig { tap: Some(Arc::clone(&tap)), ..config.clone() };
     converse(first, tapped, &mut |notice| {
         if let Notice::Changed(change) = &notice
             && has_content(change)
@@ -75,7 +75,7 @@ pub(crate) async fn write(
     if is_quiet {
         let batch = Batch::open(file, &plan)?;
         let plan = batch.plan(plan);
-        return converse(plan, Conduct { batch: Some(batch), ..conduct }, watch).await;
+        return converse(plan, SessionConfig { batch: Some(batch), ..config }, watch).await;
     }
     finished.into_iter().for_each(watch);
     Ok(())

@@ -22,8 +22,9 @@ use landlock::{
 use nix::unistd::{User, geteuid};
 use rustix::fs::{FileType, fstat};
 
+use super::Host;
+use super::place::{expand, past_missing};
 use crate::error::SyncError;
-use crate::host::place::past_missing;
 
 /// What an agent may be asked for that keeps to one directory.
 #[derive(Clone, Debug, Default)]
@@ -104,28 +105,6 @@ impl Restriction {
         })
     }
 
-    /// Refuses a request for more than is allowed. The paths in it become those that they stand for in the directory.
-    ///
-    /// # Errors
-    /// [`SyncError::Selection`], with what is not allowed.
-    pub(crate) fn admit(&self, request: Request) -> Result<Request, SyncError> {
-        match request {
-            Request::Send { sources, names, options } => {
-                self.admit_sending(&options)?;
-                let sources = sources.iter().map(|path| inside(path)).collect::<Result<_, _>>()?;
-                Ok(Request::Send { sources, names: list(names)?, options })
-            }
-            Request::Receive { destination, single, names, mut options } => {
-                self.admit_receiving(&names, &options)?;
-                for (_, dir) in dirs(&mut options).filter(|(_, dir)| dir.starts_with(b"/")) {
-                    *dir = [self.dir.as_os_str().as_bytes(), dir].concat().into();
-                }
-                let destination = inside(&destination)?;
-                Ok(Request::Receive { destination, single, names: list(names)?, options })
-            }
-        }
-    }
-
     fn admit_sending(&self, options: &Options) -> Result<(), SyncError> {
         let removes = options.remove.sources;
         match () {
@@ -165,16 +144,48 @@ impl Restriction {
     }
 }
 
-/// Refuses a source where the way to it leads out. It may be a link itself: then it is told, and not followed.
-///
-/// # Errors
-/// [`SyncError::Selection`].
-pub(crate) fn check_source(path: &OsStr) -> Result<(), SyncError> {
-    let is_dir = [&b"/"[..], b"/."].iter().any(|end| path.as_bytes().ends_with(end));
-    match Path::new(path).parent().filter(|_| !is_dir) {
-        Some(above) if leads_out(above) => check("source", above),
-        Some(_) => Ok(()),
-        None => check("source", Path::new(path)),
+impl Host for Restriction {
+    fn path(&self, argument: &[u8]) -> PathBuf {
+        expand(argument)
+    }
+
+    fn admit(&self, request: Request) -> Result<Request, SyncError> {
+        match request {
+            Request::Send { sources, names, options } => {
+                self.admit_sending(&options)?;
+                let sources = sources.iter().map(|path| inside(path)).collect::<Result<_, _>>()?;
+                Ok(Request::Send { sources, names: list(names)?, options })
+            }
+            Request::Receive { destination, single, names, mut options } => {
+                self.admit_receiving(&names, &options)?;
+                for (_, dir) in dirs(&mut options).filter(|(_, dir)| dir.starts_with(b"/")) {
+                    *dir = [self.dir.as_os_str().as_bytes(), dir].concat().into();
+                }
+                let destination = inside(&destination)?;
+                Ok(Request::Receive { destination, single, names: list(names)?, options })
+            }
+        }
+    }
+
+    /// One may be a link that leads out itself: then it is told, and not followed.
+    fn check_source(&self, path: &OsStr) -> Result<(), SyncError> {
+        let is_dir = [&b"/"[..], b"/."].iter().any(|end| path.as_bytes().ends_with(end));
+        match Path::new(path).parent().filter(|_| !is_dir) {
+            Some(above) if leads_out(above) => check("source", above),
+            Some(_) => Ok(()),
+            None => check("source", Path::new(path)),
+        }
+    }
+
+    fn check_destination(&self, path: &Path) -> Result<(), SyncError> {
+        check("destination", path)
+    }
+
+    fn check_options(&self, root: &Path, options: &Options) -> Result<(), SyncError> {
+        // One beside each file is below the root, or no such path.
+        let mut options = options.clone();
+        dirs(&mut options)
+            .try_for_each(|(option, dir)| check(option, &root.join(OsStr::from_bytes(dir))))
     }
 }
 
@@ -182,7 +193,7 @@ pub(crate) fn check_source(path: &OsStr) -> Result<(), SyncError> {
 ///
 /// # Errors
 /// [`SyncError::Selection`].
-pub(crate) fn check(what: &str, path: &Path) -> Result<(), SyncError> {
+fn check(what: &str, path: &Path) -> Result<(), SyncError> {
     match leads_out(&past_missing(path)) {
         true => {
             let path = printable(path.as_os_str().as_bytes());
@@ -190,17 +201,6 @@ pub(crate) fn check(what: &str, path: &Path) -> Result<(), SyncError> {
         }
         false => Ok(()),
     }
-}
-
-/// Refuses options that name directories outside, with the destination at `root`.
-///
-/// # Errors
-/// [`SyncError::Selection`].
-pub(crate) fn check_options(root: &Path, options: &Options) -> Result<(), SyncError> {
-    // One beside each file is below the root, or no such path.
-    let mut options = options.clone();
-    dirs(&mut options)
-        .try_for_each(|(option, dir)| check(option, &root.join(OsStr::from_bytes(dir))))
 }
 
 /// The directories that options name, with the options.

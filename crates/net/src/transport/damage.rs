@@ -11,7 +11,7 @@ use deltic_protocol::options::{Append, Delete, Options};
 use tokio::io::AsyncWriteExt;
 
 use super::*;
-use crate::conduct::Conduct;
+use crate::config::SessionConfig;
 use crate::plan::{Plan, Sources};
 use crate::session::{Session, dial};
 
@@ -115,9 +115,10 @@ fn hold(way: Way, at: Option<usize>, (source, destination): (&Path, &Path)) -> (
         tokio::spawn(relay(far.0, near.1, down));
         let (ours, theirs) = (Link::within(one).into(), Link::within(other).into());
         let plan = plan(way, source, destination);
-        let serving = async { Session::new(theirs, Conduct::default()).serve(&mut |_| ()).await };
+        let serving =
+            async { Session::new(theirs, SessionConfig::default()).serve(&mut |_| ()).await };
         let mut watch = |_| ();
-        let dialling = dial(Session::new(ours, Conduct::default()), plan, &mut watch);
+        let dialling = dial(Session::new(ours, SessionConfig::default()), plan, &mut watch);
         let both = async { tokio::join!(Box::pin(dialling), Box::pin(serving)) };
         matches!(tokio::time::timeout(PATIENCE, both).await, Ok((Ok(()), _)))
     });

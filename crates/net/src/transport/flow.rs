@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use deltic_protocol::check::CHECK;
 use deltic_protocol::hello::Alive;
 
-use crate::conduct::Conduct;
+use crate::config::SessionConfig;
 use crate::monitor::Monitor;
 use crate::plan::Traffic;
 
@@ -91,9 +91,9 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// All at most as fast, in either direction, as `conduct` has it.
-    pub(crate) fn new(conduct: &Conduct) -> Self {
-        let Conduct { counters, bwlimit, monitor, .. } = conduct.clone();
+    /// All at most as fast, in either direction, as `config` has it.
+    pub(crate) fn new(config: &SessionConfig) -> Self {
+        let SessionConfig { counters, bwlimit, monitor, .. } = config.clone();
         let limit = || bwlimit.map(|bytes| Arc::new(Limit::new(bytes)));
         let pause = Arc::new(watch::Sender::new(None));
         Self { counters, monitor, reading: limit(), writing: limit(), pause }

@@ -254,7 +254,7 @@ fn heard_on(stream: Stream, frame: Result<RawFrame, ReadEnd>) -> Option<Result<R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conduct::Conduct;
+    use crate::config::SessionConfig;
     use deltic_protocol::hello::Alive;
 
     /// Lets the other tasks go as far as they can.
@@ -267,7 +267,7 @@ mod tests {
     /// It is not the other end that is silent then.
     #[tokio::test]
     async fn who_does_not_take_what_has_come_is_behind() {
-        let flow = Flow::new(&Conduct::default());
+        let flow = Flow::new(&SessionConfig::default());
         let (to, from) = mpsc::channel(READINGS + 1);
         let reader = Reader::Memory(from);
         let (_frames, mut taken, _reading) = start_reader(reader.into(), &flow, Heard::Hello);
@@ -288,7 +288,7 @@ mod tests {
         pieces.into_iter().for_each(|piece| to.try_send(piece).expect("room for all"));
         drop(to);
         let mut arrivals = Arrivals::from(Reader::Memory(from));
-        let (mut frames, flow) = (Vec::new(), Flow::new(&Conduct::default()));
+        let (mut frames, flow) = (Vec::new(), Flow::new(&SessionConfig::default()));
         loop {
             for frame in arrivals.next(&flow).await {
                 match frame {

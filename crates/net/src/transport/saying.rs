@@ -179,11 +179,11 @@ fn checked(mut frames: Vec<u8>, sum: &mut Checksum) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conduct::Conduct;
+    use crate::config::SessionConfig;
 
     #[tokio::test(start_paused = true)]
     async fn an_end_says_that_it_lives_while_it_works_and_for_what_it_hears() {
-        let flow = Flow::new(&Conduct::default());
+        let flow = Flow::new(&SessionConfig::default());
         flow.beats(Some(Duration::from_secs(3)));
         let (to, mut said) = mpsc::channel(1);
         let (_batches, _) = start_writer(Writer::Memory(to), &flow, Stream::First, b"");

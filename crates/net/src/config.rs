@@ -9,7 +9,7 @@ use deltic_store_local::UnderWay;
 
 use crate::batch::{Batch, Tap};
 use crate::executor::{Budget, Executor};
-use crate::host::restrict::Restriction;
+use crate::host::AnyHost;
 use crate::host::user::User;
 use crate::monitor::Monitor;
 use crate::plan;
@@ -17,7 +17,7 @@ use crate::transport::{Counters, Shell};
 
 /// How an end goes about a session, whatever it is asked to do.
 #[derive(Clone, Default)]
-pub(crate) struct Conduct {
+pub(crate) struct SessionConfig {
     pub(crate) counters: Arc<Counters>,
     /// Most bytes a second to put on the wire or take from it.
     pub(crate) bwlimit: Option<u64>,
@@ -43,11 +43,11 @@ pub(crate) struct Conduct {
     /// Whose threads do the work, and how much of them.
     pub(crate) executor: Executor,
     pub(crate) budget: Budget,
-    /// What may be asked for, if not everything.
-    pub(crate) restriction: Option<Restriction>,
+    /// Says what names mean here, and what may be asked for.
+    pub(crate) host: AnyHost,
 }
 
-impl Conduct {
+impl SessionConfig {
     /// What this end knows of the way to the other: what it is told, and never more than it may use.
     pub(crate) fn figures(&self) -> Option<Figures> {
         let limit = self.bwlimit.map(|bytes| bytes.saturating_mul(8).max(1));

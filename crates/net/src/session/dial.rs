@@ -1,0 +1,277 @@
+//! The end that dials: it asks, by a plan.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use deltic_core::Packed;
+use deltic_protocol::Terms;
+use deltic_protocol::hello::{Names, NamesFrom, Reply, Request};
+use deltic_protocol::limits::MAX_TEXT_BYTES;
+use deltic_protocol::options::Options;
+use deltic_protocol::receiver::Expect;
+use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::sender::Sender;
+use deltic_protocol::streams::Join;
+use deltic_store::Tree;
+use deltic_store_local::SourceArg;
+use deltic_tree::path::{BadPath, printable, shortened};
+use deltic_tree::{Name, UnsortedNames};
+
+use crate::batch::Batch;
+use crate::config::Further;
+use crate::error::SyncError;
+use crate::greeting::{Agree, Greeting, Role};
+use crate::host::place::inode_of;
+use crate::host::sources::{expected, first_name, open};
+use crate::host::user::Watch;
+use crate::plan::{self, Patience};
+use crate::streams::Joining;
+use crate::worker::source::SourceWorker;
+
+use super::roles::{Agreed, single_entry};
+use super::{RunConfig, Session, removes_sources};
+
+/// What a plan asks of one end.
+pub(crate) async fn dial(
+    mut session: Session,
+    plan: plan::Plan,
+    watch: Watch<'_>,
+) -> Result<(), SyncError> {
+    if plan.by_blake3 {
+        session.ours = session.ours.by_blake3();
+    }
+    let mut options = plan.options.clone();
+    session.flow.beats(Patience::of_silence(options.silence).silence);
+    if !matches!(session.config.further, Further::Dial { .. }) {
+        options.streams = 1;
+    }
+    match (&plan.sources, &plan.destination) {
+        (plan::Sources::Remote { paths, .. }, plan::Destination::Local(to)) => {
+            session.pull((paths, plan.names), to.as_os_str(), options, watch).await
+        }
+        (plan::Sources::Local(_), plan::Destination::Local(to))
+            if session.config.batch.is_some() =>
+        {
+            let batch = session.config.batch.take().expect("it was looked at");
+            session.push_batch(batch, to.as_os_str(), options, watch).await
+        }
+        (plan::Sources::Local(paths), plan::Destination::Local(to)) => {
+            session.push((paths, plan.names), to.as_os_str(), options, watch).await
+        }
+        (plan::Sources::Local(paths), plan::Destination::Remote { path, .. }) => {
+            session.push((paths, plan.names), path, options, watch).await
+        }
+        (plan::Sources::Remote { .. }, plan::Destination::Remote { .. }) => {
+            Err(SyncError::Usage("source and destination are both remote".into()))
+        }
+    }
+}
+
+impl Session {
+    /// Asks to be sent these paths; then receives them.
+    pub(crate) async fn pull(
+        mut self,
+        (paths, names): (&[OsString], plan::Names),
+        destination: &OsStr,
+        options: Options,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
+        let from = match &names {
+            plan::Names::None => NamesFrom::Nowhere,
+            plan::Names::Here(_) => NamesFrom::Frames,
+            plan::Names::There { path, nul } => {
+                NamesFrom::File { path: path.as_bytes().into(), nul: *nul }
+            }
+        };
+        if removes_sources(&options) {
+            self.tell_places(inode_of(&self.config.host.path(destination.as_bytes())));
+        }
+        self.ask(&Request::Send { sources, names: from.clone(), options: options.clone() }).await?;
+        let expect = match names {
+            plan::Names::None => expected(paths, &options),
+            plan::Names::Here(names) => self.tell_names(names, &options).await?,
+            plan::Names::There { .. } => None,
+        };
+        let greeting = Greeting::new(self.ours.clone(), Role::Receives, &options);
+        let (terms, Reply { single, join }) = self.hear_out(greeting).await?;
+        if let Some(tap) = &self.config.tap {
+            tap.begin(single.clone(), &options);
+        }
+        let (tell, told) = oneshot::channel();
+        tell.send((terms, join)).ok();
+        let joining = self.dialling(told, options.streams);
+        let agreed = Agreed { terms, joining, user_is_here: true };
+        // The other end's word does not make one file of what was asked for as a directory. What a list there names it knows alone.
+        let may_be_any = matches!(from, NamesFrom::File { .. });
+        let is_it = |name: &Name| expect.as_ref().map_or(may_be_any, |expect| expect.admits(name));
+        let single = single.filter(is_it);
+        let result = match self.resolve(destination.as_bytes(), single.as_ref(), &options) {
+            Ok(resolved) => self.receive(resolved, (options, expect), agreed, watch).await,
+            Err(error) => Err(error),
+        };
+        self.end(result).await
+    }
+
+    /// Tells the names that a request is for; which names of the root they stand for, if not all.
+    pub(super) async fn tell_names(
+        &mut self,
+        names: Packed,
+        options: &Options,
+    ) -> Result<Option<Expect>, SyncError> {
+        Names::check(&names)?;
+        let (mut firsts, mut own) = (Some(UnsortedNames::default()), false);
+        let mut untold = Vec::new();
+        let names = names.into_iter().filter(|line| {
+            if line.len() > MAX_TEXT_BYTES {
+                let shown = printable(line);
+                let message = format!("cannot read {}: {}", shortened(&shown), BadPath::TooLong);
+                untold.push(Trouble::new(TroubleKind::Failed, message));
+                return false;
+            }
+            own |= options.select.relative && SourceArg::is_dotted(line);
+            // What cannot be one brings nothing.
+            if let Ok(first) = first_name(line, options) {
+                firsts = firsts
+                    .take()
+                    .zip(first)
+                    .and_then(|(mut firsts, first)| firsts.push(first).is_ok().then_some(firsts));
+            }
+            true
+        });
+        for frame in Names::frames(names) {
+            self.say(frame).await;
+        }
+        self.untold = untold;
+        Ok(firsts.map(|firsts| Expect { names: firsts.sorted(), own, ..Expect::default() }))
+    }
+
+    /// Asks to receive, and begins to send these paths before the other end has answered.
+    pub(crate) async fn push(
+        mut self,
+        (paths, names): (&[PathBuf], plan::Names),
+        destination: &OsStr,
+        options: Options,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let paths: Vec<_> = paths.iter().map(|path| path.as_os_str().to_owned()).collect();
+        let names = match names {
+            plan::Names::None => None,
+            plan::Names::Here(names) => Some(names),
+            plan::Names::There { path, nul } => {
+                let from = NamesFrom::File { path: path.as_bytes().into(), nul };
+                return self.push_listed((&paths, from), destination, options, watch).await;
+            }
+        };
+        let sources = open(&paths, names, &options)?;
+        let sources = sources.without(self.config.inside.take()).beside(self.config.beside.take());
+        let single = single_entry(&sources, &options);
+        let destination = destination.as_bytes().into();
+        if removes_sources(&options) {
+            self.tell_places(sources.places());
+        }
+        let worker = Arc::new(self.sending(sources, &options));
+        if let Some(tap) = &self.config.tap {
+            tap.begin(single.clone(), &options);
+            tap.sources.set(Arc::clone(&worker)).ok();
+        }
+        self.push_by(worker, (destination, single), options, watch).await
+    }
+
+    /// The same with the names that a list of the other end has, which it tells first.
+    pub(super) async fn push_listed(
+        mut self,
+        (paths, names): (&[OsString], NamesFrom),
+        destination: &OsStr,
+        options: Options,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        if self.config.tap.is_some() {
+            let why = "--write-batch: a list on the other machine does not go with it";
+            return Err(SyncError::Usage(why.into()));
+        }
+        if removes_sources(&options) {
+            let dirs: Vec<_> = paths.iter().filter_map(|path| inode_of(Path::new(path))).collect();
+            self.tell_places(dirs);
+        }
+        let destination = destination.as_bytes().into();
+        let (single, options_too) = (None, options.clone());
+        self.ask(&Request::Receive { destination, single, names, options: options_too }).await?;
+        let greeting = Greeting::new(self.ours.clone(), Role::Sends, &options);
+        let (terms, Reply { join, .. }) = self.hear_out(greeting).await?;
+        let names = self.hear_names().await?;
+        let (tell, told) = oneshot::channel();
+        tell.send((terms, join)).ok();
+        let joining = self.dialling(told, options.streams);
+        let agreed = Agreed { terms, joining, user_is_here: true };
+        let result = match open(paths, Some(names), &options) {
+            Ok(sources) => {
+                let sources =
+                    sources.without(self.config.inside.take()).beside(self.config.beside.take());
+                self.send(sources, options, agreed, watch).await
+            }
+            Err(error) => Err(error),
+        };
+        self.end(result).await
+    }
+
+    /// The same with what a batch holds.
+    pub(super) async fn push_batch(
+        self,
+        batch: Batch,
+        destination: &OsStr,
+        options: Options,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let destination = (destination.as_bytes().into(), batch.single().cloned());
+        let (own, [users, groups]) = (batch.own(), batch.owners());
+        let worker = SourceWorker::new(batch.clone(), own, (&options, &self.ours))
+            .calling(users, groups)
+            .with_user(self.config.user.clone());
+        self.push_by(Arc::new(worker), destination, options, watch).await
+    }
+
+    pub(super) async fn push_by<T: Tree>(
+        mut self,
+        worker: Arc<SourceWorker<T>>,
+        (destination, single): (Box<[u8]>, Option<Name>),
+        options: Options,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let (names, options_too) = (NamesFrom::Nowhere, options.clone());
+        self.ask(&Request::Receive { destination, single, names, options: options_too }).await?;
+        let (tell, told) = oneshot::channel();
+        let names = Arc::clone(&worker);
+        let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
+            names.agree(terms);
+            // A session of one stream does not ask.
+            tell.send((terms, join)).ok();
+        });
+        let run = RunConfig {
+            joining: self.dialling(told, options.streams),
+            greeting: Some((Greeting::new(self.ours.clone(), Role::Sends, &options), agree)),
+            share: self.share(&options),
+        };
+        let machine = Sender::new(options).over(self.rate());
+        let result = self.run((machine, worker), run, watch).await;
+        self.end(result).await
+    }
+
+    /// How we get so many streams, where the other end lets us.
+    pub(super) fn dialling(
+        &self,
+        told: oneshot::Receiver<(Terms, Option<Join>)>,
+        streams: u32,
+    ) -> Joining {
+        match self.config.further.clone() {
+            Further::Dial { remote, host } if streams > 1 => {
+                Joining::Dial { remote, host, told, more: streams - 1 }
+            }
+            _ => Joining::Nobody,
+        }
+    }
+}

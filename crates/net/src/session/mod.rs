@@ -1,0 +1,228 @@
+//! One session from its first byte to its last, at either end: `dial` asks for it, `serve` does what is asked, and both take a role
+//! (`roles`).
+
+mod dial;
+mod roles;
+mod serve;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use deltic_core::Packed;
+use deltic_protocol::Purpose;
+use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, Reply, Request};
+use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
+use deltic_protocol::options::Options;
+use deltic_protocol::report::Trouble;
+use deltic_protocol::{Hello, PeerError, Terms};
+use deltic_tree::meta::Inode;
+
+use crate::config::SessionConfig;
+use crate::drive::{Drive, drive};
+use crate::error::{SyncError, last_word};
+use crate::executor::Share;
+use crate::greeting::{Agree, Greeting, Role, check_len, hear_magic, hello, in_time};
+use crate::host::place::places;
+use crate::host::user::Watch;
+use crate::outlets::Outlets;
+use crate::streams::{Joined, Joining, beside};
+use crate::task::Task;
+use crate::transport::{
+    Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
+};
+use crate::worker::Worker;
+use deltic_engine::machine::Machine;
+
+pub(crate) use dial::dial;
+
+/// Longest time for the last frames to leave, and for further streams to end.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(120);
+/// How long a last word may take to leave.
+const ABORT_PATIENCE: Duration = Duration::from_secs(2);
+/// Most places that an end says it reads or writes in.
+const MAX_PLACES: usize = 32;
+
+/// One end of a connection on which a session is held.
+pub(crate) struct Session {
+    ours: Hello,
+    /// What the end said that dialled.
+    theirs: Option<Hello>,
+    arrivals: Arrivals,
+    batches: mpsc::Sender<Vec<u8>>,
+    writing: Task<std::io::Result<()>>,
+    /// Reads frames as long as the session lasts, and not only its machine: the other end may not have said all.
+    reading: Option<Task<()>>,
+    flow: Flow,
+    /// Lines of a list of names that are too long to be told.
+    untold: Vec<Trouble>,
+    config: SessionConfig,
+}
+
+/// How a machine is to be run.
+pub(super) struct RunConfig {
+    joining: Joining,
+    /// What is still to be heard.
+    greeting: Option<(Greeting, Agree)>,
+    share: Share,
+}
+
+impl Session {
+    /// Over a connection; says nothing yet.
+    pub(crate) fn new(ends: Ends, config: SessionConfig) -> Self {
+        let flow = Flow::new(&config);
+        let Ends { reader, writer, child } = ends;
+        config.shell.keep(child);
+        let (batches, writing) = start_writer(writer, &flow, Stream::First, &MAGIC);
+        Self {
+            ours: hello(),
+            theirs: None,
+            arrivals: reader.into(),
+            batches,
+            writing,
+            reading: None,
+            flow,
+            untold: Vec::new(),
+            config,
+        }
+    }
+
+    async fn say(&mut self, frames: Vec<u8>) {
+        self.flow.monitor.count_sent(Purpose::Control, frames.len());
+        // If nobody listens any more, the reader hears why.
+        self.batches.send(frames).await.ok();
+    }
+
+    /// The bandwidth of the way to the other end in bits a second, as far as this one knows it.
+    fn rate(&self) -> Option<u64> {
+        self.config.figures().map(|figures| figures.bits_per_second)
+    }
+
+    /// Says hello, and what we want, at once.
+    async fn ask(&mut self, request: &Request) -> Result<(), SyncError> {
+        if !request.fits() {
+            let message =
+                "too many or too long paths and patterns for one run; sync a directory instead";
+            return Err(SyncError::Usage(message.into()));
+        }
+        self.say([self.ours.encode(), request.encode()].concat()).await;
+        Ok(())
+    }
+
+    async fn hear(&mut self) -> Result<RawFrame, SyncError> {
+        loop {
+            let frame = self.arrivals.one(&self.flow).await?;
+            check_len(&frame.payload)?;
+            if let Some(abort) = Abort::decode(frame.kind, &frame.payload)? {
+                return Err(abort.into());
+            }
+            if Alive::decode(frame.kind, &frame.payload)?.is_none() {
+                return Ok(frame);
+            }
+        }
+    }
+
+    /// Hears all of a greeting.
+    async fn hear_out(&mut self, mut greeting: Greeting) -> Result<(Terms, Reply), SyncError> {
+        in_time(async {
+            hear_magic(&mut self.arrivals, &self.flow.counters).await?;
+            loop {
+                let RawFrame { kind, payload } = self.hear().await?;
+                if let Some(agreed) = greeting.hear(kind, &payload)? {
+                    return Ok(agreed);
+                }
+            }
+        })
+        .await
+    }
+
+    /// Hears the names that a request is for, to the last.
+    async fn hear_names(&mut self) -> Result<Packed, SyncError> {
+        let (mut names, mut bytes) = (Packed::default(), 0);
+        loop {
+            let frame = self.hear().await?;
+            let Names(more) = Names::decode(frame.kind, &frame.payload)?;
+            if more.is_empty() {
+                return Ok(names);
+            }
+            bytes += more.iter().map(|name| name.len()).sum::<usize>();
+            let whole = more.iter().try_for_each(|name| names.push(name).map(drop));
+            if whole.is_err() || names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES {
+                return Err(PeerError::Limit("names").into());
+            }
+        }
+    }
+
+    /// Says where this end reads or writes, if sources are to be removed: an end on the same machine refuses where that is also
+    /// the other's place. Of many, only the first are said.
+    fn tell_places(&mut self, inodes: impl IntoIterator<Item = Inode>) {
+        let places = places(&self.ours, inodes.into_iter().take(MAX_PLACES));
+        self.ours = self.ours.clone().at(&places);
+    }
+
+    /// This end's share of the process's threads.
+    fn share(&self, options: &Options) -> Share {
+        self.config.executor.admit(self.config.budget.with_threads(options.threads))
+    }
+
+    /// Runs a machine over this connection, and over the streams that join it.
+    async fn run<M: Machine, H: Worker<M>>(
+        &mut self,
+        (machine, worker): (M, Arc<H>),
+        RunConfig { joining, greeting, share }: RunConfig,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let nothing = Reader::Stream(Box::new(tokio::io::empty()));
+        let arrivals = std::mem::replace(&mut self.arrivals, nothing.into());
+        let heard = if greeting.is_some() { Heard::Nothing } else { Heard::Hello };
+        let (into, frames, reading) = start_reader(arrivals, &self.flow, heard);
+        self.reading = Some(reading);
+        let (tell, news) = mpsc::channel(MAX_STREAMS as usize);
+        let (open, mut closed) = mpsc::channel(1);
+        let joined = Joined {
+            role: Role::of(M::SIDE),
+            frames: into,
+            news: tell,
+            flow: self.flow.clone(),
+            open,
+        };
+        let monitor = self.flow.monitor.clone();
+        let tap = self.config.tap.clone();
+        let outlets = Outlets::new(self.batches.clone());
+        let counters = Arc::clone(&self.flow.counters);
+        let by = Drive { greeting, frames, outlets, news, share, counters, monitor, tap };
+        let session = drive(machine, worker, by, watch);
+        let result = beside(session, joining.go_on(joined)).await;
+        if result.is_ok() {
+            // A stream is left only once who sends has said that it is over: an early end would be a fault.
+            tokio::time::timeout(CLOSING_PATIENCE, closed.recv()).await.ok();
+        }
+        result
+    }
+
+    /// Closes our side; if we gave up, says why first.
+    async fn end(self, result: Result<(), SyncError>) -> Result<(), SyncError> {
+        let Self { batches, writing, reading: _reading, .. } = self;
+        if let Some(abort) = result.as_ref().err().and_then(last_word) {
+            let said = batches.send(abort.encode());
+            tokio::time::timeout(ABORT_PATIENCE, said).await.ok();
+        }
+        drop(batches);
+        let patience = if result.is_ok() { CLOSING_PATIENCE } else { ABORT_PATIENCE };
+        let written = tokio::time::timeout(patience, writing).await;
+        result?;
+        match written {
+            // The other end may close as soon as it has heard that we are done.
+            Ok(Ok(Err(error))) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(SyncError::Transport { action: "write to the other end", source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether sources are to go.
+pub(super) const fn removes_sources(options: &Options) -> bool {
+    options.remove.sources && !options.select.list_only
+}

@@ -1,0 +1,175 @@
+//! The two roles: who sends, and who receives.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use deltic_protocol::Terms;
+use deltic_protocol::options::{Missing, Options};
+use deltic_protocol::receiver::{Expect, Receiver, Setting};
+use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::sender::Sender;
+use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Sources, remove_root};
+use deltic_tree::{Name, RelPath};
+
+use crate::bounds::files_at_once;
+use crate::error::SyncError;
+use crate::host::destination::{lacking, local_options, make, open_alternates, root_of};
+use crate::host::place::{Resolved, exists, resolve, unmade, unusable};
+use crate::host::user::Watch;
+use crate::streams::Joining;
+use crate::worker::destination::{Asked, DestinationWorker};
+use crate::worker::kept::Kept;
+use crate::worker::owners::is_privileged;
+use crate::worker::source::SourceWorker;
+
+use super::{RunConfig, Session};
+
+/// What the ends agreed on.
+pub(super) struct Agreed {
+    pub(super) terms: Terms,
+    pub(super) joining: Joining,
+    /// Whether this end dialled.
+    pub(super) user_is_here: bool,
+}
+
+/// A root that was made, and those above it, the last first. Where nothing was to be in it, or the session did not begin, they
+/// go again, unless something is in them after all.
+#[derive(Default)]
+struct Made {
+    dirs: Vec<NamedDir>,
+    store: Option<LocalStore>,
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if self.store.as_ref().is_none_or(LocalStore::was_made_in_vain) {
+            let _ = self.dirs.iter().try_for_each(remove_root);
+        }
+    }
+}
+
+impl Session {
+    /// What a destination means; nothing is looked at where nothing is brought there.
+    pub(super) fn resolve(
+        &self,
+        destination: &[u8],
+        single: Option<&Name>,
+        options: &Options,
+    ) -> Result<Resolved, SyncError> {
+        if options.select.list_only {
+            return Ok(Resolved { root: PathBuf::new(), rename: None, missing: true });
+        }
+        let resolved = resolve(&self.config.host.path(destination), single, options.select.mkpath)?;
+        let strange = |error| unusable(&resolved.root, error);
+        root_of(&resolved.root, options).check().map_err(strange)?;
+        // Who only compares needs the file as well.
+        let named = resolved.rename.as_ref().filter(|_| options.dry_run);
+        let named = named.map(|name| resolved.root.join(OsStr::from_bytes(name.as_bytes())));
+        let is_missing = resolved.missing || named.as_ref().is_some_and(|file| !exists(file));
+        if is_missing && options.select.existing {
+            let shown = named.as_ref().unwrap_or(&resolved.root).as_os_str().as_bytes();
+            let shown = deltic_tree::path::printable(shown);
+            return Err(SyncError::Selection(format!("destination {shown}: it is not there")));
+        }
+        Ok(resolved)
+    }
+
+    /// What does a sender's work on these sources.
+    pub(super) fn sending(&self, sources: Sources, options: &Options) -> SourceWorker<Sources> {
+        let own = (sources.own(), missing(&sources, options));
+        SourceWorker::new(sources, own, (options, &self.ours))
+            .over(self.config.figures())
+            .with_kept(Kept::new(self.config.cache.clone(), options))
+            .with_user(self.config.user.clone())
+    }
+
+    pub(super) async fn send(
+        &mut self,
+        sources: Sources,
+        options: Options,
+        Agreed { terms, joining, user_is_here }: Agreed,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let worker = self.sending(sources, &options);
+        worker.agree(terms);
+        let run = RunConfig { joining, greeting: None, share: self.share(&options) };
+        let mut machine = Sender::new(options).over(self.rate());
+        machine.greeted(terms.offers(), terms.limits());
+        if terms.removed() && !user_is_here {
+            machine.report_removed();
+        }
+        self.run((machine, Arc::new(worker)), run, watch).await
+    }
+
+    pub(super) async fn receive(
+        &mut self,
+        resolved: Resolved,
+        (options, expect): (Options, Option<Expect>),
+        agreed: Agreed,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let Resolved { root, rename, missing } = resolved;
+        let is_privileged = is_privileged(&options.metadata);
+        let user_is_here = agreed.user_is_here;
+        let lists = options.select.list_only;
+        let lacking = if missing && !lists { lacking(&root, &options) } else { Vec::new() };
+        let setting = Setting {
+            options: options.clone(),
+            expect,
+            rename,
+            is_privileged,
+            user_is_here,
+            made_dirs: lacking.len() as u64,
+            root_is_wanted: root.as_os_str().as_bytes().ends_with(b"/"),
+            takes_offers: agreed.terms.offers(),
+            tells_resumed: agreed.terms.resumed(),
+            tells_passed_over: agreed.terms.passed_over(),
+            limits: agreed.terms.limits(),
+            most_files: [files_at_once(), agreed.terms.most_files()].into_iter().flatten().min(),
+        };
+        let see = options.metadata.seen_by_receiver(is_privileged);
+        let unusable = |error| unusable(&root, error);
+        let mut made = Made::default();
+        let store = if missing && (options.dry_run || lists) {
+            let local = LocalOptions { see, ..LocalOptions::default() };
+            LocalStore::missing(&root, local).map_err(unusable)?
+        } else {
+            made.dirs = make(&lacking, &options).map_err(|error| unmade(&root, error))?;
+            let local = local_options(&root, &options, (see, &self.config.under_way))?;
+            let store = LocalStore::open_named(&root_of(&root, &options), local);
+            let store = store.map_err(unusable)?;
+            let is_new = made.dirs.first().is_some_and(|made| made.path == root);
+            if is_new { store.with_new_root() } else { store }
+        };
+        made.store = Some(store.clone());
+        let (alternates, warnings) = open_alternates(&root, (&options, see));
+        let Agreed { terms, joining, .. } = agreed;
+        let share = self.share(&options);
+        let kept = Kept::new(self.config.cache.clone(), &options);
+        let asked = Asked { terms, options: &options, theirs: terms.part() };
+        let worker = DestinationWorker::new(store, alternates, asked, share.clone())?;
+        let worker = worker.with_user(self.config.user.clone());
+        let run = RunConfig { joining, greeting: None, share };
+        let mut machine = Receiver::new(setting);
+        let warning = |message| Trouble::new(TroubleKind::Warned, message);
+        let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
+        found.for_each(|trouble| machine.found(trouble));
+        self.run((machine, Arc::new(worker.with_kept(kept))), run, watch).await
+    }
+}
+
+/// The name of the one entry that comes, if nothing does that is in it. What is to go at the destination goes under its own name, and
+/// not under a new one.
+pub(super) fn single_entry(sources: &Sources, options: &Options) -> Option<Name> {
+    sources.single().filter(|_| missing(sources, options).is_empty())
+}
+
+/// Sources that are not there, if the other end is to be told.
+fn missing(sources: &Sources, options: &Options) -> Vec<RelPath> {
+    match options.select.missing {
+        Missing::Delete => sources.missing(),
+        Missing::Fail | Missing::Ignore => Vec::new(),
+    }
+}

@@ -1,0 +1,155 @@
+//! The end that is dialled: it does what the other one asks, as far as its host allows.
+
+use std::sync::Arc;
+
+use deltic_protocol::hello::{Names, NamesFrom, Reply, Request};
+use deltic_protocol::options::Options;
+use deltic_protocol::{Hello, PeerError, Terms};
+use deltic_store_local::Trust;
+use deltic_tree::Name;
+use deltic_tree::meta::Inode;
+
+use crate::config::Further;
+use crate::error::SyncError;
+use crate::greeting::{Role, agree, hear_magic, in_time};
+use crate::host::place::{inode_of, places};
+use crate::host::sources::{ListForm, expand_globs, names_in_file, names_to_tell, open};
+use crate::host::user::Watch;
+use crate::patience::run_out;
+use crate::plan::Patience;
+use crate::streams::{Door, Joining};
+
+use super::roles::{Agreed, single_entry};
+use super::{Session, removes_sources};
+
+impl Session {
+    /// Does what the dialling end asks.
+    pub(crate) async fn serve(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
+        // A future as large as a session's is moved once, and not once for each that holds it.
+        let result = Box::pin(self.answer(watch)).await;
+        self.end(result).await
+    }
+
+    /// Greets, hears the request, and serves it.
+    pub(super) async fn answer(&mut self, watch: Watch<'_>) -> Result<(), SyncError> {
+        self.say(self.ours.encode()).await;
+        let is_far = matches!(self.config.further, Further::Answer { .. });
+        let heard = self.hear_request();
+        // Sources may take long to open where the other end is in this process, and it does not end without us.
+        let (theirs, request) = if is_far { in_time(heard).await? } else { heard.await? };
+        let role = match &request {
+            Request::Receive { .. } => Role::Receives,
+            Request::Send { .. } => Role::Sends,
+        };
+        let terms = agree(role, &self.ours, &theirs)?;
+        self.theirs = Some(theirs);
+        let patience = Patience::of_silence(request.silence());
+        self.flow.beats(patience.silence);
+        let counters = Arc::clone(&self.flow.counters);
+        tokio::select! {
+            result = self.serve_request(request, terms, watch) => result,
+            error = run_out(&patience, &counters) => Err(error),
+        }
+    }
+
+    /// Hears who dialled, and what it asks for.
+    pub(super) async fn hear_request(&mut self) -> Result<(Hello, Request), SyncError> {
+        hear_magic(&mut self.arrivals, &self.flow.counters).await?;
+        let frame = self.hear().await?;
+        let theirs = Hello::decode(frame.kind, &frame.payload)?;
+        // Who has nothing in common with us may ask for what we cannot read.
+        agree(Role::Sends, &self.ours, &theirs)?;
+        let frame = self.hear().await?;
+        Ok((theirs, Request::decode(frame.kind, &frame.payload)?))
+    }
+
+    pub(super) async fn serve_request(
+        &mut self,
+        request: Request,
+        terms: Terms,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
+        let (Request::Send { options, .. } | Request::Receive { options, .. }) = &request;
+        terms.admits(&options.strategy, options.delete)?;
+        match self.config.host.admit(request)? {
+            Request::Send { sources, names, options } => {
+                let paths: Vec<_> = sources
+                    .iter()
+                    .flat_map(|path| expand_globs(self.config.host.path(path)))
+                    .collect();
+                paths.iter().try_for_each(|path| self.config.host.check_source(path))?;
+                let names = match names {
+                    NamesFrom::Nowhere => None,
+                    NamesFrom::File { path, nul } => {
+                        let form = ListForm { nul, commented: true };
+                        Some(names_in_file(&path, form, Trust::new(options.follow.insecure))?)
+                    }
+                    NamesFrom::Frames => Some(self.hear_names().await?),
+                };
+                let sources = open(&paths, names, &options)?;
+                self.check_elsewhere(&options, || sources.places())?;
+                let single = single_entry(&sources, &options);
+                let joining = self.agree(terms, single, options.streams).await;
+                let agreed = Agreed { terms, joining, user_is_here: false };
+                self.send(sources, options, agreed, watch).await
+            }
+            Request::Receive { destination, single, names, options } => {
+                let listed = match names {
+                    NamesFrom::Nowhere => None,
+                    NamesFrom::File { path, nul } => {
+                        Some(names_to_tell(&path, nul, Trust::new(options.follow.insecure))?)
+                    }
+                    NamesFrom::Frames => {
+                        return Err(PeerError::Unexpected("names of our own sources").into());
+                    }
+                };
+                self.check_elsewhere(&options, || inode_of(&self.config.host.path(&destination)))?;
+                self.config.host.check_destination(&self.config.host.path(&destination))?;
+                let resolved = self.resolve(&destination, single.as_ref(), &options)?;
+                self.config.host.check_options(&resolved.root, &options)?;
+                let expect = single.filter(|_| resolved.rename.is_some());
+                let joining = self.agree(terms, None, options.streams).await;
+                for frame in listed.into_iter().flat_map(|names| Names::frames(names.into_iter())) {
+                    self.say(frame).await;
+                }
+                let expect = expect.map(|name| [name].into());
+                let agreed = Agreed { terms, joining, user_is_here: false };
+                self.receive(resolved, (options, expect), agreed, watch).await
+            }
+        }
+    }
+
+    /// Refuses to have sources removed that are what is written to: they would be all there is.
+    pub(super) fn check_elsewhere<I: IntoIterator<Item = Inode>>(
+        &self,
+        options: &Options,
+        here: impl FnOnce() -> I,
+    ) -> Result<(), SyncError> {
+        let Some(theirs) = self.theirs.as_ref().filter(|_| removes_sources(options)) else {
+            return Ok(());
+        };
+        if places(theirs, here()).iter().any(|place| theirs.is_at(place)) {
+            let why = "--remove-source-files: the destination is where the source is";
+            return Err(SyncError::Usage(why.into()));
+        }
+        Ok(())
+    }
+
+    /// Replies, and says where further streams may join if so many are asked for.
+    pub(super) async fn agree(
+        &mut self,
+        terms: Terms,
+        single: Option<Name>,
+        streams: u32,
+    ) -> Joining {
+        let door = match &self.config.further {
+            Further::Answer { dirs } if terms.streams() && streams > 1 => {
+                Door::open(dirs, streams - 1)
+            }
+            _ => None,
+        };
+        let join = door.as_ref().map(|door| door.join().clone());
+        self.say(Reply { single, join }.encode()).await;
+        door.map_or(Joining::Nobody, Joining::Answer)
+    }
+}
