@@ -1,4 +1,5 @@
-//! Many sessions in one process: threads, memory, how evenly they are served, and how soon those that are cancelled are gone.
+//! Many sessions in one process: threads, memory, how evenly they are served, and how soon those that are cancelled
+//! are gone.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,18 +22,18 @@ pub(crate) struct Options {
     /// Sessions in all; those that do not work wait for their other end
     #[arg(long, default_value_t = 1000)]
     sessions: usize,
-    /// Those that work at once
+    /// Sessions that work at once
     #[arg(long, default_value_t = 100)]
     working: usize,
     /// Bytes that each of them copies, in files of 64 KiB
     #[arg(long, default_value_t = 4 << 20)]
     bytes: u64,
-    /// Where trees are made
+    /// Directory for the trees
     #[arg(long, default_value = "/dev/shm")]
     dir: PathBuf,
 }
 
-/// How long sessions may take to begin, to work and to end.
+/// Longest time for sessions to begin, to work and to end.
 const PATIENCE: Duration = Duration::from_secs(600);
 const FILE_BYTES: usize = 64 << 10;
 
@@ -100,7 +101,7 @@ fn plan(source: &Path, destination: Destination) -> Plan {
     }
 }
 
-/// What carries bytes from one end to the other.
+/// A one-way stream from one end to the other.
 fn pipe() -> (ReadHalf<DuplexStream>, WriteHalf<DuplexStream>) {
     let (from, to) = duplex(FILE_BYTES);
     (split(from).0, split(to).1)
@@ -124,11 +125,11 @@ fn wait(executor: &Executor, source: &Path, destination: PathBuf) -> Waiting {
     Waiting { cancel, _unused: (unsaid, unheard) }
 }
 
-/// What sessions at work took.
+/// Resources that sessions at work took.
 struct Work {
     threads: usize,
     kib: u64,
-    /// What the one that is furthest behind had done when the first was done, as a share of that.
+    /// Share of its work that the slowest session had done when the first was done.
     fairness: f64,
 }
 

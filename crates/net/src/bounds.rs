@@ -29,6 +29,6 @@ pub(crate) fn files_at_once() -> Option<usize> {
 const ENOUGH_FILES: u64 = 4096;
 /// Open files that are no file under way: streams, and directories that are held.
 const HANDLES_BESIDES: usize = 40;
-/// As many files as one that is under way holds open here: its old version, what is like it, the staged one, and the new
-/// version, where the sender is here too.
+/// As many files as one that is under way holds open here: its old version, what is like it, the staged one, and the
+/// new version, where the sender is here too.
 const HANDLES_A_FILE: usize = 4;

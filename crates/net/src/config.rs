@@ -15,17 +15,17 @@ use crate::monitor::Monitor;
 use crate::plan;
 use crate::transport::{Counters, Shell};
 
-/// How an end goes about a session, whatever it is asked to do.
+/// Configuration of an end, whatever it is asked to do.
 #[derive(Clone, Default)]
 pub(crate) struct SessionConfig {
     pub(crate) counters: Arc<Counters>,
     /// Most bytes a second to put on the wire or take from it.
     pub(crate) bwlimit: Option<u64>,
-    /// What is between the ends, where somebody knows.
+    /// The link between the ends, where somebody knows it.
     pub(crate) between: Option<Figures>,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
-    /// Where is kept what is known of files.
+    /// The directory with what is known of files.
     pub(crate) cache: Option<PathBuf>,
     pub(crate) user: User,
     /// Told which files are changing where they are.
@@ -38,9 +38,9 @@ pub(crate) struct SessionConfig {
     pub(crate) beside: Option<PathBuf>,
     /// Keeps what is told of the list.
     pub(crate) tap: Option<Arc<Tap>>,
-    /// What stands for the sources.
+    /// A batch that stands for the sources.
     pub(crate) batch: Option<Batch>,
-    /// Whose threads do the work, and how much of them.
+    /// The threads that do the work, and the share of them.
     pub(crate) executor: Executor,
     pub(crate) budget: Budget,
     /// Says what names mean here, and what may be asked for.
@@ -48,7 +48,7 @@ pub(crate) struct SessionConfig {
 }
 
 impl SessionConfig {
-    /// What this end knows of the way to the other: what it is told, and never more than it may use.
+    /// The link to the other end as far as this one knows it: what it is told, and never more than it may use.
     pub(crate) fn figures(&self) -> Option<Figures> {
         let limit = self.bwlimit.map(|bytes| bytes.saturating_mul(8).max(1));
         let Some(between) = self.between else {
@@ -60,10 +60,10 @@ impl SessionConfig {
     }
 }
 
-/// How this end could have more streams than one.
+/// Ways to get more streams than one.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Further {
-    /// Not at all: nothing is between the ends.
+    /// None: nothing is between the ends.
     #[default]
     Never,
     /// By starting more remote shells.

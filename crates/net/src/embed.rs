@@ -1,11 +1,11 @@
 //! Sessions inside a program that has a runtime of its own: nothing here starts one, or takes the process's signals.
 //!
-//! [`sync`] is one run from the dialling end, in this process or over a remote shell; [`sync_over`] is the same over any stream
-//! of bytes, and [`serve_over`] the other end of that. Each is a future that may be spawned. Dropped, it drops what it holds;
-//! [cancelled](Cancel), it ends as if it were interrupted, once no file is changing where it is.
+//! [`sync`] is one run from the dialling end, in this process or over a remote shell; [`sync_over`] is the same over
+//! any stream of bytes, and [`serve_over`] the other end of that. Each is a future that may be spawned. Dropped, it
+//! drops what it holds; [cancelled](Cancel), it ends as if it were interrupted, once no file is changing where it is.
 //!
-//! A write beyond the longest file that the process may make raises the system's signal, which ends a process that does not
-//! hear it ([`let_long_writes_fail`](crate::let_long_writes_fail) has it heard).
+//! A write beyond the longest file that the process may make raises the system's signal, which ends a process that
+//! does not hear it ([`let_long_writes_fail`](crate::let_long_writes_fail) has it heard).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,28 +28,28 @@ use crate::session::{Session, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part};
 
-/// How often a run that is to end looks whether it may.
+/// Pause between two looks whether a run that is to end may.
 const SETTLING: Duration = Duration::from_millis(10);
 
-/// What a program gives the sessions that it holds.
+/// Resources that a program gives the sessions that it holds.
 #[derive(Clone, Debug, Default)]
 pub struct Embedding {
-    /// Whose threads do the work: those of the process, unless it says otherwise.
+    /// Threads that do the work: those of the process, unless it says otherwise.
     pub executor: Executor,
-    /// How much of them a session may use, and of the process's memory and files.
+    /// Limits of a session to threads, memory and open files.
     pub budget: Budget,
-    /// Who is asked where the options say so.
+    /// The user, asked where the options say so.
     pub user: User,
     /// Ends the session from elsewhere.
     pub cancel: Cancel,
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// What was done.
+    /// Counts of the work done.
     pub totals: Totals,
-    /// What it cost on the wire.
+    /// Bytes on the wire.
     pub traffic: Traffic,
     /// Wall time from the first connection to the last flush.
     pub elapsed: Duration,
@@ -60,8 +60,8 @@ pub struct Outcome {
 pub struct Cancel(Arc<watch::Sender<u32>>);
 
 impl Cancel {
-    /// Ends the sessions with [`SyncError::Interrupted`]. One with a file that is changing where it is ends when that is done; a
-    /// second call does not wait for it either.
+    /// Ends the sessions with [`SyncError::Interrupted`]. One with a file that is changing where it is ends when that
+    /// is done; a second call does not wait for it either.
     pub fn cancel(&self) {
         self.0.send_modify(|times| *times += 1);
     }
@@ -112,7 +112,7 @@ pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outc
     ended
 }
 
-/// The same with the other end of `transport`, whatever host the plan names.
+/// Runs one sync with the other end of `transport`, whatever host the plan names.
 ///
 /// # Errors
 /// [`SyncError`] as of [`sync`].

@@ -38,8 +38,8 @@ pub enum SyncError {
         /// Why it was not.
         source: io::Error,
     },
-    /// The remote shell ended before the program there said anything: it never connected, was not let in, or the program is
-    /// another one.
+    /// The remote shell ended before the program there said anything: it never connected, was not let in, or the
+    /// program is another one.
     #[error("the remote shell ended before deltic answered ({0})")]
     NoAnswer(std::process::ExitStatus),
     /// The remote shell ran and did not find the program there.

@@ -1,10 +1,10 @@
 //! The shell around the machines: runs them against stores over transports. Threads, clocks and async live here only.
 //!
-//! [`run`] is one sync from the dialling end and [`agent`] the other end of it, as the command has them; [`embed`] has both for
-//! programs that have a runtime. Inside, `session` takes roles behind a `greeting`, and `host` says what names mean. `drive` runs
-//! either machine, `worker` does what machines ask for, and `executor` has the threads for it. `transport` moves bytes. `watch`
-//! says what to sync again, and `batch` keeps runs in files. [`rehearsal`] runs both ends here to measure them, by [`monitor`] and
-//! over a link from `shape`.
+//! [`run`] is one sync from the dialling end and [`agent`] the other end of it, as the command has them; [`embed`]
+//! has both for programs that have a runtime. Inside, `session` takes roles behind a `greeting`, and `host` says what
+//! names mean. `drive` runs either machine, `worker` does what machines ask for, and `executor` has the threads for
+//! it. `transport` moves bytes. `watch` says what to sync again, and `batch` keeps runs in files. [`rehearsal`] runs
+//! both ends here to measure them, by [`monitor`] and over a link from `shape`.
 
 mod batch;
 mod bounds;

@@ -1,9 +1,9 @@
-//! What one end spends on a session, where somebody asks: processor time by kind of work, bytes by purpose, and the time
-//! in which it did anything at all. `deltic bench sync` asks; a sync does not.
+//! What one end spends on a session, where somebody asks: processor time by kind of work, bytes by purpose, and the
+//! time in which it did anything at all. `deltic bench sync` asks; a sync does not.
 //!
 //! Where nobody asks, a piece of work costs one more branch. Where somebody does, it costs a few readings of a clock;
-//! pieces are segments and batches, never bytes. Processor time is that of the thread which does the work, so the two ends
-//! of a session can share a process and still be told apart.
+//! pieces are segments and batches, never bytes. Processor time is that of the thread which does the work, so the two
+//! ends of a session can share a process and still be told apart.
 //!
 //! What is timed inside a piece of work (`within`) finds its ledger through the thread: otherwise each function that
 //! reads or sums would have to be handed one.

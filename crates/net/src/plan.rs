@@ -148,8 +148,8 @@ impl Destination {
 /// How to start the other end.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// The remote shell and its arguments (`-e`); the host and the command are appended, or take the places of `{host}`, `{user}`
-    /// and `{command}`.
+    /// The remote shell and its arguments (`-e`); the host and the command are appended, or take the places of
+    /// `{host}`, `{user}` and `{command}`.
     pub shell: Vec<OsString>,
     /// The program to start there (`--deltic-path`); `agent` is appended.
     pub program: OsString,
@@ -158,8 +158,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The words that run `command` on `host` (`[user@]host`): as rsync, `shell… [-l user] host command…`, or the shell's own
-    /// words where it has places for these.
+    /// The words that run `command` on `host` (`[user@]host`): as rsync, `shell… [-l user] host command…`, or the
+    /// shell's own words where it has places for these.
     ///
     /// # Errors
     /// [`SyncError::Usage`] where the words leave a user out or miss one.

@@ -1,7 +1,7 @@
 //! A sync whose two ends are both here and watched, to measure what it costs.
 //!
-//! The ends are the real ones: machines, workers, stores, transport. Only the stream between them is in memory, or a link
-//! of given figures ([`Rehearsal::link`]).
+//! The ends are the real ones: machines, workers, stores, transport. Only the stream between them is in memory, or a
+//! link of given figures ([`Rehearsal::link`]).
 
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -87,8 +87,8 @@ pub fn rehearse(
     })
 }
 
-/// Runs `command` at the far end of `link`, whose near end are this process's standard input and output; how it ended. Other
-/// programs are measured over the same link as rehearsals are.
+/// Runs `command` at the far end of `link`, whose near end are this process's standard input and output; how it
+/// ended. Other programs are measured over the same link as rehearsals are.
 ///
 /// # Errors
 /// [`SyncError`] where it cannot be started.

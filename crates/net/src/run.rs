@@ -16,11 +16,11 @@ use crate::plan::Plan;
 use crate::task::Task;
 use crate::{bounds, streams, transport};
 
-/// How long a piece of work under way may take when a run ends early: what it stages, the next run takes up.
+/// Longest wait for a piece of work when a run ends early: what it stages, the next run takes up.
 pub(crate) const WORK_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Runs one sync to its end, or until the user interrupts it, telling `watch` what happens; the run waits while it is told. `user` is
-/// asked where the [options](deltic_protocol::options::Options::asks) say so.
+/// Runs one sync to its end, or until the user interrupts it, telling `watch` what happens; the run waits while it is
+/// told. `user` is asked where the [options](deltic_protocol::options::Options::asks) say so.
 ///
 /// # Errors
 /// [`SyncError`] where the run as a whole could not start or go on.
@@ -48,8 +48,8 @@ pub(crate) fn cancel_on_signals(with: &Embedding) -> Task<()> {
     })
 }
 
-/// Ends with the first signal that asks a program to end. Signals are heard from the call on, not from the first poll: one that
-/// comes while a remote shell starts counts.
+/// Ends with the first signal that asks a program to end. Signals are heard from the call on, not from the first
+/// poll: one that comes while a remote shell starts counts.
 pub(crate) fn told_to_end() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut signals: Vec<_> =
@@ -64,8 +64,8 @@ pub(crate) fn told_to_end() -> impl Future<Output = ()> {
 }
 
 /// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
-/// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second; what is known of files is in
-/// the directory `cache`. With a `restriction`, less may be asked for, and no stream may join.
+/// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second; what is known of
+/// files is in the directory `cache`. With a `restriction`, less may be asked for, and no stream may join.
 ///
 /// # Errors
 /// [`SyncError`] where the session did not end well; the other end has been told.
@@ -114,8 +114,8 @@ pub(crate) fn block_on<T>(
     ended.unwrap_or(Err(SyncError::Internal))
 }
 
-/// One thread: whatever takes long is done by those of the executor, and tasks that hand bytes to each other would only wake
-/// each other up if each had its own.
+/// Builds a runtime of one thread: whatever takes long is done by those of the executor, and tasks that hand bytes to
+/// each other would only wake each other up if each had its own.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, SyncError> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =

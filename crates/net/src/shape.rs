@@ -1,5 +1,5 @@
-//! A link of a given rate and delay inside this process: what a network does to a stream, without one. It lies between the
-//! ends of a rehearsal, and between other programs that are measured beside it.
+//! A link of a given rate and delay inside this process: what a network does to a stream, without one. It lies
+//! between the ends of a rehearsal, and between other programs that are measured beside it.
 //!
 //! ```text
 //! writer ─► pipe ─► one piece at a time, no faster than the rate ─► half a round trip later ─► pipe ─► reader

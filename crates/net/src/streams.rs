@@ -34,9 +34,9 @@ use crate::transport::{
     standard_input, standard_output, start_writer,
 };
 
-/// How long streams may take to join. Those that have not by then are done without.
+/// Longest time for streams to join. Those that have not by then are done without.
 const JOIN_PATIENCE: Duration = Duration::from_secs(30);
-/// How long who knocks may take to say who it is.
+/// Longest time for a connection to name its token.
 const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Most that knock at once.
 const MAX_KNOCKING: usize = 16;
@@ -44,10 +44,10 @@ const MAX_KNOCKING: usize = 16;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Bytes that a relay moves at once.
 const RELAY_BYTES: usize = 256 << 10;
-/// How long a remote shell may take to end behind the stream that it was.
+/// Longest time for a remote shell to end after its stream.
 const SHELL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the session is told of its further streams.
+/// News of further streams for the session.
 pub(crate) enum News {
     /// Frames may leave here.
     Outlet(mpsc::Sender<Vec<u8>>),
@@ -55,9 +55,9 @@ pub(crate) enum News {
     Fewer(String),
 }
 
-/// How further streams come to a session.
+/// Ways of further streams to a session.
 pub(crate) enum Joining {
-    /// They do not.
+    /// None come.
     Nobody,
     /// The other end dials.
     Answer(Door),
@@ -168,7 +168,7 @@ async fn dial(
     }
 }
 
-/// What the streams of one session share.
+/// State that the streams of one session share.
 #[derive(Clone)]
 pub(crate) struct Joined {
     pub(crate) role: Role,
@@ -221,7 +221,7 @@ impl Joined {
     }
 }
 
-/// Where further streams may join one session. Dropped, it is closed and gone.
+/// A socket where further streams may join one session. Dropped, it is closed and gone.
 pub(crate) struct Door {
     listener: UnixListener,
     join: Join,
@@ -241,7 +241,7 @@ impl Door {
         Some(Self { listener, join, more: more as usize, _place: place })
     }
 
-    /// What the other end must know to join.
+    /// Ticket with which the other end joins.
     pub(crate) const fn join(&self) -> &Join {
         &self.join
     }
@@ -270,7 +270,7 @@ impl Door {
     }
 }
 
-/// Who knocks, if it knows the token.
+/// Admits a connection that knows the token.
 async fn check(socket: UnixStream, token: Token) -> Option<Link> {
     let mut link = link(socket).ok()?;
     let mut said = [0; JOIN_MAGIC.len() + TOKEN_BYTES];
@@ -335,7 +335,7 @@ pub(crate) async fn relay() -> Result<(), SyncError> {
     if relayed == 0 { Err(refused()) } else { Ok(()) }
 }
 
-/// What a dialling end wrote; `None` if it is nothing that one would write.
+/// Reads the ticket of a dialling end; `None` if it is nothing that one would write.
 async fn hear_ticket(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Join>> {
     let (mut magic, mut token) = ([0; JOIN_MAGIC.len()], [0; TOKEN_BYTES]);
     input.read_exact(&mut magic).await?;

@@ -31,8 +31,9 @@ const SHAPED_PIPE_BYTES: usize = 256 << 10;
 const BATCHES: usize = 4;
 /// Bytes that are written at once, where there are so many.
 const WRITTEN_BYTES: usize = 64 << 10;
-/// Bytes that a stream is asked for at once, and that a pipe to another process holds, if it may: with more of them the two ends
-/// wait for each other less often, and what is done with many small files is done with more of them at a time.
+/// Bytes that a stream is asked for at once, and that a pipe to another process holds, if it may: with more of them
+/// the two ends wait for each other less often, and what is done with many small files is done with more of them at a
+/// time.
 const READ_BYTES: usize = 256 << 10;
 
 /// Both directions to the other end, over streams of bytes.
@@ -49,21 +50,21 @@ impl Link {
     }
 }
 
-/// Where bytes of the other end come from.
+/// Source of the bytes of the other end.
 pub(crate) enum Reader {
     Stream(Box<dyn AsyncRead + Send + Unpin>),
     /// An end in this process: what it sent as one.
     Memory(mpsc::Receiver<Vec<u8>>),
 }
 
-/// Where bytes for the other end go.
+/// Sink of bytes for the other end.
 pub(crate) enum Writer {
     Stream(Box<dyn AsyncWrite + Send + Unpin>),
     /// An end in this process: what is sent as one arrives as it is, and is not copied.
     Memory(mpsc::Sender<Vec<u8>>),
 }
 
-/// Where a connection begins and ends here.
+/// Both directions of a connection at this end.
 pub(crate) struct Ends {
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
@@ -110,7 +111,7 @@ pub(crate) fn memory() -> (Ends, Ends) {
     (ends(from_other, to_other), ends(from_one, to_one))
 }
 
-/// The same, with a link of these figures between them.
+/// Two ends with a link of these figures between them.
 pub(crate) fn shaped(figures: Figures) -> (Ends, Ends) {
     let (one, near) = tokio::io::duplex(SHAPED_PIPE_BYTES);
     let (far, other) = tokio::io::duplex(SHAPED_PIPE_BYTES);
@@ -120,7 +121,7 @@ pub(crate) fn shaped(figures: Figures) -> (Ends, Ends) {
     (Link::within(one).into(), Link::within(other).into())
 }
 
-/// One end of a stream of bytes that somebody else has made.
+/// Ends of a stream of bytes that somebody else has made.
 pub(crate) fn over(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Ends {
     let (reader, writer) = tokio::io::split(stream);
     Link { reader: Box::new(reader), writer: Box::new(writer), child: None }.into()

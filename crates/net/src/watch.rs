@@ -1,9 +1,9 @@
 //! Keeping a destination as its sources are: a sync, and one more of what changed whenever something did.
 //!
-//! [`Watch`] says what the next round is to bring over and when; whoever drives it runs the round as any other sync, and says
-//! how it ended. Changes are gathered meanwhile, and wait for the round after that. Law: when changes end, and rounds go
-//! well, the destination is what the sources are, whatever was lost on the way: what is not known to be in order is compared
-//! as a whole.
+//! [`Watch`] says what the next round is to bring over and when; whoever drives it runs the round as any other sync,
+//! and says how it ended. Changes are gathered meanwhile, and wait for the round after that. Law: when changes end,
+//! and rounds go well, the destination is what the sources are, whatever was lost on the way: what is not known to be
+//! in order is compared as a whole.
 
 mod batch;
 mod dirt;
@@ -123,8 +123,8 @@ pub struct Watch {
     /// When the watch is to end.
     end: Option<Instant>,
     rounds: u64,
-    /// Names in the sources when they were last compared as a whole, with what rounds brought and removed since; from when a
-    /// round went through.
+    /// Names in the sources when they were last compared as a whole, with what rounds brought and removed since; from
+    /// when a round went through.
     names: Option<u64>,
     /// Closed with this, it ends the thread that watches.
     _stop: OwnedFd,
@@ -167,7 +167,8 @@ impl State {
         self.notes.push(Note::HeldBack(names));
         match &mut self.held {
             Some(held) => {
-                // Of names that are not known some may have been counted twice: whoever confirms too few is asked again.
+                // Of names that are not known some may have been counted twice: whoever confirms too few is asked
+                // again.
                 let knows = held.dirt.knows_gone();
                 held.names = if knows { held.names + names } else { held.names.max(names) };
                 held.dirt.join(dirt);
@@ -491,8 +492,8 @@ fn divides(roots: &[SourceArg], options: &Options) -> bool {
     let all_apart = roots.iter().enumerate().all(|(nth, one)| {
         roots.iter().enumerate().all(|(other_nth, other)| nth == other_nth || apart(one, other))
     });
-    // Who follows links would have to watch where they lead; rules in directories count from the top; a new name may be another
-    // one of a file that did not change.
+    // Who follows links would have to watch where they lead; rules in directories count from the top; a new name may
+    // be another one of a file that did not change.
     all_apart
         && options.follow.follow == Follow::Never
         && select.mounts == Mounts::Enter

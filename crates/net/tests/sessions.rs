@@ -1,5 +1,5 @@
-//! A thousand sessions in one process: how many threads and how much memory they take, how they share both, and what is left
-//! of those that are cancelled.
+//! A thousand sessions in one process: how many threads and how much memory they take, how they share both, and what
+//! is left of those that are cancelled.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "makes and looks at trees")]
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What one session may use.
+//! Limits of one session.
 
 use std::sync::OnceLock;
 
@@ -13,7 +13,7 @@ pub(super) const QUEUED: usize = 2;
 /// Pieces of work taken in and not done, of each kind but the heavy.
 const LIGHT_WORK: usize = 256;
 
-/// What one session may use. The default is for a session that has the machine to itself.
+/// Limits of one session. The default is for a session that has the machine to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Threads that compute for it at once, 0 for as many as there are processors.
@@ -33,7 +33,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The same with so many threads that compute, if it has no fewer.
+    /// Narrows the budget to so many threads that compute.
     #[must_use]
     pub fn with_threads(self, asked: u32) -> Self {
         let least = match (self.compute, asked) {
@@ -84,7 +84,8 @@ impl Cost {
     }
 }
 
-/// Most threads that an end computes with here, however many are asked for: a peer cannot make a machine start any number.
+/// Most threads that an end computes with here, however many are asked for: a peer cannot make a machine start any
+/// number.
 #[must_use]
 pub fn most_threads() -> u32 {
     let most = processors().saturating_mul(MAX_FOR_EACH);

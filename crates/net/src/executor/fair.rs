@@ -1,8 +1,8 @@
 //! A fair queue: jobs of many sessions, and whose turn it is.
 //!
-//! Deficit round robin, charged afterwards: a session takes jobs while it has credit, and pays for each what it cost once that
-//! is known. A session that finds no credit waits until every other with jobs has spent its own. No job is held back for
-//! credit where a thread is free.
+//! Deficit round robin, charged afterwards: a session takes jobs while it has credit, and pays for each what it cost
+//! once that is known. A session that finds no credit waits until every other with jobs has spent its own. No job is
+//! held back for credit where a thread is free.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -30,7 +30,7 @@ struct Session<J> {
     most: usize,
     credit: i64,
     in_turns: bool,
-    /// Nothing more comes.
+    /// True once the session brings nothing more.
     has_left: bool,
 }
 
@@ -80,7 +80,7 @@ impl<J> FairQueue<J> {
         Some((id, job))
     }
 
-    /// Whether another session than this one has jobs that could run: only then does it matter what a job costs.
+    /// True if another session than this one has jobs that could run: only then does the cost of a job matter.
     pub(super) fn has_others(&self, id: SessionId) -> bool {
         self.turns.iter().any(|turn| *turn != id)
     }
@@ -106,7 +106,7 @@ impl<J> FairQueue<J> {
         std::mem::take(&mut session.jobs)
     }
 
-    /// The same of one that brings no more; it is forgotten once nothing of it runs.
+    /// Takes out the jobs of a session that ends, and forgets it once nothing of it runs.
     pub(super) fn leave(&mut self, id: SessionId) -> VecDeque<J> {
         let left = self.clear(id);
         if let Some(session) = self.sessions.get_mut(&id) {
@@ -142,8 +142,8 @@ impl<J> FairQueue<J> {
         }
     }
 
-    /// Puts the session whose turn it is in front. Those that have spent their credit are passed over; where all have, all
-    /// get more.
+    /// Puts the session whose turn it is in front. Those that have spent their credit are passed over; where all
+    /// have, all get more.
     fn turn(&mut self) -> Option<SessionId> {
         if self.turns.len() > 1 {
             let any_modest = self.turns.iter().any(|id| self.sessions[id].is_modest());

@@ -1,9 +1,10 @@
-//! The threads of the process that do the sessions' work: as many as there are processors for what computes, more for what
-//! waits for a disk, however many sessions there are.
+//! The threads of the process that do the sessions' work: as many as there are processors for what computes, more for
+//! what waits for a disk, however many sessions there are.
 //!
-//! Sessions share them fairly ([`fair`]), each within its [`Budget`]; one that is cancelled is rid of all that waits at once, and
-//! of what runs when that is done with the piece in hand. Threads of our own and not the runtime's, and short calls several at a
-//! time ([`pool`]): with tens of thousands of them a second, waking threads would cost more than the calls.
+//! Sessions share them fairly ([`fair`]), each within its [`Budget`]; one that is cancelled is rid of all that waits
+//! at once, and of what runs when that is done with the piece in hand. Threads of our own and not the runtime's, and
+//! short calls several at a time ([`pool`]): with tens of thousands of them a second, waking threads would cost more
+//! than the calls.
 
 mod budget;
 mod fair;
@@ -30,18 +31,18 @@ const COPIERS: usize = 2;
 const FLUSHERS: usize = 16;
 /// Threads that let go of what is costly to free.
 const DROPPERS: usize = 2;
-/// How long a thread waits for its next job before it ends.
+/// Longest wait of a thread for its next job before it ends.
 const IDLE_PATIENCE: Duration = Duration::from_secs(10);
-/// What a job costs besides its processor time, in nanoseconds: a thread is woken and a queue is locked for it.
+/// Cost of a job besides its processor time, in nanoseconds: a thread is woken and a queue is locked for it.
 const JOB_COST: i64 = 10_000;
 
-/// What a piece of work mostly costs.
+/// The main cost of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// Processor time and a large buffer.
     Heavy,
-    /// Moving bytes from file to file: one thread reads while another writes; a third would only wait for the lock of the
-    /// file that is written.
+    /// Moving bytes from file to file: one thread reads while another writes; a third would only wait for the lock of
+    /// the file that is written.
     Copy,
     /// A few system calls.
     Light,
@@ -61,11 +62,11 @@ impl Cost {
 /// Most threads of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Those that compute, and those that do short calls: so many of each.
+    /// Threads that compute, and as many that do short calls.
     pub compute: usize,
-    /// Those that copy.
+    /// Threads that copy.
     pub copies: usize,
-    /// Those that wait for flushes.
+    /// Threads that wait for flushes.
     pub flushes: usize,
 }
 
@@ -97,7 +98,7 @@ impl Limits {
 #[derive(Clone)]
 pub struct Executor(Arc<Threads>);
 
-/// How much there is of it at a time.
+/// Counts of sessions, threads and jobs at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Sessions that were admitted and have not left.
@@ -111,7 +112,7 @@ pub struct Usage {
 }
 
 impl Executor {
-    /// One with threads of its own, which start where there is work for them.
+    /// Makes an executor with threads of its own, which start when there is work for them.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let groups = Cost::ALL.map(|cost| ThreadGroup {
@@ -153,7 +154,7 @@ impl Executor {
         }))
     }
 
-    /// How much there is of it now.
+    /// Counts sessions, threads and jobs.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let state = lock(&self.0.state);
@@ -176,7 +177,7 @@ impl std::fmt::Debug for Executor {
     }
 }
 
-/// One session's share of an executor.
+/// A session's share of an executor.
 #[derive(Clone)]
 pub struct Share(Arc<Admitted>);
 
@@ -194,7 +195,7 @@ struct Admitted {
 }
 
 impl Share {
-    /// What the session may use.
+    /// Limits of the session.
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.0.budget
@@ -206,7 +207,7 @@ impl Share {
         self.clear(&Cost::ALL);
     }
 
-    /// Whether it was cancelled.
+    /// True once it was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::Relaxed)
@@ -295,12 +296,12 @@ impl Drop for Admitted {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What threads and sessions share.
+/// State that threads and sessions share.
 struct Threads {
     next: AtomicU64,
     state: Mutex<State>,
-    /// Told of jobs for each group's threads. Who finds none sleeps at once: channels spin first, which pays where the next one
-    /// is a microsecond away, and costs more than the calls where processors are few.
+    /// Told of jobs for each group's threads. Who finds none sleeps at once: channels spin first, which pays where
+    /// the next one is a microsecond away, and costs more than the calls where processors are few.
     filled: [Condvar; Cost::ALL.len()],
 }
 
@@ -343,7 +344,7 @@ impl State {
         served.map(|group| group.jobs.runnable()).sum()
     }
 
-    /// Whether this group should have one more thread.
+    /// True if this group should have one more thread.
     fn should_grow(&self, own: Cost) -> bool {
         let group = &self.groups[own as usize];
         let most = match own {

@@ -33,7 +33,7 @@ pub(crate) struct SessionPool<W, R> {
     queues: [Queue<W>; Cost::ALL.len()],
 }
 
-/// What one thread does with a bundle: it adds the results in order.
+/// Does a bundle on one thread, and adds the results in order.
 type DoWork<W, R> = dyn Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Send + Sync;
 
 /// Work of one kind.
@@ -46,15 +46,15 @@ struct Queue<W> {
 /// The results of one bundle, in order.
 pub(crate) struct Done<R> {
     cost: Cost,
-    /// One for each piece of work; fewer where one of them panicked.
+    /// Results, one for each piece of work; fewer where one of them panicked.
     pub(crate) results: Vec<R>,
-    /// Whether one did: the session cannot go on.
+    /// True if a piece panicked: the session cannot go on.
     pub(crate) panicked: bool,
 }
 
 impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
-    /// Has the threads of `share` do `work`, and where the results come out: as bounded as what is taken in. `work` does what
-    /// one thread takes at a time, and adds the results in order.
+    /// Has the threads of `share` do `work`, and where the results come out: as bounded as what is taken in. `work`
+    /// does what one thread takes at a time, and adds the results in order.
     pub(crate) fn new(
         share: Share,
         work: impl Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Send + Sync + 'static,
@@ -65,7 +65,7 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         (Self { share, work: Arc::new(work), done, queues }, results)
     }
 
-    /// Whether more work of this kind can be taken in.
+    /// True if more work of this kind can be taken in.
     pub(crate) fn has_room(&self, cost: Cost) -> bool {
         let (queue, budget) = (&self.queues[cost as usize], self.share.budget());
         let (work, bytes) = self.share.under_way();
@@ -73,7 +73,7 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
             && (work == 0 || bytes.saturating_add(cost.bytes()) <= budget.work_bytes)
     }
 
-    /// Whether calls are under way.
+    /// True while calls are under way.
     pub(crate) fn is_at_work(&self) -> bool {
         self.queues.iter().any(|queue| queue.work_out > 0)
     }
@@ -84,8 +84,8 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         self.share.count_in(cost);
     }
 
-    /// Hands what was taken in to the threads: spread over those that will be free first, in bundles no larger than that asks
-    /// for.
+    /// Hands what was taken in to the threads: spread over those that will be free first, in bundles no larger than
+    /// that asks for.
     ///
     /// # Errors
     /// Those of the system where it has not a single thread for some work.

@@ -45,7 +45,7 @@ pub(crate) fn make(lacking: &[&Path], options: &Options) -> Result<Vec<NamedDir>
     Ok(made)
 }
 
-/// How the store at `root` goes about it.
+/// Options of the store at `root`.
 pub(crate) fn local_options(
     root: &Path,
     options: &Options,
@@ -75,7 +75,7 @@ pub(crate) const fn keep_links(options: &Options) -> KeepLinks {
     }
 }
 
-/// Where old versions of what is below `root` are kept.
+/// The place of old versions of what is below `root`.
 fn backup(root: &Path, kept: &options::Backup, options: &Options) -> Backup {
     let suffix = kept.suffix.clone();
     let Some(dir) = &kept.dir else {
@@ -97,8 +97,8 @@ fn below(root: &Path, dir: &Path) -> Option<RelPath> {
     RelPath::parse(dir.strip_prefix(above).ok()?.as_os_str().as_bytes()).ok()
 }
 
-/// Refuses options that name the root itself, by whatever way, where new versions or old ones would be lost; and, of those of
-/// the `sources` that are here, one as the place of what is not complete.
+/// Refuses options that name the root itself, by whatever way, where new versions or old ones would be lost; and, of
+/// those of the `sources` that are here, one as the place of what is not complete.
 ///
 /// # Errors
 /// [`SyncError::Usage`], if they do.
@@ -134,7 +134,7 @@ pub(crate) fn check_dirs(
     Ok(())
 }
 
-/// How the store below `root` writes.
+/// Options of writing for the store below `root`.
 fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
     let writing = &options.writing;
     let path = |dir: &[u8]| named(root, dir, options);

@@ -1,8 +1,8 @@
 //! What the names of a request mean on this machine, and what is allowed here.
 //!
-//! A session asks its [`Host`] for both. [`Client`] is for arguments of this machine's own user; [`Agent`] has been started by a
-//! user's shell and trusts the other end as that user; a [`Restriction`](restrict::Restriction) keeps to one directory. From the
-//! paths that a host admits, `sources` and `destination` make trees and stores.
+//! A session asks its [`Host`] for both. [`Client`] is for arguments of this machine's own user; [`Agent`] has been
+//! started by a user's shell and trusts the other end as that user; a [`Restriction`](restrict::Restriction) keeps to
+//! one directory. From the paths that a host admits, `sources` and `destination` make trees and stores.
 
 mod agent;
 mod client;

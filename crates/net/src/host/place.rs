@@ -84,7 +84,7 @@ fn leads_nowhere(dir: &Path) -> bool {
     !exists(dir) && !is_below_file(dir)
 }
 
-/// Whether a path can only be a directory's: it ends with a slash, or with a dot behind one.
+/// True if a path can only be a directory's: it ends with a slash, or with a dot behind one.
 fn names_dir(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     bytes.strip_suffix(b".").unwrap_or(bytes).ends_with(b"/")
@@ -95,8 +95,8 @@ pub(crate) fn here(argument: &OsStr) -> PathBuf {
     PathBuf::from(if argument.is_empty() { OsStr::new(".") } else { argument })
 }
 
-/// A path argument from the other end, as a remote shell has it: it starts in the home directory, which `~` is too; `~user` is
-/// somebody's, where there is such a user.
+/// A path argument from the other end, as a remote shell has it: it starts in the home directory, which `~` is too;
+/// `~user` is somebody's, where there is such a user.
 pub(crate) fn expand(argument: &[u8]) -> PathBuf {
     let literal = here(OsStr::from_bytes(argument));
     let Some(rest) = argument.strip_prefix(b"~") else { return literal };
@@ -115,22 +115,22 @@ pub(crate) fn expand(argument: &[u8]) -> PathBuf {
     })
 }
 
-/// Whether what should be a directory on the way there is none.
+/// True if something on the way there is no directory.
 pub(crate) fn is_below_file(path: &Path) -> bool {
     look_at(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotADirectory)
 }
 
-/// Whether anything is there.
+/// True if anything is there.
 pub(crate) fn exists(path: &Path) -> bool {
     look_at(path).is_ok()
 }
 
-/// Whether `path` leads to a directory.
+/// True if `path` leads to a directory.
 pub(crate) fn is_dir(path: &Path) -> bool {
     look(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
-/// The same path without ways through directories that are not there and back up again: where it leads once they are made.
+/// The path without ways through directories that are not there and back up again: where it leads once they are made.
 pub(crate) fn past_missing(path: &Path) -> PathBuf {
     let (mut there, mut missing) = (PathBuf::new(), 0);
     for part in path.components() {
@@ -149,7 +149,7 @@ pub(crate) fn past_missing(path: &Path) -> PathBuf {
     there
 }
 
-/// Whether `path` is to be made in a directory that is there.
+/// True if the parent of `path` is a directory.
 pub(crate) fn has_parent(path: &Path) -> bool {
     is_dir(&parent(path))
 }
@@ -161,17 +161,17 @@ fn parent(path: &Path) -> PathBuf {
     }
 }
 
-/// It cannot be a destination.
+/// Error of a path that cannot be a destination.
 pub(crate) fn unusable(path: &Path, why: impl Display) -> SyncError {
     SyncError::Selection(of_destination(path, why))
 }
 
-/// It cannot be made.
+/// Error of a destination that cannot be made.
 pub(crate) fn unmade(path: &Path, why: impl Display) -> SyncError {
     SyncError::Files(of_destination(path, why))
 }
 
-/// What is wrong with the destination `path`.
+/// Message about the destination `path`.
 pub(crate) fn of_destination(path: &Path, why: impl Display) -> String {
     let name = printable(path.as_os_str().as_bytes());
     format!("destination {}: {why}", shortened(&name))
@@ -194,7 +194,7 @@ pub(crate) struct Inside<'a> {
     /// Without links, whether or not it is there yet.
     pub(crate) destination: PathBuf,
     source: &'a Path,
-    /// Whether it is the source itself.
+    /// True if it is the source itself.
     is_it: bool,
 }
 
@@ -210,7 +210,7 @@ impl Inside<'_> {
     }
 }
 
-/// Whether the destination lies in one of the source directories, so that it would be copied into itself. A source that is
+/// Finds the source directory that the destination lies in: it would be copied into itself. A source that is
 /// a symlink which nobody follows is no directory.
 ///
 /// # Errors
@@ -240,7 +240,7 @@ pub(crate) fn inside<'a>(
     Ok(found)
 }
 
-/// Where `path` leads, without links. What is not there yet lies where the nearest directory above it does.
+/// Resolves `path` without links. What is not there yet lies where the nearest directory above it does.
 pub(crate) fn there(path: &Path) -> Option<PathBuf> {
     let path = past_missing(&std::path::absolute(path).ok()?);
     let above = path.ancestors().find(|above| exists(above))?;
@@ -254,7 +254,7 @@ pub(crate) fn inode_of(path: &Path) -> Option<Inode> {
     Some(Inode { device: is.st_dev, number: is.st_ino })
 }
 
-/// What `said` calls these entries, if this machine can be told from others.
+/// Names of these entries by `said`, if this machine can be told from others.
 pub(crate) fn places(said: &Hello, inodes: impl IntoIterator<Item = Inode>) -> Vec<Fingerprint> {
     let Ok(boot) = std::fs::read("/proc/sys/kernel/random/boot_id") else { return Vec::new() };
     inodes.into_iter().map(|inode| said.place(&boot, inode)).collect()

@@ -26,14 +26,14 @@ use super::Host;
 use super::place::{expand, past_missing};
 use crate::error::SyncError;
 
-/// What an agent may be asked for that keeps to one directory.
+/// Limits of an agent that keeps to one directory.
 #[derive(Clone, Debug, Default)]
 pub struct Restriction {
-    /// Whether it reads for others, or writes, or both.
+    /// Directions in which files may go.
     pub access: Access,
-    /// Whether nothing is deleted.
+    /// True if nothing may be deleted.
     pub no_delete: bool,
-    /// Where it keeps to, from the root of the file system on.
+    /// The directory, from the root of the file system on.
     dir: PathBuf,
     wall: Wall,
 }
@@ -44,27 +44,27 @@ pub enum Access {
     /// Both.
     #[default]
     Both,
-    /// They are sent, and nothing is written (`--ro`).
+    /// Files are sent, and nothing is written (`--ro`).
     Read,
-    /// They are received, and none is sent (`--wo`).
+    /// Files are received, and none is sent (`--wo`).
     Write,
 }
 
-/// What of the second wall stands.
+/// State of the second wall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wall {
     /// The kernel does all that is asked of it.
     Full,
-    /// It is an older one, and does a part.
+    /// The kernel is older, and does a part.
     Partial,
-    /// It has no Landlock.
+    /// The kernel has no Landlock.
     #[default]
     None,
 }
 
 impl Restriction {
-    /// Has this process keep to the directory `dir` from now on, for good, with the digests in `cache`. No other thread may have been
-    /// started.
+    /// Has this process keep to the directory `dir` from now on, for good, with the digests in `cache`. No other
+    /// thread may have been started.
     ///
     /// # Errors
     /// Where `dir` is no directory that we may enter.
@@ -82,7 +82,7 @@ impl Restriction {
         Ok(Self { access, no_delete, dir, wall })
     }
 
-    /// What of the second wall stands.
+    /// State of the second wall.
     #[must_use]
     pub const fn wall(&self) -> Wall {
         self.wall
@@ -167,7 +167,7 @@ impl Host for Restriction {
         }
     }
 
-    /// One may be a link that leads out itself: then it is told, and not followed.
+    /// A source may be a link that leads out itself: it is sent as a link, and not followed.
     fn check_source(&self, path: &OsStr) -> Result<(), SyncError> {
         let is_dir = [&b"/"[..], b"/."].iter().any(|end| path.as_bytes().ends_with(end));
         match Path::new(path).parent().filter(|_| !is_dir) {
@@ -227,7 +227,7 @@ fn list(names: NamesFrom) -> Result<NamesFrom, SyncError> {
     Ok(NamesFrom::File { path, nul })
 }
 
-/// What a path of the other end stands for, from the directory on, which is its root and its home.
+/// Resolves a path of the other end, from the directory on, which is its root and its home.
 fn inside(path: &[u8]) -> Result<Box<[u8]>, SyncError> {
     let shown = || printable(path);
     if path.starts_with(b"~") {
@@ -278,10 +278,11 @@ fn wall(dir: &Path, access: Access, cache: Option<&Path>) -> Result<Wall, Rulese
     })
 }
 
-/// What is asked of the kernel; an older one does a part of it.
+/// Version of Landlock that is asked for; an older kernel does a part of it.
 const LANDLOCK: ABI = ABI::V5;
 
-/// What is read besides: who users are, with the libraries that know it, and what the system says of this process.
+/// Paths that are read besides: who users are, with the libraries that know it, and what the system says of this
+/// process.
 const READ: &[&str] = &[
     "/etc/passwd",
     "/etc/group",

@@ -71,7 +71,7 @@ pub(crate) fn of(
     Ok(Sources::new(all, source_options(options)))
 }
 
-/// What a source argument means.
+/// Parses a source argument.
 ///
 /// # Errors
 /// [`SyncError::Selection`] where it cannot be one.
@@ -84,7 +84,7 @@ fn crowded(crowded: OutOfRoom) -> SyncError {
     SyncError::Selection(crowded.to_string())
 }
 
-/// What a line of a list means.
+/// Parses a line of a list.
 fn listed(dir: &OsStr, name: &[u8], options: &Options) -> Result<SourceArg, BadPath> {
     if options.select.relative {
         SourceArg::listed(dir, name)
@@ -123,12 +123,12 @@ fn source_options(options: &Options) -> SourceOptions {
     }
 }
 
-/// How a list holds names.
+/// Form of a list of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListForm {
     /// Each ends in a NUL, and not with its line.
     pub nul: bool,
-    /// What begins with `#` or `;` is a comment.
+    /// Lines that begin with `#` or `;` are comments.
     pub commented: bool,
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn names_in_file(
     })
 }
 
-/// The same of a list for sources elsewhere, which goes there as it is.
+/// The names of a list for sources elsewhere, which goes there as it is.
 pub(crate) fn names_to_tell(path: &[u8], nul: bool, trust: Trust) -> Result<Packed, SyncError> {
     let names = names_in_file(path, ListForm { nul, commented: false }, trust)?;
     if names.iter().any(|(_, name)| name.len() > MAX_TEXT_BYTES) {

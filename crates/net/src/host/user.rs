@@ -21,8 +21,8 @@ type Ask = dyn Fn(&Question) -> bool + Send + Sync;
 pub struct User(Option<Arc<Ask>>);
 
 impl User {
-    /// A user whom `ask` asks. It is called on a thread of its own kind, may take any time, and need not come back from a
-    /// run that ends meanwhile.
+    /// A user whom `ask` asks. It is called on a thread of its own kind, may take any time, and need not come back
+    /// from a run that ends meanwhile.
     pub fn new(ask: impl Fn(&Question) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(ask)))
     }

@@ -35,7 +35,7 @@ use crate::worker::source::SourceWorker;
 use super::roles::{Agreed, single_entry};
 use super::{RunConfig, Session, removes_sources};
 
-/// What a plan asks of one end.
+/// Does what a plan asks of the end that dials.
 pub(crate) async fn dial(
     mut session: Session,
     plan: plan::Plan,
@@ -106,7 +106,8 @@ impl Session {
         tell.send((terms, join)).ok();
         let joining = self.dialling(told, options.streams);
         let agreed = Agreed { terms, joining, user_is_here: true };
-        // The other end's word does not make one file of what was asked for as a directory. What a list there names it knows alone.
+        // The other end's word does not make one file of what was asked for as a directory. What a list there names
+        // it knows alone.
         let may_be_any = matches!(from, NamesFrom::File { .. });
         let is_it = |name: &Name| expect.as_ref().map_or(may_be_any, |expect| expect.admits(name));
         let single = single.filter(is_it);
@@ -182,7 +183,7 @@ impl Session {
         self.push_by(worker, (destination, single), options, watch).await
     }
 
-    /// The same with the names that a list of the other end has, which it tells first.
+    /// Pushes by a list of the other end, which sends its names first.
     pub(super) async fn push_listed(
         mut self,
         (paths, names): (&[OsString], NamesFrom),
@@ -219,7 +220,7 @@ impl Session {
         self.end(result).await
     }
 
-    /// The same with what a batch holds.
+    /// Pushes what a batch holds.
     pub(super) async fn push_batch(
         self,
         batch: Batch,
@@ -261,7 +262,7 @@ impl Session {
         self.end(result).await
     }
 
-    /// How we get so many streams, where the other end lets us.
+    /// The way to so many streams, where the other end lets us.
     pub(super) fn dialling(
         &self,
         told: oneshot::Receiver<(Terms, Option<Join>)>,

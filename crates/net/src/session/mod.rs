@@ -1,5 +1,5 @@
-//! One session from its first byte to its last, at either end: `dial` asks for it, `serve` does what is asked, and both take a role
-//! (`roles`).
+//! One session from its first byte to its last, at either end: `dial` asks for it, `serve` does what is asked, and
+//! both take a role (`roles`).
 
 mod dial;
 mod roles;
@@ -39,15 +39,15 @@ pub(crate) use dial::dial;
 
 /// Longest time for the last frames to leave, and for further streams to end.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(120);
-/// How long a last word may take to leave.
+/// Longest time for a last word to leave.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 /// Most places that an end says it reads or writes in.
 const MAX_PLACES: usize = 32;
 
-/// One end of a connection on which a session is held.
+/// An end of a connection on which a session is held.
 pub(crate) struct Session {
     ours: Hello,
-    /// What the end said that dialled.
+    /// Hello of the end that dialled.
     theirs: Option<Hello>,
     arrivals: Arrivals,
     batches: mpsc::Sender<Vec<u8>>,
@@ -60,10 +60,10 @@ pub(crate) struct Session {
     config: SessionConfig,
 }
 
-/// How a machine is to be run.
+/// Parameters for running a machine.
 pub(super) struct RunConfig {
     joining: Joining,
-    /// What is still to be heard.
+    /// Greeting that is still to be heard.
     greeting: Option<(Greeting, Agree)>,
     share: Share,
 }
@@ -154,8 +154,8 @@ impl Session {
         }
     }
 
-    /// Says where this end reads or writes, if sources are to be removed: an end on the same machine refuses where that is also
-    /// the other's place. Of many, only the first are said.
+    /// Says where this end reads or writes, if sources are to be removed: an end on the same machine refuses where
+    /// that is also the other's place. Of many, only the first are said.
     fn tell_places(&mut self, inodes: impl IntoIterator<Item = Inode>) {
         let places = places(&self.ours, inodes.into_iter().take(MAX_PLACES));
         self.ours = self.ours.clone().at(&places);
@@ -222,7 +222,7 @@ impl Session {
     }
 }
 
-/// Whether sources are to go.
+/// True if sources are to be removed.
 pub(super) const fn removes_sources(options: &Options) -> bool {
     options.remove.sources && !options.select.list_only
 }

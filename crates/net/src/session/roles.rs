@@ -26,16 +26,16 @@ use crate::worker::source::SourceWorker;
 
 use super::{RunConfig, Session};
 
-/// What the ends agreed on.
+/// Terms that the ends agreed on.
 pub(super) struct Agreed {
     pub(super) terms: Terms,
     pub(super) joining: Joining,
-    /// Whether this end dialled.
+    /// True if this end dialled.
     pub(super) user_is_here: bool,
 }
 
-/// A root that was made, and those above it, the last first. Where nothing was to be in it, or the session did not begin, they
-/// go again, unless something is in them after all.
+/// A root that was made, and those above it, the last first. Where nothing was to be in it, or the session did not
+/// begin, they go again, unless something is in them after all.
 #[derive(Default)]
 struct Made {
     dirs: Vec<NamedDir>,
@@ -51,7 +51,7 @@ impl Drop for Made {
 }
 
 impl Session {
-    /// What a destination means; nothing is looked at where nothing is brought there.
+    /// Resolves a destination; nothing is looked at where nothing is brought there.
     pub(super) fn resolve(
         &self,
         destination: &[u8],
@@ -76,7 +76,7 @@ impl Session {
         Ok(resolved)
     }
 
-    /// What does a sender's work on these sources.
+    /// Makes the worker for these sources.
     pub(super) fn sending(&self, sources: Sources, options: &Options) -> SourceWorker<Sources> {
         let own = (sources.own(), missing(&sources, options));
         SourceWorker::new(sources, own, (options, &self.ours))
@@ -160,8 +160,8 @@ impl Session {
     }
 }
 
-/// The name of the one entry that comes, if nothing does that is in it. What is to go at the destination goes under its own name, and
-/// not under a new one.
+/// The name of the one entry that comes, if nothing does that is in it. What is to go at the destination goes under
+/// its own name, and not under a new one.
 pub(super) fn single_entry(sources: &Sources, options: &Options) -> Option<Name> {
     sources.single().filter(|_| missing(sources, options).is_empty())
 }

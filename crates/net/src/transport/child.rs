@@ -15,19 +15,19 @@ use crate::plan::Remote;
 
 use super::{Link, widen};
 
-/// How long a child may take to exit once its streams are closed.
+/// Longest time for a child to exit once its streams are closed.
 const CHILD_PATIENCE: Duration = Duration::from_secs(10);
-/// How long one may take where the run has failed, and once more when it was told to end.
+/// Longest time for it where the run has failed, and once more when it was told to end.
 const ENDING_PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is looked whether it did.
+/// Pause between two looks whether it did.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What a remote shell is started for.
+/// Purpose of a remote shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The session, and its first stream.
     First,
-    /// One more stream of it; nothing is lost where it is stopped.
+    /// A further stream of it; nothing is lost if it is stopped.
     Further,
 }
 
@@ -81,7 +81,7 @@ impl Shell {
         lock(&self.0).is_some()
     }
 
-    /// How it ended, if it did.
+    /// Exit status, if it has ended.
     fn status(&self) -> Option<io::Result<ExitStatus>> {
         lock(&self.0).as_mut()?.try_wait().transpose()
     }
@@ -107,7 +107,7 @@ impl Shell {
     }
 }
 
-/// Whether the other end ever said that it is a Deltic.
+/// Tells an end that said that it is a Deltic from one that did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Nothing,

@@ -28,8 +28,8 @@ struct Way {
     up: bool,
 }
 
-/// The files and links below `root`: what they hold, and when files were modified. A session that was cut off may still be
-/// at work: what vanishes meanwhile is left out.
+/// The files and links below `root`: what they hold, and when files were modified. A session that was cut off may
+/// still be at work: what vanishes meanwhile is left out.
 fn tree(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, Option<std::time::SystemTime>)> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![root.to_owned()];

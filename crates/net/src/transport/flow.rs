@@ -1,4 +1,4 @@
-//! What all streams of a session are counted, watched and held back by.
+//! Counters and limits that all streams of a session share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +28,7 @@ pub(crate) struct Counters {
     waiting: AtomicUsize,
     /// Times that something came which is neither a sign of life nor a check.
     told: AtomicU64,
-    /// Whether this end has calls of its own under way.
+    /// True while this end has calls of its own under way.
     works: AtomicBool,
 }
 
@@ -44,12 +44,12 @@ impl Counters {
         if self.traffic().received == 0 { Heard::Nothing } else { Heard::Hello }
     }
 
-    /// Whether what has come is not taken: then it is not the other end that is silent.
+    /// True if frames wait to be taken: then it is not the other end that is silent.
     pub(crate) fn is_behind(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether this end is at work, or behind: then it is not the other end that is waited for.
+    /// True if this end is at work, or behind: then it is not the other end that is waited for.
     pub(crate) fn is_busy(&self) -> bool {
         self.works.load(Ordering::Relaxed) || self.is_behind()
     }
@@ -79,7 +79,7 @@ impl Counters {
     }
 }
 
-/// What all streams of a session are counted, watched and held back by.
+/// Counters and limits that all streams of a session share.
 #[derive(Clone)]
 pub(crate) struct Flow {
     pub(crate) counters: Arc<Counters>,
@@ -104,7 +104,7 @@ impl Flow {
         self.pause.send_replace(silence.map(|silence| silence / BEATS));
     }
 
-    /// How much of a batch is written at once.
+    /// Bytes of a batch that are written at once.
     pub(super) fn piece_of(&self, batch: &[u8]) -> usize {
         self.writing
             .as_ref()

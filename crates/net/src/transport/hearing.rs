@@ -48,7 +48,7 @@ impl From<Vec<u8>> for Piece {
     }
 }
 
-/// What one reading of a stream brought: a frame, and those behind it that came along.
+/// Frames of one reading of a stream: a frame, and those behind it that came along.
 pub(crate) type Reading = Vec<Result<RawFrame, ReadEnd>>;
 
 /// Frames of all streams on their way to the driver.
@@ -103,15 +103,15 @@ pub(crate) async fn read_frames(
             }
         }
         let unheard = flow.behind(frames.send(reading)).await.is_err();
-        // What is left of an attempt that is over may arrive behind the session's end: it is read, so that the stream can
-        // end as streams do.
+        // What is left of an attempt that is over may arrive behind the session's end: it is read, so that the stream
+        // can end as streams do.
         if last || unheard && stream == Stream::First {
             return;
         }
     }
 }
 
-/// What a stream has brought that is not taken yet.
+/// Bytes and frames of a stream that are not taken yet.
 pub(crate) struct Arrivals {
     reader: Reader,
     bytes: Vec<u8>,
@@ -136,7 +136,7 @@ impl From<Reader> for Arrivals {
 }
 
 impl Arrivals {
-    /// What it has brought so far.
+    /// Bytes that have come and are not taken.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -151,7 +151,7 @@ impl Arrivals {
         self.bytes.drain(..len);
     }
 
-    /// One frame.
+    /// Waits for a frame.
     pub(crate) async fn one(&mut self, flow: &Flow) -> Result<RawFrame, ReadEnd> {
         loop {
             if let Some(frame) = self.ready.pop_front() {
@@ -234,12 +234,12 @@ impl Arrivals {
     }
 }
 
-/// What `bytes` begin with, if all of it is there.
+/// Decodes the header that `bytes` begin with, if all of it is there.
 fn header_of(bytes: &[u8]) -> Result<Option<Header>, PeerError> {
     bytes.first_chunk().map(|header| Header::decode(*header)).transpose()
 }
 
-/// What the driver hears of what such a stream brought; nothing, if it said that it is over.
+/// Filters the frames of such a stream for the driver; nothing, if it said that it is over.
 fn heard_on(stream: Stream, frame: Result<RawFrame, ReadEnd>) -> Option<Result<RawFrame, ReadEnd>> {
     match (frame, stream) {
         (Ok(RawFrame { kind: OVER, .. }), Stream::Further) => None,

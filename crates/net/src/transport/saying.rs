@@ -41,18 +41,19 @@ pub(crate) fn start_writer(
     (batches, task)
 }
 
-/// What is to be written.
+/// Batches that are to be written.
 struct Said {
     taken: mpsc::Receiver<Vec<u8>>,
     /// The longest silence, on the stream that breaks it.
     pause: Option<watch::Receiver<Option<Duration>>>,
     counters: Arc<Counters>,
-    /// What the other end had told when this one last said something.
+    /// Count of frames heard when this end last sent one.
     owed: u64,
 }
 
 impl Said {
-    /// What comes next: a sign of life, where nothing else has for as long as a pause may be, and there is reason for one.
+    /// Waits for the next batch: a sign of life, where nothing else has for as long as a pause may be, and there is
+    /// reason for one.
     async fn next(&mut self) -> Option<Vec<u8>> {
         let next = self.batch_or_sign().await;
         self.owed = self.counters.told();

@@ -1,5 +1,5 @@
-//! Buffers that readings and batches are put in, and put in again: all bytes of a run pass through a few of them. What is given
-//! back to the system comes back as pages that it has to clear.
+//! Buffers that readings and batches are put in, and put in again: all bytes of a run pass through a few of them.
+//! What is given back to the system comes back as pages that it has to clear.
 
 use std::cell::RefCell;
 use std::ops::Deref;

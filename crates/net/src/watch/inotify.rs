@@ -1,8 +1,9 @@
 //! The kernel's events, on a thread of their own: reading them must not wait, or they are lost.
 //!
-//! A watch is of what a name is at that moment, and the kernel has one for each directory, whatever way leads there. So paths
-//! below a root are resolved as the store does, and no symlink is passed: by way of one, what somebody put in a directory's
-//! place could take the watch of another directory away. What has changed the store looks at, through its own handles.
+//! A watch is of what a name is at that moment, and the kernel has one for each directory, whatever way leads there.
+//! So paths below a root are resolved as the store does, and no symlink is passed: by way of one, what somebody put
+//! in a directory's place could take the watch of another directory away. What has changed the store looks at,
+//! through its own handles.
 
 #![expect(
     clippy::disallowed_methods,
@@ -279,8 +280,8 @@ impl Watcher {
         }
     }
 
-    /// Looks at everything where something was mounted or unmounted in it; and now and then at the roots, and at everything
-    /// where one is another or there may be room for more watches.
+    /// Looks at everything where something was mounted or unmounted in it; and now and then at the roots, and at
+    /// everything where one is another or there may be room for more watches.
     fn look(&mut self, woken: Woken) -> Option<Change> {
         let remounted = woken == Woken::ByMounts && self.mounts.differ(&self.ground.site.roots());
         if !remounted && self.looked.0.elapsed() < LOOK_FOR_ROOTS {

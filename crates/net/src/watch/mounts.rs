@@ -13,7 +13,8 @@ use std::path::PathBuf;
 
 /// The mount points at and below some directories.
 pub(super) struct Mounts {
-    /// Ready with [`PRI`](rustix::event::PollFlags::PRI) each time when the table has changed; `None` where nobody tells.
+    /// Ready with [`PRI`](rustix::event::PollFlags::PRI) each time when the table has changed; `None` where nobody
+    /// tells.
     pub(super) table: Option<File>,
     /// Lines of the table.
     within: Vec<Vec<u8>>,

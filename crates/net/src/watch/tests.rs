@@ -1,7 +1,7 @@
 //! The law: whatever happens, in whatever order it is heard of, once rounds go well both trees are equal.
 //!
-//! The ground is a model of a tree whose directories are watched as Linux watches them: by what they are, not by what they
-//! are called; with a queue that may be too short, and perhaps too few watches.
+//! The ground is a model of a tree whose directories are watched as Linux watches them: by what they are, not by what
+//! they are called; with a queue that may be too short, and perhaps too few watches.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;

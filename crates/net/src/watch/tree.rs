@@ -2,9 +2,9 @@
 //!
 //! Events and the ground they are about are data here; the kernel's are in [`inotify`](super::inotify).
 //!
-//! A new directory is watched first and listed then: what was made in it before is found, what is made later is an event,
-//! and what is both is seen twice. Watches follow directories that move, so a directory that leaves its name loses its watches
-//! and those below it, and gets new ones where it arrives.
+//! A new directory is watched first and listed then: what was made in it before is found, what is made later is an
+//! event, and what is both is seen twice. Watches follow directories that move, so a directory that leaves its name
+//! loses its watches and those below it, and gets new ones where it arrives.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -102,8 +102,8 @@ impl Watches {
         self.lost
     }
 
-    /// Looks whether each root still is the directory that is watched. Another may have come in its place without a word: one
-    /// that somebody holds open tells nothing of its end.
+    /// Looks whether each root still is the directory that is watched. Another may have come in its place without a
+    /// word: one that somebody holds open tells nothing of its end.
     pub(crate) fn check_roots(&mut self, ground: &mut impl Ground) {
         let is_it = |root| self.by_path.get(root).is_none_or(|no| ground.watch(root) == Ok(*no));
         self.lost |= !self.roots.iter().all(is_it);
@@ -137,7 +137,8 @@ impl Watches {
         let Some(name) = name else { return self.own(&dir, kind) };
         let Ok(path) = dir.join(&name) else { return Vec::new() };
         let mut changes = Vec::new();
-        // With it its other names have changed, or may have just before it was moved here, and no event says which these are.
+        // With it its other names have changed, or may have just before it was moved here, and no event says which
+        // these are.
         if !is_dir && kind != Kind::Went && ground.has_other_names(&path) {
             changes.push(Change::All);
         }
