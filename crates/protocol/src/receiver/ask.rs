@@ -45,8 +45,8 @@ pub enum Work {
     },
     /// Take the digest of all bytes of each of these files, or know it; answer with [`Answer::Digested`].
     Digest { paths: Vec<RelPath> },
-    /// List a directory as deletions see it, and say whether its tally is this one, if owners are called as `owners` says at
-    /// the sender; answer with [`Answer::Compared`].
+    /// List a directory as deletions see it, and say whether its tally is this one, if owners are called as `owners`
+    /// says at the sender; answer with [`Answer::Compared`].
     Compare { dir: RelPath, tally: DirDigest, owners: Arc<[Vec<NameLine>; 2]> },
     /// Look at this name in every alternate; answer with [`Answer::Beside`].
     LookBeside { path: RelPath },
@@ -58,16 +58,18 @@ pub enum Work {
     /// Make a name another one of what `leader` is, which is of this kind, where `seen` stands. Answer with
     /// [`Answer::Done`].
     Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
-    /// List the names of a directory that are not in `keep`, or some of them; or go on with the `rest`. None where there is
-    /// no directory. Answer with [`Answer::Extra`].
+    /// List the names of a directory that are not in `keep`, or some of them; or go on with the `rest`. None where
+    /// there is no directory. Answer with [`Answer::Extra`].
     Extra { dir: RelPath, keep: Option<Names>, rest: Option<Box<SortedNames>> },
     /// Count the names that [`Work::Remove`] would remove in all, by what rules say now, as far as it can be said; what
     /// `gives_way` counts itself in any case. Answer with [`Answer::Counted`].
     Count { path: RelPath, gives_way: bool },
-    /// Count the files at these paths and below that are like one of the `new` ones. Answer with [`Answer::CountedMoved`].
+    /// Count the files at these paths and below that are like one of the `new` ones. Answer with
+    /// [`Answer::CountedMoved`].
     CountMoved { paths: Vec<RelPath>, new: Box<NewFiles> },
-    /// Make a directory, or let its owner work in it; set what counts of this before anything is made in it, which is the mode
-    /// of a new one alone where nothing is carried over, and else its attributes and ACLs too. Answer with [`Answer::Done`].
+    /// Make a directory, or let its owner work in it; set what counts of this before anything is made in it, which is
+    /// the mode of a new one alone where nothing is carried over, and else its attributes and ACLs too. Answer with
+    /// [`Answer::Done`].
     MakeDir { path: RelPath, meta: Meta, carries: Carries },
     /// Make a symbolic link; answer with [`Answer::Done`].
     MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
@@ -75,22 +77,23 @@ pub enum Work {
     MakeSpecial { path: RelPath, meta: Meta },
     /// Set what the options carry over of this metadata; answer with [`Answer::Done`].
     SetMeta { path: RelPath, meta: Meta },
-    /// The same for directories, one after the other in this order; where nothing is carried over, new ones get their mode
-    /// alone. Answer with [`Answer::SetDirs`].
+    /// The same for directories, one after the other in this order; where nothing is carried over, new ones get their
+    /// mode alone. Answer with [`Answer::SetDirs`].
     SetDirs { dirs: Vec<(RelPath, Meta)>, carries: Carries },
-    /// Remove a name and all below it, or some of that, and go on with the next at the same question. Where it `gives_way` to
-    /// something else, what rules say of the name itself does not count; in a dry run nothing goes, and what would is told. No
-    /// more names than `most` go now, what gives way not counted. Answer with [`Answer::Removed`].
+    /// Remove a name and all below it, or some of that, and go on with the next at the same question. Where it
+    /// `gives_way` to something else, what rules say of the name itself does not count; in a dry run nothing goes, and
+    /// what would is told. No more names than `most` go now, what gives way not counted. Answer with
+    /// [`Answer::Removed`].
     Remove { path: RelPath, gives_way: bool, dry_run: bool, most: u64 },
     /// Ask the user, who is at this end and may take any time; answer with [`Answer::Asked`].
     Ask(Question),
-    /// Look at so many more names of the destination, or somewhat more of them, and note where regular files are; first of
-    /// those below the directories `near`, which are said once. Answer with [`Answer::Charted`].
+    /// Look at so many more names of the destination, or somewhat more of them, and note where regular files are; first
+    /// of those below the directories `near`, which are said once. Answer with [`Answer::Charted`].
     Chart { near: Vec<RelPath>, names: u64 },
-    /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each. If one of
-    /// these is an interrupted transfer of the version `goes_on`, and it is known what of it was written, that is not
-    /// another old version, but what the new one grows in. Where none is in place there may be some `elsewhere`. Of the one
-    /// in place the recipe by the chunker `recipe` may be known: then that is what it is cut by. Answer with
+    /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each. If one
+    /// of these is an interrupted transfer of the version `goes_on`, and it is known what of it was written, that is
+    /// not another old version, but what the new one grows in. Where none is in place there may be some `elsewhere`. Of
+    /// the one in place the recipe by the chunker `recipe` may be known: then that is what it is cut by. Answer with
     /// [`Answer::Opened`].
     OpenOld {
         handle: Handle,
@@ -106,8 +109,8 @@ pub enum Work {
     /// Copy runs of the old versions (their lengths laid end to end) into the new, where they are `chunks`; answer with
     /// [`Answer::Copied`].
     Copy { handle: Handle, path: RelPath, new: New, runs: Vec<CopyRun>, chunks: Vec<KeptChunk> },
-    /// Unpack a payload, check its chunks and write them; before each of them make those copies of `between` that lie before
-    /// it in the new version. Answer with [`Answer::Written`].
+    /// Unpack a payload, check its chunks and write them; before each of them make those copies of `between` that lie
+    /// before it in the new version. Answer with [`Answer::Written`].
     Write {
         handle: Handle,
         path: RelPath,
@@ -118,8 +121,8 @@ pub enum Work {
     },
     /// Read these places of the old versions and take the sums of their blocks; answer with [`Answer::Surveyed`].
     Survey { handle: Handle, gaps: Vec<Facing> },
-    /// Unpack gap deltas, `bytes` long in all, rebuild each gap from what old has in its place, check its chunks and write
-    /// them; answer with [`Answer::Mended`].
+    /// Unpack gap deltas, `bytes` long in all, rebuild each gap from what old has in its place, check its chunks and
+    /// write them; answer with [`Answer::Mended`].
     Mend { handle: Handle, path: RelPath, new: New, gaps: Vec<Patch>, bytes: u32, payload: Payload },
     /// Read, cut and sum a portion of old version `part`; answer with [`Answer::Summed`].
     SumOld { handle: Handle, part: usize, portion: Portion, summing: Summing },
@@ -127,14 +130,15 @@ pub enum Work {
     HashOld { handle: Handle, strong: Strong, spans: Vec<Span> },
     /// Search about a segment of old version `part` from `start`; answer with [`Answer::Rolled`].
     Roll { handle: Handle, part: usize, start: u64, search: Search },
-    /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood, or
-    /// have it ready for `Land`, where the options say so.
+    /// Check the proof and that the old versions did not change; put the new version in the place where `seen` stood,
+    /// or have it ready for `Land`, where the options say so.
     /// Answer with [`Answer::Done`].
     Commit { handle: Handle, path: RelPath, meta: Meta, seen: Option<Meta>, proof: Proof },
     /// Check a whole file of one block, or empty, against its digest; put it in the place where `seen` stood. Answer
     /// with [`Answer::Done`].
     Replace(Small),
-    /// Check the proof and that the old version did not change: it is the new version already. Answer with [`Answer::Done`].
+    /// Check the proof and that the old version did not change: it is the new version already. Answer with
+    /// [`Answer::Done`].
     Confirm { handle: Handle, proof: Proof },
     /// Drop what `handle` holds, and what it has written, if anything; answer with [`Answer::Done`]. The last work of
     /// its handle; a file that was committed, or confirmed and touched, has none.
@@ -269,8 +273,8 @@ pub struct Piece {
     pub brief: Option<ChunkPrefix>,
 }
 
-/// What old has where new has a gap: places in the old versions, to be read one behind the other. None, if the gap is to
-/// come as it is.
+/// What old has where new has a gap: places in the old versions, to be read one behind the other. None, if the gap is
+/// to come as it is.
 pub type OldGap = Vec<Span>;
 
 /// A gap to be told against old.
@@ -409,8 +413,8 @@ pub enum Answer {
     Written(Result<Vec<Fingerprint>, Setback>),
     /// The sums of the gaps, in order.
     Surveyed(Result<Vec<GapSums>, Setback>),
-    /// Each gap, in order. Chunks may not be what was announced, though the delta is one: sums of blocks are short. In a
-    /// gap that came as it is, that is an error.
+    /// Each gap, in order. Chunks may not be what was announced, though the delta is one: sums of blocks are short. In
+    /// a gap that came as it is, that is an error.
     Mended(Result<Vec<Mended>, Setback>),
     /// The sums of a portion of old.
     Summed(Result<Summed, Setback>),
@@ -465,7 +469,8 @@ pub struct OldLens {
     pub leftovers: Vec<u64>,
     /// The transfer of the new version that one of them left, which goes on.
     pub kept: Option<Kept>,
-    /// The whole recipe of the one in place, which need not be read to be cut. One that is of another length is no recipe.
+    /// The whole recipe of the one in place, which need not be read to be cut. One that is of another length is no
+    /// recipe.
     pub recipe: Option<Kept>,
 }
 

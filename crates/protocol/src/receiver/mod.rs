@@ -89,22 +89,22 @@ impl Receiver {
         self.tree.is_finished()
     }
 
-    /// Bytes of literals, and of attributes of directories, received and not yet written: a driver stops reading frames while
-    /// there are many.
+    /// Bytes of literals, and of attributes of directories, received and not yet written: a driver stops reading frames
+    /// while there are many.
     #[must_use]
     pub const fn backlog_bytes(&self) -> usize {
         self.cx.load.backlog_bytes()
     }
 
-    /// Copies found and not yet made: a driver stops reading while there are many. A few bytes can ask for one, and it takes
-    /// the disk longer than them.
+    /// Copies found and not yet made: a driver stops reading while there are many. A few bytes can ask for one, and it
+    /// takes the disk longer than them.
     #[must_use]
     pub const fn copies_waiting(&self) -> usize {
         self.cx.load.copies_waiting()
     }
 
-    /// Frames that wait to be polled: a driver stops reading while there are many. The sender reads in any case, so that
-    /// they leave.
+    /// Frames that wait to be polled: a driver stops reading while there are many. The sender reads in any case, so
+    /// that they leave.
     #[must_use]
     pub fn frames_waiting(&self) -> usize {
         self.cx.frames.len()

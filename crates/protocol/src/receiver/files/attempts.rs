@@ -61,8 +61,8 @@ impl Files {
         }
     }
 
-    /// True where there is nothing to match a short file against, and no need to look for it: a file that comes whole in
-    /// one block leaves nothing behind when it is interrupted, but where it is shown, or waits for its name.
+    /// True where there is nothing to match a short file against, and no need to look for it: a file that comes whole
+    /// in one block leaves nothing behind when it is interrupted, but where it is shown, or waits for its name.
     fn is_lone_block(&self, options: &Options, candidate: &Candidate) -> bool {
         let Options { strategy, compare, writing, .. } = options;
         let Candidate { meta, old, beside, may_have_moved, .. } = candidate;
@@ -283,7 +283,8 @@ impl Files {
         self.settle(cx, file, Done::Failed(trouble), is_excused);
     }
 
-    /// Tries again what found no room before names were deleted; true where there is such. Where none were, it has failed.
+    /// Tries again what found no room before names were deleted; true where there is such. Where none were, it has
+    /// failed.
     pub(crate) fn try_parked(&mut self, cx: &mut Context) -> bool {
         let parked = self.queue.take_parked();
         let has_more = cx.totals.deleted > 0;
@@ -423,8 +424,8 @@ impl Incoming {
         old.lens.extend(lens.leftovers);
     }
 
-    /// Chooses the way on which the next attempt goes. What went wrong may lie in what was matched: so it goes without it
-    /// (law 9). But a source that changed is matched again, until the last try, and a comparison stays one.
+    /// Chooses the way on which the next attempt goes. What went wrong may lie in what was matched: so it goes without
+    /// it (law 9). But a source that changed is matched again, until the last try, and a comparison stays one.
     fn choose_how(&mut self, options: &Options, setback: &Setback) {
         let changed = setback.trouble.kind == TroubleKind::Vanished;
         let again = changed && self.tries.count + 1 < MAX_ATTEMPTS;

@@ -155,14 +155,14 @@ impl Incoming {
         self.transfer().is_some_and(Transfer::comes_in_order)
     }
 
-    /// True where it is matched against another file's place: then it never waits for its own, or two could wait for each
-    /// other.
+    /// True where it is matched against another file's place: then it never waits for its own, or two could wait for
+    /// each other.
     pub(super) fn is_guest(&self) -> bool {
         self.similar.as_ref().is_some_and(|similar| similar.kinship.is_some())
     }
 
-    /// The version whose interrupted transfer may go on. A file that would come whole in any case is asked about only if it
-    /// is large; one whose content alone may differ is compared.
+    /// The version whose interrupted transfer may go on. A file that would come whole in any case is asked about only
+    /// if it is large; one whose content alone may differ is compared.
     pub(super) fn may_go_on(&self) -> Option<Meta> {
         let Candidate { meta, old, differs, compared, beside, .. } = &self.candidate;
         let may_be_same = (old.is_some() || beside.is_some()) && *differs == Differs::default();

@@ -125,8 +125,8 @@ impl Files {
         }
     }
 
-    /// True where a frame that may have overtaken others belongs to the present attempt at its file; it is of no use once
-    /// the attempt that it belongs to is over.
+    /// True where a frame that may have overtaken others belongs to the present attempt at its file; it is of no use
+    /// once the attempt that it belongs to is over.
     pub(super) fn admits_aside(&self, aside: &Aside) -> Result<bool, PeerError> {
         let file = aside.frame.may_overtake().and_then(|file| self.under_way.get(&file));
         let Some(incoming) = file else { return Ok(false) };

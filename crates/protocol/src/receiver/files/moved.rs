@@ -6,9 +6,9 @@
 //!     there is none           ──► it comes whole
 //! ```
 //!
-//! The chart is drawn a few thousand names at a time, by work like any other, when the first such file appears; files with
-//! an old version do not wait for it. What is below the listed directories is looked at in any case, as it was looked at
-//! for the list; of the rest of the destination no more than what is wanted is worth (docs/decisions/0022).
+//! The chart is drawn a few thousand names at a time, by work like any other, when the first such file appears; files
+//! with an old version do not wait for it. What is below the listed directories is looked at in any case, as it was
+//! looked at for the list; of the rest of the destination no more than what is wanted is worth (docs/decisions/0022).
 
 use std::collections::BTreeMap;
 
@@ -112,7 +112,8 @@ impl Moved {
         None
     }
 
-    /// True for a new file that is worth a look. Strategies of the papers look for nothing: they are here to be compared.
+    /// True for a new file that is worth a look. Strategies of the papers look for nothing: they are here to be
+    /// compared.
     fn may_have_moved(&self, options: &Options, candidate: &Candidate) -> bool {
         candidate.old.is_none()
             && candidate.beside.is_none()
@@ -123,8 +124,8 @@ impl Moved {
             && self.most().is_some()
     }
 
-    /// Goes on with the chart while files wait for it that it may help; the others are returned. The directories `near` are
-    /// brought over, and `known` names are listed.
+    /// Goes on with the chart while files wait for it that it may help; the others are returned. The directories `near`
+    /// are brought over, and `known` names are listed.
     pub(super) fn draw(
         &mut self,
         cx: &mut Context,

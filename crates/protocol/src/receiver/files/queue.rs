@@ -10,15 +10,16 @@ use super::candidate::Candidate;
 /// Most bytes of small files under way at once: bounds what their indexes take.
 const MAX_SMALL_BYTES: u64 = 128 << 20;
 
-/// Files that wait for their turn, in the order in which they were listed; large ones apart, so that they hold nobody up.
+/// Files that wait for their turn, in the order in which they were listed; large ones apart, so that they hold nobody
+/// up.
 #[derive(Debug)]
 pub(super) struct Queue {
     most_small: usize,
     small: BTreeMap<FileNo, Candidate>,
     large: BTreeMap<FileNo, Candidate>,
     active: Active,
-    /// Those under way that found no room and wait until nothing else is: first those of one block, which go together, then
-    /// each of the others alone, the shortest first.
+    /// Those under way that found no room and wait until nothing else is: first those of one block, which go together,
+    /// then each of the others alone, the shortest first.
     crowded: BTreeSet<(bool, u64, FileNo)>,
     alone: Option<FileNo>,
     /// Files that found no room even so, and wait until names have been deleted.
@@ -109,8 +110,8 @@ impl Queue {
         self.crowded.insert((goes_alone, meta.len, *file));
     }
 
-    /// Has a file that found no room, though nothing else was under way, wait until names have been deleted; so many at most as
-    /// may be under way.
+    /// Has a file that found no room, though nothing else was under way, wait until names have been deleted; so many at
+    /// most as may be under way.
     pub(super) fn park(&mut self, candidate: &Candidate) -> bool {
         let has_room = self.parked.len() < MAX_ACTIVE_FILES;
         if has_room {

@@ -5,8 +5,8 @@
 //!     another of that length ──────────────────────────► waits until then, and is matched against it by recipe
 //! ```
 //!
-//! Nothing is believed of such a guess: what is not found there is sent, and all is proven. A wrong one costs a recipe, so
-//! only so many bytes are guessed in vain (docs/decisions/0028).
+//! Nothing is believed of such a guess: what is not found there is sent, and all is proven. A wrong one costs a recipe,
+//! so only so many bytes are guessed in vain (docs/decisions/0028).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -123,8 +123,8 @@ impl Repeats {
         Some(candidate)
     }
 
-    /// Ends an attempt at a file, or the file, which then may be at a path, and of which so much was matched. A guess about
-    /// it is over as well, and what waits for it need not any more: the first of that is returned by
+    /// Ends an attempt at a file, or the file, which then may be at a path, and of which so much was matched. A guess
+    /// about it is over as well, and what waits for it need not any more: the first of that is returned by
     /// [`next_free`](Self::next_free).
     pub(super) fn end(
         &mut self,

@@ -57,8 +57,8 @@ fn check_start(
 }
 
 impl Files {
-    /// Begins the transfer of a file that the sender was asked for. An attempt may have ended here while its beginning was
-    /// on the way.
+    /// Begins the transfer of a file that the sender was asked for. An attempt may have ended here while its beginning
+    /// was on the way.
     pub(super) fn start(
         &mut self,
         cx: &mut Context,
@@ -166,8 +166,8 @@ impl Files {
     }
 }
 
-/// True for a file that was opened so long though it was listed as small: it is under way among many small ones, and would
-/// hold what only a few may.
+/// True for a file that was opened so long though it was listed as small: it is under way among many small ones, and
+/// would hold what only a few may.
 fn has_outgrown(incoming: &Incoming, len: u64) -> bool {
     len > LARGE_FILE_BYTES && !incoming.candidate.is_large()
 }

@@ -30,14 +30,16 @@ impl Facings<'_> {
         (from <= to).then_some((from, to))
     }
 
-    /// Whether old may repeat itself where this short run is, which has its neighbours right beside each other: the next
-    /// best place of what repeats itself is beside the last one. What came in shows that, and little is told in vain.
+    /// Whether old may repeat itself where this short run is, which has its neighbours right beside each other: the
+    /// next best place of what repeats itself is beside the last one. What came in shows that, and little is told in
+    /// vain.
     fn may_repeat(&self) -> bool {
         self.run.end - self.run.start <= REPEATED_BYTES
     }
 
-    /// What old has between the neighbours of a gap: of much no more than could be of use. Far from a neighbour nobody knows
-    /// how far it moved: there the gaps of a run wait for its probes, and only the neighbour in front counts if there is one.
+    /// What old has between the neighbours of a gap: of much no more than could be of use. Far from a neighbour nobody
+    /// knows how far it moved: there the gaps of a run wait for its probes, and only the neighbour in front counts if
+    /// there is one.
     pub(super) fn of(&self, gap: &Range<u64>) -> OldGap {
         let len = gap.end - gap.start;
         let (ahead_of, behind) = (gap.start - self.run.start, self.run.end - gap.end);
@@ -54,8 +56,8 @@ impl Facings<'_> {
             return as_spans(std::iter::once(start..(one.max(other) + len).min(to)));
         }
         let near = |distance: &u64| *distance < GUESSED_BYTES || self.between.0.is_none();
-        // What lies beyond the other neighbour was found elsewhere: where much came in, next to nothing faces it. But where
-        // old repeats itself, that neighbour may have been found anywhere: of long runs the probes tell.
+        // What lies beyond the other neighbour was found elsewhere: where much came in, next to nothing faces it. But
+        // where old repeats itself, that neighbour may have been found anywhere: of long runs the probes tell.
         let is_long = self.run.end - self.run.start > GUESSED_BYTES;
         let clip = between.filter(|(from, to)| !is_long || to - from > GUESSED_BYTES);
         let after = self.between.0.map(|from| {

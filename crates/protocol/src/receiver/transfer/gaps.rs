@@ -1,9 +1,9 @@
 //! Gaps: runs of new that nothing matched, told against what old has in their places (DESIGN §2, "two levels").
 //!
-//! A chunk costs thousands of bytes where an edit costs hundreds. But both neighbours of a gap in new are mostly found in
-//! old, and between the two old has a gap as well: a former version of the same bytes. So the sender is told what old has
-//! there, in short sums of small blocks, and answers with copies from it and literals. The chunks' own fingerprints say
-//! whether the result is right; those that are not are asked for as they are.
+//! A chunk costs thousands of bytes where an edit costs hundreds. But both neighbours of a gap in new are mostly found
+//! in old, and between the two old has a gap as well: a former version of the same bytes. So the sender is told what
+//! old has there, in short sums of small blocks, and answers with copies from it and literals. The chunks' own
+//! fingerprints say whether the result is right; those that are not are asked for as they are.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! The content of one file: from the sender's `Start` until the new version is proved.
 //!
-//! A transfer knows no path decision, no directory and no other file. Frames and answers come in; frames and work go out
-//! through its [`FileContext`], which also takes the end of the transfer.
+//! A transfer knows no path decision, no directory and no other file. Frames and answers come in; frames and work go
+//! out through its [`FileContext`], which also takes the end of the transfer.
 //!
 //! ```text
 //! Coming ──► every byte found, asked for or here, and End ──► Ended ──► Commit, Confirm or Replace ──► Settling
@@ -421,9 +421,9 @@ impl Transfer {
         fx.advance(self.build.settled());
     }
 
-    /// True once nothing more is to come and nothing is under way; then its result may be put in place. Work that nobody
-    /// waits for, as that on the rest of an old version of which some cannot be read, must have ended: with this the
-    /// driver lets go of all versions.
+    /// True once nothing more is to come and nothing is under way; then its result may be put in place. Work that
+    /// nobody waits for, as that on the rest of an old version of which some cannot be read, must have ended: with this
+    /// the driver lets go of all versions.
     pub(crate) fn is_complete(&mut self, fx: &mut FileContext<'_>) -> bool {
         while matches!(self.phase, Phase::Ended(_))
             && !fx.cx.jobs.is_busy(fx.handle)

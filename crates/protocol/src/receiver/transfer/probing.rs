@@ -1,12 +1,13 @@
 //! Long runs of chunks that old lacks: what faces them is told where some of it turns out to be of use.
 //!
-//! Sums of old cost a byte for sixteen. Where much was put in place of what was there, or nearly nothing is as it was, no
-//! block of old is found, and all of them were told for nothing. So of a long run a few short gaps are asked for first, its
+//! Sums of old cost a byte for sixteen. Where much was put in place of what was there, or nearly nothing is as it was,
+//! no block of old is found, and all of them were told for nothing. So of a long run a few short gaps are asked for
+//! first, its
 //! *probes*, and the others wait. Once a probe made of old more than its sums cost, all of the run is told against old;
 //! when none did, all comes as it is.
 //!
-//! 1. The ends of a run, where it does not go on, are told at once and prove nothing: of the chunks there some bytes are old
-//!    ones whatever lies between.
+//! 1. The ends of a run, where it does not go on, are told at once and prove nothing: of the chunks there some bytes
+//! are old    ones whatever lies between.
 //! 2. No other gap waits, of this file or another: only what was found to belong to the run.
 
 use std::collections::{HashMap, VecDeque};
@@ -123,8 +124,8 @@ impl Table {
         (probes > 0 && waiting > WORTH_BYTES.max(WORTH * probes)).then_some(parts)
     }
 
-    /// Picks the places that show most: all over the run, if what faces each place is known; else at its ends, for the further
-    /// from a neighbour, the less is known of what moved.
+    /// Picks the places that show most: all over the run, if what faces each place is known; else at its ends, for the
+    /// further from a neighbour, the less is known of what moved.
     fn probes(&self, inner: &Range<u32>, facings: &Facings<'_>) -> Vec<Range<u32>> {
         let len = |chunks: Range<u32>| self.place_of(chunks.end) - self.place_of(chunks.start);
         let up_to = |start: u32, bytes| {

@@ -196,7 +196,8 @@ impl Recipe {
         Ok(())
     }
 
-    /// Takes the next chunks of the recipe of a short file, to be matched when old is known; a group is as many as may be.
+    /// Takes the next chunks of the recipe of a short file, to be matched when old is known; a group is as many as may
+    /// be.
     pub(super) fn hear_chunks(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
         if self.is_resumed() || self.table.len > TOLD_BY_CHUNK_BYTES || lines.is_empty() {
             return Err(PeerError::Unexpected("recipe"));
@@ -298,9 +299,9 @@ impl Recipe {
         }
     }
 
-    /// Looks for groups as far as old is known: for each once what lies around its own place is, and for those that were
-    /// not found once more when all of old is; what is not found then is lacked. True where any was not found: then the
-    /// old version in place is not the new one.
+    /// Looks for groups as far as old is known: for each once what lies around its own place is, and for those that
+    /// were not found once more when all of old is; what is not found then is lacked. True where any was not found:
+    /// then the old version in place is not the new one.
     ///
     /// An earlier look would find one of several equal groups far away and not the one in its own place.
     fn match_groups(&mut self, build: &mut Assembly, copies: &mut Copies) -> bool {
@@ -476,7 +477,8 @@ impl Recipe {
         Ok(())
     }
 
-    /// Takes gaps that were rebuilt. What was rebuilt of a chunk is the sender's if its fingerprint begins as it should.
+    /// Takes gaps that were rebuilt. What was rebuilt of a chunk is the sender's if its fingerprint begins as it
+    /// should.
     fn mended(
         &mut self,
         fx: &mut FileContext<'_>,

@@ -1,6 +1,6 @@
 //! Entries that are here as listed: other names of their files may be linked to them (`-H`), and their sources may go
-//! (`--remove-source-files`), once they are flushed: many at a time, so that the sender need not hold all of them; where a
-//! source may be looked at again, or what arrived waits for its name, all at the end.
+//! (`--remove-source-files`), once they are flushed: many at a time, so that the sender need not hold all of them;
+//! where a source may be looked at again, or what arrived waits for its name, all at the end.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -86,8 +86,8 @@ impl Arrivals {
         self.open.remove(&file);
     }
 
-    /// Makes what arrived so far safe, so that the sender may let go of it, once that is much or the sender holds much that
-    /// stays.
+    /// Makes what arrived so far safe, so that the sender may let go of it, once that is much or the sender holds much
+    /// that stays.
     pub(super) fn let_go(&mut self, cx: &mut Context, told: u64) {
         let Self { here, upto, flushing, .. } = &*self;
         let is_early = cx.setting.options.sources_go_early() && !cx.is_closing;

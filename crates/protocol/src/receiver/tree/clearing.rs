@@ -16,7 +16,8 @@ use super::entries::{Entries, TreeContext};
 use super::removal::{NO_LIMIT, Removal};
 
 impl Entries {
-    /// Whether what was `seen` in an entry's place is a directory that is to give way, or may be in the way of the real run.
+    /// Whether what was `seen` in an entry's place is a directory that is to give way, or may be in the way of the real
+    /// run.
     pub(super) fn clears(&self, tx: &TreeContext<'_>, seen: Option<&Meta>) -> bool {
         let options = &tx.cx.setting.options;
         (options.clears() || options.dry_run) && seen.is_some_and(Meta::is_dir)

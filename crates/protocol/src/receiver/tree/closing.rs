@@ -1,5 +1,5 @@
-//! The end of a run, in an order that a crash cannot turn against the user: give waiting files their names, delete, sweep,
-//! set directories, flush, let sources go that have arrived, say so.
+//! The end of a run, in an order that a crash cannot turn against the user: give waiting files their names, delete,
+//! sweep, set directories, flush, let sources go that have arrived, say so.
 //!
 //! Directories are set after the last name in them has come or gone, or their times would be those of the sync.
 

@@ -250,8 +250,8 @@ impl Entries {
         }
     }
 
-    /// Names a file that is to come; a dry run reports it, unless a reference directory may have it: then it goes by its
-    /// content.
+    /// Names a file that is to come; a dry run reports it, unless a reference directory may have it: then it goes by
+    /// its content.
     pub(super) fn bring(&mut self, tx: &mut TreeContext<'_>, candidate: Candidate) {
         let Options { dry_run, checksum, .. } = tx.cx.setting.options;
         let is_beside = |beside: &Beside| beside.may_be_it(checksum, &candidate.meta);

@@ -19,8 +19,8 @@ use super::extras::{Extras, Taken};
 use super::new_files::NewFiles;
 use super::removal::{NO_LIMIT, Removal};
 
-/// Names that are being removed at once, as far as is known; directories of more count as much as [`LARGE`], for what is in
-/// each is kept while it is being removed.
+/// Names that are being removed at once, as far as is known; directories of more count as much as [`LARGE`], for what
+/// is in each is kept while it is being removed.
 const REMOVALS_AT_ONCE: usize = 256;
 const LARGE: usize = 32;
 /// Most names that nobody counted and may go in a step.
@@ -29,12 +29,13 @@ const MORE_AT_ONCE: u64 = 256;
 /// Names that are to go, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct Deleting {
-    /// What stands at the destination and not in the list; whether it is being removed, and how much of it at the moment.
+    /// What stands at the destination and not in the list; whether it is being removed, and how much of it at the
+    /// moment.
     extras: Extras,
     removing: bool,
     out: usize,
-    /// How many names did not come that deletions need not wait for: sources that vanished or kept changing, and files that
-    /// there was no room for.
+    /// How many names did not come that deletions need not wait for: sources that vanished or kept changing, and files
+    /// that there was no room for.
     pub(super) excused: u64,
     /// Progress of the second count.
     recounted: Taken,
@@ -103,8 +104,8 @@ impl Deleting {
     }
 }
 
-/// How many names may be removed where so many are `listed`, and `going` are not. A number or a share is said of what goes day
-/// by day, and not of a source that is not mounted: an empty one takes nothing but where there is no limit.
+/// How many names may be removed where so many are `listed`, and `going` are not. A number or a share is said of what
+/// goes day by day, and not of a source that is not mounted: an empty one takes nothing but where there is no limit.
 fn most_deletes(delete: Delete, listed: u64, going: u64) -> u64 {
     match delete {
         Delete::Never => 0,

@@ -145,8 +145,8 @@ impl Dirs {
         self.sections.release(path).into_iter().for_each(|no| self.look(cx, no));
     }
 
-    /// A directory is in place: what stands in it may be looked at, and is before anything comes into it, for it may hold
-    /// rules. Whether that is asked for.
+    /// A directory is in place: what stands in it may be looked at, and is before anything comes into it, for it may
+    /// hold rules. Whether that is asked for.
     pub(super) fn ask_extra_later(&mut self, cx: &mut Context, dir: &RelPath) -> bool {
         let keep = self.names.keep_later.remove(dir);
         keep.map(|keep| self.ask_extra(cx, dir.clone(), keep)).is_some()
@@ -289,8 +289,8 @@ impl Dirs {
             && !self.sections.has_begun(path)
     }
 
-    /// Keeps what a directory that stands here as it should gets at the end, in case it is listed. Where it is not, nothing
-    /// changes in it.
+    /// Keeps what a directory that stands here as it should gets at the end, in case it is listed. Where it is not,
+    /// nothing changes in it.
     pub(super) fn waits_for_list(&mut self, path: &RelPath, meta: FinalMeta) -> bool {
         if self.is_alike(path) {
             return true;
@@ -308,7 +308,8 @@ impl Dirs {
         }
     }
 
-    /// Sets some more directories. They get their times last and from the leaves up: every change inside one touches them.
+    /// Sets some more directories. They get their times last and from the leaves up: every change inside one touches
+    /// them.
     pub(super) fn set_more(&mut self, cx: &mut Context) {
         if cx.setting.options.dry_run {
             self.last = FinalDirs::default();
@@ -318,14 +319,15 @@ impl Dirs {
     }
 }
 
-/// True where the root is told as a directory that was made. As in rsync what `--mkpath` makes is there before the list.
+/// True where the root is told as a directory that was made. As in rsync what `--mkpath` makes is there before the
+/// list.
 const fn root_is_new(cx: &Context) -> bool {
     let Setting { options, made_dirs, .. } = &cx.setting;
     *made_dirs > 0 && (!options.select.mkpath || options.dry_run)
 }
 
-/// With what a directory is made of which it is not known yet whether it is on the way only, and so nobody's but ours: it lets
-/// others do no more than it will, whoever they will be.
+/// With what a directory is made of which it is not known yet whether it is on the way only, and so nobody's but ours:
+/// it lets others do no more than it will, whoever they will be.
 fn on_the_way(meta: &Meta) -> Meta {
     let all = meta.mode & meta.mode >> 3 & 7;
     let others = match (meta.access_acl(), meta.user, meta.group) {

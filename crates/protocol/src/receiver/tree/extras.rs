@@ -1,5 +1,5 @@
-//! What stands at the destination and not in the list. Whether it goes is known when all is listed, and it may be millions
-//! of names: so they are kept in few bytes, and removed some at a time.
+//! What stands at the destination and not in the list. Whether it goes is known when all is listed, and it may be
+//! millions of names: so they are kept in few bytes, and removed some at a time.
 //!
 //! ```text
 //! dir/old-1   0 9 "dir/old-1" 1

@@ -8,11 +8,11 @@
 //! a leader that does not come ──► the first of those that wait leads
 //! ```
 //!
-//! Of names that were looked at together the one leads of which most is here: nothing is sent if one of them is what it shall
-//! be, whichever comes first in the list. Nor is it if an alternate has one of them.
+//! Of names that were looked at together the one leads of which most is here: nothing is sent if one of them is what it
+//! shall be, whichever comes first in the list. Nor is it if an alternate has one of them.
 //!
-//! A name that cannot be linked comes by itself. All that waits keeps its entry unsettled, so that its file may still be
-//! wanted, and so that no more wait than the window lets in.
+//! A name that cannot be linked comes by itself. All that waits keeps its entry unsettled, so that its file may still
+//! be wanted, and so that no more wait than the window lets in.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -207,7 +207,8 @@ impl HardLinks {
         }
     }
 
-    /// Notes the names of a section that share a file with others, and says of the later ones what was said of the first.
+    /// Notes the names of a section that share a file with others, and says of the later ones what was said of the
+    /// first.
     pub(super) fn take(&mut self, section: &mut Section) -> Result<(), PeerError> {
         for (nth, entry) in section.entries.iter_mut().enumerate() {
             let file = FileNo(section.first + nth as u64);
@@ -245,8 +246,8 @@ impl HardLinks {
         }
     }
 
-    /// Lets that name of a file lead of which most is here, where the first is among those that were looked at. It takes the
-    /// first one's place in `looked`, with what was said of that alone.
+    /// Lets that name of a file lead of which most is here, where the first is among those that were looked at. It
+    /// takes the first one's place in `looked`, with what was said of that alone.
     pub(super) fn lead_by_what_is_here(&mut self, options: &Options, looked: &mut [Looked]) {
         // The first names, and which name has most.
         let mut firsts: HashMap<FileNo, (usize, (Standing, usize))> = HashMap::new();
@@ -333,8 +334,8 @@ impl HardLinks {
         self.leaders.insert(file, first);
     }
 
-    /// Has a leader without an old version give way that is in no reference directory, if others wait that may be; else it
-    /// is returned.
+    /// Has a leader without an old version give way that is in no reference directory, if others wait that may be; else
+    /// it is returned.
     pub(super) fn give_way(&mut self, placed: Placed) -> Option<Placed> {
         let Self { files, leaders, names, promoted, .. } = self;
         let shared = leaders.get(&placed.file).and_then(|first| files.get_mut(first));

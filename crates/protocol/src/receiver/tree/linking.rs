@@ -48,8 +48,8 @@ impl Entries {
         }
     }
 
-    /// Decides what is done with an entry that the reference directories do not have: where other names of its file wait for
-    /// it, they are looked for there before anything is sent.
+    /// Decides what is done with an entry that the reference directories do not have: where other names of its file
+    /// wait for it, they are looked for there before anything is sent.
     pub(super) fn decide_not_beside(&mut self, tx: &mut TreeContext<'_>, placed: Placed) {
         if let Some(placed) = self.links.give_way(placed) {
             self.decide_here(tx, placed, None);

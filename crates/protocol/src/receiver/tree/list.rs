@@ -23,8 +23,8 @@ pub(super) struct List {
     bytes: ListedBytes,
     /// Entries listed, or in directories that are alike.
     known: u64,
-    /// Directories whose own listing is still to come; and what they are to get at the end if it does come, where nothing in
-    /// them need change.
+    /// Directories whose own listing is still to come; and what they are to get at the end if it does come, where
+    /// nothing in them need change.
     announced: HashMap<RelPath, Option<FinalMeta>>,
     /// The directory in the midst of being listed, and its last name so far.
     listing: Option<(RelPath, Option<Name>)>,
@@ -112,8 +112,8 @@ impl List {
         }
     }
 
-    /// All entries below `waiting`, the lowest that is still asked about, are settled; up to where, if those are more than
-    /// before.
+    /// All entries below `waiting`, the lowest that is still asked about, are settled; up to where, if those are more
+    /// than before.
     pub(super) fn settle(&mut self, waiting: Option<u64>) -> Option<u64> {
         let upto = waiting.unwrap_or(self.told);
         self.bytes.settle(upto);
@@ -157,8 +157,8 @@ impl List {
         Some(last.as_ref().is_none_or(|last| last < name))
     }
 
-    /// Refuses directories that were not announced, names twice, and sections that say nothing. Whether it is the first of
-    /// its directory.
+    /// Refuses directories that were not announced, names twice, and sections that say nothing. Whether it is the first
+    /// of its directory.
     pub(super) fn check_order(&self, section: &Section, extent: Extent) -> Result<bool, PeerError> {
         let (last, begins) = match &self.listing {
             Some((dir, last)) if *dir == section.dir => (last.as_ref(), false),

@@ -47,8 +47,8 @@ impl Dirs {
         self.rename(cx, section);
     }
 
-    /// Announces a section's directories, and looks at its entries once its own is in place; true where its directory is
-    /// empty at the source, and deletions are to spare what is here.
+    /// Announces a section's directories, and looks at its entries once its own is in place; true where its directory
+    /// is empty at the source, and deletions are to spare what is here.
     pub(super) fn take(
         &mut self,
         cx: &mut Context,
@@ -165,8 +165,8 @@ impl Dirs {
         cx.notices.push_back(Notice::Listed { names, files, bytes, complete });
     }
 
-    /// What is listed of the root waits, as in other directories, until its owner may work in it and it is known what else stands
-    /// in it.
+    /// What is listed of the root waits, as in other directories, until its owner may work in it and it is known what
+    /// else stands in it.
     fn look_at_root(&mut self, cx: &mut Context, own: Meta) {
         let root = RelPath::root();
         let no = self.sections.push(Section::new(root.clone(), Some(own), Vec::new()));
@@ -203,8 +203,8 @@ impl Dirs {
         }
     }
 
-    /// Refuses what a sender must not list: names too deep, names at the root that were not asked for, directories if the
-    /// options leave them out.
+    /// Refuses what a sender must not list: names too deep, names at the root that were not asked for, directories if
+    /// the options leave them out.
     fn check_names(&self, cx: &Context, section: &Section) -> Result<(), PeerError> {
         if section.dir.is_root() && !self.expects(cx, section) {
             return Err(PeerError::Unexpected("a name that was not asked for"));

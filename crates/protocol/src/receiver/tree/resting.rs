@@ -1,5 +1,5 @@
-//! Files of several names of which one is here and others may come, in as few bytes as will do: of a tree that is linked to
-//! another one there may be half a million.
+//! Files of several names of which one is here and others may come, in as few bytes as will do: of a tree that is
+//! linked to another one there may be half a million.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -93,8 +93,8 @@ fn fails(path: &RelPath) -> bool {
     path.as_bytes().ends_with(b"7")
 }
 
-/// Of each frame that says so how many arrived, below which number nothing else will, and whether it was heard before the
-/// last entry was settled.
+/// Of each frame that says so how many arrived, below which number nothing else will, and whether it was heard before
+/// the last entry was settled.
 fn arrivals(heard: &[ToSender]) -> Vec<(usize, u64, bool)> {
     let all = ToSender::Settled { upto: FileNo(SECTIONS * ENTRIES) };
     let settled = heard.iter().position(|frame| *frame == all).unwrap();

@@ -1,7 +1,7 @@
 //! Chunks of new that are looked for by weak sums, and confirmed by strong ones (dsync, NetSync §4.3, ParaSync §3.2).
 //!
-//! Each chunk is looked for once, with one candidate at most. What is refuted comes as literals, or is asked about once more
-//! where a long run was refuted: each chunk of it by itself.
+//! Each chunk is looked for once, with one candidate at most. What is refuted comes as literals, or is asked about once
+//! more where a long run was refuted: each chunk of it by itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -36,7 +36,8 @@ pub(super) struct Confirm {
     asked: VecDeque<Vec<Asked>>,
 }
 
-/// Bytes of the chunks that are asked about at a time where the sender judges meanwhile: the less, the sooner it begins.
+/// Bytes of the chunks that are asked about at a time where the sender judges meanwhile: the less, the sooner it
+/// begins.
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// Chunks that were looked for: the first are not in old, the others may be.
@@ -62,8 +63,8 @@ impl Confirm {
         looked && self.hashing == 0 && self.asked.is_empty()
     }
 
-    /// Takes the next chunks of old. One of the old versions ends at `end`, of all laid end to end, if that is said, and
-    /// that is the last one if it is `complete`.
+    /// Takes the next chunks of old. One of the old versions ends at `end`, of all laid end to end, if that is said,
+    /// and that is the last one if it is `complete`.
     pub(super) fn learn(&mut self, sums: &[Sum], end: Option<u64>, complete: bool) {
         sums.iter().for_each(|sum| self.old.push(sum.len, sum.weak));
         if let Some(end) = end {
@@ -107,8 +108,8 @@ impl Confirm {
         self.names.iter().flatten().copied()
     }
 
-    /// The spans of old whose strong sums a batch needs, each once: chunks of new with one weak sum are all looked for in
-    /// the same chunk of old.
+    /// The spans of old whose strong sums a batch needs, each once: chunks of new with one weak sum are all looked for
+    /// in the same chunk of old.
     fn spans(&self, tokens: &mut [Asked]) -> Vec<Span> {
         let (mut spans, mut places) = (Vec::new(), HashMap::new());
         for token in tokens {

@@ -70,8 +70,8 @@ impl Known {
         self.chunks[no.at()].0
     }
 
-    /// A chunk with this weak sum that is as long as the one of new with this number and place, and no more than a guess at
-    /// its bytes. Adds to `compared` how many sums were.
+    /// A chunk with this weak sum that is as long as the one of new with this number and place, and no more than a
+    /// guess at its bytes. Adds to `compared` how many sums were.
     pub(super) fn find(
         &self,
         (number, new): (u32, Span),

@@ -123,8 +123,8 @@ impl PresetState {
         }
     }
 
-    /// Copies that may begin now. A strategy in phases keeps them until nothing else is left, one in order until what lies
-    /// before them in the file is written; patches come in order by themselves.
+    /// Copies that may begin now. A strategy in phases keeps them until nothing else is left, one in order until what
+    /// lies before them in the file is written; patches come in order by themselves.
     fn ripe(&mut self, found: Copies) -> Vec<Op> {
         let ops = found.finish();
         let is_patched = matches!(self.side, Side::Patched(_));
@@ -223,7 +223,8 @@ impl PresetState {
         }
     }
 
-    /// Takes the sums of a portion of old. What of old cannot be read, or is too much, is only so much less to match against.
+    /// Takes the sums of a portion of old. What of old cannot be read, or is too much, is only so much less to match
+    /// against.
     fn summed_old(
         &mut self,
         fx: &mut FileContext<'_>,

@@ -56,8 +56,8 @@ impl Patched {
         line
     }
 
-    /// The place of a block in old; of equal ones the one that is in the same place as in new, so that an unchanged file is
-    /// seen to be one.
+    /// The place of a block in old; of equal ones the one that is in the same place as in new, so that an unchanged
+    /// file is seen to be one.
     fn span(&self, no: u32, new_start: u64) -> Span {
         let block = u64::from(self.block);
         let own = (new_start / block) as usize;
