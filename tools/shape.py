@@ -4,10 +4,10 @@
   shape.py            lists every place that is out of shape; fails if there is one that tools/shape-known.txt does not list
   shape.py --write    writes that list anew; it may only get shorter
 
-A file has at most 600 lines, a function 60 (one `match` or literal of short entries is a table, and may be longer), a struct 15 fields
-(plain data excepted: no field is private), a function 5 parameters (those of a tuple count one by one). No more than two files
-of a crate import each other in a circle; a name counts as imported from the file that defines it, whoever passes it on.
-Tests are left out.
+A file has at most 600 lines, a function 60: one `match` or literal of short entries is a table, and may be longer. A struct
+has 15 fields, but for plain data: it is cloned, parsed or serialised, and no field is private. A function has 5 parameters;
+those of a tuple count one by one. No more than two files of a crate import each other in a circle; a name counts as imported
+from the file that defines it, whoever passes it on. Tests are left out.
 """
 import re
 import subprocess
@@ -114,7 +114,10 @@ def odd_functions(path, text):
 def odd_structs(path, text):
     for m in re.finditer(r"\bstruct (\w+)[^;{(]*\{", text):
         fields = parts(re.sub(r"#\[[^\]]*\]", "", text[m.end() : closing(text, m.end() - 1) - 1]))
-        if len(fields) > MAX_FIELDS and not all(field.startswith("pub") for field in fields):
+        derives = text[text.rfind("}", 0, m.start()) + 1 : m.start()]
+        is_data = re.search(r"derive\([^)]*\b(Clone|Args|Serialize)\b", derives)
+        is_data = is_data and all(field.startswith("pub") for field in fields)
+        if len(fields) > MAX_FIELDS and not is_data:
             yield f"{path}: {m.group(1)} has more than {MAX_FIELDS} fields", len(fields)
 
 
