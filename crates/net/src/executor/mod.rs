@@ -1,9 +1,9 @@
 //! The threads of the process that do the sessions' work: as many as there are processors for what computes, more for
 //! what waits for a disk, however many sessions there are.
 //!
-//! Sessions share them fairly ([`fair`]), each within its [`Budget`]; one that is cancelled is rid of all that waits
+//! Sessions share them fairly (`fair`), each within its [`Budget`]; one that is cancelled is rid of all that waits
 //! at once, and of what runs when that is done with the piece in hand. Threads of our own and not the runtime's, and
-//! short calls several at a time ([`pool`]): with tens of thousands of them a second, waking threads would cost more
+//! short calls several at a time (`pool`): with tens of thousands of them a second, waking threads would cost more
 //! than the calls.
 
 mod budget;
