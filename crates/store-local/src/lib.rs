@@ -1,6 +1,6 @@
 //! Trees in Linux directories, and what is kept of their files between runs.
 //!
-//! Below a root only held [handles](dir) touch a tree; paths open roots, nothing else.
+//! Below a root only held handles (`dir`) touch a tree; paths open roots, nothing else.
 
 mod above;
 mod attrs;

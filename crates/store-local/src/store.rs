@@ -72,7 +72,7 @@ pub struct LocalOptions {
     pub backup: Option<Backup>,
     /// Whether other file systems below the root are left alone when a directory is removed.
     pub one_file_system: bool,
-    /// Which symlinks to directories may be [taken for these](Store::keep_dirlink).
+    /// Which symlinks to directories may be [taken for these](deltic_store::Posix::keep_dirlink).
     pub keep_dirlinks: KeepLinks,
     /// How new versions come to their place.
     pub writing: Writing,

@@ -16,7 +16,7 @@ pub struct Writing {
     pub inplace: bool,
     /// But one of several names is replaced, so that each name ends with its own content.
     pub names_apart: bool,
-    /// Commits wait for [`Store::land`](deltic_store::Store::land) (`--delay-updates`).
+    /// Commits wait for [`Posix::land`](deltic_store::Posix::land) (`--delay-updates`).
     pub delay: bool,
     /// Where new versions grow, instead of in the destination (`--temp-dir`).
     pub temp_dir: Option<NamedDir>,

@@ -5,7 +5,7 @@
 //!
 //! A store implements few methods of [`Tree`], [`Snapshot`], [`Store`] and [`Rebuild`]. What only a POSIX tree can do is in
 //! [`Posix`], what outlives a killed run in [`Resumable`]: a store that cannot do it implements them without a method. A store
-//! that is a network away implements the [awaited](awaited) forms instead.
+//! that is a network away implements the [awaited] forms instead.
 
 pub mod awaited;
 pub mod blocking;

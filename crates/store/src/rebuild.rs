@@ -49,7 +49,7 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
         false
     }
 
-    /// Makes this the file at its path, in one step; at [`Store::land`] where commits wait for that. A file that changes
+    /// Makes this the file at its path, in one step; at [`Posix::land`](crate::Posix::land) where commits wait for that. A file that changes
     /// where it is takes more steps than one. Tells which version it is now, if it was put in place as a whole, was flushed, and
     /// that can be relied on, as [`Snapshot::identity`] has it.
     ///
@@ -145,7 +145,7 @@ pub enum Replaces<'a, S> {
     Nothing,
     /// Exactly this version, which the new one was derived from.
     Version(&'a S),
-    /// What [`Store::look`] saw: any kind of entry; of a directory only that it is one, and it must be empty by now.
+    /// What [`Store::look`](crate::Store::look) saw: any kind of entry; of a directory only that it is one, and it must be empty by now.
     Seen(&'a Meta),
 }
 
@@ -154,6 +154,6 @@ pub enum Replaces<'a, S> {
 pub struct Resumed<R> {
     /// As if it had never been dropped.
     pub rebuild: R,
-    /// What [`Rebuild::note`] was told, in order; the last of it may be missing.
+    /// What [`Resumable::note`] was told, in order; the last of it may be missing.
     pub notes: Vec<Vec<u8>>,
 }

@@ -103,11 +103,11 @@ pub trait Store: Posix {
     /// Where there is no such entry; [`StoreError::Unset`] of what could not be set of it, when all else is.
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
 
-    /// The entries of `dir` as [`Tree::list_some`] has them first, but for names that `keep` admits: nothing is looked at that
-    /// is one of these. What is left is for [`Tree::list_some`].
+    /// The entries of `dir` as [`Tree::list_some`](crate::Tree::list_some) has them first, but for names that `keep` admits: nothing is looked at that
+    /// is one of these. What is left is for [`Tree::list_some`](crate::Tree::list_some).
     ///
     /// # Errors
-    /// As [`Tree::list`].
+    /// As [`Tree::list`](crate::Tree::list).
     fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
         let mut listing = self.list(dir)?;
         listing.retain(|entry| !keep(&entry.name));

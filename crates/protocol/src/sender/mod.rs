@@ -11,7 +11,7 @@
 //! Mend(gaps)       ──► read, compare, Mended                (within GAP_WINDOW of what it answered)
 //! ```
 //!
-//! [`Sender`] routes frames and answers to its parts. Each owns its state and takes the [`Context`]: `list` walks the
+//! [`Sender`] routes frames and answers to its parts. Each owns its state and takes the `Context`: `list` walks the
 //! tree and sends it, `files` holds a `transfer` for each file that is wanted, `presets` are the strategies of the
 //! papers, `leaving` removes sources.
 

@@ -25,7 +25,7 @@ pub enum How {
     Strategy,
     /// The same with its stronger sum.
     Stronger,
-    /// From some byte on, as literals of fixed blocks; asked for by [`ToSender::Append`].
+    /// From some byte on, as literals of fixed blocks; asked for by [`ToSender::Append`](super::ToSender::Append).
     Tail,
 }
 
