@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
 use deltic_store_local::UnderWay;
@@ -26,7 +26,7 @@ use crate::patience;
 use crate::plan::{self, Destination, Plan, Sources, Traffic};
 use crate::session::{Session, dial};
 use crate::task::Task;
-use crate::transport::{self, Ends, Heard, Part};
+use crate::transport::{self, Ends, Heard, Part, Shell};
 
 /// Pause between two looks whether a run that is to end may.
 const SETTLING: Duration = Duration::from_millis(10);
@@ -106,10 +106,23 @@ pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outc
     })
     .await;
     if ended.is_err() {
-        // A remote shell that hangs would outlive us.
-        tokio::task::spawn_blocking(move || shell.stop()).await.ok();
+        stop(shell).await;
     }
     ended
+}
+
+/// Ends a remote shell with the run that failed: one that hangs would outlive us. Waits on a thread, where there is one.
+async fn stop(shell: Shell) {
+    let (done, stopped) = oneshot::channel();
+    let there = shell.clone();
+    let thread = std::thread::Builder::new().spawn(move || {
+        there.stop();
+        done.send(()).ok();
+    });
+    match thread {
+        Ok(_) => stopped.await.unwrap_or_default(),
+        Err(_) => shell.stop(),
+    }
 }
 
 /// Runs one sync with the other end of `transport`, whatever host the plan names.

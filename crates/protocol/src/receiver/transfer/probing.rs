@@ -1,13 +1,12 @@
 //! Long runs of chunks that old lacks: what faces them is told where some of it turns out to be of use.
 //!
 //! Sums of old cost a byte for sixteen. Where much was put in place of what was there, or nearly nothing is as it was,
-//! no block of old is found, and all of them were told for nothing. So of a long run a few short gaps are asked for
-//! first, its
-//! *probes*, and the others wait. Once a probe made of old more than its sums cost, all of the run is told against old;
-//! when none did, all comes as it is.
+//! no block of old is found, and all of them were sent for nothing. So of a long run a few short gaps are asked for
+//! first, its *probes*, and the others wait. Once a probe made of old more than its sums cost, all of the run is sent
+//! against old; when none did, all comes as it is.
 //!
-//! 1. The ends of a run, where it does not go on, are told at once and prove nothing: of the chunks there some bytes
-//! are old    ones whatever lies between.
+//! 1. The ends of a run, where it does not go on, are sent at once and prove nothing: of the chunks there some bytes are
+//!    old ones whatever lies between.
 //! 2. No other gap waits, of this file or another: only what was found to belong to the run.
 
 use std::collections::{HashMap, VecDeque};
