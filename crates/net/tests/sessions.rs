@@ -3,8 +3,8 @@
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "makes and looks at trees")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use deltic_net::embed::{Cancel, Embedding, serve_over, sync, sync_over};
@@ -235,6 +235,13 @@ fn who_works_gets_a_fair_share_of_the_threads() {
     let shares: Vec<_> = (0..SESSIONS).map(|_| executor.admit(Budget::default())).collect();
     let spent: Arc<Vec<_>> = Arc::new((0..AT_WORK).map(|_| AtomicU64::new(0)).collect());
     let (total, enough) = (Arc::new(AtomicU64::new(0)), 20_000);
+    // Nobody is ahead: no thread is free until all have brought their work.
+    let (gate, begun) = (executor.admit(Budget::default()), limits().compute + 1);
+    let begun = Arc::new(Barrier::new(begun));
+    for _ in 0..limits().compute {
+        let begun = Arc::clone(&begun);
+        gate.submit(Cost::Heavy, move || drop(begun.wait())).unwrap();
+    }
     for (no, share) in shares.iter().take(AT_WORK).enumerate() {
         // One in ten brings long pieces, and all bring more than there is time for.
         let rounds = if no % 10 == 0 { 20 } else { 1 };
@@ -244,7 +251,7 @@ fn who_works_gets_a_fair_share_of_the_threads() {
                 if total.load(Ordering::Relaxed) >= enough {
                     return;
                 }
-                let toil = (0..rounds * 20_000_u64).fold(no as u64, |sum, at| {
+                let toil = (0..rounds * 100_000_u64).fold(no as u64, |sum, at| {
                     std::hint::black_box(sum.wrapping_mul(31).wrapping_add(at))
                 });
                 std::hint::black_box(toil);
@@ -254,6 +261,7 @@ fn who_works_gets_a_fair_share_of_the_threads() {
             share.submit(Cost::Heavy, job).unwrap();
         }
     }
+    begun.wait();
     until("enough is done", || total.load(Ordering::Relaxed) >= enough);
     let spent: Vec<_> = spent.iter().map(|spent| spent.load(Ordering::Relaxed)).collect();
     let fair = spent.iter().sum::<u64>() / AT_WORK as u64;

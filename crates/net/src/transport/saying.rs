@@ -187,7 +187,7 @@ mod tests {
         let flow = Flow::new(&SessionConfig::default());
         flow.beats(Some(Duration::from_secs(3)));
         let (to, mut said) = mpsc::channel(1);
-        let (_batches, _) = start_writer(Writer::Memory(to), &flow, Stream::First, b"");
+        let (_batches, _writing) = start_writer(Writer::Memory(to), &flow, Stream::First, b"");
         let mut signs = async || {
             let mut signs = 0;
             while let Ok(sign) = tokio::time::timeout(Duration::from_secs(5), said.recv()).await {
