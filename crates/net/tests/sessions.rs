@@ -240,7 +240,10 @@ fn who_works_gets_a_fair_share_of_the_threads() {
     let begun = Arc::new(Barrier::new(begun));
     for _ in 0..limits().compute {
         let begun = Arc::clone(&begun);
-        gate.submit(Cost::Heavy, move || drop(begun.wait())).unwrap();
+        let wait = move || {
+            begun.wait();
+        };
+        gate.submit(Cost::Heavy, wait).unwrap();
     }
     for (no, share) in shares.iter().take(AT_WORK).enumerate() {
         // One in ten brings long pieces, and all bring more than there is time for.
