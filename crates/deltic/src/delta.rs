@@ -233,21 +233,15 @@ impl Ops<'_> {
 
     /// Makes new up to `new_end`, where the next match, if any, lies at `old_end`.
     fn fill(&mut self, old_end: usize, new_end: usize) {
-        let (mut old, mut new) = (self.copied.min(old_end)..old_end, self.made..new_end);
         // A jump backwards in old leaves no gap there.
-        if old_end < self.copied {
-            old = old_end..old_end;
-        }
-        let common = |one: &[u8], other: &[u8]| {
-            one.iter().zip(other).take_while(|(one, other)| one == other).count()
-        };
-        let front = common(&self.old[old.clone()], &self.new[new.clone()]);
+        let (mut old, mut new) = (self.copied.min(old_end)..old_end, self.made..new_end);
+        let (before, after) = (&self.old[old.clone()], &self.new[new.clone()]);
+        let front = common(before, after);
         push(&mut self.ops, Op::Copy(old.start..old.start + front));
-        (old.start, new.start) = (old.start + front, new.start + front);
-        let back = self.old[old.clone()].iter().rev().zip(self.new[new.clone()].iter().rev());
-        let back = back.take_while(|(one, other)| one == other).count();
-        (old.end, new.end) = (old.end - back, new.end - back);
-        self.search(old.clone(), new.clone());
+        let back = common(before[front..].iter().rev(), after[front..].iter().rev());
+        old = old.start + front..old.end - back;
+        new = new.start + front..new.end - back;
+        self.search(old.clone(), new);
         push(&mut self.ops, Op::Copy(old.end..old.end + back));
         self.made = new_end;
     }
@@ -288,6 +282,14 @@ impl Ops<'_> {
         self.fill(self.old.len(), self.new.len());
         self.ops
     }
+}
+
+/// The number of bytes in which two sequences begin alike.
+fn common<'a>(
+    one: impl IntoIterator<Item = &'a u8>,
+    other: impl IntoIterator<Item = &'a u8>,
+) -> usize {
+    one.into_iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
 /// Appends a step, as part of the last one where it goes on.
