@@ -18,7 +18,7 @@ fn world() -> World {
     for name in ["src/big", "src/d/small"] {
         world.set_time(name, 1_000_000_000);
     }
-    world.ok("-a src/ dst");
+    world.ok("-a --no-cache src/ dst");
     rest();
     world
 }
@@ -116,6 +116,38 @@ fn what_a_run_with_checksums_wrote_is_not_read_again_at_the_destination() {
     }
 }
 
+/// Short ones are hashed when they are written: whole ones, and those that are made of their old version.
+#[test]
+fn short_files_that_any_run_wrote_are_not_read_again_at_the_destination() {
+    const FILES: usize = BIG / (32 << 10);
+    let names = || (0..FILES).map(|n| format!("{}/{n}", n % 7));
+    for (ends, old) in [("src/ dst", false), ("src/ h:dst", false), ("src/ h:dst", true)] {
+        let world = World::new();
+        for (n, name) in names().enumerate() {
+            let new = noise(32 << 10, n as u64);
+            world.write(format!("src/{name}"), &new);
+            if old {
+                world.write(format!("dst/{name}"), edited(&new, 9000));
+            }
+        }
+        let rewind = |at: &str| {
+            names().for_each(|name| world.set_time(format!("{at}/{name}"), 1_000_000_000));
+        };
+        rewind("src");
+        world.ok(&format!("-a --no-whole-file {ends}"));
+        let Some(read) = bytes_read(&world, "sync -ac src/ dst") else { return };
+        let once = BIG as u64 * 9 / 10..BIG as u64 * 3 / 2;
+        assert!(once.contains(&read), "{ends} {old}: {read}");
+        // What changed since and hides it is found.
+        let mut bytes = world.read("dst/3/3");
+        bytes[9000] ^= 1;
+        world.write("dst/3/3", bytes);
+        world.set_time("dst/3/3", 1_000_000_000);
+        assert!(world.ok("-aci src/ dst").stdout.contains(" 3/3\n"), "{ends} {old}");
+        world.assert_same("src", "dst");
+    }
+}
+
 #[test]
 fn files_sent_with_checksums_are_not_read_again_at_either_end() {
     for to in ["dst", "h:dst"] {
@@ -199,6 +231,7 @@ fn nothing_is_kept_where_that_is_not_wanted() {
         };
         run("--no-cache");
         world.ok(&format!("-a {} {}", way.from("src/"), way.to("dst")));
+        world.ok(&format!("-a --no-cache {} {}", way.from("src/"), way.to("other")));
         assert!(!world.exists(".cache"), "{way:?}");
         run("");
         assert!(world.exists(".cache/deltic/digests-1"), "{way:?}");

@@ -89,7 +89,7 @@ fn equal_trees() -> World {
         world.write(name, noise(len, 3));
     }
     world.link("big", "a/link");
-    world.ok("-a a/ b");
+    world.ok("-a --no-cache a/ b");
     world
 }
 

@@ -165,6 +165,11 @@ impl Digests {
         version.is_some_and(|version| self.find(version).is_none())
     }
 
+    /// True if digests can be kept.
+    pub(super) fn are_kept(&self) -> bool {
+        self.cache().is_some()
+    }
+
     fn note(&self, snapshot: &impl Snapshot, begun: Moment, digest: &Digest) {
         if let (Some(cache), Some(version)) = (self.cache(), snapshot.identity()) {
             cache.note(&version, begun, digest);

@@ -25,6 +25,9 @@ use crate::worker::steps::digest_of_bytes;
 /// Old versions that take the kernel noticeable time to free, in bytes.
 const LARGE_BYTES: u64 = 16 << 20;
 
+/// The longest file whose digest costs next to nothing beside putting it in place (docs/decisions/0023).
+const CHEAP_BYTES: u64 = 32 << 10;
+
 impl<S: Store> DestinationWorker<S> {
     pub(super) fn commit(
         &self,
@@ -46,8 +49,8 @@ impl<S: Store> DestinationWorker<S> {
         if !holds.map_err(|error| setback(&error))? {
             return Err(unproven(path));
         }
-        let is_kept = staged.is_some() && self.options.durable && meta.len > 0;
-        let digest = if is_kept { self.digest_of_written(&proof, read)? } else { None };
+        let digest =
+            if staged.is_some() { self.digest_of_written(meta, &proof, read)? } else { None };
         drop(staged);
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let staged = lock(&slot.growing).take();
@@ -82,20 +85,19 @@ impl<S: Store> DestinationWorker<S> {
         committed.map(drop)
     }
 
-    /// The digest of what was written: the one that proves it, or one that the next run with `-c` will ask for.
+    /// The digest of what was written, if it is kept: the one that proves it, or one that is taken now.
     fn digest_of_written(
         &self,
+        meta: &Meta,
         proof: &Proof,
         read: impl FnMut(u64, &mut [u8]) -> Result<usize, StoreError>,
     ) -> Result<Option<Digest>, Setback> {
-        match proof.digest_of_bytes() {
-            Some(taken) => Ok(Some(*taken)),
-            None if self.options.checksum => {
-                let taken = digest_of_bytes(&self.buffers, u64::MAX, read);
-                taken.map(Some).map_err(|error| setback(&error))
-            }
-            None => Ok(None),
+        let taken = proof.digest_of_bytes().copied();
+        if taken.is_some() || !self.takes_digest(meta) {
+            return Ok(taken.filter(|_| self.options.durable));
         }
+        let taken = digest_of_bytes(&self.buffers, u64::MAX, read);
+        taken.map(Some).map_err(|error| setback(&error))
     }
 
     /// The staged file of an attempt, and what it is; where nothing was written, an empty one.
@@ -114,10 +116,12 @@ impl<S: Store> DestinationWorker<S> {
         Ok((growing.rebuild, Some(growing.new)))
     }
 
-    /// True if the digest of what is put in place is to be known to the next run that compares contents. What is not
-    /// flushed may be lost, and the digest not.
-    fn keeps_digests(&self, meta: &Meta) -> bool {
-        self.options.checksum && self.options.durable && meta.len > 0
+    /// True if a digest is taken of what is put in place, for the next run that compares contents. What is not flushed
+    /// may be lost, and the digest not.
+    fn takes_digest(&self, meta: &Meta) -> bool {
+        let is_cheap = (1..=CHEAP_BYTES).contains(&meta.len);
+        let is_wanted = is_cheap || self.options.checksum && meta.len > 0;
+        is_wanted && self.options.durable && self.kept.digests.are_kept()
     }
 
     /// Whole small files at once: nothing of one is staged before all of it is proven.
@@ -138,7 +142,7 @@ impl<S: Store> DestinationWorker<S> {
         }
         let unless = |(done, file): (Result<Option<Version>, StoreError>, &Whole<'_>)| {
             let version = self.unless(done, || self.is_there(file.path, file.meta))?;
-            if let Some(version) = version.filter(|_| self.keeps_digests(file.meta)) {
+            if let Some(version) = version.filter(|_| self.takes_digest(file.meta)) {
                 let mut digest = FileDigest::new();
                 digest.push(file.bytes);
                 self.kept.digests.note_written(&version, begun, &digest.finish());
