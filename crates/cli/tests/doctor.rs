@@ -123,6 +123,24 @@ fn commands_to_type_have_the_words_that_were_typed() {
     assert!(run.stdout.contains(r#"`deltic install -e "sh -c 'exit 127' rsh" h`"#), "{run:#?}");
 }
 
+/// A key with a command of its own runs no `true`, and connects all the same.
+#[test]
+fn a_key_that_runs_one_command_asks_for_no_password() {
+    for (code, found) in
+        [(4, "ok       keys: it connects without a question"), (255, "warning  keys: ")]
+    {
+        let world = World::new();
+        let script = format!(
+            "#!/bin/sh\ncase \"$*\" in *BatchMode*) exit {code};; esac\nshift\nexec \"$@\"\n"
+        );
+        world.write("ssh", script);
+        world.chmod("ssh", 0o755);
+        let ssh = world.path("ssh").display().to_string();
+        let run = doctor(&world, &["-e", &ssh, "h:src"]);
+        assert!(run.code == Some(0) && run.stdout.contains(found), "{code} {run:#?}");
+    }
+}
+
 /// The second session, which fetches it, fails; the third removes it.
 #[test]
 fn a_file_that_cannot_be_fetched_is_removed() {
@@ -221,6 +239,9 @@ fn what_does_not_run_there_is_not_installed() {
     let run = install(&world, SHELL, &["--to", "/proc/no/deltic", "h"]);
     assert_eq!(run.code, Some(11), "{run:#?}");
     assert_eq!(install(&world, "sh -c 'exit 255'", &["h"]).code, Some(255));
+    let run = install(&world, SHELL, &["h:bin/"]);
+    assert!(run.code == Some(1) && run.stderr.contains("behind --to"), "{run:#?}");
+    assert_eq!(install(&world, "sh -c 'exit 9'", &["me@::1"]).code, Some(12), "an address");
     assert_eq!(world.read(".local/bin/deltic"), b"the old one");
     assert_eq!(world.names(".local/bin"), ["deltic"]);
 }

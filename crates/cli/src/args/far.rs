@@ -1,6 +1,7 @@
 //! The options of `deltic doctor` and `deltic install`, which are about another machine.
 
 use std::ffi::OsString;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use super::headings::TRAVEL;
@@ -60,6 +61,9 @@ pub(crate) struct InstallArgs {
 pub(crate) fn host(word: &str) -> Result<String, &'static str> {
     let host = word.strip_suffix(':').unwrap_or(word);
     let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
+    if name.contains(':') && name.parse::<Ipv6Addr>().is_err() {
+        return Err("not a host alone; a path there goes behind --to");
+    }
     match name.is_empty() || name.starts_with('-') || host.starts_with('-') || host.contains('/') {
         true => Err("not a host"),
         false => Ok(host.to_owned()),

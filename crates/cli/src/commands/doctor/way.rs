@@ -177,7 +177,8 @@ impl Way {
         command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(mut child) = command.spawn() else { return };
         match ended(&mut child, KEYS_PATIENCE) {
-            Some(status) if status.success() => {
+            // Its own failure is told from one of the command, which a key may not run.
+            Some(status) if status.code() != Some(SSH_FAILED) => {
                 return findings.ok("keys", "it connects without a question");
             }
             Some(_) => {}
@@ -275,6 +276,8 @@ fn shown(said: Value) -> Value {
 
 /// The program of `deltic install`: a remote shell begins in the home directory.
 const OWN_PROGRAM: &str = ".local/bin/deltic";
+/// How ssh ends that does not connect.
+const SSH_FAILED: i32 = 255;
 /// The longest time for a connection that asks nobody.
 const KEYS_PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes that go there and back, to take the shortest time.
