@@ -192,7 +192,7 @@ impl From<PeerError> for SyncError {
     fn from(error: PeerError) -> Self {
         match error {
             PeerError::NotDeltic(_) => Self::Unclean(error),
-            PeerError::Rsync | PeerError::NothingInCommon(_) => {
+            PeerError::Rsync | PeerError::OtherProtocol(_) | PeerError::NothingInCommon(_) => {
                 Self::Incompatible(error.to_string())
             }
             PeerError::Damaged => Self::Damaged,

@@ -9,6 +9,9 @@ pub enum PeerError {
     /// The stream does not begin as a Deltic's does; holds its first bytes, made printable.
     #[error("expected a deltic hello, got \"{0}\"")]
     NotDeltic(String),
+    /// The stream begins as that of a Deltic whose protocol is another; holds its name.
+    #[error("the other end speaks {0}, this one deltic/1")]
+    OtherProtocol(String),
     /// The stream begins as rsync's does.
     #[error("rsync answered, where deltic was expected")]
     Rsync,

@@ -161,6 +161,13 @@ fn a_stream_of_something_else_is_named() {
     // What a shell prints comes before it.
     let error = check_magic(&[b"Hi\n", &MAGIC[..], b"\x01"].concat()).unwrap_err();
     assert_eq!(error.to_string(), "expected a deltic hello, got \"Hi\\n\"");
+    for (other, name) in [(&b"deltic/2\x01\x87"[..], "deltic/2"), (b"deltic/12\x01", "deltic/12")] {
+        let error = check_magic(other).unwrap_err();
+        assert_eq!(error.to_string(), format!("the other end speaks {name}, this one deltic/1"));
+    }
+    for text in ["deltic/2: not found", "deltic/lib", "deltic/"] {
+        assert_eq!(check_magic(text.as_bytes()), Err(PeerError::NotDeltic(text.into())));
+    }
     for rsync in [&b"\x20\0\0\0"[..], b"@RSYNCD: 31.0\n"] {
         assert_eq!(check_magic(rsync), Err(PeerError::Rsync));
     }

@@ -159,7 +159,7 @@ impl Hello {
 /// Checks the first bytes of the stream.
 ///
 /// # Errors
-/// [`PeerError::NotDeltic`], with what came instead, or before it; [`PeerError::Rsync`].
+/// [`PeerError::NotDeltic`], with what came instead, or before it; [`PeerError::OtherProtocol`]; [`PeerError::Rsync`].
 pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
     if bytes == MAGIC {
         return Ok(());
@@ -169,8 +169,19 @@ pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
     if is_rsync {
         return Err(PeerError::Rsync);
     }
+    if let Some(protocol) = protocol(bytes) {
+        return Err(PeerError::OtherProtocol(protocol));
+    }
     let magic = bytes.windows(MAGIC.len()).position(|window| window == MAGIC);
     Err(PeerError::NotDeltic(printable(&bytes[..magic.unwrap_or(bytes.len())])))
+}
+
+/// The protocol that the first bytes name, if a Deltic sent them: a frame follows, and no text.
+fn protocol(bytes: &[u8]) -> Option<String> {
+    let number = bytes.strip_prefix(&MAGIC[..MAGIC.len() - 1])?;
+    let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_framed = number.get(digits).is_some_and(|kind| *kind == Hello::KIND);
+    (digits > 0 && is_framed).then(|| format!("deltic/{}", printable(&number[..digits])))
 }
 
 fn in_place(place: &Fingerprint) -> String {
