@@ -887,6 +887,13 @@ fn limits_that_would_hold_in_each_round_anew_are_refused() {
     };
     let number = refused("watch -a --delete --max-delete=5 src/ dst/");
     assert!(number.contains("--max-delete 10%"), "{number}");
+    let mut set = world.command(DELTIC, ["watch", "-a", "--delete", "src/", "dst/"]);
+    let run = Run::of(set.env("DELTIC_MAX_DELETE", "5"));
+    let origin = "`max-delete` is set in DELTIC_MAX_DELETE in the environment";
+    assert!(run.code == Some(1) && run.stderr.contains(origin), "{run:#?}");
+    let words = ["watch", "-a", "--delete", "--max-delete=5", "src/", "dst/"];
+    let run = Run::of(world.command(DELTIC, words).env("DELTIC_MAX_DELETE", "10%"));
+    assert!(!run.stderr.contains("is set in"), "{run:#?}");
     assert!(refused("watch -a src/").contains("a destination is missing"));
     // As a sync of it ends.
     for command in ["watch", "sync"] {

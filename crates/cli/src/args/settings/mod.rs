@@ -106,6 +106,7 @@ pub(crate) struct Applied {
     pub(crate) operands: Option<Vec<OsString>>,
     /// Why files were left out that could not be read.
     pub(crate) unread: Vec<String>,
+    /// Those that count.
     settings: Vec<Setting>,
 }
 
@@ -164,9 +165,9 @@ pub(crate) fn applied(
         let words =
             take.words(setting, nearer).map_err(|why| format!("{}: {why}", setting.origin))?;
         applied.rules += if RULES.contains(&&*setting.name) { words.len() } else { 0 };
+        applied.settings.extend((!words.is_empty()).then(|| setting.clone()));
         applied.words.extend(words);
     }
-    applied.settings = settings;
     Ok(applied)
 }
 

@@ -50,8 +50,10 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
             Course::new(request, listening).run(watch)
         }
         Err(error) => {
-            let hint = hint::of(&error, &request.view.far, HELP);
-            output::complain(&error.to_string(), hint.as_deref());
+            let what = error.to_string();
+            let blamed = args.sync.applied.blame(&what);
+            let hint = blamed.or_else(|| hint::of(&error, &request.view.far, HELP));
+            output::complain(&what, hint.as_deref());
             if request.view.json {
                 say(&request, &Event::error(&error, hint));
             }
