@@ -43,6 +43,8 @@ pub(super) struct PersonReporter {
     removed: Ordered,
     lines: Lines,
     complaints: Complaints,
+    /// A directory was left out.
+    skipped_dir: bool,
     log: Option<Journal>,
 }
 
@@ -72,6 +74,7 @@ impl PersonReporter {
             removed: Ordered::default(),
             lines,
             complaints: Complaints::default(),
+            skipped_dir: false,
             log,
         };
         let Self { lines, view, .. } = &mut reporter;
@@ -247,6 +250,7 @@ impl Reporter for PersonReporter {
                     return;
                 }
                 self.lines.say(&trouble.message);
+                self.skipped_dir |= trouble.message.starts_with("skipping directory ");
                 if let Some(log) = &mut self.log {
                     log.line(&trouble.message);
                 }
@@ -298,6 +302,9 @@ impl Reporter for PersonReporter {
         self.lines.flush();
         self.lines.progress.end(result.as_ref().ok());
         self.complaints.finish();
+        if self.skipped_dir && !self.options.recursive && !output::stands_in() {
+            output::note("  hint: -a copies directories, and all that is in them\n");
+        }
         match result {
             Ok(outcome) => self.finish_well(outcome, exit),
             Err(error) => self.finish_badly(error, exit),
