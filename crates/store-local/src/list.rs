@@ -38,6 +38,31 @@ impl Part {
     }
 }
 
+/// What was looked at in one part.
+pub(super) struct Portion {
+    most: usize,
+    names: usize,
+    /// Of attributes and ACLs, which may be a thousand times as long as names.
+    bytes: usize,
+}
+
+impl Portion {
+    pub(super) const fn of(part: &Part) -> Self {
+        Self { most: part.most(), names: 0, bytes: 0 }
+    }
+
+    /// How many names are looked at next: none where the part is full.
+    pub(super) fn next(&self) -> usize {
+        let is_full = self.bytes >= PART_BYTES && self.most < usize::MAX;
+        if is_full { 0 } else { (self.most - self.names).min(BATCH_NAMES) }
+    }
+
+    pub(super) fn add<'a>(&mut self, names: usize, found: impl Iterator<Item = &'a Entry>) {
+        self.names += names;
+        self.bytes += found.map(|entry| entry.meta.more_bytes()).sum::<usize>();
+    }
+}
+
 /// Bytes of attributes and ACLs after which a part ends.
 const PART_BYTES: usize = 512 << 10;
 /// Names that are looked at before those bytes are counted again.
@@ -58,7 +83,7 @@ pub(super) fn list(
         (Part::FirstVersions, (Follow::Never, see)) if !see.fake_super => Some(lasting_device(dir)),
         _ => None,
     };
-    let most = part.most();
+    let (most, mut portion) = (part.most(), Portion::of(&part));
     let Some(mut rest) = names_for(&[dir], path, (&|_| false, part), &mut listing) else {
         return listing;
     };
@@ -70,13 +95,10 @@ pub(super) fn list(
         None => look((dir, path), name, how),
     };
     listing.entries.reserve_exact(rest.len().min(most));
-    // Attributes may be a thousand times as long as names.
-    let (mut names, mut bytes) = (most, 0);
-    while names > 0 && rest.len() > 0 && (bytes < PART_BYTES || most == usize::MAX) {
-        let (some, before) = (names.min(BATCH_NAMES), listing.entries.len());
+    while portion.next() > 0 && rest.len() > 0 {
+        let (some, before) = (portion.next(), listing.entries.len());
         look_at_some((dir, path), (judge, how), look, (&mut rest).take(some), &mut listing);
-        names -= some;
-        bytes += listing.entries[before..].iter().map(|e| e.meta.more_bytes()).sum::<usize>();
+        portion.add(some, listing.entries[before..].iter());
     }
     listing.rest = (rest.len() > 0).then_some(rest);
     listing

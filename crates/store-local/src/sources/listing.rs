@@ -13,8 +13,9 @@ use super::source::device_of;
 use super::{SourceOptions, Sources, names_of, path_in};
 use crate::dir::{Dir, Use};
 use crate::errno::At as _;
-use crate::list::{Part, inode, list, look_at_names, names_for};
+use crate::list::{Part, Portion, inode, list, look_at_names, names_for};
 use crate::lock;
+use deltic_store::filter::Judge;
 use deltic_store::{Listing, StoreError, check_path};
 
 /// Arguments that may have a directory of which each is asked for the names of all.
@@ -48,38 +49,55 @@ impl Sources {
         }
         let by_parts =
             matches!(part, Part::Next(_)) || held.len() <= FEW_SHARERS && !self.leads_on(dir);
-        let mut names: Option<Vec<Name>> = None;
         if by_parts {
-            let most = part.most();
+            let mut portion = Portion::of(&part);
             let dirs: Vec<&Dir> = held.iter().map(|(_, held)| held).collect();
             let Some(mut rest) = names_for(&dirs, dir, (&|_| false, part), &mut all) else {
                 return all;
             };
-            names = Some((&mut rest).take(most).collect());
-            all.rest = (rest.len() > 0).then_some(rest);
-        }
-        for (at, held) in held {
-            let source = self.source(*at);
-            let scopes = &source.base.scopes;
-            let judge = source.held("list", dir).and_then(|root| scopes.judge(dir, root));
-            let mut judge = match judge {
-                Ok(judge) => judge,
-                Err(error) => {
-                    all.errors.push(error);
-                    continue;
+            let mut judged = self.judged(dir, held, &mut all);
+            while portion.next() > 0 && rest.len() > 0 {
+                let names: Vec<Name> = (&mut rest).take(portion.next()).collect();
+                let before = entries.len();
+                for (at, held, judge) in &mut judged {
+                    let found = look_at_names((held, dir), judge, self.options.how(), &names);
+                    all.errors.extend(found.errors);
+                    entries.extend(found.entries.into_iter().map(|entry| (*at, entry)));
                 }
-            };
-            let (in_dir, judge) = ((held, dir), &mut judge);
-            let found = match &names {
-                Some(names) => look_at_names(in_dir, judge, self.options.how(), names),
-                None => list(in_dir, judge, self.options.how(), Part::All),
-            };
-            all.errors.extend(found.errors);
-            entries.extend(found.entries.into_iter().map(|entry| (*at, entry)));
+                portion.add(names.len(), entries[before..].iter().map(|(_, entry)| entry));
+            }
+            all.rest = (rest.len() > 0).then_some(rest);
+        } else {
+            for (at, held, mut judge) in self.judged(dir, held, &mut all) {
+                let found = list((held, dir), &mut judge, self.options.how(), Part::All);
+                all.errors.extend(found.errors);
+                entries.extend(found.entries.into_iter().map(|entry| (at, entry)));
+            }
         }
         entries.extend(self.list_below(&mut all, dir, &entries, Part::All));
         all.entries = self.merged(dir, entries);
         all
+    }
+
+    /// Those of `held` whose rules can be understood, and who judges names there.
+    fn judged<'a>(
+        &self,
+        dir: &RelPath,
+        held: &'a [(Slot, Dir)],
+        all: &mut Listing,
+    ) -> Vec<(Slot, &'a Dir, Judge)> {
+        let judge = |at: &Slot| {
+            let source = self.source(*at);
+            source.base.scopes.judge(dir, source.held("list", dir)?)
+        };
+        let mut judged = Vec::with_capacity(held.len());
+        for (at, held) in held {
+            match judge(at) {
+                Ok(judge) => judged.push((*at, held, judge)),
+                Err(error) => all.errors.push(error),
+            }
+        }
+        judged
     }
 
     /// One entry of each name, in order.
@@ -185,7 +203,7 @@ impl Sources {
         let start = dir.as_bytes().len() + usize::from(!dir.is_root());
         let name =
             |at: &Slot| names_of(&path_in(self.args.get(*at))[start..]).next().unwrap_or(b"");
-        let (mut below, most) = (self.below(dir), part.most());
+        let (mut below, mut portion) = (self.below(dir), Portion::of(&part));
         if let Part::Next(mut rest) = part {
             // Those that were read in directories are not gone on with by arguments.
             let Some(next) = rest.next().filter(|_| rest.dirs().is_empty()) else {
@@ -198,16 +216,18 @@ impl Sources {
         let dirs = others.iter().filter(|(_, entry)| entry.meta.is_dir());
         let dirs: HashSet<&[u8]> = dirs.map(|(_, entry)| entry.name.as_bytes()).collect();
         let (mut entries, mut missing) = (Vec::new(), Vec::new());
-        for (nth, args) in below.chunk_by(|one, next| name(one) == name(next)).enumerate() {
+        for args in below.chunk_by(|one, next| name(one) == name(next)) {
             let name = Name::new(name(&args[0])).expect("it is one of a path");
-            if nth == most {
+            if portion.next() == 0 {
                 // From here on all is known: it need not be kept by name.
                 let mut next = Names::default();
                 next.push(&name).ok();
                 all.rest = Some(Box::new(next.into_iter()));
                 break;
             }
+            let before = entries.len();
             let lacking = self.list_name((all, &mut entries), (dir, &name), args);
+            portion.add(1, entries[before..].iter().map(|(_, entry)| entry));
             let is_told = |(path, _): &(RelPath, StoreError)| {
                 !dirs.contains(name.as_bytes())
                     || path.split_last().is_some_and(|(at, _)| at == *dir)

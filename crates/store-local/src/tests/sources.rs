@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use deltic_tree::Entry;
+use deltic_tree::meta::{MetaMask, XattrScope};
 use deltic_tree::rule::{Action, Rule, Rules, Side};
 
 use super::*;
@@ -57,6 +58,34 @@ fn by_parts(tree: &impl Tree, dir: &RelPath) -> Vec<Entry> {
         if rest.is_none() {
             return all;
         }
+    }
+}
+
+/// The attributes that one part holds are bounded as well, in directories that arguments name and in those that they share.
+#[test]
+fn long_attributes_end_a_part_however_directories_are_named() {
+    let root = tempfile::tempdir().unwrap();
+    let [many, other] = ["many", "other"].map(|name| root.path().join(name));
+    fs::create_dir(&other).unwrap();
+    for n in 0..200 {
+        let dir = many.join(format!("{n:03}"));
+        fs::create_dir_all(&dir).unwrap();
+        let set =
+            rustix::fs::setxattr(dir, "user.long", &[n; 3900], rustix::fs::XattrFlags::empty());
+        if set.is_err() {
+            return eprintln!("skipped: no attributes of users here");
+        }
+    }
+    let (many, other) = (many.to_str().unwrap(), other.to_str().unwrap());
+    let named: Vec<String> = (0..200).map(|n| format!("{many}/{n:03}")).collect();
+    let see = MetaMask { xattrs: XattrScope::All, ..MetaMask::default() };
+    for args in [named, vec![format!("{many}/"), format!("{other}/")]] {
+        let args = packed(args.iter().map(|arg| SourceArg::new(OsStr::new(arg)).unwrap()));
+        let options = SourceOptions { see, recursive: true, ..SourceOptions::default() };
+        let sources = Sources::new(args, options);
+        let first = sources.list_some(&RelPath::root(), None).unwrap();
+        assert!(first.entries.len() < 150 && first.rest.is_some(), "{}", first.entries.len());
+        assert_eq!(by_parts(&sources, &RelPath::root()).len(), 200);
     }
 }
 
