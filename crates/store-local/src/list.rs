@@ -38,11 +38,11 @@ impl Part {
     }
 }
 
-/// What was looked at in one part.
+/// The share of a part that was looked at.
 pub(super) struct Portion {
     most: usize,
     names: usize,
-    /// Of attributes and ACLs, which may be a thousand times as long as names.
+    /// Bytes of attributes and ACLs, which may be a thousand times as long as names.
     bytes: usize,
 }
 
@@ -51,7 +51,7 @@ impl Portion {
         Self { most: part.most(), names: 0, bytes: 0 }
     }
 
-    /// How many names are looked at next: none where the part is full.
+    /// Number of names to look at next: none where the part is full.
     pub(super) fn next(&self) -> usize {
         let is_full = self.bytes >= PART_BYTES && self.most < usize::MAX;
         if is_full { 0 } else { (self.most - self.names).min(BATCH_NAMES) }

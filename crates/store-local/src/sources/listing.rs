@@ -79,7 +79,7 @@ impl Sources {
         all
     }
 
-    /// Those of `held` whose rules can be understood, and who judges names there.
+    /// Judges of names in `held`, but for directories whose rules cannot be understood.
     fn judged<'a>(
         &self,
         dir: &RelPath,

@@ -61,7 +61,7 @@ fn by_parts(tree: &impl Tree, dir: &RelPath) -> Vec<Entry> {
     }
 }
 
-/// The attributes that one part holds are bounded as well, in directories that arguments name and in those that they share.
+/// The attributes of one part are bounded as well, whether arguments name directories or share them.
 #[test]
 fn long_attributes_end_a_part_however_directories_are_named() {
     let root = tempfile::tempdir().unwrap();

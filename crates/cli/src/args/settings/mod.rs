@@ -106,7 +106,7 @@ pub(crate) struct Applied {
     pub(crate) operands: Option<Vec<OsString>>,
     /// Why files were left out that could not be read.
     pub(crate) unread: Vec<String>,
-    /// Those that count.
+    /// Settings that count.
     settings: Vec<Setting>,
 }
 

@@ -276,7 +276,7 @@ fn shown(said: Value) -> Value {
 
 /// The program of `deltic install`: a remote shell begins in the home directory.
 const OWN_PROGRAM: &str = ".local/bin/deltic";
-/// How ssh ends that does not connect.
+/// Exit code of an ssh that does not connect.
 const SSH_FAILED: i32 = 255;
 /// The longest time for a connection that asks nobody.
 const KEYS_PATIENCE: Duration = Duration::from_secs(60);
