@@ -19,7 +19,7 @@ use deltic_core::keyed::SUM_BYTES;
 use deltic_core::recipe::Chunk;
 use deltic_core::{ChunkNo, ChunkerSpec, Chunks, CodecError, Fingerprint, Key, Put, Reader, Span};
 use deltic_protocol::Terms;
-use deltic_protocol::limits::{INDEX_BUDGET_CHUNKS, LARGE_FILE_BYTES, WHOLE_BLOCK_BYTES};
+use deltic_protocol::limits::{INDEX_BUDGET_CHUNKS, LARGE_FILE_BYTES};
 use deltic_protocol::receiver::{Kept, KeptChunk, New};
 use deltic_tree::Meta;
 
@@ -110,8 +110,10 @@ pub(crate) fn read_version(
     let (len, secs, nanos) = (from.varint()?, from.signed()?, from.varint_u32()?);
     let same_version = (len, secs, nanos) == (meta.len, meta.modified.secs, meta.modified.nanos);
     let agreed = match spec {
-        ChunkerSpec::Fixed(_) => spec.max_len() == WHOLE_BLOCK_BYTES,
-        ChunkerSpec::ByContent(algorithm, _) => algorithm == Algorithm::Sieve,
+        ChunkerSpec::Fixed(_) => spec == terms.limits().blocks(),
+        ChunkerSpec::ByContent(algorithm, _) => {
+            algorithm == Algorithm::Sieve && terms.limits().admit(&spec)
+        }
     };
     let holds = head == (VERSION, form(terms)) && same_version && agreed;
     Ok((holds && from.rest().is_empty()).then_some((key, spec)))

@@ -1,5 +1,6 @@
 //! The two machines of the protocol, as those that drive them see them.
 
+use deltic_protocol::limits::Limits;
 use deltic_protocol::receiver::{self, Receiver};
 use deltic_protocol::report::{Counts, Notice, Side, Trouble};
 use deltic_protocol::sender::{self, Sender};
@@ -60,6 +61,8 @@ pub trait Machine {
     fn poll_notice(&mut self) -> Option<Notice>;
     /// Counts how often sums were compared.
     fn counts(&self) -> Counts;
+    /// The bounds that the two ends agree on.
+    fn limits(&self) -> Limits;
     /// True once the session is over.
     fn is_finished(&self) -> bool;
     /// True while it should be given no frame.
@@ -115,6 +118,9 @@ impl Machine for Sender {
     fn counts(&self) -> Counts {
         Self::counts(self)
     }
+    fn limits(&self) -> Limits {
+        Self::limits(self)
+    }
     fn is_finished(&self) -> bool {
         Self::is_finished(self)
     }
@@ -158,6 +164,9 @@ impl Machine for Receiver {
     }
     fn counts(&self) -> Counts {
         Self::counts(self)
+    }
+    fn limits(&self) -> Limits {
+        Self::limits(self)
     }
     fn is_finished(&self) -> bool {
         Self::is_finished(self)

@@ -2,7 +2,7 @@
 
 use deltic_core::recipe::FileDigest;
 use deltic_core::{AtEnd, Op, Searcher, Span};
-use deltic_protocol::limits::{FILL_BYTES, MAX_BATCH};
+use deltic_protocol::limits::Limits;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::Rolled;
 use deltic_protocol::sender::Searched;
@@ -21,14 +21,16 @@ pub struct NewSearch {
     pub start: u64,
     /// The level at which literals are compressed, if they are.
     pub zstd: Option<i32>,
+    /// Bounds of the frames that bring what is found.
+    pub limits: Limits,
 }
 
 impl NewSearch {
     /// Searches the next bytes, and hashes what is settled of them.
     #[must_use]
     pub fn search(self, bytes: &[u8], at_end: AtEnd) -> Searched {
-        let Self { mut searcher, mut digest, start, zstd } = self;
-        let mut patches = Patches::new(searcher.block_len(), zstd);
+        let Self { mut searcher, mut digest, start, zstd, limits } = self;
+        let mut patches = Patches::new(searcher.block_len(), zstd, limits);
         let consumed = searcher.search(bytes, at_end, |op| match op {
             Op::Copy { old, .. } => patches.copy(old),
             Op::Literal { new } => {
@@ -56,14 +58,15 @@ pub fn in_old(mut searcher: Box<Searcher>, bytes: &[u8], at_end: AtEnd) -> Rolle
 struct Patches {
     block: u32,
     zstd: Option<i32>,
+    limits: Limits,
     steps: Vec<PatchStep>,
     literals: Vec<u8>,
     done: Vec<(Vec<PatchStep>, Payload)>,
 }
 
 impl Patches {
-    const fn new(block: u32, zstd: Option<i32>) -> Self {
-        Self { block, zstd, steps: Vec::new(), literals: Vec::new(), done: Vec::new() }
+    const fn new(block: u32, zstd: Option<i32>, limits: Limits) -> Self {
+        Self { block, zstd, limits, steps: Vec::new(), literals: Vec::new(), done: Vec::new() }
     }
 
     fn copy(&mut self, old: Span) {
@@ -73,7 +76,7 @@ impl Patches {
 
     fn literal(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let room = FILL_BYTES as usize - self.literals.len();
+            let room = self.limits.fill_bytes() as usize - self.literals.len();
             let (piece, after) = bytes.split_at(room.min(bytes.len()));
             self.literals.extend_from_slice(piece);
             self.step(PatchStep::Literal(piece.len() as u32));
@@ -83,7 +86,8 @@ impl Patches {
 
     fn step(&mut self, step: PatchStep) {
         self.steps.push(step);
-        if self.steps.len() == MAX_BATCH || self.literals.len() as u64 == FILL_BYTES {
+        let is_full = self.literals.len() as u64 == self.limits.fill_bytes();
+        if is_full || self.steps.len() == self.limits.batch() {
             self.flush();
         }
     }

@@ -133,6 +133,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
             return Ok(());
         }
         let Some(greeting) = &mut self.greeting else {
+            self.machine.limits().check_frame(payload.len())?;
             return Ok(self.machine.handle(kind, payload)?);
         };
         if let Some(terms) = greeting(kind, payload)? {
@@ -150,6 +151,9 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         let mut rest = bytes;
         while let Some((header, behind)) = rest.split_first_chunk::<HEADER_BYTES>() {
             let Header { kind, len } = Header::decode(*header)?;
+            if self.greeting.is_none() {
+                self.machine.limits().check_frame(len)?;
+            }
             let Some((payload, after)) = behind.split_at_checked(len) else { break };
             self.feed(kind, payload)?;
             rest = after;

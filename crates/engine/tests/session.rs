@@ -1,6 +1,11 @@
 //! The engine's loop runs whole sessions between two machines in one thread; `make wasm` runs the same in a browser's
 //! machine.
 
+use deltic_engine::session::Session;
+use deltic_protocol::frame::HEADER_BYTES;
+use deltic_protocol::limits::{Limits, MIN_FRAME_BYTES};
+use deltic_protocol::receiver::{Receiver, Setting};
+
 #[path = "../examples/sync/cases.rs"]
 mod cases;
 #[path = "../examples/sync/memory.rs"]
@@ -9,4 +14,19 @@ mod memory;
 #[test]
 fn two_byte_strings_are_synced_in_one_thread() {
     assert_eq!(cases::check(), Ok(9));
+}
+
+/// The header alone is enough to refuse it.
+#[test]
+fn a_frame_beyond_the_agreed_limit_is_refused() {
+    let limits = Limits { frame_bytes: MIN_FRAME_BYTES, ..Limits::default() };
+    let receiver = || Receiver::new(Setting { limits, ..Setting::default() });
+    let header = |len: usize| [&[17][..], &(len as u32).to_le_bytes()[..HEADER_BYTES - 1]].concat();
+    let mut session = Session::<_, cases::Failed>::new(receiver(), None);
+    assert_eq!(session.feed_bytes(&header(MIN_FRAME_BYTES)).map_err(|error| error.0), Ok(0));
+    let refused = Err("too much: frame length".to_owned());
+    let fed = session.feed_bytes(&header(MIN_FRAME_BYTES + 1));
+    assert_eq!(fed.map_err(|error| error.0), refused);
+    let fed = session.feed(17, &[0; MIN_FRAME_BYTES + 1]);
+    assert_eq!(fed.map_err(|error| error.0), refused.map(drop));
 }

@@ -83,12 +83,13 @@ pub(crate) fn agree(role: Role, ours: &Hello, theirs: &Hello) -> Result<Terms, S
         Role::Sends => negotiate(ours, theirs),
         Role::Receives => negotiate(theirs, ours),
     };
-    terms.map_err(|_| {
-        SyncError::Versions(Versions {
+    terms.map_err(|error| match error {
+        PeerError::NothingInCommon(_) => SyncError::Versions(Versions {
             here: ours.version().into(),
             there: theirs.version().into(),
             host: None,
-        })
+        }),
+        error => error.into(),
     })
 }
 

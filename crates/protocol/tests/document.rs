@@ -11,6 +11,7 @@ use common::tree::{Node, Tree, name, path};
 use deltic_core::Key;
 use deltic_protocol::check::Checksum;
 use deltic_protocol::hello::{MAGIC, NamesFrom, Reply, Request};
+use deltic_protocol::limits::Limits;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Receiver, Setting};
 use deltic_protocol::sender::Sender;
@@ -67,6 +68,7 @@ fn session() -> [Vec<u8>; 2] {
     from_sender.say(&request.encode());
     from_receiver.say(&hello(0xa5).encode());
     from_receiver.say(&Reply { single: None, join: None }.encode());
+    sender.greeted(true, Limits::default());
     while !sender.is_finished() {
         while let Some((id, work)) = sender.poll_work() {
             sender.answer(id, source.perform(work)).unwrap();

@@ -23,8 +23,8 @@ use deltic_protocol::known::Known;
 use deltic_protocol::limits::{
     ENTRY_WINDOW, LISTED_BYTES, Limits, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS,
     MAX_BATCH, MAX_FRAME_BYTES, MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS,
-    MAX_TEXT_BYTES, MAX_XATTRS_BYTES, OFFERED_GROUPS, TALLY_WINDOW, TOLD_BY_CHUNK_BYTES,
-    WHOLE_BLOCK_BYTES,
+    MAX_TEXT_BYTES, MAX_XATTRS_BYTES, MIN_FRAME_BYTES, OFFERED_GROUPS, TALLY_WINDOW,
+    TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
     ChunkLine, ChunkLines, Done, Extent, GapLine, GroupLine, How, NameLine, Payload, Sparse,
@@ -1584,6 +1584,63 @@ fn a_start_must_fit_what_was_wanted() {
     }
 }
 
+/// Chunks that fit no frame could not come.
+#[test]
+fn a_start_whose_chunks_may_be_longer_than_a_frame_is_refused() {
+    let limits = Limits { frame_bytes: MIN_FRAME_BYTES, ..Limits::default() };
+    let start = |spec, how| ToReceiver::Start { file: A, meta: file_of(300_000), how, spec };
+    let blocks = |len| ChunkerSpec::Fixed(FixedLen::new(len).unwrap());
+    let wanted = |whole_file| {
+        let options = Options { whole_file, ..options() };
+        let mut victim = Victim::new(Setting { options, limits, ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(300_000))], Extent::Last)]).unwrap();
+        victim
+    };
+    let longest = limits.chunk_bytes();
+    assert_eq!(longest as usize, MIN_FRAME_BYTES - 1024);
+    let chunker = Err(PeerError::Unexpected("chunker"));
+    let by_recipe = |spec| wanted(false).take([start(spec, How::Recipe)]);
+    assert_eq!(by_recipe(blocks(longest)), Ok(()));
+    assert_eq!(by_recipe(blocks(longest + 1)), chunker);
+    assert_eq!(by_recipe(ChunkerSpec::for_len(1 << 40)), chunker);
+    let in_blocks = |len| wanted(true).take([start(blocks(len), How::Whole)]);
+    assert_eq!(in_blocks(limits.block_bytes()), Ok(()));
+    assert_eq!(in_blocks(WHOLE_BLOCK_BYTES), Err(PeerError::Unexpected("start")));
+}
+
+/// The attributes of one entry may be longer than a frame of the session.
+#[test]
+fn attributes_that_fit_no_frame_are_left_out_and_told() {
+    let listed = |limits: Option<Limits>| {
+        let xattr = Xattr { name: (*b"user.a").into(), value: vec![7; 60_000].into() };
+        let more = ExtraMeta { xattrs: vec![xattr], ..ExtraMeta::default() }.boxed();
+        let mut tree = Tree::default();
+        for name in ["a", "b", "c"] {
+            tree.0.insert(path(name), Node::file(vec![], NOW, 0o600));
+        }
+        tree.0.get_mut(&path("b")).unwrap().meta.more = more;
+        let hands = Source::new(tree, Some(dir()), Dice::new(3));
+        let mut target = Target { machine: Sender::new(options()), hands, frames: Vec::new() };
+        target.work();
+        limits.into_iter().for_each(|limits| target.machine.greeted(true, limits));
+        target.work();
+        let told = target.frames.iter().any(|frame| matches!(frame, ToReceiver::Trouble(_)));
+        let entries = target.frames.iter().filter_map(|frame| match frame {
+            ToReceiver::Listing { entries, .. } => Some(entries.clone()),
+            _ => None,
+        });
+        let entries: Vec<Entry> = entries.into_iter().flatten().collect();
+        let all = entries.iter().map(|entry| entry.meta.xattrs().len()).collect::<Vec<_>>();
+        let unread = entries.iter().any(|entry| entry.meta.unread() == Some(Unread::TooMuch));
+        (all, told, unread)
+    };
+    // Whoever has not heard the other end does not know what fits.
+    assert_eq!(listed(None), (vec![0], false, false));
+    assert_eq!(listed(Some(Limits::default())), (vec![0, 1, 0], false, false));
+    let narrow = Limits { frame_bytes: MIN_FRAME_BYTES, ..Limits::default() };
+    assert_eq!(listed(Some(narrow)), (vec![0, 0, 0], true, true));
+}
+
 /// Literals of attempts that are over count as well, whichever stream brings them.
 #[test]
 fn literals_without_credit_are_refused() {
@@ -1685,6 +1742,7 @@ fn all_blocks_of_a_file_are_asked_for_once() {
     let unexpected = Err(PeerError::Unexpected("need"));
     let begun = || {
         let mut target = Target::plain();
+        target.machine.greeted(true, Limits::default());
         target.take([ToSender::Want { file, how: How::Whole }]).unwrap();
         target
     };

@@ -17,7 +17,7 @@ use common::source::SourceFaults;
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::strategy::Delivery;
 use deltic_core::{Strategy, Strong};
-use deltic_protocol::limits::ENTRY_WINDOW;
+use deltic_protocol::limits::{ENTRY_WINDOW, Limits, MIN_FRAME_BYTES};
 use deltic_protocol::options::{Delete, Guard, Options};
 use deltic_protocol::report::{Action, EntryType, Totals};
 use deltic_tree::meta::{Inode, Linked};
@@ -237,7 +237,7 @@ fn literals_of_an_attempt_that_is_over_may_come_late() {
         case.new.0.insert(path("a"), Node::file(new, NOW, 0o644));
         case.old.0.insert(path("a"), Node::file(old, Timestamp { secs: 1, nanos: 0 }, 0o644));
         case.options = Options { recursive: true, times: true, ..Options::default() };
-        (case.roots, case.cut) = (None, None);
+        (case.roots, case.cut, case.limits) = (None, None, Limits::default());
         case.leftovers.clear();
         case.source_faults = SourceFaults::default();
         case.destination_faults = DestinationFaults { write: 20, ..DestinationFaults::default() };
@@ -258,6 +258,61 @@ fn literals_wait_for_credit() {
         credits += session.credits;
     }
     assert!(credits > 400, "only {credits} frames gave credit");
+}
+
+/// Frames keep to the limit, whatever is told in them: `Session` checks each.
+#[test]
+fn no_frame_is_longer_than_both_ends_agreed() {
+    let bytes = Dice::new(31).bytes(3_000_000);
+    let mut old = bytes.clone();
+    (0..30).for_each(|n| old[50_000 + n * 90_000] ^= 1);
+    old.drain(1_000_000..1_100_000);
+    let fresh = Dice::new(32).bytes(700_000);
+    let mut new = tree_of(&[("edited", bytes), ("fresh", fresh)]);
+    new.0.get_mut(&path("edited")).unwrap().meta.modified.nanos = 8;
+    let name = "n".repeat(60);
+    (0..2000).for_each(|no| {
+        new.0.insert(path(&format!("{name}{no}")), Node::file(vec![], NOW, 0o644));
+    });
+    for strategy in Strategy::ALL {
+        for (no, frame_bytes) in [MIN_FRAME_BYTES, 100_000, 256 << 10].into_iter().enumerate() {
+            for (block_bytes, whole_file) in [(None, false), (Some(128 << 10), false), (None, true)]
+            {
+                let mut case = plain(new.clone(), tree_of(&[("edited", old.clone())]));
+                (case.options.strategy, case.options.block_bytes) = (strategy, block_bytes);
+                (case.options.whole_file, case.limits.frame_bytes) = (whole_file, frame_bytes);
+                (case.far_away, case.takes_offers) = (true, true);
+                let mut session = Session::new(&case, &mut Dice::new(no as u64));
+                let totals = session.finish();
+                check_result(&case, &session, &totals);
+                let (name, longest) = (strategy.name, session.longest);
+                assert!(longest > MIN_FRAME_BYTES / 2, "{name}: {longest} of {frame_bytes}");
+                let is_found = totals.matched > 1_000_000 || whole_file || block_bytes.is_some();
+                assert!(is_found, "{name}: {totals:?}");
+            }
+        }
+    }
+}
+
+/// A single file is offered before the sender knows how long its chunks may be: such an offer is void for both.
+#[test]
+fn an_offer_of_chunks_that_no_frame_may_hold_is_void() {
+    let bytes = Dice::new(33).bytes(3_000_000);
+    let mut old = bytes.clone();
+    old[1_500_000] ^= 1;
+    let mut new = tree_of(&[("a", bytes)]);
+    new.0.get_mut(&path("a")).unwrap().meta.modified.nanos = 8;
+    for (frame_bytes, block_bytes) in [(MIN_FRAME_BYTES, 128 << 10), (1 << 20, 128 << 10)] {
+        for seed in 0..40 {
+            let mut case = plain(new.clone(), tree_of(&[("a", old.clone())]));
+            case.options.block_bytes = Some(block_bytes);
+            (case.far_away, case.takes_offers) = (true, true);
+            case.limits.frame_bytes = frame_bytes;
+            let mut session = Session::new(&case, &mut Dice::new(seed));
+            let totals = session.finish();
+            check_result(&case, &session, &totals);
+        }
+    }
 }
 
 /// What the next run makes of what a killed one left.

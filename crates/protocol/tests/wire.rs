@@ -10,7 +10,7 @@ use deltic_core::{Key, Strategy};
 use deltic_protocol::check::{CHECK, Checksum};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, Reply, Request, check_magic};
-use deltic_protocol::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_FRAME_BYTES};
+use deltic_protocol::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 use deltic_protocol::streams::{Aside, OVER};
 use deltic_protocol::{Hello, PeerError, ToReceiver, ToSender, negotiate};
 use deltic_tree::meta::Inode;
@@ -233,6 +233,45 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
                 assert!(!needed.iter().all(|name| has(name)), "{error}");
             }
         }
+    }
+}
+
+#[test]
+fn the_lesser_frame_limit_counts_and_none_is_refused_that_is_no_number() {
+    let hello = |said: &[&str]| {
+        let mut hello = Hello::ours(Key::from_bytes([7; 32]));
+        hello.capabilities.retain(|name| !name.starts_with("limit:frame="));
+        hello.capabilities.extend(said.iter().map(|said| format!("limit:frame={said}")));
+        hello
+    };
+    let agreed = |one: &[&str], other: &[&str]| {
+        let terms = negotiate(&hello(one), &hello(other));
+        assert_eq!(terms, negotiate(&hello(one), &hello(other)));
+        terms.map(|terms| terms.limits().frame_bytes)
+    };
+    let (least, most) = (MIN_FRAME_BYTES, MAX_FRAME_BYTES);
+    assert_eq!(agreed(&["262144"], &["65536"]), Ok(least));
+    assert_eq!(agreed(&["65536"], &["262144"]), Ok(least));
+    assert_eq!(agreed(&["100000"], &["18446744073709551615"]), Ok(100_000));
+    assert_eq!(agreed(&["1048576"], &["1048577"]), Ok(most));
+    assert_eq!(agreed(&["262144", "131072"], &["200000"]), Ok(131_072));
+    // Who does not know limits cannot keep to one.
+    assert_eq!(agreed(&["65536"], &[]), Ok(most));
+    for bad in ["", "0", "65535", "-65536", "+65536", "065536", "65536 ", "64k", "1e6", "\u{666}"]
+        .into_iter()
+        .chain(["18446744073709551616", "99999999999999999999999999"])
+    {
+        for (one, other) in
+            [(&["65536"][..], &[bad][..]), (&[bad], &[]), (&["65536"], &["65536", bad])]
+        {
+            let refused = agreed(one, other);
+            assert!(matches!(refused, Err(PeerError::Limit(_))), "{bad:?}: {refused:?}");
+        }
+    }
+    for (asked, said) in [(0, least), (usize::MAX, most), (100_000, 100_000)] {
+        let framing = Hello::ours(Key::from_bytes([7; 32])).framing(asked);
+        let terms = negotiate(&framing, &hello(&["1048576"])).unwrap();
+        assert_eq!(terms.limits().frame_bytes, said);
     }
 }
 

@@ -233,6 +233,13 @@ impl Meta {
         self.unread().is_some()
     }
 
+    /// Leaves out its ACLs and extended attributes, for this reason.
+    pub fn leave_out_attributes(&mut self, why: Unread) {
+        let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
+        let (access_acl, default_acl, xattrs, unread) = (None, None, Vec::new(), Some(why));
+        self.more = ExtraMeta { access_acl, default_acl, xattrs, unread, ..more }.boxed();
+    }
+
     /// Why it has some that could not be read, if it has.
     #[must_use]
     pub fn unread(&self) -> Option<Unread> {

@@ -178,6 +178,22 @@ impl ChunkerSpec {
         }
     }
 
+    /// The same with no chunk longer than `longest`, at least [`MIN_CHUNK_BYTES`] times the spread: where one could be,
+    /// the mean becomes as much less.
+    #[must_use]
+    pub fn within(self, longest: u32) -> Self {
+        if self.max_len() <= longest {
+            return self;
+        }
+        let spread = self.max_len() / self.mean_len();
+        let mean = longest / spread;
+        match self {
+            Self::Fixed(_) => self.with_mean(mean),
+            // The mean of content-defined chunks is a power of two.
+            Self::ByContent(..) => self.with_mean((mean / 2 + 1).next_power_of_two()),
+        }
+    }
+
     /// The chunker itself, in its fastest form on this machine.
     #[must_use]
     pub fn build(&self) -> AnyChunker {

@@ -11,7 +11,7 @@ pub use cost::{Codec, Link, netsync_avg_bytes};
 
 use std::str::FromStr;
 
-use crate::chunk::{Algorithm, ChunkerSpec, FixedLen, Sizes};
+use crate::chunk::{Algorithm, ChunkerSpec, FixedLen, MAX_CHUNK_BYTES, Sizes};
 use crate::strong::Strong;
 use crate::weak::Weak;
 
@@ -155,6 +155,8 @@ pub struct Strategy {
     pub compression: Compression,
     /// A stronger sum for one more try where the proof did not hold, before all of the file is sent (WebR2sync §5.2).
     pub stronger: Option<Strong>,
+    /// Longest chunk in bytes, where the ends agree on less than chunks may have.
+    pub longest: u32,
 }
 
 impl Strategy {
@@ -187,6 +189,7 @@ impl Strategy {
         delivery: Delivery::Pipelined,
         compression: Compression::AsAsked,
         stronger: None,
+        longest: MAX_CHUNK_BYTES,
     };
 
     /// The preset called `name`.
@@ -202,11 +205,12 @@ impl Strategy {
     /// the sender's answer, and in [`Conversation::Signature`] the receiver's, with the length of old.
     #[must_use]
     pub fn chunker(&self, new_len: u64, bits_per_second: Option<u64>) -> ChunkerSpec {
-        match self.chunking {
+        let spec = match self.chunking {
             Chunking::ByLen => ChunkerSpec::for_len(new_len),
             Chunking::Always(spec) => spec,
             Chunking::ByBandwidth => fastcdc(netsync_avg_bytes(bits_per_second)),
-        }
+        };
+        spec.within(self.longest)
     }
 
     /// The same with chunks, or blocks, of about `bytes`, whatever the file's length or the link (`--block-size`).
@@ -265,6 +269,7 @@ const RSYNC: Strategy = Strategy {
     delivery: Delivery::InOrder,
     compression: Compression::AsAsked,
     stronger: None,
+    longest: MAX_CHUNK_BYTES,
 };
 
 /// He et al. 2020, as SkySync (§2.2.2, §4.1) has it.
@@ -282,6 +287,7 @@ const DSYNC: Strategy = Strategy {
     delivery: Delivery::Phased,
     compression: Compression::AsAsked,
     stronger: None,
+    longest: MAX_CHUNK_BYTES,
 };
 
 /// ParaSync's strong baseline (§2.5, §4.1).
@@ -312,6 +318,7 @@ const PARASYNC: Strategy = Strategy {
     delivery: Delivery::Pipelined,
     compression: Compression::AsAsked,
     stronger: None,
+    longest: MAX_CHUNK_BYTES,
 };
 
 /// SkySync over rsync's conversation (§3.3, §4.1).

@@ -4,6 +4,7 @@ use deltic_engine::machine::{Lane, Machine};
 use deltic_engine::session::{Session, Step, Surroundings};
 use deltic_protocol::PeerError;
 use deltic_protocol::hello::Abort;
+use deltic_protocol::limits::Limits;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Receiver, Setting};
 use deltic_protocol::report::Notice;
@@ -78,7 +79,9 @@ pub(crate) fn sync(old: Option<&[u8]>, new: &[u8]) -> Result<(Option<Vec<u8>>, u
     let agreed = Agreed::new(&options);
     let mut source = Source { agreed: agreed.clone(), bytes: new.to_vec() };
     let mut destination = Destination::new(agreed, old.map(<[u8]>::to_vec));
-    let mut sender = Session::new(Sender::new(options.clone()), None);
+    let mut sender = Sender::new(options.clone());
+    sender.greeted(true, Limits::default());
+    let mut sender = Session::new(sender, None);
     let setting = Setting { options, ..Setting::default() };
     let mut receiver = Session::new(Receiver::new(setting), None);
     let (mut there, mut back) = (Vec::new(), Vec::new());

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use deltic_protocol::limits::MAX_THREADS;
+use deltic_protocol::limits::{MAX_FRAME_BYTES, MAX_THREADS};
 
 use super::{COPIERS, Cost, DROPPERS, FLUSHERS};
 
@@ -24,11 +24,22 @@ pub struct Budget {
     pub light_work: usize,
     /// Open files, where it may have fewer than the process.
     pub open_files: Option<usize>,
+    /// Longest frame that it takes, where the other end knows limits: 64 KiB at least.
+    pub frame_bytes: usize,
+    /// Literal bytes that may be on their way to it, where the other end knows credit; any number if `None`.
+    pub credit: Option<u64>,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { compute: 0, work_bytes: usize::MAX, light_work: LIGHT_WORK, open_files: None }
+        Self {
+            compute: 0,
+            work_bytes: usize::MAX,
+            light_work: LIGHT_WORK,
+            open_files: None,
+            frame_bytes: MAX_FRAME_BYTES,
+            credit: None,
+        }
     }
 }
 

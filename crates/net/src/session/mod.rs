@@ -22,7 +22,7 @@ use deltic_tree::meta::Inode;
 use crate::config::SessionConfig;
 use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
-use crate::executor::Share;
+use crate::executor::{Budget, Share};
 use crate::greeting::{Agree, Greeting, Role, check_len, hear_magic, hello, in_time};
 use crate::host::place::places;
 use crate::host::user::Watch;
@@ -75,8 +75,9 @@ impl Session {
         let Ends { reader, writer, child } = ends;
         config.shell.keep(child);
         let (batches, writing) = start_writer(writer, &flow, Stream::First, &MAGIC);
+        let Budget { frame_bytes, credit, .. } = config.budget;
         Self {
-            ours: hello(),
+            ours: hello().framing(frame_bytes).granting(credit),
             theirs: None,
             arrivals: reader.into(),
             batches,
@@ -176,6 +177,17 @@ impl Session {
         let nothing = Reader::Stream(Box::new(tokio::io::empty()));
         let arrivals = std::mem::replace(&mut self.arrivals, nothing.into());
         let heard = if greeting.is_some() { Heard::Nothing } else { Heard::Hello };
+        if greeting.is_none() {
+            self.flow.limit_frames(&machine.limits());
+        }
+        let flow = self.flow.clone();
+        let greeting = greeting.map(|(greeting, agree)| -> (Greeting, Agree) {
+            let agree = move |terms: Terms, reply| {
+                flow.limit_frames(&terms.limits());
+                agree(terms, reply);
+            };
+            (greeting, Box::new(agree))
+        });
         let (into, frames, reading) = start_reader(arrivals, &self.flow, heard);
         self.reading = Some(reading);
         let (tell, news) = mpsc::channel(MAX_STREAMS as usize);

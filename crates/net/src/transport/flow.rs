@@ -7,8 +7,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use deltic_protocol::PeerError;
 use deltic_protocol::check::CHECK;
 use deltic_protocol::hello::Alive;
+use deltic_protocol::limits::{Limits, MAX_FRAME_BYTES};
 
 use crate::config::SessionConfig;
 use crate::monitor::Monitor;
@@ -84,6 +86,8 @@ impl Counters {
 pub(crate) struct Flow {
     pub(crate) counters: Arc<Counters>,
     pub(crate) monitor: Monitor,
+    /// Longest payload of a frame that is read.
+    longest: Arc<AtomicUsize>,
     reading: Option<Arc<Limit>>,
     writing: Option<Arc<Limit>>,
     /// The longest that the first stream may say nothing.
@@ -96,7 +100,19 @@ impl Flow {
         let SessionConfig { counters, bwlimit, monitor, .. } = config.clone();
         let limit = || bwlimit.map(|bytes| Arc::new(Limit::new(bytes)));
         let pause = Arc::new(watch::Sender::new(None));
-        Self { counters, monitor, reading: limit(), writing: limit(), pause }
+        let longest = Arc::new(AtomicUsize::new(MAX_FRAME_BYTES));
+        Self { counters, monitor, longest, reading: limit(), writing: limit(), pause }
+    }
+
+    /// Takes no frame that is longer than these bounds have it.
+    pub(crate) fn limit_frames(&self, limits: &Limits) {
+        self.longest.store(limits.frame_bytes, Ordering::Relaxed);
+    }
+
+    /// Refuses a frame that is too long.
+    pub(super) fn check_frame(&self, len: usize) -> Result<(), PeerError> {
+        let frame_bytes = self.longest.load(Ordering::Relaxed);
+        Limits { frame_bytes, credit: None }.check_frame(len)
     }
 
     /// Lets the other end hear a sign of life often enough for it to be as patient as this.

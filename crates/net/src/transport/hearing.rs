@@ -175,7 +175,7 @@ impl Arrivals {
     /// Reads until there are frames that may be taken, and takes them.
     async fn fill(&mut self, flow: &Flow) -> Result<(), ReadEnd> {
         loop {
-            let inspected = self.inspect();
+            let inspected = self.inspect(flow);
             if self.admitted > 0 {
                 self.take_admitted(flow);
                 return Ok(());
@@ -195,8 +195,9 @@ impl Arrivals {
     }
 
     /// Inspects the frames that are whole. Memory follows the bytes that arrive, not the length that was claimed.
-    fn inspect(&mut self) -> Result<(), PeerError> {
+    fn inspect(&mut self, flow: &Flow) -> Result<(), PeerError> {
         while let Some(Header { len, .. }) = header_of(&self.bytes[self.inspected..])? {
+            flow.check_frame(len)?;
             let end = self.inspected + HEADER_BYTES + len;
             let Some(frame) = self.bytes.get(self.inspected..end) else { break };
             let admits = self.inspector.inspect(frame)?;

@@ -13,7 +13,6 @@ use deltic_engine::search::NewSearch;
 use deltic_engine::sums::{Portions, StrongSums};
 use deltic_engine::{Short, gap};
 use deltic_protocol::known::Known;
-use deltic_protocol::limits::WHOLE_BLOCK_BYTES;
 use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Trouble, TroubleKind};
@@ -155,7 +154,8 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             }
             Work::Search { handle, start, search, digest, zstd } => {
                 let searcher = search.searcher(Some(self.agreed().key));
-                let search = NewSearch { searcher, digest, start, zstd: self.packs(zstd) };
+                let (zstd, limits) = (self.packs(zstd), self.agreed().terms.limits());
+                let search = NewSearch { searcher, digest, start, zstd, limits };
                 let snapshot = self.snapshot(handle);
                 let searched = with_segment(&self.buffers, &*snapshot, start, |bytes, at_end| {
                     search.search(bytes, at_end)
@@ -343,7 +343,7 @@ impl<T: Tree> SourceWorker<T> {
         (how, zstd, bears): (How, Option<i32>, Bears),
     ) -> Result<Opened, StoreError> {
         let meta = snapshot.meta().clone();
-        if how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES) {
+        if how == How::Whole && meta.len <= u64::from(self.agreed().terms.limits().block_bytes()) {
             let body = Some(self.read_body(&snapshot, zstd, bears)?);
             return Ok(Opened { meta, body, known: Known::default() });
         }

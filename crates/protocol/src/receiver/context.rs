@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use deltic_core::Strategy;
 use deltic_tree::{Meta, Name, RelPath};
 
 use crate::message::ToSender;
@@ -55,6 +56,12 @@ impl Context {
             listed_as: None,
             is_closing: false,
         }
+    }
+
+    /// The session's strategy, with chunks that fit its frames.
+    pub(super) fn strategy(&self) -> Strategy {
+        let Setting { options, limits, .. } = &self.setting;
+        Strategy { longest: limits.chunk_bytes(), ..options.way() }
     }
 
     /// Gives the sender credit for literals that do not wait to be written any more.

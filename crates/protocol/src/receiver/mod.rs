@@ -26,6 +26,7 @@ mod transfer;
 mod tree;
 
 use crate::error::PeerError;
+use crate::limits::Limits;
 use crate::message::{ToReceiver, ToSender};
 use crate::report::{Counts, Notice, Trouble};
 use crate::streams::Aside;
@@ -108,6 +109,12 @@ impl Receiver {
     #[must_use]
     pub fn frames_waiting(&self) -> usize {
         self.cx.frames.len()
+    }
+
+    /// The bounds that the two ends agree on.
+    #[must_use]
+    pub const fn limits(&self) -> Limits {
+        self.cx.setting.limits
     }
 
     /// Number of sums that were compared so far.

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use deltic_core::Strategy;
+
 use crate::error::PeerError;
+use crate::limits::Limits;
 use crate::message::{FileNo, ToReceiver};
 use crate::options::Options;
 use crate::report::{Counts, Notice, Progress, Trouble};
@@ -27,6 +30,12 @@ pub(super) struct Context {
     pub(super) progress: Progress,
     pub(super) counts: Counts,
     pub(super) credit: Credit,
+    /// The bounds that the ends agree on; until this one has heard the other, those that hold in any case.
+    pub(super) limits: Limits,
+    /// The session's strategy, with chunks that fit its frames.
+    pub(super) strategy: Strategy,
+    /// True once the other end is heard.
+    pub(super) is_greeted: bool,
     /// Groups sent and not answered, over all files.
     pub(super) groups_out: u64,
     /// Gaps asked for and not answered, over all files.
@@ -38,6 +47,7 @@ pub(super) struct Context {
 impl Context {
     pub(super) fn new(options: Options) -> Self {
         Self {
+            strategy: options.way(),
             options,
             jobs: Jobs::new(),
             frames: VecDeque::new(),
@@ -46,10 +56,19 @@ impl Context {
             progress: Progress::default(),
             counts: Counts::default(),
             credit: Credit::default(),
+            limits: Limits::UNHEARD,
+            is_greeted: false,
             groups_out: 0,
             gaps_out: 0,
             bits_per_second: None,
         }
+    }
+
+    /// Takes the bounds that the ends agree on.
+    pub(super) fn greeted(&mut self, limits: Limits) {
+        self.credit = Credit::new(limits.credit);
+        self.strategy.longest = limits.chunk_bytes();
+        (self.limits, self.is_greeted) = (limits, true);
     }
 
     pub(super) fn send(&mut self, frame: ToReceiver) {

@@ -9,7 +9,9 @@ use deltic_core::strategy::Conversation;
 
 use crate::cutting::Part;
 use crate::error::PeerError;
-use crate::limits::{MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_GAPS_OUT, MAX_SUMS};
+use crate::limits::{
+    Limits, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_GAPS_OUT, MAX_SUMS,
+};
 use crate::message::{Extent, FileNo, GapLine, How, SumLine, ToReceiver};
 use crate::options::{Append, Options};
 use crate::report::Trouble;
@@ -42,6 +44,11 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn is_empty(&self) -> bool {
         self.transfers.is_empty()
+    }
+
+    /// Returns true where the chunks of a file on its way fit frames of these limits.
+    pub(super) fn has_fitting(&self, file: FileNo, limits: &Limits) -> bool {
+        self.transfers.get(&file).is_none_or(|transfer| transfer.is_within(limits))
     }
 
     /// The attempt at a file whose frames may come in any order; `None` where they may not.
@@ -78,7 +85,7 @@ impl Files {
         }
         self.drop_attempt(cx, file);
         let resumed = begins.resumed();
-        if !resumed.is_none_or(|resumed| resumed.fits(&cx.options.way(), len)) {
+        if !resumed.is_none_or(|resumed| resumed.fits(cx, len)) {
             let trouble = cut_otherwise(&path);
             cx.send(ToReceiver::Failed { file, attempt, trouble });
             return Ok(());
@@ -104,7 +111,7 @@ impl Files {
         self.handles.insert(handle, file);
         let ListedFile { path, attempts, .. } = &cx.entries[&file];
         let at = Attempt::new((file, path.clone()), handle, how, *attempts);
-        self.transfers.insert(file, Transfer::new(at, begins, cx.options.way()));
+        self.transfers.insert(file, Transfer::new(at, begins, cx));
         handle
     }
 

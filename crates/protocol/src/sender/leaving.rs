@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
+use crate::limits::Limits;
 use crate::message::{FileNo, ToReceiver};
 use crate::report::{Notice, Trouble, TroubleKind};
 
@@ -12,8 +13,10 @@ use super::ask::Work;
 use super::context::Context;
 use super::pending::Pending;
 
-/// Most sources that stay and are named: all fit a frame, with one that counts the others.
+/// Most sources that stay and are named, with one that counts the others.
 const MOST_NAMED: usize = 80;
+/// Bytes of a frame for each of them: the longest fit.
+const TROUBLE_BYTES: usize = 12 << 10;
 
 /// Sources that may go, and those that are going.
 #[derive(Debug, Default)]
@@ -38,8 +41,8 @@ impl Leaving {
     }
 
     /// Notes that a source stays.
-    fn keep(&mut self, trouble: Trouble) {
-        if self.stay.len() < MOST_NAMED {
+    fn keep(&mut self, trouble: Trouble, limits: &Limits) {
+        if self.stay.len() < MOST_NAMED.min(limits.frame_bytes / TROUBLE_BYTES) {
             return self.stay.push(trouble);
         }
         let (count, kind) = self.more.unwrap_or((0, trouble.kind));
@@ -95,7 +98,7 @@ impl Leaving {
         match removed {
             Ok(()) if self.reports => cx.send(ToReceiver::Removed(path)),
             Ok(()) => cx.notices.push_back(Notice::Removed(path)),
-            Err(trouble) => self.keep(trouble),
+            Err(trouble) => self.keep(trouble, &cx.limits),
         }
         self.send_gone(cx);
     }
@@ -119,10 +122,10 @@ mod tests {
         let trouble = |kind| Trouble::new(kind, "sad");
         let mut leaving = Leaving::default();
         for _ in 0..MOST_NAMED + 2 {
-            leaving.keep(trouble(TroubleKind::Vanished));
+            leaving.keep(trouble(TroubleKind::Vanished), &Limits::default());
         }
-        leaving.keep(trouble(TroubleKind::Failed));
-        leaving.keep(trouble(TroubleKind::Vanished));
+        leaving.keep(trouble(TroubleKind::Failed), &Limits::default());
+        leaving.keep(trouble(TroubleKind::Vanished), &Limits::default());
         let told = leaving.told();
         assert_eq!(told.len(), MOST_NAMED + 1);
         let last = &told[MOST_NAMED];

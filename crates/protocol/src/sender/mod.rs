@@ -39,7 +39,6 @@ use crate::report::{Change, Counts, Notice, Question, Totals};
 use crate::work::{UnknownAnswer, WorkId};
 
 use context::Context;
-use credit::Credit;
 use files::Files;
 use leaving::Leaving;
 use list::Lister;
@@ -103,9 +102,7 @@ impl Sender {
     }
 
     /// The next frame and, where it may overtake the others in an [`Aside`](crate::streams::Aside), the attempt that
-    /// it is of. A file that goes whole is sent in order until the receiver asks for its blocks: what overtakes its
-    /// `Start` would come unasked. One that goes by another strategy always is: what was denied comes behind the
-    /// `Deny`, unasked.
+    /// it is of. Frames of a strategy of the papers, and blocks that were not asked for, never may.
     pub fn poll_for_streams(&mut self) -> Option<(ToReceiver, Option<u32>)> {
         let frame = self.poll_frame()?;
         let file = frame.may_overtake();
@@ -150,6 +147,12 @@ impl Sender {
         self.cx.counts
     }
 
+    /// The bounds that the two ends agree on; before this one has heard the other, the narrowest that there are.
+    #[must_use]
+    pub const fn limits(&self) -> Limits {
+        self.cx.limits
+    }
+
     /// Offers the file, if there is but one: the receiver has not answered yet, though it had some time.
     pub fn unanswered(&mut self) {
         if self.list.is_complete() {
@@ -159,7 +162,7 @@ impl Sender {
 
     /// Takes from the terms of the session, which are known by now, its limits and whether what was offered is good.
     pub fn greeted(&mut self, offers: bool, limits: Limits) {
-        self.cx.credit = Credit::new(limits.credit);
+        self.cx.greeted(limits);
         self.files.greeted(&mut self.cx, offers);
     }
 

@@ -37,7 +37,11 @@ impl Files {
 
     /// Drops an offer that is void by the terms of the session.
     pub(super) fn greeted(&mut self, cx: &mut Context, offers: bool) {
-        if offers {
+        let fits = match &self.offer {
+            Offer::Sent(file) => self.has_fitting(*file, &cx.limits),
+            Offer::Possible | Offer::Spoilt(..) | Offer::Over => true,
+        };
+        if offers && fits {
             return;
         }
         if let Offer::Sent(file) = std::mem::replace(&mut self.offer, Offer::Over) {

@@ -2,10 +2,16 @@
 //!
 //! They are part of the protocol: both ends enforce them on what comes in and honour them in what goes out.
 
+use deltic_core::chunk::{ChunkerSpec, FixedLen, MAX_CHUNK_BYTES};
 use deltic_tree::{Kind, Meta, RelPath};
+
+use crate::error::PeerError;
 
 /// Largest payload of one frame, in bytes.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
+/// Least payload of one frame that an end may be limited to. What a sender writes before it has heard the other end's
+/// hello is no longer.
+pub const MIN_FRAME_BYTES: usize = 64 << 10;
 /// Most entries, groups, chunks or ranges in one frame.
 pub const MAX_BATCH: usize = 4096;
 /// Longest text (a message, a capability's name, a path argument) in bytes.
@@ -133,6 +139,91 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Bounds that hold whatever the other end says.
+    pub const UNHEARD: Self = Self { frame_bytes: MIN_FRAME_BYTES, credit: None };
+
+    /// Checks the length of a payload.
+    ///
+    /// # Errors
+    /// [`PeerError::Limit`] where it is too long.
+    pub const fn check_frame(&self, len: usize) -> Result<(), PeerError> {
+        if len > self.frame_bytes { Err(PeerError::Limit("frame length")) } else { Ok(()) }
+    }
+
+    /// Most items in one list of a frame: each takes some bytes.
+    #[must_use]
+    pub fn batch(&self) -> usize {
+        MAX_BATCH.min(self.frame_bytes / ITEM_BYTES)
+    }
+
+    /// Longest chunk of new: alone in a frame it fits.
+    #[must_use]
+    pub fn chunk_bytes(&self) -> u32 {
+        MAX_CHUNK_BYTES.min((self.frame_bytes - FIELD_BYTES) as u32)
+    }
+
+    /// True for a chunker whose chunks fit frames.
+    #[must_use]
+    pub fn admit(&self, spec: &ChunkerSpec) -> bool {
+        spec.max_len() <= self.chunk_bytes()
+    }
+
+    /// Literal bytes that one frame carries, unless a single chunk is longer.
+    #[must_use]
+    pub fn fill_bytes(&self) -> u64 {
+        FILL_BYTES.min(self.frame_bytes as u64 / 2)
+    }
+
+    /// Checks that so many literal bytes fit a frame with so many ranges.
+    pub(crate) fn fit(&self, bytes: u64, ranges: usize) -> bool {
+        bytes + (ranges * RANGE_BYTES + FIELD_BYTES) as u64 <= self.frame_bytes as u64
+    }
+
+    /// Length of the blocks in which a file is sent whole, in bytes.
+    #[must_use]
+    pub fn block_bytes(&self) -> u32 {
+        WHOLE_BLOCK_BYTES.min(self.frame_bytes as u32 / 2)
+    }
+
+    /// The chunker of files that go in blocks.
+    #[must_use]
+    pub fn blocks(&self) -> ChunkerSpec {
+        let len = FixedLen::new(self.block_bytes());
+        ChunkerSpec::Fixed(len.expect("a block is as long as a chunk may be"))
+    }
+
+    /// Longest gap in new, in bytes.
+    pub(crate) fn gap_bytes(&self) -> u64 {
+        GAP_BYTES.min(self.frame_bytes as u64 / 2)
+    }
+
+    /// Bytes of new that the gaps of one frame have together.
+    pub(crate) fn mended_bytes(&self) -> u64 {
+        MENDED_BYTES.min(self.frame_bytes as u64 / 2)
+    }
+
+    /// Bytes of entries beyond which a frame takes no more.
+    pub(crate) const fn listing_bytes(&self) -> usize {
+        let most = self.frame_bytes / 4;
+        if most < LISTING_BYTES { most } else { LISTING_BYTES }
+    }
+
+    /// Bytes of one entry with all of its attributes.
+    pub(crate) const fn entry_bytes(&self) -> usize {
+        self.frame_bytes / 8 * 5
+    }
+}
+
+/// Bytes that the longest item of a list takes, but for names and entries.
+const ITEM_BYTES: usize = 64;
+/// Bytes that a range takes at most.
+const RANGE_BYTES: usize = 10;
+/// Bytes of all other fields of a frame with literals.
+const FIELD_BYTES: usize = 1 << 10;
+/// Bytes of the entries of one frame, unless the last is longer.
+const LISTING_BYTES: usize = 128 << 10;
+
 /// Bytes that a file with the first name `path` counts as of [`MAX_LINKED_BYTES`].
 pub(crate) fn linked_bytes(path: &RelPath, meta: &Meta) -> usize {
     let target = match &meta.kind {
@@ -155,7 +246,7 @@ mod tests {
 
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
-            MAX_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_LEVEL MAX_BLOCK_BYTES MAX_GREETING_BYTES MAX_UNCHECKED_BYTES MAX_ALIVES
+            MAX_FRAME_BYTES MIN_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_LEVEL MAX_BLOCK_BYTES MAX_GREETING_BYTES MAX_UNCHECKED_BYTES MAX_ALIVES
             ENTRY_WINDOW LISTED_BYTES TALLY_WINDOW TALLIED_ENTRIES TALLIED_NAMES GROUP_WINDOW OFFERED_GROUPS GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_CREDIT_BYTES MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES MOVED_ABOVE_BYTES MAX_REPEATABLE SEGMENT_BYTES
             MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_LINKED MAX_LINKED_BYTES MAX_ALTERNATES GUARDED_DELETES GUARDED_PERCENT MAX_ASKED MAX_MUTE_SECONDS
         ]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use deltic_core::Strategy;
-use deltic_protocol::limits::Limits;
+use deltic_protocol::limits::{Limits, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 use deltic_protocol::options::{Compare, Delete, Guard, Options};
 use deltic_tree::{Kind, Name, RelPath, Timestamp};
 
@@ -399,5 +399,6 @@ fn random_leftovers(dice: &mut Dice, new: &Tree) -> BTreeMap<RelPath, Vec<Arc<Ve
 fn random_limits(seed: u64) -> Limits {
     let mut dice = Dice::new(seed ^ 0xc4ed_1700);
     let credit = *dice.pick(&[None, None, Some(1), Some(64 << 10), Some(1 << 20)]);
-    Limits { credit, ..Limits::default() }
+    let frame_bytes = *dice.pick(&[MAX_FRAME_BYTES, MAX_FRAME_BYTES, 256 << 10, MIN_FRAME_BYTES]);
+    Limits { credit, frame_bytes }
 }

@@ -27,6 +27,8 @@ pub struct Session {
     pub told_by_receiver: Told,
     /// Bytes of all frames, of either end.
     pub bytes: u64,
+    /// The longest payload of a frame.
+    pub longest: usize,
     /// Numbers of the frames that the sender said.
     pub said: BTreeSet<u8>,
     /// Frames on the way, encoded.
@@ -90,6 +92,7 @@ impl Session {
         let mut source = Source::new(case.new.clone(), own, Dice::new(dice.next()));
         source.roots.clone_from(&case.roots);
         source.faults = case.source_faults;
+        source.limits = case.limits;
         source.knows = case.seed.is_multiple_of(5);
         source.compared = case.options.tallied().unwrap_or_default();
         let streams = dice.below(4);
@@ -120,6 +123,7 @@ impl Session {
             told_by_sender: Told::default(),
             told_by_receiver: Told::default(),
             bytes: 0,
+            longest: 0,
             said: BTreeSet::new(),
             to_receiver: VecDeque::new(),
             asides: vec![VecDeque::new(); streams],
@@ -220,6 +224,13 @@ impl Session {
         true
     }
 
+    /// Checks the length of a frame.
+    fn fits(&mut self, frame: &[u8], limits: Limits) {
+        let payload = frame.len() - HEADER_BYTES;
+        assert!(limits.check_frame(payload).is_ok(), "a frame {} of {payload} bytes", frame[0]);
+        self.longest = self.longest.max(payload);
+    }
+
     /// Takes what the machines have to give; work now and then later than it could be.
     fn pump(&mut self) {
         let lazy = self.dice.percent(50);
@@ -241,12 +252,15 @@ impl Session {
                 self.uncredited += literal;
             }
             let bytes = written(&frame, frame.encode(), ToReceiver::decode);
+            let limits = if self.greeted { self.limits } else { Limits::UNHEARD };
+            self.fits(&bytes, limits);
             self.said.insert(bytes[0]);
             self.bytes += bytes.len() as u64;
             let aside = attempt.map(|attempt| Aside { attempt, frame });
             match aside.filter(|_| !self.asides.is_empty() && self.dice.percent(80)) {
                 Some(aside) => {
                     let bytes = aside.encode().expect("it is short enough");
+                    self.fits(&bytes, self.limits);
                     assert_eq!(read(&bytes, Aside::decode), Some(aside));
                     let stream = self.dice.below(self.asides.len());
                     self.asides[stream].push_back(bytes);
@@ -254,11 +268,12 @@ impl Session {
                 None => self.to_receiver.push_back(bytes),
             }
         }
-        let frames = std::iter::from_fn(|| self.receiver.poll_frame());
+        let frames: Vec<_> = std::iter::from_fn(|| self.receiver.poll_frame()).collect();
         for mut frame in frames {
             let located = |trouble: &mut Trouble| trouble.locate(Side::Receiver, |_| None);
             frame.troubles_mut().iter_mut().for_each(located);
             let bytes = written(&frame, frame.encode(), ToSender::decode);
+            self.fits(&bytes, self.limits);
             self.bytes += bytes.len() as u64;
             self.to_sender.push_back(bytes);
         }

@@ -9,7 +9,7 @@ use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::zeros::take_out;
 use deltic_core::{AtEnd, Chunker, Crc32c, Digest, GapDelta, Isa, Key, Op, Span, StrongSum};
 use deltic_protocol::known::{Known, KnownRecipe};
-use deltic_protocol::limits::{FILL_BYTES, WHOLE_BLOCK_BYTES};
+use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{How, Payload, Sparse};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
@@ -54,6 +54,8 @@ pub struct Source {
     pub changes: usize,
     /// Recipes are known without reading.
     pub knows: bool,
+    /// The bounds that both ends agreed on.
+    pub limits: Limits,
     /// Bytes read to be cut, and to be sent.
     pub scanned: u64,
     pub read: u64,
@@ -61,9 +63,6 @@ pub struct Source {
     closed: BTreeSet<Handle>,
     pub opens: usize,
 }
-
-/// The length of the blocks of every strategy that rolls.
-const BLOCK: u32 = 8 << 10;
 
 /// What one piece of work reads: now more, now less.
 pub fn segment(dice: &mut Dice) -> usize {
@@ -156,6 +155,7 @@ impl Source {
             open: BTreeMap::new(),
             closed: BTreeSet::new(),
             knows: false,
+            limits: Limits::default(),
             scanned: 0,
             read: 0,
             opens: 0,
@@ -180,7 +180,8 @@ impl Source {
                 self.opens += 1;
                 let opened = self.open(handle, &path);
                 Answer::Opened(opened.and_then(|meta| {
-                    let at_once = how == How::Whole && meta.len <= u64::from(WHOLE_BLOCK_BYTES);
+                    let at_once =
+                        how == How::Whole && meta.len <= u64::from(self.limits.block_bytes());
                     let body = (at_once && self.dice.percent(80)).then(|| self.body(&path, zstd));
                     let body = body.transpose()?;
                     if body.is_some() {
@@ -285,13 +286,14 @@ impl Source {
         for op in ops {
             match op {
                 Op::Copy { old, .. } => {
-                    let first = (old.start / u64::from(BLOCK)) as u32;
-                    let step = PatchStep::Copy(first..first + old.len.div_ceil(BLOCK));
+                    let block = searcher.block_len();
+                    let first = (old.start / u64::from(block)) as u32;
+                    let step = PatchStep::Copy(first..first + old.len.div_ceil(block));
                     patches.push((vec![step], Payload::Plain(Vec::new())));
                 }
                 Op::Literal { new } => {
                     let literal = &bytes[new.start as usize..new.end() as usize];
-                    for piece in literal.chunks(FILL_BYTES as usize) {
+                    for piece in literal.chunks(self.limits.fill_bytes() as usize) {
                         let step = PatchStep::Literal(piece.len() as u32);
                         patches.push((vec![step], self.packed(piece.to_vec(), zstd)));
                     }

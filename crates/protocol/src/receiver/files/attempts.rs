@@ -4,7 +4,7 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{ChunkerSpec, Key};
 use deltic_tree::RelPath;
 
-use crate::limits::{MAX_ATTEMPTS, WHOLE_BELOW_BYTES, WHOLE_BLOCK_BYTES};
+use crate::limits::{MAX_ATTEMPTS, WHOLE_BELOW_BYTES};
 use crate::message::{Done, FileNo, How, ToSender};
 use crate::options::{Append, Fuzzy, Options, Writing};
 use crate::receiver::ask::{Kept, OldLens, Work};
@@ -53,7 +53,7 @@ impl Files {
         let beside = candidate.is_beside(options.checksum);
         let compare = options.checksum && candidate.old.is_some() && !candidate.compared || beside;
         let tiny = candidate.meta.len <= WHOLE_BELOW_BYTES;
-        let whole = options.whole_file || tiny || self.is_lone_block(options, candidate);
+        let whole = options.whole_file || tiny || self.is_lone_block(cx, candidate);
         match options.strategy.conversation {
             _ if whole && !compare => How::Whole,
             Conversation::Recipe => How::Recipe,
@@ -63,8 +63,8 @@ impl Files {
 
     /// True where there is nothing to match a short file against, and no need to look for it: a file that comes whole
     /// in one block leaves nothing behind when it is interrupted, but where it is shown, or waits for its name.
-    fn is_lone_block(&self, options: &Options, candidate: &Candidate) -> bool {
-        let Options { strategy, compare, writing, .. } = options;
+    fn is_lone_block(&self, cx: &Context, candidate: &Candidate) -> bool {
+        let Options { strategy, compare, writing, .. } = &cx.setting.options;
         let Candidate { meta, old, beside, may_have_moved, .. } = candidate;
         let is_sought =
             compare.fuzzy != Fuzzy::Never || *may_have_moved && self.moved.most().is_some();
@@ -73,12 +73,12 @@ impl Files {
         strategy.conversation == Conversation::Recipe
             && !leaves
             && alone
-            && meta.len <= u64::from(WHOLE_BLOCK_BYTES)
+            && meta.len <= u64::from(cx.setting.limits.block_bytes())
     }
 
     /// Begins an attempt: with the old version, if it is to be matched against.
     fn begin(&mut self, cx: &mut Context, file: FileNo) {
-        let (dry_run, strategy) = (cx.setting.options.dry_run, cx.setting.options.way());
+        let (dry_run, strategy) = (cx.setting.options.dry_run, cx.strategy());
         // Strategies of the papers keep no notes.
         let by_recipe = strategy.conversation == Conversation::Recipe;
         let (handle, incoming) = self.under_way.begin(file);
@@ -122,7 +122,8 @@ impl Files {
             Err(setback) => return self.fail(cx, handle, setback),
         };
         let how = incoming.how;
-        let recipe = lens.recipe.take().filter(|_| how == How::Recipe);
+        let fits = |recipe: &Kept| how == How::Recipe && cx.setting.limits.admit(&recipe.spec);
+        let recipe = lens.recipe.take().filter(fits);
         let recipe = recipe.zip(lens.in_place).and_then(|(recipe, len)| {
             let known = Old::of(recipe.spec, recipe.chunks, len)?;
             Some((recipe.key, recipe.spec, known))
@@ -132,7 +133,7 @@ impl Files {
             incoming.take_old(&cx.setting.options, lens);
         }
         let first = incoming.old.len_of(incoming.old.first_part());
-        let strategy = cx.setting.options.way();
+        let strategy = cx.strategy();
         if let Some(Kept { key, spec, chunks }) = kept {
             incoming.how = How::Recipe;
             let kept = Some(chunks);

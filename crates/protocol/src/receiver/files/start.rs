@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use deltic_core::chunk::{ChunkerSpec, FixedLen};
+use deltic_core::chunk::ChunkerSpec;
 use deltic_core::strategy::Conversation;
 use deltic_tree::Meta;
 
 use crate::error::PeerError;
-use crate::limits::{LARGE_FILE_BYTES, WHOLE_BLOCK_BYTES};
+use crate::limits::LARGE_FILE_BYTES;
 use crate::message::{FileNo, How};
 use crate::receiver::context::Context;
 use crate::receiver::transfer::{Transfer, is_agreed, may_cut};
@@ -37,9 +37,9 @@ fn check_start(
     meta: &Meta,
     (how, spec): (How, ChunkerSpec),
 ) -> Result<(), PeerError> {
-    let blocks = FixedLen::new(WHOLE_BLOCK_BYTES).map(ChunkerSpec::Fixed);
+    let limits = &cx.setting.limits;
     let in_blocks = matches!(how, How::Whole | How::Tail);
-    let fits = how == incoming.how && (!in_blocks || Ok(spec) == blocks);
+    let fits = how == incoming.how && (!in_blocks || spec == limits.blocks());
     let Stage::Asked(expected) = &incoming.stage else {
         return Err(PeerError::Unexpected("start"));
     };
@@ -47,8 +47,8 @@ fn check_start(
         return Err(PeerError::Unexpected("start"));
     }
     let agreed = match how {
-        How::Recipe | How::Whole | How::Tail => is_agreed(&spec),
-        How::Strategy | How::Stronger => may_cut(&cx.setting.options.way(), meta.len, spec),
+        How::Recipe | How::Whole | How::Tail => is_agreed(&spec) && limits.admit(&spec),
+        How::Strategy | How::Stronger => may_cut(&cx.strategy(), meta.len, spec),
     };
     if !agreed || expected.spec.is_some_and(|asked| asked != spec) {
         return Err(PeerError::Unexpected("chunker"));
@@ -80,7 +80,7 @@ impl Files {
         let listed = &candidate.meta;
         let has_changed = (meta.len, meta.modified) != (listed.len, listed.modified);
         let meta = renewed(cx, listed, meta);
-        let mut transfer = Box::new(Transfer::new(meta, how, cx.setting.options.way()));
+        let mut transfer = Box::new(Transfer::new(meta, how, cx));
         if how.0 == How::Tail && !transfer.begin_at(candidate.tail_from()) {
             return Err(PeerError::Unexpected("a tail of less than nothing"));
         }
@@ -144,19 +144,20 @@ impl Files {
         (meta, spec): (Meta, ChunkerSpec),
         listed: Range<u64>,
     ) -> Result<(), PeerError> {
-        let strategy = cx.setting.options.way();
+        let strategy = cx.setting.options.strategy;
         let fits = is_plain_file(&meta) && file.0 < listed.end && is_agreed(&spec);
         if self.offer.is_some() || strategy.conversation != Conversation::Recipe || !fits {
             return Err(PeerError::Unexpected("offer"));
         }
-        let takes_offers = cx.setting.takes_offers;
+        // One that was cut before its sender knew the limits is sent again.
+        let takes_offers = cx.setting.takes_offers && cx.setting.limits.admit(&spec);
         let incoming = self.under_way.get(&file);
         let is_late = incoming.is_none() && file.0 < listed.start;
         let asked = incoming.filter(|incoming| incoming.is_asked());
         let is_answer = asked.is_some_and(Incoming::waits_for_first_start);
         let how = (How::Recipe, spec);
         let transfer = (takes_offers && !is_late && asked.is_none())
-            .then(|| Box::new(Transfer::new(meta.clone(), how, strategy)));
+            .then(|| Box::new(Transfer::new(meta.clone(), how, cx)));
         self.offer = Some(Offer { file, transfer });
         if is_answer && takes_offers {
             // The sender had not heard the question, and takes this for the answer.

@@ -7,7 +7,6 @@ use deltic_core::recipe::Chunk;
 use deltic_core::{Chunks, Fingerprint, Span};
 
 use crate::error::PeerError;
-use crate::limits::WHOLE_BLOCK_BYTES;
 use crate::message::Payload;
 use crate::receiver::ask::{New, Piece};
 
@@ -31,9 +30,14 @@ impl Blocks {
         Self { new, named: HashMap::new(), asked: false, body: None, is_whole }
     }
 
+    /// Length of a block, in bytes.
+    const fn block(&self) -> u64 {
+        self.new.spec.max_len() as u64
+    }
+
     /// Number of blocks.
     fn count(&self) -> u64 {
-        (self.new.len - self.new.from).div_ceil(u64::from(WHOLE_BLOCK_BYTES))
+        (self.new.len - self.new.from).div_ceil(self.block())
     }
 
     /// Asks for all of them, where there are several; the question.
@@ -55,7 +59,7 @@ impl Blocks {
 
     /// True where the file is put in place in one go: it comes whole and in one piece.
     pub(super) const fn is_single(&self) -> bool {
-        self.is_whole && self.new.len <= WHOLE_BLOCK_BYTES as u64
+        self.is_whole && self.new.len <= self.block()
     }
 
     /// Keeps the bytes of the one block.
@@ -70,7 +74,7 @@ impl Blocks {
 
     /// Marks a block as arrived; its place.
     pub(super) fn receive(&mut self, block: u32) -> Result<Piece, PeerError> {
-        let most = u64::from(WHOLE_BLOCK_BYTES);
+        let most = self.block();
         let start = self.new.from + u64::from(block) * most;
         if start >= self.new.len || self.named.insert(block, None).is_some() {
             return Err(UNASKED);
@@ -86,7 +90,7 @@ impl Blocks {
 
     /// The blocks in order, as chunks.
     pub(super) fn chunks(&self) -> Chunks {
-        let most = u64::from(WHOLE_BLOCK_BYTES);
+        let most = self.block();
         let mut blocks: Vec<_> = self.named.iter().collect();
         blocks.sort_unstable_by_key(|(no, _)| **no);
         let chunk = |(no, fingerprint): (&u32, &Option<Fingerprint>)| {

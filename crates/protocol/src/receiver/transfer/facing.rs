@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use deltic_core::Span;
 
-use crate::limits::GAP_BYTES;
 use crate::receiver::ask::OldGap;
 
 use super::versions::OldVersions;
@@ -15,6 +14,8 @@ pub(super) struct Facings<'a> {
     pub(super) run: Range<u64>,
     pub(super) between: (Option<u64>, Option<u64>),
     pub(super) old: &'a OldVersions,
+    /// Longest gap, in bytes.
+    pub(super) longest: u64,
 }
 
 impl Facings<'_> {
@@ -43,7 +44,7 @@ impl Facings<'_> {
     pub(super) fn of(&self, gap: &Range<u64>) -> OldGap {
         let len = gap.end - gap.start;
         let (ahead_of, behind) = (gap.start - self.run.start, self.run.end - gap.end);
-        if len > GAP_BYTES {
+        if len > self.longest {
             return Vec::new();
         }
         let between = self.between().filter(|(from, to)| from < to || !self.may_repeat());

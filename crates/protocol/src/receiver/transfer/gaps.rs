@@ -11,7 +11,6 @@ use std::ops::Range;
 use deltic_core::{GapSums, Index};
 
 use crate::error::PeerError;
-use crate::limits::{GAP_BYTES, MENDED_BYTES};
 use crate::message::GapLine;
 use crate::receiver::ask::{Mended, Patch};
 
@@ -146,15 +145,16 @@ impl Gaps {
             (bytes.start, between.0) = (told.start, told.from);
         }
         self.told = Some(Told { end: run.end, start: bytes.start, from: between.0 });
-        Facings { run: bytes, between, old: known.old }
+        let longest = table.limits.gap_bytes();
+        Facings { run: bytes, between, old: known.old, longest }
     }
 
-    /// Takes some gaps to survey together.
-    pub(super) fn take(&mut self, most: u64) -> Vec<Gap> {
+    /// Takes at `most` so many gaps to survey together, which face no more than `most_bytes` unless it is one.
+    pub(super) fn take(&mut self, most: u64, most_bytes: u64) -> Vec<Gap> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(gap) = self.found.front() {
             let old = bytes_of(&gap.old);
-            if taken.len() as u64 == most || bytes > 0 && bytes + old > MENDED_BYTES {
+            if taken.len() as u64 == most || bytes > 0 && bytes + old > most_bytes {
                 break;
             }
             bytes += old;
@@ -189,7 +189,7 @@ impl Gaps {
             patches.push(Patch { old: gap.old.clone(), pieces });
             gaps.push(gap);
         }
-        if gaps.is_empty() || bytes > MENDED_BYTES as usize {
+        if gaps.is_empty() || bytes > table.limits.mended_bytes() as usize {
             return Err(PeerError::Limit("bytes of gaps"));
         }
         Ok((gaps, patches, bytes))
@@ -244,7 +244,7 @@ fn goes_on(table: &Table, run: &Range<u32>) -> bool {
     let bytes = table.bytes_of(run);
     next.is_some_and(lacked)
         && bytes.end - bytes.start < OPEN_BYTES
-        && u64::from(table.spec.max_len()) <= GAP_BYTES
+        && u64::from(table.spec.max_len()) <= table.limits.gap_bytes()
 }
 
 /// The places where old goes on behind the neighbour before a run of chunks, and where the neighbour behind it starts.

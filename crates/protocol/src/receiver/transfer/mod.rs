@@ -34,12 +34,13 @@ use deltic_core::{Fingerprint, Span, Strategy};
 use deltic_tree::Meta;
 
 use crate::error::PeerError;
-use crate::limits::{MAX_FRAME_BYTES, OFFERED_GROUPS};
+use crate::limits::OFFERED_GROUPS;
 use crate::message::{ChunkLine, Extent, GroupLine, How, Payload, ToSender};
 use crate::sums::{PatchStep, SumLine};
 use crate::work::Turn;
 
 use super::ask::{Answer, New, Piece, Small, Work};
+use super::context::Context;
 use super::load::Share;
 use super::pending::FilePending;
 use assembly::{Assembly, Literals};
@@ -84,9 +85,9 @@ enum Phase {
 
 impl Transfer {
     /// The beginning of a transfer of the version `meta`.
-    pub(crate) fn new(meta: Meta, (how, spec): (How, ChunkerSpec), strategy: Strategy) -> Self {
+    pub(crate) fn new(meta: Meta, (how, spec): (How, ChunkerSpec), cx: &Context) -> Self {
         let new = New { len: meta.len, modified: meta.modified, from: 0, spec };
-        let (method, turn) = match (how, PresetState::new(strategy, (how, spec), meta.len)) {
+        let (method, turn) = match (how, PresetState::new(cx.strategy(), (how, spec), meta.len)) {
             (How::Whole | How::Tail, _) => {
                 (Method::Blocks(Blocks::new(new, how == How::Whole)), Turn::Any)
             }
@@ -94,7 +95,10 @@ impl Transfer {
                 let turn = preset.turn();
                 (Method::Preset(preset), turn)
             }
-            (_, None) => (Method::Recipe(Box::new(Recipe::new(spec, meta.len))), Turn::Any),
+            (_, None) => {
+                let recipe = Recipe::new(spec, meta.len, cx.setting.limits);
+                (Method::Recipe(Box::new(recipe)), Turn::Any)
+            }
         };
         let build = Assembly::new(new, turn);
         Self { meta, build, method, phase: Phase::Coming, is_growing: false }
@@ -253,7 +257,7 @@ impl Transfer {
         for chunk in ranges.iter().cloned().flatten() {
             let piece = self.receive(chunk)?;
             bytes += piece.span.len as usize;
-            if bytes > MAX_FRAME_BYTES {
+            if bytes > fx.cx.setting.limits.frame_bytes {
                 return Err(PeerError::Limit("literal bytes in a frame"));
             }
             chunks.push(chunk);

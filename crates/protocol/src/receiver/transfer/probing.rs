@@ -12,8 +12,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use crate::limits::GAP_BYTES;
-
 use super::facing::Facings;
 use super::gap::{Gap, bytes_of};
 use super::table::Table;
@@ -68,7 +66,9 @@ impl Table {
     fn gaps_of(&self, run: Range<u32>) -> Vec<Range<u32>> {
         let (mut gaps, mut first) = (Vec::new(), run.start);
         for chunk in run.clone() {
-            if chunk > first && self.place_of(chunk + 1) - self.place_of(first) > GAP_BYTES {
+            if chunk > first
+                && self.place_of(chunk + 1) - self.place_of(first) > self.limits.gap_bytes()
+            {
                 gaps.push(first..chunk);
                 first = chunk;
             }

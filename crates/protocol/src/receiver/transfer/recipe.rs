@@ -8,7 +8,7 @@ use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS};
 use deltic_core::{ChunkNo, Chunks, Fingerprint, GapSums, Index, Span};
 
 use crate::error::PeerError;
-use crate::limits::{MAX_FRAME_BYTES, TOLD_BY_CHUNK_BYTES};
+use crate::limits::{Limits, TOLD_BY_CHUNK_BYTES};
 use crate::message::{ChunkLine, GroupLine, Payload, ToSender};
 use crate::receiver::ask::{Answer, Mended, Piece, Work};
 use crate::receiver::load::Share;
@@ -57,11 +57,11 @@ pub(super) struct Recipe {
 
 impl Recipe {
     /// No group of a new version of `len` bytes.
-    pub(super) fn new(spec: ChunkerSpec, len: u64) -> Self {
+    pub(super) fn new(spec: ChunkerSpec, len: u64, limits: Limits) -> Self {
         Self {
             old: Old::new(spec),
             kept: Keeping::default(),
-            table: Table::new(spec, len),
+            table: Table::new(spec, len, limits),
             unread: false,
             looked: 0,
             missing: Vec::new(),
@@ -438,7 +438,7 @@ impl Recipe {
 
     /// Surveys as many gaps as the window has room for.
     pub(super) fn survey(&mut self, fx: &mut FileContext<'_>, most: u64) {
-        let gaps = self.gaps.take(most);
+        let gaps = self.gaps.take(most, fx.cx.setting.limits.mended_bytes());
         if gaps.is_empty() {
             return;
         }
@@ -464,7 +464,7 @@ impl Recipe {
         (bytes, payload): (u32, Payload),
     ) -> Result<(), PeerError> {
         let (gaps, patches, new_bytes) = self.gaps.receive(&mut self.table, ranges)?;
-        if bytes as usize > MAX_FRAME_BYTES || !payload.may_hold(bytes as usize) {
+        if bytes as usize > fx.cx.setting.limits.frame_bytes || !payload.may_hold(bytes as usize) {
             return Err(PeerError::Limit("bytes of gaps"));
         }
         let (handle, path, new) = (fx.handle, fx.path.clone(), build.new);

@@ -7,7 +7,7 @@ use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS};
 use deltic_core::{ChunkNo, ChunkPrefix, Chunks, Fingerprint, GroupPrefix, Index, Span};
 
 use crate::error::PeerError;
-use crate::limits::MAX_GROUPS;
+use crate::limits::{Limits, MAX_GROUPS};
 use crate::message::{ChunkLine, GroupLine};
 use crate::receiver::ask::Piece;
 
@@ -18,6 +18,7 @@ use super::proof::{ProofChunks, Source};
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) spec: ChunkerSpec,
+    pub(super) limits: Limits,
     /// Length of the new version in bytes.
     pub(super) len: u64,
     pub(super) groups: Vec<Slot>,
@@ -105,9 +106,9 @@ impl Slot {
 
 impl Table {
     /// No group of a new version of `len` bytes.
-    pub(super) fn new(spec: ChunkerSpec, len: u64) -> Self {
+    pub(super) fn new(spec: ChunkerSpec, len: u64, limits: Limits) -> Self {
         let (groups, came) = (Vec::new(), Chunks::default());
-        Self { spec, len, groups, next_start: 0, next_chunk: 0, needed: 0, came }
+        Self { spec, limits, len, groups, next_start: 0, next_chunk: 0, needed: 0, came }
     }
 
     /// Number of groups.

@@ -7,7 +7,7 @@ use deltic_tree::meta::{Linked, Unread};
 use deltic_tree::path::BadPath;
 use deltic_tree::{Entry, Follow, Kind, Meta, RelPath, Xattr};
 
-use crate::limits::{MAX_BATCH, MAX_OWNER_NAMES};
+use crate::limits::MAX_OWNER_NAMES;
 use crate::message::{Extent, FileNo, NameLine, ToReceiver};
 use crate::report::{Notice, Trouble, TroubleKind};
 
@@ -18,12 +18,10 @@ use super::Lister;
 use super::linking::{Told, leave_said};
 use super::ready::{Ready, is_left_out};
 
-/// Paths in one frame: the longest fit.
-const MISSING_AT_ONCE: usize = 128;
-/// Entries' own bytes in one frame.
-const FRAME_ENTRY_BYTES: usize = 128 << 10;
-/// Names of users, and as many of groups, in one frame.
-const NAMES_AT_ONCE: usize = 1 << 10;
+/// Bytes of a frame for each path in it: the longest fit.
+const PATH_BYTES: usize = 8 << 10;
+/// Bytes of a frame for each user's name and each group's in it: the longest fit.
+const NAME_BYTES: usize = 1 << 10;
 
 impl Lister {
     /// Sends the names of users and groups, each once; of too many the last stay without one.
@@ -38,19 +36,24 @@ impl Lister {
         };
         users.retain(|line| is_new(&mut self.named.0, line));
         groups.retain(|line| is_new(&mut self.named.1, line));
+        let at_once = cx.limits.frame_bytes / NAME_BYTES;
         while !(users.is_empty() && groups.is_empty()) {
             cx.send(ToReceiver::Owners {
-                users: users.drain(..users.len().min(NAMES_AT_ONCE)).collect(),
-                groups: groups.drain(..groups.len().min(NAMES_AT_ONCE)).collect(),
+                users: users.drain(..users.len().min(at_once)).collect(),
+                groups: groups.drain(..groups.len().min(at_once)).collect(),
             });
         }
     }
 
     /// Sends one frame's worth of the first directory that is ready. Returns whether there was one.
     pub(super) fn send_some(&mut self, cx: &mut Context, leaving: &mut Leaving) -> bool {
-        let Some(mut ready) = self.ready.pop_front_if(|ready| !ready.waits()) else {
-            return false;
-        };
+        let may_go = |ready: &mut Ready| !ready.waits() && !is_held(cx, ready);
+        let Some(mut ready) = self.ready.pop_front_if(may_go) else { return false };
+        if let Some(own) = &mut ready.own
+            && fit_frame(cx, weight(own), own)
+        {
+            cx.trouble(unread_attributes(&ready.dir, Unread::TooMuch));
+        }
         let mut entries = self.take_frame(cx, leaving, &mut ready);
         let (dir, own, tallied) = (ready.dir.clone(), ready.own.take(), ready.tallied);
         if cx.options.select.list_only {
@@ -84,10 +87,14 @@ impl Lister {
         leaving: &mut Leaving,
         ready: &mut Ready,
     ) -> Vec<Entry> {
-        let (mut entries, mut bytes, mut taken) = (Vec::new(), 0, 0);
-        while bytes < FRAME_ENTRY_BYTES && entries.len() < MAX_BATCH {
+        let (mut entries, mut taken) = (Vec::new(), 0);
+        let mut bytes = ready.own.as_ref().map_or(0, weight);
+        while bytes < cx.limits.listing_bytes()
+            && entries.len() < cx.limits.batch()
+            && !is_held(cx, ready)
+        {
             let Some(mut entry) = ready.entries.pop_front() else { break };
-            bytes += weight(&entry);
+            bytes += entry_weight(&entry);
             taken += 1;
             if self.takes(cx, leaving, ready, &mut entry) {
                 entries.push(entry);
@@ -125,6 +132,7 @@ impl Lister {
             // It comes to nothing at the other end: nobody waits for it.
             entry.meta.set_linked(None);
         }
+        fit_frame(cx, entry_weight(entry), &mut entry.meta);
         self.names += 1;
         self.link(cx, &path, &mut entry.meta);
         if cx.options.remove.sources && !entry.meta.is_dir() {
@@ -170,8 +178,9 @@ impl Lister {
 
 /// Sends which sources are not there.
 pub(super) fn missing(cx: &mut Context, mut missing: Vec<RelPath>) {
+    let at_once = cx.limits.frame_bytes / PATH_BYTES;
     while !missing.is_empty() {
-        let rest = missing.split_off(missing.len().min(MISSING_AT_ONCE));
+        let rest = missing.split_off(missing.len().min(at_once));
         cx.send(ToReceiver::Missing(std::mem::replace(&mut missing, rest)));
     }
 }
@@ -209,12 +218,33 @@ fn unread_attributes(path: &RelPath, unread: Unread) -> Trouble {
     Trouble::at(TroubleKind::Failed, path, words)
 }
 
+/// Returns true where what comes next is too long for a frame that any end takes, and this one is not heard yet.
+fn is_held(cx: &Context, ready: &Ready) -> bool {
+    let own = ready.own.as_ref().map_or(0, weight);
+    let first = ready.entries.front().map_or(0, entry_weight);
+    !cx.is_greeted && own.max(first) > cx.limits.entry_bytes()
+}
+
+/// Leaves out attributes with which an entry of this weight would not fit a frame; true where it had such.
+fn fit_frame(cx: &Context, weight: usize, meta: &mut Meta) -> bool {
+    let is_long = weight > cx.limits.entry_bytes();
+    if is_long {
+        meta.leave_out_attributes(Unread::TooMuch);
+    }
+    is_long
+}
+
 /// Estimates the bytes that an entry takes in a frame.
-fn weight(entry: &Entry) -> usize {
-    let target = if let Kind::Symlink(target) = &entry.meta.kind { target.len() } else { 0 };
-    let acls = entry.meta.access_acl().into_iter().chain(entry.meta.default_acl());
+fn entry_weight(entry: &Entry) -> usize {
+    entry.name.as_bytes().len() + weight(&entry.meta)
+}
+
+/// Estimates the bytes that metadata takes.
+fn weight(meta: &Meta) -> usize {
+    let target = if let Kind::Symlink(target) = &meta.kind { target.len() } else { 0 };
+    let acls = meta.access_acl().into_iter().chain(meta.default_acl());
     let named: usize = acls.map(|acl| acl.named.len()).sum();
     let xattr = |xattr: &Xattr| xattr.name.len() + xattr.value.len() + 4;
-    let xattrs: usize = entry.meta.xattrs().iter().map(xattr).sum();
-    entry.name.as_bytes().len() + target + 7 * named + xattrs + 48
+    let xattrs: usize = meta.xattrs().iter().map(xattr).sum();
+    target + 7 * named + xattrs + 48
 }

@@ -13,7 +13,7 @@ use deltic_core::strategy::{Conversation, Delivery, Proof};
 use deltic_core::{BlockSums, Fingerprint, Strategy, Strong, StrongSum};
 
 use crate::error::PeerError;
-use crate::limits::{MAX_BATCH, MAX_SUMS, SUM_WINDOW};
+use crate::limits::{MAX_SUMS, SUM_WINDOW};
 use crate::message::{Extent, FileNo, How, ToReceiver};
 use crate::report::Trouble;
 use crate::summing::{Step, Summation, Summed};
@@ -139,7 +139,7 @@ impl Preset {
     /// Goes on sending, cutting and summing, as far as the window of chunks that no match has named allows.
     fn sum_more(&mut self, at: &Attempt, cx: &mut Context) {
         let (handle, sent_before) = (at.handle, self.sent_last);
-        cx.frames.extend(self.sum_frames(at.file));
+        cx.frames.extend(self.sum_frames(at.file, cx.limits.batch()));
         if self.sent_last {
             if sent_before {
                 return;
@@ -160,8 +160,8 @@ impl Preset {
         }
     }
 
-    /// Frames for sums that may be sent by now.
-    fn sum_frames(&mut self, file: FileNo) -> Vec<ToReceiver> {
+    /// Frames for sums that may be sent by now, each of `most` so many.
+    fn sum_frames(&mut self, file: FileNo, most: usize) -> Vec<ToReceiver> {
         if !self.is_cut && !self.is_pipelined() || self.sent_last {
             return Vec::new();
         }
@@ -178,7 +178,7 @@ impl Preset {
             Side::Signature(_) => {}
         }
         self.sent_last = self.is_cut && self.waiting.is_empty();
-        let mut batches: Vec<_> = waiting.chunks(MAX_BATCH).map(<[_]>::to_vec).collect();
+        let mut batches: Vec<_> = waiting.chunks(most).map(<[_]>::to_vec).collect();
         if self.sent_last && batches.is_empty() {
             batches.push(Vec::new());
         }

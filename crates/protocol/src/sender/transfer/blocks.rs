@@ -4,11 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_core::Span;
-use deltic_core::chunk::{ChunkerSpec, FixedLen};
+use deltic_core::chunk::ChunkerSpec;
 use deltic_core::recipe::Chunk;
 
 use crate::error::PeerError;
-use crate::limits::WHOLE_BLOCK_BYTES;
 use crate::message::{Payload, ToReceiver};
 use crate::report::Trouble;
 
@@ -24,8 +23,9 @@ const SHORTER: &str = "it is shorter than what is to be added to";
 const TOO_LONG: &str = "it is too long";
 
 /// Blocks of a file, as far as they were read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Blocks {
+    pub(super) spec: ChunkerSpec,
     /// Start of the first block.
     start: u64,
     next: u32,
@@ -40,14 +40,28 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub(super) fn new(start: u64) -> Self {
-        Self { start, ..Self::default() }
+    pub(super) const fn new(start: u64, spec: ChunkerSpec) -> Self {
+        Self {
+            spec,
+            start,
+            next: 0,
+            count: 0,
+            asked: false,
+            reading: 0,
+            blocks: Vec::new(),
+            at_once: false,
+        }
+    }
+
+    /// Length of a block, in bytes.
+    const fn len(&self) -> u64 {
+        self.spec.max_len() as u64
     }
 
     /// Counts the blocks of a file of `len` bytes.
     pub(super) fn count(&mut self, at: &Attempt, len: u64) -> Result<(), Trouble> {
         let rest = len.checked_sub(self.start).ok_or_else(|| at.trouble(SHORTER))?;
-        let count = u32::try_from(rest.div_ceil(u64::from(WHOLE_BLOCK_BYTES)));
+        let count = u32::try_from(rest.div_ceil(self.len()));
         self.count = count.map_err(|_| at.trouble(TOO_LONG))?;
         Ok(())
     }
@@ -77,8 +91,8 @@ impl Blocks {
     pub(super) fn read_more(&mut self, at: &Attempt, cx: &mut Context) {
         let (zstd, handle, sums) = (cx.options.compress, at.handle, Sums::Take);
         while self.reading < READS && self.next < self.count {
-            let start = self.start + u64::from(self.next) * u64::from(WHOLE_BLOCK_BYTES);
-            let len = (at.len - start).min(u64::from(WHOLE_BLOCK_BYTES)) as u32;
+            let start = self.start + u64::from(self.next) * self.len();
+            let len = (at.len - start).min(self.len()) as u32;
             let work = Work::Read { handle, spans: vec![Span::new(start, len)], sums, zstd };
             let chunks = std::iter::once(self.next..self.next + 1).collect();
             cx.jobs.ask(work, Pending::Read { handle, chunks, bytes: u64::from(len) });
@@ -98,11 +112,6 @@ impl Blocks {
         self.reading -= 1;
         self.blocks[block as usize] = sums.first().copied();
     }
-}
-
-/// The chunker of files that go in blocks.
-pub(crate) fn block_spec() -> ChunkerSpec {
-    ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).expect("a constant within the limits"))
 }
 
 /// The frame that brings what was read.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use deltic_core::{GapSums, Span};
 
 use crate::error::PeerError;
-use crate::limits::{GAP_BYTES, MENDED_BYTES};
+use crate::limits::Limits;
 use crate::message::GapLine;
 
 use super::super::ask::{Gap, Work};
@@ -25,8 +25,8 @@ impl Recipe {
         let (zstd, handle) = (cx.options.compress, at.handle);
         let (mut gaps, mut ranges, mut bytes) = (Vec::new(), Vec::new(), 0);
         for GapLine { chunks, sums } in lines {
-            let span = self.gap(at, &chunks, &sums)?;
-            if bytes + u64::from(span.len) > MENDED_BYTES && bytes > 0 {
+            let span = self.gap(at, (&chunks, &sums), &cx.limits)?;
+            if bytes + u64::from(span.len) > cx.limits.mended_bytes() && bytes > 0 {
                 let work = Work::Mend { handle, gaps: std::mem::take(&mut gaps), zstd };
                 let gaps = std::mem::take(&mut ranges);
                 cx.jobs.ask(work, Pending::Mend { handle, gaps });
@@ -44,14 +44,14 @@ impl Recipe {
     fn gap(
         &mut self,
         at: &Attempt,
-        chunks: &Range<u32>,
-        sums: &GapSums,
+        (chunks, sums): (&Range<u32>, &GapSums),
+        limits: &Limits,
     ) -> Result<Span, PeerError> {
         if !self.table.has_passed(chunks) {
             return Err(UNOFFERED);
         }
         let len = self.table.bytes_of(chunks);
-        if len > GAP_BYTES || sums.old_len() as u64 > 2 * len {
+        if len > limits.gap_bytes() || sums.old_len() as u64 > 2 * len {
             return Err(PeerError::Limit("bytes of a gap"));
         }
         self.gap_bytes += len;

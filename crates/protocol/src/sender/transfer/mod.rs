@@ -13,10 +13,11 @@ use std::ops::Range;
 
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
-use deltic_core::{Key, Strategy, StrongSum};
+use deltic_core::{Key, StrongSum};
 
 use crate::cutting::Part;
 use crate::error::PeerError;
+use crate::limits::Limits;
 use crate::message::{Extent, GapLine, How, Payload, SumLine, ToReceiver, Token};
 use crate::report::Trouble;
 use crate::summing::{Step, Summed};
@@ -25,7 +26,7 @@ use super::ask::{Deltas, Opened, Sealed, Searched};
 use super::context::Context;
 use super::presets::Preset;
 
-use blocks::{Blocks, block_spec, fill};
+use blocks::{Blocks, fill};
 use gaps::UNOFFERED;
 use recipe::Recipe;
 
@@ -57,8 +58,8 @@ pub(super) struct Resumed {
 impl Resumed {
     /// Checks that a file of `len` bytes may have been cut so: as this program cuts it, whole or by recipe. A peer that
     /// could ask for smaller chunks could make us hold a longer recipe.
-    pub(super) fn fits(&self, strategy: &Strategy, len: u64) -> bool {
-        self.spec == block_spec() || self.spec == strategy.chunker(len, None)
+    pub(super) fn fits(&self, cx: &Context, len: u64) -> bool {
+        self.spec == cx.limits.blocks() || self.spec == cx.strategy.chunker(len, None)
     }
 }
 
@@ -90,14 +91,15 @@ impl Beginning {
 }
 
 impl Transfer {
-    pub(super) fn new(mut at: Attempt, begins: Beginning, strategy: Strategy) -> Self {
+    pub(super) fn new(mut at: Attempt, begins: Beginning, cx: &Context) -> Self {
         at.settled = begins.start();
-        let way = match Preset::new(strategy, at.how) {
+        let (blocks, agreed) = (cx.limits.blocks(), begins.resumed().map(|resumed| resumed.spec));
+        let way = match Preset::new(cx.strategy, at.how) {
             Some(preset) => Way::Preset(preset),
             None if at.how == How::Recipe => {
-                Way::Recipe(Box::new(Recipe::new(begins.resumed().map(|resumed| resumed.spec))))
+                Way::Recipe(Box::new(Recipe::new(agreed, agreed.unwrap_or(blocks))))
             }
-            None => Way::Blocks(Blocks::new(begins.start())),
+            None => Way::Blocks(Blocks::new(begins.start(), blocks)),
         };
         Self { at, way }
     }
@@ -108,6 +110,14 @@ impl Transfer {
             Way::Recipe(_) => true,
             Way::Blocks(blocks) => blocks.asked,
             Way::Preset(_) => false,
+        }
+    }
+
+    /// Returns true where its chunks fit frames of these limits.
+    pub(super) fn is_within(&self, limits: &Limits) -> bool {
+        match &self.way {
+            Way::Recipe(recipe) => limits.admit(&recipe.spec),
+            Way::Blocks(_) | Way::Preset(_) => true,
         }
     }
 
@@ -141,7 +151,7 @@ impl Transfer {
             }
             Way::Blocks(blocks) => {
                 blocks.count(&self.at, meta.len)?;
-                block_spec()
+                blocks.spec
             }
             Way::Preset(preset) => preset.opened(cx, meta.len),
         };

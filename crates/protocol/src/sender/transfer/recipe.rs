@@ -10,8 +10,8 @@ use deltic_core::recipe::{Chunk, Group, Grouper};
 
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
-use crate::known::Known;
-use crate::limits::{GROUP_WINDOW, MAX_BATCH, MAX_GROUPS, OFFERED_GROUPS, TOLD_BY_CHUNK_BYTES};
+use crate::known::{Known, KnownRecipe};
+use crate::limits::{GROUP_WINDOW, MAX_GROUPS, OFFERED_GROUPS, TOLD_BY_CHUNK_BYTES};
 use crate::message::{ChunkLine, ChunkLines, FileNo, GroupLine, ToReceiver};
 use crate::report::Trouble;
 use crate::work::Turn;
@@ -20,7 +20,6 @@ use super::super::ask::{Sealed, Sealing, Work};
 use super::super::context::Context;
 use super::super::pending::Pending;
 use super::attempt::Attempt;
-use super::blocks::block_spec;
 use super::table::{ChunkTable, Needs};
 
 /// Groups that are sent together, at least, while more are to come: they fill a packet. A connection begins with a few
@@ -67,9 +66,9 @@ enum Stage {
 }
 
 impl Recipe {
-    pub(super) fn new(agreed: Option<ChunkerSpec>) -> Self {
+    pub(super) fn new(agreed: Option<ChunkerSpec>, spec: ChunkerSpec) -> Self {
         Self {
-            spec: agreed.unwrap_or_else(block_spec),
+            spec,
             agreed,
             table: ChunkTable::default(),
             stage: Stage::Opening,
@@ -83,9 +82,12 @@ impl Recipe {
 
     /// Chooses the chunker of a file of `len` bytes: that of the recipe which its store knows, if it knows one.
     pub(super) fn opened(&mut self, cx: &Context, len: u64, known: Known) {
-        let known = known.recipe.filter(|recipe| recipe.fits(len, self.agreed));
+        let fits = |recipe: &KnownRecipe| {
+            recipe.fits(len, self.agreed) && recipe.spec.max_len() <= cx.strategy.longest
+        };
+        let known = known.recipe.filter(fits);
         let chosen = known.as_ref().map(|recipe| recipe.spec).or(self.agreed);
-        self.spec = chosen.unwrap_or_else(|| cx.options.way().chunker(len, None));
+        self.spec = chosen.unwrap_or_else(|| cx.strategy.chunker(len, None));
         self.stage = match known {
             Some(recipe) => Stage::Known(recipe.chunks),
             None => Stage::Scanning(Box::new((Cutting::new(&self.spec, len), Grouper::new()))),
@@ -184,7 +186,7 @@ impl Recipe {
     fn send(&mut self, at: &Attempt, cx: &mut Context) {
         let window = if at.is_offer { OFFERED_GROUPS } else { GROUP_WINDOW };
         while self.has_to_send() && cx.groups_out < window {
-            let room = (window - cx.groups_out).min(MAX_BATCH as u64) as usize;
+            let room = (window - cx.groups_out).min(cx.limits.batch() as u64) as usize;
             let batch: Vec<_> = self.unsent.drain(..room.min(self.unsent.len())).collect();
             if at.len <= TOLD_BY_CHUNK_BYTES && self.agreed.is_none() {
                 let frame = self.chunk_frame(at, &batch);
@@ -245,7 +247,7 @@ impl Recipe {
         within(lacked, std::slice::from_ref(&sent))?;
         let bytes = |groups: &Range<u32>| self.table.bytes_of(&self.table.chunks_of(groups));
         let had = bytes(&sent) - lacked.iter().map(bytes).sum::<u64>();
-        let frames = self.spell(at, lacked);
+        let frames = self.spell(at, lacked, cx.limits.batch());
         cx.groups_out -= u64::from(sent.end - sent.start);
         cx.frames.extend(frames);
         at.settle(cx, had);
@@ -253,8 +255,8 @@ impl Recipe {
         Ok(())
     }
 
-    /// Frames that spell out these groups; notes which chunks each awaits an answer for.
-    fn spell(&mut self, at: &Attempt, lacked: &[Range<u32>]) -> Vec<ToReceiver> {
+    /// Frames that spell out these groups, each at `most` so many chunks; notes which chunks each awaits an answer for.
+    fn spell(&mut self, at: &Attempt, lacked: &[Range<u32>], most: usize) -> Vec<ToReceiver> {
         let file = at.file;
         let mut frames = Vec::new();
         let mut groups: Vec<Range<u32>> = Vec::new();
@@ -267,7 +269,7 @@ impl Recipe {
         };
         for group in lacked.iter().flat_map(Clone::clone) {
             let chunks = self.table.chunks_of(&(group..group + 1));
-            if spelled.len() + chunks.len() > MAX_BATCH {
+            if spelled.len() + chunks.len() > most {
                 flush(&mut groups, &mut spelled);
             }
             match groups.last_mut() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use deltic_core::Span;
 use deltic_core::recipe::{Chunk, Group};
 
-use crate::limits::{FILL_BYTES, MAX_BATCH};
+use crate::limits::Limits;
 use crate::work::Turn;
 
 use super::super::ask::{Sums, Work};
@@ -143,8 +143,8 @@ impl Needs {
         if self.turn == Turn::Own && !self.ranges.iter().is_sorted_by_key(|range| range.start) {
             self.ranges.make_contiguous().sort_unstable_by_key(|range| range.start);
         }
-        while self.bytes >= FILL_BYTES || nothing_follows && self.bytes > 0 {
-            let (chunks, bytes) = self.take(table);
+        while self.bytes >= cx.limits.fill_bytes() || nothing_follows && self.bytes > 0 {
+            let (chunks, bytes) = self.take(table, &cx.limits);
             let spans = chunks.iter().flat_map(|chunks| table.spans(chunks)).collect();
             let work = Work::Read { handle, spans, sums, zstd };
             cx.jobs.ask_as(self.turn, work, Pending::Read { handle, chunks, bytes });
@@ -152,22 +152,24 @@ impl Needs {
     }
 
     /// Takes up to a fill's worth of chunks.
-    fn take(&mut self, table: &ChunkTable) -> (Vec<Range<u32>>, u64) {
-        let (mut taken, mut bytes) = (Vec::new(), 0);
-        while let Some(mut range) = self.ranges.pop_front() {
+    fn take(&mut self, table: &ChunkTable, limits: &Limits) -> (Vec<Range<u32>>, u64) {
+        let (mut taken, mut bytes, mut is_full) = (Vec::new(), 0, false);
+        while let Some(mut range) = self.ranges.pop_front_if(|_| !is_full) {
             let mut end = range.start;
-            while end < range.end && (bytes == 0 || bytes < FILL_BYTES) {
-                bytes += u64::from(table.chunks[end as usize].len);
-                end += 1;
+            while end < range.end && !is_full {
+                let len = u64::from(table.chunks[end as usize].len);
+                is_full = bytes > 0 && !limits.fit(bytes + len, taken.len() + 1);
+                if !is_full {
+                    (bytes, end) = (bytes + len, end + 1);
+                    is_full = bytes >= limits.fill_bytes();
+                }
             }
-            taken.push(range.start..end);
+            taken.extend((end > range.start).then_some(range.start..end));
             range.start = end;
             if !range.is_empty() {
                 self.ranges.push_front(range);
             }
-            if bytes >= FILL_BYTES || taken.len() == MAX_BATCH {
-                break;
-            }
+            is_full |= taken.len() == limits.batch();
         }
         self.bytes -= bytes;
         (taken, bytes)

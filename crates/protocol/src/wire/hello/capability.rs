@@ -43,3 +43,6 @@ pub(super) const CREDIT: &str = "credit";
 pub(super) fn credit(bytes: u64) -> String {
     format!("{CREDIT}:{bytes}")
 }
+
+/// Behind it, the longest payload of a frame that an end takes after the greeting.
+pub(super) const FRAME: &str = "limit:frame=";

@@ -10,11 +10,11 @@ use deltic_tree::path::printable;
 use crate::error::PeerError;
 use crate::wire::codec::{Bad, Wire, whole};
 use crate::wire::frame::framed;
-use crate::wire::limits::MAX_CAPABILITIES;
+use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
 use super::capability::{
-    CHECKS, CREDIT, DELETE_SHARE, FILES, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE,
-    STREAMS, TROUBLES, ZEROS, ZSTD, capability, credit,
+    CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED,
+    SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD, capability, credit,
 };
 use super::kinds::{HELLO, expect};
 
@@ -44,11 +44,12 @@ impl Hello {
             .chain([TROUBLES, PASSED_OVER, REMOVED, CREDIT])
             .chain(KeyedSum::is_fast().then_some(KEYED));
         let strategies = Strategy::ALL.iter().map(capability);
-        Self {
+        let ours = Self {
             program: concat!("deltic ", env!("CARGO_PKG_VERSION")).into(),
             capabilities: names.map(String::from).chain(strategies).collect(),
             part,
-        }
+        };
+        ours.framing(MAX_FRAME_BYTES)
     }
 
     /// The same of an end that does without the fast names of chunks: both name them by BLAKE3 then.
@@ -78,6 +79,32 @@ impl Hello {
     pub fn granting(mut self, bytes: Option<u64>) -> Self {
         self.capabilities.extend(bytes.map(credit));
         self
+    }
+
+    /// The same of an end that takes frames of so many bytes at most, within [`MIN_FRAME_BYTES`] and
+    /// [`MAX_FRAME_BYTES`].
+    #[must_use]
+    pub fn framing(mut self, bytes: usize) -> Self {
+        self.capabilities.retain(|name| !name.starts_with(FRAME));
+        let bytes = bytes.clamp(MIN_FRAME_BYTES, MAX_FRAME_BYTES);
+        self.capabilities.insert(format!("{FRAME}{bytes}"));
+        self
+    }
+
+    /// The longest payload of a frame that it takes; `None` of an end that does not know limits.
+    ///
+    /// # Errors
+    /// [`PeerError::Limit`] where it says less than [`MIN_FRAME_BYTES`], or no number.
+    pub(super) fn frame_bytes(&self) -> Result<Option<usize>, PeerError> {
+        let said = self.capabilities.iter().filter_map(|name| name.strip_prefix(FRAME));
+        said.map(|number| match number.parse::<u64>() {
+            Ok(bytes) if bytes >= MIN_FRAME_BYTES as u64 && is_canonical(number) => {
+                Ok(bytes.min(MAX_FRAME_BYTES as u64) as usize)
+            }
+            _ => Err(PeerError::Limit("limit:frame is a number of bytes, 65536 or more")),
+        })
+        .reduce(|one, other| Ok(one?.min(other?)))
+        .transpose()
     }
 
     /// The bytes of literals that it grants at first, if that is bounded.
@@ -182,6 +209,11 @@ fn protocol(bytes: &[u8]) -> Option<String> {
     let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let is_framed = number.get(digits).is_some_and(|kind| *kind == Hello::KIND);
     (digits > 0 && is_framed).then(|| format!("deltic/{}", printable(&number[..digits])))
+}
+
+/// True for a number as decimal digits alone say it.
+fn is_canonical(number: &str) -> bool {
+    number.bytes().all(|digit| digit.is_ascii_digit()) && !number.starts_with('0')
 }
 
 fn in_place(place: &Fingerprint) -> String {

@@ -5,7 +5,7 @@ use deltic_core::{Fingerprinter, Key, Strategy, SumKey};
 
 use crate::error::PeerError;
 use crate::options::{Delete, Guard};
-use crate::wire::limits::{Limits, MAX_CREDIT_BYTES};
+use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
     CHECKS, CREDIT, DELETE_SHARE, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS,
@@ -187,8 +187,11 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let (part, key) = (sender.part, sender.part.for_session());
     let most_files = sender.most_files();
     let credit = receiver.credit().filter(|_| sender.capabilities.contains(CREDIT));
-    let limits =
-        Limits { credit: credit.map(|bytes| bytes.min(MAX_CREDIT_BYTES)), ..Limits::default() };
+    let frames = sender.frame_bytes()?.zip(receiver.frame_bytes()?);
+    let limits = Limits {
+        frame_bytes: frames.map_or(MAX_FRAME_BYTES, |(one, other)| one.min(other)),
+        credit: credit.map(|bytes| bytes.min(MAX_CREDIT_BYTES)),
+    };
     Ok(Terms {
         zstd,
         zeros,

@@ -10,7 +10,7 @@ use deltic_core::strategy::{Merge, Proof};
 use deltic_core::{ChunkNo, Fingerprint, Match, Refuted, Run, Runs, Span, Strategy, StrongSum};
 
 use crate::error::PeerError;
-use crate::limits::{MAX_BATCH, MAX_TOKEN_BYTES, SEGMENT_BYTES, SUM_WINDOW};
+use crate::limits::{MAX_TOKEN_BYTES, SEGMENT_BYTES, SUM_WINDOW};
 use crate::sums::{Over, Sum, Token};
 
 use super::super::copies::Copies;
@@ -130,11 +130,13 @@ impl Confirm {
 }
 
 impl Confirm {
-    /// Looks for the next chunks, if it is their time; also the number of weak sums that were compared.
+    /// Looks for the next chunks, if it is their time, and gives no more than `most_items` needs or tokens; also the
+    /// number of weak sums that were compared.
     pub(super) fn next_batch(
         &mut self,
         told: &mut PeerChunks,
         pipelined: bool,
+        most_items: usize,
     ) -> Option<(Batch, u64)> {
         let ready = pipelined || told.is_complete();
         if !ready || !self.old.is_complete() || self.looked == told.count() {
@@ -144,7 +146,7 @@ impl Confirm {
         let most = if pipelined { BATCH_BYTES } else { MAX_TOKEN_BYTES };
         let (mut runs, mut bytes, mut compared) = (Runs::new(MAX_TOKEN_BYTES), 0, 0);
         while self.looked < told.count()
-            && needs.len().max(tokens.len() + 1) < MAX_BATCH
+            && needs.len().max(tokens.len() + 1) < most_items
             && bytes < most
         {
             let new = self.looked;

@@ -19,7 +19,7 @@ use deltic_core::strategy::{Conversation, Delivery, Proof};
 use deltic_core::{Fingerprint, Span, Strategy, Strong, StrongSum};
 
 use crate::error::PeerError;
-use crate::limits::{MAX_BATCH, MAX_FRAME_BYTES, MAX_TOKEN_BYTES};
+use crate::limits::MAX_TOKEN_BYTES;
 use crate::message::{Extent, How, Payload, ToSender};
 use crate::receiver::ask::{Answer, Rolled, Work};
 use crate::receiver::pending::FilePending;
@@ -250,7 +250,8 @@ impl PresetState {
             }
             // A rolling search is for one version.
             Side::Patched(patched) => {
-                fx.cx.frames.extend(patched.tell(fx.file, &sums, at_end));
+                let most = fx.cx.setting.limits.batch();
+                fx.cx.frames.extend(patched.tell((fx.file, most), &sums, at_end));
                 at_end
             }
             Side::Roll(_) => return,
@@ -319,10 +320,10 @@ impl PresetState {
 
     /// Looks for what can be looked for by now.
     fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
-        let pipelined = self.is_pipelined();
+        let (pipelined, most) = (self.is_pipelined(), fx.cx.setting.limits.batch());
         while !fx.is_over()
             && let Side::Confirm(confirm) = &mut self.side
-            && let Some((batch, compared)) = confirm.next_batch(&mut self.chunks, pipelined)
+            && let Some((batch, compared)) = confirm.next_batch(&mut self.chunks, pipelined, most)
         {
             fx.cx.counts.add(compared, 0);
             self.ask_about(fx, build, batch);
@@ -385,7 +386,7 @@ impl PresetState {
         for token in again {
             bytes += token.len;
             batch.push(token);
-            if bytes >= MAX_TOKEN_BYTES || batch.len() == MAX_BATCH {
+            if bytes >= MAX_TOKEN_BYTES || batch.len() == fx.cx.setting.limits.batch() {
                 bytes = 0;
                 self.ask_about(fx, build, (Vec::new(), std::mem::take(&mut batch)));
             }
@@ -416,7 +417,7 @@ impl PresetState {
         let mut copies = Copies::default();
         let missing = roll.finish(&mut self.chunks, &mut build.matched, &mut copies);
         let ops = self.ripe(copies);
-        for chunks in missing.chunks(MAX_BATCH) {
+        for chunks in missing.chunks(fx.cx.setting.limits.batch()) {
             fx.cx.frames.push_back(ToSender::Need { file: fx.file, chunks: chunks.to_vec() });
         }
         fx.advance(build.settled());
@@ -442,7 +443,7 @@ impl PresetState {
         let fits = if pieces.is_empty() {
             payload == Payload::Plain(Vec::new())
         } else {
-            bytes <= MAX_FRAME_BYTES && payload.may_hold(bytes)
+            bytes <= fx.cx.setting.limits.frame_bytes && payload.may_hold(bytes)
         };
         if !fits {
             return Err(PeerError::Unexpected("literals of another length than their patch"));

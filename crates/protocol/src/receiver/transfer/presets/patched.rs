@@ -5,7 +5,7 @@ use deltic_core::Span;
 use deltic_core::chunk::ChunkerSpec;
 
 use crate::error::PeerError;
-use crate::limits::{MAX_BATCH, MAX_SUMS};
+use crate::limits::MAX_SUMS;
 use crate::message::{Extent, FileNo, ToSender};
 use crate::receiver::ask::Piece;
 use crate::sums::{PatchStep, Sum, SumLine, Teller};
@@ -30,12 +30,17 @@ impl Patched {
         Self { block: spec.max_len(), old_len: 0, teller, firsts, told_all: false }
     }
 
-    /// Frames that tell the next blocks of old.
-    pub(super) fn tell(&mut self, file: FileNo, sums: &[Sum], at_end: bool) -> Vec<ToSender> {
+    /// Frames about a file that tell the next blocks of old, at `most` so many each.
+    pub(super) fn tell(
+        &mut self,
+        (file, most): (FileNo, usize),
+        sums: &[Sum],
+        at_end: bool,
+    ) -> Vec<ToSender> {
         self.old_len += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
         self.told_all = at_end;
         let lines: Vec<_> = sums.iter().map(|sum| self.line(*sum)).collect();
-        let mut batches: Vec<Vec<_>> = lines.chunks(MAX_BATCH).map(<[_]>::to_vec).collect();
+        let mut batches: Vec<Vec<_>> = lines.chunks(most).map(<[_]>::to_vec).collect();
         if at_end && batches.is_empty() {
             batches.push(Vec::new());
         }
@@ -121,7 +126,7 @@ mod tests {
         let mut told = PeerChunks::new(spec, new_len);
         let mut patched = Patched::new(spec);
         let sum = |weak| Sum { len: BLOCK, weak, strong: StrongSum::NONE };
-        patched.tell(FileNo(0), &(0..BLOCKS).map(sum).collect::<Vec<_>>(), true);
+        patched.tell((FileNo(0), 100), &(0..BLOCKS).map(sum).collect::<Vec<_>>(), true);
         let mut steps = vec![PatchStep::Copy(0..BLOCKS); most];
         assert!(patched.take(&mut told, &steps, &mut Copies::default()).is_ok());
         told.end = 0;
