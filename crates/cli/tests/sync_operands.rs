@@ -275,7 +275,7 @@ fn a_tilde_is_a_home_directory_on_the_other_machine_alone() {
         fs::write(home.path().join("in/keep"), "not ours").unwrap();
         world.mkdir("~/in");
         world.write(format!("{to}/extra"), "goes");
-        let words = ["sync", "-a", "--delete", "src/", to];
+        let words = ["sync", "-a", "--delete", "--no-cache", "src/", to];
         let run = Run::of(world.command(DELTIC, words).env("HOME", home.path()));
         assert_eq!(run.code, Some(0), "{run:#?}");
         world.assert_same("src", to);
