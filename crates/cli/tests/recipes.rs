@@ -17,7 +17,7 @@ fn fenced(language: &str) -> Vec<String> {
         .collect()
 }
 
-/// A world with `deltic` in its path, and stand-ins for programs that lead into containers.
+/// A world with `deltic` in its path, and stand-ins for programs that lead into containers and to other machines.
 fn world() -> World {
     let world = World::new();
     world.mkdir("bin");
@@ -34,6 +34,14 @@ fn world() -> World {
     };
     stand_in("docker", "\"exec -i box \"*|\"exec -i -u www box \"*");
     stand_in("kubectl", "\"exec -i pod/web-0 -- \"*");
+    // It has a shell split the command, as sshd does.
+    let ssh = "#!/bin/sh\necho \"$*\" >>said\ncase \"$*\" in \"-l me backup sudo \"*|\
+               \"-J me@gate.example.org 10.0.0.5 \"*) shift 2;; \"backup \"*) ;; *) exit 9;; esac\n\
+               shift; cd inside && exec sh -c \"$*\"\n";
+    for (name, script) in [("ssh", ssh), ("sudo", "#!/bin/sh\nexec \"$@\"\n")] {
+        world.write(format!("bin/{name}"), script);
+        world.chmod(&format!("bin/{name}"), 0o755);
+    }
     world.mkdir("inside");
     world.write("src/app.log", "one line\n");
     world.write("src/data", common::noise(50_000, 1));
@@ -51,7 +59,7 @@ fn shell(world: &World, text: &str) -> Run {
 #[test]
 fn recipes_do_what_they_say() {
     let recipes = fenced("sh");
-    assert!(recipes.len() >= 7, "{recipes:?}");
+    assert!(recipes.len() >= 9, "{recipes:?}");
     let world = world();
     world.mkdir("versions/1");
     for recipe in &recipes {
@@ -65,7 +73,7 @@ fn recipes_do_what_they_say() {
     world.assert_same("src", "inside/src");
     world.assert_same("src", "versions/2");
     let ends = String::from_utf8(world.read("said")).unwrap();
-    assert_eq!(ends.matches(" deltic agent\n").count(), 3, "{ends}");
+    assert_eq!(ends.matches(" deltic agent\n").count(), 5, "{ends}");
     let line = String::from_utf8(world.read("runs.log")).unwrap();
     assert!(line.starts_with("files=2 bytes=50009 created=0 transferred=0 "), "{line}");
     assert!(line.ends_with(" exit_code=0\n"), "{line}");
@@ -94,6 +102,22 @@ fn the_profile_of_the_recipe_is_one() {
     world.write("photos/a", "a");
     let run = shell(&world, "deltic sync @photos -e 'docker exec -i box {command}' -n");
     assert_eq!(run.code, Some(0), "{run:#?}");
+}
+
+#[test]
+fn the_line_for_cron_runs_the_profile_and_logs_it() {
+    let world = world();
+    let inside = world.path("inside").display().to_string();
+    let profile = fenced("toml")[0].replace(":/srv/", &format!(":{inside}/"));
+    world.write(".config/deltic/config.toml", profile);
+    world.write("photos/a", "a");
+    let line = RECIPES.lines().find(|line| line.contains(" flock -n ")).expect("it is there");
+    let command = line.splitn(6, ' ').last().expect("five fields say when");
+    let run = shell(&world, command);
+    assert_eq!((run.code, &*run.stdout, &*run.stderr), (Some(0), "", ""), "{command}\n{run:#?}");
+    world.assert_same("photos", "inside/photos");
+    let log = String::from_utf8(world.read("photos.log")).unwrap();
+    assert!(log.starts_with("files=1 ") && log.ends_with(" exit_code=0\n"), "{log}");
 }
 
 #[test]
