@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::look::look;
+use common::terminal::Terminal;
 use common::{DELTIC, Run, SHELL, WAYS, World, noise, rsync};
 use serde_json::Value;
 
@@ -412,4 +413,23 @@ fn a_terminal_gets_names_that_cannot_drive_it() {
     // To which DEL is nothing: rsync shows it too.
     world.write("src/a\x7fb", "x");
     assert!(world.ok("-ai src/ dst/").stdout.contains(">f+++++++++ a\x7fb\n"));
+}
+
+/// How long it lasts is not told before there is ground for it, and no longer than there is something to send.
+#[test]
+fn a_terminal_shows_what_a_run_does_and_how_long_it_still_lasts() {
+    let world = World::new();
+    world.write("src/file", noise(6 << 20, 1));
+    let words = ["sync", "-a", "-e", SHELL, "--deltic-path", DELTIC, "--bwlimit=1M"];
+    let mut command = Command::new(DELTIC);
+    command.args(words).args(["src/", "h:dst/"]).current_dir(world.path(""));
+    command.env("HOME", world.path("")).env("NO_COLOR", "1");
+    let (code, shown) = Terminal::start(&mut command).end();
+    assert_eq!(code, Some(0), "{shown}");
+    let lines: Vec<_> = shown.split(['\r', '\n']).filter(|line| line.contains("%, ")).collect();
+    assert!(lines.iter().any(|line| line.contains("%, sending, ")), "{shown}");
+    assert!(!lines[0].contains(" left"), "{shown}");
+    let lasts = lines.iter().filter(|line| line.contains(" left")).count();
+    assert!(lasts > 0 && !shown.contains("100%, "), "{shown}");
+    assert!(shown.contains("1 of 1 file transferred: 6.00 MiB new"), "{shown}");
 }
