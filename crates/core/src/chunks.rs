@@ -67,7 +67,7 @@ impl Chunks {
     }
 
     /// Makes room for so many more.
-    pub fn reserve(&mut self, count: usize) {
+    pub(crate) fn reserve(&mut self, count: usize) {
         self.starts.reserve(count);
         self.lens.reserve(count);
         self.heads.reserve(count);

@@ -162,7 +162,7 @@ enum Form {
 impl Fingerprinter {
     /// Plain BLAKE3, as [`Fingerprint::of`].
     #[must_use]
-    pub const fn plain() -> Self {
+    pub(crate) const fn plain() -> Self {
         Self(Form::Plain)
     }
 

@@ -21,10 +21,4 @@ impl Span {
     pub const fn end(self) -> u64 {
         self.start.saturating_add(self.len as u64)
     }
-
-    /// True if the span holds no byte.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.len == 0
-    }
 }

@@ -88,15 +88,6 @@ impl Strong {
         }
     }
 
-    /// True if equal sums mean equal bytes, whoever chose them.
-    #[must_use]
-    pub const fn is_proof(self) -> bool {
-        match self {
-            Self::Blake3 | Self::Sha256 => true,
-            Self::Md5 | Self::Sha1 | Self::SipHash => false,
-        }
-    }
-
     /// Appends its number.
     pub fn encode(self, out: &mut Vec<u8>) {
         out.put_u8(self.facts().0);
@@ -194,7 +185,7 @@ impl fmt::Debug for StrongSum {
 }
 
 /// Length of a [`SumKey`] in bytes.
-pub const KEY_BYTES: usize = 32;
+pub(crate) const KEY_BYTES: usize = 32;
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ use deltic_core::{CodecError, Fingerprint, Put, Reader, Span};
 use deltic_protocol::receiver::KeptChunk;
 
 /// Bytes of a block: written at once they fit a second-level cache, and begin where large pages do.
-pub const BLOCK_BYTES: u64 = 512 << 10;
+pub(crate) const BLOCK_BYTES: u64 = 512 << 10;
 /// Sent bytes beyond which none more are held back for their block. A kill may cost as many.
 const MAX_HELD_BYTES: usize = 1 << 20;
 

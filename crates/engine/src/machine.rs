@@ -26,7 +26,7 @@ pub enum Lane {
 }
 
 /// Makes a trouble ready for the other end.
-pub type Tell<'a> = &'a dyn Fn(&mut Trouble);
+pub(crate) type Tell<'a> = &'a dyn Fn(&mut Trouble);
 
 /// The interface that both machines have in common.
 pub trait Machine {

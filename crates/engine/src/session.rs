@@ -29,7 +29,7 @@ use crate::machine::{Lane, Machine};
 /// Bytes of frames that leave together.
 const BATCH_BYTES: usize = 256 << 10;
 /// Time within which an end that is near answers first; one that takes longer counts as far away.
-pub const FAR_AWAY: Duration = Duration::from_millis(25);
+pub(crate) const FAR_AWAY: Duration = Duration::from_millis(25);
 /// Longest time for the other end's whole greeting. A user may have to type a password first, for which sshd allows two
 /// minutes, and sources may take long to open.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(600);

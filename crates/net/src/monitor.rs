@@ -104,12 +104,6 @@ impl Spent {
     pub const fn sent(&self, purpose: Purpose) -> u64 {
         self.sent[purpose as usize]
     }
-
-    /// Bytes that it sent for all purposes.
-    #[must_use]
-    pub fn sent_in_all(&self) -> u64 {
-        self.sent.iter().sum()
-    }
 }
 
 /// Where an end writes down what it spends; by default nowhere.

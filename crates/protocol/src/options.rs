@@ -89,7 +89,7 @@ impl Options {
 
     /// Returns true for a kind of entries that is brought over.
     #[must_use]
-    pub const fn takes(&self, kind: &Kind) -> bool {
+    pub(crate) const fn takes(&self, kind: &Kind) -> bool {
         match kind {
             Kind::File => true,
             Kind::Dir => self.recursive || self.select.dirs || self.select.relative,
@@ -109,7 +109,7 @@ impl Options {
     /// again for the sake of another name, neither of the same file nor of a link that is followed to it, and nothing
     /// waits for its own name until the end.
     #[must_use]
-    pub fn sources_go_early(&self) -> bool {
+    pub(crate) fn sources_go_early(&self) -> bool {
         let Self { remove, metadata, follow, writing, dry_run, .. } = self;
         let alone = !metadata.hard_links && follow.follow == Follow::Never;
         remove.sources && alone && !writing.delay && !dry_run
@@ -118,14 +118,14 @@ impl Options {
     /// Whether files that find no room wait for what is deleted: no other name, nor their source, waits for them until
     /// then.
     #[must_use]
-    pub fn deletes_for_room(&self) -> bool {
+    pub(crate) fn deletes_for_room(&self) -> bool {
         let waits = self.metadata.hard_links || self.writing.delay || self.remove.sources;
         self.delete != Delete::Never && !self.dry_run && !waits
     }
 
     /// Returns true where full directories give way to other entries.
     #[must_use]
-    pub fn clears(&self) -> bool {
+    pub(crate) fn clears(&self) -> bool {
         self.delete != Delete::Never || self.remove.force
     }
 }
@@ -157,7 +157,7 @@ pub struct Guard {
 impl Guard {
     /// The most names that may go of `there`, the number at the destination as far as the list tells.
     #[must_use]
-    pub fn most(self, there: u64) -> u64 {
+    pub(crate) fn most(self, there: u64) -> u64 {
         let there = self.names.unwrap_or(there);
         let share = |percent: u8| {
             let share = u128::from(there) * u128::from(percent) / 100;

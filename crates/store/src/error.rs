@@ -360,7 +360,7 @@ pub enum Cause {
 impl Cause {
     /// The error of `action` on `path`, where no system words it.
     #[must_use]
-    pub fn at(self, action: &'static str, path: &RelPath) -> StoreError {
+    pub(crate) fn at(self, action: &'static str, path: &RelPath) -> StoreError {
         StoreError::new(action, path, self, io::Error::from(self.kind()))
     }
 

@@ -127,7 +127,7 @@ pub struct Commit<'a, S> {
 
 impl<'a, S> Commit<'a, S> {
     /// The same of a store that this one is made of, where `inner` is its form of a version.
-    pub fn map<T>(self, inner: impl FnOnce(&'a S) -> &'a T) -> Commit<'a, T> {
+    pub(crate) fn map<T>(self, inner: impl FnOnce(&'a S) -> &'a T) -> Commit<'a, T> {
         let Self { meta, keep, replaces } = self;
         let replaces = match replaces {
             Replaces::Nothing => Replaces::Nothing,

@@ -213,7 +213,7 @@ pub struct Whole<'a> {
 impl<'a> Whole<'a> {
     /// What puts it in place.
     #[must_use]
-    pub fn commit<S>(&self, keep: Keep) -> Commit<'a, S> {
+    pub(crate) fn commit<S>(&self, keep: Keep) -> Commit<'a, S> {
         let replaces = self.seen.map_or(Replaces::Nothing, Replaces::Seen);
         Commit { meta: self.meta, keep, replaces }
     }

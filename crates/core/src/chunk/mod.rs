@@ -161,7 +161,7 @@ impl ChunkerSpec {
     /// The same with chunks of about `bytes`, or blocks of as many. Content-defined chunks get the next power of two
     /// as their mean and keep their spread, within the limits of all chunks.
     #[must_use]
-    pub fn with_mean(self, bytes: u32) -> Self {
+    pub(crate) fn with_mean(self, bytes: u32) -> Self {
         match self {
             Self::Fixed(_) => {
                 let len = FixedLen::new(bytes.clamp(MIN_CHUNK_BYTES, MAX_CHUNK_BYTES));

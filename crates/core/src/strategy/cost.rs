@@ -45,7 +45,7 @@ impl Codec {
 impl Link {
     /// When the last of `bytes` is there, one step after the other (NetSync, equation 5).
     #[must_use]
-    pub fn seconds(&self, bytes: u64, codec: &Codec) -> f64 {
+    pub(crate) fn seconds(&self, bytes: u64, codec: &Codec) -> f64 {
         let bytes = bytes as f64;
         let on_the_wire = bytes * codec.ratio * 8.0 / self.bits_per_second as f64;
         let computing = bytes / codec.compressed_per_second + bytes / codec.decompressed_per_second;

@@ -21,9 +21,6 @@ use super::{Roll, RollAdler};
 pub struct Adler(u32);
 
 impl Adler {
-    /// The sum of no bytes.
-    pub const EMPTY: Self = Self(0);
-
     /// The sum of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
@@ -50,12 +47,6 @@ impl Adler {
             b = b.wrapping_add(a);
         }
         Self(u32::from(a) | u32::from(b) << 16)
-    }
-
-    /// The sum that was written down as `sum`.
-    #[must_use]
-    pub const fn new(sum: u32) -> Self {
-        Self(sum)
     }
 
     /// Its value.

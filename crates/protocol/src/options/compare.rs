@@ -52,7 +52,7 @@ pub enum Window {
 impl Window {
     /// Returns true for two times that are the same.
     #[must_use]
-    pub fn holds(self, new: Timestamp, old: Timestamp) -> bool {
+    pub(crate) fn holds(self, new: Timestamp, old: Timestamp) -> bool {
         match self {
             Self::Kept => new == old || is_cut(new, old),
             Self::Exact => new == old,
@@ -63,7 +63,7 @@ impl Window {
     /// Whether `old` is so new that `--update` leaves it alone. A window takes what is as old as `new` along, as in
     /// rsync.
     #[must_use]
-    pub fn is_newer(self, old: Timestamp, new: Timestamp) -> bool {
+    pub(crate) fn is_newer(self, old: Timestamp, new: Timestamp) -> bool {
         match self {
             Self::Kept | Self::Exact => old > new,
             Self::Secs(most) => new.secs.saturating_sub(old.secs) < i64::from(most),

@@ -64,7 +64,7 @@ impl Trouble {
 
     /// The same, at this end, of which the other one tells.
     #[must_use]
-    pub fn on(mut self, side: Side) -> Self {
+    pub(crate) fn on(mut self, side: Side) -> Self {
         let spot = self.spot_mut();
         (spot.side, spot.hole) = (Some(side), None);
         self
