@@ -9,7 +9,7 @@
 //! in each stride, and no pass over all of them.
 
 /// The shortest run that is taken out. A shorter one may stay: it costs a copy of what lies behind it.
-pub(crate) const LEAST_RUN: usize = 1024;
+pub const LEAST_RUN: usize = 1024;
 
 const STRIDE: usize = 512;
 const PROBE: usize = 64;

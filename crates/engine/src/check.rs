@@ -40,7 +40,11 @@ pub fn all_proven(
 
 /// The fingerprint of each piece that lies in `bytes`; `None` for one that is not what was announced.
 #[must_use]
-pub(crate) fn proven(names: &Fingerprinter, pieces: &[Piece], bytes: &[u8]) -> Vec<Option<Fingerprint>> {
+pub(crate) fn proven(
+    names: &Fingerprinter,
+    pieces: &[Piece],
+    bytes: &[u8],
+) -> Vec<Option<Fingerprint>> {
     let mut rest = bytes;
     let check = |piece: &Piece| {
         let (chunk, after) = rest.split_at(piece.span.len as usize);

@@ -1,7 +1,6 @@
 //! Options of a session: the meaning of the command line, sent once after the hello.
 
 mod compare;
-mod links;
 mod metadata;
 mod remove;
 mod select;
@@ -15,8 +14,7 @@ use deltic_tree::{Follow, Kind};
 use crate::limits::{GUARDED_DELETES, GUARDED_PERCENT};
 
 pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, Window};
-pub use links::Links;
-pub use metadata::{Metadata, Powers};
+pub use metadata::{Links, Metadata, Powers};
 pub use remove::{Backup, Remove};
 pub use select::{Missing, Select};
 pub use writing::{Append, Writing};

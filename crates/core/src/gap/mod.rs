@@ -99,7 +99,7 @@ impl BlockLen {
     /// Shortest block, in bytes: half a strip of the sum. All others are whole strips.
     pub const MIN: u32 = 32;
     /// Longest block, in bytes.
-    pub(crate) const MAX: u32 = 4096;
+    pub const MAX: u32 = 4096;
 
     /// Checks a length in bytes: [`BlockLen::MIN`], or whole strips of the sum up to [`BlockLen::MAX`].
     #[must_use]

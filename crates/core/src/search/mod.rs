@@ -22,9 +22,7 @@
 //!    at is literal: the answer is right whatever the budget.
 //! 4. *Equal blocks.* Of equal blocks the first is found, or the one that is expected. See `table.rs`.
 //!
-//! A match is as good as the strong sum. A rebuilt file is to be proven by other means ([`Strong::is_proof`]).
-//!
-//! [`Strong::is_proof`]: crate::Strong::is_proof
+//! A match is as good as the strong sum. A rebuilt file is to be proven by other means.
 
 mod blocks;
 mod table;

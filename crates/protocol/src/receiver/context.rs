@@ -15,7 +15,6 @@ use crate::work::{Jobs, Setback, Then, Turn};
 use super::ask::{Answer, Work};
 use super::credit::Credit;
 use super::load::Load;
-use super::partial_meta::PartialMeta;
 use super::pending::Pending;
 use super::setting::Setting;
 
@@ -176,4 +175,15 @@ impl Context {
     pub(super) fn report_settled(&mut self, bytes: u64) {
         self.notices.extend(self.progress.settle(bytes));
     }
+}
+
+/// Entries that are in place but for attributes that could not be set. Other names are linked to them, and what is to be
+/// deleted goes, as with rsync. Their sources stay (`--remove-source-files`), where rsync removes them: no other place has
+/// those attributes.
+#[derive(Debug, Default)]
+pub(super) struct PartialMeta {
+    /// Number of them.
+    pub(super) names: u64,
+    /// True where the entry is one that is being settled.
+    pub(super) is_last: bool,
 }

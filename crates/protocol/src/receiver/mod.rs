@@ -16,10 +16,8 @@
 mod ask;
 mod context;
 mod credit;
-mod expect;
 mod files;
 mod load;
-mod partial_meta;
 mod pending;
 mod setting;
 mod transfer;
@@ -42,8 +40,7 @@ pub use ask::{
     Mended, New, OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unlisted,
     Unseen, Work,
 };
-pub use expect::Expect;
-pub use setting::Setting;
+pub use setting::{Expect, Setting};
 pub use transfer::proof::Proof;
 pub use tree::compare::is_there;
 pub use tree::new_files::NewFiles;

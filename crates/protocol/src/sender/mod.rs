@@ -23,11 +23,9 @@ mod files;
 mod leaving;
 mod list;
 mod listed_file;
-mod offer;
 mod offering;
 mod pending;
 mod presets;
-mod settling;
 mod transfer;
 
 use crate::digests::Digesting;

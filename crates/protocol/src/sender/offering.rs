@@ -16,7 +16,6 @@ use super::ask::{Bears, Work};
 use super::context::Context;
 use super::files::Files;
 use super::listed_file::{Inquiry, ListedFile};
-use super::offer::Offer;
 use super::pending::Pending;
 use super::transfer::Beginning;
 
@@ -90,4 +89,24 @@ fn may_offer(options: &Options, listed: &ListedFile) -> bool {
     let by_content = options.checksum || options.whole_file || options.select.list_only;
     let is_untouched = listed.attempts == 0 && listed.inquiry == Inquiry::Unasked;
     by_recipe && !by_content && is_untouched && listed.len > WHOLE_BELOW_BYTES
+}
+
+/// The state of the offer.
+#[derive(Debug, Default)]
+pub(super) enum Offer {
+    /// Nothing was offered.
+    #[default]
+    Possible,
+    /// The file is being sent, and was not wanted.
+    Sent(FileNo),
+    /// The file could not be sent: so is an attempt at it, if it is wanted in that way.
+    Spoilt(FileNo, Trouble),
+    Over,
+}
+
+impl Offer {
+    /// Returns true where an attempt at this file is under way that nobody has asked for.
+    pub(super) fn is_of(&self, file: FileNo) -> bool {
+        matches!(self, Self::Sent(sent) if *sent == file)
+    }
 }

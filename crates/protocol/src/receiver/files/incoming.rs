@@ -12,7 +12,7 @@ use crate::receiver::context::Context;
 use crate::receiver::transfer::Transfer;
 use crate::receiver::transfer::file_context::FileContext;
 use crate::receiver::transfer::indexing::Expected;
-use crate::receiver::transfer::versions::OldVersions;
+use crate::receiver::transfer::old::OldVersions;
 use crate::report::Differs;
 use crate::work::{Handle, Setback};
 

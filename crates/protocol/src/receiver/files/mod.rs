@@ -8,9 +8,7 @@
 mod attempts;
 pub(super) mod candidate;
 mod incoming;
-mod lent;
 mod moved;
-mod offered;
 mod proved;
 mod queue;
 mod repeats;
@@ -36,12 +34,11 @@ use super::transfer::Transfer;
 use super::transfer::file_context::{FileContext, Outcome};
 use candidate::{Candidate, Settled};
 use incoming::Incoming;
-use lent::Lent;
 use moved::Moved;
-use offered::Offer;
 use queue::Queue;
 use repeats::Repeats;
-use under_way::UnderWay;
+use start::Offer;
+use under_way::{Lent, UnderWay};
 
 /// All files that are wanted.
 #[derive(Debug)]

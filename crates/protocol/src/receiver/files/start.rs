@@ -16,7 +16,6 @@ use crate::work::{Handle, Setback, Then};
 
 use super::Files;
 use super::incoming::{Incoming, Stage};
-use super::offered::Offer;
 
 /// True for a version that is described as a sender opens it: by no more than its content needs.
 fn is_plain_file(meta: &Meta) -> bool {
@@ -171,4 +170,12 @@ impl Files {
 /// would hold what only a few may.
 fn has_outgrown(incoming: &Incoming, len: u64) -> bool {
     len > LARGE_FILE_BYTES && !incoming.candidate.is_large()
+}
+
+/// The one file that was offered in this session.
+#[derive(Debug)]
+pub(super) struct Offer {
+    pub(super) file: FileNo,
+    /// The transfer that it comes to, until that is taken or of no use any more.
+    pub(super) transfer: Option<Box<Transfer>>,
 }

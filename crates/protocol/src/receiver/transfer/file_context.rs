@@ -6,7 +6,7 @@ use crate::message::FileNo;
 use crate::receiver::context::Context;
 use crate::work::{Handle, Setback};
 
-use super::versions::OldVersions;
+use super::old::OldVersions;
 
 /// The context of one file: its numbers, place and old versions, the receiver's context, and the end of the transfer.
 #[derive(Debug)]

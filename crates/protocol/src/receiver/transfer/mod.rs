@@ -10,7 +10,6 @@
 mod assembly;
 mod blocks;
 mod copies;
-mod facing;
 pub(crate) mod file_context;
 pub(crate) mod gap;
 mod gaps;
@@ -24,7 +23,6 @@ mod recipe;
 mod table;
 #[cfg(test)]
 mod tests;
-pub(crate) mod versions;
 
 use std::ops::Range;
 

@@ -12,8 +12,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use super::facing::Facings;
 use super::gap::{Gap, bytes_of};
+use super::gaps::Facings;
 use super::table::Table;
 
 /// The fate of a part of a run.

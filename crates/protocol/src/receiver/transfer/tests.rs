@@ -5,7 +5,7 @@ use deltic_core::recipe::digest_of;
 use deltic_core::{PrefixLen, reference};
 use deltic_tree::{Kind, RelPath, Timestamp};
 
-use super::versions::OldVersions;
+use super::old::OldVersions;
 use super::*;
 use crate::limits::WHOLE_BLOCK_BYTES;
 use crate::message::{FileNo, GroupLine};

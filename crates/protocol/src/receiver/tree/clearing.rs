@@ -7,12 +7,15 @@ use crate::limits::GUARDED_DELETES;
 use crate::message::FileNo;
 use crate::options::Delete;
 use crate::receiver::ask::{Removed, Work};
+use crate::receiver::files::candidate::Candidate;
 use crate::receiver::pending::TreePending;
-use crate::report::{Trouble, TroubleKind};
+use crate::report::{Change, Trouble, TroubleKind};
 
-use super::cleared::Cleared;
+use super::beside::Beside;
 use super::deleting::report_gone;
 use super::entries::{Entries, TreeContext};
+use super::hard_links::LaterName;
+use super::looked::Placed;
 use super::removal::{NO_LIMIT, Removal};
 
 impl Entries {
@@ -153,4 +156,22 @@ impl Entries {
             tx.cx.trouble(Trouble { kind: TroubleKind::Failed, ..trouble });
         }
     }
+}
+
+/// An entry that waits until the directory in its place is gone.
+#[derive(Debug)]
+pub(super) enum Cleared {
+    File(Box<Candidate>),
+    Other {
+        meta: Meta,
+        change: Change,
+    },
+    Name {
+        name: LaterName,
+        change: Change,
+    },
+    /// A file that comes from an alternate.
+    Beside(Box<(Placed, Beside)>),
+    /// No entry is to be there: a reference directory has it.
+    Nothing,
 }

@@ -13,7 +13,7 @@ use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleK
 use crate::work::Setback;
 
 use super::beside::Beside;
-use super::cleared::Cleared;
+use super::clearing::Cleared;
 use super::compare::{Quick, differs_from, quick};
 use super::comparing::{Pair, Side};
 use super::entries::{Entries, TreeContext};

@@ -12,7 +12,7 @@ use crate::receiver::context::Context;
 use crate::receiver::files::candidate::{Candidate, End, Settled};
 
 use super::arrivals::Arrivals;
-use super::cleared::Cleared;
+use super::clearing::Cleared;
 use super::comparing::Comparing;
 use super::deleting::Deleting;
 use super::dirs::Dirs;

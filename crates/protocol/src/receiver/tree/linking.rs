@@ -10,7 +10,7 @@ use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
 use crate::work::{Setback, Then};
 
-use super::cleared::Cleared;
+use super::clearing::Cleared;
 use super::compare::attributes;
 use super::entries::{Entries, TreeContext};
 use super::hard_links::{LaterName, Next, Step};

@@ -10,7 +10,6 @@
 
 mod arrivals;
 pub(super) mod beside;
-mod cleared;
 mod clearing;
 mod closing;
 pub(super) mod compare;
@@ -34,7 +33,6 @@ mod references;
 pub(super) mod removal;
 mod resting;
 mod sections;
-mod shared;
 #[cfg(test)]
 mod tests;
 mod told;

@@ -21,7 +21,7 @@ use crate::report::{Action, Change, EntryType, Facts};
 use crate::work::Setback;
 
 use super::beside::{Beside, Likeness, best, is_same};
-use super::cleared::Cleared;
+use super::clearing::Cleared;
 use super::compare::differs_from;
 use super::entries::{Entries, TreeContext};
 use super::looked::Placed;

@@ -11,7 +11,7 @@ use deltic_tree::{Meta, RelPath};
 use crate::message::FileNo;
 use crate::wire::{Bad, Wire};
 
-use super::shared::{Shared, State};
+use super::hard_links::{Shared, State};
 
 /// Files that nothing is to be done for until another name is told.
 #[derive(Debug, Default)]

@@ -5,7 +5,6 @@
 
 mod attempt;
 mod blocks;
-mod gaps;
 mod recipe;
 mod table;
 
@@ -27,8 +26,7 @@ use super::context::Context;
 use super::presets::Preset;
 
 use blocks::{Blocks, fill};
-use gaps::UNOFFERED;
-use recipe::Recipe;
+use recipe::{Recipe, UNOFFERED};
 
 pub(super) use attempt::{Attempt, CHANGED, cut_otherwise};
 pub(super) use table::{ChunkTable, Needs};

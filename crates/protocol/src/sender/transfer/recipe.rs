@@ -4,21 +4,21 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use deltic_core::PrefixLen;
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::recipe::{Chunk, Group, Grouper};
+use deltic_core::{GapSums, PrefixLen, Span};
 
 use crate::cutting::{Cutting, Part};
 use crate::error::PeerError;
 use crate::known::{Known, KnownRecipe};
-use crate::limits::{GROUP_WINDOW, MAX_GROUPS, OFFERED_GROUPS, TOLD_BY_CHUNK_BYTES};
-use crate::message::{ChunkLine, ChunkLines, FileNo, GroupLine, ToReceiver};
+use crate::limits::{GROUP_WINDOW, Limits, MAX_GROUPS, OFFERED_GROUPS, TOLD_BY_CHUNK_BYTES};
+use crate::message::{ChunkLine, ChunkLines, FileNo, GapLine, GroupLine, ToReceiver};
 use crate::report::Trouble;
+use crate::sender::ask::{Gap, Sealed, Sealing, Work};
+use crate::sender::context::Context;
+use crate::sender::pending::Pending;
 use crate::work::Turn;
 
-use super::super::ask::{Sealed, Sealing, Work};
-use super::super::context::Context;
-use super::super::pending::Pending;
 use super::attempt::Attempt;
 use super::table::{ChunkTable, Needs};
 
@@ -330,3 +330,55 @@ fn within(asked: &[Range<u32>], offered: &[Range<u32>]) -> Result<(), PeerError>
     }
     Ok(())
 }
+
+impl Recipe {
+    /// Reads gaps and compares them with the sums of old.
+    pub(super) fn mend(
+        &mut self,
+        at: &Attempt,
+        cx: &mut Context,
+        lines: Vec<GapLine>,
+    ) -> Result<(), PeerError> {
+        let (zstd, handle) = (cx.options.compress, at.handle);
+        let (mut gaps, mut ranges, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for GapLine { chunks, sums } in lines {
+            let span = self.gap(at, (&chunks, &sums), &cx.limits)?;
+            if bytes + u64::from(span.len) > cx.limits.mended_bytes() && bytes > 0 {
+                let work = Work::Mend { handle, gaps: std::mem::take(&mut gaps), zstd };
+                let gaps = std::mem::take(&mut ranges);
+                cx.jobs.ask(work, Pending::Mend { handle, gaps });
+                bytes = 0;
+            }
+            bytes += u64::from(span.len);
+            gaps.push(Gap { span, sums });
+            ranges.push(chunks);
+        }
+        cx.jobs.ask(Work::Mend { handle, gaps, zstd }, Pending::Mend { handle, gaps: ranges });
+        Ok(())
+    }
+
+    /// The place of a gap, if it may be asked for: chunks that were offered, not too many, each twice at most.
+    fn gap(
+        &mut self,
+        at: &Attempt,
+        (chunks, sums): (&Range<u32>, &GapSums),
+        limits: &Limits,
+    ) -> Result<Span, PeerError> {
+        if !self.table.has_passed(chunks) {
+            return Err(UNOFFERED);
+        }
+        let len = self.table.bytes_of(chunks);
+        if len > limits.gap_bytes() || sums.old_len() as u64 > 2 * len {
+            return Err(PeerError::Limit("bytes of a gap"));
+        }
+        self.gap_bytes += len;
+        if self.gap_bytes > 2 * at.len {
+            return Err(PeerError::Limit("bytes of all gaps"));
+        }
+        let first = self.table.spans(chunks).next().expect("a range is not empty");
+        Ok(Span::new(first.start, len as u32))
+    }
+}
+
+/// The error of a gap that may not be asked for.
+pub(super) const UNOFFERED: PeerError = PeerError::Unexpected("a gap that was not offered");

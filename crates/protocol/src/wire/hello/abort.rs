@@ -7,7 +7,7 @@ use crate::error::PeerError;
 use crate::wire::codec::{Bad, Wire, closed_set, whole};
 use crate::wire::frame::framed;
 
-use super::kinds::{ABORT, ALIVE};
+use super::capability::{ABORT, ALIVE};
 
 /// Why an end gives up, for people; the last frame it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use deltic_core::Strategy;
 
+use crate::error::PeerError;
+
 /// The conversation that every end of this version holds.
 pub(super) const RECIPE: &str = "recipe:keyed-8";
 /// Content-defined chunks by the sieve.
@@ -46,3 +48,15 @@ pub(super) fn credit(bytes: u64) -> String {
 
 /// Behind it, the longest payload of a frame that an end takes after the greeting.
 pub(super) const FRAME: &str = "limit:frame=";
+
+pub(super) const HELLO: u8 = 1;
+pub(super) const REQUEST: u8 = 2;
+pub(super) const REPLY: u8 = 3;
+pub(super) const NAMES: u8 = 5;
+/// The last frame of an end that gives up; its payload says why.
+pub(super) const ABORT: u8 = 4;
+pub(super) const ALIVE: u8 = 6;
+
+pub(super) fn expect(kind: u8, wanted: u8, what: &'static str) -> Result<(), PeerError> {
+    if kind == wanted { Ok(()) } else { Err(PeerError::Unexpected(what)) }
+}

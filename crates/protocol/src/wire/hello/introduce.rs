@@ -13,10 +13,9 @@ use crate::wire::frame::framed;
 use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
 use super::capability::{
-    CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED,
-    SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD, capability, credit,
+    CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, HELLO, KEYED, PASSED_OVER, RECIPE, REMOVED,
+    RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD, capability, credit, expect,
 };
-use super::kinds::{HELLO, expect};
 
 /// The first bytes of either direction.
 pub const MAGIC: [u8; 8] = *b"deltic/1";

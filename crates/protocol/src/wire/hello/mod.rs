@@ -6,7 +6,6 @@
 mod abort;
 mod capability;
 mod introduce;
-mod kinds;
 mod request;
 mod terms;
 

@@ -14,7 +14,7 @@ use crate::wire::limits::{
 };
 use crate::wire::streams::Join;
 
-use super::kinds::{NAMES, REPLY, REQUEST, expect};
+use super::capability::{NAMES, REPLY, REQUEST, expect};
 
 /// Request of the dialling end.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 //! docs/protocol.md says what each means and when it may come; the golden frames in `tests/golden` pin their bytes.
 
 mod done;
-mod frames;
 mod lines;
 mod numbers;
 mod payload;
@@ -12,10 +11,10 @@ mod to_receiver;
 mod to_sender;
 
 pub use done::Done;
-pub(crate) use frames::frames;
 pub use lines::{
     ChunkLine, ChunkLines, DigestLine, Extent, FileNo, GapLine, GroupLine, How, NameLine,
 };
+pub(crate) use numbers::frames;
 pub use payload::{Payload, Sparse};
 pub use sums::{Over, PatchStep, Sum, SumLine, Token};
 pub use to_receiver::ToReceiver;

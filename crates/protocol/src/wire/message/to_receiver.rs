@@ -11,8 +11,8 @@ use crate::report::Trouble;
 use crate::wire::codec::{Wire, whole};
 use crate::wire::frame::frame_behind;
 
-use super::frames::frames;
 use super::lines::{ChunkLines, DigestLine, Extent, FileNo, GroupLine, How, NameLine};
+use super::numbers::frames;
 use super::payload::Payload;
 use super::sums::{PatchStep, SumLine};
 

@@ -11,8 +11,8 @@ use crate::wire::codec::{Wire, whole};
 use crate::wire::frame::frame_behind;
 
 use super::done::Done;
-use super::frames::frames;
 use super::lines::{Extent, FileNo, GapLine, How};
+use super::numbers::frames;
 use super::sums::{SumLine, Token};
 
 /// Frames of the receiver.
