@@ -950,7 +950,8 @@ fn where_files_grow_is_no_difference_to_rsync() {
     // Where it is missing both end before anything is touched, if with codes of their own.
     let world = World::new();
     world.write("src/file", "new");
-    world.fails(3, "-a -T ../missing src/ dst/");
+    let run = world.fails(3, "-a -T ../missing src/ dst/");
+    assert!(run.stderr.contains("cannot use --temp-dir "), "{run:#?}");
     if common::is_installed("rsync") {
         let words = ["-a", "-T", "../missing", "src/", "theirs/"];
         assert_ne!(Run::of(&mut world.command("rsync", words)).code, Some(0));

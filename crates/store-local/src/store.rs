@@ -179,7 +179,7 @@ impl LocalStore {
         let temp = match &options.writing.temp_dir {
             Some(dir) => {
                 let held = dir.open().map_err(|errno| StoreError::Argument {
-                    action: "write to",
+                    action: "use --temp-dir",
                     argument: dir.path.clone(),
                     source: io_error(errno),
                 })?;

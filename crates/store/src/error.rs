@@ -394,8 +394,7 @@ const ELOOP: i32 = 40;
 fn verb(action: &'static str) -> &'static str {
     match action {
         "look at" | "open" => "read",
-        "put in place" | "commit" | "allocate" | "copy to" | "write to" | "open to change"
-        | "stage" => "write",
+        "put in place" | "commit" | "allocate" | "copy to" | "open to change" | "stage" => "write",
         other => other,
     }
 }
