@@ -1,7 +1,6 @@
 //! `deltic bench chunk`: chunkers side by side, as VectorCDC (§5) compares them: throughput, space savings, lengths of
 //! chunks; and what one edit costs, which is what a sync pays for.
 
-mod csv;
 mod cuts;
 mod edits;
 mod plots;
@@ -18,17 +17,15 @@ use deltic_core::chunk::{
 };
 use deltic_core::{Algorithm, ChunkerSpec, Isa, Sizes};
 
-use crate::ISA_VARIABLE;
 use crate::exit::{Exit, complain, give_up, print, refuse_input, words};
-use crate::files;
 use crate::inputs::Inputs;
 use crate::machine::{Machine, available_memory};
 use crate::progress::Steps;
 use crate::size::Size;
-use csv::Csv;
+use crate::{ISA_VARIABLE, files};
 use cuts::{Cuts, Mismatch, Other};
 use edits::Trial;
-use report::{Block, Chunked, Report, Timed};
+use report::{Block, Chunked, Csv, Report, Timed};
 use speed::{Course, Subject, measure};
 
 /// Compare chunkers on this machine and your data

@@ -47,7 +47,7 @@ fn run(command: Command) -> Exit {
         Command::Delta(args) => ended(|| commands::delta::run(&args)),
         Command::Patch(args) => ended(|| commands::patch::run(&args)),
         Command::Bench(args) => commands::bench::run(&args),
-        Command::Completions(args) => commands::completions::run(&args),
+        Command::Completions(args) => commands::man::complete(&args),
         Command::Man(args) => ended(|| commands::man::run(&args)),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Install(args) => commands::install::run(&args),

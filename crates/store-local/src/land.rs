@@ -1,7 +1,7 @@
 //! How a finished version gets its name: now, or when all others of a run do.
 
-use deltic_store::{Replaces, StoreError};
-use deltic_tree::{Meta, MetaMask, RelPath};
+use deltic_store::{Link, Replaces, StoreError};
+use deltic_tree::{ExtraMeta, Meta, MetaMask, RelPath};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
@@ -14,7 +14,7 @@ use crate::log::remove_log;
 use crate::more::Reach;
 use crate::partial::Other;
 use crate::place::{COMMIT, Place};
-use crate::snapshot::{LocalSnapshot, Stamp, file_type, inode_of};
+use crate::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
 use crate::stage::{Whose, discard, new_name};
 
 /// Has `path` wait as another name of what waits at `leader`; whether something does.
@@ -166,3 +166,56 @@ impl Finished {
         Ok(())
     }
 }
+
+/// Gives an entry the name `path` in `store`.
+///
+/// The link is made in the staging directory and looked at there, so that what takes the place is what was looked at,
+/// whatever happens to its first name meanwhile; then it is moved.
+pub(super) fn link(
+    store: &Inner,
+    path: &RelPath,
+    link: &Link<'_, Inner>,
+) -> Result<(), StoreError> {
+    let Link { from, at, is, seen } = *link;
+    let place = Place::of(&store.root, LINK, path)?;
+    let there = Place::of(&from.root, LINK, at)?;
+    let found = place.dir.find(&place.name).at(LINK, path)?;
+    let source = there.dir.stat(&there.name).at(LINK, path)?;
+    // A rename over another name of the same file does nothing, and leaves both.
+    if found.as_ref().is_some_and(|found| inode_of(found) == inode_of(&source)) {
+        return Ok(());
+    }
+    let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
+    replaces.check(&place, store)?;
+    let (dir, name) = (store.stages.dir_for(&place)?, new_name(path));
+    there.dir.link(&there.name, &dir, &name).at(LINK, path)?;
+    let landed = match look_at(&dir, &name, lasting(from.see)) {
+        Ok(linked)
+            if from.sifted(linked.clone(), || Reach::Name(dir.path_to(&name)))
+                == lasting_of(is) =>
+        {
+            store.back_up(&place, (Goes::Replaced, None), || place.land(&dir, &name).at(LINK, path))
+        }
+        Ok(_) => Err(StoreError::Changed { path: path.clone() }),
+        Err(errno) => Err(store_error(LINK, path, errno)),
+    };
+    if landed.is_err() {
+        // What stays is litter for the sweep.
+        let _ = dir.remove_file(&name);
+    }
+    store.touched.add(&place.dir_path);
+    landed
+}
+
+/// What stays when a file is read, or gets another name.
+fn lasting(see: MetaMask) -> MetaMask {
+    MetaMask { accessed: false, linked: false, ..see }
+}
+
+/// That part of `meta`.
+fn lasting_of(meta: &Meta) -> Meta {
+    let more = meta.more.as_deref().cloned().unwrap_or_default();
+    Meta { more: ExtraMeta { accessed: None, linked: None, ..more }.boxed(), ..meta.clone() }
+}
+
+const LINK: &str = "link";

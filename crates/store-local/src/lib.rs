@@ -16,7 +16,6 @@ mod holes;
 mod inner;
 mod inplace;
 mod land;
-mod link;
 mod list;
 mod log;
 mod more;

@@ -23,7 +23,6 @@ use super::heritage::{Heritage, Heritages};
 use super::inner::{Inner, KeepLinks, Unfinished};
 use super::inplace::{LeftFiles, UnderWay};
 use super::land::link_waiting;
-use super::link::link;
 use super::list::{Part, list, list_but};
 use super::more::{Reach, default_acl};
 use super::named::{NamedDir, full_path};
@@ -35,6 +34,7 @@ use super::stage::{Stages, Whose};
 use super::touched::Touched;
 use super::whole::put_new;
 use super::writing::{PartialDir, Writing};
+use crate::land::link;
 use crate::place::Versions;
 use setting::node_of;
 

@@ -13,29 +13,23 @@ pub mod conformance;
 mod error;
 pub mod faulty;
 pub mod filter;
-mod keep;
 pub mod latent;
 pub mod memory;
 mod posix;
 mod rebuild;
 mod snapshot;
-mod staging;
 mod store;
 mod tree;
-mod version;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use error::{Cause, StoreError, Unset, reason};
 pub use filter::Filter;
-pub use keep::Keep;
 pub use posix::{Link, Posix};
-pub use rebuild::{Commit, Content, Rebuild, Replaces, Resumable, Resumed};
-pub use snapshot::Snapshot;
-pub use staging::{STAGING_NAME, check_path, is_staging_name};
+pub use rebuild::{Commit, Content, Keep, Rebuild, Replaces, Resumable, Resumed};
+pub use snapshot::{Snapshot, Version, VersionToken};
 pub use store::{Durability, Going, Removed, Store, Whole};
-pub use tree::{Listing, Tree};
-pub use version::{Version, VersionToken};
+pub use tree::{Listing, STAGING_NAME, Tree, check_path, is_staging_name};
 
 /// What `mutex` protects. Each lock here covers one simple change, so a panic elsewhere leaves nothing half done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -2,7 +2,6 @@
 
 mod accepted;
 pub(crate) mod agent;
-pub(crate) mod batch;
 mod compare;
 pub(crate) mod far;
 pub(crate) mod filters;
@@ -18,10 +17,9 @@ mod screen;
 mod select;
 pub(crate) mod settings;
 pub(crate) mod show;
-mod sums;
 pub(crate) mod sync;
 pub(crate) mod tools;
-mod travel;
+pub(crate) mod travel;
 pub(crate) mod verify;
 pub(crate) mod watch;
 mod writing;

@@ -10,7 +10,6 @@ use deltic_core::Strategy;
 use deltic_protocol::limits::{MAX_STREAMS, MAX_THREADS};
 
 use super::accepted::Accepted;
-use super::batch::BatchArgs;
 use super::compare::CompareArgs;
 use super::filters::Filters;
 use super::headings::{CARRY, CHOOSE, TRAVEL};
@@ -20,8 +19,7 @@ use super::remove::RemoveArgs;
 use super::select::SelectArgs;
 use super::settings::{Applied, SettingArgs};
 use super::show::Show;
-use super::sums::SumArgs;
-use super::travel::Travel;
+use super::travel::{BatchArgs, SumArgs, Travel};
 use super::writing::WritingArgs;
 use crate::words::shell::ShellWords;
 use crate::words::size::Size;

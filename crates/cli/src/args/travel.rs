@@ -1,6 +1,7 @@
 //! Options about the way to the other machine.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
@@ -8,9 +9,11 @@ use clap::{ArgAction, ValueEnum, value_parser};
 use deltic_net::plan::Patience;
 use deltic_protocol::limits::MAX_LEVEL;
 
-use super::headings::TRAVEL;
 use crate::words::rate::Rate;
+use crate::words::refused::Unsupported;
 use crate::words::zone::Zone;
+
+use super::headings::TRAVEL;
 
 /// The words about travelling.
 #[derive(Debug, clap::Args)]
@@ -146,4 +149,107 @@ fn until(word: &str) -> Result<Duration> {
         bail!("--stop-at={word}: that is not in the future");
     }
     Ok(Duration::from_secs((at - now) as u64))
+}
+
+/// The file that keeps a run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BatchArgs {
+    /// Record the run in FILE too; FILE.sh applies it elsewhere
+    ///
+    /// Other destinations must be like this one.
+    #[arg(long, value_name = "FILE", help_heading = TRAVEL)]
+    write_batch: Option<OsString>,
+    /// Record the run in FILE, leave DEST as it is
+    #[arg(long, value_name = "FILE", help_heading = TRAVEL)]
+    only_write_batch: Option<OsString>,
+    /// Apply the run that FILE holds; - is standard input
+    #[arg(long, value_name = "FILE", help_heading = TRAVEL)]
+    read_batch: Option<OsString>,
+}
+
+/// Use of the file that keeps a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Batch {
+    Write(PathBuf),
+    OnlyWrite(PathBuf),
+    Read(PathBuf),
+}
+
+impl BatchArgs {
+    /// True if nothing comes to a destination in this run.
+    pub(crate) const fn only_writes(&self) -> bool {
+        self.only_write_batch.is_some()
+    }
+
+    /// The batch that is asked for, or why it makes no sense with the other words.
+    pub(crate) fn batch(&self, removes_sources: bool, compares: bool) -> Result<Option<Batch>> {
+        let words = [
+            ("--write-batch", self.write_batch.clone().map(|path| Batch::Write(path.into()))),
+            (
+                "--only-write-batch",
+                self.only_write_batch.clone().map(|path| Batch::OnlyWrite(path.into())),
+            ),
+            ("--read-batch", self.read_batch.clone().map(|path| Batch::Read(path.into()))),
+        ];
+        let mut asked = words.into_iter().filter_map(|(word, batch)| Some((word, batch?)));
+        let Some((word, batch)) = asked.next() else { return Ok(None) };
+        if let Some((other, _)) = asked.next() {
+            bail!("{word} and {other}: a run has one batch file");
+        }
+        // Nothing is at a destination then, so the sources stay.
+        if removes_sources && !matches!(batch, Batch::OnlyWrite(_)) {
+            bail!("{word}: a batch keeps no word that sources go (--remove-source-files)");
+        }
+        if compares && !matches!(batch, Batch::Read(_)) {
+            bail!(
+                "{word}: what -c compares is at the destination alone, and a batch is for others; -I takes all files"
+            );
+        }
+        Ok(Some(batch))
+    }
+}
+
+/// The words of it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SumArgs {
+    /// Choose checksums: auto, blake3, none
+    ///
+    /// blake3: no faster sum that the two ends share. none: files go whole. Names of rsync's mean auto. One name, or
+    /// one for transfers and one for -c.
+    #[arg(long, value_name = "NAMES", visible_alias = "cc", help_heading = TRAVEL)]
+    checksum_choice: Option<String>,
+}
+
+/// The chosen sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    /// Chunks are named by BLAKE3.
+    pub(crate) by_blake3: bool,
+    /// Files go whole.
+    pub(crate) whole: bool,
+}
+
+impl SumArgs {
+    /// The meaning of the word; `compares` is true with -c.
+    pub(crate) fn sums(&self, compares: bool) -> Result<Sums> {
+        let Some(word) = &self.checksum_choice else { return Ok(Sums::default()) };
+        let (transfer, before) = word.split_once(',').unwrap_or((word, word));
+        for name in [transfer, before] {
+            match name {
+                "auto" | "blake3" | "none" => {}
+                // Names of speed: what we have proves more.
+                "xxh128" | "xxh3" | "xxh64" | "xxhash" | "md5" | "md4" | "sha1" => {}
+                _ => {
+                    let what = format!("checksum {name}");
+                    bail!(Unsupported::new(what, "there are auto, blake3 and none"))
+                }
+            }
+        }
+        if before == "none" && compares {
+            let what = "checksum none with --checksum".into();
+            bail!(Unsupported::new(what, "contents are compared by sums"));
+        }
+        let by_blake3 = [transfer, before].contains(&"blake3");
+        Ok(Sums { by_blake3, whole: transfer == "none" })
+    }
 }

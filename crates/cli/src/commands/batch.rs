@@ -14,8 +14,8 @@ use deltic_net::{NamedFile, Trust};
 
 use super::files::{NewFile, Output};
 use super::run::sync;
-use crate::args::batch::Batch;
 use crate::args::options_again;
+use crate::args::travel::Batch;
 use crate::plan::Request;
 use crate::report::exit::Exit;
 use crate::report::output;

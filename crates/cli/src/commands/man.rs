@@ -1,4 +1,4 @@
-//! `deltic man`: manual pages, from the same declarations as the words.
+//! `deltic man` and `deltic completions`: manual pages, and what shells need, from the same declarations as the words.
 
 use std::fs;
 
@@ -6,8 +6,11 @@ use anyhow::{Context, Result};
 use clap::Arg;
 use clap::builder::Resettable;
 
+use crate::args;
+use crate::args::tools::{CompletionsArgs, ManArgs};
+use crate::report::exit::Exit;
+
 use super::version;
-use crate::args::{self, tools::ManArgs};
 
 /// When this version was made: the day of its commit; empty where the sources were no checkout.
 const DATE: &str = env!("DELTIC_DATE");
@@ -144,4 +147,24 @@ fn with_synopsis(page: &str, usage: &str) -> String {
 /// `deltic-sync`, as manual pages are called.
 fn named(command: &clap::Command) -> String {
     command.get_bin_name().unwrap_or_else(|| command.get_name()).replace(' ', "-")
+}
+
+/// Prints what a shell needs to complete our words.
+pub(crate) fn complete(args: &CompletionsArgs) -> Exit {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut completed(&args.name), &args.name, &mut script);
+    version::print_text(&String::from_utf8_lossy(&script))
+}
+
+/// The command that is completed, without what is internal.
+fn completed(name: &str) -> clap::Command {
+    let all = args::command();
+    match all.find_subcommand("sync").filter(|_| name == "rsync") {
+        Some(sync) => sync.clone().name("rsync"),
+        None => {
+            let shown = all.get_subcommands().filter(|one| !one.is_hide_set()).cloned();
+            let deltic = clap::Command::new("deltic").version(env!("CARGO_PKG_VERSION"));
+            deltic.disable_help_subcommand(true).subcommands(shown)
+        }
+    }
 }

@@ -3,7 +3,6 @@
 pub(crate) mod agent;
 mod batch;
 pub(crate) mod bench;
-pub(crate) mod completions;
 pub(crate) mod delta;
 pub(crate) mod doctor;
 mod far;

@@ -15,9 +15,9 @@ use deltic_protocol::limits::MAX_BLOCK_BYTES;
 use deltic_protocol::options::{Delete, Options, Select};
 use deltic_tree::path::printable;
 
-use crate::args::batch::Batch;
 use crate::args::metadata::{Far, remote_words};
 use crate::args::sync::SyncArgs;
+use crate::args::travel::Batch;
 use crate::report::hint;
 use crate::report::view::View;
 use crate::words::place::Place;

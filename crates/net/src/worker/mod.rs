@@ -1,7 +1,6 @@
 //! The work of the machines: reads from a store, has the engine compute, writes to a store. Calls block, on threads of
 //! the executor.
 
-mod agreed;
 pub(crate) mod alternates;
 mod buffers;
 pub(crate) mod destination;
@@ -13,22 +12,22 @@ mod packing;
 mod recipes;
 pub(crate) mod source;
 mod steps;
-mod troubles;
 
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use deltic_core::{Fingerprinter, Strategy, SumKey};
 use deltic_engine::machine::Machine;
 use deltic_protocol::Terms;
-use deltic_protocol::report::Trouble;
+use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::work::{Setback, Then};
+use deltic_store::StoreError;
 use deltic_tree::RelPath;
 
 use crate::executor::Cost;
 use crate::monitor::Stage;
 
 use buffers::Buffers;
-pub(crate) use troubles::trouble;
-use troubles::{failed, setback, told, warned};
 
 /// Does a machine's work, from any thread.
 pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
@@ -72,6 +71,80 @@ pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
     fn perform_together(&self, works: Vec<M::Work>) -> Vec<M::Answer> {
         works.into_iter().map(|work| self.perform(work)).collect()
     }
+}
+
+/// The terms, and the keys that they give.
+pub(super) struct Agreed {
+    pub(super) terms: Terms,
+    /// Names chunks in this session.
+    pub(super) names: Fingerprinter,
+    pub(super) gap_seed: u64,
+    /// The key of strong sums.
+    pub(super) key: SumKey,
+}
+
+impl Agreed {
+    pub(super) fn new(terms: Terms, strategy: &Strategy) -> Self {
+        Self {
+            terms,
+            names: terms.fingerprinter(strategy),
+            gap_seed: terms.gap_seed(),
+            key: terms.sum_key(),
+        }
+    }
+}
+
+/// The trouble that a store error is for a run.
+pub(crate) fn trouble(error: &StoreError) -> Trouble {
+    let kind = match error {
+        StoreError::Changed { .. } | StoreError::NotFound { .. } => TroubleKind::Vanished,
+        _ => TroubleKind::Failed,
+    };
+    told(kind, error, |path| match error {
+        StoreError::NotFound { action: "list", .. } => {
+            format!("directory has vanished: \"{path}\"")
+        }
+        StoreError::NotFound { .. } => format!("file has vanished: \"{path}\""),
+        error => error.words(path),
+    })
+}
+
+/// A trouble with the name that `error` is about, in these `words` of its path.
+pub(super) fn told(
+    kind: TroubleKind,
+    error: &StoreError,
+    words: impl FnOnce(&str) -> String,
+) -> Trouble {
+    let trouble = match (error.path(), error) {
+        (Some(path), _) => Trouble::at(kind, path, words),
+        (None, StoreError::Argument { argument, .. }) => {
+            let full_path = argument.as_os_str().as_bytes().into();
+            Trouble::new(kind, error.to_string()).with_full_path(full_path)
+        }
+        (None, _) => return Trouble::new(kind, error.to_string()),
+    };
+    trouble.with_errno(error.errno().and_then(|errno| errno.try_into().ok()))
+}
+
+/// The same at the destination, where nothing that is missing has vanished.
+pub(super) fn failed(error: &StoreError) -> Trouble {
+    told(TroubleKind::Failed, error, |path| error.words(path))
+}
+
+/// A warning, which keeps nothing from going on.
+pub(super) fn warned(message: &str) -> Trouble {
+    Trouble::new(TroubleKind::Warned, message)
+}
+
+/// The setback that a store error at the destination is for an attempt.
+pub(super) fn setback(error: &StoreError) -> Setback {
+    let then = match error {
+        StoreError::Changed { .. } | StoreError::Short { .. } => Then::Retry,
+        StoreError::Unset { .. } => Then::GoOn,
+        error if error.wants_room() => Then::WaitForRoom,
+        _ => Then::GiveUp,
+    };
+    Setback { trouble: failed(error), then }
 }
 
 #[cfg(test)]

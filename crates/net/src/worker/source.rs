@@ -28,13 +28,12 @@ use deltic_store_local::cache::Moment;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Compared, DirDigest, DirDigestKey, DirHasher, Entry, Kind, Meta, RelPath};
 
-use super::agreed::Agreed;
 use super::digests::{digest_of_all, list};
 use super::kept::Kept;
 use super::owners::Called;
 use super::packing::Packer;
 use super::steps::{cut_segment, perform, read_one, sum_portion, with_segment};
-use super::{Buffers, trouble};
+use super::{Agreed, Buffers, trouble};
 use crate::executor::Cost;
 use crate::host::user::User;
 use crate::lock::lock;

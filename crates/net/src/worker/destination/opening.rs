@@ -4,21 +4,28 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Fingerprinter, Key};
-use deltic_engine::journal;
+use deltic_core::{Fingerprinter, GapSums, Key, Searcher, Span, Strong, StrongSum};
+use deltic_engine::gap::BlockSums;
+use deltic_engine::sums::{Portions, StrongSums};
+use deltic_engine::{Short, journal, search};
 use deltic_protocol::receiver::{
-    Elsewhere, Extra, Kept, Kinship, New, NewFiles, OldLens, Similar, Unlisted,
+    Elsewhere, Extra, Facing, Kept, Kinship, New, NewFiles, OldLens, Rolled, Similar, Unlisted,
 };
 use deltic_protocol::report::Trouble;
-use deltic_protocol::work::Handle;
+use deltic_protocol::summing::{Portion, Summed};
+use deltic_protocol::sums::Summing;
+use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{Listing, Resumable, Resumed, Snapshot, Store, StoreError, Tree};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, Meta, Names, RelPath};
 
-use super::DestinationWorker;
-use super::slot::{Growing, Slot, Sought};
 use crate::lock::lock;
-use crate::worker::{failed, warned};
+use crate::monitor::Stage;
+use crate::worker::steps::{perform, sum_portion, with_segment};
+use crate::worker::{failed, setback, warned};
+
+use super::slot::{Growing, Slot, Sought};
+use super::{DestinationWorker, shrunk};
 
 /// A file of another name, held open.
 type Other<S> = Option<(Similar, <S as Tree>::Snapshot)>;
@@ -189,5 +196,57 @@ fn if_dir(listed: Result<Listing, StoreError>) -> Result<Option<Listing>, Troubl
             | StoreError::OutsideRoot { .. },
         ) => Ok(None),
         Err(error) => Err(failed(&error)),
+    }
+}
+
+impl<S: Store> DestinationWorker<S> {
+    pub(super) fn sum_old(
+        &self,
+        handle: Handle,
+        (part, portion): (usize, Portion),
+        summing: Summing,
+    ) -> Result<Summed, Setback> {
+        let slot = self.slot(handle);
+        let old = &slot.old[part];
+        let portions = Portions { summing, key: &self.agreed.key, file_len: old.meta().len };
+        let summed = sum_portion(&self.buffers, old, &portions, (portion, None));
+        summed.map_err(|error| setback(&error))?.ok_or_else(shrunk)
+    }
+
+    pub(super) fn hash_old(
+        &self,
+        handle: Handle,
+        strong: Strong,
+        spans: &[Span],
+    ) -> Result<Vec<StrongSum>, Setback> {
+        let (slot, task) = (self.slot(handle), StrongSums::new((strong, &self.agreed.key), spans));
+        let sums = perform(&self.buffers, Stage::Sum, task, |spans, into| {
+            slot.read(spans, into).map(<[u8]>::len)
+        });
+        sums.map_err(|error| setback(&error))?.map_err(|Short| shrunk())
+    }
+
+    pub(super) fn roll(
+        &self,
+        handle: Handle,
+        (part, start): (usize, u64),
+        searcher: Box<Searcher>,
+    ) -> Result<Rolled, StoreError> {
+        let slot = self.slot(handle);
+        with_segment(&self.buffers, &slot.old[part], start, |bytes, at_end| {
+            search::in_old(searcher, bytes, at_end)
+        })
+    }
+
+    pub(super) fn block_sums(
+        &self,
+        handle: Handle,
+        gaps: &[Facing],
+    ) -> Result<Vec<GapSums>, StoreError> {
+        let (slot, task) = (self.slot(handle), BlockSums::new(gaps, self.agreed.gap_seed));
+        let Ok(sums) = perform(&self.buffers, Stage::Sum, task, |spans, into| {
+            slot.read(spans, into).map(<[u8]>::len)
+        })?;
+        Ok(sums)
     }
 }
