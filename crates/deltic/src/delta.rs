@@ -1,8 +1,8 @@
 //! Deltas between two versions that lie in memory.
 //!
-//! Chunks of both versions are compared first, as in a session; between two neighbours that match, a search by short blocks
-//! finds what little changed (`deltic_core::gap`). Every copy is compared byte by byte, so no sum is trusted. The encoded form
-//! is a delta file: `deltic patch` reads it.
+//! Chunks of both versions are compared first, as in a session; between two neighbours that match, a search by short
+//! blocks finds what little changed (`deltic_core::gap`). Every copy is compared byte by byte, so no sum is trusted.
+//! The encoded form is a delta file: `deltic patch` reads it.
 
 use std::ops::Range;
 
@@ -188,7 +188,8 @@ impl Delta {
     /// Reads the bytes of a delta file: those of [`Delta::encode`], or what `deltic delta` wrote.
     ///
     /// # Errors
-    /// [`DeltaError::Format`] where they are none. Memory follows the bytes that are there, never a length that they claim.
+    /// [`DeltaError::Format`] where they are none. Memory follows the bytes that are there, never a length that they
+    /// claim.
     pub fn decode(bytes: &[u8]) -> Result<Self, DeltaError> {
         let mut parser = Parser::<DeltaFile>::new();
         parser.feed(bytes);

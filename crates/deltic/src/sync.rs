@@ -55,9 +55,9 @@ impl Place {
 
 /// One sync: brings the destination to what the source is.
 ///
-/// Nothing is taken over but content until more is asked for: most programs want [`Sync::archive`]. What is in place when a
-/// sync ends is flushed to the disk, unless [`Sync::durable`] says otherwise. A name shows the whole old or the whole new file
-/// at every moment.
+/// Nothing is taken over but content until more is asked for: most programs want [`Sync::archive`]. What is in place
+/// when a sync ends is flushed to the disk, unless [`Sync::durable`] says otherwise. A name shows the whole old or the
+/// whole new file at every moment.
 #[derive(Clone, Debug)]
 pub struct Sync {
     from: Place,
@@ -86,7 +86,8 @@ impl Sync {
         }
     }
 
-    /// Takes whole trees: symbolic links, permissions, times, owners where allowed, devices and FIFOs (`-a` of the command).
+    /// Takes whole trees: symbolic links, permissions, times, owners where allowed, devices and FIFOs (`-a` of the
+    /// command).
     #[must_use]
     pub fn archive(mut self) -> Self {
         let Options { recursive, links, modes, times, metadata, .. } = &mut self.options;
@@ -179,8 +180,8 @@ impl Sync {
     /// Runs to the end on this thread. For programs without an async runtime: one of its own lives meanwhile.
     ///
     /// # Errors
-    /// [`SyncError`] where the sync as a whole could not start or go on; [`SyncError::Usage`] inside a runtime. A file that
-    /// failed is an [`Event::Trouble`], and counted in [`Outcome::totals`].
+    /// [`SyncError`] where the sync as a whole could not start or go on; [`SyncError::Usage`] inside a runtime. A file
+    /// that failed is an [`Event::Trouble`], and counted in [`Outcome::totals`].
     pub fn run(self, mut on_event: impl FnMut(Event) + Send) -> Result<Outcome, SyncError> {
         if Handle::try_current().is_ok() {
             let why = "a runtime is running here already: await `start` instead of calling `run`";
@@ -251,8 +252,8 @@ fn destination(to: Place) -> Destination {
     }
 }
 
-/// Does what the other end of `transport` asks for, once, with all rights of this process: only for a peer that is trusted
-/// with them.
+/// Does what the other end of `transport` asks for, once, with all rights of this process: only for a peer that is
+/// trusted with them.
 ///
 /// # Errors
 /// [`SyncError`] where the session did not end well; the other end has been told.

@@ -111,7 +111,8 @@ pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outc
     ended
 }
 
-/// Ends a remote shell with the run that failed: one that hangs would outlive us. Waits on a thread, where there is one.
+/// Ends a remote shell with the run that failed: one that hangs would outlive us. Waits on a thread, where there is
+/// one.
 async fn stop(shell: Shell) {
     let (done, stopped) = oneshot::channel();
     let there = shell.clone();

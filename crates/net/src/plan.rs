@@ -31,7 +31,7 @@ pub struct Plan {
     pub bwlimit: Option<u64>,
     /// When to give up.
     pub patience: Patience,
-    /// Whether chunks are named by BLAKE3, though both ends have something faster.
+    /// True if chunks are named by BLAKE3, though both ends have something faster.
     pub by_blake3: bool,
     /// The directory in which this end keeps what it knows of files, if it may
     /// ([`Compare::cached`](deltic_protocol::options::Compare)).
@@ -116,7 +116,7 @@ pub enum Names {
     There {
         /// Its path there.
         path: OsString,
-        /// Whether names end in NULs there, and not with their lines.
+        /// True if names end in NULs there, and not with their lines.
         nul: bool,
     },
 }

@@ -137,7 +137,7 @@ struct Shared(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     start: Instant,
-    /// Whether it is possible to sync a part of the sources.
+    /// True if it is possible to sync a part of the sources.
     divides: bool,
     state: Mutex<State>,
     changed: Arc<Notify>,
@@ -366,13 +366,13 @@ impl Watch {
         Confirming(self.shared.clone())
     }
 
-    /// Whether a round has gone through.
+    /// True if a round has gone through.
     #[must_use]
     pub const fn has_begun(&self) -> bool {
         self.names.is_some()
     }
 
-    /// Whether the watch ends because its time is up.
+    /// True if the watch ends because its time is up.
     #[must_use]
     pub fn is_time_up(&self) -> bool {
         self.end.is_some_and(|end| end <= Instant::now())
@@ -384,7 +384,7 @@ impl Watch {
         self.shared.with(|state| state.held.as_ref().map_or(0, |held| held.names))
     }
 
-    /// Whether everything that was seen is at the destination, as far as rounds went well.
+    /// True if everything that was seen is at the destination, as far as rounds went well.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.shared.with(|state| state.batch.is_clean() && state.held.is_none())
@@ -485,7 +485,7 @@ fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
     }
 }
 
-/// Whether some names of these sources can be synced without the others, and come to the same.
+/// True if some names of these sources can be synced without the others, and come to the same.
 fn divides(roots: &[SourceArg], options: &Options) -> bool {
     let select = &options.select;
     let apart = |one: &SourceArg, other: &SourceArg| !other.path().starts_with(one.path());

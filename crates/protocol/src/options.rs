@@ -113,7 +113,7 @@ impl Options {
         remove.sources && alone && !writing.delay && !dry_run
     }
 
-    /// Whether files that find no room wait for what is deleted: no other name, nor their source, waits for them until
+    /// True if files that find no room wait for what is deleted: no other name, nor their source, waits for them until
     /// then.
     #[must_use]
     pub(crate) fn deletes_for_room(&self) -> bool {

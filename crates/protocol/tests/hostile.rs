@@ -796,8 +796,8 @@ fn what_is_not_proven_comes_by_the_stronger_sum_and_then_whole() {
     assert_eq!(*victim.hands.tree.0[&path("a")].bytes, old_bytes());
 }
 
-/// Who writes both versions can give every chunk one weak sum: each of new is looked for once, and no more bytes of old are
-/// hashed than new has.
+/// Who writes both versions can give every chunk one weak sum: each of new is looked for once, and no more bytes of old
+/// are hashed than new has.
 #[test]
 fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
     const CHUNKS: usize = 120_000;
@@ -840,8 +840,8 @@ fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
     }
 }
 
-/// ParaSync §3.2: a weak sum that 120,000 chunks share. They are dealt out in batches that any thread may take, each of which
-/// takes the strong sum of the one chunk of old that has it once.
+/// ParaSync §3.2: a weak sum that 120,000 chunks share. They are dealt out in batches that any thread may take, each of
+/// which takes the strong sum of the one chunk of old that has it once.
 #[test]
 fn chunks_that_share_a_weak_sum_are_dealt_out_and_hashed_once_a_batch() {
     const CHUNKS: usize = 120_000;
@@ -1144,7 +1144,8 @@ fn a_name_of_a_file_that_comes_to_nothing_keeps_nobody_waiting() {
 fn files_of_several_names_are_bounded_while_more_names_may_come() {
     let mut victim = Victim::new(linking());
     let mut told = 0;
-    // The path of each is as long as a path may be, so that their bytes run out first. Names that are there settle at once.
+    // The path of each is as long as a path may be, so that their bytes run out first. Names that are there settle at
+    // once.
     let deep: Vec<String> = (0..15).map(|n| format!("{n:0250}")).collect();
     let dirs = (0..=deep.len()).map(|n| deep[..n].join("/")).collect::<Vec<_>>();
     for (at, below) in dirs.iter().zip(&deep) {
@@ -2283,7 +2284,8 @@ fn a_stale_failure_does_not_end_the_next_attempt() {
     assert_eq!(wants, 2, "the second attempt goes on");
 }
 
-/// Three bytes ask for a copy that takes a disk longer: a driver is told of those that wait, until they are made or given up.
+/// Three bytes ask for a copy that takes a disk longer: a driver is told of those that wait, until they are made or
+/// given up.
 #[test]
 fn copies_that_wait_are_counted() {
     const LEN: u64 = 4 * 8192 * MAX_BATCH as u64;

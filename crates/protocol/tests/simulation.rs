@@ -541,8 +541,8 @@ fn a_transfer_that_lacks_nothing_reads_nothing_of_old() {
     assert_eq!((totals.literal, totals.matched), (0, 700_000));
 }
 
-/// What an earlier session knows of old serves this one: it is copied from, and not read to be cut, but for what a killed
-/// run left besides.
+/// What an earlier session knows of old serves this one: it is copied from, and not read to be cut, but for what a
+/// killed run left besides.
 #[test]
 fn a_version_whose_recipe_is_known_is_not_read() {
     let old = Dice::new(8).bytes(700_000);
@@ -556,8 +556,8 @@ fn a_version_whose_recipe_is_known_is_not_read() {
     assert!(totals.literal < 20_000, "{}", totals.literal);
 }
 
-/// Another time: it is another version, which is matched against what was left. The same time and other bytes, as where a
-/// time was set back: what is in place and wrong is written over.
+/// Another time: it is another version, which is matched against what was left. The same time and other bytes, as where
+/// a time was set back: what is in place and wrong is written over.
 #[test]
 fn a_source_that_changed_meanwhile_comes_through() {
     for (seed, time_tells) in [(1, true), (2, false), (3, true), (4, false)] {
@@ -632,7 +632,8 @@ fn refuted_matches_are_asked_about_again_or_sent() {
     }
 }
 
-/// What waits for what ([`Delivery`]): with relative offsets, copies and literals follow each other in the order of the file.
+/// What waits for what ([`Delivery`]): with relative offsets, copies and literals follow each other in the order of the
+/// file.
 #[test]
 fn copies_and_literals_follow_each_other_as_the_strategy_says() {
     for strategy in Strategy::ALL {
@@ -662,8 +663,8 @@ fn copies_and_literals_follow_each_other_as_the_strategy_says() {
     }
 }
 
-/// Where strong sums of all chunks prove the file, nothing is hashed once more for it; where they cannot, all of it is, by
-/// something that nobody can forge.
+/// Where strong sums of all chunks prove the file, nothing is hashed once more for it; where they cannot, all of it is,
+/// by something that nobody can forge.
 #[test]
 fn only_what_strong_sums_leave_unproven_is_hashed_again() {
     for strategy in Strategy::ALL {
@@ -718,8 +719,8 @@ fn a_move_costs_no_literals() {
     assert!(totals.literal < 20_000, "{}", totals.literal);
 }
 
-/// Whichever of the two questions comes first, a file is told once; and only where both ends name chunks alike is it offered
-/// for anything.
+/// Whichever of the two questions comes first, a file is told once; and only where both ends name chunks alike is it
+/// offered for anything.
 #[test]
 fn a_file_that_is_offered_is_not_told_again() {
     const START: u8 = 18;

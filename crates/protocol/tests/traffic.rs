@@ -60,8 +60,8 @@ impl Versions {
         self.fresh += len as u64;
     }
 
-    /// Brings new over, in chunks of this mean length, if not as it is done by default; what travelled, and how much of it
-    /// as literals.
+    /// Brings new over, in chunks of this mean length, if not as it is done by default; what travelled, and how much of
+    /// it as literals.
     fn traffic(&self, seed: u64, block_bytes: Option<u32>) -> (u64, u64) {
         let tree = |bytes: &Vec<u8>, len| {
             let mut node = Node::file(bytes.clone(), NOW, 0o644);
@@ -122,7 +122,8 @@ fn old_bytes_between_many_edits_are_not_sent_again() {
     }
 }
 
-/// A log of equal lines: after a few bytes that came in no chunk is as it was, and how far its places moved no chunk tells.
+/// A log of equal lines: after a few bytes that came in no chunk is as it was, and how far its places moved no chunk
+/// tells.
 #[test]
 fn what_repeats_itself_is_found_again_behind_bytes_that_came_in() {
     for (seed, period, places) in [(0, 100, 1), (1, 64, 3), (2, 2, 2), (3, 2, 5), (4, 4096, 2)] {

@@ -1,9 +1,10 @@
-//! What an entry gets besides its content: owner, attributes, ACLs, mode and times, in this order. A change of owner takes
-//! setuid away, so the mode comes later; a mode may close a file to its owner, so attributes come before; times are last.
+//! What an entry gets besides its content: owner, attributes, ACLs, mode and times, in this order. A change of owner
+//! takes setuid away, so the mode comes later; a mode may close a file to its owner, so attributes come before; times
+//! are last.
 //!
-//! What cannot be set keeps nothing else away: it is noted, and told of once the entry is in place. But what is not whose it
-//! should be gets no bits that lend it to others, and what lacks its ACL is open to nobody to whom that would have closed it
-//! as the owning group.
+//! What cannot be set keeps nothing else away: it is noted, and told of once the entry is in place. But what is not
+//! whose it should be gets no bits that lend it to others, and what lacks its ACL is open to nobody to whom that would
+//! have closed it as the owning group.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -31,7 +32,7 @@ pub(super) struct Attrs<'a> {
     /// Of extended attributes; and which of these are ours to change.
     scope: XattrScope,
     rules: &'a Filter,
-    /// Whether what only the superuser may set is noted, and not set.
+    /// True if what only the superuser may set is noted, and not set.
     notes: bool,
     mode: Option<u32>,
     /// A mode nobody asked to keep: a file system without modes may refuse it.
@@ -85,12 +86,12 @@ impl<'a> Attrs<'a> {
         self
     }
 
-    /// Whether nothing is to be set.
+    /// True if nothing is to be set.
     pub(super) fn is_empty(&self) -> bool {
         self.mode.is_none() && self.times.is_none() && !self.looks_first() && !self.notes
     }
 
-    /// Whether what to set depends on what there is.
+    /// True if what to set depends on what there is.
     fn looks_first(&self) -> bool {
         let Keep { executability, acls, xattrs, .. } = self.keep;
         let owned = self.meta.user.is_some() || self.meta.group.is_some();
@@ -98,8 +99,8 @@ impl<'a> Attrs<'a> {
         owned || acls || xattrs || inherits || executability && self.mode.is_none()
     }
 
-    /// The mode that a file may be made with which belongs to `owner` then: the one that it is to get, where nothing but
-    /// times is to be set besides; else its owner's alone, for nobody may read it before it is as it should be.
+    /// The mode that a file may be made with which belongs to `owner` then: the one that it is to get, where nothing
+    /// but times is to be set besides; else its owner's alone, for nobody may read it before it is as it should be.
     pub(super) fn birth_mode(&self, owner: (u32, u32)) -> Mode {
         match self.mode.filter(|mode| self.suits(owner) && mode & !0o777 == 0) {
             Some(mode) => Mode::from_raw_mode(mode),
@@ -118,7 +119,7 @@ impl<'a> Attrs<'a> {
         unset
     }
 
-    /// Whether an entry that is this has all of it already.
+    /// True if an entry that is this has all of it already.
     pub(super) fn are_on(&self, is: &Stat) -> bool {
         let has_mode = self.mode.is_none_or(|mode| mode == is.st_mode & ALL_BITS);
         let has_times = self.times.as_ref().is_none_or(|times| {
@@ -130,21 +131,21 @@ impl<'a> Attrs<'a> {
         has_mode && has_times && !self.notes && self.suits((is.st_uid, is.st_gid))
     }
 
-    /// Whether a new file of this user and group lacks mode and times at most.
+    /// True if a new file of this user and group lacks mode and times at most.
     pub(super) fn suits(&self, owner: (u32, u32)) -> bool {
         let Keep { acls, xattrs, .. } = self.keep;
         self.is_of(owner) && !acls && !xattrs && self.heritage == Heritage::default()
     }
 
-    /// Whether what is this user's and group's stays so.
+    /// True if what is this user's and group's stays so.
     fn is_of(&self, (user, group): (u32, u32)) -> bool {
         self.meta.user.is_none_or(|wanted| wanted == user)
             && self.meta.group.is_none_or(|wanted| wanted == group)
     }
 
-    /// Sets what counts before anything is made in a directory that was there: its owner, its group and whether it hands that
-    /// down. Until it has its mode it lets nobody do what not both the old and the new one do. What cannot be set is told when
-    /// all is.
+    /// Sets what counts before anything is made in a directory that was there: its owner, its group and whether it
+    /// hands that down. Until it has its mode it lets nobody do what not both the old and the new one do. What cannot
+    /// be set is told when all is.
     pub(super) fn set_first(&self, on: On<'_>) -> Result<(), Errno> {
         let is = on.stat()?;
         let mode = is.st_mode & ALL_BITS;
@@ -168,7 +169,7 @@ impl<'a> Attrs<'a> {
         Ok(())
     }
 
-    /// Whether an ACL is there, or is to be: only that says what the mode lets whom do.
+    /// True if an ACL is there, or is to be: only that says what the mode lets whom do.
     fn meets_acl(&self, on: On<'_>) -> bool {
         let has_one = || access_acl(&on.reach()).is_some();
         self.keep.acls && !self.notes && (self.meta.access_acl().is_some() || has_one())
@@ -225,8 +226,8 @@ impl<'a> Attrs<'a> {
         Some(wanted)
     }
 
-    /// Sets what a directory, in which things are to be made, gets besides owner, mode and times: too much to keep until all
-    /// is made. Also returns the bits that its mode must lack then, because its ACL could not be set.
+    /// Sets what a directory, in which things are to be made, gets besides owner, mode and times: too much to keep
+    /// until all is made. Also returns the bits that its mode must lack then, because its ACL could not be set.
     pub(super) fn set_early(&self, on: On<'_>) -> (Unset, u32) {
         let mut unset = Unset::default();
         match on.stat() {
@@ -348,8 +349,8 @@ fn set_owner(on: On<'_>, user: Option<u32>, group: Option<u32>) -> Result<(), Er
     on.set_owner(user.map(Uid::from_raw), group.map(Gid::from_raw))
 }
 
-/// What of the modes `old` and `new` a directory may have in between: what both let others do; where it `moves` to another owner
-/// or group, no class of them more than the other, for then nobody knows who is in which.
+/// What of the modes `old` and `new` a directory may have in between: what both let others do; where it `moves` to
+/// another owner or group, no class of them more than the other, for then nobody knows who is in which.
 const fn between(old: u32, new: u32, moves: bool) -> u32 {
     let both = old & new;
     let least = both & both >> 3 & 7;
@@ -357,8 +358,8 @@ const fn between(old: u32, new: u32, moves: bool) -> u32 {
     old & OWNER_BITS | others | both & LENDING_BITS | (old | new) & STICKY
 }
 
-/// Of a `mode` that `acl` was to go with, and could not be set: what the owning group may do is what the ACL says, for in the
-/// mode there stands the most that anybody named may.
+/// Of a `mode` that `acl` was to go with, and could not be set: what the owning group may do is what the ACL says, for
+/// in the mode there stands the most that anybody named may.
 fn less(mode: u32, acl: Option<&Acl>, unset: &Unset) -> u32 {
     match acl.filter(|acl| acl.mask.is_some() && unset.why(ACL).is_some()) {
         Some(acl) => mode & !(u32::from(!acl.group & 7) << 3),
@@ -417,8 +418,8 @@ impl On<'_> {
     }
 }
 
-/// Lets us do what we like in the directory `path` below `root`, if it is ours and says otherwise: which mode it had then. If we
-/// may not, what is tried in it will say so.
+/// Lets us do what we like in the directory `path` below `root`, if it is ours and says otherwise: which mode it had
+/// then. If we may not, what is tried in it will say so.
 pub(super) fn open_to_owner(root: &Dir, path: &RelPath) -> Option<u32> {
     if process::geteuid().is_root() {
         return None;
@@ -453,8 +454,8 @@ fn times(meta: &Meta, keep: Keep) -> Option<Timestamps> {
     (accessed.is_some() || modified.is_some()).then_some(times)
 }
 
-/// When something was last read, where that is not asked for: now, for file systems in user space pass over one time without the
-/// other and say nothing.
+/// When something was last read, where that is not asked for: now, for file systems in user space pass over one time
+/// without the other and say nothing.
 pub(super) const AT_ANY_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
 
 /// The bits that this process withholds from new files. Asked of `/proc`, since the system call that tells also sets,

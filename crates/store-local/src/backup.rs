@@ -1,14 +1,15 @@
 //! Old versions under other names, before they are replaced or removed (`--backup`).
 //!
-//! What they take the place of is an older backup, or nothing: never what is listed, nor what this run put there. Below the root
-//! that is a file alone, right where the old version comes, for nobody knows what else is in a directory, or on the way to one; so it
-//! is in what the root is in. In a tree elsewhere, which is theirs, all that is older gives way. A place that is not free is passed by for one further.
+//! What they take the place of is an older backup, or nothing: never what is listed, nor what this run put there. Below
+//! the root that is a file alone, right where the old version comes, for nobody knows what else is in a directory, or
+//! on the way to one; so it is in what the root is in. In a tree elsewhere, which is theirs, all that is older gives
+//! way. A place that is not free is passed by for one further.
 //!
-//! The old version gets its second name while it still has its first: at no time is there none of the two. On another file
-//! system, or where it can have no second name or we may not give it one, a copy of it gets that name, which is complete, and
-//! flushed where that is asked for, before anything happens to the old version. One that is replaced and that we cannot copy
-//! either, most often as we may not read it, is moved: then for a moment nothing is in its place, and should the new version
-//! not get there, it is moved back. After a kill just then it is found where backups are.
+//! The old version gets its second name while it still has its first: at no time is there none of the two. On another
+//! file system, or where it can have no second name or we may not give it one, a copy of it gets that name, which is
+//! complete, and flushed where that is asked for, before anything happens to the old version. One that is replaced and
+//! that we cannot copy either, most often as we may not read it, is moved: then for a moment nothing is in its place,
+//! and should the new version not get there, it is moved back. After a kill just then it is found where backups are.
 
 mod away;
 
@@ -37,7 +38,7 @@ pub struct Backup {
     pub suffix: Box<[u8]>,
     /// Where that tree lies below the root, if it does; the root itself where there is none.
     pub below: Option<RelPath>,
-    /// Whether the root lies in that tree, and so most likely other things than old versions do.
+    /// True if the root lies in that tree, and so most likely other things than old versions do.
     pub above: bool,
 }
 
@@ -52,14 +53,14 @@ pub(super) struct Listed {
 struct Taken<'a> {
     /// What is listed.
     names: RwLockReadGuard<'a, HashSet<RelPath>>,
-    /// Of which paths the old versions are kept at places that others could come to; and, as their own, directories that another
-    /// could.
+    /// Of which paths the old versions are kept at places that others could come to; and, as their own, directories
+    /// that another could.
     given: &'a Mutex<HashMap<RelPath, RelPath>>,
 }
 
 impl Listed {
-    /// Notes what of `paths`, which are about to be looked at, could be the place of what `backup` keeps. What is on its way to
-    /// such a place is there first.
+    /// Notes what of `paths`, which are about to be looked at, could be the place of what `backup` keeps. What is on
+    /// its way to such a place is there first.
     pub(super) fn note(&self, backup: &Backup, paths: &[RelPath]) {
         let mut taken = paths.iter().filter(|path| backup.has(path)).peekable();
         if taken.peek().is_some() {
@@ -79,8 +80,8 @@ impl Taken<'_> {
         self.names.contains(path)
     }
 
-    /// Whether `path` may be the place of the old version at `of`. Where others may come as well, which it `meets`, the place is
-    /// its own from then on.
+    /// True if `path` may be the place of the old version at `of`. Where others may come as well, which it `meets`, the
+    /// place is its own from then on.
     fn gives(&self, path: &RelPath, of: &RelPath, meets: bool) -> bool {
         let mut given = lock(self.given);
         match given.get(path) {
@@ -187,8 +188,8 @@ impl Backup {
         Ok(is_free.then_some(spot))
     }
 
-    /// The directory `above` of `tree` for the old version at `place`; what is missing is made with the modes of the directories
-    /// that this is in. None, if something is on the way that stays.
+    /// The directory `above` of `tree` for the old version at `place`; what is missing is made with the modes of the
+    /// directories that this is in. None, if something is on the way that stays.
     fn mirror(
         &self,
         tree: Dir,
@@ -218,7 +219,7 @@ impl Backup {
         Ok(Some(held))
     }
 
-    /// Whether `name` of `dir`, which is `path` in the tree, is a directory, or free for one now.
+    /// True if `name` of `dir`, which is `path` in the tree, is a directory, or free for one now.
     fn clear_way(
         &self,
         (dir, name): (&Dir, &Name),
@@ -237,7 +238,7 @@ impl Backup {
         }
     }
 
-    /// Whether old versions are kept at `path` below the root, or could be.
+    /// True if old versions are kept at `path` below the root, or could be.
     pub(super) fn has(&self, path: &RelPath) -> bool {
         let tree = self.below.as_ref().filter(|below| !below.is_root());
         let is_in_tree = tree.is_some_and(|tree| path.starts_with(tree));
@@ -250,12 +251,12 @@ impl Backup {
         Name::new(stem).ok().filter(|_| self.is_beside())
     }
 
-    /// Whether what `path` is in or has in it is nobody's to delete: old versions are kept there, or could be.
+    /// True if what `path` is in or has in it is nobody's to delete: old versions are kept there, or could be.
     pub(super) fn protects(&self, path: &RelPath) -> bool {
         self.has(path) || self.below.as_ref().is_some_and(|below| below.starts_with(path))
     }
 
-    /// Whether the place of the old version at `path` could be that of another one too.
+    /// True if the place of the old version at `path` could be that of another one too.
     fn may_meet(&self, path: &RelPath) -> bool {
         self.has(path) || self.below.is_none() && self.has_suffix(path)
     }
@@ -264,17 +265,18 @@ impl Backup {
         !self.suffix.is_empty() && path.as_bytes().ends_with(&self.suffix)
     }
 
-    /// Whether what is kept stands beside what it was replaced by.
+    /// True if what is kept stands beside what it was replaced by.
     pub(super) fn is_beside(&self) -> bool {
         self.dir.is_none()
     }
 
-    /// Whether all in their tree is theirs.
+    /// True if all in their tree is theirs.
     fn is_apart(&self) -> bool {
         self.below.is_none() && !self.above
     }
 
-    /// Calls `put` with the directory and the name of the `spot` for what is at `place`, where what is older is gone then.
+    /// Calls `put` with the directory and the name of the `spot` for what is at `place`, where what is older is gone
+    /// then.
     fn put<T>(
         &self,
         root: &Dir,
@@ -321,13 +323,13 @@ impl Spot<'_> {
         }
     }
 
-    /// Whether a file is there: of what is [torn](is_torn) an earlier run kept the old version, and no other is to take its
-    /// place.
+    /// True if a file is there: of what is [torn](is_torn) an earlier run kept the old version, and no other is to take
+    /// its place.
     fn has_file(&self) -> Result<bool, Errno> {
         Ok(self.dir().find(&self.name)?.is_some_and(|stat| file_type(&stat).is_file()))
     }
 
-    /// Whether this, where `is` stands, is `place` itself, by whatever way one comes here.
+    /// True if this, where `is` stands, is `place` itself, by whatever way one comes here.
     fn is_of(&self, place: &Place, is: &Stat) -> Result<bool, Errno> {
         let own = place.dir.find(&place.name)?;
         if own.is_none_or(|own| inode_of(&own) != inode_of(is)) {
@@ -341,8 +343,8 @@ impl Spot<'_> {
     }
 }
 
-/// Gives the directory `made` the mode of the `other`, but that its owner may work in it. A place in the tree itself may have
-/// none of its name.
+/// Gives the directory `made` the mode of the `other`, but that its owner may work in it. A place in the tree itself
+/// may have none of its name.
 fn set_mode_like(made: &Dir, other: Result<Dir, Errno>) -> Result<(), Errno> {
     match other {
         Ok(other) => {
@@ -354,7 +356,7 @@ fn set_mode_like(made: &Dir, other: Result<Dir, Errno>) -> Result<(), Errno> {
     }
 }
 
-/// Whether `name`, where it is in the directory of `place`, is that of a directory.
+/// True if `name`, where it is in the directory of `place`, is that of a directory.
 fn leads_on(root: &Dir, place: &Place, (above, name): (&RelPath, &Name)) -> Result<bool, Errno> {
     if *above != place.dir_path {
         return Ok(false);
@@ -364,8 +366,8 @@ fn leads_on(root: &Dir, place: &Place, (above, name): (&RelPath, &Name)) -> Resu
     Ok(is_dir || root.keeps_link(&path))
 }
 
-/// Removes the directory `name` of `dir`, older backups, with all that is in it, unless `root` or a mount point is there, or
-/// what is in `old` cannot get a name in it.
+/// Removes the directory `name` of `dir`, older backups, with all that is in it, unless `root` or a mount point is
+/// there, or what is in `old` cannot get a name in it.
 fn remove_all(dir: &Dir, name: &Name, (root, old): (&Dir, &Dir)) -> Result<(), Errno> {
     let root = inode_of(&fs::fstat(root)?);
     let (mut dirs, mut files) =

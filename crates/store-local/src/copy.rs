@@ -2,9 +2,9 @@
 //!
 //! `copy_file_range` shares blocks by itself on btrfs and xfs, and copies inside the kernel elsewhere; it needs nothing
 //! of the unsafe `FICLONERANGE`. But it shares only what is aligned on both sides, so a span is cut in
-//! three: head and tail are read and written, the aligned middle is handed to the kernel. Short spans are always read and
-//! written: sharing costs a transaction each, and shatters the new file. So are those that lie askew to blocks: the kernel
-//! would pass them on page by page.
+//! three: head and tail are read and written, the aligned middle is handed to the kernel. Short spans are always read
+//! and written: sharing costs a transaction each, and shatters the new file. So are those that lie askew to blocks: the
+//! kernel would pass them on page by page.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -31,15 +31,15 @@ pub(super) struct End<'a> {
 }
 
 impl Copier {
-    /// Whether the kernel is asked to copy this span between these devices.
+    /// True if the kernel is asked to copy this span between these devices.
     pub(super) fn may_share(&self, pair: (u64, u64), old: &Range<u64>, new_start: u64) -> bool {
         let aligned = aligned_part(old, new_start);
         let is_short = aligned.end - aligned.start < MIN_KERNEL_COPY_BYTES;
         !is_short && !lock(&self.by_hand).contains(&pair)
     }
 
-    /// Copies the bytes `old` of `from` to `new_start` of `to`, from front to back: a file that grows by them is complete as far
-    /// as it goes, whenever that ends. `false` where `from` ends before `old` does.
+    /// Copies the bytes `old` of `from` to `new_start` of `to`, from front to back: a file that grows by them is
+    /// complete as far as it goes, whenever that ends. `false` where `from` ends before `old` does.
     pub(super) fn copy(
         &self,
         from: End<'_>,
@@ -109,7 +109,8 @@ fn copy_by_hand(
     read_through(from, old, |at, bytes| write_at(to, new_start + (at - start), bytes))
 }
 
-/// Hands out the bytes `old` of `from`, some at a time and with their place; `false` where `from` ends before `old` does.
+/// Hands out the bytes `old` of `from`, some at a time and with their place; `false` where `from` ends before `old`
+/// does.
 pub(super) fn read_through(
     from: BorrowedFd<'_>,
     old: Range<u64>,

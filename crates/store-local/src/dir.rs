@@ -4,10 +4,11 @@
 //! the kernel does not know that call. What is done with an entry is then done relative to the held handle of its
 //! directory, on a [`Name`], and without following: there is nothing left to race for (`RELIABILITY` finding 9).
 //!
-//! Symlinks that are to be [kept](KeptLinks) and taken for the directories behind them (`--keep-dirlinks`) are followed once,
-//! when they are first looked at, and only below the root. What lies behind is held from then on, and paths below it start
-//! there: whatever becomes of the link, or of any name on the way to it, nothing is resolved through it a second time. So are
-//! links on the way to a named source, wherever they lead, if they are [ours or the system's](Dir::end_of).
+//! Symlinks that are to be [kept](KeptLinks) and taken for the directories behind them (`--keep-dirlinks`) are followed
+//! once, when they are first looked at, and only below the root. What lies behind is held from then on, and paths below
+//! it start there: whatever becomes of the link, or of any name on the way to it, nothing is resolved through it a
+//! second time. So are links on the way to a named source, wherever they lead, if they are [ours or the
+//! system's](Dir::end_of).
 
 mod jail;
 mod kept;
@@ -141,7 +142,8 @@ impl Dir {
         Self::of(fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?)
     }
 
-    /// The same as [`open_root`](Self::open_root), but no symlink is on the way; where this kernel cannot tell, it fails.
+    /// The same as [`open_root`](Self::open_root), but no symlink is on the way; where this kernel cannot tell, it
+    /// fails.
     pub(crate) fn open_straight(path: &Path) -> Result<Self, Errno> {
         let resolve = ResolveFlags::NO_SYMLINKS;
         let open = |at: BorrowedFd<'_>, path: &Path, resolve| {
@@ -166,7 +168,7 @@ impl Dir {
         Ok(Self::open_anywhere(Path::new("/"))?.with_way(Way::Nowhere))
     }
 
-    /// Whether it is that one.
+    /// True if it is that one.
     pub(crate) fn is_missing(&self) -> bool {
         self.way == Way::Nowhere
     }
@@ -180,8 +182,8 @@ impl Dir {
     }
 
     /// Opens the directory `path` of our own, for nobody else; it and what is missing above it are made. Refuses one in
-    /// which somebody else could put things, to make one in what is somebody else's (it would be in their way), and to be led
-    /// there by somebody else's symlink.
+    /// which somebody else could put things, to make one in what is somebody else's (it would be in their way), and to
+    /// be led there by somebody else's symlink.
     pub(crate) fn make_own(path: &Path) -> Result<Self, Errno> {
         let ours = rustix::process::geteuid().as_raw();
         let owner = |dir: &Self| Ok::<_, Errno>(fs::fstat(&dir.fd)?.st_uid);
@@ -329,8 +331,8 @@ impl Dir {
         fs::openat(&self.fd, name.as_bytes(), flags, mode)
     }
 
-    /// Makes a file that has no name, to read and write, on the file system of this directory, with this mode, less what the
-    /// process withholds. What gets [no name](Self::put) goes with its handle.
+    /// Makes a file that has no name, to read and write, on the file system of this directory, with this mode, less
+    /// what the process withholds. What gets [no name](Self::put) goes with its handle.
     pub(crate) fn create_nameless(&self, mode: Mode) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         fs::openat(&self.fd, ".", flags, mode)
@@ -409,8 +411,8 @@ impl Dir {
         fs::chownat(&self.fd, name.as_bytes(), user, group, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// A path to `name` itself for calls that take no handle of its directory: it starts at the held one, and what such a
-    /// call does not follow is the last name.
+    /// A path to `name` itself for calls that take no handle of its directory: it starts at the held one, and what such
+    /// a call does not follow is the last name.
     pub(crate) fn path_to(&self, name: &Name) -> Vec<u8> {
         [&self.own_path()[..], name.as_bytes()].concat()
     }
@@ -427,8 +429,8 @@ impl AsFd for Dir {
     }
 }
 
-/// Changes the mode of an open file or directory. `rustix` has no function for it that goes through the C library, where
-/// wrappers such as fakeroot stand.
+/// Changes the mode of an open file or directory. `rustix` has no function for it that goes through the C library,
+/// where wrappers such as fakeroot stand.
 pub(crate) fn set_mode_of_open(open: impl AsFd, mode: Mode) -> Result<(), Errno> {
     let mode = nix::sys::stat::Mode::from_bits_retain(mode.bits());
     nix::sys::stat::fchmod(open, mode).map_err(|errno| Errno::from_raw_os_error(errno as i32))

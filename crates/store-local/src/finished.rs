@@ -1,5 +1,5 @@
-//! A new version that is complete and has all attributes: what is left is to give it its name, at once or with all others
-//! of a run (`--delay-updates`).
+//! A new version that is complete and has all attributes: what is left is to give it its name, at once or with all
+//! others of a run (`--delay-updates`).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -23,7 +23,7 @@ pub(super) struct Finished {
     pub(super) whose: Whose,
     pub(super) name: Name,
     pub(super) inode: (u64, u64),
-    /// Whether something was noted of it.
+    /// True if something was noted of it.
     pub(super) is_noted: bool,
     /// What it is to be, where that is nothing rare, nor one of several names: it is packed.
     pub(super) meta: Option<Meta>,

@@ -1,10 +1,10 @@
 //! Symlinks that are followed on purpose, at the source (`--copy-links` and its like).
 //!
-//! Whoever asks for that takes what lies behind links for a part of the sources, wherever it is: with `All` behind every
-//! link, with `Dirs` behind every link to a directory, with `Unsafe` behind those whose words lead out, and with
-//! `DirsAndUnsafe` behind both. So a link that takes
-//! the place of another, or of a directory, while we look, shows nothing that it could not have shown before. The last name of
-//! a file is followed only if its own link is one of them.
+//! Whoever asks for that takes what lies behind links for a part of the sources, wherever it is: with `All` behind
+//! every link, with `Dirs` behind every link to a directory, with `Unsafe` behind those whose words lead out, and with
+//! `DirsAndUnsafe` behind both. So a link that takes the place of another, or of a directory, while we look, shows
+//! nothing that it could not have shown before. The last name of a file is followed only if its own link is one of
+//! them.
 
 use deltic_tree::links::leaves_root;
 use deltic_tree::{Follow, Kind, Meta, MetaMask, Name, RelPath};
@@ -13,7 +13,8 @@ use rustix::io::Errno;
 use super::snapshot::{look_at, look_behind};
 use crate::dir::Dir;
 
-/// Which of the entries behind the link that is `meta` at `path` it is taken for; `None`, if it is no link or stays one.
+/// Which of the entries behind the link that is `meta` at `path` it is taken for; `None`, if it is no link or stays
+/// one.
 fn behind(follow: Follow, meta: &Meta, path: &RelPath) -> Option<Behind> {
     let Kind::Symlink(target) = &meta.kind else { return None };
     let leads_out = || leaves_root(path.as_bytes(), target);
@@ -49,7 +50,7 @@ pub(super) fn look(
     }
 }
 
-/// Whether the file `name` of `dir` is opened through its link.
+/// True if the file `name` of `dir` is opened through its link.
 pub(super) fn opens(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> bool {
     // Nobody asks needlessly: most runs follow nothing, or directories.
     !matches!(follow, Follow::Never | Follow::Dirs)

@@ -47,7 +47,7 @@ impl Heritages {
 }
 
 impl Heritage {
-    /// Whether the owner of a new directory may not work in it.
+    /// True if the owner of a new directory may not work in it.
     pub(super) fn closes_to_owner(&self) -> bool {
         self.acl.as_ref().is_some_and(|acl| acl.owner != 7)
     }

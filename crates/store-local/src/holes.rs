@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::copy::{BLOCK_BYTES, read_through, write_at};
 use crate::copy::read_at;
 
-/// Whether a file has fewer blocks than its length asks for.
+/// True if a file has fewer blocks than its length asks for.
 pub(super) fn has_holes(stat: &Stat) -> bool {
     const SECTOR_BYTES: u64 = 512;
     (stat.st_blocks as u64).saturating_mul(SECTOR_BYTES) < stat.st_size as u64

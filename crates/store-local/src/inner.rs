@@ -100,19 +100,19 @@ impl Inner {
         self.touched.is_durable().then(|| version_of(file)).flatten()
     }
 
-    /// Whether another file system is mounted there, and is to be left alone.
+    /// True if another file system is mounted there, and is to be left alone.
     pub(crate) fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
         self.one_file_system && !self.is_home(dir.stat(name))
     }
 
-    /// Whether the directory `name` of `dir` is left alone: another file system is mounted there, or a symlink that is kept leads
-    /// there, so that what is in it came under another name.
+    /// True if the directory `name` of `dir` is left alone: another file system is mounted there, or a symlink that is
+    /// kept leads there, so that what is in it came under another name.
     pub(crate) fn is_apart(&self, dir: &Dir, name: &Name) -> bool {
         self.is_mount(dir, name) || self.root.leads_to(dir, name)
     }
 
-    /// Whether `path` is, or is in, a directory that a kept symlink leads to, and does not go through that link; or goes, but the
-    /// directory was told under another name as well. What stands there may have come under that.
+    /// True if `path` is, or is in, a directory that a kept symlink leads to, and does not go through that link; or
+    /// goes, but the directory was told under another name as well. What stands there may have come under that.
     pub(crate) fn is_led_to(&self, path: &RelPath) -> bool {
         let mut at = path.clone();
         while let Some((above, name)) = at.split_last() {
@@ -128,7 +128,7 @@ impl Inner {
         self.root.is_led_to()
     }
 
-    /// Whether this is on the file system of the root.
+    /// True if this is on the file system of the root.
     pub(crate) fn is_home(&self, stat: Result<Stat, Errno>) -> bool {
         let device = |stat: Stat| stat.st_dev;
         stat.map(device) == fs::fstat(&*self.root).map(device)
@@ -151,7 +151,7 @@ impl Inner {
         }
     }
 
-    /// Whether new versions come to their place in the usual way.
+    /// True if new versions come to their place in the usual way.
     pub(crate) fn puts_plainly(&self) -> bool {
         self.temp.is_none() && self.writing == Writing::default() && !self.see.fake_super
     }
@@ -161,7 +161,7 @@ impl Inner {
         self.temp.as_ref().unwrap_or(&self.stages)
     }
 
-    /// Whether a file may change where it is. One of several names would change under all of them.
+    /// True if a file may change where it is. One of several names would change under all of them.
     pub(crate) fn may_change(&self, stamp: Stamp) -> bool {
         stamp.has_one_name() || !self.writing.names_apart && self.left.of(stamp.inode()).is_some()
     }
@@ -199,23 +199,23 @@ impl Inner {
         meta
     }
 
-    /// Whether old versions are kept.
+    /// True if old versions are kept.
     pub(crate) fn keeps_old(&self) -> bool {
         self.backup.is_some()
     }
 
-    /// Whether the old version at `path` is kept in the directory that it was in, when it is removed.
+    /// True if the old version at `path` is kept in the directory that it was in, when it is removed.
     pub(crate) fn backs_up_beside(&self, path: &RelPath) -> bool {
         self.backup.as_ref().is_some_and(Backup::is_beside) && !self.is_backup(path)
     }
 
-    /// Whether `path` is that of an old version which was kept.
+    /// True if `path` is that of an old version which was kept.
     pub(crate) fn is_backup(&self, path: &RelPath) -> bool {
         self.backup.as_ref().is_some_and(|backup| backup.has(path))
     }
 
-    /// Whether `name` is that of a file beside which stands nothing, and `comes` nothing, that it could be the old version of: it
-    /// is of no file of this run.
+    /// True if `name` is that of a file beside which stands nothing, and `comes` nothing, that it could be the old
+    /// version of: it is of no file of this run.
     pub(crate) fn is_of_before(
         &self,
         dir: &Dir,
@@ -227,7 +227,7 @@ impl Inner {
             && dir.stat(name).is_ok_and(|stat| !file_type(&stat).is_dir())
     }
 
-    /// Whether `name` of `dir` stays for the old versions that it is, or has in it.
+    /// True if `name` of `dir` stays for the old versions that it is, or has in it.
     pub(crate) fn protects(&self, dir: &RelPath, name: &Name) -> bool {
         let path = || dir.join(name).ok();
         self.backup.as_ref().is_some_and(|old| path().is_some_and(|path| old.protects(&path)))

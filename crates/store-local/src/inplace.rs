@@ -1,10 +1,11 @@
 //! A file that is changed where it is (`--inplace`): it keeps its inode, its other names and whoever has it open.
 //!
-//! What lies where it lay, or equals what lies there, is not touched. All else is staged, and written into the file once the
-//! whole new version is proven: so what is copied is read before anything is written over it, in whatever order, and an interrupted transfer
-//! leaves the old version. Whoever ends a session waits for the files that are [changing](UnderWay). Only a kill
-//! while the staged bytes are written leaves neither version; the file's time is the present then, which `--update` takes for
-//! newer. After an error it is a [time](is_torn) that no source has, so that the next run sees to it (docs/decisions/0020).
+//! What lies where it lay, or equals what lies there, is not touched. All else is staged, and written into the file
+//! once the whole new version is proven: so what is copied is read before anything is written over it, in whatever
+//! order, and an interrupted transfer leaves the old version. Whoever ends a session waits for the files that are
+//! [changing](UnderWay). Only a kill while the staged bytes are written leaves neither version; the file's time is the
+//! present then, which `--update` takes for newer. After an error it is a [time](is_torn) that no source has, so that
+//! the next run sees to it (docs/decisions/0020).
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -32,7 +33,7 @@ use deltic_store::StoreError;
 #[derive(Debug)]
 pub(super) struct Changing {
     file: OwnedFd,
-    /// Whether its mode keeps its owner, who we are, from writing to it: then it is open to be read only.
+    /// True if its mode keeps its owner, who we are, from writing to it: then it is open to be read only.
     is_closed: bool,
     version: Stamp,
     /// Where bytes are staged: ends by starts, of runs that neither touch nor overlap.
@@ -83,7 +84,7 @@ impl Changing {
         &self.file
     }
 
-    /// Whether this span of `from` is in its place already.
+    /// True if this span of `from` is in its place already.
     pub(super) fn has(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
         old.start == new_start && from.stamp() == self.version
     }
@@ -121,8 +122,8 @@ impl Changing {
         }
     }
 
-    /// Which of `bytes`, which are for `start` on, the file does not have there: runs of whole blocks, but for the ends. What it
-    /// has is not written over, and a hole that is to hold zeros stays one.
+    /// Which of `bytes`, which are for `start` on, the file does not have there: runs of whole blocks, but for the
+    /// ends. What it has is not written over, and a hole that is to hold zeros stays one.
     pub(super) fn lacks(&self, start: u64, bytes: &[u8]) -> Result<Vec<Range<u64>>, Errno> {
         let mut here = vec![0; bytes.len()];
         let has = read_at(&self.file, start, &mut here)?;
@@ -154,14 +155,14 @@ impl Changing {
         Ok(whole.then_some(runs))
     }
 
-    /// Whether all of these bytes are staged.
+    /// True if all of these bytes are staged.
     pub(super) fn has_staged(&self, range: &Range<u64>) -> bool {
         let staged = lock(&self.staged);
         let before = staged.range(..=range.start).next_back();
         range.is_empty() || before.is_some_and(|(_, end)| *end >= range.end)
     }
 
-    /// Whether all of a new version of `len` bytes is staged.
+    /// True if all of a new version of `len` bytes is staged.
     pub(super) fn is_all_staged(&self, len: u64) -> bool {
         self.has_staged(&(0..len))
     }
@@ -308,7 +309,7 @@ impl Drop for Begun<'_> {
     }
 }
 
-/// Whether an earlier run left it neither old nor new, and nobody wrote to it since.
+/// True if an earlier run left it neither old nor new, and nobody wrote to it since.
 pub(super) fn is_torn(stat: &Stat) -> bool {
     let (secs, nanos) = (i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec));
     file_type(stat).is_file() && (secs, nanos) == (0, TORN_NANOS.into())
@@ -331,8 +332,8 @@ fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
     opened
 }
 
-/// Files of several names that a run changes where they are, if only their attributes: it may do so under more than one of them,
-/// and replace another.
+/// Files of several names that a run changes where they are, if only their attributes: it may do so under more than one
+/// of them, and replace another.
 #[derive(Debug, Default)]
 pub(super) struct LeftFiles(Mutex<HashMap<(u64, u64), Turn>>);
 
@@ -363,8 +364,8 @@ impl LeftFiles {
     }
 }
 
-/// Files of several names that a run changes where they are; another is replaced, and leaves its other names alone. About
-/// 200 bytes each.
+/// Files of several names that a run changes where they are; another is replaced, and leaves its other names alone.
+/// About 200 bytes each.
 const MAX_LEFT: usize = 1 << 16;
 
 /// There are files without a time, which have 0.

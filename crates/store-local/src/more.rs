@@ -65,8 +65,8 @@ pub(super) fn look(at: &Reach, meta: &mut Meta, see: MetaMask) {
     look_but(at, meta, see, &|_| true);
 }
 
-/// Looks again at an entry of which there was too much, or some that could not be read: it may be among the extended attributes
-/// that `admits` does not let be told.
+/// Looks again at an entry of which there was too much, or some that could not be read: it may be among the extended
+/// attributes that `admits` does not let be told.
 pub(super) fn look_again(
     at: impl FnOnce() -> Reach,
     meta: &mut Meta,

@@ -1,7 +1,8 @@
 //! Directories and files that options and arguments name (`--backup-dir` and its like, the destination, lists).
 //!
-//! Such a path may lead through directories in which others may put symlinks, as a destination that is another user's. So a
-//! symlink on the way is followed only if it is the superuser's or our own: what others put there could lead anywhere.
+//! Such a path may lead through directories in which others may put symlinks, as a destination that is another user's.
+//! So a symlink on the way is followed only if it is the superuser's or our own: what others put there could lead
+//! anywhere.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,5 +1,6 @@
 //! Entries that are not what they look like: what only the superuser may set of them is noted in extended attributes
-//! (rsync's `--fake-super`). Devices, FIFOs, sockets and symlinks are regular files then, empty but for a symlink's target.
+//! (rsync's `--fake-super`). Devices, FIFOs, sockets and symlinks are regular files then, empty but for a symlink's
+//! target.
 
 use deltic_tree::meta::fake_super::{self, FakeKind, FakeStat};
 use deltic_tree::meta::{ExtraMeta, MAX_XATTR_VALUE_BYTES, Meta, MetaMask};
@@ -19,7 +20,8 @@ pub(super) fn note_of(at: &Reach, stat: &Stat) -> Option<FakeStat> {
     FakeStat::parse(&value[..len])
 }
 
-/// Makes `meta` what is noted of the entry that `at` reaches; `target` reads the content of a file that stands for a symlink.
+/// Makes `meta` what is noted of the entry that `at` reaches; `target` reads the content of a file that stands for a
+/// symlink.
 pub(super) fn look(
     (at, stat): (&Reach, &Stat),
     meta: &mut Meta,

@@ -1,8 +1,8 @@
 //! New versions that are not complete, where everybody sees them (`--partial-dir`).
 //!
-//! A new version grows in the staging directory as ever. From its first bytes on it has a second name, so that it can be
-//! seen, and taken, whatever becomes of the run. That name goes just before the commit: a run that is killed in between
-//! leaves a staged file, which the next run uses, and never a second name of a file that is in place.
+//! A new version grows in the staging directory as ever. From its first bytes on it has a second name, so that it can
+//! be seen, and taken, whatever becomes of the run. That name goes just before the commit: a run that is killed in
+//! between leaves a staged file, which the next run uses, and never a second name of a file that is in place.
 
 use deltic_tree::Name;
 use rustix::fs::{Mode, OFlags};
@@ -24,8 +24,8 @@ pub(super) enum Other {
 }
 
 impl Inner {
-    /// Gives `staged` of `from`, which is for `place`, its second name, where that is asked for. What cannot be shown is
-    /// kept all the same.
+    /// Gives `staged` of `from`, which is for `place`, its second name, where that is asked for. What cannot be shown
+    /// is kept all the same.
     pub(super) fn show_partial(&self, place: &Place, staged: (&Dir, &Name), other: Other) {
         if let Some(partial) = &self.writing.partial_dir {
             let _ = partial.show(place, staged, other);

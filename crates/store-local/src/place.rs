@@ -54,7 +54,8 @@ impl Place {
         Ok(meta)
     }
 
-    /// Whether [`land`](Self::land) would find a directory here that is not empty. One that may not be listed may be empty.
+    /// True if [`land`](Self::land) would find a directory here that is not empty. One that may not be listed may be
+    /// empty.
     pub(super) fn is_barred(&self) -> Result<bool, Errno> {
         let here = RelPath::root().join(&self.name).map_err(|_| Errno::NAMETOOLONG)?;
         let mut is_full = false;

@@ -41,7 +41,8 @@ pub struct LocalRebuild {
     room: Room,
     /// What is there before anything is written.
     under: Under,
-    /// Whose turn it is to write: the kernel lets one thread write to a file, and the others burn their time until then.
+    /// Whose turn it is to write: the kernel lets one thread write to a file, and the others burn their time until
+    /// then.
     turn: Mutex<()>,
     /// The file that is changed where it is, if one is.
     changing: Option<Changing>,
@@ -50,8 +51,8 @@ pub struct LocalRebuild {
     fate: Mutex<Fate>,
 }
 
-/// How many bytes are written to a file that is to be durable until they are flushed, while more are on their way: the flush
-/// before the commit then finds little left to do.
+/// How many bytes are written to a file that is to be durable until they are flushed, while more are on their way: the
+/// flush before the commit then finds little left to do.
 const FLUSH_EVERY_BYTES: u64 = 16 << 20;
 
 /// What becomes of the staged file when its rebuild is dropped; a later fate overrides an earlier one.
@@ -275,8 +276,8 @@ impl LocalRebuild {
         Ok(())
     }
 
-    /// Changes a file where it is. What has several names here may be brought up to date under more than one of them: one
-    /// after the other then, and the last one's content stays.
+    /// Changes a file where it is. What has several names here may be brought up to date under more than one of them:
+    /// one after the other then, and the last one's content stays.
     fn take_turn(
         &self,
         changing: &Changing,
@@ -314,7 +315,8 @@ impl LocalRebuild {
         changed
     }
 
-    /// Writes what is staged into the file that is to change, and is of this version; under its name `other` it did before.
+    /// Writes what is staged into the file that is to change, and is of this version; under its name `other` it did
+    /// before.
     fn change(
         &self,
         (changing, version): (&Changing, Stamp),

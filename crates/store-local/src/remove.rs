@@ -69,8 +69,8 @@ enum Stays {
     Failed,
 }
 
-/// Removes what is at `place`, if it `is` what was listed, going by what was `found` there, or behind it. What is gone already
-/// may have had two names in the list.
+/// Removes what is at `place`, if it `is` what was listed, going by what was `found` there, or behind it. What is gone
+/// already may have had two names in the list.
 pub(super) fn remove_unchanged(
     place: &Place,
     is: &Meta,
@@ -95,7 +95,7 @@ pub(super) struct Site {
     place: Place,
     scope: Arc<Scope>,
     judges: [Judge; 2],
-    /// Whether it is told under another name, through a symlink that is kept.
+    /// True if it is told under another name, through a symlink that is kept.
     is_led_to: bool,
 }
 
@@ -123,8 +123,8 @@ impl Site {
     }
 }
 
-/// Removes some of what is at `path` and below it that the filter admits; what is known of the directory of the `last` name
-/// that was removed is not found out once more.
+/// Removes some of what is at `path` and below it that the filter admits; what is known of the directory of the `last`
+/// name that was removed is not found out once more.
 pub(super) fn remove_after(
     store: &Inner,
     (path, going): (&RelPath, Going),
@@ -330,7 +330,7 @@ impl Removal {
         Ok(())
     }
 
-    /// Whether as many names went in this call as may.
+    /// True if as many names went in this call as may.
     fn is_spent(&self) -> bool {
         self.done.gone.len() as u64 >= self.going.most
     }

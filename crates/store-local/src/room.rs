@@ -1,11 +1,12 @@
 //! Where the bytes of a new version go: whether its file system shares blocks, and blocks that it is given beforehand.
 //!
-//! ext4 shares none, and passes on page by page what it is to copy. It looks for blocks as late as it can, and when a file
-//! is renamed over another, at once and for all of it. A copy of 1 GiB into blocks that it has takes a quarter less
-//! processor time, the rename included. Other file systems share blocks (btrfs, xfs) or would write zeros first (tmpfs).
+//! ext4 shares none, and passes on page by page what it is to copy. It looks for blocks as late as it can, and when a
+//! file is renamed over another, at once and for all of it. A copy of 1 GiB into blocks that it has takes a quarter
+//! less processor time, the rename included. Other file systems share blocks (btrfs, xfs) or would write zeros first
+//! (tmpfs).
 //!
-//! A window is reserved when something is copied there, not when a length is claimed: a sender could claim all of the disk.
-//! Whoever wants all of a file reserved (`--preallocate`) lets it.
+//! A window is reserved when something is copied there, not when a length is claimed: a sender could claim all of the
+//! disk. Whoever wants all of a file reserved (`--preallocate`) lets it.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -54,12 +55,13 @@ impl Room {
         Self { shares: ![EXT4_MAGIC, TMPFS_MAGIC].contains(&kind), reserved }
     }
 
-    /// Whether the kernel may have something better to do than reading and writing.
+    /// True if the kernel may have something better to do than reading and writing.
     pub(super) const fn may_be_shared(&self) -> bool {
         self.shares
     }
 
-    /// Gives blocks to the windows that `range` lies in, where that is worth while. Where it fails, writing will say why.
+    /// Gives blocks to the windows that `range` lies in, where that is worth while. Where it fails, writing will say
+    /// why.
     pub(super) fn reserve(&self, file: impl AsFd, range: Range<u64>) {
         let Some(Reserved { len, windows }) = &self.reserved else { return };
         for window in range.start / WINDOW_BYTES..range.end.div_ceil(WINDOW_BYTES) {

@@ -25,7 +25,7 @@ pub struct LocalSnapshot {
     stamp: Stamp,
     /// Until when its version may say too little: see [`restless`].
     restless: Option<Instant>,
-    /// Whether it may get more names meanwhile: we make some ourselves.
+    /// True if it may get more names meanwhile: we make some ourselves.
     gets_names: bool,
     has_holes: bool,
 }
@@ -123,7 +123,7 @@ impl LocalSnapshot {
         fs::fstat(&self.file).map(|stat| Stamp::of(&stat)).at("read", &self.path)
     }
 
-    /// Whether both are of one file, whatever it was called.
+    /// True if both are of one file, whatever it was called.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         self.stamp.inode == other.stamp.inode
     }
@@ -192,11 +192,11 @@ impl AsFd for LocalSnapshot {
     }
 }
 
-/// How long it takes until a version that was looked at `now`, as long after the epoch, tells all that changes the file from
-/// then on; nothing, if it did so at once.
+/// How long it takes until a version that was looked at `now`, as long after the epoch, tells all that changes the file
+/// from then on; nothing, if it did so at once.
 ///
-/// The kernel notes a change before it copies the bytes of a write. So one that was under way is not seen in the version
-/// afterwards, while its bytes are. Who writes seldom writes once: it is the next change that gives it away.
+/// The kernel notes a change before it copies the bytes of a write. So one that was under way is not seen in the
+/// version afterwards, while its bytes are. Who writes seldom writes once: it is the next change that gives it away.
 fn restless(changed: Timestamp, now: Duration) -> Option<Duration> {
     let changed = Duration::new(changed.secs.try_into().ok()?, changed.nanos);
     let age = now.checked_sub(changed)?;
@@ -220,20 +220,21 @@ impl Stamp {
         self.inode.0
     }
 
-    /// Whether this is `other`, as far as can be said of a file with several names: what becomes of another one of them
-    /// changes its ctime too. Our own renames take names away from what others at the destination are names of as well, and we
-    /// touch one where another is to be replaced.
+    /// True if this is `other`, as far as can be said of a file with several names: what becomes of another one of them
+    /// changes its ctime too. Our own renames take names away from what others at the destination are names of as well,
+    /// and we touch one where another is to be replaced.
     pub(crate) fn is_but_for_names(self, other: Self) -> bool {
         let renamed = Self { names: other.names, changed: other.changed, ..self };
         self == other || (self.names, other.names) != (1, 1) && renamed == other
     }
 
-    /// Whether this is `other`, but has more names: then ctime tells of these. One that lost a name may have been replaced.
+    /// True if this is `other`, but has more names: then ctime tells of these. One that lost a name may have been
+    /// replaced.
     fn is_but_for_more_names(self, other: Self) -> bool {
         self.names > other.names && self.is_but_for_names(other)
     }
 
-    /// Whether this is `other` but for its attributes.
+    /// True if this is `other` but for its attributes.
     pub(crate) fn has_len_and_inode_of(self, other: Self) -> bool {
         (self.inode, self.len) == (other.inode, other.len)
     }
@@ -243,7 +244,7 @@ impl Stamp {
         self.inode
     }
 
-    /// Whether nothing else is a name of it.
+    /// True if nothing else is a name of it.
     pub(crate) const fn has_one_name(self) -> bool {
         self.names == 1
     }
@@ -351,8 +352,8 @@ pub(crate) fn look_at_root(root: &Dir, see: MetaMask) -> Result<Meta, Errno> {
     look_deeper(|| Reach::Followed(root.own_path()), (&stat, Kind::Dir), see, nothing)
 }
 
-/// What an entry is, with what is to be read of it that one call does not tell of every entry; `target` reads what a file
-/// holds that stands for a symlink.
+/// What an entry is, with what is to be read of it that one call does not tell of every entry; `target` reads what a
+/// file holds that stands for a symlink.
 fn look_deeper(
     at: impl FnOnce() -> Reach,
     (stat, kind): (&Stat, Kind),

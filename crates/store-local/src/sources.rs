@@ -1,10 +1,10 @@
 //! The arguments of a sender, as one tree.
 //!
-//! rsync's rule: `dir` stands for an entry of that name, `dir/` for the entries in it. Several arguments share one root;
-//! of two entries with one name, that of the earlier argument is taken, with all below it.
+//! rsync's rule: `dir` stands for an entry of that name, `dir/` for the entries in it. Several arguments share one
+//! root; of two entries with one name, that of the earlier argument is taken, with all below it.
 //!
-//! An argument that keeps its directories (`--relative`) is a path of several names: those before the last are listed with
-//! nothing in them but what arguments mean.
+//! An argument that keeps its directories (`--relative`) is a path of several names: those before the last are listed
+//! with nothing in them but what arguments mean.
 
 mod arg;
 mod listing;
@@ -48,20 +48,20 @@ use source::{Base, Source, device_of};
 pub struct SourceOptions {
     /// Which names take part.
     pub rules: Filter,
-    /// Whether directories are taken with all that is below them; else only those whose contents were named are listed.
+    /// True if directories are taken with all that is below them; else only those whose contents were named are listed.
     pub recursive: bool,
-    /// Whether directories that are named take part as such, if nothing in them does.
+    /// True if directories that are named take part as such, if nothing in them does.
     pub dirs: bool,
-    /// Whether directories are left out below which there is nothing else.
+    /// True if directories are left out below which there is nothing else.
     pub prune_empty_dirs: bool,
-    /// What a receiver may delete, of which directories that it protects are not left out for that. Extended attributes that it
-    /// excludes need not be told.
+    /// What a receiver may delete, of which directories that it protects are not left out for that. Extended attributes
+    /// that it excludes need not be told.
     pub protects: Filter,
     /// What becomes of directories on which another file system is mounted.
     pub mounts: Mounts,
-    /// Whether directories on the way to arguments are made for what comes in them only.
+    /// True if directories on the way to arguments are made for what comes in them only.
     pub plain_implied_dirs: bool,
-    /// Whether arguments that are not there are none.
+    /// True if arguments that are not there are none.
     pub ignore_missing: bool,
     /// Which symlinks are what they point at.
     pub follow: Follow,
@@ -184,7 +184,7 @@ impl Sources {
         from.split_at(from.iter().take_while(is_it).count())
     }
 
-    /// Whether one of them means what is below another, so that a file may be listed under more names than it has.
+    /// True if one of them means what is below another, so that a file may be listed under more names than it has.
     fn overlap(&self) -> bool {
         let names = |at: &Slot| {
             let source = self.source(*at);
@@ -218,8 +218,8 @@ impl Sources {
         self.dotted.filter(|_| !self.options.plain_implied_dirs)
     }
 
-    /// The name of the only entry that is there, if nothing is listed in it: a file, say, or a directory that is not entered. Where
-    /// none is there, the name of the first argument: nothing comes, and no directory is made for it.
+    /// The name of the only entry that is there, if nothing is listed in it: a file, say, or a directory that is not
+    /// entered. Where none is there, the name of the first argument: nothing comes, and no directory is made for it.
     #[must_use]
     pub fn single(&self) -> Option<Name> {
         if self.dotted.is_some() {
@@ -250,8 +250,9 @@ impl Sources {
         dirs.chain(file).collect()
     }
 
-    /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does, or of the
-    /// directory that is on the way to one. A directory that nobody may read brings nothing, and not its mode either.
+    /// Metadata of the root itself: that of the first argument that stands for what is in a directory, if one does, or
+    /// of the directory that is on the way to one. A directory that nobody may read brings nothing, and not its mode
+    /// either.
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
         let base = match self.at(&RelPath::root()).first() {
@@ -318,7 +319,8 @@ impl Sources {
         all
     }
 
-    /// The arguments that have a directory `dir` of which all takes part, in order; none where there is but one that may.
+    /// The arguments that have a directory `dir` of which all takes part, in order; none where there is but one that
+    /// may.
     fn sharers(&self, dir: &RelPath) -> Vec<Slot> {
         let shares = |at: &Slot| {
             let source = self.source(*at);
@@ -342,12 +344,13 @@ impl Sources {
         self.source_of(action, path)?.held(action, path)
     }
 
-    /// Whether arguments are, or mean something, below `dir`.
+    /// True if arguments are, or mean something, below `dir`.
     fn leads_on(&self, dir: &RelPath) -> bool {
         !self.below(dir).is_empty()
     }
 
-    /// Whether the source at `place` is what stands at the destination under its path: links and mounts lead both ends to it.
+    /// True if the source at `place` is what stands at the destination under its path: links and mounts lead both ends
+    /// to it.
     fn is_at_destination(&self, place: &Place) -> bool {
         let Some(root) = &self.options.beside else { return false };
         let root = Dir::open_root(root).map(|root| root.with_way(Way::Follow));
@@ -387,7 +390,8 @@ impl Sources {
     }
 }
 
-/// The handle `dir`, through which paths lead along symlinks if some are followed; else along those that arguments name.
+/// The handle `dir`, through which paths lead along symlinks if some are followed; else along those that arguments
+/// name.
 fn following(dir: Dir, options: &SourceOptions) -> Dir {
     match options.follow {
         Follow::Never => dir.keeping_links(options.trust),
@@ -407,7 +411,7 @@ fn names_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }
 
-/// Whether `path` is `dir`, or below it.
+/// True if `path` is `dir`, or below it.
 fn is_in(path: &[u8], dir: &RelPath) -> bool {
     let rest = path.strip_prefix(dir.as_bytes());
     dir.is_root() || rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))

@@ -8,7 +8,8 @@
 //! A staged file is renamed into place, which works within one mount only. So each mount below the root has staging
 //! directories of its own, in the directories of the files; so has a tree in whose root we may make nothing.
 //!
-//! What is another user's in a tree that several write to is left alone: then we have a staging directory of our own beside it.
+//! What is another user's in a tree that several write to is left alone: then we have a staging directory of our own
+//! beside it.
 
 mod left;
 
@@ -49,7 +50,7 @@ pub(super) struct Stages {
     held: Mutex<HashMap<RelPath, (Name, Arc<Dir>)>>,
     /// For the directories asked about last the one whose staging directory serves it.
     last: Recent<RelPath>,
-    /// Whether files without a name were tried and cannot be made here, or not be given one.
+    /// True if files without a name were tried and cannot be made here, or not be given one.
     needs_names: AtomicBool,
     /// Whether the root can have no staging directory of ours.
     is_closed: OnceLock<bool>,
@@ -62,7 +63,7 @@ pub(super) struct Stages {
 #[derive(Clone, Copy, Debug)]
 struct MadeUp {
     user: u32,
-    /// Whether everybody may write, whatever was asked for.
+    /// True if everybody may write, whatever was asked for.
     opens: bool,
 }
 
@@ -135,8 +136,9 @@ impl Stages {
         Ok(Staged { file, home, whose: self.whose, name })
     }
 
-    /// A new file for `place` that has no name, which spares it a lock: nobody else ever meets it, and no kill leaves it
-    /// behind; and the directory whose staging directory it would be in. `None`, where it is to have a name like others.
+    /// A new file for `place` that has no name, which spares it a lock: nobody else ever meets it, and no kill leaves
+    /// it behind; and the directory whose staging directory it would be in. `None`, where it is to have a name like
+    /// others.
     pub(super) fn create_nameless(&self, place: &Place, mode: Mode) -> Option<(OwnedFd, RelPath)> {
         if self.needs_names.load(Ordering::Relaxed) {
             return None;
@@ -158,7 +160,8 @@ impl Stages {
         self.needs_names.store(true, Ordering::Relaxed);
     }
 
-    /// The staging directory for `place`, and which directory it is of; no sweep takes anything from it while it is held.
+    /// The staging directory for `place`, and which directory it is of; no sweep takes anything from it while it is
+    /// held.
     pub(super) fn home_for(&self, place: &Place) -> Result<(RelPath, Arc<Dir>), StoreError> {
         let home = self.home(place)?;
         let dir = self.enter(&home).map_err(|errno| cannot_enter(place, errno))?;
@@ -205,8 +208,8 @@ impl Stages {
             && (is_plainly_ours() || is_of(self.made_up(dir, stat.st_dev))))
     }
 
-    /// What the system makes of a new file of ours in `dir`, which is of this device. Nobody comes between that file and us, as
-    /// somebody may between a directory that we made and its name.
+    /// What the system makes of a new file of ours in `dir`, which is of this device. Nobody comes between that file
+    /// and us, as somebody may between a directory that we made and its name.
     fn made_up(&self, dir: &Dir, device: u64) -> MadeUp {
         *lock(&self.made_up).entry(device).or_insert_with(|| {
             let name = new_name(&RelPath::root());
@@ -223,8 +226,8 @@ impl Stages {
         Name::new(&name).expect("digits are part of a name")
     }
 
-    /// Makes a staging directory in `home`, unless others have all names for it. Another try may find one, or find none again: a
-    /// sweep may have been quicker.
+    /// Makes a staging directory in `home`, unless others have all names for it. Another try may find one, or find none
+    /// again: a sweep may have been quicker.
     fn make(&self, home: &RelPath) -> Result<(), Errno> {
         let dir = self.root.dir(home, Use::Pass)?;
         for name in [staging_name(), self.own_name()] {
@@ -266,7 +269,7 @@ impl Stages {
         lock(&self.held).remove(home);
     }
 
-    /// Whether what is staged here can be renamed to `place`.
+    /// True if what is staged here can be renamed to `place`.
     pub(super) fn reaches(&self, place: &Place) -> Result<bool, StoreError> {
         Ok(mount_of(&place.dir).at(COMMIT, &place.path)? == self.mount)
     }
@@ -288,7 +291,7 @@ impl Stages {
         Ok(home)
     }
 
-    /// Whether we may make nothing in the root, and nothing of ours is there.
+    /// True if we may make nothing in the root, and nothing of ours is there.
     fn is_closed(&self) -> bool {
         *self.is_closed.get_or_init(|| {
             let access = Access::WRITE_OK | Access::EXEC_OK;
@@ -303,8 +306,8 @@ impl Stages {
         self.with_known(place, |dir, _, known| take(dir, place, known))
     }
 
-    /// The newest staged file of `len` bytes that was left behind for `place` and has a log that holds. It has no other name
-    /// than that of `shown`, which goes with the commit.
+    /// The newest staged file of `len` bytes that was left behind for `place` and has a log that holds. It has no other
+    /// name than that of `shown`, which goes with the commit.
     pub(super) fn resume(
         &self,
         place: &Place,
@@ -448,7 +451,7 @@ pub(super) fn new_name(path: &RelPath) -> Name {
     Name::new(&name).expect("digits and dots are a name")
 }
 
-/// Whether others may write.
+/// True if others may write.
 fn is_open(stat: &Stat) -> bool {
     stat.st_mode & 0o022 != 0
 }

@@ -63,14 +63,14 @@ pub struct LocalStore(Arc<Inner>);
 pub struct LocalOptions {
     /// When changes are safe from a power cut.
     pub durability: Durability,
-    /// Which names may be removed: a receiver's filter. The others are never listed; extended attributes that it excludes
-    /// are neither seen nor changed.
+    /// Which names may be removed: a receiver's filter. The others are never listed; extended attributes that it
+    /// excludes are neither seen nor changed.
     pub rules: Filter,
     /// What is looked at of an entry, and which extended attributes are ours to change.
     pub see: MetaMask,
     /// Where old versions are kept, if they are.
     pub backup: Option<Backup>,
-    /// Whether other file systems below the root are left alone when a directory is removed.
+    /// True if other file systems below the root are left alone when a directory is removed.
     pub one_file_system: bool,
     /// Which symlinks to directories may be [taken for these](deltic_store::Posix::keep_dirlink).
     pub keep_dirlinks: KeepLinks,
@@ -80,8 +80,8 @@ pub struct LocalOptions {
     pub under_way: UnderWay,
 }
 
-/// Makes the directory `dir` unless it exists, its owner's alone, but not the one above it: whether it was made. What holds it
-/// is to [know that](LocalStore::with_new_root).
+/// Makes the directory `dir` unless it exists, its owner's alone, but not the one above it: whether it was made. What
+/// holds it is to [know that](LocalStore::with_new_root).
 ///
 /// # Errors
 /// Where it cannot be made, or is something else.
@@ -132,7 +132,7 @@ impl LocalStore {
         self
     }
 
-    /// Whether the root was made and nobody gave it a mode: nothing was to be in it.
+    /// True if the root was made and nobody gave it a mode: nothing was to be in it.
     #[must_use]
     pub fn was_made_in_vain(&self) -> bool {
         self.has_new_root()
@@ -318,8 +318,8 @@ impl LocalStore {
         }
     }
 
-    /// Whether these are names in one directory that was made here and that nothing is in, enough of them to be worth asking:
-    /// a first copy looks at nothing else.
+    /// True if these are names in one directory that was made here and that nothing is in, enough of them to be worth
+    /// asking: a first copy looks at nothing else.
     fn are_in_bare_dir(&self, paths: &[RelPath]) -> bool {
         let first = paths.first().filter(|_| paths.len() >= WORTH_LISTING);
         let Some((dir, _)) = first.and_then(RelPath::split_last) else { return false };
@@ -580,7 +580,7 @@ impl Store for LocalStore {
     }
 }
 
-/// Whether `path` is that of an entry of `dir`, which is not the root.
+/// True if `path` is that of an entry of `dir`, which is not the root.
 fn is_right_in(dir: &RelPath, path: &RelPath) -> bool {
     let name = path.as_bytes().strip_prefix(dir.as_bytes());
     let name = name.and_then(|rest| rest.strip_prefix(b"/"));

@@ -1,8 +1,8 @@
-//! Small files that are new here, put in place whole: staged, set and renamed as any other version is, with as few system
-//! calls as that takes. A first copy is mostly these.
+//! Small files that are new here, put in place whole: staged, set and renamed as any other version is, with as few
+//! system calls as that takes. A first copy is mostly these.
 //!
-//! What a [`LocalRebuild`](super::rebuild::LocalRebuild) does besides is for versions that grow for a while: to give the
-//! file its length, to look whether the staged one is still ours, to leave it to the next run.
+//! What a [`LocalRebuild`](super::rebuild::LocalRebuild) does besides is for versions that grow for a while: to give
+//! the file its length, to look whether the staged one is still ours, to leave it to the next run.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -42,8 +42,8 @@ pub(super) fn put_new(
     Ok(store.version_written(&staged.file))
 }
 
-/// The same with a file that gets its first name in its place. `None`, if it must have one before: to be flushed, or because
-/// this file system or kernel wants it so.
+/// The same with a file that gets its first name in its place. `None`, if it must have one before: to be flushed, or
+/// because this file system or kernel wants it so.
 fn put_nameless(
     store: &Inner,
     place: &Place,

@@ -1,7 +1,8 @@
 //! Stores that are awaited: object stores, and whatever else is a network away.
 //!
-//! Such a store renames nothing and writes nowhere in the midst of a file. It takes a new version in parts, in any order, and
-//! shows it in one conditional step. [`Blocking`](crate::blocking::Blocking) makes a [`Store`](crate::Store) of it.
+//! Such a store renames nothing and writes nowhere in the midst of a file. It takes a new version in parts, in any
+//! order, and shows it in one conditional step. [`Blocking`](crate::blocking::Blocking) makes a [`Store`](crate::Store)
+//! of it.
 
 use std::ops::Range;
 

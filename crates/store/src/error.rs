@@ -306,8 +306,8 @@ impl StoreError {
         }
     }
 
-    /// Whether there was no room for what was to be written: it was not, and may be where some comes free. What a flush found
-    /// no room for may be lost.
+    /// True if there was no room for what was to be written: it was not, and may be where some comes free. What a flush
+    /// found no room for may be lost.
     #[must_use]
     pub fn wants_room(&self) -> bool {
         matches!(self, Self::Full { action, .. } if *action != "flush")

@@ -75,7 +75,8 @@ struct Merge {
     name: Name,
     reading: FileSyntax,
     inherited: bool,
-    /// Whether its rules count at this side. If not it is not read, but a later rule about this name is none all the same.
+    /// True if its rules count at this side. If not it is not read, but a later rule about this name is none all the
+    /// same.
     counts: bool,
     /// From which directory down, above the one whose rules name it, it is looked for as well.
     above: Option<Box<[u8]>>,
@@ -106,13 +107,13 @@ impl Filter {
         Self((!book.nodes.is_empty()).then(|| Arc::new(book)))
     }
 
-    /// Whether there is no rule.
+    /// True if there is no rule.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether the rules about extended attributes (`x`) let the attribute `name` be told, or changed.
+    /// True if the rules about extended attributes (`x`) let the attribute `name` be told, or changed.
     #[must_use]
     pub fn admits_xattr(&self, name: &[u8]) -> bool {
         let Some(book) = &self.0 else { return true };

@@ -1,7 +1,7 @@
 //! A store whose calls are awaited and take a while: what an object store is, on any machine and without a network.
 //!
-//! What it wraps lives in memory. A seed says how often each call is polled before it is done, so that a run of many calls is
-//! repeated by its seed. A store that [fails on demand](crate::faulty) in it makes awaited calls fail.
+//! What it wraps lives in memory. A seed says how often each call is polled before it is done, so that a run of many
+//! calls is repeated by its seed. A store that [fails on demand](crate::faulty) in it makes awaited calls fail.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

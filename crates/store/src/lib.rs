@@ -3,9 +3,9 @@
 //! The law of this crate is *old is safe*: nothing changes at a destination before [`Rebuild::commit`], and a commit
 //! is one step. Calls block and are made from worker threads.
 //!
-//! A store implements few methods of [`Tree`], [`Snapshot`], [`Store`] and [`Rebuild`]. What only a POSIX tree can do is in
-//! [`Posix`], what outlives a killed run in [`Resumable`]: a store that cannot do it implements them without a method. A store
-//! that is a network away implements the [awaited] forms instead.
+//! A store implements few methods of [`Tree`], [`Snapshot`], [`Store`] and [`Rebuild`]. What only a POSIX tree can do
+//! is in [`Posix`], what outlives a killed run in [`Resumable`]: a store that cannot do it implements them without a
+//! method. A store that is a network away implements the [awaited] forms instead.
 
 pub mod awaited;
 pub mod blocking;

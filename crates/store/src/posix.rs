@@ -32,11 +32,12 @@ pub trait Posix: Tree {
         Err(unsupported("special files", path))
     }
 
-    /// Makes `path` another name of an entry that is no directory, in one step. A store without links may make an equal entry.
+    /// Makes `path` another name of an entry that is no directory, in one step. A store without links may make an equal
+    /// entry.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] where the entry is not what [`Link::is`] says any more, [`StoreError::Conflict`] where `path`
-    /// does not hold what [`Link::seen`] says; and where the system cannot link it.
+    /// [`StoreError::Changed`] where the entry is not what [`Link::is`] says any more, [`StoreError::Conflict`] where
+    /// `path` does not hold what [`Link::seen`] says; and where the system cannot link it.
     fn link(&self, path: &RelPath, link: Link<'_, Self>) -> Result<(), StoreError>
     where
         Self: Sized,
@@ -45,8 +46,8 @@ pub trait Posix: Tree {
         Err(unsupported("hard links", path))
     }
 
-    /// Takes a symlink at `path` for the directory that it leads to, from now on, and says what that directory is; nothing
-    /// where the link leads to none, or the store keeps no links. Until then no link is followed.
+    /// Takes a symlink at `path` for the directory that it leads to, from now on, and says what that directory is;
+    /// nothing where the link leads to none, or the store keeps no links. Until then no link is followed.
     ///
     /// # Errors
     /// Where the directory cannot be looked at, or the link leads out of the store.
@@ -55,8 +56,8 @@ pub trait Posix: Tree {
         Ok(None)
     }
 
-    /// Has `path` wait with the new version that waits at `leader` for [`land`](Self::land): it becomes another name of that,
-    /// in place of what is `seen`. False where none waits there; then nothing is done.
+    /// Has `path` wait with the new version that waits at `leader` for [`land`](Self::land): it becomes another name of
+    /// that, in place of what is `seen`. False where none waits there; then nothing is done.
     ///
     /// # Errors
     /// Where the system cannot link it.
@@ -70,9 +71,9 @@ pub trait Posix: Tree {
         Ok(false)
     }
 
-    /// Gives every new version its name whose commit waits for this, in the order of their commits. Returns those that failed.
-    /// A new version is dropped where `is_same` says, of it and of what is at its path by now, that both are one. A store that
-    /// does not let commits wait has nothing to do.
+    /// Gives every new version its name whose commit waits for this, in the order of their commits. Returns those that
+    /// failed. A new version is dropped where `is_same` says, of it and of what is at its path by now, that both are
+    /// one. A store that does not let commits wait has nothing to do.
     fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
         let _ = is_same;
         Vec::new()

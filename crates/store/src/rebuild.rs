@@ -29,8 +29,8 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
     /// Writes `bytes` at `new_start`.
     ///
     /// # Errors
-    /// [`StoreError::Full`] among others; the rebuild is spoiled then, but what [wants room](StoreError::wants_room) may be
-    /// written again.
+    /// [`StoreError::Full`] among others; the rebuild is spoiled then, but what [wants room](StoreError::wants_room)
+    /// may be written again.
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError>;
 
     /// The same of bytes that were read from old versions, all of them or `content` says what else. A caller that puts
@@ -43,20 +43,20 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
         self.write(new_start, bytes)
     }
 
-    /// Whether [`Rebuild::copy`] may share the blocks of this span, or has nothing to do for it. Where it does not, reading
-    /// and writing is no slower.
+    /// True if [`Rebuild::copy`] may share the blocks of this span, or has nothing to do for it. Where it does not,
+    /// reading and writing is no slower.
     fn may_share(&self, from: &Self::Snapshot, old: &Range<u64>, new_start: u64) -> bool {
         let _ = (from, old, new_start);
         false
     }
 
-    /// Makes this the file at its path, in one step; at [`Posix::land`](crate::Posix::land) where commits wait for that. A file that changes
-    /// where it is takes more steps than one. Tells which version it is now, if it was put in place as a whole, was flushed, and
-    /// that can be relied on, as [`Snapshot::identity`] has it.
+    /// Makes this the file at its path, in one step; at [`Posix::land`](crate::Posix::land) where commits wait for
+    /// that. A file that changes where it is takes more steps than one. Tells which version it is now, if it was put in
+    /// place as a whole, was flushed, and that can be relied on, as [`Snapshot::identity`] has it.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] where the path does not hold what `commit` says it replaces; [`StoreError::Unset`] where it
-    /// does now, but for attributes that could not be set.
+    /// [`StoreError::Conflict`] where the path does not hold what `commit` says it replaces; [`StoreError::Unset`]
+    /// where it does now, but for attributes that could not be set.
     fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<Option<Version>, StoreError>;
 
     /// Gives up, and leaves nothing behind.
@@ -84,8 +84,8 @@ pub trait Resumable {
         Err(StoreError::Unsupported { what: "notes of a transfer", path: RelPath::root() })
     }
 
-    /// Says that these bytes are staged. Of a file that changes in place, the bytes that stay where they are are not: a note of
-    /// them would not hold for whoever resumes.
+    /// Says that these bytes are staged. Of a file that changes in place, the bytes that stay where they are are not: a
+    /// note of them would not hold for whoever resumes.
     fn has_staged(&self, span: &Range<u64>) -> bool {
         let _ = span;
         true
@@ -146,7 +146,8 @@ pub enum Replaces<'a, S> {
     Nothing,
     /// Exactly this version, which the new one was derived from.
     Version(&'a S),
-    /// What [`Store::look`](crate::Store::look) saw: any kind of entry; of a directory only that it is one, and it must be empty by now.
+    /// What [`Store::look`](crate::Store::look) saw: any kind of entry; of a directory only that it is one, and it must
+    /// be empty by now.
     Seen(&'a Meta),
 }
 
@@ -179,7 +180,7 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// Whether times of such entries are set.
+    /// True if times of such entries are set.
     #[must_use]
     pub fn times_of(self, kind: &Kind) -> bool {
         match kind {

@@ -22,8 +22,8 @@ pub trait Snapshot: Send + Sync + 'static {
     /// [`StoreError::Changed`] where the file is not what was opened any more.
     fn check_unchanged(&self) -> Result<(), StoreError>;
 
-    /// The same, after as long as a change may take to show that was under way when it was opened: what was read until then is
-    /// of one version.
+    /// The same, after as long as a change may take to show that was under way when it was opened: what was read until
+    /// then is of one version.
     ///
     /// # Errors
     /// As [`Snapshot::check_unchanged`].
@@ -39,7 +39,7 @@ pub trait Snapshot: Send + Sync + 'static {
         Ok(self.meta().len)
     }
 
-    /// Whether it is what was opened but for names that it got since, which hide whether it changed besides.
+    /// True if it is what was opened but for names that it got since, which hide whether it changed besides.
     ///
     /// # Errors
     /// Where that cannot be said.
@@ -47,12 +47,12 @@ pub trait Snapshot: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Whether the file has other names.
+    /// True if the file has other names.
     fn has_other_names(&self) -> bool {
         false
     }
 
-    /// Whether this is that version, which can be relied on.
+    /// True if this is that version, which can be relied on.
     fn is(&self, version: Version) -> bool {
         self.identity() == Some(version)
     }

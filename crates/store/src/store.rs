@@ -6,8 +6,8 @@ use crate::{Commit, Keep, Listing, Posix, Rebuild, Replaces, Resumed, StoreError
 
 /// A tree that can be changed: what a receiver holds.
 ///
-/// Whatever puts an entry in place does so also where some of its attributes cannot be set, and ends with [`StoreError::Unset`]
-/// then.
+/// Whatever puts an entry in place does so also where some of its attributes cannot be set, and ends with
+/// [`StoreError::Unset`] then.
 pub trait Store: Posix {
     /// A new version of a file of this store, in the making.
     type Rebuild: Rebuild<Snapshot = Self::Snapshot>;
@@ -29,8 +29,8 @@ pub trait Store: Posix {
     /// Where nothing can be staged.
     fn create(&self, path: &RelPath, len: u64) -> Result<Self::Rebuild, StoreError>;
 
-    /// Puts whole new versions in place, each as [`Store::create`], a write and a commit do, but for a leftover where it
-    /// fails: cheaper where those of one directory follow each other.
+    /// Puts whole new versions in place, each as [`Store::create`], a write and a commit do, but for a leftover where
+    /// it fails: cheaper where those of one directory follow each other.
     ///
     /// # Errors
     /// Of each, in order, those of the three.
@@ -63,8 +63,9 @@ pub trait Store: Posix {
         Ok(Vec::new())
     }
 
-    /// Goes on with the newest unfinished rebuild of `path` that is `len` bytes long and of which something was noted. A staged
-    /// file that may have changed since it was noted is passed over: somebody wrote to it, or the machine started anew.
+    /// Goes on with the newest unfinished rebuild of `path` that is `len` bytes long and of which something was noted.
+    /// A staged file that may have changed since it was noted is passed over: somebody wrote to it, or the machine
+    /// started anew.
     ///
     /// # Errors
     /// Where the staging directory exists and cannot be read.
@@ -82,20 +83,20 @@ pub trait Store: Posix {
     /// The directory above it is there. `will` is the metadata that `path` will get, as far as it is known. Afterwards:
     ///
     /// - Anything else that was at `path` is replaced.
-    /// - A new directory is closed to all but its owner, or has its mode at once, if no modes are kept. `set_meta` gives it its
-    ///   final mode.
+    /// - A new directory is closed to all but its owner, or has its mode at once, if no modes are kept. `set_meta`
+    ///   gives it its final mode.
     /// - An old directory that was closed to its owner is open to it; `set_meta` gives it back the mode that it had.
     ///   It permits nobody anything that `will` does not.
-    /// - Owner and group are those of `will`, if the directory was there or no modes are kept. Entries that are made in it get
-    ///   the group that they would get in the finished directory.
+    /// - Owner and group are those of `will`, if the directory was there or no modes are kept. Entries that are made in
+    ///   it get the group that they would get in the finished directory.
     /// - Extended attributes and ACLs are those of `will`: they need not be set again.
     ///
     /// # Errors
     /// Where it cannot be made; [`StoreError::Unset`] where it was made, and lacks attributes or ACLs.
     fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError>;
 
-    /// Gives the entry at `path` what `keep` names of `meta`, and the owner, the group and the time of the last read that it
-    /// has; a symlink takes no mode and no ACL.
+    /// Gives the entry at `path` what `keep` names of `meta`, and the owner, the group and the time of the last read
+    /// that it has; a symlink takes no mode and no ACL.
     ///
     /// A directory that this store made gets a mode in any case: without [`Keep::modes`] that of `meta` less the umask.
     ///
@@ -103,8 +104,9 @@ pub trait Store: Posix {
     /// Where there is no such entry; [`StoreError::Unset`] of what could not be set of it, when all else is.
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
 
-    /// The entries of `dir` as [`Tree::list_some`](crate::Tree::list_some) has them first, but for names that `keep` admits: nothing is looked at that
-    /// is one of these. What is left is for [`Tree::list_some`](crate::Tree::list_some).
+    /// The entries of `dir` as [`Tree::list_some`](crate::Tree::list_some) has them first, but for names that `keep`
+    /// admits: nothing is looked at that is one of these. What is left is for
+    /// [`Tree::list_some`](crate::Tree::list_some).
     ///
     /// # Errors
     /// As [`Tree::list`](crate::Tree::list).
@@ -114,18 +116,19 @@ pub trait Store: Posix {
         Ok(listing)
     }
 
-    /// Removes `path` and all below it that the filter admits, or some of that; follows no symlink. There may be millions of
-    /// names: while a call [goes on](Removed::goes_on), the same call takes the next of them.
+    /// Removes `path` and all below it that the filter admits, or some of that; follows no symlink. There may be
+    /// millions of names: while a call [goes on](Removed::goes_on), the same call takes the next of them.
     ///
     /// What the files of rules of directories protect by now stays, and perhaps also what they protected when they were
     /// listed. Perishable rules count for `path` itself only.
     ///
     /// # Errors
-    /// What kept the name itself. Names below it stay each for its own reason, and it with them: the others are removed all the
-    /// same.
+    /// What kept the name itself. Names below it stay each for its own reason, and it with them: the others are removed
+    /// all the same.
     fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError>;
 
-    /// How many names [`Store::remove`] would remove in all, if it were called now; what gives way counts itself in any case.
+    /// How many names [`Store::remove`] would remove in all, if it were called now; what gives way counts itself in any
+    /// case.
     ///
     /// # Errors
     /// As for [`Store::remove`].
@@ -170,8 +173,8 @@ pub trait Store: Posix {
 /// How [`Store::remove`] is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Going {
-    /// Something else is to be in its place: it is replaced and not deleted, and what the filter says of the name itself does
-    /// not count.
+    /// Something else is to be in its place: it is replaced and not deleted, and what the filter says of the name
+    /// itself does not count.
     pub gives_way: bool,
     /// What would go is told, and nothing does.
     pub dry_run: bool,
@@ -190,10 +193,10 @@ impl Default for Going {
 pub struct Removed {
     /// Names that went, and what they were: some hundreds at most. A directory comes behind all that was in it.
     pub gone: Vec<(RelPath, EntryType)>,
-    /// Why others stayed. [`StoreError::Protected`], [`StoreError::Refilled`] and [`StoreError::KeepsOld`] are told once, at the
-    /// end, of the name itself.
+    /// Why others stayed. [`StoreError::Protected`], [`StoreError::Refilled`] and [`StoreError::KeepsOld`] are told
+    /// once, at the end, of the name itself.
     pub stayed: Vec<StoreError>,
-    /// Whether there is more to be removed.
+    /// True if there is more to be removed.
     pub goes_on: bool,
 }
 

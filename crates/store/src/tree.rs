@@ -26,7 +26,8 @@ pub trait Tree: Send + Sync + 'static {
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError>;
 
     /// [`Tree::list`] by parts: of a directory of very many names the first entries, and the names that are left in
-    /// [`Listing::rest`]; then, for those, the next ones. So what is held of a huge directory are names, and few entries.
+    /// [`Listing::rest`]; then, for those, the next ones. So what is held of a huge directory are names, and few
+    /// entries.
     ///
     /// # Errors
     /// As [`Tree::list`].
@@ -50,8 +51,8 @@ pub trait Tree: Send + Sync + 'static {
         self.list_some(dir, None)
     }
 
-    /// The version of the regular file at each of `paths`, without opening it; `None` where that cannot be relied on, as
-    /// [`Snapshot::identity`] has it. Cheaper where those of one directory follow each other.
+    /// The version of the regular file at each of `paths`, without opening it; `None` where that cannot be relied on,
+    /// as [`Snapshot::identity`] has it. Cheaper where those of one directory follow each other.
     fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
         vec![None; paths.len()]
     }
@@ -86,17 +87,17 @@ pub trait Tree: Send + Sync + 'static {
 pub struct Listing {
     /// The entries, sorted by the bytes of their names.
     pub entries: Vec<Entry>,
-    /// For each entry, where that was asked for and can be said: the version that was listed, if it is a file of which one
-    /// can be relied on.
+    /// For each entry, where that was asked for and can be said: the version that was listed, if it is a file of which
+    /// one can be relied on.
     pub versions: Vec<Option<Version>>,
     /// One error for each entry that is missing above; nothing may be deleted on the word of a listing with errors.
     pub errors: Vec<StoreError>,
     /// What is not as it was asked for, though nothing is missing above.
     pub warnings: Vec<String>,
-    /// Whether the directory may hold other names, which were not asked for.
+    /// True if the directory may hold other names, which were not asked for.
     pub partial: bool,
-    /// Whether one of the directories that were named as this one, with all below, has nothing in it: most likely what belongs
-    /// there is not mounted.
+    /// True if one of the directories that were named as this one, with all below, has nothing in it: most likely what
+    /// belongs there is not mounted.
     pub is_empty_source: bool,
     /// Directories that were named and are not asked for.
     pub skipped: Vec<RelPath>,
@@ -119,7 +120,8 @@ impl Listing {
 /// The name of staging directories, at any depth: never listed, never a target.
 pub const STAGING_NAME: &[u8] = b".deltic";
 
-/// Whether a directory of this name is one: a user has one of his own, `.deltic-UID`, where the first is another user's.
+/// True if a directory of this name is one: a user has one of his own, `.deltic-UID`, where the first is another
+/// user's.
 #[must_use]
 pub fn is_staging_name(name: &[u8]) -> bool {
     let Some(rest) = name.strip_prefix(STAGING_NAME) else { return false };

@@ -139,8 +139,8 @@ impl Kernel for Cut<'_> {
             let next = start + sieve.min;
             read_ahead(simd, data, next..next + BLOCK);
             let passed = mesh.block(start, block);
-            // Whether a position passed cannot be foretold, and a wrong guess throws away what was begun behind it. So a
-            // block is asked about only when the sums of the next one are under way.
+            // Whether a position passed cannot be foretold, and a wrong guess throws away what was begun behind it. So
+            // a block is asked about only when the sums of the next one are under way.
             if let Some(end) = sieve.first_end(data, &before) {
                 return end;
             }

@@ -414,7 +414,8 @@ mod arm {
         ($(fn $name:ident($self:ident$(, $arg:ident: $type:ty)*) -> $out:ty $body:block)+) => { $(
             #[inline(always)]
             fn $name($self$(, $arg: $type)*) -> $out {
-                // SAFETY: `$self` is a witness of the features of all that is called here; nothing of it touches memory.
+                // SAFETY: `$self` is a witness of the features of all that is called here; nothing of it touches
+                // memory.
                 unsafe { $body }
             }
         )+ };

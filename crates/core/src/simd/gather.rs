@@ -65,7 +65,8 @@ impl Words for Words32 {
 
     #[inline(always)]
     fn look_up(self, table: &[u32; 256], a: __m512i) -> __m512i {
-        // SAFETY: `self` holds a witness of AVX-512F; indices are masked to a byte, and the table has an entry for each.
+        // SAFETY: `self` holds a witness of AVX-512F; indices are masked to a byte, and the table has an entry for
+        // each.
         unsafe {
             let index = _mm512_and_si512(a, _mm512_set1_epi32(0xff));
             _mm512_i32gather_epi32::<4>(index, table.as_ptr().cast())
@@ -103,7 +104,8 @@ impl Words for Words64 {
 
     #[inline(always)]
     fn look_up(self, table: &[u64; 256], a: __m512i) -> __m512i {
-        // SAFETY: `self` holds a witness of AVX-512F; indices are masked to a byte, and the table has an entry for each.
+        // SAFETY: `self` holds a witness of AVX-512F; indices are masked to a byte, and the table has an entry for
+        // each.
         unsafe {
             let index = _mm512_and_si512(a, _mm512_set1_epi64(0xff));
             _mm512_i64gather_epi64::<8>(index, table.as_ptr().cast())
@@ -114,8 +116,8 @@ impl Words for Words64 {
     fn gather(self, data: &[u8], at: usize, stride: usize) -> __m512i {
         let begin = &data[at..];
         assert!(stride <= MAX_STRIDE && (Self::LANES - 1) * stride + Self::BYTES <= begin.len());
-        // SAFETY: `self` holds a witness of AVX-512F and of AVX2, which the numbers of 256 bits need; the last lane's word
-        // ends within `begin`, as asserted, and all offsets fit 32 bits with their sign.
+        // SAFETY: `self` holds a witness of AVX-512F and of AVX2, which the numbers of 256 bits need; the last lane's
+        // word ends within `begin`, as asserted, and all offsets fit 32 bits with their sign.
         unsafe {
             let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
             let offsets = _mm256_mullo_epi32(lanes, _mm256_set1_epi32(stride as i32));

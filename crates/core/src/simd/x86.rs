@@ -38,7 +38,8 @@ macro_rules! ops {
     ($(fn $name:ident($self:ident$(, $arg:ident: $type:ty)*) -> $out:ty $body:block)+) => { $(
         #[inline(always)]
         fn $name($self$(, $arg: $type)*) -> $out {
-            // SAFETY: `$self` is or holds a witness of the features of each intrinsic here; none of them touches memory.
+            // SAFETY: `$self` is or holds a witness of the features of each intrinsic here; none of them touches
+            // memory.
             unsafe { $body }
         }
     )+ };

@@ -356,7 +356,8 @@ fn an_assumption_that_does_not_hold_is_judged_again() {
     let sizes = Sizes::new(4 << 10, 8 << 10, 12 << 10).expect("sizes rise");
     let spec = ChunkerSpec::ByContent(Algorithm::Crc, sizes);
     let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
-    // A candidate every 1,024 bytes, so that all chunks have the minimum, and their phase is that of the segment's start.
+    // A candidate every 1,024 bytes, so that all chunks have the minimum, and their phase is that of the segment's
+    // start.
     let all_repeat = |seed| random(seed, 1 << 10).repeat(2 << 10);
     let data = (0..).map(all_repeat).find(|data| sums(&spec, data)[1].0 == sizes.min());
     let (data, mut judged) = (data.expect("one in four blocks has a candidate"), 0);

@@ -20,7 +20,7 @@ pub(crate) struct Batch {
     tries: Option<(Fault, Duration)>,
     /// Changes may come unnoticed: from when everything is to be compared again, and how long after that.
     blind: Option<(Duration, Duration)>,
-    /// Whether the next round is due whatever comes.
+    /// True if the next round is due whatever comes.
     at_once: bool,
 }
 
@@ -151,7 +151,7 @@ impl Batch {
         self.at_once = true;
     }
 
-    /// Whether nothing waits.
+    /// True if nothing waits.
     pub(crate) fn is_clean(&self) -> bool {
         self.dirt.is_clean() && self.failed.is_none()
     }

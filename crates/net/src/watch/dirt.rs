@@ -84,7 +84,7 @@ impl Dirt {
         }
     }
 
-    /// Whether every directory of the other is compared: names of others bring no deletion.
+    /// True if every directory of the other is compared: names of others bring no deletion.
     pub(crate) fn covers_dirs(&self, other: &Self) -> bool {
         self.all || !other.all && other.dirs.is_subset(&self.dirs)
     }
@@ -94,7 +94,7 @@ impl Dirt {
         &self.gone
     }
 
-    /// Whether that is all there is.
+    /// True if that is all there is.
     pub(crate) fn knows_gone(&self) -> bool {
         (1..MOST_GONE).contains(&self.gone.len())
     }
@@ -115,7 +115,7 @@ impl Dirt {
         !self.all && self.dirs.is_empty() && self.names.is_empty()
     }
 
-    /// Whether everything is to be compared.
+    /// True if everything is to be compared.
     pub(crate) const fn is_all(&self) -> bool {
         self.all
     }

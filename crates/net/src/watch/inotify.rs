@@ -167,7 +167,7 @@ impl Site {
         self.dirs.iter().filter_map(|arg| self.place(arg.path())).collect()
     }
 
-    /// Whether all directories are there.
+    /// True if all directories are there.
     fn is_there(&self) -> bool {
         self.roots().iter().all(|path| path.metadata().is_ok_and(|meta| meta.is_dir()))
     }
@@ -350,7 +350,7 @@ fn kind(flags: ReadFlags) -> Option<Kind> {
     kinds.into_iter().find(|(of, _)| flags.intersects(*of)).map(|(_, kind)| kind)
 }
 
-/// Whether an argument is a directory, or stands for what is in one.
+/// True if an argument is a directory, or stands for what is in one.
 pub(super) fn is_dir(arg: &SourceArg) -> std::io::Result<bool> {
     let path = arg.dir().join(OsStr::from_bytes(arg.path().as_bytes()));
     let meta = if arg.path().is_root() { path.metadata() } else { Path::symlink_metadata(&path) };

@@ -30,7 +30,7 @@ impl Mounts {
         Self { table, within: within(roots) }
     }
 
-    /// Whether they are other than when that was asked last.
+    /// True if they are other than when that was asked last.
     pub(super) fn differ(&mut self, roots: &[PathBuf]) -> bool {
         let before = std::mem::replace(&mut self.within, within(roots));
         before != self.within

@@ -42,7 +42,7 @@ struct World {
     most_watches: usize,
     queue: VecDeque<Event>,
     longest: usize,
-    /// Whether files get more names.
+    /// True if files get more names.
     links: bool,
 }
 
@@ -140,7 +140,7 @@ impl World {
         self.all().iter().filter(|(_, other)| *other == inode).count()
     }
 
-    /// Whether a name can go: one that was written through a moment before takes with it what would tell of the others.
+    /// True if a name can go: one that was written through a moment before takes with it what would tell of the others.
     fn lets_go(&self) -> bool {
         !self.links || self.queue.is_empty()
     }

@@ -28,7 +28,7 @@ pub(crate) enum Unwatched {
 /// What is in a directory, as far as it matters who watches it.
 pub(crate) struct Listed {
     pub(crate) dirs: Vec<Name>,
-    /// Whether something that is no directory has other names too, wherever they are.
+    /// True if something that is no directory has other names too, wherever they are.
     pub(crate) has_links: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) trait Ground {
     fn unwatch(&mut self, no: WatchNo);
     /// What takes part in a directory.
     fn list(&mut self, dir: &RelPath) -> Listed;
-    /// Whether what is no directory has other names too, wherever they are.
+    /// True if what is no directory has other names too, wherever they are.
     fn has_other_names(&mut self, path: &RelPath) -> bool;
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Watches {
     roots: Vec<RelPath>,
     by_no: HashMap<WatchNo, RelPath>,
     by_path: BTreeMap<RelPath, WatchNo>,
-    /// Whether there are too many directories for the system.
+    /// True if there are too many directories for the system.
     is_short: bool,
     /// Roots that are not there.
     lost: bool,
@@ -92,12 +92,12 @@ impl Watches {
         Self { roots, by_no, by_path, is_short: false, lost: false }
     }
 
-    /// Whether changes may come unnoticed: there are more directories than watches.
+    /// True if changes may come unnoticed: there are more directories than watches.
     pub(crate) const fn is_short(&self) -> bool {
         self.is_short
     }
 
-    /// Whether a root is not there: it is to be [looked for](Self::look_again) now and then.
+    /// True if a root is not there: it is to be [looked for](Self::look_again) now and then.
     pub(crate) const fn lacks_root(&self) -> bool {
         self.lost
     }

@@ -60,7 +60,7 @@ impl Window {
         }
     }
 
-    /// Whether `old` is so new that `--update` leaves it alone. A window takes what is as old as `new` along, as in
+    /// True if `old` is so new that `--update` leaves it alone. A window takes what is as old as `new` along, as in
     /// rsync.
     #[must_use]
     pub(crate) fn is_newer(self, old: Timestamp, new: Timestamp) -> bool {
@@ -71,7 +71,7 @@ impl Window {
     }
 }
 
-/// Whether `old` is what a file system keeps of `new` that counts in longer steps than nanoseconds. Where it does not,
+/// True if `old` is what a file system keeps of `new` that counts in longer steps than nanoseconds. Where it does not,
 /// a time that ends so is hardly ever a file's, but where somebody set it: `new` has been set from then on, and not a
 /// moment later.
 fn is_cut(new: Timestamp, old: Timestamp) -> bool {

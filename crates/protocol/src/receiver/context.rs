@@ -177,9 +177,9 @@ impl Context {
     }
 }
 
-/// Entries that are in place but for attributes that could not be set. Other names are linked to them, and what is to be
-/// deleted goes, as with rsync. Their sources stay (`--remove-source-files`), where rsync removes them: no other place has
-/// those attributes.
+/// Entries that are in place but for attributes that could not be set. Other names are linked to them, and what is to
+/// be deleted goes, as with rsync. Their sources stay (`--remove-source-files`), where rsync removes them: no other
+/// place has those attributes.
 #[derive(Debug, Default)]
 pub(super) struct PartialMeta {
     /// Number of them.

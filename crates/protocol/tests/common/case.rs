@@ -20,9 +20,9 @@ pub struct Case {
     pub new: Tree,
     pub old: Tree,
     pub options: Options,
-    /// Whether directories go by their tallies wherever they may.
+    /// True if directories go by their tallies wherever they may.
     pub eager: bool,
-    /// Whether the sender guesses what the receiver will want, and whether it guesses its names right.
+    /// The ends are far apart: the sender guesses what the receiver will want, and may guess its names wrong.
     pub far_away: bool,
     pub takes_offers: bool,
     /// The bounds that both ends agreed on.

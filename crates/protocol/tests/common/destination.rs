@@ -92,7 +92,7 @@ struct Slot {
     /// What is read of another name.
     lent: Option<(RelPath, Node)>,
     old: Vec<Arc<Vec<u8>>>,
-    /// Whether the recipe of the first was known.
+    /// True if the recipe of the first was known.
     is_known: bool,
     /// The old versions, end to end.
     joined: Arc<Vec<u8>>,

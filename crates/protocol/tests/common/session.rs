@@ -35,7 +35,7 @@ pub struct Session {
     pub to_receiver: VecDeque<Vec<u8>>,
     /// The same on further streams, each of which is as slow as the dice will have it.
     asides: Vec<VecDeque<Vec<u8>>>,
-    /// Whether they carry next to nothing while anything else can be done.
+    /// True if they carry next to nothing while anything else can be done.
     slow: bool,
     far_away: bool,
     takes_offers: bool,

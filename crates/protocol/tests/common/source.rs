@@ -69,8 +69,8 @@ pub fn segment(dice: &mut Dice) -> usize {
     1 << dice.between(15, 19)
 }
 
-/// What is made of a portion of `bytes`, about a segment where it says no more, and which bytes that settled; nothing, where
-/// there are fewer.
+/// What is made of a portion of `bytes`, about a segment where it says no more, and which bytes that settled; nothing,
+/// where there are fewer.
 pub fn sum(
     summing: Summing,
     bytes: &[u8],

@@ -22,7 +22,8 @@ use crate::snapshot::{Stamp, file_type, inode_of, look_at};
 use crate::stage::{discard, new_name};
 
 impl Inner {
-    /// Keeps the old version at `place`, if old versions are kept, and calls `then`, which puts another there or removes it.
+    /// Keeps the old version at `place`, if old versions are kept, and calls `then`, which puts another there or
+    /// removes it.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] where it is not what it `was`, if that is said.
@@ -47,8 +48,9 @@ impl Inner {
         }
     }
 
-    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept. Where it has changed
-    /// already, under its name `other`, the copy is the one that was kept then. What of its attributes could not be given.
+    /// Keeps a copy of the file at `place`, which is about to change where it is, if old versions are kept. Where it
+    /// has changed already, under its name `other`, the copy is the one that was kept then. What of its attributes
+    /// could not be given.
     pub(crate) fn back_up_copy(
         &self,
         place: &Place,
@@ -162,8 +164,8 @@ impl Inner {
         Attrs::of_new(old, (keep, ways), None, (self.umask, Heritage::default())).set(on)
     }
 
-    /// The mode of a copy that has the owner it was made with: that lends nobody the rights of another than the `old` one did,
-    /// and another group gets none that all do not have.
+    /// The mode of a copy that has the owner it was made with: that lends nobody the rights of another than the `old`
+    /// one did, and another group gets none that all do not have.
     fn mode_of_own(&self, old: &Meta, on: On<'_>) -> u32 {
         let is = on.stat().ok().filter(|_| !self.see.fake_super);
         let has_user = is.is_none_or(|is| old.user == Some(is.st_uid));
@@ -195,8 +197,8 @@ impl<'a> OldVersion<'a> {
         Self { inode: was.unwrap_or(self.inode), ..self }
     }
 
-    /// Keeps it, unless it is a directory, or is a backup itself and goes for good: by a copy where it cannot have another name.
-    /// Returns where it is now, if it was moved.
+    /// Keeps it, unless it is a directory, or is a backup itself and goes for good: by a copy where it cannot have
+    /// another name. Returns where it is now, if it was moved.
     fn keep(&self, backup: &Backup, taken: &Taken<'_>) -> Result<Option<Spot<'a>>, StoreError> {
         let is_one = || backup.is_beside() && backup.has(&self.place.path);
         if file_type(&self.stat).is_dir() || self.goes == Goes::Removed && is_one() {
@@ -290,7 +292,7 @@ impl<'a> OldVersion<'a> {
     }
 }
 
-/// Whether the system says so of another name that cannot be, or that we may not give.
+/// True if the system says so of another name that cannot be, or that we may not give.
 const fn is_no_to_links(errno: Errno) -> bool {
     matches!(
         errno,

@@ -1,8 +1,9 @@
 //! The directory that this process keeps to, if it was told to (`deltic agent --restrict`).
 //!
-//! Every way to what an argument, an option or a file of rules names then begins at the held handle of that directory, and is
-//! walked name by name: `..` from it, and links that lead elsewhere, are errors. A way below a root leads out of nothing anyway
-//! ([`Dir`]). The directory is the whole process's, as the working directory is: so no way can forget it.
+//! Every way to what an argument, an option or a file of rules names then begins at the held handle of that directory,
+//! and is walked name by name: `..` from it, and links that lead elsewhere, are errors. A way below a root leads out of
+//! nothing anyway ([`Dir`]). The directory is the whole process's, as the working directory is: so no way can forget
+//! it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -27,8 +28,8 @@ struct Jail {
 
 static JAIL: OnceLock<Jail> = OnceLock::new();
 
-/// Has this process keep to the directory `path`, which becomes its working directory, for good. Tells where it is, without
-/// links.
+/// Has this process keep to the directory `path`, which becomes its working directory, for good. Tells where it is,
+/// without links.
 ///
 /// # Errors
 /// Where it is no directory that we may enter, or the process keeps to one already.
@@ -41,19 +42,20 @@ pub fn confine(path: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether the way to `path` leads out of the directory that this process keeps to, as far as it is there.
+/// True if the way to `path` leads out of the directory that this process keeps to, as far as it is there.
 #[must_use]
 pub fn leads_out(path: &Path) -> bool {
     let Ok(Some(jail)) = Dir::jail() else { return false };
     jail.end_of(path, Trust::Anyone).is_err_and(|errno| errno == Errno::XDEV)
 }
 
-/// Whether a path from the root of the file system on, without `..`, is that directory or below it by its words.
+/// True if a path from the root of the file system on, without `..`, is that directory or below it by its words.
 pub(crate) fn is_within(path: &[u8]) -> bool {
     JAIL.get().is_none_or(|jail| Path::new(OsStr::from_bytes(path)).starts_with(&jail.path))
 }
 
-/// The path from the root of the file system on that somebody else means by this one: to him, the directory is that root.
+/// The path from the root of the file system on that somebody else means by this one: to him, the directory is that
+/// root.
 pub(crate) fn rebased(path: &[u8]) -> Vec<u8> {
     let root = JAIL.get().map_or(&b""[..], |jail| jail.path.as_os_str().as_bytes());
     [root, path].concat()
@@ -89,7 +91,7 @@ pub(super) fn check_above(dir: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
-/// Whether this process keeps to a directory.
+/// True if this process keeps to a directory.
 pub(crate) fn is_confined() -> bool {
     JAIL.get().is_some()
 }

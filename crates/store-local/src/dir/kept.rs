@@ -14,14 +14,14 @@ use super::{Dir, KeptLinks, Led, Trust, Use, Way, inode, open_so};
 use crate::lock;
 
 impl Dir {
-    /// The same handle, as a root that may [keep links](Self::keep_link), and those of whom `trust` says on the way to what is
-    /// named.
+    /// The same handle, as a root that may [keep links](Self::keep_link), and those of whom `trust` says on the way to
+    /// what is named.
     pub(crate) fn keeping_links(self, trust: Trust) -> Self {
         Self { links: Some(KeptLinks { behind: Mutex::default(), trust }), ..self }
     }
 
-    /// Takes the symlink at `path` for the directory behind it from now on, if there is one. A link that leads out of the root
-    /// is an error.
+    /// Takes the symlink at `path` for the directory behind it from now on, if there is one. A link that leads out of
+    /// the root is an error.
     pub(crate) fn keep_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
         let Some(links) = &self.links else { return Ok(None) };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -40,7 +40,8 @@ impl Dir {
         self.dir(path, Use::Pass).map(Some)
     }
 
-    /// The same of a link that is ours or the superuser's, and leads on through no other user's: else it is not permitted.
+    /// The same of a link that is ours or the superuser's, and leads on through no other user's: else it is not
+    /// permitted.
     pub(crate) fn keep_our_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
         let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
         let link = Path::new(OsStr::from_bytes(name.as_bytes()));
@@ -60,8 +61,8 @@ impl Dir {
         Err(Errno::AGAIN)
     }
 
-    /// The directory `path`. Each symlink on the way, which the operator named, is taken for the directory behind it from now
-    /// on.
+    /// The directory `path`. Each symlink on the way, which the operator named, is taken for the directory behind it
+    /// from now on.
     pub(crate) fn named_dir(&self, path: &RelPath) -> Result<Self, Errno> {
         let Some(links) = &self.links else { return self.dir(path, Use::Pass) };
         let mut at = RelPath::root();
@@ -80,7 +81,7 @@ impl Dir {
         self.dir(path, Use::Pass)
     }
 
-    /// Whether there is a directory behind the symlink at `path`, wherever it leads.
+    /// True if there is a directory behind the symlink at `path`, wherever it leads.
     fn leads_to_dir(&self, path: &RelPath) -> Result<bool, Errno> {
         let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
         match self.dir(&above, Use::Pass)?.stat_behind(&name) {
@@ -89,12 +90,12 @@ impl Dir {
         }
     }
 
-    /// Whether a symlink at `path` is taken for a directory.
+    /// True if a symlink at `path` is taken for a directory.
     pub(crate) fn keeps_link(&self, path: &RelPath) -> bool {
         self.links.as_ref().is_some_and(|links| lock(&links.behind).contains_key(path))
     }
 
-    /// Whether the directory `name` of `dir` is one that a kept symlink leads to.
+    /// True if the directory `name` of `dir` is one that a kept symlink leads to.
     pub(crate) fn leads_to(&self, dir: &Self, name: &Name) -> bool {
         let Some(links) = self.links.as_ref().filter(|links| !lock(&links.behind).is_empty())
         else {
@@ -103,7 +104,7 @@ impl Dir {
         dir.stat(name).is_ok_and(|stat| links.lead_to(inode(&stat)) > 0)
     }
 
-    /// Whether a kept symlink leads to this directory itself.
+    /// True if a kept symlink leads to this directory itself.
     pub(crate) fn is_led_to(&self) -> bool {
         let Some(links) = &self.links else { return false };
         fs::fstat(self).is_ok_and(|stat| links.lead_to(inode(&stat)) > 0)
@@ -117,7 +118,7 @@ impl Dir {
         Some((behind, links.lead_to(behind)))
     }
 
-    /// Whether symlinks can be kept here.
+    /// True if symlinks can be kept here.
     pub(crate) const fn may_keep_links(&self) -> bool {
         self.links.is_some()
     }

@@ -35,8 +35,8 @@ pub(crate) enum Led<T = Dir> {
     Stranger(PathBuf),
 }
 
-/// The end of a way: a name in a held directory, which may be nobody's. It is no symlink, or one that the kernel alone can
-/// follow (`/proc/self/fd/3`).
+/// The end of a way: a name in a held directory, which may be nobody's. It is no symlink, or one that the kernel alone
+/// can follow (`/proc/self/fd/3`).
 #[derive(Debug)]
 pub(crate) struct WayEnd {
     pub(crate) dir: Dir,
@@ -62,8 +62,9 @@ impl Dir {
         }
     }
 
-    /// Follows `way` from here, name by name, through symlinks that are ours or the superuser's: whoever else may put one there
-    /// could lead us to what he may not see himself. Each is held while it is looked at and read. The last name need not exist.
+    /// Follows `way` from here, name by name, through symlinks that are ours or the superuser's: whoever else may put
+    /// one there could lead us to what he may not see himself. Each is held while it is looked at and read. The last
+    /// name need not exist.
     pub(crate) fn end_of(self, way: &Path, trust: Trust) -> Result<Led<WayEnd>, Errno> {
         let ours = [0, rustix::process::geteuid().as_raw()];
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

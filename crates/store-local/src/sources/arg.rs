@@ -68,8 +68,8 @@ impl SourceArg {
         }
     }
 
-    /// Reads a line of `--files-from`, whose path starts in `dir`, or behind its first `/./`. What would rise above that
-    /// stays in it.
+    /// Reads a line of `--files-from`, whose path starts in `dir`, or behind its first `/./`. What would rise above
+    /// that stays in it.
     ///
     /// # Errors
     /// As [`SourceArg::new`].
@@ -97,8 +97,8 @@ impl SourceArg {
         Ok(Self { dotted: Self::is_dotted(line), ..Self::below(dir, &path)? })
     }
 
-    /// Whether `./` is written before a path, and nothing else says where that starts: where paths are kept, it brings the
-    /// attributes of the directory where it does.
+    /// True if `./` is written before a path, and nothing else says where that starts: where paths are kept, it brings
+    /// the attributes of the directory where it does.
     #[must_use]
     pub fn is_dotted(path: &[u8]) -> bool {
         path.len() > 2 && path.starts_with(b"./") && !path.windows(3).any(|three| three == b"/./")
@@ -135,7 +135,8 @@ impl SourceArg {
 pub struct SourceArgs {
     /// Of each, which of these its directory is, whether it means what is in a directory, and its path.
     pub(super) packed: Packed,
-    /// The directories that paths start in, as they were written, and whether it is for arguments that stand for all there.
+    /// The directories that paths start in, as they were written, and whether it is for arguments that stand for all
+    /// there.
     pub(super) bases: Vec<(OsString, bool)>,
     /// The directory that is on the way to an argument whose path was written with `./` before it.
     pub(super) dotted: Option<usize>,

@@ -151,7 +151,7 @@ impl Sources {
         Ok(listing)
     }
 
-    /// Whether one of the arguments that are the directory `dir`, which was listed so, has nothing in it.
+    /// True if one of the arguments that are the directory `dir`, which was listed so, has nothing in it.
     fn has_empty_source(&self, dir: &RelPath, listed: &Listing) -> bool {
         let named = self.at(dir);
         if named.is_empty() || !self.options.recursive {
@@ -191,8 +191,8 @@ impl Sources {
         all
     }
 
-    /// The names that arguments below `dir` go through or mean, and the first argument of each; `others` were found there for
-    /// arguments that have all of it.
+    /// The names that arguments below `dir` go through or mean, and the first argument of each; `others` were found
+    /// there for arguments that have all of it.
     fn list_below(
         &self,
         all: &mut Listing,
@@ -238,8 +238,8 @@ impl Sources {
         entries
     }
 
-    /// Adds the entry `name` of `dir`, which `args` mean or go through; those that lead only to what is not there, which do not
-    /// take part either.
+    /// Adds the entry `name` of `dir`, which `args` mean or go through; those that lead only to what is not there,
+    /// which do not take part either.
     fn list_name(
         &self,
         (all, entries): (&mut Listing, &mut Vec<(Slot, Entry)>),
@@ -291,7 +291,7 @@ impl Sources {
         missing
     }
 
-    /// Whether a directory is to be left alone: no argument means it, nor all that is in one that it is in.
+    /// True if a directory is to be left alone: no argument means it, nor all that is in one that it is in.
     fn is_implied(&self, dir: &RelPath, entry: &Entry) -> bool {
         let is_named = || dir.join(&entry.name).is_ok_and(|path| !self.at(&path).is_empty());
         self.options.plain_implied_dirs
@@ -300,13 +300,13 @@ impl Sources {
             && !self.takes_contents(dir)
     }
 
-    /// Whether a directory is only named, where directories do not take part.
+    /// True if a directory is only named, where directories do not take part.
     fn skips(&self, dir: &RelPath, entry: &Entry) -> bool {
         let takes = self.options.recursive || self.options.dirs;
         !takes && dir.join(&entry.name).is_ok_and(|path| self.below(&path).is_empty())
     }
 
-    /// Whether all that is in `dir` takes part, and not only what arguments below it name.
+    /// True if all that is in `dir` takes part, and not only what arguments below it name.
     fn takes_contents(&self, dir: &RelPath) -> bool {
         if let (Some(only), true) = (self.only(), self.options.recursive) {
             return dir.starts_with(&only.path);
@@ -362,15 +362,15 @@ impl Sources {
         dir.join(&entry.name).is_ok_and(|path| self.is_elsewhere(&path))
     }
 
-    /// Whether the directory `path` is on another device than the argument that it is of.
+    /// True if the directory `path` is on another device than the argument that it is of.
     fn is_elsewhere(&self, path: &RelPath) -> bool {
         let Ok(source) = self.source_of("look at", path) else { return false };
         let device = source.base.dir.as_ref().ok().and_then(|dir| device_of(dir, path));
         device.is_some() && source.device(&self.options).is_some_and(|own| device != Some(own))
     }
 
-    /// Whether there is anything but directories below `dir`, or it or one of these is protected; so it is where that cannot
-    /// be said. If not, arguments that are not there are to be told of here.
+    /// True if there is anything but directories below `dir`, or it or one of these is protected; so it is where that
+    /// cannot be said. If not, arguments that are not there are to be told of here.
     fn has_files(&self, dir: &RelPath, missing: &mut Vec<StoreError>) -> bool {
         let told = missing.len();
         let has_files = self.seeks_files(dir, missing);
@@ -400,7 +400,7 @@ impl Sources {
         false
     }
 
-    /// Whether the rules themselves say that the directory `dir` is not to be deleted at a receiver.
+    /// True if the rules themselves say that the directory `dir` is not to be deleted at a receiver.
     fn is_protected(&self, dir: &RelPath) -> bool {
         let protects =
             |(above, name): (RelPath, Name)| !self.protects.top(&above).admits(&name, true);

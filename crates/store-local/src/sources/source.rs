@@ -116,8 +116,8 @@ impl<'a> Source<'a> {
         StoreError::Argument { action, argument, source }
     }
 
-    /// What it is itself, or why not; nothing where it stands for what is in a directory that is held. As in rsync it is what
-    /// it points at only where all links are.
+    /// What it is itself, or why not; nothing where it stands for what is in a directory that is held. As in rsync it
+    /// is what it points at only where all links are.
     pub(super) fn look(&self, follow: Follow) -> Option<Result<Meta, Errno>> {
         let dir = match &self.base.dir {
             Ok(dir) => dir,
@@ -128,7 +128,7 @@ impl<'a> Source<'a> {
         Some(dir.named_dir(&above).and_then(|dir| look(&dir, &name, MetaMask::default())))
     }
 
-    /// Whether nothing is there that it could stand for.
+    /// True if nothing is there that it could stand for.
     pub(super) fn is_missing(&self, follow: Follow) -> bool {
         matches!(self.look(follow), Some(Err(Errno::NOENT | Errno::NOTDIR)))
     }
@@ -148,7 +148,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether the rules leave out what it means, whatever directories on the way say: then it leads nowhere.
+    /// True if the rules leave out what it means, whatever directories on the way say: then it leads nowhere.
     pub(super) fn is_left_out(&self, options: &SourceOptions) -> bool {
         if options.rules.is_empty() {
             return false;
@@ -163,7 +163,7 @@ impl<'a> Source<'a> {
             .is_ok_and(|meta| !self.base.scopes.top(&above).admits(&name, meta.is_dir()))
     }
 
-    /// Whether all that is in `dir`, which it is or is in, takes part, and not only what other arguments mean there.
+    /// True if all that is in `dir`, which it is or is in, takes part, and not only what other arguments mean there.
     pub(super) fn goes_into(&self, dir: &RelPath, options: &SourceOptions) -> bool {
         // A link that is named counts as such, even where another argument leads through it.
         let is_link =
@@ -202,7 +202,8 @@ impl<'a> Source<'a> {
         dir.map_err(|errno| self.error("list", errno))
     }
 
-    /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it means.
+    /// The entry `name` of `at`, which this argument means or goes through; nothing where the rules leave out what it
+    /// means.
     pub(super) fn look_at(
         &self,
         at: &RelPath,
@@ -221,7 +222,8 @@ impl<'a> Source<'a> {
                 false => unseen(errno),
             }
         })?;
-        // What an argument goes through is a directory, or there is nothing below it. A slash behind a file says nothing.
+        // What an argument goes through is a directory, or there is nothing below it. A slash behind a file says
+        // nothing.
         let goes_through = path != self.path || self.contents && meta.is_symlink();
         if goes_through && meta.is_symlink() {
             let behind = dir.named_dir(&path).map_err(unseen)?;

@@ -59,8 +59,8 @@ pub(super) fn take(
     Ok(snapshots)
 }
 
-/// The staged file `name`, its log, and what was noted, if all is as it was left. A log that does not hold goes, and with
-/// it the key that it names.
+/// The staged file `name`, its log, and what was noted, if all is as it was left. A log that does not hold goes, and
+/// with it the key that it names.
 pub(super) fn resume(
     dir: &Dir,
     name: &Name,
@@ -95,7 +95,7 @@ fn lock_free(dir: &Dir, name: &Name) -> Result<Option<OwnedFd>, Errno> {
     Ok(try_lock(&file)?.then_some(file))
 }
 
-/// Whether no living process holds the staged file `name`.
+/// True if no living process holds the staged file `name`.
 pub(super) fn is_nobodys(dir: &Dir, name: &Name) -> bool {
     match lock_free(dir, name) {
         Ok(held) => held.is_some(),

@@ -81,7 +81,8 @@ impl LocalStore {
         Err(StoreError::Conflict { path: path.clone() })
     }
 
-    /// Sets the extended attributes and ACLs of the directory `path`, which are much to remember until [`Store::set_meta`].
+    /// Sets the extended attributes and ACLs of the directory `path`, which are much to remember until
+    /// [`Store::set_meta`].
     ///
     /// [`Store::set_meta`]: deltic_store::Store::set_meta
     pub(super) fn set_early(
@@ -101,16 +102,16 @@ impl LocalStore {
         unset.of(path)
     }
 
-    /// Lets us write in a directory of ours that says otherwise, until its mode is set. If we may not, what is done in it
-    /// will say so.
+    /// Lets us write in a directory of ours that says otherwise, until its mode is set. If we may not, what is done in
+    /// it will say so.
     fn open_to_owner(&self, path: &RelPath) {
         if let Some(mode) = open_to_owner(&self.0.root, path) {
             lock(&self.0.unfinished).insert(path.clone(), Unfinished::Opened(mode));
         }
     }
 
-    /// Makes the directory `path`, which was there and is to get this, ready for what is made in it. If we may not, what sets
-    /// the rest says so.
+    /// Makes the directory `path`, which was there and is to get this, ready for what is made in it. If we may not,
+    /// what sets the rest says so.
     fn set_first(&self, path: &RelPath, will: Option<(&Meta, Keep)>) {
         let Some((meta, keep)) = will else { return };
         let attrs = Attrs::of_existing(meta, (keep, self.0.ways()));
@@ -152,8 +153,8 @@ impl LocalStore {
     }
 }
 
-/// What a new directory gets at once, where it is to get a mode that nobody keeps: the next run would take another for what the
-/// user wants. Its owner may work in it until the end.
+/// What a new directory gets at once, where it is to get a mode that nobody keeps: the next run would take another for
+/// what the user wants. Its owner may work in it until the end.
 fn shown(will: Option<(&Meta, Keep)>) -> Option<Meta> {
     let (meta, _) = will.filter(|(_, keep)| !keep.modes)?;
     let mode = meta.mode & 0o777 | OWNER_BITS;

@@ -87,8 +87,8 @@ impl LocalStore {
         self.set_under_all_names(&stat, set, || fs::fstat(&file))
     }
 
-    /// Calls `set`, which changes attributes of an entry that looks like this: how it is `now` is known then where another name of
-    /// it is to be replaced.
+    /// Calls `set`, which changes attributes of an entry that looks like this: how it is `now` is known then where
+    /// another name of it is to be replaced.
     fn set_under_all_names(
         &self,
         stat: &Stat,
@@ -155,8 +155,8 @@ impl LocalStore {
         self.set_under_all_names(&stat, set, || fs::fstat(&held))
     }
 
-    /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner, one
-    /// that lacks a mode.
+    /// What an entry is to get that was there before; or, where its directory was made here, or opened to its owner,
+    /// one that lacks a mode.
     pub(super) fn attrs<'a>(
         &'a self,
         meta: &'a Meta,

@@ -3,7 +3,8 @@
 use super::*;
 use deltic_store::{Durability, Whole};
 
-/// A store that flushes nothing, so that files need no name before they are in their place; or where they do all the same.
+/// A store that flushes nothing, so that files need no name before they are in their place; or where they do all the
+/// same.
 fn quick_store(root: &Path, needs_names: bool) -> LocalStore {
     let options = LocalOptions { durability: Durability::None, ..LocalOptions::default() };
     let store = LocalStore::open(root, options).unwrap();

@@ -94,7 +94,8 @@ fn old_version(len: u64) -> Vec<u8> {
     (0..len).map(|at| (at / 5000 % 3 * at % 251) as u8).collect()
 }
 
-/// The second run may be of another version: then nothing that the first one staged shows where old has it in its place.
+/// The second run may be of another version: then nothing that the first one staged shows where old has it in its
+/// place.
 #[test]
 fn a_change_in_place_that_was_interrupted_goes_on() {
     let mut resumed_runs = 0;

@@ -104,7 +104,7 @@ impl Pattern {
         Self { body, tie, dirs_only, dir_or_below: false }
     }
 
-    /// Whether a mark that makes patterns look at the path from the file system's root changes anything for this one.
+    /// True if a mark that makes patterns look at the path from the file system's root changes anything for this one.
     pub(super) fn looks_at_paths(&self) -> bool {
         self.tie != Tie::Name
     }
@@ -149,10 +149,11 @@ impl Body {
     }
 }
 
-/// Whether `tokens` match all of `text`.
+/// True if `tokens` match all of `text`.
 ///
 /// After a mismatch only the last wildcard can help: what stands before it is matched as early as can be, and it may
-/// take any byte more that an earlier one might have taken. Past a slash that is the last `**`, before one the last `*`.
+/// take any byte more that an earlier one might have taken. Past a slash that is the last `**`, before one the last
+/// `*`.
 fn matches(tokens: &[Token], text: &[u8]) -> bool {
     let (mut token, mut at) = (0, 0);
     let (mut many, mut all) = (None, None);
@@ -190,7 +191,7 @@ fn matches(tokens: &[Token], text: &[u8]) -> bool {
 }
 
 impl Token {
-    /// Whether this single-byte token takes `byte`.
+    /// True if this single-byte token takes `byte`.
     fn takes(&self, byte: u8) -> bool {
         match self {
             Self::Byte(own) => *own == byte,

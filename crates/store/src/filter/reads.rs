@@ -22,11 +22,11 @@ pub trait Reads {
     /// - where there is something that cannot be read, or is too long: what it forbids would go unheard.
     fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Whether anything is at `path`.
+    /// True if anything is at `path`.
     fn has(&self, path: &RelPath) -> bool;
 
-    /// Holds the directory at `path` above this tree; nothing where there is none, or we may not. Paths of it and of the
-    /// following calls are from the root of the file system on, without a slash at the end.
+    /// Holds the directory at `path` above this tree; nothing where there is none, or we may not. Paths of it and of
+    /// the following calls are from the root of the file system on, without a slash at the end.
     fn above(&self, path: &[u8]) -> Option<Box<dyn Reads>> {
         let _ = path;
         None
@@ -37,7 +37,7 @@ pub trait Reads {
         path.to_vec()
     }
 
-    /// Whether files of rules at `path` may be read.
+    /// True if files of rules at `path` may be read.
     fn is_within(&self, path: &[u8]) -> bool {
         let _ = path;
         true

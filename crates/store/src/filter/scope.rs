@@ -24,7 +24,8 @@ pub struct Scope(Vec<Slot>);
 #[derive(Clone, Debug)]
 struct Slot {
     merge: Arc<Merge>,
-    /// Directories from this one down are searched for it: those above the one where the search begins are searched first.
+    /// Directories from this one down are searched for it: those above the one where the search begins are searched
+    /// first.
     from: Option<Arc<[u8]>>,
     layer: Option<Arc<Layer>>,
 }
@@ -76,8 +77,8 @@ struct Known {
 }
 
 impl Scopes {
-    /// For the root at `base`, from the root of the file system on and [clean](super::cleaned); empty where the tree is in no
-    /// file system.
+    /// For the root at `base`, from the root of the file system on and [clean](super::cleaned); empty where the tree is
+    /// in no file system.
     #[must_use]
     pub fn new(filter: Filter, base: Box<[u8]>, start: Start) -> Self {
         Self { filter, base, start, known: Mutex::default() }
@@ -177,7 +178,7 @@ struct Judging {
 }
 
 impl Judge {
-    /// Whether the entry `name`, a directory or not, takes part: whether it is sent, or may be deleted.
+    /// True if the entry `name`, a directory or not, takes part: whether it is sent, or may be deleted.
     pub fn admits(&mut self, name: &Name, is_dir: bool) -> bool {
         self.admits_as(name, is_dir, Fate::Stays)
     }
@@ -187,7 +188,7 @@ impl Judge {
         self.decide(name, is_dir, fate) != Some(Action::Exclude)
     }
 
-    /// Whether a rule says that the file `name` takes part, and not only none that it does not.
+    /// True if a rule says that the file `name` takes part, and not only none that it does not.
     pub fn risks(&mut self, name: &Name) -> bool {
         self.decide(name, false, Fate::Stays) == Some(Action::Include)
     }
@@ -209,7 +210,7 @@ impl Judge {
         }
     }
 
-    /// Whether the rules let the extended attribute `name` of an entry be told.
+    /// True if the rules let the extended attribute `name` of an entry be told.
     pub fn admits_xattr(&self, name: &[u8]) -> bool {
         let Some(Judging { book, scope, .. }) = &self.0 else { return true };
         scope.decide_xattr(&book.nodes, name) != Some(Action::Exclude)
@@ -217,8 +218,8 @@ impl Judge {
 }
 
 impl Scope {
-    /// What the first of `nodes` says of an extended attribute that has something to say. Its name is no path: it lies in no
-    /// directory.
+    /// What the first of `nodes` says of an extended attribute that has something to say. Its name is no path: it lies
+    /// in no directory.
     pub(super) fn decide_xattr(&self, nodes: &[Node], name: &[u8]) -> Option<Action> {
         let slashed = [b"/", name, b"/"].concat();
         let text = Text { slashed: &slashed, is_dir: false, top: 1, anchor: 1 };
@@ -316,7 +317,8 @@ impl Chain<'_> {
         Ok(Arc::new(scope))
     }
 
-    /// The first directory above `path`, where names are listed, in which a file of the filter's own rules is looked for.
+    /// The first directory above `path`, where names are listed, in which a file of the filter's own rules is looked
+    /// for.
     fn first_above(&self, merge: &Merge, path: &[u8]) -> Option<Arc<[u8]>> {
         match (&merge.above, merge.reading.syntax) {
             (_, Syntax::Git) => {
@@ -331,7 +333,8 @@ impl Chain<'_> {
         }
     }
 
-    /// Reads file `n` of each directory above the one at `path` in which it is looked for, downwards; whether anything changed.
+    /// Reads file `n` of each directory above the one at `path` in which it is looked for, downwards; whether anything
+    /// changed.
     fn fill_above(&self, scope: &mut Scope, n: usize, path: &[u8]) -> Result<bool, StoreError> {
         let Some(from) = scope.0[n].from.clone() else { return Ok(false) };
         if self.reads.is_within(&self.scopes.base) && !self.reads.is_within(&from) {

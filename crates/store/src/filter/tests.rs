@@ -39,7 +39,7 @@ impl Reads for Files<'_> {
     }
 }
 
-/// Whether `filter` admits the entry at `path` in a tree with these files of rules.
+/// True if `filter` admits the entry at `path` in a tree with these files of rules.
 fn admits_in(filter: &Filter, files: &Files<'_>, path: &RelPath, is_dir: bool) -> bool {
     let scopes = Scopes::new(filter.clone(), b"/top/root"[..].into(), Start::Root);
     let (dir, name) = path.split_last().unwrap();

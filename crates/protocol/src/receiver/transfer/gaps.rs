@@ -284,7 +284,7 @@ impl Facings<'_> {
         (from <= to).then_some((from, to))
     }
 
-    /// Whether old may repeat itself where this short run is, which has its neighbours right beside each other: the
+    /// True if old may repeat itself where this short run is, which has its neighbours right beside each other: the
     /// next best place of what repeats itself is beside the last one. What came in shows that, and little is told in
     /// vain.
     fn may_repeat(&self) -> bool {

@@ -5,8 +5,8 @@
 //! first, its *probes*, and the others wait. Once a probe made of old more than its sums cost, all of the run is sent
 //! against old; when none did, all comes as it is.
 //!
-//! 1. The ends of a run, where it does not go on, are sent at once and prove nothing: of the chunks there some bytes are
-//!    old ones whatever lies between.
+//! 1. The ends of a run, where it does not go on, are sent at once and prove nothing: of the chunks there some bytes
+//!    are old ones whatever lies between.
 //! 2. No other gap waits, of this file or another: only what was found to belong to the run.
 
 use std::collections::{HashMap, VecDeque};

@@ -91,7 +91,7 @@ impl ProofChunks {
 }
 
 impl Proof {
-    /// Whether the digest is the one that the sender took: over the chunks that were copied and written, which hashes
+    /// True if the digest is the one that the sender took: over the chunks that were copied and written, which hashes
     /// about 1 % of the file's length; or else the one that `of_bytes` takes of the bytes themselves.
     ///
     /// # Errors

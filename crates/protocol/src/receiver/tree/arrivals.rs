@@ -30,7 +30,7 @@ pub(super) struct Arrivals {
     upto: FileNo,
     /// True while entries are being flushed, to be reported.
     flushing: bool,
-    /// Whether that ever failed: what was lost may be of what arrived since, and a later one does not say so again.
+    /// True if that ever failed: what was lost may be of what arrived since, and a later one does not say so again.
     is_lost: bool,
     /// True once any were reported.
     begun: bool,

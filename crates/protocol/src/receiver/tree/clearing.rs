@@ -19,7 +19,7 @@ use super::looked::Placed;
 use super::removal::{NO_LIMIT, Removal};
 
 impl Entries {
-    /// Whether what was `seen` in an entry's place is a directory that is to give way, or may be in the way of the real
+    /// True if what was `seen` in an entry's place is a directory that is to give way, or may be in the way of the real
     /// run.
     pub(super) fn clears(&self, tx: &TreeContext<'_>, seen: Option<&Meta>) -> bool {
         let options = &tx.cx.setting.options;

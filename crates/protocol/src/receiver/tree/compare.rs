@@ -69,7 +69,7 @@ pub(crate) fn differs_from(options: &Options, meta: &Meta, is: &Meta) -> Differs
     Differs { size, ..attributes(options, meta, is) }
 }
 
-/// Whether what `is` in a place is what `new` was to make of it, as far as that shows without reading it: another run
+/// True if what `is` in a place is what `new` was to make of it, as far as that shows without reading it: another run
 /// may have put it there.
 #[must_use]
 pub fn is_there(options: &Options, new: &Meta, is: &Meta) -> bool {

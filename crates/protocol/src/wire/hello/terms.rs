@@ -134,7 +134,7 @@ impl Terms {
         self.part
     }
 
-    /// Whether [`Hello::names`] of the sender are the session's: what it offers before it has heard the receiver is
+    /// True if [`Hello::names`] of the sender are the session's: what it offers before it has heard the receiver is
     /// good.
     #[must_use]
     pub const fn offers(self) -> bool {

@@ -20,7 +20,7 @@ pub enum Done {
 }
 
 impl Done {
-    /// Whether a file can end so that was wanted so many times: only of one that was can be said what became of its
+    /// True if a file can end so that was wanted so many times: only of one that was can be said what became of its
     /// content.
     pub(crate) fn may_end(&self, wants: u32) -> bool {
         match self {
