@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::attrs::note;
+use common::attrs::{note, noted};
 use common::dice::Dice;
 use common::limited::Limited;
 use common::{DELTIC, Mounted, Run, SHELL, Way, World, is_installed, skip};
@@ -69,6 +69,35 @@ fn long_attributes_of_directories_are_not_kept_until_the_end() {
             sync_limited(&world, way, 96 * MIB, &["-aX", &from, &to]);
         }
         common::tree::assert_same(&world.path("disk/src"), &world.path("disk/dst"));
+        fs::remove_dir_all(world.path("disk/dst")).expect("it is ours");
+    }
+}
+
+/// Directories that are on the way only bring nothing of theirs.
+#[test]
+fn long_attributes_of_directories_on_the_way_are_not_kept() {
+    let world = World::new();
+    let Some(_disk) = xfs(&world) else { return };
+    const DIRS: usize = 2500;
+    let mut list = String::new();
+    for n in 0..DIRS {
+        let dir = format!("{}/{n}", n / 25);
+        world.write(format!("disk/src/{dir}/file"), "content");
+        note(&world.path(format!("disk/src/{dir}")), "user.long", &vec![n as u8; 60_000]);
+        list += &format!("{dir}/file\n");
+    }
+    world.write("list", list);
+    for way in [Way::Push, Way::Pull] {
+        let (from, to) = (way.from("disk/src/"), way.to("disk/dst/"));
+        for (implied, comes) in [("--no-implied-dirs", false), ("--implied-dirs", true)] {
+            sync_limited(&world, way, 96 * MIB, &["-aX", implied, "--files-from=list", &from, &to]);
+            for dir in ["0/0", "99/2499"] {
+                let path = |at: &str| world.path(format!("disk/{at}/{dir}"));
+                let is = noted(&path("dst"), "user.long");
+                assert_eq!(is, noted(&path("src"), "user.long").filter(|_| comes), "{implied}");
+                assert!(path("dst").join("file").exists());
+            }
+        }
         fs::remove_dir_all(world.path("disk/dst")).expect("it is ours");
     }
 }

@@ -177,6 +177,16 @@ impl Slab {
         Ok(Slot::new(no, start))
     }
 
+    /// The one that is there.
+    ///
+    /// # Panics
+    /// Where none is there.
+    #[must_use]
+    pub fn get(&self, at: Slot) -> &[u8] {
+        let (no, start) = at.part_and_start();
+        read(&self.parts[no].bytes, start).0
+    }
+
     /// Takes the one that is there.
     ///
     /// # Panics

@@ -1,13 +1,13 @@
 //! What all parts of a local store ask of it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use deltic_store::filter::Scopes;
 use deltic_store::{StoreError, Version};
-use deltic_tree::{Meta, MetaMask, Name, RelPath};
+use deltic_tree::{Meta, MetaMask, Name, PathMap, RelPath};
 use rustix::fs::{self, Stat};
 use rustix::io::Errno;
 
@@ -66,9 +66,9 @@ pub(crate) struct Inner {
     pub(crate) owner: (u32, u32),
     pub(crate) heritages: Heritages,
     /// Directories that still lack their mode.
-    pub(crate) unfinished: Mutex<HashMap<RelPath, Unfinished>>,
+    pub(crate) unfinished: Mutex<PathMap<Unfinished>>,
     /// Bits that the modes of directories are to lack, because their ACLs could not be set.
-    pub(crate) withheld: Mutex<HashMap<RelPath, u32>>,
+    pub(crate) withheld: Mutex<PathMap<u32>>,
     /// Directories that were looked at under their own names, by device and number, where symlinks may lead to them.
     pub(crate) looked_at: Mutex<HashSet<(u64, u64)>>,
 }

@@ -128,7 +128,7 @@ impl LocalStore {
     pub fn with_new_root(self) -> Self {
         // A default ACL may close it to its owner.
         open_to_owner(&self.0.root, &RelPath::root());
-        lock(&self.0.unfinished).insert(RelPath::root(), Unfinished::Heir);
+        lock(&self.0.unfinished).insert(&RelPath::root(), Unfinished::Heir);
         self
     }
 

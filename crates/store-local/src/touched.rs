@@ -1,10 +1,10 @@
 //! Directories that changed and are not flushed yet.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::thread;
 
-use deltic_tree::RelPath;
+use deltic_tree::{Name, RelPath};
 use rustix::fs;
 use rustix::io::Errno;
 
@@ -17,7 +17,35 @@ use deltic_store::{Durability, StoreError};
 #[derive(Debug)]
 pub(super) struct Touched {
     durability: Durability,
-    dirs: Mutex<BTreeSet<RelPath>>,
+    dirs: Mutex<Dirs>,
+}
+
+/// Directories as parent and name: siblings share the bytes of their parent.
+#[derive(Clone, Debug, Default)]
+struct Dirs {
+    root: bool,
+    below: BTreeMap<RelPath, BTreeSet<Name>>,
+}
+
+impl Dirs {
+    fn add(&mut self, dir: Option<(RelPath, Name)>) {
+        match dir {
+            Some((parent, name)) => _ = self.below.entry(parent).or_default().insert(name),
+            None => self.root = true,
+        }
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.root) + self.below.values().map(BTreeSet::len).sum::<usize>()
+    }
+
+    /// All of them, one after the other.
+    fn into_paths(self) -> impl Iterator<Item = RelPath> {
+        let path = |(parent, names): (RelPath, BTreeSet<Name>)| {
+            names.into_iter().map(move |name| parent.join(&name).expect("it was a path"))
+        };
+        self.root.then(RelPath::root).into_iter().chain(self.below.into_iter().flat_map(path))
+    }
 }
 
 impl Touched {
@@ -31,12 +59,9 @@ impl Touched {
     }
 
     pub(super) fn add(&self, dir: &RelPath) {
-        if !self.is_durable() {
-            return;
-        }
-        let mut dirs = lock(&self.dirs);
-        if !dirs.contains(dir) {
-            dirs.insert(dir.clone());
+        if self.is_durable() {
+            let dir = dir.split_last();
+            lock(&self.dirs).add(dir);
         }
     }
 
@@ -44,7 +69,7 @@ impl Touched {
     pub(super) fn flush(&self, root: &Dir) -> Result<(), StoreError> {
         let dirs = std::mem::take(&mut *lock(&self.dirs));
         let threads = dirs.len().min(MAX_THREADS);
-        let queue = Mutex::new(dirs.into_iter());
+        let queue = Mutex::new(dirs.into_paths());
         let work = || {
             let mut answer = Ok(());
             loop {
@@ -66,7 +91,9 @@ impl Touched {
 
     #[cfg(test)]
     pub(super) fn dirs(&self) -> Vec<RelPath> {
-        lock(&self.dirs).iter().cloned().collect()
+        let mut dirs: Vec<_> = lock(&self.dirs).clone().into_paths().collect();
+        dirs.sort_unstable();
+        dirs
     }
 }
 

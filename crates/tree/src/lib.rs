@@ -8,6 +8,7 @@ pub mod links;
 pub mod meta;
 pub mod names;
 pub mod path;
+pub mod path_map;
 pub mod rule;
 pub mod walk;
 
@@ -15,4 +16,5 @@ pub use dir_digest::{Compared, DirDigest, DirDigestKey, DirHasher};
 pub use meta::{Acl, Entry, EntryType, ExtraMeta, Kind, Meta, MetaMask, Timestamp, Xattr};
 pub use names::{Names, UnsortedNames};
 pub use path::{Name, RelPath};
+pub use path_map::PathMap;
 pub use walk::{Follow, Mounts};

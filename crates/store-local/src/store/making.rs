@@ -60,7 +60,7 @@ impl LocalStore {
                 made => {
                     made.at(MAKE, path)?;
                     let lacks = if is_plain { Unfinished::Plain } else { Unfinished::Heir };
-                    lock(&self.0.unfinished).insert(path.clone(), lacks);
+                    lock(&self.0.unfinished).insert(path, lacks);
                     if above.closes_to_owner() {
                         let made = self.0.root.dir(path, Use::Pass);
                         let open = |dir: Dir| set_mode(&dir, fs::fstat(&dir)?.st_mode | OWNER_BITS);
@@ -95,7 +95,7 @@ impl LocalStore {
         let attrs = Attrs::of_existing(meta, (keep, self.0.ways()));
         let (unset, withheld) = attrs.set_early(On::Handle(dir.as_fd()));
         if withheld != 0 {
-            lock(&self.0.withheld).insert(path.clone(), withheld);
+            lock(&self.0.withheld).insert(path, withheld);
         }
         self.0.heritages.clear();
         self.0.touched.add(path);
@@ -106,7 +106,7 @@ impl LocalStore {
     /// it will say so.
     fn open_to_owner(&self, path: &RelPath) {
         if let Some(mode) = open_to_owner(&self.0.root, path) {
-            lock(&self.0.unfinished).insert(path.clone(), Unfinished::Opened(mode));
+            lock(&self.0.unfinished).insert(path, Unfinished::Opened(mode));
         }
     }
 

@@ -7,7 +7,7 @@ use crate::message::ToSender;
 use crate::receiver::ask::{Answer, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
-use crate::report::{Notice, Totals};
+use crate::report::{Notice, Totals, Trouble, TroubleKind};
 use crate::work::UnknownAnswer;
 
 use super::Tree;
@@ -55,6 +55,11 @@ impl Tree {
             Some(Closing::Deleting) => Closing::Sweeping,
             Some(Closing::Sweeping) => {
                 self.dirs.last.sort();
+                if let dirs @ 1.. = self.dirs.last.unset() {
+                    let message =
+                        format!("too many directories: {dirs} keep their times and modes");
+                    cx.trouble(Trouble::new(TroubleKind::Failed, message));
+                }
                 Closing::SettingDirs
             }
             Some(Closing::SettingDirs) if !self.dirs.last.are_set() => Closing::SettingDirs,

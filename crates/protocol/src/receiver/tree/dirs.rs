@@ -100,6 +100,11 @@ impl Dirs {
         if let Some(lost) = self.sections.why_lost(&section.dir) {
             return self.give_up_section(cx, no, lost);
         }
+        if section.own.is_none() && section.entries.is_empty() {
+            // An empty directory: no window bounds how many of these would be looked at.
+            self.sections.take(no);
+            return;
+        }
         let own = section.own.iter().map(|_| RelPath::root());
         let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
         let paths = own.chain(entries).collect();
@@ -205,7 +210,9 @@ impl Dirs {
             true => (on_the_way(&meta), Carries::Nothing),
             false => (meta, Carries::All),
         };
-        let pending = TreePending::MakeDir { path: path.clone(), bytes: meta.more_bytes() };
+        // No window bounds how many wait: each holds its path and a work.
+        let bytes = meta.more_bytes() + path.as_bytes().len() + WORK_BYTES;
+        let pending = TreePending::MakeDir { path: path.clone(), bytes };
         cx.ask_to_write(Turn::Any, Work::MakeDir { path, meta, carries }, pending);
     }
 
@@ -268,14 +275,14 @@ impl Dirs {
     /// A directory of this path is in the list. It may have been told already.
     pub(super) fn name(&mut self, path: &RelPath, meta: Option<FinalMeta>) {
         let Some(told) = self.digests.open.get_mut(path) else {
-            return self.list.announce(path.clone(), meta);
+            return self.list.announce(path, meta);
         };
         match told.state {
             State::Comparing => (told.named, told.meta) = (true, meta),
             State::Alike => drop(self.digests.open.remove(path)),
             State::Unlike => {
                 self.digests.open.remove(path);
-                self.list.announce(path.clone(), meta);
+                self.list.announce(path, meta);
             }
         }
     }
@@ -318,6 +325,9 @@ impl Dirs {
         }
     }
 }
+
+/// About the memory that a directory takes while it waits to be made, besides its path and attributes.
+const WORK_BYTES: usize = 256;
 
 /// True where the root is told as a directory that was made. As in rsync what `--mkpath` makes is there before the
 /// list.

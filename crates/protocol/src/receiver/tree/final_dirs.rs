@@ -1,5 +1,6 @@
 //! Directories that get their time and mode at the end of a run, held as parent and name: a tree has many of them.
 
+use deltic_core::packed::{Slab, Slot};
 use deltic_tree::{Kind, Meta, Name, RelPath, Timestamp};
 
 use crate::receiver::ask::Carries;
@@ -13,16 +14,19 @@ pub(super) struct FinalDirs {
     own: Vec<FinalDir>,
     /// Those on the way to a source only.
     implied: Vec<FinalDir>,
+    names: Slab,
+    /// Number of those whose names there was no room for.
+    unset: u64,
     /// The parent of the last one: its siblings share it.
     parent: RelPath,
 }
 
-/// Ordered by parent, so that the reverse has every directory after those below it.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Those ordered by parent have in reverse every directory after those below it.
+#[derive(Debug)]
 struct FinalDir {
     parent: RelPath,
     /// The name in `parent`; the root has none.
-    name: Option<Name>,
+    name: Option<Slot>,
     meta: FinalMeta,
 }
 
@@ -47,7 +51,10 @@ impl From<&Meta> for FinalMeta {
 impl FinalDirs {
     pub(super) fn push(&mut self, path: &RelPath, meta: FinalMeta) {
         let (parent, name) = match path.split_last() {
-            Some((parent, name)) => (parent, Some(name)),
+            Some((parent, name)) => match self.names.put(name.as_bytes()) {
+                Ok(name) => (parent, Some(name)),
+                Err(_) => return self.unset += 1,
+            },
             None => (RelPath::root(), None),
         };
         if parent != self.parent {
@@ -63,8 +70,9 @@ impl FinalDirs {
     /// Takes out a directory that could not be made. It is one of the last.
     pub(super) fn remove(&mut self, path: &RelPath) {
         for dirs in [&mut self.own, &mut self.implied] {
-            if let Some(at) = dirs.iter().rposition(|dir| dir.is(path)) {
-                dirs.swap_remove(at);
+            if let Some(at) = dirs.iter().rposition(|dir| dir.is(path, &self.names)) {
+                let dir = dirs.swap_remove(at);
+                dir.name.map(|name| self.names.take(name));
             }
         }
     }
@@ -72,13 +80,23 @@ impl FinalDirs {
     /// The directories right below the root.
     pub(super) fn topmost(&self) -> Vec<RelPath> {
         let all = self.own.iter().chain(&self.implied);
-        all.filter(|dir| dir.parent.is_root() && dir.name.is_some()).map(FinalDir::path).collect()
+        let all = all.filter(|dir| dir.parent.is_root());
+        all.filter_map(|dir| path_of(&dir.parent, self.names.get(dir.name?))).collect()
+    }
+
+    /// Number of directories that are not set: there was no room for their names.
+    pub(super) const fn unset(&self) -> u64 {
+        self.unset
     }
 
     /// Puts all in the order in which they are set. No more are to come.
     pub(super) fn sort(&mut self) {
-        self.own.sort_unstable();
-        self.implied.sort_unstable();
+        let name = |dir: &FinalDir| dir.name.map(|name| self.names.get(name));
+        for dirs in [&mut self.own, &mut self.implied] {
+            dirs.sort_unstable_by(|one, other| {
+                one.parent.cmp(&other.parent).then_with(|| name(one).cmp(&name(other)))
+            });
+        }
     }
 
     pub(super) const fn are_set(&self) -> bool {
@@ -92,21 +110,29 @@ impl FinalDirs {
             true => (&mut self.implied, Carries::Nothing),
         };
         let last = dirs.split_off(dirs.len().saturating_sub(BATCH));
-        let batch: Vec<_> = last.iter().rev().map(|dir| (dir.path(), dir.meta.meta())).collect();
+        let mut take = |FinalDir { parent, name, meta }| {
+            let path = match name {
+                Some(name) => path_of(&parent, &self.names.take(name))?,
+                None => parent,
+            };
+            Some((path, meta.meta()))
+        };
+        let batch: Vec<_> = last.into_iter().rev().filter_map(&mut take).collect();
         (!batch.is_empty()).then_some((batch, carries))
     }
 }
 
 impl FinalDir {
-    fn is(&self, path: &RelPath) -> bool {
-        self.name.as_ref().map(Name::as_bytes) == path.components().next_back()
-            && self.path() == *path
+    fn is(&self, path: &RelPath, names: &Slab) -> bool {
+        let name = self.name.map(|name| names.get(name));
+        name == path.components().next_back()
+            && path.split_last().is_none_or(|(parent, _)| parent == self.parent)
     }
+}
 
-    fn path(&self) -> RelPath {
-        let name = self.name.as_ref();
-        name.map_or_else(RelPath::root, |name| self.parent.join(name).expect("it was a path"))
-    }
+/// The path of a directory, which was one when it was pushed.
+fn path_of(parent: &RelPath, name: &[u8]) -> Option<RelPath> {
+    parent.join(&Name::new(name).ok()?).ok()
 }
 
 impl FinalMeta {

@@ -1,8 +1,6 @@
 //! The sender's list, as far as it has come: which directories it may tell, in which order, and how much at once.
 
-use std::collections::HashMap;
-
-use deltic_tree::{Entry, Name, RelPath};
+use deltic_tree::{Entry, Name, PathMap, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, MAX_BATCH};
@@ -25,7 +23,7 @@ pub(super) struct List {
     known: u64,
     /// Directories whose own listing is still to come; and what they are to get at the end if it does come, where
     /// nothing in them need change.
-    announced: HashMap<RelPath, Option<FinalMeta>>,
+    announced: PathMap<Option<FinalMeta>>,
     /// The directory in the midst of being listed, and its last name so far.
     listing: Option<(RelPath, Option<Name>)>,
 }
@@ -39,13 +37,15 @@ enum State {
 impl List {
     /// A list of which only the root may be told.
     pub(super) fn new() -> Self {
+        let mut announced = PathMap::default();
+        announced.insert(&RelPath::root(), None);
         Self {
             state: State::Growing,
             told: 0,
             settled: 0,
             bytes: ListedBytes::default(),
             known: 0,
-            announced: HashMap::from([(RelPath::root(), None)]),
+            announced,
             listing: None,
         }
     }
@@ -123,7 +123,7 @@ impl List {
     }
 
     /// A directory's own listing may come; `meta`, if it is to get that at the end in case it does.
-    pub(super) fn announce(&mut self, dir: RelPath, meta: Option<FinalMeta>) {
+    pub(super) fn announce(&mut self, dir: &RelPath, meta: Option<FinalMeta>) {
         self.announced.insert(dir, meta);
     }
 
@@ -133,7 +133,7 @@ impl List {
     }
 
     pub(super) fn is_announced(&self, dir: &RelPath) -> bool {
-        self.announced.contains_key(dir)
+        self.announced.contains(dir)
     }
 
     /// The metadata that an announced directory gets at the end.
@@ -238,7 +238,7 @@ mod tests {
         let below = section("a", &["b"]);
         assert!(list.check_order(&below, Extent::Last).is_err());
         let meta = FinalMeta::from(&Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755));
-        list.announce(below.dir.clone(), Some(meta));
+        list.announce(&below.dir, Some(meta));
         assert_eq!(list.check_order(&below, Extent::Last), Ok(true));
         assert_eq!(list.go_on(&below, Extent::Last), Some(meta));
         assert!(list.has_all());

@@ -196,7 +196,7 @@ impl Dirs {
         let entry = |entry: Entry| Some((section.dir.join(&entry.name).ok()?, entry.meta));
         for (path, meta) in own.into_iter().chain(section.entries.into_iter().filter_map(entry)) {
             if meta.is_dir() && !path.is_root() {
-                self.list.announce(path.clone(), None);
+                self.list.announce(&path, None);
             }
             cx.report_settled(meta.len);
             cx.notices.push_back(Notice::Entry { path, meta });

@@ -188,3 +188,31 @@ fn files_are_named_and_waited_for_until_they_are_settled() {
     driver.handle(ToReceiver::Listed { intact: true });
     assert!(driver.tree.is_finished());
 }
+
+/// No window counts them, so all might wait at once.
+#[test]
+fn an_empty_directory_is_not_looked_into_and_counts_until_it_is_made() {
+    let mut driver = Driver::new(Options { recursive: true, ..Options::default() }, 0);
+    let name = "n".repeat(250);
+    let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755);
+    let dir = Entry { name: Name::new(name.as_bytes()).unwrap(), meta };
+    driver.tree.handle(&mut driver.cx, listing(vec![dir], Extent::Last)).unwrap();
+    let path = RelPath::parse(name.as_bytes()).unwrap();
+    let below =
+        ToReceiver::Listing { dir: path, own: None, entries: Vec::new(), extent: Extent::Last };
+    driver.tree.handle(&mut driver.cx, below).unwrap();
+    let mut failures = 0;
+    let mut looks = 0;
+    while let Some((id, work)) = driver.cx.jobs.poll() {
+        looks += u32::from(matches!(work, Work::Look { .. }));
+        let is_made = matches!(work, Work::MakeDir { .. });
+        assert_eq!(driver.cx.load.backlog_bytes() > name.len(), is_made, "{work:?}");
+        let pending = driver.cx.jobs.answered(id).unwrap();
+        driver.cx.load.lift(&pending);
+        let Pending::Tree(pending) = pending else { panic!("{pending:?}") };
+        driver.tree.answer(&mut driver.cx, pending, answer(work, &mut failures)).unwrap();
+    }
+    assert_eq!((looks, driver.cx.load.backlog_bytes()), (1, 0));
+    driver.handle(ToReceiver::Listed { intact: true });
+    assert!(driver.tree.is_finished());
+}

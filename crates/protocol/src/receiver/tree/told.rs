@@ -84,7 +84,7 @@ impl Dirs {
             let meta = told.meta.take();
             self.digests.open.remove(&dir);
             if alike.is_none() {
-                self.list.announce(dir.clone(), meta);
+                self.list.announce(&dir, meta);
             }
         }
         match alike {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use deltic_tree::{DirDigest, RelPath};
+use deltic_tree::{DirDigest, Name};
 
 use crate::error::PeerError;
 use crate::message::ToReceiver;
@@ -10,8 +10,8 @@ use crate::options::Options;
 
 use super::super::context::Context;
 use super::super::leaving::Leaving;
-use super::Lister;
 use super::ready::Ready;
+use super::{Ahead, Lister};
 
 impl Lister {
     /// Decides whether a tally may stand for a directory's list.
@@ -29,10 +29,11 @@ impl Lister {
         }
         let dir = ready.dir.clone();
         let dirs = ready.entries.iter().filter(|entry| entry.meta.is_dir());
-        let dirs: Vec<RelPath> = dirs.filter_map(|entry| dir.join(&entry.name).ok()).collect();
+        let names: Vec<Name> = dirs.map(|entry| entry.name.clone()).collect();
         let above = ready.above.filter(|above| self.tallies.is_open(*above));
         let no = self.tallies.note(ready, above);
-        self.dirs.extend(dirs.into_iter().map(|dir| (dir, Some(no))));
+        let ahead = |name| Ahead { parent: dir.clone(), name: Some(name), above: Some(no) };
+        self.dirs.extend(names.into_iter().map(ahead));
         cx.send(ToReceiver::Tally { dir, tally });
         true
     }

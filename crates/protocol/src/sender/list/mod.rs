@@ -9,7 +9,7 @@ mod tallies;
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 
-use deltic_tree::{Entry, Kind, RelPath};
+use deltic_tree::{Entry, Kind, Name, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, LISTED_BYTES, MAX_BATCH};
@@ -33,11 +33,28 @@ const SMALL_AT_ONCE: usize = 64;
 /// Entries that lists at once have together, if directories are as large as the last one was.
 const ENTRIES_AT_ONCE: usize = 4096;
 
+/// A directory that is still to be listed, as parent and name: siblings share the bytes of their parent.
+#[derive(Debug)]
+struct Ahead {
+    parent: RelPath,
+    /// The root has none.
+    name: Option<Name>,
+    /// The tally of the directory above, where that was sent.
+    above: Option<u32>,
+}
+
+impl Ahead {
+    /// The path, if it is one.
+    fn path(&self) -> Option<RelPath> {
+        self.name.as_ref().map_or_else(|| Some(RelPath::root()), |name| self.parent.join(name).ok())
+    }
+}
+
 /// The state of the walk.
 #[derive(Debug)]
 pub(super) struct Lister {
-    /// Directories still to list, the last is the next; and the tally of the directory above, where that was sent.
-    dirs: Vec<(RelPath, Option<u32>)>,
+    /// Directories still to list, the last is the next.
+    dirs: Vec<Ahead>,
     lists_out: usize,
     /// Entries of the directory that was listed last.
     last_len: usize,
@@ -62,7 +79,7 @@ pub(super) struct Lister {
 impl Lister {
     pub(super) fn new(options: &Options) -> Self {
         Self {
-            dirs: vec![(RelPath::root(), None)],
+            dirs: vec![Ahead { parent: RelPath::root(), name: None, above: None }],
             lists_out: 0,
             last_len: ENTRIES_AT_ONCE,
             most_bytes: 0,
@@ -125,11 +142,13 @@ impl Lister {
         let by_bytes = LISTED_BYTES / (self.most_bytes + 1);
         let at_once = by_entries.min(by_bytes).clamp(LISTS_AT_ONCE, SMALL_AT_ONCE);
         while self.ahead() < at_once {
-            let Some((dir, above)) = self.dirs.pop() else { break };
+            let Some(ahead) = self.dirs.pop() else { break };
+            // A name that makes no path was refused when it came.
+            let Some(dir) = ahead.path() else { continue };
             self.lists_out += 1;
             let tally = self.tallies.wants();
             let work = Work::List { dir: dir.clone(), tally, rest: None };
-            cx.jobs.ask(work, Pending::List(dir, above));
+            cx.jobs.ask(work, Pending::List(dir, ahead.above));
         }
         let is_idle = self.ahead() == 0 && self.tallies.is_idle();
         if is_idle && !self.complete {

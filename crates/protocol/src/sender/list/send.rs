@@ -14,9 +14,9 @@ use crate::report::{Notice, Trouble, TroubleKind};
 use super::super::context::Context;
 use super::super::leaving::Leaving;
 use super::super::listed_file::ListedFile;
-use super::Lister;
 use super::linking::{Told, leave_said};
 use super::ready::{Ready, is_left_out};
+use super::{Ahead, Lister};
 
 /// Bytes of a frame for each path in it: the longest fit.
 const PATH_BYTES: usize = 8 << 10;
@@ -145,7 +145,10 @@ impl Lister {
             cx.trouble(unread_attributes(&path, unread));
         }
         match entry.meta.kind {
-            Kind::Dir if ready.tallied.is_none() => self.dirs.push((path, None)),
+            Kind::Dir if ready.tallied.is_none() => {
+                let (parent, name) = (ready.dir.clone(), Some(entry.name.clone()));
+                self.dirs.push(Ahead { parent, name, above: None });
+            }
             Kind::File => {
                 self.files += 1;
                 cx.progress.list(entry.meta.len);
