@@ -299,3 +299,26 @@ fn a_run_that_does_not_begin_says_nothing_of_how_it_sends() {
     assert_ne!(run.code, Some(0), "{run:#?}");
     assert!(!run.stdout.contains("delta-transmission"), "{run:#?}");
 }
+
+/// The old version of a file that is changed where it is must be copied first.
+#[test]
+fn of_a_file_that_changes_where_it_is_the_backup_is_told_first_as_by_rsync() {
+    let rsh = format!("--rsh={SHELL}");
+    for way in WAYS {
+        for options in ["-avvb", "-avvb --inplace", "-avvb --append"] {
+            let is_first = |run: &Run| {
+                let line = |words: &str| run.stdout.lines().position(|line| line == words);
+                line("backed up changed to changed~") < line("changed")
+            };
+            let theirs = |world: &World, words: &[&str]| rsync(world, &[&[&*rsh], words].concat());
+            let ours = ours(way, options);
+            assert!(ours.stdout.contains("backed up changed to"), "{way:?} {options} {ours:#?}");
+            assert_eq!(is_first(&ours), options != "-avvb", "{way:?} {options} {ours:#?}");
+            // Where the names are told by the sender, its lines and those of backups race.
+            let Some(theirs) = run(way, options, theirs) else { return };
+            if way == Way::Pull {
+                assert_eq!(is_first(&theirs), is_first(&ours), "{options} {theirs:#?}");
+            }
+        }
+    }
+}

@@ -571,3 +571,28 @@ fn what_differs_in_time_alone_leaves_its_other_names_as_they_were() {
         assert_eq!((world.inode("dst/large"), world.inode("dst/other")), (inode, inode));
     }
 }
+
+/// The other name was looked at before the first got its attributes.
+#[test]
+fn without_it_a_file_that_gets_attributes_is_told_once_as_by_rsync() {
+    for options in ["-ai --size-only", "-aic", "-aiic", "-ain --size-only"] {
+        for way in WAYS {
+            let world = linked();
+            world.ok("-aH src/ dst/");
+            for (nth, first) in groups(&world, "dst").iter().map(|names| &names[0]).enumerate() {
+                world.set_time(Path::new("dst").join(first), 1_000_000_000 + nth as i64);
+            }
+            let told = |run: Run| {
+                let mut lines: Vec<_> = run.stdout.lines().map(str::to_owned).collect();
+                lines.sort_unstable();
+                lines
+            };
+            let copy = Run::of(&mut world.command("cp", ["-a", "dst", "theirs"]));
+            assert_eq!(copy.code, Some(0), "{copy:?}");
+            let ours = told(world.ok(&words(way, options)));
+            let rsync_words: Vec<_> = options.split(' ').chain(["src/", "theirs/"]).collect();
+            let Some(theirs) = rsync(&world, &rsync_words) else { return };
+            assert_eq!(ours, told(theirs), "{way:?} {options}");
+        }
+    }
+}

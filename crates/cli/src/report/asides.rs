@@ -1,7 +1,7 @@
 //! What rsync says of a name besides what changes of it: why it is passed over, where its old version is kept, that the
 //! source is gone.
 
-use deltic_protocol::options::{Backup, Options};
+use deltic_protocol::options::{Append, Backup, Options, Writing};
 use deltic_protocol::report::{Action, Change, EntryType, PassedOver, Totals};
 
 use crate::report::escape::Escape;
@@ -76,7 +76,14 @@ pub(crate) fn backed_up(change: &Change, options: &Options, escape: Escape) -> O
     is_kept.then(|| [b"backed up ", &*from, b" to ", &*to].concat())
 }
 
-/// True for a file with new content: rsync tells of its backup behind its name.
+/// True where rsync tells of the backup behind the name: not of a file that is changed where it is, whose old version
+/// is copied first.
+pub(crate) fn follows_name(change: &Change, options: &Options) -> bool {
+    let Writing { inplace, append, .. } = options.writing;
+    is_replaced(change) && !inplace && append == Append::Never
+}
+
+/// True for a file with new content.
 pub(crate) fn is_replaced(change: &Change) -> bool {
     change.action == Action::Updated
         && change.item == EntryType::File

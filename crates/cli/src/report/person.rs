@@ -130,7 +130,7 @@ impl PersonReporter {
         {
             self.lines.say_of(change, Among::Asides, &line);
         }
-        let follows_name = asides::is_replaced(change);
+        let follows_name = asides::follows_name(change, &self.options);
         if !follows_name {
             self.backed_up(change);
         }

@@ -87,7 +87,8 @@ impl Metadata {
         };
         // What is compared is not to change what is carried.
         let untouched = self.untouched || self.accessed;
-        MetaMask { xattrs, fake_super: self.writes_notes, untouched, ..self.seen() }
+        // Names of one file are known as such though they need not stay so.
+        MetaMask { xattrs, fake_super: self.writes_notes, untouched, linked: true, ..self.seen() }
     }
 
     const fn seen(&self) -> MetaMask {

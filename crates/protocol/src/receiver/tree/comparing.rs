@@ -29,6 +29,15 @@ pub(super) struct Pair {
     pub(super) candidate: Candidate,
     pub(super) ours: Side,
     pub(super) theirs: Side,
+    /// True if ours was asked for twice.
+    is_again: bool,
+}
+
+impl Pair {
+    /// True if only ours could not be read, and may be another time.
+    pub(super) fn lacks_ours(&self) -> bool {
+        !self.is_again && self.ours == Side::Unreadable && self.theirs != Side::Unreadable
+    }
 }
 
 /// The knowledge of a content.
@@ -66,8 +75,16 @@ impl Comparing {
         let file = *file;
         self.digesting.push(file, path.clone(), meta.len);
         self.unasked.push(file);
-        let pair = Pair { candidate, ours: Side::Unsaid, theirs: Side::Unsaid };
+        let pair = Pair { candidate, ours: Side::Unsaid, theirs: Side::Unsaid, is_again: false };
         self.pairs.insert(file, pair);
+    }
+
+    /// Takes the digest of our content once more.
+    pub(super) fn compare_again(&mut self, pair: Pair) {
+        let Candidate { file, path, meta, .. } = &pair.candidate;
+        let file = *file;
+        self.digesting.push(file, path.clone(), meta.len);
+        self.pairs.insert(file, Pair { ours: Side::Unsaid, is_again: true, ..pair });
     }
 
     /// Asks the sender, and the driver as far as not enough is under way.

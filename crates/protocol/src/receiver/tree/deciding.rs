@@ -277,11 +277,18 @@ impl Entries {
             tx.cx.unchanged(&path, &meta, None);
             return self.arrive(tx.cx, file);
         }
-        self.will_arrive(tx.cx, file, &path);
         if !differs.time {
             // Near enough stays as it is.
             meta.modified = old.modified;
         }
+        let Options { dry_run, metadata, remove, .. } = &tx.cx.setting.options;
+        // A source goes only once its own name is done.
+        let may_be_again = !(*dry_run || metadata.hard_links || remove.sources);
+        if may_be_again && self.touched.is_again(&old, &meta) {
+            tx.cx.unchanged(&path, &meta, None);
+            return self.arrive(tx.cx, file);
+        }
+        self.will_arrive(tx.cx, file, &path);
         let (item, action, facts) = (EntryType::of(&meta.kind), Action::Touched, Facts::of(&meta));
         let change = Change { path: path.clone(), item, action, differs, facts };
         if tx.cx.setting.options.dry_run {
@@ -306,11 +313,13 @@ impl Entries {
         tx.cx.changed(Change { path, item, action, differs, facts });
     }
 
-    pub(super) fn compared(
-        &mut self,
-        tx: &mut TreeContext<'_>,
-        Pair { candidate, ours, theirs }: Pair,
-    ) {
+    pub(super) fn compared(&mut self, tx: &mut TreeContext<'_>, pair: Pair) {
+        let touched = |old| self.touched.knows(old);
+        if pair.lacks_ours() && pair.candidate.old.as_ref().is_some_and(touched) {
+            // It got its attributes by another name while it was read.
+            return self.comparing.compare_again(pair);
+        }
+        let Pair { candidate, ours, theirs, .. } = pair;
         let known = matches!((ours, theirs), (Side::Is(_), Side::Is(_)));
         tx.cx.counts.add(0, u64::from(known));
         if known && ours == theirs {

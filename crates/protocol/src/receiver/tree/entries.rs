@@ -18,6 +18,7 @@ use super::deleting::Deleting;
 use super::dirs::Dirs;
 use super::hard_links::{HardLinks, first_of};
 use super::looked::Placed;
+use super::touched::Touched;
 
 /// All entries that are not settled, and what waits for each.
 #[derive(Debug, Default)]
@@ -29,6 +30,7 @@ pub(super) struct Entries {
     pub(super) beside: BTreeMap<FileNo, Placed>,
     /// Entries in whose place a directory stands that is being removed.
     pub(super) clearing: BTreeMap<FileNo, Cleared>,
+    pub(super) touched: Touched,
     /// Files that are to come, until they are taken.
     pub(super) wanted: Vec<Candidate>,
 }

@@ -36,6 +36,7 @@ mod sections;
 #[cfg(test)]
 mod tests;
 mod told;
+mod touched;
 
 use std::ops::Range;
 

@@ -1,0 +1,65 @@
+//! Files that are here and get other attributes, by inode: where hard links are not carried (no `-H`), another name of
+//! one was looked at before they were set, and lacks nothing once they are.
+
+use std::collections::HashMap;
+
+use deltic_tree::Meta;
+use deltic_tree::meta::{Inode, Linked};
+
+/// The last files of several names that got other attributes, and what they got.
+#[derive(Debug, Default)]
+pub(super) struct Touched(HashMap<Inode, Meta>);
+
+impl Touched {
+    /// True if what is here as `old` got other attributes.
+    pub(super) fn knows(&self, old: &Meta) -> bool {
+        old.linked().and_then(Linked::inode).is_some_and(|inode| self.0.contains_key(&inode))
+    }
+
+    /// Notes that what is here as `old` gets `meta`. True if it gets just that by another name already.
+    pub(super) fn is_again(&mut self, old: &Meta, meta: &Meta) -> bool {
+        let Some(inode) = old.linked().and_then(Linked::inode) else { return false };
+        let mut meta = meta.clone();
+        meta.set_linked(None);
+        if self.0.get(&inode) == Some(&meta) {
+            return true;
+        }
+        // Names that were looked at longer ago were looked at again. Of long attributes nothing is kept.
+        if self.0.len() == MOST {
+            self.0.clear();
+        }
+        match meta.more_bytes() {
+            0 => _ = self.0.insert(inode, meta),
+            _ => _ = self.0.remove(&inode),
+        }
+        false
+    }
+}
+
+/// Files at once: the names of one directory that are looked at together.
+const MOST: usize = 8 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deltic_tree::{Kind, Timestamp};
+
+    #[test]
+    fn another_name_of_a_file_gets_nothing_twice() {
+        let file = |secs| Meta::plain(Kind::File, 5, Timestamp { secs, nanos: 0 }, 0o644);
+        let named = |number, secs| {
+            let mut meta = file(secs);
+            meta.set_linked(Some(Linked::Inode(Inode { device: 1, number }, 2)));
+            meta
+        };
+        let mut touched = Touched::default();
+        assert!(!touched.is_again(&named(1, 1), &file(2)));
+        assert!(touched.is_again(&named(1, 1), &file(2)));
+        assert!(touched.knows(&named(1, 9)) && !touched.knows(&named(2, 9)));
+        assert!(!touched.is_again(&named(2, 1), &file(2)), "another file");
+        assert!(!touched.is_again(&named(1, 2), &file(3)), "other attributes");
+        assert!(!touched.is_again(&file(1), &file(2)) && !touched.is_again(&file(1), &file(2)));
+        (3..3 + MOST as u64).for_each(|number| _ = touched.is_again(&named(number, 1), &file(2)));
+        assert!(touched.0.len() <= MOST);
+    }
+}
