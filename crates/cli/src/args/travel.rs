@@ -44,9 +44,11 @@ pub(crate) struct Travel {
     #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]
     pub(crate) timeout: u32,
     /// Give up after so long without an answer; 0: never
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = TRAVEL)]
+    ///
+    /// Without it: after a minute, where nobody can be asked for a password.
+    #[arg(long, value_name = "SECONDS", help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]
-    pub(crate) contimeout: u32,
+    pub(crate) contimeout: Option<u32>,
     /// Stop after so many minutes; the next run goes on
     #[arg(long, value_name = "MINUTES", visible_alias = "time-limit", help_heading = TRAVEL)]
     #[arg(value_parser = minutes)]
@@ -73,6 +75,10 @@ pub(crate) struct Travel {
 /// A year; who waits for longer means for ever.
 const MAX_SECONDS: i64 = 365 * 24 * 3600;
 
+/// Longest wait for the first word of another machine's end where nobody types a password: as long as a slow machine
+/// may take to wake up and to let us in.
+const UNASKED_SECONDS: u32 = 60;
+
 /// rsync's names of ways to compress. All that do are zstd here: to choose is to choose a speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Choice {
@@ -98,13 +104,14 @@ impl Travel {
         (packs, level)
     }
 
-    /// Limits of time.
-    pub(crate) fn patience(&self) -> Result<Patience> {
+    /// Limits of time; `asks`, if a remote shell can ask somebody for a password.
+    pub(crate) fn patience(&self, asks: bool) -> Result<Patience> {
         let seconds = |n: u32| (n > 0).then(|| Duration::from_secs(n.into()));
+        let unasked = if asks || self.timeout > 0 { 0 } else { UNASKED_SECONDS };
         let minutes = self.stop_after.map(|n| Duration::from_secs(u64::from(n) * 60));
         Ok(Patience {
             silence: seconds(self.timeout),
-            answer: seconds(self.contimeout),
+            answer: seconds(self.contimeout.unwrap_or(unasked)),
             whole: match &self.stop_at {
                 Some(word) => Some(until(word)?),
                 None => minutes,
@@ -251,5 +258,35 @@ impl SumArgs {
         }
         let by_blake3 = [transfer, before].contains(&"blake3");
         Ok(Sums { by_blake3, whole: transfer == "none" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        travel: Travel,
+    }
+
+    #[test]
+    fn where_nobody_types_a_password_the_first_word_is_waited_for_a_minute() {
+        let answer = |words: &str, asks| {
+            let words = ["x"].into_iter().chain(words.split_whitespace());
+            let travel = Words::parse_from(words).travel;
+            travel.patience(asks).unwrap().answer.map(|wait| wait.as_secs())
+        };
+        assert_eq!((answer("", true), answer("", false)), (None, Some(60)));
+        for asks in [true, false] {
+            assert_eq!(answer("--contimeout 5", asks), Some(5));
+            assert_eq!(answer("--contimeout 300", asks), Some(300));
+            assert_eq!(answer("--contimeout 0", asks), None);
+            // Then silence counts from the beginning.
+            assert_eq!(answer("--timeout 120", asks), None);
+        }
     }
 }

@@ -5,6 +5,7 @@ mod view;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Result, bail};
@@ -79,7 +80,7 @@ impl Request {
                 options: remote_words(&args.travel.remote_option),
             },
             bwlimit: args.travel.bwlimit.and_then(Rate::limit),
-            patience: args.travel.patience()?,
+            patience: args.travel.patience(matches!(far, Far::Nothing) || can_ask())?,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
             batch: None,
@@ -91,6 +92,11 @@ impl Request {
         plan.options.tells_owners = view.owners;
         Ok(Self { plan, view, batch: batch.filter(|_| reads || !is_dry) })
     }
+}
+
+/// True where a remote shell can ask somebody for a password: on a terminal, or by a program with a window.
+fn can_ask() -> bool {
+    File::open("/dev/tty").is_ok() || std::env::var_os("SSH_ASKPASS").is_some()
 }
 
 /// Operands that mean no run: what is said of them is all that there is to say.
