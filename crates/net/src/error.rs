@@ -15,6 +15,9 @@ pub enum SyncError {
     /// The request makes no sense: destination inside the source, say.
     #[error("{0}")]
     Usage(String),
+    /// Options do not go together, or not with these operands.
+    #[error("{0}")]
+    Options(String),
     /// A source or the destination cannot be used at all.
     #[error("{0}")]
     Selection(String),
@@ -238,7 +241,9 @@ pub(crate) fn last_word(error: &SyncError) -> Option<Abort> {
         | SyncError::Refused(_)
         | SyncError::SelectionThere(_)
         | SyncError::Transport { .. } => return None,
-        SyncError::Selection(_) | SyncError::Usage(_) => AbortCause::Selection,
+        SyncError::Selection(_) | SyncError::Usage(_) | SyncError::Options(_) => {
+            AbortCause::Selection
+        }
         SyncError::Versions(versions) => {
             let message = versions.turned().to_string();
             return Some(Abort { cause: AbortCause::Incompatible, message });

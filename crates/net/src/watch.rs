@@ -265,7 +265,7 @@ impl Watch {
     /// Begins to watch the sources of `plan`. The first [round](Self::next) is due at once.
     ///
     /// # Errors
-    /// [`SyncError::Usage`] for a plan that cannot be gone through again and again, or whose sources are not here;
+    /// [`SyncError::Usage`] or [`SyncError::Options`] for a plan that cannot be gone through again and again, or whose sources are not here;
     /// [`SyncError::NoSource`] for one that is not there; [`SyncError::Watch`] where the system does not let us watch.
     pub fn start(plan: &Plan, pace: Pace) -> Result<Self, SyncError> {
         let paths = check(plan)?;
@@ -453,22 +453,23 @@ const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 /// The sources of a plan that can be watched.
 fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
     let usage = |why: &str| Err(SyncError::Usage(format!("watch: {why}")));
+    let options = |why: &str| Err(SyncError::Options(format!("watch: {why}")));
     let Options { recursive, dry_run, select, delete, remove, .. } = &plan.options;
     match &plan.sources {
         Sources::Remote { .. } => usage("the source must be on this machine"),
         _ if plan.names != Names::None => {
-            usage("it takes sources, no list of names (--files-from)")
+            options("it takes sources, no list of names (--files-from)")
         }
         _ if select.list_only => {
-            usage("a destination is missing, or --list-only: nothing would be kept equal")
+            options("a destination is missing, or --list-only: nothing would be kept equal")
         }
         _ if *dry_run => usage("there is nothing to keep equal in a dry run"),
-        _ if matches!(delete, Delete::AtMost(most) if *most < u64::MAX) => usage(
+        _ if matches!(delete, Delete::AtMost(most) if *most < u64::MAX) => options(
             "--max-delete=N would remove N names in each round; a share holds them back (--max-delete 10%)",
         ),
         _ if !recursive => usage("it needs -r or -a"),
         _ if remove.sources => {
-            usage("what is removed at the source (--remove-source-files) would count as a change")
+            options("what is removed at the source (--remove-source-files) would count as a change")
         }
         Sources::Local(paths) => {
             // What a round writes would be the next one's change.

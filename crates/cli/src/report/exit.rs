@@ -124,7 +124,7 @@ impl Exit {
 impl From<&SyncError> for Exit {
     fn from(error: &SyncError) -> Self {
         match error {
-            SyncError::Usage(_) => Self::Usage,
+            SyncError::Usage(_) | SyncError::Options(_) => Self::Usage,
             SyncError::Incompatible(_) | SyncError::Versions(_) | SyncError::Unclean(_) => {
                 Self::Incompatible
             }
@@ -191,6 +191,7 @@ mod tests {
         let io = || io::Error::other("why");
         for (error, code) in [
             (SyncError::Usage(String::new()), 1),
+            (SyncError::Options(String::new()), 1),
             (SyncError::Incompatible(String::new()), 2),
             (SyncError::Selection(String::new()), 3),
             (SyncError::SelectionThere(String::new()), 3),

@@ -154,7 +154,7 @@ pub(crate) fn of(error: &SyncError, far: &Far, help: &'static str) -> Option<Str
         SyncError::Watch { source, .. } if is_full(source) => {
             "too many programs watch files; `sysctl fs.inotify.max_user_instances=N` allows more"
         }
-        SyncError::Usage(why) if why.contains("--") => help,
+        SyncError::Options(_) => help,
         SyncError::Internal => "please report it, with what was printed before",
         SyncError::Usage(_)
         | SyncError::Watch { .. }
@@ -188,7 +188,7 @@ pub(crate) fn for_trouble(
 ) -> Option<&'static str> {
     if watches
         && trouble.kind == TroubleKind::DeleteLimit
-        && trouble.message.contains(" is empty, ")
+        && trouble.spot.as_ref().is_some_and(|spot| spot.side == Some(Side::Sender))
     {
         return Some(
             "it waits for a name in the source; a watch that is started with --force-delete does not",
@@ -245,6 +245,23 @@ mod tests {
         }
         let hint = hint("ssh", "backup", SyncError::NoRemoteProgram);
         assert!(hint.ends_with("try `ssh backup deltic --version`"), "{hint}");
+    }
+
+    #[test]
+    fn a_hint_is_not_for_words_in_a_name() {
+        let far = Far::default();
+        let hint = |error| of(&error, &far, "see `--help`");
+        let named = "source ../--help is empty, : '..' leads nowhere in a relative path";
+        assert_eq!(hint(SyncError::Usage(named.into())), None);
+        assert!(hint(SyncError::Options("--files-from takes one source".into())).is_some());
+        let held = |side| {
+            let why = format!("nothing deleted in {named}: 2 of 3 names would be removed");
+            let mut trouble = Trouble::new(TroubleKind::DeleteLimit, why);
+            trouble.spot.get_or_insert_default().side = Some(side);
+            for_trouble(&trouble, true, &mut false)
+        };
+        assert_eq!(held(Side::Receiver), None);
+        assert!(held(Side::Sender).is_some());
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Batch {
         if plan.destination.here().is_none() {
             let why =
                 "--read-batch: the destination is on another machine; run it there, with the batch";
-            return Err(SyncError::Usage(why.into()));
+            return Err(SyncError::Options(why.into()));
         }
         let mut held = Held::read(file).map_err(|bad| SyncError::Batch(bad.to_string()))?;
         // A destination that cannot be is told of where it is used.

@@ -33,7 +33,7 @@ pub(crate) async fn write(
     let pulls = matches!(plan.sources, plan::Sources::Remote { .. });
     if pulls && only {
         let why = "--only-write-batch: the sources are on the other machine: run it there, or --write-batch here";
-        return Err(SyncError::Usage(why.into()));
+        return Err(SyncError::Options(why.into()));
     }
     let is_local = !pulls && plan.destination.here().is_some();
     // What is written and then read is told of when it is read.

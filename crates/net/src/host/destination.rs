@@ -101,7 +101,7 @@ fn below(root: &Path, dir: &Path) -> Option<RelPath> {
 /// those of the `sources` that are here, one as the place of what is not complete.
 ///
 /// # Errors
-/// [`SyncError::Usage`], if they do.
+/// [`SyncError::Options`], if they do.
 pub(crate) fn check_dirs(
     root: &Path,
     sources: &[PathBuf],
@@ -113,7 +113,7 @@ pub(crate) fn check_dirs(
     };
     let refuse = |option, dir: &[u8], why| {
         let dir = deltic_tree::path::printable(dir);
-        Err(SyncError::Usage(format!("--{option}={dir} is {why}")))
+        Err(SyncError::Options(format!("--{option}={dir} is {why}")))
     };
     let kept = options.remove.backup.as_ref().filter(|kept| kept.suffix.is_empty());
     if let Some(dir) = kept.and_then(|kept| kept.dir.as_deref())

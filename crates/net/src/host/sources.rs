@@ -51,7 +51,7 @@ pub(crate) fn open(
             Ok(Sources::new(all, source_options(options)))
         }
         (Some(_), _) => {
-            Err(SyncError::Usage("--files-from takes one source and a destination".into()))
+            Err(SyncError::Options("--files-from takes one source and a destination".into()))
         }
     }
 }

@@ -193,7 +193,7 @@ impl Session {
     ) -> Result<(), SyncError> {
         if self.config.tap.is_some() {
             let why = "--write-batch: a list on the other machine does not go with it";
-            return Err(SyncError::Usage(why.into()));
+            return Err(SyncError::Options(why.into()));
         }
         if removes_sources(&options) {
             let dirs: Vec<_> = paths.iter().filter_map(|path| inode_of(Path::new(path))).collect();

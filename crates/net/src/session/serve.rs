@@ -130,7 +130,7 @@ impl Session {
         };
         if places(theirs, here()).iter().any(|place| theirs.is_at(place)) {
             let why = "--remove-source-files: the destination is where the source is";
-            return Err(SyncError::Usage(why.into()));
+            return Err(SyncError::Options(why.into()));
         }
         Ok(())
     }

@@ -13,7 +13,9 @@ use crate::receiver::ask::{Extra, Removed, Unlisted, Work};
 use crate::receiver::context::Context;
 use crate::receiver::files::candidate::Candidate;
 use crate::receiver::pending::TreePending;
-use crate::report::{Action, Change, Differs, EntryType, Facts, Question, Trouble, TroubleKind};
+use crate::report::{
+    Action, Change, Differs, EntryType, Facts, Question, Side, Trouble, TroubleKind,
+};
 
 use super::extras::{Extras, Taken};
 use super::new_files::NewFiles;
@@ -347,7 +349,9 @@ impl Deleting {
     fn tell_empty(&mut self, cx: &mut Context, below: &str, source: &str, names: u64) {
         let would = if names == 1 { "name" } else { "names" };
         let why = format!("{source} is empty, and {names} {would} would be removed");
-        self.tell_held_back(cx, below, format!("{why}; --force-delete goes on"));
+        let held = held_back(&cx.setting.options, below, &format!("{why}; --force-delete goes on"));
+        // Its side tells it from a limit.
+        cx.tell_trouble(held.on(Side::Sender));
     }
 
     /// Tells that all stays that was to go.
@@ -370,23 +374,8 @@ impl Deleting {
             }
         };
         let would = format!("{going} of {there} names would be removed{besides}");
-        self.tell_held_back(cx, "", format!("{would} (limit {most}){hint}"));
-    }
-
-    /// Tells that names stay, those `below` what is said, or would without the dry run.
-    fn tell_held_back(&mut self, cx: &mut Context, below: &str, why: String) {
-        let Options { dry_run, delete, .. } = cx.setting.options;
-        let nothing = match dry_run {
-            true => "a run without -n would delete nothing",
-            false => "nothing deleted",
-        };
-        let message = format!("{nothing}{below}: {why}");
-        // A number that was said decides how the dry run ends, too.
-        let kind = match delete {
-            Delete::Guarded(_) | Delete::Never if dry_run => TroubleKind::Warned,
-            _ => TroubleKind::DeleteLimit,
-        };
-        cx.tell_trouble(Trouble::new(kind, message));
+        let why = format!("{would} (limit {most}){hint}");
+        cx.tell_trouble(held_back(&cx.setting.options, "", &why));
     }
 
     /// Leaves it to the user, wherever that is.
@@ -456,6 +445,21 @@ pub(super) fn report_gone(cx: &mut Context, removal: &Removal, gone: Vec<(RelPat
             cx.changed(Change { path, item, action, differs, facts: Facts::default() });
         }
     }
+}
+
+/// The trouble of names that stay, those `below` what is said, or would without the dry run.
+fn held_back(options: &Options, below: &str, why: &str) -> Trouble {
+    let Options { dry_run, delete, .. } = options;
+    let nothing = match dry_run {
+        true => "a run without -n would delete nothing",
+        false => "nothing deleted",
+    };
+    // A number that was said decides how the dry run ends, too.
+    let kind = match delete {
+        Delete::Guarded(_) | Delete::Never if *dry_run => TroubleKind::Warned,
+        _ => TroubleKind::DeleteLimit,
+    };
+    Trouble::new(kind, format!("{nothing}{below}: {why}"))
 }
 
 #[cfg(test)]
