@@ -1,18 +1,25 @@
 //! Many sessions in one process: threads, memory, how evenly they are served, and how soon those that are cancelled
 //! are gone.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use deltic_net::embed::{Cancel, Embedding, serve_over, sync, sync_over};
+use deltic_net::embed::{Cancel, Embedding, serve_over, sync_over};
 use deltic_net::executor::{Executor, Limits};
 use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
+use deltic_net::{Outcome, SyncError};
 use deltic_protocol::options::Options as SyncOptions;
-use deltic_protocol::report::Notice;
-use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, join, split};
+use tokio::io::{
+    AsyncRead, AsyncWrite, DuplexStream, ReadBuf, ReadHalf, WriteHalf, duplex, join, split,
+};
+
+use tokio::task::JoinHandle;
 
 use crate::table::Table;
 
@@ -26,8 +33,14 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 100)]
     working: usize,
     /// Bytes that each of them copies, in files of 64 KiB
-    #[arg(long, default_value_t = 4 << 20)]
+    #[arg(long, default_value_t = 16 << 20)]
     bytes: u64,
+    /// Bytes of one session beside which small ones are timed
+    #[arg(long, default_value_t = 1 << 30)]
+    hog: u64,
+    /// Small sessions, of one file of 64 KiB each
+    #[arg(long, default_value_t = 200)]
+    small: usize,
     /// Directory for the trees
     #[arg(long, default_value = "/dev/shm")]
     dir: PathBuf,
@@ -36,6 +49,10 @@ pub(crate) struct Options {
 /// Longest time for sessions to begin, to work and to end.
 const PATIENCE: Duration = Duration::from_secs(600);
 const FILE_BYTES: usize = 64 << 10;
+/// Small sessions that run at a time.
+const AT_ONCE: usize = 8;
+/// Time in which the long session gets going.
+const HEAD_START: Duration = Duration::from_millis(300);
 
 /// Holds the sessions and prints what they took.
 pub(crate) fn sessions(options: &Options) -> Result<()> {
@@ -53,7 +70,8 @@ pub(crate) fn sessions(options: &Options) -> Result<()> {
             (0..idle).map(|no| wait(&executor, &small, destination(no))).collect();
         until(|| executor.usage().sessions >= 2 * idle).await?;
         let idle_kib = (resident_kib()? - before) / idle.max(1) as u64;
-        let work = work(&executor, &large, (options.working, &destination)).await?;
+        let work =
+            work(&executor, (&large, options.bytes), (options.working, &destination)).await?;
         let half = waiting.len() / 2;
         let start = Instant::now();
         waiting[..half].iter().for_each(|session| session.cancel.cancel());
@@ -62,7 +80,7 @@ pub(crate) fn sessions(options: &Options) -> Result<()> {
     });
     let (idle_kib, work, cancelled) = measured?;
     let header =
-        ["sessions", "working", "threads", "idle KiB each", "peak MiB", "fairness", "cancel ms"];
+        ["sessions", "working", "threads", "idle KiB each", "peak MiB", "shares", "cancel ms"];
     let mut table = Table::new(0, header);
     table.row([
         options.sessions.to_string(),
@@ -70,11 +88,78 @@ pub(crate) fn sessions(options: &Options) -> Result<()> {
         work.threads.to_string(),
         idle_kib.to_string(),
         (work.kib >> 10).to_string(),
-        format!("{:.2}", work.fairness),
+        format!("{:.2} to {:.2}", work.shares.0, work.shares.1),
         cancelled.as_millis().to_string(),
     ]);
     table.lines().iter().for_each(|line| println!("{line}"));
+    let (calm, beside) = runtime.block_on(beside_hog(&executor, dir.path(), options))?;
+    let mut table = Table::new(0, ["small sessions", "hog MiB", "p99 ms calm", "p99 ms beside it"]);
+    let millis = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
+    let (small, hog) = (options.small.to_string(), (options.hog >> 20).to_string());
+    table.row([small, hog, millis(calm), millis(beside)]);
+    table.lines().iter().for_each(|line| println!("{line}"));
     Ok(())
+}
+
+/// Times small sessions alone, then while one session copies a long file; the 99th percentile of either.
+async fn beside_hog(
+    executor: &Executor,
+    dir: &Path,
+    options: &Options,
+) -> Result<(Duration, Duration)> {
+    let (one, long) = (dir.join("one"), dir.join("long"));
+    make(&one, 1, FILE_BYTES)?;
+    make(&long, 1, options.hog as usize)?;
+    small_ones(executor, &one, (options.small, dir.join("first"))).await?;
+    let calm = small_ones(executor, &one, (options.small, dir.join("calm"))).await?;
+    let hog = begin(executor, &long, (dir.join("hog"), Arc::default()));
+    tokio::time::sleep(HEAD_START).await;
+    let beside = small_ones(executor, &one, (options.small, dir.join("beside"))).await?;
+    if hog.is_finished() {
+        bail!("the long session ended before the small ones");
+    }
+    hog.await??;
+    Ok((calm, beside))
+}
+
+/// Runs small sessions, some at a time; the 99th percentile of what each took.
+async fn small_ones(
+    executor: &Executor,
+    source: &Path,
+    (sessions, to): (usize, PathBuf),
+) -> Result<Duration> {
+    std::fs::create_dir(&to)?;
+    let mut took = Vec::with_capacity(sessions);
+    for first in (0..sessions).step_by(AT_ONCE) {
+        let timed = |no: usize| {
+            let (start, to) = (Instant::now(), to.join(no.to_string()));
+            let session = begin(executor, source, (to, Arc::default()));
+            tokio::spawn(async move {
+                session.await??;
+                anyhow::Ok(start.elapsed())
+            })
+        };
+        let some: Vec<_> = (first..sessions.min(first + AT_ONCE)).map(timed).collect();
+        for session in some {
+            took.push(session.await??);
+        }
+    }
+    took.sort_unstable();
+    took.get(took.len() * 99 / 100).copied().context("there is no small session")
+}
+
+/// Starts a session between two ends in this process; what comes to the serving one is counted.
+fn begin(
+    executor: &Executor,
+    source: &Path,
+    (destination, moved): (PathBuf, Arc<AtomicU64>),
+) -> JoinHandle<Result<Outcome, SyncError>> {
+    let with = Embedding { executor: executor.clone(), ..Embedding::default() };
+    let plan = plan(source, Destination::Remote { host: "there".into(), path: destination.into() });
+    let (near, far) = duplex(FILE_BYTES);
+    let (far, there) = (Counted { inner: far, bytes: moved }, with.clone());
+    tokio::spawn(async move { serve_over(far, &there).await });
+    tokio::spawn(async move { sync_over(plan, near, &with, &mut |_| ()).await })
 }
 
 fn make(dir: &Path, files: u64, len: usize) -> Result<()> {
@@ -129,51 +214,81 @@ fn wait(executor: &Executor, source: &Path, destination: PathBuf) -> Waiting {
 struct Work {
     threads: usize,
     kib: u64,
-    /// Share of its work that the slowest session had done when the first was done.
-    fairness: f64,
+    /// Least and greatest bytes of a session as shares of the mean, when half of all had crossed.
+    shares: (f64, f64),
 }
 
 async fn work(
     executor: &Executor,
-    source: &Path,
+    (source, bytes): (&Path, u64),
     (sessions, destination): (usize, &dyn Fn(usize) -> PathBuf),
 ) -> Result<Work> {
-    let settled: Vec<_> = (0..sessions).map(|_| Arc::new(AtomicU64::new(0))).collect();
-    let begin = |(no, settled): (usize, &Arc<AtomicU64>)| {
-        let with = Embedding { executor: executor.clone(), ..Embedding::default() };
-        let plan = plan(source, Destination::Local(destination(usize::MAX - no)));
-        let settled = Arc::clone(settled);
-        tokio::spawn(async move {
-            let mut watch = |notice| {
-                if let Notice::Settled { bytes } = notice {
-                    settled.fetch_add(bytes, Ordering::Relaxed);
-                }
-            };
-            sync(plan, &with, &mut watch).await
-        })
+    let moved: Vec<_> = (0..sessions).map(|_| Arc::new(AtomicU64::new(0))).collect();
+    let begin = |(no, moved): (usize, &Arc<AtomicU64>)| {
+        begin(executor, source, (destination(usize::MAX - no), Arc::clone(moved)))
     };
-    let working: Vec<_> = settled.iter().enumerate().map(begin).collect();
-    let (mut taken, start) = (Work { threads: 0, kib: 0, fairness: 1.0 }, Instant::now());
-    let mut first = None;
-    while !working.iter().all(tokio::task::JoinHandle::is_finished) {
+    let working: Vec<_> = moved.iter().enumerate().map(begin).collect();
+    let (mut taken, start) = (Work { threads: 0, kib: 0, shares: (1.0, 1.0) }, Instant::now());
+    let all = || moved.iter().map(|moved| moved.load(Ordering::Relaxed));
+    let half = bytes * sessions as u64 / 2;
+    let mut halfway = None;
+    while !working.iter().all(JoinHandle::is_finished) {
         if start.elapsed() > PATIENCE {
             bail!("the sessions did not end");
         }
         taken.threads = taken.threads.max(std::fs::read_dir("/proc/self/task")?.count());
         taken.kib = taken.kib.max(resident_kib()?);
-        if first.is_none() && working.iter().any(tokio::task::JoinHandle::is_finished) {
-            let done = || settled.iter().map(|settled| settled.load(Ordering::Relaxed));
-            first = done().min().zip(done().max());
+        if halfway.is_none() && all().sum::<u64>() >= half {
+            let fair = all().sum::<u64>() as f64 / sessions as f64;
+            halfway = all()
+                .min()
+                .zip(all().max())
+                .map(|(least, most)| (least as f64 / fair, most as f64 / fair));
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     for ended in working {
         ended.await??;
     }
-    if let Some((least, most)) = first {
-        taken.fairness = least as f64 / most.max(1) as f64;
-    }
+    taken.shares = halfway.unwrap_or(taken.shares);
     Ok(taken)
+}
+
+/// A stream of which it is counted what comes.
+struct Counted {
+    inner: DuplexStream,
+    bytes: Arc<AtomicU64>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(cx, into);
+        self.bytes.fetch_add((into.filled().len() - before) as u64, Ordering::Relaxed);
+        read
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
 }
 
 async fn until(is: impl Fn() -> bool) -> Result<()> {

@@ -1,5 +1,6 @@
 //! What the system lets this process have: how many open files, and how long a file.
 
+use crate::executor::Budget;
 use deltic_protocol::limits::MAX_ACTIVE_FILES;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
@@ -18,10 +19,13 @@ pub(crate) fn meet(runtime: &Runtime) {
     }
 }
 
-/// Most files that may be under way at once, if the limit to those that are open lets fewer be than a session has.
-pub(crate) fn files_at_once() -> Option<usize> {
-    let limit = usize::try_from(getrlimit(Resource::Nofile).current?).ok()?;
-    let files = limit.saturating_sub(HANDLES_BESIDES) / HANDLES_A_FILE;
+/// Most files that may be under way at once, if the process or the budget may have fewer open than a session needs.
+pub(crate) fn files_at_once(budget: &Budget) -> Option<usize> {
+    let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
+    let at_once = |handles: usize| handles.saturating_sub(HANDLES_BESIDES) / HANDLES_A_FILE;
+    // A session whose budget is less than one file needs waits for that one file.
+    let own = budget.open_files.map(|handles| at_once(handles).max(1));
+    let files = [limit.map(at_once), own].into_iter().flatten().min()?;
     (files < MAX_ACTIVE_FILES).then_some(files)
 }
 

@@ -156,7 +156,8 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
             let Self { session, worker, pool, outlets, monitor, tap, .. } = self;
             match session.poll(&Around { worker: &**worker, pool, outlets, monitor, tap }) {
                 Some(Step::Work(id, work)) => {
-                    pool.take(worker.cost(&work), (id, work));
+                    let (cost, bytes) = (worker.cost(&work), W::bytes(&work));
+                    pool.take(cost, (id, work), bytes);
                     continue;
                 }
                 Some(Step::Send(lane, batch)) => outlets.send(lane, batch),
@@ -303,7 +304,7 @@ impl<M: Machine, W: Worker<M>> Surroundings<M> for Around<'_, M, W> {
     }
 
     fn can_start(&self, work: &M::Work) -> bool {
-        self.pool.has_room(self.worker.cost(work))
+        self.pool.has_room(self.worker.cost(work), W::bytes(work))
     }
 
     fn tell(&self, trouble: &mut Trouble) {
@@ -382,6 +383,9 @@ mod tests {
     impl Worker<Receiver> for Idle {
         fn cost(&self, _: &Work) -> Cost {
             Cost::Light
+        }
+        fn bytes(_: &Work) -> usize {
+            0
         }
         fn stage(_: &Work) -> Stage {
             Stage::Decide

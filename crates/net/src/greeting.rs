@@ -18,6 +18,7 @@ use deltic_protocol::{Hello, PeerError, Terms, negotiate};
 
 use crate::bounds::files_at_once;
 use crate::error::{ReadEnd, SyncError, Versions};
+use crate::executor::Budget;
 use crate::transport::{Arrivals, Counters};
 
 /// Bytes of a stream that is no Deltic's that are quoted, and how long the rest of them is waited for.
@@ -99,11 +100,12 @@ pub(crate) fn check_len(payload: &[u8]) -> Result<(), PeerError> {
     if fits { Ok(()) } else { Err(PeerError::Limit("greeting")) }
 }
 
-/// What we can do, with a part of the session's key that nobody knows.
-pub(crate) fn hello() -> Hello {
+/// Capabilities of an end with this budget, and a part of the session's key that nobody knows.
+pub(crate) fn hello(budget: &Budget) -> Hello {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes).expect("the system has randomness");
-    Hello::ours(Key::from_bytes(bytes)).holding(files_at_once())
+    let ours = Hello::ours(Key::from_bytes(bytes)).holding(files_at_once(budget));
+    ours.framing(budget.frame_bytes).granting(budget.credit)
 }
 
 /// Does what hears a greeting, as long as one may take.

@@ -76,6 +76,7 @@ fn pause(patience: &Patience) -> Duration {
 #[expect(clippy::disallowed_methods, reason = "makes what is synced")]
 mod tests {
     use super::*;
+    use crate::executor::Budget;
     use std::sync::Arc;
 
     use deltic_protocol::hello::{Alive, MAGIC};
@@ -147,7 +148,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_end_that_does_not_greet_is_given_up_whatever_it_says_meanwhile() {
         let dir = tempfile::tempdir().expect("a directory can be made");
-        let greeting = [&MAGIC[..], &hello().encode()].concat();
+        let greeting = [&MAGIC[..], &hello(&Budget::default()).encode()].concat();
         let alive = [&greeting[..], &Alive.encode().repeat(1000)].concat();
         for said in [Vec::new(), greeting, alive] {
             let (near, far) = memory();

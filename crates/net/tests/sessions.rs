@@ -2,9 +2,12 @@
 //! is left of those that are cancelled.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "makes and looks at trees")]
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use deltic_net::embed::{Cancel, Embedding, serve_over, sync, sync_over};
@@ -13,7 +16,9 @@ use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
 use deltic_net::{Outcome, SyncError};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::Notice;
-use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, join, split};
+use tokio::io::{
+    AsyncRead, AsyncWrite, DuplexStream, ReadBuf, ReadHalf, WriteHalf, duplex, join, split,
+};
 use tokio::task::JoinHandle;
 
 const SESSIONS: usize = 1000;
@@ -28,6 +33,12 @@ const IDLE_BYTES: usize = 512 << 10;
 /// What one has that works: its budget for work, and frames on their way.
 const WORK_BYTES: usize = 8 << 20;
 
+/// Lets no other test of this process run: each counts what the process holds.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn entries(dir: &str) -> usize {
     std::fs::read_dir(dir).unwrap().count()
 }
@@ -38,6 +49,13 @@ fn threads() -> usize {
 
 fn open_files() -> usize {
     entries("/proc/self/fd")
+}
+
+/// Open files below a directory.
+fn open_below(dir: &Path) -> usize {
+    let opened = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
+    let opened = opened.filter_map(|file| std::fs::read_link(file.path()).ok());
+    opened.filter(|opened| opened.starts_with(dir)).count()
 }
 
 fn resident_bytes() -> usize {
@@ -196,6 +214,7 @@ fn work_through(executor: &Executor, trees: &Trees) -> (usize, usize) {
 
 #[test]
 fn a_thousand_sessions_are_bounded_and_those_that_are_cancelled_leave_nothing() {
+    let _alone = alone();
     let trees = Trees::new();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
@@ -231,6 +250,7 @@ fn a_thousand_sessions_are_bounded_and_those_that_are_cancelled_leave_nothing() 
 /// Sessions that are at work get the same, whatever the pieces of their work cost; a thousand are admitted.
 #[test]
 fn who_works_gets_a_fair_share_of_the_threads() {
+    let _alone = alone();
     let executor = Executor::new(limits());
     let shares: Vec<_> = (0..SESSIONS).map(|_| executor.admit(Budget::default())).collect();
     let spent: Arc<Vec<_>> = Arc::new((0..AT_WORK).map(|_| AtomicU64::new(0)).collect());
@@ -270,4 +290,120 @@ fn who_works_gets_a_fair_share_of_the_threads() {
     let fair = spent.iter().sum::<u64>() / AT_WORK as u64;
     assert!(spent.iter().all(|spent| spent * 2 >= fair && *spent <= fair * 2), "{fair}: {spent:?}");
     assert!(threads() <= limits().threads() + OTHER_THREADS);
+}
+
+/// The serving end's stream, of which it is counted what comes.
+struct Counted {
+    inner: DuplexStream,
+    bytes: Arc<AtomicU64>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(cx, into);
+        self.bytes.fetch_add((into.filled().len() - before) as u64, Ordering::Relaxed);
+        read
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+/// Pushes a tree to an end in this process, which answers once all do; `moved` counts the bytes that come to it.
+fn push(
+    executor: &Executor,
+    (source, to): (&Path, PathBuf),
+    (moved, all): (&Arc<AtomicU64>, &Arc<tokio::sync::Barrier>),
+) -> Pushing {
+    let (with, bytes, all) = (embedding(executor), Arc::clone(moved), Arc::clone(all));
+    let plan = plan(source, Destination::Remote { host: "there".into(), path: to.into() });
+    let ((near, inner), there) = (duplex(64 << 10), with.clone());
+    tokio::spawn(async move {
+        all.wait().await;
+        serve_over(Counted { inner, bytes }, &there).await
+    });
+    tokio::spawn(async move { sync_over(plan, near, &with, &mut |_| ()).await })
+}
+
+type Pushing = JoinHandle<Result<Outcome, SyncError>>;
+
+/// Whole sessions, from their runtime to their disk: when half of all bytes have crossed, each has about its share. On
+/// several threads a runtime may let one run ahead.
+#[test]
+fn sessions_at_work_move_the_same_bytes() {
+    const BYTES: u64 = 8 << 20;
+    let _alone = alone();
+    let trees = Trees::new();
+    let source = trees.0.path().join("long");
+    std::fs::create_dir(&source).unwrap();
+    let bytes: Vec<u8> = (0..BYTES).map(|at| (at * at % 251) as u8).collect();
+    std::fs::write(source.join("file"), bytes).unwrap();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let executor = Executor::new(limits());
+    let moved: Vec<_> = (0..AT_WORK).map(|_| Arc::new(AtomicU64::new(0))).collect();
+    let all = Arc::new(tokio::sync::Barrier::new(AT_WORK));
+    let begin = |moved| push(&executor, (&source, trees.destination()), (moved, &all));
+    let pushing: Vec<_> = moved.iter().map(begin).collect();
+    let now = || moved.iter().map(|moved| moved.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    let half = BYTES * AT_WORK as u64 / 2;
+    until("half has crossed", || now().iter().sum::<u64>() >= half);
+    let (shares, fair) = (now(), half / AT_WORK as u64);
+    assert!(shares.iter().all(|share| share * 2 >= fair && *share <= fair * 2), "{shares:?}");
+    for pushed in pushing {
+        runtime.block_on(pushed).unwrap().unwrap();
+    }
+}
+
+/// A session with few open files waits for its own before it opens more.
+#[test]
+fn a_session_keeps_to_its_open_files() {
+    const FILES: usize = 150;
+    let _alone = alone();
+    let trees = Trees::new();
+    let source = trees.0.path().join("many");
+    std::fs::create_dir(&source).unwrap();
+    let bytes: Vec<u8> = (0..40_000_u32).map(|at| (at * at % 251) as u8).collect();
+    let changed = [&bytes[..], b"more"].concat();
+    (0..FILES).for_each(|no| std::fs::write(source.join(no.to_string()), &changed).unwrap());
+    let most = |open_files| {
+        let to = trees.destination();
+        (0..FILES).for_each(|no| std::fs::write(to.join(no.to_string()), &bytes).unwrap());
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let _entered = runtime.enter();
+        let mut with = embedding(&Executor::new(limits()));
+        with.budget.open_files = open_files;
+        let plan = plan(&source, Destination::Local(to));
+        let run = tokio::spawn(async move { sync(plan, &with, &mut |_| ()).await });
+        let mut most = 0;
+        while !run.is_finished() {
+            most = most.max(open_below(trees.0.path()));
+        }
+        let totals = runtime.block_on(run).unwrap().unwrap().totals;
+        assert_eq!((totals.failed, totals.transferred), (0, FILES as u64));
+        most
+    };
+    let (free, held) = (most(None), most(Some(48)));
+    assert!(held <= 48 && free > held, "{held} and {free} files");
 }

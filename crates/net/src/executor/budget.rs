@@ -18,11 +18,11 @@ const LIGHT_WORK: usize = 256;
 pub struct Budget {
     /// Threads that compute for it at once, 0 for as many as there are processors.
     pub compute: u32,
-    /// Bytes that its work under way may hold; one piece always may.
+    /// Bytes that its work under way may be about; one piece always may be under way.
     pub work_bytes: usize,
     /// Pieces of work under way, of each kind but the heavy, of which there are a few for each thread.
     pub light_work: usize,
-    /// Open files, where it may have fewer than the process.
+    /// Open files, where it may have fewer than the process: with less than a few dozen it takes one file at a time.
     pub open_files: Option<usize>,
     /// Longest frame that it takes, where the other end knows limits: 64 KiB at least.
     pub frame_bytes: usize,
@@ -79,18 +79,6 @@ impl Budget {
         match cost {
             Cost::Heavy => self.threads() * (1 + QUEUED),
             Cost::Copy | Cost::Light | Cost::Flush | Cost::Drop | Cost::Ask => self.light_work,
-        }
-    }
-}
-
-impl Cost {
-    /// Bytes that a piece of work holds at most, nearly always: what it brings along, and a buffer.
-    pub(super) const fn bytes(self) -> usize {
-        match self {
-            Self::Heavy => 1 << 20,
-            Self::Copy => 256 << 10,
-            Self::Flush => 16 << 10,
-            Self::Light | Self::Drop | Self::Ask => 4 << 10,
         }
     }
 }

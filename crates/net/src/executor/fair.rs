@@ -8,6 +8,15 @@ use std::collections::{HashMap, VecDeque};
 
 /// Credit that a session gets each round, in nanoseconds of work.
 const QUANTUM: i64 = 1_000_000;
+/// Bytes that cost as much.
+const QUANTUM_BYTES: usize = 512 << 10;
+
+/// The least that a job about so many bytes costs, however fast it is.
+pub(super) fn cost_of(bytes: usize) -> i64 {
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    bytes.saturating_mul(QUANTUM) / QUANTUM_BYTES as i64
+}
+
 /// Most debt that a session carries on: a single long job does not shut it out for as long again.
 const MAX_DEBT: i64 = 64 * QUANTUM;
 /// Jobs that a session may have under way while others wait.

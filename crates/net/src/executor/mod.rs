@@ -230,11 +230,21 @@ impl Share {
     /// # Errors
     /// Those of the system where it has not a single thread for it.
     pub fn submit(&self, cost: Cost, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.submit_of(cost, 0, job)
+    }
+
+    /// The same of a job that is about so many bytes: they count towards the session's turns.
+    fn submit_of(
+        &self,
+        cost: Cost,
+        bytes: usize,
+        job: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
         if self.is_cancelled() {
             return Ok(());
         }
         let most = self.0.budget.most_at_once(cost);
-        self.0.threads.put(self.0.id, (cost, most), Box::new(job))
+        self.0.threads.put(self.0.id, (cost, most), Job { bytes, run: Box::new(job) })
     }
 
     /// Drops `what` where nobody waits for it; here, where there is no thread for it.
@@ -251,14 +261,14 @@ impl Share {
         Arc::clone(&self.0.done)
     }
 
-    fn count_in(&self, cost: Cost) {
+    fn count_in(&self, bytes: usize) {
         self.0.work.fetch_add(1, Ordering::Relaxed);
-        self.0.bytes.fetch_add(cost.bytes(), Ordering::Relaxed);
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn count_out(&self, cost: Cost, work: usize) {
+    fn count_out(&self, work: usize, bytes: usize) {
         self.0.work.fetch_sub(work, Ordering::Relaxed);
-        self.0.bytes.fetch_sub(work * cost.bytes(), Ordering::Relaxed);
+        self.0.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Takes out what waits of these kinds.
@@ -294,7 +304,11 @@ impl Drop for Admitted {
     }
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+/// A job, and the bytes that it is about.
+struct Job {
+    bytes: usize,
+    run: Box<dyn FnOnce() + Send>,
+}
 
 /// State that threads and sessions share.
 struct Threads {
@@ -428,11 +442,12 @@ impl Threads {
 }
 
 /// Runs a job; what it cost, where that is asked. One that panics costs its session what it brought, and no thread.
-fn run(job: Job, is_metered: bool) -> i64 {
+fn run(Job { bytes, run }: Job, is_metered: bool) -> i64 {
     let since = is_metered.then(thread_cpu);
-    let _ = catch_unwind(AssertUnwindSafe(job));
+    let _ = catch_unwind(AssertUnwindSafe(run));
     since.map_or(0, |since| {
         let nanos = thread_cpu().saturating_sub(since).as_nanos();
-        i64::try_from(nanos).unwrap_or(i64::MAX).saturating_add(JOB_COST)
+        let least = fair::cost_of(bytes);
+        i64::try_from(nanos).unwrap_or(i64::MAX).max(least).saturating_add(JOB_COST)
     })
 }

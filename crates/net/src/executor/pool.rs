@@ -38,14 +38,26 @@ type DoWork<W, R> = dyn Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Send + Sy
 
 /// Work of one kind.
 struct Queue<W> {
-    waiting: VecDeque<W>,
+    /// Each piece with the bytes that it is about.
+    waiting: VecDeque<(W, usize)>,
+    waiting_bytes: usize,
     bundles_out: usize,
     work_out: usize,
+    bytes_out: usize,
+}
+
+/// Pieces of work of one kind for one thread, and the bytes that they are about.
+struct Bundle<W> {
+    cost: Cost,
+    bytes: usize,
+    work: Vec<W>,
 }
 
 /// The results of one bundle, in order.
 pub(crate) struct Done<R> {
     cost: Cost,
+    /// Bytes that the bundle was about.
+    bytes: usize,
     /// Results, one for each piece of work; fewer where one of them panicked.
     pub(crate) results: Vec<R>,
     /// True if a piece panicked: the session cannot go on.
@@ -60,17 +72,22 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         work: impl Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Send + Sync + 'static,
     ) -> (Self, mpsc::UnboundedReceiver<Done<R>>) {
         let (done, results) = mpsc::unbounded_channel();
-        let queues =
-            Cost::ALL.map(|_| Queue { waiting: VecDeque::new(), bundles_out: 0, work_out: 0 });
+        let queues = Cost::ALL.map(|_| Queue {
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            bundles_out: 0,
+            work_out: 0,
+            bytes_out: 0,
+        });
         (Self { share, work: Arc::new(work), done, queues }, results)
     }
 
-    /// True if more work of this kind can be taken in.
-    pub(crate) fn has_room(&self, cost: Cost) -> bool {
+    /// True if more work of this kind can be taken in, which is about so many bytes.
+    pub(crate) fn has_room(&self, cost: Cost, more: usize) -> bool {
         let (queue, budget) = (&self.queues[cost as usize], self.share.budget());
         let (work, bytes) = self.share.under_way();
         queue.work_out + queue.waiting.len() < budget.most_work(cost)
-            && (work == 0 || bytes.saturating_add(cost.bytes()) <= budget.work_bytes)
+            && (work == 0 || bytes.saturating_add(more) <= budget.work_bytes)
     }
 
     /// True while calls are under way.
@@ -78,10 +95,12 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         self.queues.iter().any(|queue| queue.work_out > 0)
     }
 
-    /// Takes work in; the caller has asked for room.
-    pub(crate) fn take(&mut self, cost: Cost, work: W) {
-        self.queues[cost as usize].waiting.push_back(work);
-        self.share.count_in(cost);
+    /// Takes work in that is about so many bytes; the caller has asked for room.
+    pub(crate) fn take(&mut self, cost: Cost, work: W, bytes: usize) {
+        let queue = &mut self.queues[cost as usize];
+        queue.waiting.push_back((work, bytes));
+        queue.waiting_bytes += bytes;
+        self.share.count_in(bytes);
     }
 
     /// Hands what was taken in to the threads: spread over those that will be free first, in bundles no larger than
@@ -96,11 +115,14 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
             while !queue.waiting.is_empty() && queue.bundles_out < threads * (1 + QUEUED) {
                 let share = queue.waiting.len().div_ceil(threads);
                 let len = share.min(cost.bundle()).min(queue.waiting.len());
-                let bundle: Vec<W> = queue.waiting.drain(..len).collect();
+                let bytes = queue.waiting.range(..len).map(|(_, bytes)| bytes).sum();
+                let work: Vec<W> = queue.waiting.drain(..len).map(|(work, _)| work).collect();
                 queue.bundles_out += 1;
-                queue.work_out += bundle.len();
-                let job = job(&self.share, (&self.work, &self.done), (cost, bundle));
-                self.share.submit(cost, job)?;
+                queue.work_out += work.len();
+                (queue.waiting_bytes, queue.bytes_out) =
+                    (queue.waiting_bytes - bytes, queue.bytes_out + bytes);
+                let job = job(&self.share, (&self.work, &self.done), Bundle { cost, bytes, work });
+                self.share.submit_of(cost, bytes, job)?;
             }
         }
         Ok(())
@@ -111,7 +133,8 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         let queue = &mut self.queues[done.cost as usize];
         queue.bundles_out -= 1;
         queue.work_out -= done.results.len();
-        self.share.count_out(done.cost, done.results.len());
+        queue.bytes_out -= done.bytes;
+        self.share.count_out(done.results.len(), done.bytes);
     }
 }
 
@@ -119,7 +142,7 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
 fn job<W: Send + 'static, R: Send + 'static>(
     share: &Share,
     (work, done): (&Arc<DoWork<W, R>>, &mpsc::UnboundedSender<Done<R>>),
-    (cost, bundle): (Cost, Vec<W>),
+    Bundle { cost, bytes, work: bundle }: Bundle<W>,
 ) -> impl FnOnce() + Send + 'static {
     let (work, done) = (Arc::clone(work), done.clone());
     let (cancelled, finished) = (share.cancelled(), share.finished());
@@ -133,7 +156,7 @@ fn job<W: Send + 'static, R: Send + 'static>(
         let panicked = catch_unwind(all).is_err();
         finished.fetch_add(results.len() as u64, Ordering::Relaxed);
         // A session that has ended wants none.
-        let _ = done.send(Done { cost, results, panicked });
+        let _ = done.send(Done { cost, bytes, results, panicked });
     }
 }
 
@@ -142,7 +165,9 @@ impl<W, R> Drop for SessionPool<W, R> {
         self.share.clear(&COSTS);
         for cost in COSTS {
             let queue = &self.queues[cost as usize];
-            self.share.count_out(cost, queue.work_out + queue.waiting.len());
+            let (work, bytes) =
+                (queue.work_out + queue.waiting.len(), queue.bytes_out + queue.waiting_bytes);
+            self.share.count_out(work, bytes);
         }
     }
 }

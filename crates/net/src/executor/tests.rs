@@ -23,8 +23,8 @@ fn threads_start_when_there_is_work_for_them() {
     });
     assert_eq!(executor.usage().threads, 0);
     for work in 0..3 {
-        assert!(pool.has_room(Cost::Heavy));
-        pool.take(Cost::Heavy, work);
+        assert!(pool.has_room(Cost::Heavy, 1));
+        pool.take(Cost::Heavy, work, 1);
     }
     pool.start().unwrap();
     // Each waits for the others.
@@ -91,19 +91,20 @@ fn what_a_cancelled_session_has_waiting_is_dropped_at_once_and_nothing_more_is_t
 
 #[test]
 fn a_pool_counts_what_is_under_way_and_ends_a_bundle_that_nobody_waits_for() {
+    const PIECE: usize = 4 << 10;
     let executor = Executor::new(Limits::default());
-    let budget = Budget { compute: 1, work_bytes: 3 * Cost::Light.bytes(), ..Budget::default() };
+    let budget = Budget { compute: 1, work_bytes: 3 * PIECE, ..Budget::default() };
     let share = executor.admit(budget);
     let go = hold(&share);
     let (mut pool, results) =
         SessionPool::<u32, u32>::new(share.clone(), |works, results| results.extend(works));
     let mut taken = 0;
-    while pool.has_room(Cost::Light) {
-        pool.take(Cost::Light, taken);
+    while pool.has_room(Cost::Light, PIECE) {
+        pool.take(Cost::Light, taken, PIECE);
         taken += 1;
     }
-    assert_eq!((taken, share.under_way()), (3, (3, 3 * Cost::Light.bytes())));
-    assert!(!pool.has_room(Cost::Heavy), "it would hold too much");
+    assert_eq!((taken, share.under_way()), (3, (3, 3 * PIECE)));
+    assert!(!pool.has_room(Cost::Heavy, 1), "it would hold too much");
     pool.start().unwrap();
     drop((pool, results));
     assert_eq!(share.under_way(), (0, 0));

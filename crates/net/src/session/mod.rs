@@ -22,7 +22,7 @@ use deltic_tree::meta::Inode;
 use crate::config::SessionConfig;
 use crate::drive::{Drive, drive};
 use crate::error::{SyncError, last_word};
-use crate::executor::{Budget, Share};
+use crate::executor::Share;
 use crate::greeting::{Agree, Greeting, Role, check_len, hear_magic, hello, in_time};
 use crate::host::place::places;
 use crate::host::user::Watch;
@@ -75,9 +75,8 @@ impl Session {
         let Ends { reader, writer, child } = ends;
         config.shell.keep(child);
         let (batches, writing) = start_writer(writer, &flow, Stream::First, &MAGIC);
-        let Budget { frame_bytes, credit, .. } = config.budget;
         Self {
-            ours: hello().framing(frame_bytes).granting(credit),
+            ours: hello(&config.budget),
             theirs: None,
             arrivals: reader.into(),
             batches,

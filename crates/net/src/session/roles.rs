@@ -127,7 +127,10 @@ impl Session {
             tells_resumed: agreed.terms.resumed(),
             tells_passed_over: agreed.terms.passed_over(),
             limits: agreed.terms.limits(),
-            most_files: [files_at_once(), agreed.terms.most_files()].into_iter().flatten().min(),
+            most_files: [files_at_once(&self.config.budget), agreed.terms.most_files()]
+                .into_iter()
+                .flatten()
+                .min(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);
         let unusable = |error| unusable(&root, error);

@@ -27,7 +27,7 @@ use super::kept::Kept;
 use super::moves::Moves;
 use super::owners::Owners;
 use super::steps::cut_segment;
-use super::{Agreed, Buffers, failed, setback, told};
+use super::{Agreed, Buffers, failed, setback, told, weight};
 use crate::error::SyncError;
 use crate::executor::{Cost, Share};
 use crate::host::user::User;
@@ -95,6 +95,10 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
             }
             _ => Cost::Light,
         }
+    }
+
+    fn bytes(work: &Work) -> usize {
+        weight::of_destination(work)
     }
 
     fn stage(work: &Work) -> Stage {

@@ -12,6 +12,7 @@ mod packing;
 mod recipes;
 pub(crate) mod source;
 mod steps;
+mod weight;
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ use buffers::Buffers;
 pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
     /// The kind of thread that it needs.
     fn cost(&self, work: &M::Work) -> Cost;
+    /// The bytes that it reads, brings or makes, nearly all of which it holds while it is under way.
+    fn bytes(work: &M::Work) -> usize;
     /// The stage that its processor time counts as, but for the parts that say otherwise.
     fn stage(work: &M::Work) -> Stage;
     /// Does it: reads, has the engine compute, writes.
@@ -161,6 +164,9 @@ mod tests {
     impl Worker<Receiver> for Below {
         fn cost(&self, _: &receiver::Work) -> Cost {
             Cost::Light
+        }
+        fn bytes(_: &receiver::Work) -> usize {
+            0
         }
         fn stage(_: &receiver::Work) -> Stage {
             Stage::Other

@@ -33,7 +33,7 @@ use super::kept::Kept;
 use super::owners::Called;
 use super::packing::Packer;
 use super::steps::{cut_segment, perform, read_one, sum_portion, with_segment};
-use super::{Agreed, Buffers, trouble};
+use super::{Agreed, Buffers, trouble, weight};
 use crate::executor::Cost;
 use crate::host::user::User;
 use crate::lock::lock;
@@ -88,6 +88,10 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             | Work::Ask(_)
             | Work::Close { .. } => Cost::Light,
         }
+    }
+
+    fn bytes(work: &Work) -> usize {
+        weight::of_source(work)
     }
 
     fn stage(work: &Work) -> Stage {

@@ -29,7 +29,8 @@ pub struct Sparse {
 
 impl Payload {
     /// Bytes that it has on its way; at least one, so that even runs of zeros cost credit.
-    pub(crate) fn travelling(&self) -> u64 {
+    #[must_use]
+    pub fn travelling(&self) -> u64 {
         let (Self::Plain(bytes) | Self::Zstd(bytes) | Self::Sparse(Sparse { rest: bytes, .. })) =
             self;
         bytes.len().max(1) as u64
