@@ -110,9 +110,9 @@ pub(crate) fn read_version(
     let (len, secs, nanos) = (from.varint()?, from.signed()?, from.varint_u32()?);
     let same_version = (len, secs, nanos) == (meta.len, meta.modified.secs, meta.modified.nanos);
     let agreed = match spec {
-        ChunkerSpec::Fixed(_) => spec == terms.limits().blocks(),
+        ChunkerSpec::Fixed(_) => spec == terms.limits.blocks(),
         ChunkerSpec::ByContent(algorithm, _) => {
-            algorithm == Algorithm::Sieve && terms.limits().admit(&spec)
+            algorithm == Algorithm::Sieve && terms.limits.admit(&spec)
         }
     };
     let holds = head == (VERSION, form(terms)) && same_version && agreed;
@@ -203,12 +203,12 @@ fn read_span(from: &mut Reader<'_>, len: u64) -> Result<Span, CodecError> {
 }
 
 fn form(terms: Terms) -> u8 {
-    u8::from(terms.is_keyed())
+    u8::from(terms.keyed)
 }
 
 /// Length of the part of a fingerprint that is noted.
 fn name_bytes(terms: Terms) -> usize {
-    if terms.is_keyed() { SUM_BYTES } else { FINGERPRINT_BYTES }
+    if terms.keyed { SUM_BYTES } else { FINGERPRINT_BYTES }
 }
 
 const VERSION: u8 = 0;
@@ -259,12 +259,12 @@ pub(crate) mod tests {
             let told =
                 [kept(0, "one", terms), kept(9, "two", terms), kept(LEN - 5, "three", terms)];
             let notes = [
-                version(&new(), &terms.key(), terms),
+                version(&new(), &terms.key, terms),
                 chunks([told[2], told[0]], terms),
                 chunks([told[1]], terms),
             ];
             let (found, noted) = read(notes.to_vec(), &meta(), terms).unwrap();
-            assert_eq!((found.key, found.spec), (terms.key(), new().spec));
+            assert_eq!((found.key, found.spec), (terms.key, new().spec));
             assert_eq!(found.chunks, places(&told));
             assert_eq!(noted, [0..3, 9..12, LEN - 5..LEN]);
         }
@@ -276,7 +276,7 @@ pub(crate) mod tests {
         let terms = terms(true);
         let end = INDEX_BUDGET_CHUNKS as u64 + 9;
         let notes = (0..end).map(|start| KeptChunk { start, ..kept(0, "x", terms) });
-        let notes = [version(&new(), &terms.key(), terms), chunks(notes, terms)];
+        let notes = [version(&new(), &terms.key, terms), chunks(notes, terms)];
         let (found, noted) = read(notes.to_vec(), &meta(), terms).unwrap();
         assert_eq!(found.chunks.len(), INDEX_BUDGET_CHUNKS);
         assert_eq!(noted, std::iter::once(0..end).collect::<Vec<_>>());
@@ -293,7 +293,7 @@ pub(crate) mod tests {
         };
         let first = [kept(0, "0123456789", terms), kept(10, "0123456789", terms)];
         let read = |later: Vec<u8>| {
-            let notes = [version(&new(), &terms.key(), terms), chunks(first, terms), later];
+            let notes = [version(&new(), &terms.key, terms), chunks(first, terms), later];
             read(notes.to_vec(), &meta(), terms).unwrap().0.chunks
         };
         assert_eq!(read(void(20, 5)), places(&first));
@@ -303,7 +303,7 @@ pub(crate) mod tests {
         let over = kept(5, "0123456789", terms);
         assert_eq!(read(chunks([over], terms)), places(&[over]));
         // What a note took away does not come back with a later one.
-        let twice = [version(&new(), &terms.key(), terms), chunks([first[0], over], terms)];
+        let twice = [version(&new(), &terms.key, terms), chunks([first[0], over], terms)];
         let gone = super::read([&twice[..], &[void(12, 1)]].concat(), &meta(), terms).unwrap();
         assert_eq!((gone.0.chunks, gone.1), (places(&[]), Vec::new()));
     }
@@ -311,7 +311,7 @@ pub(crate) mod tests {
     #[test]
     fn notes_of_another_version_or_of_no_use_are_not_read() {
         let (here, there) = (terms(true), terms(false));
-        let good = version(&new(), &here.key(), here);
+        let good = version(&new(), &here.key, here);
         assert!(read(vec![good.clone()], &meta(), here).is_some());
         assert!(read(Vec::new(), &meta(), here).is_none());
         assert!(read(vec![good.clone()], &meta(), there).is_none());
@@ -322,7 +322,7 @@ pub(crate) mod tests {
         assert!(read(vec![good.clone()], &other, here).is_none());
         let fine = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
         assert!(
-            read(vec![version(&New { spec: fine, ..new() }, &here.key(), here)], &meta(), here)
+            read(vec![version(&New { spec: fine, ..new() }, &here.key, here)], &meta(), here)
                 .is_none()
         );
         for bad in [&[][..], &[7], &[CHUNKS, 1], &[VOID, 1, 0], &[VOID, 0xff, 0xff, 0xff, 0x7f, 1]]

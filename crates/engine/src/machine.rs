@@ -129,7 +129,7 @@ impl Machine for Sender {
         false
     }
     fn greeted(&mut self, terms: &Terms) {
-        Self::greeted(self, terms.offers(), terms.limits());
+        Self::greeted(self, terms.offers, terms.limits);
     }
     fn unanswered(&mut self) {
         Self::unanswered(self);

@@ -94,7 +94,7 @@ impl Joining {
 
 /// Why the other end named none.
 fn no_place(terms: Terms) -> String {
-    if terms.streams() {
+    if terms.streams {
         "the other end found no place for a socket: one stream only".into()
     } else {
         "the other end knows of one stream only".into()

@@ -180,7 +180,7 @@ impl State {
     /// Takes in a change. If what is held back is there again, it is compared once more.
     fn note(&mut self, now: Duration, change: Change) {
         let back = match (&change, &mut self.held) {
-            (Change::Came(path), Some(held)) => held.dirt.forget_gone(path),
+            (Change::Came(path), Some(held)) => held.dirt.gone.remove(path),
             _ => false,
         };
         self.batch.note(now, change);
@@ -191,7 +191,7 @@ impl State {
 
     /// Rules that keep what is held back from being asked for in each round.
     fn protecting(&self) -> Vec<Rule> {
-        let gone = self.held.iter().flat_map(|held| held.dirt.all_gone());
+        let gone = self.held.iter().flat_map(|held| &held.dirt.gone);
         gone.map(protects).collect()
     }
 
@@ -237,7 +237,7 @@ impl Shared {
     /// Takes in what was seen.
     fn heard(&self, changes: Vec<Change>, watches: &Watches) {
         let now = self.now();
-        let (is_lost, is_short) = (watches.lacks_root(), watches.is_short());
+        let (is_lost, is_short) = (watches.lost, watches.is_short);
         self.with(|state| {
             for change in changes {
                 // Where no part can be synced everything is, but what goes is known even so.
@@ -344,7 +344,7 @@ impl Watch {
         self.shared.with(|state| match ended {
             Ended::Well => {
                 let settled = |held: &mut Held| {
-                    held.dirt.all_gone().is_empty() && round.dirt.covers_dirs(&held.dirt)
+                    held.dirt.gone.is_empty() && round.dirt.covers_dirs(&held.dirt)
                 };
                 state.held.take_if(settled);
             }

@@ -54,7 +54,7 @@ pub struct Options {
     /// processors.
     pub threads: u32,
     /// Streams of the session (`--streams`), the first among them; 0 is one as well. More only where both ends
-    /// [know how](crate::Terms::streams).
+    /// [know how](crate::hello::Common::streams).
     pub streams: u32,
     /// Longest silence of either end (`--timeout`), in seconds; 0 for ever. Each that is at work
     /// says something three times meanwhile.

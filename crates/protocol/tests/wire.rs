@@ -215,19 +215,19 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
         match terms {
             Ok(terms) => {
                 assert!(needed.iter().all(|name| has(name)));
-                assert_eq!(terms.zstd(), has("compress:zstd"));
-                assert_eq!(terms.troubles(), has("troubles:located"));
-                assert_eq!(terms.passed_over(), has("changes:passed-over"));
-                assert_eq!(terms.removed(), has("sources:removed"));
+                assert_eq!(terms.zstd, has("compress:zstd"));
+                assert_eq!(terms.troubles, has("troubles:located"));
+                assert_eq!(terms.passed_over, has("changes:passed-over"));
+                assert_eq!(terms.removed, has("sources:removed"));
                 assert_eq!(terms.zeros(&Strategy::DELTIC), has("zeros"));
                 // The sender's part alone makes the key, so that it can name chunks before it hears the receiver.
                 let turned = turned.unwrap();
-                assert_eq!((terms.zstd(), terms.is_keyed()), (turned.zstd(), turned.is_keyed()));
-                assert_eq!(terms.key(), ours.part.for_session());
-                assert_eq!(turned.key(), other.part.for_session());
+                assert_eq!((terms.zstd, terms.keyed), (turned.zstd, turned.keyed));
+                assert_eq!(terms.key, ours.part.for_session());
+                assert_eq!(turned.key, other.part.for_session());
                 let guess = |hello: &Hello| hello.capabilities.contains("names:keyed");
-                assert_eq!(terms.offers(), guess(&ours) == terms.is_keyed());
-                assert_eq!(turned.offers(), guess(&other) == terms.is_keyed());
+                assert_eq!(terms.offers, guess(&ours) == terms.keyed);
+                assert_eq!(turned.offers, guess(&other) == terms.keyed);
             }
             Err(error) => {
                 assert!(!needed.iter().all(|name| has(name)), "{error}");
@@ -247,7 +247,7 @@ fn the_lesser_frame_limit_counts_and_none_is_refused_that_is_no_number() {
     let agreed = |one: &[&str], other: &[&str]| {
         let terms = negotiate(&hello(one), &hello(other));
         assert_eq!(terms, negotiate(&hello(one), &hello(other)));
-        terms.map(|terms| terms.limits().frame_bytes)
+        terms.map(|terms| terms.limits.frame_bytes)
     };
     let (least, most) = (MIN_FRAME_BYTES, MAX_FRAME_BYTES);
     assert_eq!(agreed(&["262144"], &["65536"]), Ok(least));
@@ -271,7 +271,7 @@ fn the_lesser_frame_limit_counts_and_none_is_refused_that_is_no_number() {
     for (asked, said) in [(0, least), (usize::MAX, most), (100_000, 100_000)] {
         let framing = Hello::ours(Key::from_bytes([7; 32])).framing(asked);
         let terms = negotiate(&framing, &hello(&["1048576"])).unwrap();
-        assert_eq!(terms.limits().frame_bytes, said);
+        assert_eq!(terms.limits.frame_bytes, said);
     }
 }
 

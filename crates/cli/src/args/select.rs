@@ -68,7 +68,7 @@ pub(crate) struct SelectArgs {
     files_from: Option<OsString>,
     /// End names and rules in files by NUL, not by newline
     #[arg(short = '0', long, overrides_with = "no_from0")]
-    from0: bool,
+    pub(crate) from0: bool,
     /// Take back --from0
     #[arg(long, overrides_with = "from0", hide = true)]
     no_from0: bool,
@@ -155,11 +155,6 @@ impl SelectArgs {
             here => here,
         };
         Ok((sources, destination))
-    }
-
-    /// True if what files list ends in NULs.
-    pub(crate) const fn ends_in_nuls(&self) -> bool {
-        self.from0
     }
 
     /// True if the sources are only listed.

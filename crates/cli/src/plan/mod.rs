@@ -231,7 +231,7 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
     let protects = delete != Delete::Never && !args.filters.delete_excluded;
     let beside = remove.backup.as_ref().filter(|backup| protects && backup.dir.is_none());
     let made = (beside.map(|backup| &*backup.suffix), partial_dir.as_deref());
-    let reading = (args.select.ends_in_nuls(), args.follow.trust());
+    let reading = (args.select.from0, args.follow.trust());
     let rules = args.filters.rules(reading, made)?;
     Ok(Options {
         recursive: args.is_recursive(),

@@ -182,7 +182,7 @@ impl Session {
         let flow = self.flow.clone();
         let greeting = greeting.map(|(greeting, agree)| -> (Greeting, Agree) {
             let agree = move |terms: Terms, reply| {
-                flow.limit_frames(&terms.limits());
+                flow.limit_frames(&terms.limits);
                 agree(terms, reply);
             };
             (greeting, Box::new(agree))

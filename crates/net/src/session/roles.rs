@@ -96,8 +96,8 @@ impl Session {
         worker.agree(terms);
         let run = RunConfig { joining, greeting: None, share: self.share(&options) };
         let mut machine = Sender::new(options).over(self.rate());
-        machine.greeted(terms.offers(), terms.limits());
-        if terms.removed() && !user_is_here {
+        machine.greeted(terms.offers, terms.limits);
+        if terms.removed && !user_is_here {
             machine.report_removed();
         }
         self.run((machine, Arc::new(worker)), run, watch).await
@@ -123,11 +123,11 @@ impl Session {
             user_is_here,
             made_dirs: lacking.len() as u64,
             root_is_wanted: root.as_os_str().as_bytes().ends_with(b"/"),
-            takes_offers: agreed.terms.offers(),
-            tells_resumed: agreed.terms.resumed(),
-            tells_passed_over: agreed.terms.passed_over(),
-            limits: agreed.terms.limits(),
-            most_files: [files_at_once(&self.config.budget), agreed.terms.most_files()]
+            takes_offers: agreed.terms.offers,
+            tells_resumed: agreed.terms.resumed,
+            tells_passed_over: agreed.terms.passed_over,
+            limits: agreed.terms.limits,
+            most_files: [files_at_once(&self.config.budget), agreed.terms.most_files]
                 .into_iter()
                 .flatten()
                 .min(),
@@ -151,7 +151,7 @@ impl Session {
         let Agreed { terms, joining, .. } = agreed;
         let share = self.share(&options);
         let kept = Kept::new(self.config.cache.clone(), &options);
-        let asked = Asked { terms, options: &options, theirs: terms.part() };
+        let asked = Asked { terms, options: &options, theirs: terms.part };
         let worker = DestinationWorker::new(store, alternates, asked, share.clone())?;
         let worker = worker.with_user(self.config.user.clone());
         let run = RunConfig { joining, greeting: None, share };

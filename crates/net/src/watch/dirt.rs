@@ -31,7 +31,7 @@ pub(crate) struct Dirt {
     names: BTreeMap<RelPath, BTreeSet<Name>>,
     count: usize,
     /// What is gone, with all below it, and did not come back; as far as there are few.
-    gone: BTreeSet<RelPath>,
+    pub(crate) gone: BTreeSet<RelPath>,
 }
 
 /// Most directories and names; more are compared as everything.
@@ -89,19 +89,9 @@ impl Dirt {
         self.all || !other.all && other.dirs.is_subset(&self.dirs)
     }
 
-    /// What is gone, with all below it.
-    pub(crate) const fn all_gone(&self) -> &BTreeSet<RelPath> {
-        &self.gone
-    }
-
     /// True if that is all there is.
     pub(crate) fn knows_gone(&self) -> bool {
         (1..MOST_GONE).contains(&self.gone.len())
-    }
-
-    /// This came back.
-    pub(crate) fn forget_gone(&mut self, path: &RelPath) -> bool {
-        self.gone.remove(path)
     }
 
     fn note_gone(&mut self, path: RelPath) {

@@ -289,11 +289,9 @@ impl Watcher {
         }
         self.looked.0 = Instant::now();
         self.watches.check_roots(&mut self.ground);
-        let again = match self.watches.lacks_root() {
+        let again = match self.watches.lost {
             true => self.ground.site.is_there(),
-            false => {
-                remounted || self.watches.is_short() && self.looked.1.elapsed() >= LOOK_FOR_ROOM
-            }
+            false => remounted || self.watches.is_short && self.looked.1.elapsed() >= LOOK_FOR_ROOM,
         };
         again.then(|| {
             self.looked.1 = Instant::now();

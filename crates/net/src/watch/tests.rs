@@ -323,7 +323,7 @@ impl Sync {
         for change in self.watches.handle(event, &mut self.world) {
             self.batch.note(self.now, change);
         }
-        self.batch.set_blind(self.now, self.watches.is_short());
+        self.batch.set_blind(self.now, self.watches.is_short);
     }
 
     /// A round, if one is due, while other things happen.
@@ -365,7 +365,7 @@ impl Sync {
             items(&dirt).iter().for_each(|item| bring(&self.world, item, &mut self.there));
             rounds += 1;
             // Who is blind never rests.
-            if self.watches.is_short() && rounds > 1 {
+            if self.watches.is_short && rounds > 1 {
                 break;
             }
             assert!(rounds < 4, "rounds without a change");
@@ -395,7 +395,7 @@ fn no_change_is_lost() {
             }
         }
         sync.settle();
-        short += usize::from(sync.watches.is_short());
+        short += usize::from(sync.watches.is_short);
         assert_eq!(sync.there, sync.world.picture(), "seed {seed}");
     }
     assert!(short > 0, "watches were never too few");

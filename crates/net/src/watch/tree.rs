@@ -79,10 +79,10 @@ pub(crate) struct Watches {
     roots: Vec<RelPath>,
     by_no: HashMap<WatchNo, RelPath>,
     by_path: BTreeMap<RelPath, WatchNo>,
-    /// True if there are too many directories for the system.
-    is_short: bool,
-    /// Roots that are not there.
-    lost: bool,
+    /// True if there are more directories than the system has watches: changes may come unnoticed.
+    pub(crate) is_short: bool,
+    /// True if a root is not there: it is to be [looked for](Self::look_again) now and then.
+    pub(crate) lost: bool,
 }
 
 impl Watches {
@@ -90,16 +90,6 @@ impl Watches {
     pub(crate) fn new(roots: Vec<RelPath>) -> Self {
         let (by_no, by_path) = (HashMap::new(), BTreeMap::new());
         Self { roots, by_no, by_path, is_short: false, lost: false }
-    }
-
-    /// True if changes may come unnoticed: there are more directories than watches.
-    pub(crate) const fn is_short(&self) -> bool {
-        self.is_short
-    }
-
-    /// True if a root is not there: it is to be [looked for](Self::look_again) now and then.
-    pub(crate) const fn lacks_root(&self) -> bool {
-        self.lost
     }
 
     /// Looks whether each root still is the directory that is watched. Another may have come in its place without a

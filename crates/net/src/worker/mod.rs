@@ -60,7 +60,7 @@ pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
     /// The same for the other end, which may not hear of places.
     fn locate_there(&self, trouble: &mut Trouble) {
         self.locate(trouble);
-        if !self.terms().is_some_and(Terms::troubles) {
+        if !self.terms().is_some_and(|terms| terms.troubles) {
             trouble.spot = None;
         }
     }

@@ -157,7 +157,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             }
             Work::Search { handle, start, search, digest, zstd } => {
                 let searcher = search.searcher(Some(self.agreed().key));
-                let (zstd, limits) = (self.packs(zstd), self.agreed().terms.limits());
+                let (zstd, limits) = (self.packs(zstd), self.agreed().terms.limits);
                 let search = NewSearch { searcher, digest, start, zstd, limits };
                 let snapshot = self.snapshot(handle);
                 let searched = with_segment(&self.buffers, &*snapshot, start, |bytes, at_end| {
@@ -244,7 +244,7 @@ impl<T: Tree> SourceWorker<T> {
     /// Takes the terms of the session; only the first count.
     pub(crate) fn agree(&self, terms: Terms) {
         self.agreed.get_or_init(|| {
-            let (strategy, link) = (&self.strategy, self.link.filter(|_| terms.zstd()));
+            let (strategy, link) = (&self.strategy, self.link.filter(|_| terms.zstd));
             let packer = Packer::new(strategy.compression, link, terms.zeros(strategy));
             (Agreed::new(terms, strategy), packer)
         });
@@ -264,7 +264,7 @@ impl<T: Tree> SourceWorker<T> {
 
     /// The level at which literals are compressed that may be.
     fn packs(&self, zstd: bool) -> Option<i32> {
-        (zstd && self.agreed().terms.zstd()).then_some(self.level)
+        (zstd && self.agreed().terms.zstd).then_some(self.level)
     }
 
     fn list(
@@ -346,7 +346,7 @@ impl<T: Tree> SourceWorker<T> {
         (how, zstd, bears): (How, Option<i32>, Bears),
     ) -> Result<Opened, StoreError> {
         let meta = snapshot.meta().clone();
-        if how == How::Whole && meta.len <= u64::from(self.agreed().terms.limits().block_bytes()) {
+        if how == How::Whole && meta.len <= u64::from(self.agreed().terms.limits.block_bytes()) {
             let body = Some(self.read_body(&snapshot, zstd, bears)?);
             return Ok(Opened { meta, body, known: Known::default() });
         }

@@ -23,7 +23,7 @@ pub struct Setting {
     pub root_is_wanted: bool,
     /// The name that the one listed entry is to have here, where the destination is that.
     pub rename: Option<Name>,
-    /// True where the sender names what it offers as the session does ([`Terms::offers`](crate::Terms::offers)).
+    /// True where the sender names what it offers as the session does ([`Terms::offers`](crate::hello::Common::offers)).
     pub takes_offers: bool,
     /// True where the sender can be told how much was resumed.
     pub tells_resumed: bool,

@@ -240,7 +240,7 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     pub(super) fn key_of(&self, slot: &Slot<S>) -> Key {
-        slot.named.as_ref().map_or_else(|| self.agreed.terms.key(), |(key, _)| *key)
+        slot.named.as_ref().map_or_else(|| self.agreed.terms.key, |(key, _)| *key)
     }
 }
 

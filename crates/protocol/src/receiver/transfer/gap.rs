@@ -22,11 +22,6 @@ impl Gap {
         Facing { old: self.old.clone(), edits: self.edits }
     }
 
-    /// Has it told against nothing.
-    pub(super) fn comes_as_it_is(&mut self) {
-        self.old.clear();
-    }
-
     /// True where `copied` bytes of it saved more than the sums of what it was told against cost.
     pub(super) fn was_worth(&self, copied: u64) -> bool {
         copied * u64::from(BlockLen::MIN) > bytes_of(&self.old) * SHORT_SUM_BYTES as u64

@@ -55,7 +55,7 @@ impl Waiting {
         }
         let mut gaps = self.0.remove(&run).map(|held| held.gaps).unwrap_or_default();
         if !was_of_use {
-            gaps.iter_mut().for_each(Gap::comes_as_it_is);
+            gaps.iter_mut().for_each(|gap| gap.old.clear());
         }
         gaps
     }

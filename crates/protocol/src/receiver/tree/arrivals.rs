@@ -39,7 +39,7 @@ pub(super) struct Arrivals {
     /// Entries that are here and wait for their names.
     unnamed: HashMap<RelPath, FileNo>,
     /// True while the sender removes what arrived.
-    leaving: bool,
+    pub(super) leaving: bool,
     /// Number of those it was told of and has not reported as removed.
     unreported: u64,
 }
@@ -48,11 +48,6 @@ impl Arrivals {
     /// Takes the entry that a change at `path` was to bring.
     pub(super) fn take(&mut self, path: &RelPath) -> Option<FileNo> {
         self.coming.remove(path)
-    }
-
-    /// True while the sender has not answered.
-    pub(super) const fn are_leaving(&self) -> bool {
-        self.leaving
     }
 
     /// The number below which nothing will arrive that did not.

@@ -40,8 +40,8 @@ impl Tree {
         let waits = !cx.jobs.idle()
             || !self.dirs.sections.is_empty()
             || self.entries.comparing.first().is_some()
-            || self.entries.arrivals.are_leaving()
-            || self.deleting.is_asking()
+            || self.entries.arrivals.leaving
+            || self.deleting.asked
             || self.deleting.is_removing();
         self.dirs.list.is_complete() && !waits && !self.is_finished()
     }

@@ -52,7 +52,7 @@ pub(super) struct Deleting {
     /// Names that had to go to make way, and count as deletions.
     cleared: u64,
     /// True while the user is being asked if they go.
-    asked: bool,
+    pub(super) asked: bool,
     /// Empty sources, and how many names stay for each: there is nothing in one that is not mounted.
     empty: BTreeMap<RelPath, u64>,
     /// Number of names in the list, once deletions begin.
@@ -60,11 +60,6 @@ pub(super) struct Deleting {
 }
 
 impl Deleting {
-    /// True while the user has not answered.
-    pub(super) const fn is_asking(&self) -> bool {
-        self.asked
-    }
-
     /// True while more is to be removed.
     pub(super) const fn is_removing(&self) -> bool {
         self.removing && !self.extras.is_empty()
@@ -394,7 +389,7 @@ impl Deleting {
 
     /// The answer of a user at the other end.
     pub(super) fn allow(&mut self, cx: &mut Context, allowed: bool) -> Result<(), PeerError> {
-        if cx.setting.user_is_here || !self.is_asking() {
+        if cx.setting.user_is_here || !self.asked {
             return Err(PeerError::Unexpected("the answer to no question"));
         }
         self.answered(cx, allowed);

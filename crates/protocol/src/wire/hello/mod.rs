@@ -12,4 +12,4 @@ mod terms;
 pub use abort::{Abort, AbortCause, Alive};
 pub use introduce::{Hello, MAGIC, check_magic};
 pub use request::{Names, NamesFrom, Reply, Request};
-pub use terms::{Terms, negotiate};
+pub use terms::{Common, Terms, negotiate};

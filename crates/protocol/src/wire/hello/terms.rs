@@ -1,5 +1,7 @@
 //! The terms: what two ends can do together.
 
+use std::ops::Deref;
+
 use deltic_core::strategy::Conversation;
 use deltic_core::{Fingerprinter, Key, Strategy, SumKey};
 
@@ -13,71 +15,56 @@ use super::capability::{
 };
 use super::introduce::{Hello, fingerprinter};
 
-/// Terms of a session. Only [`negotiate`] makes them.
+/// Terms of a session. Only [`negotiate`] makes them, and nothing changes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
-    zstd: bool,
+pub struct Terms(Common);
+
+impl Deref for Terms {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.0
+    }
+}
+
+/// The abilities that two ends have in common, and their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Common {
+    /// Literals may travel as zstd frames.
+    pub zstd: bool,
     zeros: bool,
-    streams: bool,
+    /// The session may have more streams than one.
+    pub streams: bool,
     delete_share: bool,
-    resumed: bool,
-    troubles: bool,
-    passed_over: bool,
-    removed: bool,
-    keyed: bool,
-    /// The sender may name chunks before it knows the receiver: it guesses [`Terms::is_keyed`] right.
-    offers: bool,
+    /// Totals may say how much was resumed.
+    pub resumed: bool,
+    /// Troubles may say where they happened.
+    pub troubles: bool,
+    /// Changes may say why a name is passed over.
+    pub passed_over: bool,
+    /// The sender may say which sources it removed.
+    pub removed: bool,
+    /// Chunks are named by the keyed sum; else by BLAKE3 with a key.
+    pub keyed: bool,
+    /// [`Hello::names`] of the sender are the session's: what it offers before it has heard the receiver is good.
+    pub offers: bool,
     /// A bit for each of [`Strategy::ALL`].
     strategies: u32,
     /// Most files that the sender can hold open at once, if few.
-    most_files: Option<usize>,
-    limits: Limits,
-    key: Key,
-    /// The sender's, which the key was made of.
-    part: Key,
+    pub most_files: Option<usize>,
+    /// The bounds that the two ends agree on.
+    pub limits: Limits,
+    /// The session's key.
+    pub key: Key,
+    /// The sender's part, which the key is made of.
+    pub part: Key,
 }
 
 impl Terms {
-    /// True where literals may travel as zstd frames.
-    #[must_use]
-    pub const fn zstd(self) -> bool {
-        self.zstd
-    }
-
     /// True where literals may travel without their long runs of zeros. Strategies of the papers send what they would.
     #[must_use]
     pub fn zeros(self, strategy: &Strategy) -> bool {
         self.zeros && strategy.conversation == Conversation::Recipe
-    }
-
-    /// True where troubles may say where they happened.
-    #[must_use]
-    pub const fn troubles(self) -> bool {
-        self.troubles
-    }
-
-    /// True where the session may have more streams than one.
-    #[must_use]
-    pub const fn streams(self) -> bool {
-        self.streams
-    }
-
-    /// True where totals may say how much was resumed.
-    #[must_use]
-    pub const fn resumed(self) -> bool {
-        self.resumed
-    }
-
-    /// True where changes may say why a name is passed over.
-    #[must_use]
-    pub const fn passed_over(self) -> bool {
-        self.passed_over
-    }
-
-    /// True where the sender may say which sources it removed.
-    #[must_use]
-    pub const fn removed(self) -> bool {
-        self.removed
     }
 
     /// Checks that both ends know a strategy, and this way to delete.
@@ -97,7 +84,7 @@ impl Terms {
     /// The key of strong sums in this session.
     #[must_use]
     pub const fn sum_key(self) -> SumKey {
-        SumKey::from_bytes(*self.key.as_bytes())
+        SumKey::from_bytes(*self.0.key.as_bytes())
     }
 
     /// Names of chunks in this session. Strategies of the papers prove what they found by BLAKE3.
@@ -114,43 +101,6 @@ impl Terms {
     #[must_use]
     pub fn fingerprinter_with(self, key: &Key) -> Fingerprinter {
         fingerprinter(self.keyed, key)
-    }
-
-    /// True where chunks are named by the keyed sum; else by BLAKE3 with a key.
-    #[must_use]
-    pub const fn is_keyed(self) -> bool {
-        self.keyed
-    }
-
-    /// The session's key.
-    #[must_use]
-    pub const fn key(self) -> Key {
-        self.key
-    }
-
-    /// The sender's part, which the key is made of.
-    #[must_use]
-    pub const fn part(self) -> Key {
-        self.part
-    }
-
-    /// True if [`Hello::names`] of the sender are the session's: what it offers before it has heard the receiver is
-    /// good.
-    #[must_use]
-    pub const fn offers(self) -> bool {
-        self.offers
-    }
-
-    /// Most files that the sender can hold open at once, if few.
-    #[must_use]
-    pub const fn most_files(self) -> Option<usize> {
-        self.most_files
-    }
-
-    /// The bounds that the two ends agree on.
-    #[must_use]
-    pub const fn limits(self) -> Limits {
-        self.limits
     }
 
     /// Seed of the sums of blocks in gaps.
@@ -192,7 +142,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         frame_bytes: frames.map_or(MAX_FRAME_BYTES, |(one, other)| one.min(other)),
         credit: credit.map(|bytes| bytes.min(MAX_CREDIT_BYTES)),
     };
-    Ok(Terms {
+    Ok(Terms(Common {
         zstd,
         zeros,
         streams,
@@ -208,5 +158,5 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         limits,
         key,
         part,
-    })
+    }))
 }
