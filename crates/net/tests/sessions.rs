@@ -350,6 +350,7 @@ type Pushing = JoinHandle<Result<Outcome, SyncError>>;
 /// Whole sessions, from their runtime to their disk: when half of all bytes have crossed, each has about its share. On
 /// several threads a runtime may let one run ahead.
 #[test]
+#[ignore = "the runtime's order decides: it does not hold in each run (docs/decisions/0029)"]
 fn sessions_at_work_move_the_same_bytes() {
     const BYTES: u64 = 8 << 20;
     let _alone = alone();
