@@ -8,7 +8,7 @@ use deltic_tree::{MetaMask, RelPath};
 
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, file_type};
-use crate::dir::{Dir, Led, Trust, is_within, rebased};
+use crate::dir::{Dir, Led, Trust, may_read, rebased};
 use crate::errno::At;
 use deltic_store::filter::{Linked, Reads, Scopes, Start, cleaned, read_bounded};
 use deltic_store::{Filter, StoreError};
@@ -69,11 +69,11 @@ impl Reads for Dir {
         Some(Box::new(Self::open_root(Path::new(OsStr::from_bytes(path))).ok()?))
     }
 
-    fn rebased(&self, path: &[u8]) -> Vec<u8> {
-        rebased(path)
+    fn rebased(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
+        rebased(base, path)
     }
 
-    fn is_within(&self, path: &[u8]) -> bool {
-        is_within(path)
+    fn may_read(&self, base: &[u8], path: &[u8]) -> bool {
+        may_read(base, path)
     }
 }

@@ -12,6 +12,7 @@
 
 mod jail;
 mod kept;
+mod mode;
 mod way;
 
 use std::cell::Cell;
@@ -33,8 +34,9 @@ use rustix::io::Errno;
 
 use crate::lock;
 
-pub use jail::{confine, leads_out};
-pub(crate) use jail::{is_confined, is_within, rebased};
+pub use jail::{confine, confine_to_volumes, leads_out};
+pub(crate) use jail::{is_confined, may_read, rebased};
+pub(crate) use mode::{set_mode_of_held, set_mode_of_open};
 pub use way::Trust;
 pub(crate) use way::{Led, WayEnd};
 
@@ -128,7 +130,7 @@ impl Use {
 impl Dir {
     /// Opens a root: a path of the operator's is followed.
     pub(crate) fn open_root(path: &Path) -> Result<Self, Errno> {
-        match Self::jail()? {
+        match Self::start(path)? {
             None => Self::open_anywhere(path),
             Some(jail) => match jail.led_to(path, Trust::Anyone)? {
                 Led::To(dir) => Ok(dir),
@@ -149,7 +151,7 @@ impl Dir {
         let open = |at: BorrowedFd<'_>, path: &Path, resolve| {
             Self::of(open_so(at, path.as_os_str().as_bytes(), Use::Pass, resolve)?)
         };
-        match Self::jail()? {
+        match Self::start(path)? {
             None => open(CWD, path, resolve),
             // What is not plainly below it is walked to.
             Some(jail) => open(jail.as_fd(), path, resolve | ResolveFlags::BENEATH),
@@ -217,7 +219,7 @@ impl Dir {
     /// Opens a path of our own, wherever it is, through symlinks of ours and the superuser's alone.
     fn open_by_our_links(path: &Path) -> Result<Self, Errno> {
         let path = if path == Path::new("") { Path::new(".") } else { path };
-        if Self::jail()?.is_some() {
+        if is_confined() {
             return Self::open_anywhere(path);
         }
         match Self::open_anywhere(Path::new("."))?.led_to(path, Trust::Ours)? {
@@ -287,7 +289,7 @@ impl Dir {
 
     /// What `name` is or points at.
     pub(crate) fn stat_behind(&self, name: &Name) -> Result<Stat, Errno> {
-        if Self::jail()?.is_some() {
+        if is_confined() {
             let held = self.open_from(self.fd.as_fd(), &RelPath::root(), Use::Pass)?;
             return held.stat_at_end(Path::new(OsStr::from_bytes(name.as_bytes())));
         }
@@ -427,19 +429,6 @@ impl AsFd for Dir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-/// Changes the mode of an open file or directory. `rustix` has no function for it that goes through the C library,
-/// where wrappers such as fakeroot stand.
-pub(crate) fn set_mode_of_open(open: impl AsFd, mode: Mode) -> Result<(), Errno> {
-    let mode = nix::sys::stat::Mode::from_bits_retain(mode.bits());
-    nix::sys::stat::fchmod(open, mode).map_err(|errno| Errno::from_raw_os_error(errno as i32))
-}
-
-/// Changes the mode of what `handle` stands for: the only way where it may not be read, before Linux 6.6.
-#[expect(clippy::disallowed_methods, reason = "the path is that of a handle")]
-pub(crate) fn set_mode_of_held(handle: impl AsFd, mode: Mode) -> Result<(), Errno> {
-    fs::chmod(proc_path(handle.as_fd()), mode)
 }
 
 /// The link that `/proc` has for what a handle stands for.

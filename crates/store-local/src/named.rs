@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use deltic_tree::RelPath;
 use deltic_tree::path::printable;
-use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, Stat};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::dir::{Dir, Led, Trust, Use, WayEnd};
+use crate::dir::{Dir, Led, Trust, Use, WayEnd, is_confined};
 use deltic_store::StoreError;
 
 /// Where `path` below `root` is, from the root of the file system.
@@ -145,7 +145,13 @@ impl NamedFile {
     /// # Errors
     /// The system's.
     pub fn read(&self) -> io::Result<OwnedFd> {
-        Ok(self.0.open(OFlags::RDONLY | OFlags::NOCTTY)?)
+        if !is_confined() {
+            return Ok(self.0.open(OFlags::RDONLY | OFlags::NOCTTY)?);
+        }
+        // Who chose the name may have made a FIFO there: nobody waits for its other end.
+        let file = self.0.open(OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK)?;
+        let kind = FileType::from_raw_mode(fs::fstat(&file)?.st_mode);
+        if kind.is_file() { Ok(file) } else { Err(Errno::INVAL.into()) }
     }
 
     /// Opens it to write behind what it has, and makes it if need be.
@@ -172,8 +178,8 @@ impl AsFd for NamedFile {
 
 /// Where the way to `path` begins; where we are, we need not be allowed to look.
 fn begin(path: &Path) -> Result<Dir, Errno> {
-    match Dir::jail()? {
-        Some(jail) => Ok(jail),
+    match Dir::start(path)? {
+        Some(start) => Ok(start),
         None => Dir::open_root(Path::new(if path.is_absolute() { "/" } else { "." })),
     }
 }
@@ -183,9 +189,9 @@ fn begin(path: &Path) -> Result<Dir, Errno> {
 /// # Errors
 /// The system's.
 pub fn look(path: &Path) -> io::Result<Stat> {
-    match Dir::jail()? {
+    match Dir::start(path)? {
         None => Ok(fs::statat(CWD, path, AtFlags::empty())?),
-        Some(jail) => Ok(jail.stat_at_end(path)?),
+        Some(start) => Ok(start.stat_at_end(path)?),
     }
 }
 
@@ -194,13 +200,16 @@ pub fn look(path: &Path) -> io::Result<Stat> {
 /// # Errors
 /// The system's.
 pub fn look_at(path: &Path) -> io::Result<Stat> {
-    if Dir::jail()?.is_none() {
+    if !is_confined() {
         return Ok(fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?);
     }
     match path.file_name() {
         Some(name) if !path.as_os_str().as_bytes().ends_with(b"/") => {
-            let above = NamedDir { path: path.to_path_buf(), trust: Trust::Anyone }.above()?;
-            Ok(fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?)
+            match (NamedDir { path: path.to_path_buf(), trust: Trust::Anyone }).above() {
+                // A directory that is kept to is no symlink.
+                Err(Errno::XDEV) => look(path),
+                above => Ok(fs::statat(above?, name, AtFlags::SYMLINK_NOFOLLOW)?),
+            }
         }
         _ => look(path),
     }

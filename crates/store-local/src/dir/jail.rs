@@ -1,9 +1,11 @@
-//! The directory that this process keeps to, if it was told to (`deltic agent --restrict`).
+//! The directories that this process keeps to, if it was told to (`deltic agent --restrict`, `deltic serve`).
 //!
-//! Every way to what an argument, an option or a file of rules names then begins at the held handle of that directory,
-//! and is walked name by name: `..` from it, and links that lead elsewhere, are errors. A way below a root leads out of
-//! nothing anyway ([`Dir`]). The directory is the whole process's, as the working directory is: so no way can forget
-//! it.
+//! Every way to what an argument, an option or a file of rules names then begins at a held handle, and is walked name by
+//! name: `..` from it, and links that lead elsewhere, are errors. A way below a root leads out of nothing anyway
+//! ([`Dir`]). The directories are the whole process's, as the working directory is: so no way can forget them.
+//!
+//! A process that keeps to one directory has it as its working directory. One that keeps to volumes has none: there a
+//! way is absolute, its first name is the volume's, and an absolute symlink leads nowhere.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,23 +14,37 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use deltic_tree::Name;
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{Dir, Led, Trust, inode};
 
-/// The directory.
+/// A directory that is kept to.
 #[derive(Debug)]
 struct Jail {
     dir: OwnedFd,
     inode: (u64, u64),
-    /// Where it is, without links: what paths from the root of the file system on begin with that lead to it.
+    /// What absolute paths that lead into it begin with: where it is, without links, or `/VOLUME`.
     path: PathBuf,
 }
 
-static JAIL: OnceLock<Jail> = OnceLock::new();
+impl Jail {
+    fn of(dir: OwnedFd, path: PathBuf) -> io::Result<Self> {
+        Ok(Self { inode: inode(&fs::fstat(&dir)?), dir, path })
+    }
+}
 
-/// Has this process keep to the directory `path`, which becomes its working directory, for good. Tells where it is,
+/// Extent that a process keeps to.
+#[derive(Debug)]
+enum Kept {
+    One(Jail),
+    Volumes(Vec<Jail>),
+}
+
+static KEPT: OnceLock<Kept> = OnceLock::new();
+
+/// Has this process keep to the directory `path`, which becomes its working directory, for good. Returns where it is,
 /// without links.
 ///
 /// # Errors
@@ -37,72 +53,121 @@ pub fn confine(path: &Path) -> io::Result<PathBuf> {
     let dir = Dir::open_anywhere(path)?.fd;
     rustix::process::fchdir(&dir)?;
     let path = std::env::current_dir()?;
-    let jail = Jail { inode: inode(&fs::fstat(&dir)?), dir, path: path.clone() };
-    JAIL.set(jail).map_err(|_| io::Error::from(Errno::EXIST))?;
+    keep(Kept::One(Jail::of(dir, path.clone())?))?;
     Ok(path)
+}
+
+/// Has this process keep to these directories, for good: `/NAME/…` is a path in the one of that name.
+///
+/// # Errors
+/// Where one is no directory that we may enter, or the process keeps to some already.
+pub fn confine_to_volumes<'a>(
+    volumes: impl IntoIterator<Item = (&'a Name, &'a Path)>,
+) -> io::Result<()> {
+    let jail = |(name, path): (&Name, &Path)| {
+        Jail::of(
+            Dir::open_anywhere(path)?.fd,
+            Path::new(ROOT).join(OsStr::from_bytes(name.as_bytes())),
+        )
+    };
+    keep(Kept::Volumes(volumes.into_iter().map(jail).collect::<io::Result<_>>()?))
+}
+
+fn keep(kept: Kept) -> io::Result<()> {
+    KEPT.set(kept).map_err(|_| io::Error::from(Errno::EXIST))
 }
 
 /// True if the way to `path` leads out of the directory that this process keeps to, as far as it is there.
 #[must_use]
 pub fn leads_out(path: &Path) -> bool {
-    let Ok(Some(jail)) = Dir::jail() else { return false };
-    jail.end_of(path, Trust::Anyone).is_err_and(|errno| errno == Errno::XDEV)
+    let end = Dir::start(path)
+        .and_then(|start| start.map_or(Ok(()), |dir| dir.end_of(path, Trust::Anyone).map(drop)));
+    end.is_err_and(|errno| errno == Errno::XDEV)
 }
 
-/// True if a path from the root of the file system on, without `..`, is that directory or below it by its words.
-pub(crate) fn is_within(path: &[u8]) -> bool {
-    JAIL.get().is_none_or(|jail| Path::new(OsStr::from_bytes(path)).starts_with(&jail.path))
-}
-
-/// The path from the root of the file system on that somebody else means by this one: to him, the directory is that
-/// root.
-pub(crate) fn rebased(path: &[u8]) -> Vec<u8> {
-    let root = JAIL.get().map_or(&b""[..], |jail| jail.path.as_os_str().as_bytes());
-    [root, path].concat()
-}
-
-/// The first name of an absolute way that is walked.
-pub(super) const ROOT: &str = "/";
-
-/// The names of `way`, of which the first is [`ROOT`] where it does not begin where we are.
-pub(super) fn way_within(way: &Path) -> Result<PathBuf, Errno> {
-    match JAIL.get().filter(|_| way.is_absolute()) {
-        None => Ok(way.to_path_buf()),
-        Some(jail) => {
-            let below = way.strip_prefix(&jail.path).map_err(|_| Errno::XDEV)?;
-            Ok(Path::new(ROOT).join(below))
+/// True if who is at `base` may read rules at `path`. Both are from the root of the file system on, without `..`.
+pub(crate) fn may_read(base: &[u8], path: &[u8]) -> bool {
+    let within = |jail: &Jail, path| Path::new(OsStr::from_bytes(path)).starts_with(&jail.path);
+    match KEPT.get() {
+        None => true,
+        Some(Kept::One(jail)) => !within(jail, base) || within(jail, path),
+        Some(Kept::Volumes(jails)) => {
+            jails.iter().any(|jail| within(jail, base) && within(jail, path))
         }
     }
 }
 
-/// Opens the root that absolute ways begin at.
-pub(super) fn open_top() -> Result<OwnedFd, Errno> {
-    match Dir::jail()? {
-        Some(jail) => Ok(jail.fd),
-        None => fs::openat(fs::CWD, ROOT, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()),
-    }
+/// The path from the root of the file system on that somebody at `base` means by this one: to him, the directory is that
+/// root.
+pub(crate) fn rebased(base: &[u8], path: &[u8]) -> Vec<u8> {
+    let root = match KEPT.get() {
+        None => None,
+        Some(Kept::One(jail)) => Some(jail),
+        Some(Kept::Volumes(jails)) => of_volume(jails, Path::new(OsStr::from_bytes(base))),
+    };
+    [root.map_or(&b""[..], |jail| jail.path.as_os_str().as_bytes()), path].concat()
+}
+
+fn of_volume<'a>(jails: &'a [Jail], path: &Path) -> Option<&'a Jail> {
+    jails.iter().find(|jail| path.starts_with(&jail.path))
+}
+
+const ROOT: &str = "/";
+
+/// The directory that an absolute way begins at, and the names from there on; `is_link` where a symlink says so.
+pub(super) fn top(way: &Path, is_link: bool) -> Result<(OwnedFd, &Path), Errno> {
+    let jail = match KEPT.get() {
+        None => {
+            let root = fs::openat(fs::CWD, ROOT, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+            return Ok((root, way.strip_prefix(ROOT).unwrap_or(way)));
+        }
+        Some(Kept::One(jail)) => jail,
+        // What a link calls a root is the system's.
+        Some(Kept::Volumes(_)) if is_link => return Err(Errno::XDEV),
+        Some(Kept::Volumes(jails)) => of_volume(jails, way).ok_or(Errno::XDEV)?,
+    };
+    let below = way.strip_prefix(&jail.path).map_err(|_| Errno::XDEV)?;
+    Ok((held(jail)?, below))
+}
+
+fn held(jail: &Jail) -> Result<OwnedFd, Errno> {
+    let held = jail.dir.as_fd().try_clone_to_owned();
+    held.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 /// Fails where `..` of `dir` would lead out.
 pub(super) fn check_above(dir: BorrowedFd<'_>) -> Result<(), Errno> {
-    match JAIL.get() {
-        Some(jail) if inode(&fs::fstat(dir)?) == jail.inode => Err(Errno::XDEV),
-        _ => Ok(()),
+    let jails = match KEPT.get() {
+        None => return Ok(()),
+        Some(Kept::One(jail)) => std::slice::from_ref(jail),
+        Some(Kept::Volumes(jails)) => jails,
+    };
+    let is = inode(&fs::fstat(dir)?);
+    if jails.iter().any(|jail| jail.inode == is) { Err(Errno::XDEV) } else { Ok(()) }
+}
+
+/// The part of `mode` that clients may give: in volumes nobody makes programs that run as somebody else.
+pub(super) fn allowed(mode: Mode) -> Mode {
+    match KEPT.get() {
+        Some(Kept::Volumes(_)) => mode.difference(Mode::SUID | Mode::SGID),
+        Some(Kept::One(_)) | None => mode,
     }
 }
 
-/// True if this process keeps to a directory.
+/// True if this process keeps to directories.
 pub(crate) fn is_confined() -> bool {
-    JAIL.get().is_some()
+    KEPT.get().is_some()
 }
 
 impl Dir {
-    /// The directory that this process keeps to, if it does.
-    pub(crate) fn jail() -> Result<Option<Self>, Errno> {
-        let held = JAIL.get().map(|jail| jail.dir.as_fd().try_clone_to_owned());
-        let held =
-            held.transpose().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        held.map(Self::of).transpose()
+    /// The directory that the way to an argument's `path` begins at, if this process keeps to some.
+    pub(crate) fn start(path: &Path) -> Result<Option<Self>, Errno> {
+        let jail = match KEPT.get() {
+            None => return Ok(None),
+            Some(Kept::One(jail)) => jail,
+            Some(Kept::Volumes(jails)) => of_volume(jails, path).ok_or(Errno::XDEV)?,
+        };
+        Self::of(held(jail)?).map(Some)
     }
 
     /// What is at the [end](Self::end_of) of `way`.

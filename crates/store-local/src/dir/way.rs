@@ -71,18 +71,19 @@ impl Dir {
         let (mut held, mut at, mut links) = (self, PathBuf::new(), 0);
         // The names ahead, the next one last.
         let mut ahead: Vec<OsString> = Vec::new();
-        let put = |ahead: &mut Vec<OsString>, way: &Path| {
-            let way = jail::way_within(way)?;
-            let names = way.components().filter(|name| *name != Component::CurDir);
-            ahead.extend(names.rev().map(|name| name.as_os_str().to_owned()));
-            Ok(())
-        };
-        put(&mut ahead, way)?;
+        let put =
+            |held: &mut Self, at: &mut PathBuf, ahead: &mut Vec<OsString>, way: &Path, is_link| {
+                let mut way = way;
+                if way.is_absolute() {
+                    (held.fd, way) = jail::top(way, is_link)?;
+                    *at = "/".into();
+                }
+                let names = way.components().filter(|name| *name != Component::CurDir);
+                ahead.extend(names.rev().map(|name| name.as_os_str().to_owned()));
+                Ok(())
+            };
+        put(&mut held, &mut at, &mut ahead, way, false)?;
         while let Some(name) = ahead.pop() {
-            if name == jail::ROOT {
-                (held, at) = (Self { fd: jail::open_top()?, ..held }, jail::ROOT.into());
-                continue;
-            }
             if name == ".." {
                 jail::check_above(held.as_fd())?;
             }
@@ -118,8 +119,8 @@ impl Dir {
                 return Err(Errno::LOOP);
             }
             let target = fs::readlinkat(&next, "", Vec::new())?.into_bytes();
-            put(&mut ahead, Path::new(&OsString::from_vec(target)))?;
             at.pop();
+            put(&mut held, &mut at, &mut ahead, Path::new(&OsString::from_vec(target)), true)?;
         }
         Ok(Led::To(WayEnd { dir: held, name: ".".into(), is_magic: false }))
     }

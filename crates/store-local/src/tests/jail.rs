@@ -6,7 +6,7 @@ use std::process::Command;
 use super::*;
 use rustix::fs::Mode;
 
-use crate::dir::{Dir, Trust};
+use crate::dir::{Dir, Trust, confine_to_volumes, may_read, rebased};
 use crate::{NamedDir, NamedFile, confine, leads_out, look, look_at};
 
 const CHILD: &str = "DELTIC_TEST_JAIL";
@@ -110,5 +110,80 @@ fn keep_to(world: &Path) {
     assert!(look_at(Path::new("up")).is_ok() && look_at(Path::new("up/file")).is_err());
     let made = NamedDir { path: "up/made".into(), trust: Trust::Ours }.make(Mode::RWXU);
     assert!(made.is_err() && !world.join("out/made").exists());
+    assert!(confine(world).is_err());
+}
+
+const VOLUMES: &str = "tests::jail::no_way_leads_out_of_the_volume_that_it_begins_in";
+
+#[test]
+fn no_way_leads_out_of_the_volume_that_it_begins_in() {
+    if let Some(world) = std::env::var_os(CHILD) {
+        return keep_to_volumes(Path::new(&world));
+    }
+    let world = tempfile::tempdir().unwrap();
+    let at = |name: &str| world.path().join(name);
+    for volume in ["photos", "notes"] {
+        std::fs::create_dir_all(at(volume).join("dir/deep")).unwrap();
+        std::fs::write(at(volume).join("dir/file"), volume).unwrap();
+    }
+    for (name, target) in [
+        ("up", Path::new("../notes")),
+        ("round", Path::new("dir/../dir/deep")),
+        ("virtual", Path::new("/photos/dir")),
+        ("other", Path::new("/notes/dir")),
+        ("real", &at("photos/dir")),
+        ("self", Path::new("/proc/self/cwd")),
+    ] {
+        symlink(target, at("photos").join(name)).unwrap();
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let run = child.args(["--exact", VOLUMES]).env(CHILD, world.path()).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+    assert!(String::from_utf8_lossy(&run.stdout).contains("1 passed"));
+}
+
+fn keep_to_volumes(world: &Path) {
+    let name = |text: &str| deltic_tree::Name::new(text.as_bytes()).unwrap();
+    let (photos, notes) = (name("photos"), name("n"));
+    let at = [world.join("photos"), world.join("notes")];
+    confine_to_volumes([(&photos, &*at[0]), (&notes, &*at[1])]).unwrap();
+    for path in ["/photos", "/photos/", "/photos/dir/deep/..", "/photos/round", "/n/dir"] {
+        let path = Path::new(path);
+        assert!(!leads_out(path) && look(path).is_ok() && look_at(path).is_ok(), "{path:?}");
+        assert!(Dir::open_root(path).is_ok(), "{path:?}");
+        assert!(NamedDir { path: path.into(), trust: Trust::Ours }.open().is_ok(), "{path:?}");
+    }
+    let real = world.join("photos/dir").display().to_string();
+    let outside = [
+        "",
+        ".",
+        "photos",
+        "dir",
+        "/",
+        "/notes",
+        "/photosx",
+        "/photos/..",
+        "/photos/../n",
+        "/photos/up",
+        "/photos/virtual",
+        "/photos/other",
+        "/photos/real",
+        "/photos/self",
+        "/n/../../etc",
+        "/etc",
+        &real,
+    ];
+    for path in outside.map(Path::new) {
+        assert!(leads_out(path), "{path:?}");
+        for trust in [Trust::Ours, Trust::Anyone] {
+            let dir = NamedDir { path: path.into(), trust };
+            assert!(dir.open().is_err() && dir.names().is_err(), "{path:?}");
+            assert!(NamedFile::find(path, trust).and_then(|file| file.read()).is_err(), "{path:?}");
+        }
+        assert!(Dir::open_root(path).is_err() && Dir::open_straight(path).is_err(), "{path:?}");
+        assert!(look(path).is_err(), "{path:?}");
+    }
+    assert!(may_read(b"/photos/a", b"/photos") && !may_read(b"/photos/a", b"/n/b"));
+    assert_eq!(rebased(b"/photos/a", b"/rules"), b"/photos/rules");
     assert!(confine(world).is_err());
 }

@@ -71,7 +71,7 @@ impl Place<'_> {
 /// The directory that the one at `path` calls `above`, a path from it or from the root of the file system on.
 pub(super) fn resolved(reads: &dyn Reads, path: &[u8], above: &[u8]) -> Arc<[u8]> {
     let is_absolute = above.starts_with(b"/");
-    let path = if is_absolute { reads.rebased(above) } else { [path, b"/", above].concat() };
+    let path = if is_absolute { reads.rebased(path, above) } else { [path, b"/", above].concat() };
     Arc::from(cleaned(&path))
 }
 

@@ -25,21 +25,22 @@ pub trait Reads {
     /// True if anything is at `path`.
     fn has(&self, path: &RelPath) -> bool;
 
-    /// Holds the directory at `path` above this tree; nothing where there is none, or we may not. Paths of it and of
-    /// the following calls are from the root of the file system on, without a slash at the end.
+    /// Holds the directory at `path` above this tree; nothing where there is none, or we may not. Paths of it and of the
+    /// following calls are from the root of the file system on, without a slash at the end.
     fn above(&self, path: &[u8]) -> Option<Box<dyn Reads>> {
         let _ = path;
         None
     }
 
-    /// The path that a rule means by `path`: this process may have been given another root.
-    fn rebased(&self, path: &[u8]) -> Vec<u8> {
+    /// The path that a rule of somebody at `base` means by `path`: this process may have been given another root.
+    fn rebased(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
+        let _ = base;
         path.to_vec()
     }
 
-    /// True if files of rules at `path` may be read.
-    fn is_within(&self, path: &[u8]) -> bool {
-        let _ = path;
+    /// True if somebody at `base` may read files of rules at `path`.
+    fn may_read(&self, base: &[u8], path: &[u8]) -> bool {
+        let _ = (base, path);
         true
     }
 }

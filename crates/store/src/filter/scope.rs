@@ -337,7 +337,7 @@ impl Chain<'_> {
     /// changed.
     fn fill_above(&self, scope: &mut Scope, n: usize, path: &[u8]) -> Result<bool, StoreError> {
         let Some(from) = scope.0[n].from.clone() else { return Ok(false) };
-        if self.reads.is_within(&self.scopes.base) && !self.reads.is_within(&from) {
+        if !self.reads.may_read(&self.scopes.base, &from) {
             let file = [&from[..], b"/", scope.0[n].merge.name.as_bytes()].concat();
             let why = "it is not in the directory that this end is restricted to".into();
             return Err(StoreError::Rules { file: printable(&file), why });
