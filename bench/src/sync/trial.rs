@@ -207,6 +207,7 @@ impl Way {
             remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
             bwlimit: None,
             patience: Patience::default(),
+            dial: None,
             by_blake3: false,
             cache: None,
             batch: None,

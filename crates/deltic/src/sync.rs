@@ -237,6 +237,7 @@ impl Sync {
             remote: Remote { shell: self.shell, program: "deltic".into(), options: Vec::new() },
             bwlimit: self.bwlimit,
             patience: Patience::default(),
+            dial: None,
             by_blake3: false,
             cache: self.cache,
             batch: None,

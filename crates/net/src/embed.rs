@@ -20,10 +20,11 @@ use crate::batch::{self, Batch};
 use crate::config::{Further, SessionConfig};
 use crate::error::SyncError;
 use crate::executor::{Budget, Executor};
+use crate::host::restrict::Restriction;
 use crate::host::user::{Conversation, User, Watch};
 use crate::host::{Agent, AnyHost, destination, place};
 use crate::patience;
-use crate::plan::{self, Destination, Plan, Sources, Traffic};
+use crate::plan::{self, Destination, Plan, Sources, Traffic, far_host};
 use crate::session::{Session, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
@@ -158,13 +159,7 @@ pub async fn serve_over(
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
     with: &Embedding,
 ) -> Result<(), SyncError> {
-    let further = Further::Answer { dirs: Vec::new() };
-    let config = SessionConfig { further, host: AnyHost::new(Agent), ..with.config() };
-    held(&config.clone(), with, &mut |_| (), |watch| {
-        Box::pin(Session::new(transport::over(transport), config).serve(watch))
-    })
-    .await
-    .map(drop)
+    serve_as(AnyHost::new(Agent), transport, with).await.map(drop)
 }
 
 impl Embedding {
@@ -220,11 +215,8 @@ async fn connect_and_dial(
     config: SessionConfig,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
-    let (link, further, _other_end) = connect(&plan, &config)?;
-    let host = match &further {
-        Further::Dial { host, .. } => Some(host.clone()),
-        Further::Never | Further::Answer { .. } => None,
-    };
+    let host = far_host(&plan.sources, &plan.destination).map(str::to_owned);
+    let (link, further, _other_end) = connect(&plan, host.as_deref(), &config).await?;
     let (counters, shell) = (Arc::clone(&config.counters), config.shell.clone());
     let session = Session::new(link, SessionConfig { further, ..config });
     match (dial(session, plan, watch).await, counters.heard()) {
@@ -250,18 +242,18 @@ async fn connect_and_dial(
 /// The other end of a session in this process.
 type OtherEnd = Task<Result<(), SyncError>>;
 
-/// The other end: a child that was told to be it, or a task here, which ends with us.
-fn connect(
+/// The other end: a connection that was dialled, a child that was told to be it, or a task here, which ends with us.
+async fn connect(
     plan: &Plan,
+    host: Option<&str>,
     config: &SessionConfig,
 ) -> Result<(Ends, Further, Option<OtherEnd>), SyncError> {
-    let host = match (&plan.sources, &plan.destination) {
-        (Sources::Remote { host, .. }, _) | (_, Destination::Remote { host, .. }) => Some(host),
-        _ => None,
-    };
+    if let (Some(dial), Some(_)) = (&plan.dial, host) {
+        return Ok((transport::over(dial.open().await?), Further::Never, None));
+    }
     if let Some(host) = host {
         let link = transport::spawn(&plan.remote, host, Part::First)?;
-        let further = Further::Dial { remote: plan.remote.clone(), host: host.clone() };
+        let further = Further::Dial { remote: plan.remote.clone(), host: host.to_owned() };
         return Ok((link.into(), further, None));
     }
     let (ours, theirs) = transport::memory();
@@ -273,6 +265,31 @@ fn connect(
 
 pub(crate) async fn serve(ends: Ends, config: SessionConfig) -> Result<(), SyncError> {
     Session::new(ends, config).serve(&mut |_| ()).await
+}
+
+/// Does what the other end of `transport` asks, as far as `limits` allow it.
+///
+/// # Errors
+/// [`SyncError`] where the session did not end well; the other end has been told.
+pub async fn serve_within(
+    transport: impl AsyncRead + AsyncWrite + Send + 'static,
+    limits: Restriction,
+    with: &Embedding,
+) -> Result<Outcome, SyncError> {
+    serve_as(AnyHost::new(limits), transport, with).await
+}
+
+async fn serve_as(
+    host: AnyHost,
+    transport: impl AsyncRead + AsyncWrite + Send + 'static,
+    with: &Embedding,
+) -> Result<Outcome, SyncError> {
+    let further = Further::Answer { dirs: Vec::new() };
+    let config = SessionConfig { further, host, ..with.config() };
+    held(&config.clone(), with, &mut |_| (), |watch| {
+        Box::pin(Session::new(transport::over(transport), config).serve(watch))
+    })
+    .await
 }
 
 /// Holds a session to its end or until it is cancelled.

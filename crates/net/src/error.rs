@@ -41,6 +41,14 @@ pub enum SyncError {
         /// Why it was not.
         source: io::Error,
     },
+    /// A server could not be reached, or is not who it is to be.
+    #[error("{what}: {}", reason(source))]
+    Dial {
+        /// What was tried, with which server.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
     /// The remote shell ended before the program there said anything: it never connected, was not let in, or the
     /// program is another one.
     #[error("the remote shell ended before deltic answered ({0})")]
@@ -225,9 +233,11 @@ impl From<ReadEnd> for SyncError {
             ReadEnd::Broken(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 Self::Disconnected("in the midst of a frame".into())
             }
-            ReadEnd::Broken(source) => {
-                Self::Transport { action: "read from the other end", source }
-            }
+            // A transport that knows why it ended says so in our words.
+            ReadEnd::Broken(source) => source.downcast().unwrap_or_else(|source| Self::Transport {
+                action: "read from the other end",
+                source,
+            }),
             ReadEnd::Bad(error) => error.into(),
         }
     }

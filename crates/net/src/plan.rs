@@ -3,11 +3,15 @@
 #![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use deltic_core::Packed;
 use deltic_protocol::options::Options;
@@ -27,6 +31,8 @@ pub struct Plan {
     pub options: Options,
     /// How to reach the other side, if it is remote.
     pub remote: Remote,
+    /// Opens the connection to the other side, where no remote shell does.
+    pub dial: Option<Dial>,
     /// Most bytes a second to put on the wire, in either direction.
     pub bwlimit: Option<u64>,
     /// When to give up.
@@ -51,6 +57,7 @@ impl Plan {
             patience: Patience::of_silence(options.silence),
             options,
             remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
+            dial: None,
             bwlimit: None,
             by_blake3: false,
             cache: None,
@@ -142,6 +149,44 @@ impl Destination {
             Self::Local(path) => Some(path.as_os_str()),
             Self::Remote { .. } => None,
         }
+    }
+}
+
+/// The host of the other end, unless both ends are here.
+#[must_use]
+pub fn far_host<'a>(sources: &'a Sources, destination: &'a Destination) -> Option<&'a str> {
+    match (sources, destination) {
+        (Sources::Remote { host, .. }, _) | (_, Destination::Remote { host, .. }) => Some(host),
+        _ => None,
+    }
+}
+
+/// Stream of bytes to the other end.
+pub trait Stream: AsyncRead + AsyncWrite + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
+
+/// A connection that is being opened.
+pub type Dialling = Pin<Box<dyn Future<Output = Result<Pin<Box<dyn Stream>>, SyncError>> + Send>>;
+
+/// Opens connections to the other end, one for each session.
+#[derive(Clone)]
+pub struct Dial(Arc<dyn Fn() -> Dialling + Send + Sync>);
+
+impl Dial {
+    /// Opens them by `open`.
+    pub fn new(open: impl Fn() -> Dialling + Send + Sync + 'static) -> Self {
+        Self(Arc::new(open))
+    }
+
+    pub(crate) fn open(&self) -> Dialling {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Dial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Dial")
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn cancel_on_signals(with: &Embedding) -> Task<()> {
 
 /// Ends with the first signal that asks a program to end. Signals are heard from the call on, not from the first
 /// poll: one that comes while a remote shell starts counts.
-pub(crate) fn told_to_end() -> impl Future<Output = ()> {
+pub fn told_to_end() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut signals: Vec<_> =
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]

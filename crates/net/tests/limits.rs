@@ -22,6 +22,7 @@ fn plan(source: &Path, destination: &Path) -> Plan {
         options: Options { recursive: true, times: true, durable: false, ..Options::default() },
         remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
         bwlimit: None,
+        dial: None,
         patience: Patience::default(),
         by_blake3: false,
         cache: None,

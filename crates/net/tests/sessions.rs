@@ -83,6 +83,7 @@ fn plan(source: &Path, destination: Destination) -> Plan {
         remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
         bwlimit: None,
         patience: Patience::default(),
+        dial: None,
         by_blake3: false,
         cache: None,
         batch: None,

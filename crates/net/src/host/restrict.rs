@@ -1,8 +1,9 @@
-//! An agent that keeps to one directory (`deltic agent --restrict`), and does not do everything there.
+//! An agent that keeps to one directory (`deltic agent --restrict`), or a server that keeps to volumes, and does not do
+//! everything there.
 //!
-//! Two walls keep it there. The store looks for whatever is named below the held directory
-//! ([`confine`]); behind that, the kernel's Landlock opens nothing else to this process. What may be
-//! asked for is checked in the request, before anything is done.
+//! Two walls keep it there. The store looks for whatever is named below a held directory ([`confine`]); behind that,
+//! the kernel's Landlock opens nothing else to this process. What may be asked for is checked in the request, before
+//! anything is done.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,14 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use deltic_protocol::hello::{NamesFrom, Request};
-use deltic_protocol::options::{AlternateUse, Delete, Missing, Options};
+use deltic_protocol::options::{AlternateUse, Delete, Missing, Options, Powers};
 use deltic_store_local::cache::Cache;
-use deltic_store_local::{NamedDir, Trust, confine, leads_out};
-use deltic_tree::Follow;
+use deltic_store_local::{NamedDir, Trust, confine, confine_to_volumes, leads_out};
 use deltic_tree::path::printable;
+use deltic_tree::{Follow, Name};
 use landlock::{
-    ABI, Access as _, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, RulesetStatus,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
 };
 use nix::unistd::{User, geteuid};
 use rustix::fs::{FileType, fstat};
@@ -26,16 +27,33 @@ use super::Host;
 use super::place::{expand, past_missing};
 use crate::error::SyncError;
 
-/// Limits of an agent that keeps to one directory.
+/// Limits of an end that keeps to one directory.
 #[derive(Clone, Debug, Default)]
 pub struct Restriction {
     /// Directions in which files may go.
     pub access: Access,
     /// True if nothing may be deleted.
     pub no_delete: bool,
-    /// The directory, from the root of the file system on.
+    /// The directory: from the root of the file system on, or `/VOLUME`.
     dir: PathBuf,
+    /// True for a volume: its paths begin with its name, and nobody there is the superuser.
+    is_volume: bool,
     wall: Wall,
+}
+
+/// Has this process keep to these directories from now on, for good, and to those `of_its_own`. No other thread may
+/// have been started. A [`Restriction::to_volume`] is for sessions in one of them.
+///
+/// # Errors
+/// Where one is no directory that we may enter.
+pub fn keep_to_volumes(volumes: &[(Name, PathBuf)], of_its_own: &[PathBuf]) -> io::Result<Wall> {
+    // Name services load what they need while they may.
+    let _ = User::from_uid(geteuid());
+    let dirs = volumes.iter().map(|(_, dir)| dir.clone()).chain(of_its_own.iter().cloned());
+    let dirs: Vec<_> = dirs.collect();
+    confine_to_volumes(volumes.iter().map(|(name, dir)| (name, &**dir)))?;
+    let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
+    Ok(wall(dirs.iter().map(|dir| (&**dir, all))).unwrap_or(Wall::None))
 }
 
 /// Which way files may go.
@@ -78,8 +96,18 @@ impl Restriction {
         // It is made if it is not there: a rule is for a directory that is.
         let cache = cache.filter(|cache| Cache::open(cache).is_some());
         let dir = confine(dir)?;
-        let wall = wall(&dir, access, cache).unwrap_or(Wall::None);
-        Ok(Self { access, no_delete, dir, wall })
+        let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
+        let in_dir = if access == Access::Read { reading() } else { all };
+        let dirs = [(&*dir, in_dir)].into_iter().chain(cache.map(|cache| (cache, all)));
+        let wall = wall(dirs).unwrap_or(Wall::None);
+        Ok(Self { access, no_delete, dir, is_volume: false, wall })
+    }
+
+    /// Limits of sessions in the volume `name` of a process that [keeps to volumes](keep_to_volumes).
+    #[must_use]
+    pub fn to_volume(name: &Name, access: Access, no_delete: bool) -> Self {
+        let dir = Path::new("/").join(OsStr::from_bytes(name.as_bytes()));
+        Self { access, no_delete, dir, is_volume: true, wall: Wall::None }
     }
 
     /// State of the second wall.
@@ -93,8 +121,8 @@ impl Restriction {
     /// # Errors
     /// [`SyncError::Selection`] where it cannot be used.
     pub fn enter(&self, path: &[u8]) -> Result<(), SyncError> {
-        let path = PathBuf::from(OsStr::from_bytes(&inside(path)?));
-        check("directory", &path)?;
+        let path = PathBuf::from(OsStr::from_bytes(&self.inside(path)?));
+        self.check("directory", &path)?;
         let shown = printable(path.as_os_str().as_bytes());
         let entered = NamedDir { path, trust: Trust::Ours }.enter();
         entered.map_err(|error| {
@@ -108,14 +136,17 @@ impl Restriction {
     fn admit_sending(&self, options: &Options) -> Result<(), SyncError> {
         let removes = options.remove.sources;
         match () {
-            () if self.access == Access::Write => refuse("it may only be written to (--wo)"),
-            () if removes && self.access == Access::Read => {
-                refuse("--remove-source-files: it may only be read from (--ro)")
+            () if self.access == Access::Write => {
+                self.refuse(&format!("it may only be written to{}", self.said_by("--wo")))
             }
-            () if removes && self.no_delete => no_delete("--remove-source-files"),
+            () if removes && self.access == Access::Read => self.refuse(&format!(
+                "--remove-source-files: it may only be read from{}",
+                self.said_by("--ro")
+            )),
+            () if removes && self.no_delete => self.no_delete("--remove-source-files"),
             // What is behind links is reached by the kernel's way, which ends anywhere.
             () if options.follow.follow != Follow::Never => {
-                refuse("links are not followed there (-L, -k, --copy-unsafe-links)")
+                self.refuse("links are not followed there (-L, -k, --copy-unsafe-links)")
             }
             () => Ok(()),
         }
@@ -125,20 +156,24 @@ impl Restriction {
         let deletes = [
             (options.delete != Delete::Never, "--delete"),
             (options.remove.force, "--force"),
+            // What is found there is taken for a part of the new version, and gone with it.
+            (options.writing.partial_dir.is_some(), "--partial-dir"),
             (options.select.missing == Missing::Delete, "--delete-missing-args"),
         ];
         let deletes = deletes.into_iter().find(|(given, _)| *given && self.no_delete);
         match (deletes, self.access, names) {
-            (_, Access::Read, _) if options.dry_run => refuse(
+            (_, Access::Read, _) if options.dry_run => self.refuse(
                 "it may only be read from (--ro), and a run with -n or a verify is asked for as one that writes; \
                  with HOST: as the first path it is allowed",
             ),
-            (_, Access::Read, _) => refuse("it may only be read from (--ro)"),
+            (_, Access::Read, _) => {
+                self.refuse(&format!("it may only be read from{}", self.said_by("--ro")))
+            }
             // The other end would hear what is in the file.
             (_, Access::Write, NamesFrom::File { .. }) => {
-                refuse("--files-from=:FILE: it may only be written to (--wo)")
+                self.refuse(&format!("--files-from=:FILE: it may only be written to{}", self.said_by("--wo")))
             }
-            (Some((_, option)), ..) => no_delete(option),
+            (Some((_, option)), ..) => self.no_delete(option),
             _ => Ok(()),
         }
     }
@@ -146,23 +181,33 @@ impl Restriction {
 
 impl Host for Restriction {
     fn path(&self, argument: &[u8]) -> PathBuf {
-        expand(argument)
+        match self.is_volume {
+            true => PathBuf::from(OsStr::from_bytes(argument)),
+            false => expand(argument),
+        }
     }
 
-    fn admit(&self, request: Request) -> Result<Request, SyncError> {
+    fn admit(&self, mut request: Request) -> Result<Request, SyncError> {
+        let (Request::Send { options, .. } | Request::Receive { options, .. }) = &mut request;
+        if self.is_volume {
+            // Who is let in is a client, whoever the server runs as.
+            options.metadata.powers = Powers::Waived;
+            options.follow.insecure = false;
+        }
         match request {
             Request::Send { sources, names, options } => {
                 self.admit_sending(&options)?;
-                let sources = sources.iter().map(|path| inside(path)).collect::<Result<_, _>>()?;
-                Ok(Request::Send { sources, names: list(names)?, options })
+                let sources =
+                    sources.iter().map(|path| self.inside(path)).collect::<Result<_, _>>()?;
+                Ok(Request::Send { sources, names: self.list(names)?, options })
             }
             Request::Receive { destination, single, names, mut options } => {
                 self.admit_receiving(&names, &options)?;
                 for (_, dir) in dirs(&mut options).filter(|(_, dir)| dir.starts_with(b"/")) {
                     *dir = [self.dir.as_os_str().as_bytes(), dir].concat().into();
                 }
-                let destination = inside(&destination)?;
-                Ok(Request::Receive { destination, single, names: list(names)?, options })
+                let destination = self.inside(&destination)?;
+                Ok(Request::Receive { destination, single, names: self.list(names)?, options })
             }
         }
     }
@@ -170,36 +215,83 @@ impl Host for Restriction {
     /// A source may be a link that leads out itself: it is sent as a link, and not followed.
     fn check_source(&self, path: &OsStr) -> Result<(), SyncError> {
         let is_dir = [&b"/"[..], b"/."].iter().any(|end| path.as_bytes().ends_with(end));
-        match Path::new(path).parent().filter(|_| !is_dir) {
-            Some(above) if leads_out(above) => check("source", above),
+        match Path::new(path).parent().filter(|_| !is_dir && Path::new(path) != self.dir) {
+            Some(above) if leads_out(above) => self.check("source", above),
             Some(_) => Ok(()),
-            None => check("source", Path::new(path)),
+            None => self.check("source", Path::new(path)),
         }
     }
 
     fn check_destination(&self, path: &Path) -> Result<(), SyncError> {
-        check("destination", path)
+        self.check("destination", path)
     }
 
     fn check_options(&self, root: &Path, options: &Options) -> Result<(), SyncError> {
         // One beside each file is below the root, or no such path.
         let mut options = options.clone();
         dirs(&mut options)
-            .try_for_each(|(option, dir)| check(option, &root.join(OsStr::from_bytes(dir))))
+            .try_for_each(|(option, dir)| self.check(option, &root.join(OsStr::from_bytes(dir))))
     }
 }
 
-/// Refuses a path that leads out.
-///
-/// # Errors
-/// [`SyncError::Selection`].
-fn check(what: &str, path: &Path) -> Result<(), SyncError> {
-    match leads_out(&past_missing(path)) {
-        true => {
-            let path = printable(path.as_os_str().as_bytes());
-            refuse(&format!("{what} {path} leads out of it"))
+impl Restriction {
+    /// Refuses a path that leads out.
+    ///
+    /// # Errors
+    /// [`SyncError::Selection`].
+    fn check(&self, what: &str, path: &Path) -> Result<(), SyncError> {
+        match leads_out(&past_missing(path)) {
+            true => {
+                let path = printable(path.as_os_str().as_bytes());
+                self.refuse(&format!("{what} {path} leads out of it"))
+            }
+            false => Ok(()),
         }
-        false => Ok(()),
+    }
+
+    fn list(&self, names: NamesFrom) -> Result<NamesFrom, SyncError> {
+        let NamesFrom::File { path, nul } = names else { return Ok(names) };
+        let path = self.inside(&path)?;
+        self.check("--files-from", Path::new(OsStr::from_bytes(&path)))?;
+        Ok(NamesFrom::File { path, nul })
+    }
+
+    /// Resolves a path of the other end, from the directory on, which is its root and its home.
+    fn inside(&self, path: &[u8]) -> Result<Box<[u8]>, SyncError> {
+        let shown = || printable(path);
+        if path.starts_with(b"~") {
+            let why = format!("{}: there are no home directories (write ./~)", shown());
+            return self.refuse(&why);
+        }
+        if path.split(|byte| *byte == b'/').any(|name| name == b"..") {
+            return self.refuse(&format!("{}: '..' is not allowed", shown()));
+        }
+        let below = &path[path.iter().take_while(|byte| **byte == b'/').count()..];
+        if self.is_volume {
+            return Ok([self.dir.as_os_str().as_bytes(), b"/", below].concat().into());
+        }
+        Ok(if below.is_empty() && !path.is_empty() {
+            b"./".as_slice().into()
+        } else {
+            below.into()
+        })
+    }
+
+    fn no_delete<T>(&self, option: &str) -> Result<T, SyncError> {
+        self.refuse(&format!("{option}: nothing may be deleted{}", self.said_by("--no-delete")))
+    }
+
+    fn refuse<T>(&self, why: &str) -> Result<T, SyncError> {
+        let whose = match self.is_volume {
+            true => format!("volume {}", printable(&self.dir.as_os_str().as_bytes()[1..])),
+            false => "this agent is restricted to a directory".into(),
+        };
+        Err(SyncError::Selection(format!("{whose}: {why}")))
+    }
+
+    /// The option of the agent that says so.
+    fn said_by(&self, option: &str) -> String {
+        if self.is_volume { String::new() } else { format!(" ({option})") }
     }
 }
 
@@ -220,43 +312,13 @@ fn dirs(options: &mut Options) -> impl Iterator<Item = (&'static str, &mut Box<[
     named.chain(options.compare.alternates.dirs.iter_mut().map(move |dir| (alternate, dir)))
 }
 
-fn list(names: NamesFrom) -> Result<NamesFrom, SyncError> {
-    let NamesFrom::File { path, nul } = names else { return Ok(names) };
-    let path = inside(&path)?;
-    check("--files-from", Path::new(OsStr::from_bytes(&path)))?;
-    Ok(NamesFrom::File { path, nul })
-}
-
-/// Resolves a path of the other end, from the directory on, which is its root and its home.
-fn inside(path: &[u8]) -> Result<Box<[u8]>, SyncError> {
-    let shown = || printable(path);
-    if path.starts_with(b"~") {
-        return refuse(&format!("{}: there are no home directories (write ./~)", shown()));
-    }
-    if path.split(|byte| *byte == b'/').any(|name| name == b"..") {
-        return refuse(&format!("{}: '..' is not allowed", shown()));
-    }
-    let below = &path[path.iter().take_while(|byte| **byte == b'/').count()..];
-    Ok(if below.is_empty() && !path.is_empty() { b"./".as_slice().into() } else { below.into() })
-}
-
-fn no_delete<T>(option: &str) -> Result<T, SyncError> {
-    refuse(&format!("{option}: nothing may be deleted (--no-delete)"))
-}
-
-fn refuse<T>(why: &str) -> Result<T, SyncError> {
-    Err(SyncError::Selection(format!("this agent is restricted to a directory: {why}")))
-}
-
 /// Puts up the second wall, as far as this kernel knows how.
-fn wall(dir: &Path, access: Access, cache: Option<&Path>) -> Result<Wall, RulesetError> {
+fn wall<'a>(
+    dirs: impl Iterator<Item = (&'a Path, BitFlags<AccessFs>)>,
+) -> Result<Wall, RulesetError> {
     let all = AccessFs::from_all(LANDLOCK);
-    let reading = AccessFs::ReadFile | AccessFs::ReadDir;
-    let in_dir = if access == Access::Read { reading } else { all & !AccessFs::Execute };
-    let rules = [(dir, in_dir)].into_iter();
-    let rules = rules.chain(cache.map(|cache| (cache, all & !AccessFs::Execute)));
-    let rules = rules.chain(READ.iter().map(|path| (Path::new(path), reading)));
-    let rules = rules.chain([(Path::new("/dev/null"), reading | AccessFs::WriteFile)]);
+    let rules = dirs.chain(READ.iter().map(|path| (Path::new(path), reading())));
+    let rules = rules.chain([(Path::new("/dev/null"), reading() | AccessFs::WriteFile)]);
     let mut ruleset = Ruleset::default()
         // Without it, nothing could be moved from one directory to another: better no wall than that.
         .set_compatibility(CompatLevel::SoftRequirement)
@@ -276,6 +338,10 @@ fn wall(dir: &Path, access: Access, cache: Option<&Path>) -> Result<Wall, Rulese
         RulesetStatus::PartiallyEnforced => Wall::Partial,
         RulesetStatus::NotEnforced => Wall::None,
     })
+}
+
+fn reading() -> BitFlags<AccessFs> {
+    AccessFs::ReadFile | AccessFs::ReadDir
 }
 
 /// Version of Landlock that is asked for; an older kernel does a part of it.
