@@ -1,0 +1,345 @@
+//! Channels of a WebSocket: several streams of bytes, and one of [control](crate::control) messages.
+//!
+//! A message is a channel's number, as a varint of LEB128, and bytes of it. A message without bytes ends the stream in
+//! its direction. Channel 0 has control messages, each one whole.
+//!
+//! A stream that nobody reads stops the connection: who opens several reads them all.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures_util::{SinkExt, StreamExt};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc;
+use tokio_util::sync::PollSender;
+use tokio_websockets::{Limits, Message, WebSocketStream};
+
+/// Most bytes of a message: bulk costs least in long ones, and a longer one would keep others waiting.
+pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
+/// Most bytes of a channel's number.
+const MAX_NUMBER_BYTES: usize = 5;
+/// Most messages without content, besides one a second.
+const MAX_PINGS: u64 = 60;
+/// Messages that wait on the way from a connection to a channel, and back.
+const WAITING: usize = 4;
+
+/// Limits of a connection's messages.
+#[must_use]
+pub fn limits() -> Limits {
+    Limits::default().max_payload_len(Some(MAX_MESSAGE_BYTES + MAX_NUMBER_BYTES))
+}
+
+/// Splits a message into its channel and its bytes.
+///
+/// # Errors
+/// [`BadMessage`] where it has no channel.
+pub fn decode(mut message: Bytes) -> Result<(u32, Bytes), BadMessage> {
+    let (mut number, mut shift) = (0_u32, 0);
+    loop {
+        if !message.has_remaining() || shift >= 7 * MAX_NUMBER_BYTES {
+            return Err(BadMessage);
+        }
+        let byte = message.get_u8();
+        let part = u32::from(byte & 0x7f);
+        number |=
+            part.checked_shl(shift as u32).filter(|set| set >> shift == part).ok_or(BadMessage)?;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            // One number has one form.
+            return if part == 0 && shift > 7 { Err(BadMessage) } else { Ok((number, message)) };
+        }
+    }
+}
+
+/// Makes a message of bytes of a channel.
+#[must_use]
+pub fn encode(mut channel: u32, bytes: &[u8]) -> Bytes {
+    let mut message = BytesMut::with_capacity(MAX_NUMBER_BYTES + bytes.len());
+    while channel >= 0x80 {
+        message.put_u8(channel as u8 | 0x80);
+        channel >>= 7;
+    }
+    message.put_u8(channel as u8);
+    message.put_slice(bytes);
+    message.freeze()
+}
+
+/// A message without a channel's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message names no channel")]
+pub struct BadMessage;
+
+/// A stream of bytes in a channel.
+#[derive(Debug)]
+pub struct Channel {
+    number: u32,
+    arriving: mpsc::Receiver<io::Result<Bytes>>,
+    /// Bytes that have arrived and are not read.
+    at_hand: Bytes,
+    leaving: PollSender<Bytes>,
+    /// Set once our end of the stream was sent.
+    ended: bool,
+}
+
+impl AsyncRead for Channel {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.at_hand.is_empty() {
+            match ready!(self.arriving.poll_recv(cx)) {
+                Some(Ok(bytes)) => self.at_hand = bytes,
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let len = self.at_hand.len().min(buf.remaining());
+        buf.put_slice(&self.at_hand.split_to(len));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Channel {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.leaving.poll_reserve(cx)).map_err(|_| gone())?;
+        let len = bytes.len().min(MAX_MESSAGE_BYTES);
+        let message = encode(self.number, &bytes[..len]);
+        self.leaving.send_item(message).map_err(|_| gone())?;
+        Poll::Ready(Ok(len))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Whoever writes to the connection flushes it where nothing more waits.
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.ended {
+            ready!(self.leaving.poll_reserve(cx)).map_err(|_| gone())?;
+            let end = encode(self.number, b"");
+            self.leaving.send_item(end).map_err(|_| gone())?;
+            self.ended = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the connection has ended")
+}
+
+/// Ends the stream in our direction.
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if let Some(leaving) = self.leaving.get_ref().filter(|_| !self.ended) {
+            let end = encode(self.number, b"");
+            if let Err(mpsc::error::TrySendError::Full(end)) = leaving.try_send(end) {
+                let leaving = leaving.clone();
+                tokio::spawn(async move { leaving.send(end).await.ok() });
+            }
+        }
+    }
+}
+
+type Arriving = mpsc::Sender<io::Result<Bytes>>;
+
+/// The channels of a connection, and its way out.
+#[derive(Clone, Debug)]
+pub struct Mux {
+    channels: Arc<Mutex<BTreeMap<u32, Arriving>>>,
+    leaving: mpsc::Sender<Bytes>,
+}
+
+impl Mux {
+    /// Opens channel `number`, whose bytes arrive from now on; nothing where it is open.
+    #[must_use]
+    pub fn open(&self, number: u32) -> Option<Channel> {
+        let mut channels = self.channels();
+        if channels.contains_key(&number) {
+            return None;
+        }
+        let (sender, arriving) = mpsc::channel(WAITING);
+        channels.insert(number, sender);
+        let leaving = PollSender::new(self.leaving.clone());
+        Some(Channel { number, arriving, at_hand: Bytes::new(), leaving, ended: false })
+    }
+
+    /// Counts the open channels.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.channels().len()
+    }
+
+    /// Closes channel `number`; who reads it is told `why`, or that it ends.
+    pub async fn close(&self, number: u32, why: Option<io::Error>) {
+        let channel = self.channels().remove(&number);
+        if let (Some(channel), Some(why)) = (channel, why) {
+            channel.send(Err(why)).await.ok();
+        }
+    }
+
+    /// Sends a control message.
+    ///
+    /// # Errors
+    /// Where much waits to be sent: the other end asks for more than it reads.
+    pub fn say(&self, message: &impl serde::Serialize) -> io::Result<()> {
+        let text = serde_json::to_vec(message).expect("messages are plain data");
+        let sent = self.leaving.try_send(encode(0, &text));
+        sent.map_err(|_| io::Error::new(io::ErrorKind::WouldBlock, "nobody reads the answers"))
+    }
+
+    fn channels(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, Arriving>> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands bytes to their channel. What comes for a channel that is not open was sent before the other end knew.
+    async fn deliver(&self, number: u32, bytes: Bytes) {
+        if bytes.is_empty() {
+            return self.close(number, None).await;
+        }
+        let channel = self.channels().get(&number).cloned();
+        if let Some(channel) = channel
+            && channel.send(Ok(bytes)).await.is_err()
+        {
+            self.close(number, None).await;
+        }
+    }
+}
+
+/// A connection whose channels may be opened.
+pub struct Connection<T> {
+    socket: WebSocketStream<T>,
+    mux: Mux,
+    leaving: mpsc::Receiver<Bytes>,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
+    /// Takes a WebSocket.
+    #[must_use]
+    pub fn new(socket: WebSocketStream<T>) -> (Self, Mux) {
+        let (sender, leaving) = mpsc::channel(WAITING);
+        let mux = Mux { channels: Arc::default(), leaving: sender };
+        (Self { socket, mux: mux.clone(), leaving }, mux)
+    }
+
+    /// Carries messages until one end closes the connection; control messages go to `hear`. `alive` is told of each
+    /// message.
+    ///
+    /// # Errors
+    /// What ended the connection before one end did. All channels end with it.
+    pub async fn carry(
+        self,
+        mut hear: impl FnMut(Bytes) -> io::Result<()>,
+        mut alive: impl FnMut(),
+    ) -> io::Result<()> {
+        let Self { socket, mux, mut leaving } = self;
+        let (mut sink, mut stream) = socket.split();
+        let (begun, mut pings) = (Instant::now(), 0);
+        let hearing = async {
+            while let Some(message) = stream.next().await {
+                let message = message.map_err(io::Error::other)?;
+                alive();
+                if message.is_close() {
+                    break;
+                }
+                if !message.is_binary() {
+                    // Each ping has an answer, which may have to wait: nobody needs many.
+                    pings += 1;
+                    if pings > MAX_PINGS + begun.elapsed().as_secs() {
+                        return Err(invalid("too many pings"));
+                    }
+                    continue;
+                }
+                let (number, bytes) = decode(message.into_payload().into()).map_err(invalid)?;
+                match number {
+                    0 => hear(bytes)?,
+                    number => mux.deliver(number, bytes).await,
+                }
+            }
+            Ok(())
+        };
+        let saying = async {
+            while let Some(message) = leaving.recv().await {
+                let mut next = Some(message);
+                while let Some(message) = next {
+                    // An empty message of no channel asks for a sign of life.
+                    let message = match message.is_empty() {
+                        true => Message::ping(Bytes::new()),
+                        false => Message::binary(message),
+                    };
+                    sink.feed(message).await.map_err(io::Error::other)?;
+                    next = leaving.try_recv().ok();
+                }
+                sink.flush().await.map_err(io::Error::other)?;
+            }
+            Ok(())
+        };
+        let ended: io::Result<()> = tokio::select! {
+            ended = hearing => ended,
+            ended = saying => ended,
+        };
+        let channels = std::mem::take(&mut *mux.channels());
+        for (_, channel) in channels {
+            let why = match &ended {
+                Ok(()) => io::Error::from(io::ErrorKind::UnexpectedEof),
+                Err(error) => io::Error::new(error.kind(), error.to_string()),
+            };
+            channel.try_send(Err(why)).ok();
+        }
+        ended
+    }
+}
+
+impl Mux {
+    /// Asks the other end for a sign of life, unless much waits to be sent: then that does.
+    pub fn ping(&self) {
+        self.leaving.try_send(Bytes::new()).ok();
+    }
+}
+
+/// Error of what does not follow the protocol.
+pub(crate) fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_message_comes_back_as_it_went(number: u32, bytes: Vec<u8>) {
+            let message = encode(number, &bytes);
+            prop_assert_eq!(decode(message).unwrap(), (number, Bytes::from(bytes)));
+        }
+
+        #[test]
+        fn whatever_comes_is_a_message_in_one_form_or_none(bytes: Vec<u8>) {
+            if let Ok((number, rest)) = decode(Bytes::from(bytes.clone())) {
+                prop_assert_eq!(encode(number, &rest), Bytes::from(bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_varints() {
+        assert_eq!(&encode(1, b"x")[..], b"\x01x");
+        assert_eq!(&encode(300, b"")[..], b"\xac\x02");
+        for bad in
+            [&b""[..], b"\x80", b"\x80\x00", b"\xff\xff\xff\xff\x7f", b"\x80\x80\x80\x80\x80\x01"]
+        {
+            assert_eq!(decode(Bytes::copy_from_slice(bad)), Err(BadMessage), "{bad:?}");
+        }
+    }
+}

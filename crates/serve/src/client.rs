@@ -1,0 +1,328 @@
+//! The client: dials a server, and has a stream to a volume there.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use deltic_net::SyncError;
+use deltic_net::plan::Dial;
+use http::{HeaderValue, StatusCode, Uri, header};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_websockets::ClientBuilder;
+
+use crate::channel::{Channel, Connection, limits};
+use crate::control::{FromClient, FromServer, parse};
+use crate::server::tls::pin;
+use crate::token::Token;
+use crate::{SOCKET_PATH, SUBPROTOCOL};
+
+/// Address of a server's volume, and a path there: `https://host[:port]/volume/path`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Whether the connection is secret.
+    pub is_secret: bool,
+    /// Host and port, as they were written.
+    pub authority: String,
+    /// The volume.
+    pub volume: String,
+    /// Bytes of the path in the volume, without the slash in front; a slash at the end counts.
+    pub path: Vec<u8>,
+    /// What stands behind `#`: a token, a pin.
+    pub fragment: Option<String>,
+}
+
+/// Why a text is no address of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadAddress(String);
+
+impl FromStr for Address {
+    type Err = BadAddress;
+
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        let bad = |why: &str| BadAddress(why.into());
+        let (text, fragment) = match text.split_once('#') {
+            Some((text, fragment)) => (text, Some(fragment.to_owned())),
+            None => (text, None),
+        };
+        let (is_secret, rest) = match text.split_once("://") {
+            Some(("https", rest)) => (true, rest),
+            Some(("http", rest)) => (false, rest),
+            _ => return Err(bad("an address begins with https:// or http://")),
+        };
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let parsed = authority.parse::<http::uri::Authority>().ok();
+        let parsed = parsed.filter(|parsed| !authority.contains('@') && !parsed.host().is_empty());
+        let parsed = parsed.ok_or_else(|| bad("no host behind ://"))?;
+        if !is_secret && !is_here(parsed.host()) {
+            let why = "http:// would show the token and the files to the network; use https://";
+            return Err(bad(why));
+        }
+        let (volume, path) = path.split_once('/').unwrap_or((path, ""));
+        let text = |part: &str| unescape(part).ok_or_else(|| bad("a '%' without two digits"));
+        let volume =
+            String::from_utf8(text(volume)?).map_err(|_| bad("the volume is not UTF-8"))?;
+        Ok(Self { is_secret, authority: authority.into(), volume, path: text(path)?, fragment })
+    }
+}
+
+/// Whether a host is this machine, by its name alone.
+fn is_here(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Replaces `%XX` by the bytes that it stands for.
+fn unescape(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        if byte != b'%' {
+            bytes.push(byte);
+            rest = behind;
+            continue;
+        }
+        let digits = std::str::from_utf8(behind.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?);
+        rest = &behind[2..];
+    }
+    Some(bytes)
+}
+
+impl Address {
+    /// The server, as an operand names it.
+    #[must_use]
+    pub fn server(&self) -> String {
+        format!("{}://{}", if self.is_secret { "https" } else { "http" }, self.authority)
+    }
+
+    /// The volume, as an operand names it.
+    #[must_use]
+    pub fn host(&self) -> String {
+        format!("{}/{}", self.server(), self.volume)
+    }
+
+    /// Host and port to connect to.
+    fn endpoint(&self) -> (String, u16) {
+        let authority: http::uri::Authority = self.authority.parse().expect("it was parsed before");
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        (host.into(), authority.port_u16().unwrap_or(if self.is_secret { 443 } else { 80 }))
+    }
+
+    /// A value of the fragment: `#t=…&pin=…`.
+    #[must_use]
+    pub fn in_fragment(&self, key: &str) -> Option<&str> {
+        let mut parts = self.fragment.as_deref()?.split('&');
+        parts.find_map(|part| part.strip_prefix(key)?.strip_prefix('='))
+    }
+}
+
+/// How a client shows who it is, and knows the server.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// The token.
+    pub token: Token,
+    /// The server's key, where no authority vouches for it: `sha256//BASE64`.
+    pub pin: Option<String>,
+}
+
+impl Address {
+    /// Dials the volume, once for each session.
+    #[must_use]
+    pub fn dial(self, credentials: Credentials) -> Dial {
+        let to = Arc::new((self, credentials));
+        Dial::new(move || {
+            let to = Arc::clone(&to);
+            Box::pin(async move {
+                let channel = connect(&to.0, &to.1).await?;
+                Ok(Box::pin(channel) as Pin<Box<dyn deltic_net::plan::Stream>>)
+            })
+        })
+    }
+}
+
+trait Both: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Both for T {}
+
+async fn connect(to: &Address, credentials: &Credentials) -> Result<Channel, SyncError> {
+    let failed = |what: &str| {
+        let what = format!("{what} {}", to.server());
+        move |source: io::Error| SyncError::Dial { what, source }
+    };
+    let (host, port) = to.endpoint();
+    let stream = TcpStream::connect((&*host, port)).await.map_err(failed("connect to"))?;
+    stream.set_nodelay(true).ok();
+    let stream: Box<dyn Both> = if to.is_secret {
+        let config = client_config(credentials.pin.as_deref())
+            .map_err(|error| failed("connect to")(io::Error::other(error)))?;
+        let name = ServerName::try_from(host)
+            .map_err(|error| failed("connect to")(io::Error::other(error)))?;
+        let connector = TlsConnector::from(Arc::new(config));
+        let stream = connector.connect(name, stream).await.map_err(failed("trust"))?;
+        Box::new(stream)
+    } else {
+        Box::new(stream)
+    };
+    let uri = format!("ws{}://{}{SOCKET_PATH}", if to.is_secret { "s" } else { "" }, to.authority);
+    let uri: Uri = uri.parse().expect("it was parsed before");
+    let bearer = format!("Bearer {}", credentials.token.reveal());
+    let bearer = HeaderValue::try_from(bearer).expect("a token is plain text");
+    let request = ClientBuilder::from_uri(uri).limits(limits());
+    let request = request.add_header(header::AUTHORIZATION, bearer).and_then(|request| {
+        request.add_header(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL))
+    });
+    let request = request.expect("these headers are ours to set");
+    let (socket, _) = request.connect_on(stream).await.map_err(|error| refused(to, error))?;
+    let (connection, mux) = Connection::new(socket);
+    let channel = mux.open(CHANNEL).expect("it is the first one");
+    let open = FromClient::Open { channel: CHANNEL, volume: to.volume.clone() };
+    mux.say(&open).map_err(failed("connect to"))?;
+    let (heard, volume) = (mux.clone(), to.host());
+    tokio::spawn(async move {
+        let hear = |message: bytes::Bytes| {
+            if let FromServer::Refused { channel, why, .. } = parse(&message)? {
+                let why = SyncError::SelectionThere(format!("{volume}: {why}"));
+                let why = io::Error::other(why);
+                let mux = heard.clone();
+                tokio::spawn(async move { mux.close(channel, Some(why)).await });
+            }
+            Ok(())
+        };
+        // How it ended, whoever has the channel hears.
+        connection.carry(hear, || {}).await.ok();
+    });
+    Ok(channel)
+}
+
+/// The only channel of a command's connection.
+const CHANNEL: u32 = 1;
+
+/// Says why a server did not let us in.
+fn refused(to: &Address, error: tokio_websockets::Error) -> SyncError {
+    use tokio_websockets::upgrade::Error as Upgrade;
+    let server = to.server();
+    let why = match &error {
+        tokio_websockets::Error::Upgrade(Upgrade::DidNotSwitchProtocols(status)) => {
+            match StatusCode::from_u16(*status) {
+                Ok(StatusCode::UNAUTHORIZED) => {
+                    "the token is not one of this server, or has ended".into()
+                }
+                Ok(StatusCode::NOT_FOUND | StatusCode::UPGRADE_REQUIRED) => {
+                    "no deltic serves there".into()
+                }
+                _ => format!("it answered {status}"),
+            }
+        }
+        error => format!("no deltic serves there ({error})"),
+    };
+    SyncError::Refused(format!("{server}: {why}"))
+}
+
+fn client_config(pin: Option<&str>) -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    let mut config = match pin {
+        None => builder.with_platform_verifier()?.with_no_client_auth(),
+        Some(pin) => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Pinned { pin: pin.into(), provider }))
+            .with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Trusts one key, whoever signed its certificate.
+struct Pinned {
+    pin: String,
+    provider: Arc<rustls::crypto::CryptoProvider>,
+}
+
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pinned({})", self.pin)
+    }
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let certificate = rustls::server::ParsedCertificate::try_from(end_entity)?;
+        let shown = pin(&certificate.subject_public_key_info());
+        if shown == self.pin {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(rustls::Error::General(format!("its key is another one than the pin says: {shown}")))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_a_volume_and_a_path_there() {
+        let address: Address = "https://nas.example:9000/photos/2026/a%20b/".parse().unwrap();
+        assert_eq!((&*address.volume, &*address.path), ("photos", &b"2026/a b/"[..]));
+        assert_eq!(address.host(), "https://nas.example:9000/photos");
+        assert_eq!(address.endpoint(), ("nas.example".into(), 9000));
+        let here: Address = "http://[::1]:8420/v#t=dlt_x&pin=sha256//q=".parse().unwrap();
+        assert_eq!((here.endpoint().0.as_str(), &*here.path), ("::1", &b""[..]));
+        assert_eq!(here.in_fragment("t"), Some("dlt_x"));
+        assert_eq!(here.in_fragment("pin"), Some("sha256//q="));
+        assert_eq!("https://h/v".parse::<Address>().unwrap().endpoint().1, 443);
+        for (bad, why) in [
+            ("http://nas.example/v/", "use https://"),
+            ("http://127.0.0.1.evil.example/v/", "use https://"),
+            ("https:///v/", "no host"),
+            ("https://me@h/v/", "no host"),
+            ("ftp://h/v/", "begins with"),
+            ("https://h/v/%4", "two digits"),
+            ("https://h/v/%+1", "two digits"),
+        ] {
+            let error = bad.parse::<Address>().unwrap_err().to_string();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
+}

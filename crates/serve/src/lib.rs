@@ -1,0 +1,18 @@
+//! Volumes over one port: a server, and the client that a command dials it with.
+//!
+//! A [`server`] has directories as *volumes* and serves them in two ways: sessions of the protocol over a WebSocket,
+//! for programs and browsers, and plain HTTP for everything else. Nothing is served without a [`token`]. A WebSocket
+//! carries several sessions as [channels](channel); what is said about them goes over [channel 0](control).
+
+pub mod channel;
+pub mod client;
+
+pub mod control;
+pub mod server;
+pub mod token;
+
+/// Name of the protocol over a WebSocket, agreed on by `Sec-WebSocket-Protocol`.
+pub const SUBPROTOCOL: &str = "deltic.1";
+
+/// Path of the WebSocket on a server.
+pub const SOCKET_PATH: &str = "/v1/ws";

@@ -1,0 +1,179 @@
+//! Settings of a server, as a file or the command line has them.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use deltic_tree::Name;
+use serde::Deserialize;
+
+/// Settings of a server (`deltic.toml`).
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Address to listen on.
+    #[serde(default = "default_listen")]
+    pub listen: SocketAddr,
+    /// Directory of the server's own: tokens, keys.
+    pub state: PathBuf,
+    /// How connections are kept secret.
+    #[serde(default)]
+    pub tls: Tls,
+    /// Directories that are served, by the names that clients use.
+    pub volumes: BTreeMap<String, VolumeConfig>,
+    /// Limits of all clients together.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// Settings of a volume.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeConfig {
+    /// The directory.
+    pub path: PathBuf,
+    /// Directions in which files may go, whatever a token says.
+    #[serde(default)]
+    pub access: AccessConfig,
+    /// Whether anything may be deleted.
+    #[serde(default = "yes")]
+    pub delete: bool,
+}
+
+/// Directions in which files may go.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessConfig {
+    /// Both.
+    #[default]
+    ReadWrite,
+    /// To clients.
+    Read,
+    /// From clients.
+    Write,
+}
+
+/// How connections are kept secret.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Tls {
+    /// Not at all: on this machine alone, or behind a proxy that does it.
+    #[default]
+    Off,
+    /// By a certificate of our own, which clients know by its pin.
+    SelfSigned,
+    /// By a certificate and its key in PEM files.
+    Files {
+        /// The certificate, with those above it.
+        cert: PathBuf,
+        /// The key.
+        key: PathBuf,
+    },
+}
+
+/// Limits of all clients together.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Most connections at once.
+    pub connections: usize,
+    /// Most sessions at once.
+    pub sessions: usize,
+    /// Most bytes of memory for one session.
+    pub session_bytes: u64,
+    /// Most bytes of one file that comes by plain HTTP.
+    pub upload_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            sessions: 1_000,
+            session_bytes: 64 << 20,
+            upload_bytes: 1 << 40,
+        }
+    }
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// Port of a server.
+pub const PORT: u16 = 8420;
+
+fn default_listen() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, PORT).into()
+}
+
+/// Why a server cannot be started as it is configured.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The settings make no sense.
+    #[error("{0}")]
+    Bad(String),
+    /// A file or an address is not to be had.
+    #[error("{what}: {}", deltic_store_local::reason(source))]
+    Io {
+        /// What was tried, on what.
+        what: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}
+
+impl ConfigError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+}
+
+impl Config {
+    /// Checks what no type holds.
+    ///
+    /// # Errors
+    /// [`ConfigError::Bad`], with the first setting that makes no sense.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let bad = |why: String| Err(ConfigError::Bad(why));
+        if self.volumes.is_empty() {
+            return bad("no volumes: name a directory to serve".into());
+        }
+        for (name, volume) in &self.volumes {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            if Name::new(name.as_bytes()).is_err() || !name.chars().all(is_plain) {
+                return bad(format!(
+                    "volume '{name}': a name has letters, digits, '-', '_' and '.'"
+                ));
+            }
+            if !volume.path.is_dir() {
+                return bad(format!("volume {name}: {}: no such directory", volume.path.display()));
+            }
+            if volume
+                .path
+                .canonicalize()
+                .ok()
+                .zip(self.state.canonicalize().ok())
+                .is_some_and(|(volume, state)| state.starts_with(volume))
+            {
+                return bad(format!(
+                    "volume {name}: the server's own directory {} is in it",
+                    self.state.display()
+                ));
+            }
+        }
+        let is_here = match self.listen.ip() {
+            IpAddr::V4(ip) => ip.is_loopback(),
+            IpAddr::V6(ip) => ip.is_loopback(),
+        };
+        if matches!(self.tls, Tls::Off) && !is_here {
+            return bad(format!(
+                "{}: without TLS, tokens and files would cross the network in the clear; use --lan, or a \
+                 certificate, or listen on 127.0.0.1 behind a proxy that has one",
+                self.listen
+            ));
+        }
+        Ok(())
+    }
+}

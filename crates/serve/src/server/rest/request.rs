@@ -1,0 +1,83 @@
+//! What all requests need: who asks, a thread that may wait for the disk, paths and directories.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use deltic_store::{Keep, Store, StoreError};
+use deltic_store_local::LocalStore;
+use deltic_tree::{Kind, Meta, RelPath, Timestamp};
+
+use crate::server::problem::Problem;
+use crate::server::shared::{Server, bearer, check_origin};
+use crate::token::TokenHash;
+
+/// The client of a request, who is known.
+pub(crate) struct Known(pub(super) TokenHash);
+
+impl<S: Send + Sync> FromRequestParts<S> for Known
+where
+    Arc<Server>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        check_origin(&parts.headers)?;
+        let token = bearer(&parts.headers)?.ok_or_else(Problem::not_let_in)?;
+        Arc::<Server>::from_ref(state).admit(&token).map(Self)
+    }
+}
+
+/// Says that an answer is nobody else's.
+pub(super) fn no_store(response: impl IntoResponse) -> Response {
+    let mut response = response.into_response();
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Parses a path of an address.
+pub(super) fn path(text: &str) -> Result<RelPath, Problem> {
+    let path = RelPath::parse(text.trim_end_matches('/').as_bytes());
+    let path = path.map_err(|why| Problem::new(StatusCode::BAD_REQUEST, format!("path: {why}")))?;
+    let reserved =
+        |_| Problem::new(StatusCode::BAD_REQUEST, format!("{path}: a name of deltic's own"));
+    deltic_store::check_path("reach", &path).map_err(reserved)?;
+    Ok(path)
+}
+
+/// Does something with a volume's files on a thread that may wait for the disk.
+pub(super) async fn on_disk<T: Send + 'static>(
+    server: &Server,
+    store: LocalStore,
+    work: impl FnOnce(&LocalStore) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let turn = Arc::clone(&server.disk).acquire_owned().await;
+    let done = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        work(&store)
+    });
+    let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed here");
+    done.await.map_err(failed)?
+}
+
+/// Makes the directories above a path.
+pub(super) fn make_above(store: &LocalStore, path: &RelPath) -> Result<(), Problem> {
+    let Some((above, _)) = path.split_last() else { return Ok(()) };
+    if above.is_root() || store.look(&above)?.is_some_and(|meta| meta.is_dir()) {
+        return Ok(());
+    }
+    make_above(store, &above)?;
+    if store.look(&above)?.is_some() {
+        let why = format!("{above}: not a directory");
+        return Err(Problem::new(StatusCode::CONFLICT, why));
+    }
+    Ok(make_dir(store, &above)?)
+}
+
+pub(super) fn make_dir(store: &LocalStore, path: &RelPath) -> Result<(), StoreError> {
+    let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
+    store.make_dir(path, Some((&meta, Keep::default())))?;
+    store.set_meta(path, &meta, Keep::default())
+}

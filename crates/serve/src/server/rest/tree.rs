@@ -1,0 +1,107 @@
+//! Directories: what is in them, and new ones.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use deltic_store::{Store, Tree};
+use deltic_tree::path::printable;
+use deltic_tree::{Entry, Kind, RelPath};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::request::{Known, make_above, make_dir, no_store, on_disk, path};
+use crate::server::problem::Problem;
+use crate::server::shared::Server;
+
+/// Part of a directory that is asked for.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Page {
+    /// The last name of the page before.
+    after: Option<String>,
+    /// Most entries.
+    limit: Option<usize>,
+}
+
+/// Entries of a page, unless fewer are asked for.
+const PAGE: usize = 1_000;
+
+pub(super) async fn list_root(
+    server: State<Arc<Server>>,
+    known: Known,
+    Path(volume): Path<String>,
+    page: Query<Page>,
+) -> Result<Response, Problem> {
+    list(server, known, Path((volume, String::new())), page).await
+}
+
+/// Lists a directory by pages, in the order of names.
+pub(super) async fn list(
+    State(server): State<Arc<Server>>,
+    Known(token): Known,
+    Path((volume, at)): Path<(String, String)>,
+    Query(page): Query<Page>,
+) -> Result<Response, Problem> {
+    let (volume, rights) = server.volume(&token, &volume)?;
+    if !rights.read {
+        return Err(Problem::forbidden("reading"));
+    }
+    let dir = if at.trim_end_matches('/').is_empty() { RelPath::root() } else { path(&at)? };
+    let store = volume.store()?;
+    let listing = on_disk(&server, store, move |store| Ok(store.list(&dir)?)).await?;
+    let after = page.after.unwrap_or_default();
+    let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
+    let mut entries = listing
+        .entries
+        .iter()
+        .skip_while(|entry| !after.is_empty() && entry.name.as_bytes() <= after.as_bytes());
+    let shown: Vec<_> = entries.by_ref().take(limit).map(entry).collect();
+    let more = entries.next().is_some();
+    Ok(no_store(Json(json!({ "entries": shown, "more": more }))))
+}
+
+fn entry(entry: &Entry) -> Value {
+    let meta = &entry.meta;
+    let kind = match &meta.kind {
+        Kind::File => "file",
+        Kind::Dir => "dir",
+        Kind::Symlink(_) => "symlink",
+        Kind::Fifo | Kind::Socket | Kind::Device(_) => "special",
+    };
+    json!({
+        "name": printable(entry.name.as_bytes()),
+        "type": kind,
+        "bytes": meta.len,
+        "modified": meta.modified.secs,
+    })
+}
+
+/// Makes a directory, and those above it.
+pub(super) async fn make(
+    State(server): State<Arc<Server>>,
+    Known(token): Known,
+    Path((volume, at)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let (volume, rights) = server.volume(&token, &volume)?;
+    if !rights.write {
+        return Err(Problem::forbidden("writing"));
+    }
+    let (dir, store) = (path(&at)?, volume.store()?);
+    on_disk(&server, store, move |store| {
+        match store.look(&dir)? {
+            Some(meta) if meta.is_dir() => return Ok(StatusCode::OK),
+            Some(_) => {
+                let why = format!("{dir}: something else is there");
+                return Err(Problem::new(StatusCode::CONFLICT, why));
+            }
+            None => {}
+        }
+        make_above(store, &dir)?;
+        make_dir(store, &dir)?;
+        store.flush()?;
+        Ok(StatusCode::CREATED)
+    })
+    .await
+}

@@ -1,0 +1,236 @@
+//! Sessions over a WebSocket.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use deltic_net::embed::{Cancel, Embedding, serve_within};
+use hyper_util::rt::TokioIo;
+use sha1::{Digest, Sha1};
+use tokio::time::interval;
+use tokio_util::task::TaskTracker;
+use tokio_websockets::ServerBuilder;
+
+use super::problem::Problem;
+use super::shared::{Server, bearer, check_origin};
+use crate::SUBPROTOCOL;
+use crate::channel::{Connection, MAX_MESSAGE_BYTES, Mux, invalid, limits};
+use crate::control::{FromClient, FromServer, parse};
+use crate::token::{Token, TokenHash};
+
+/// Most sessions of a connection at once.
+const MAX_CHANNELS: usize = 8;
+/// Longest time for a client to say who it is.
+const AUTH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two signs of life: proxies cut connections that are silent for a minute.
+const PING_EVERY: Duration = Duration::from_secs(25);
+
+/// Answers a request for a WebSocket, and serves it from then on.
+pub(super) async fn upgrade(
+    State(server): State<Arc<Server>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let headers = request.headers();
+    let key = handshake_key(headers)?;
+    check_origin(headers)?;
+    let token = match bearer(headers)? {
+        Some(token) => Some(server.admit(&token)?),
+        None => None,
+    };
+    let upgraded = hyper::upgrade::on(request);
+    let serving = Arc::clone(&server);
+    server.tracker.spawn(async move {
+        let Ok(upgraded) = upgraded.await else { return };
+        let socket = ServerBuilder::new().limits(limits()).serve(TokioIo::new(upgraded));
+        let (connection, mux) = Connection::new(socket);
+        let client = Client {
+            server: serving,
+            mux,
+            token: Mutex::new(token),
+            sessions: Arc::default(),
+            tracker: TaskTracker::new(),
+        };
+        client.serve(connection).await;
+    });
+    let accept = STANDARD.encode(Sha1::digest(format!("{key}{GUID}")));
+    let response = Response::builder()
+        .status(StatusCode::SWITCHING_PROTOCOLS)
+        .header(header::CONNECTION, "Upgrade")
+        .header(header::UPGRADE, "websocket")
+        .header(header::SEC_WEBSOCKET_ACCEPT, accept)
+        .header(header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL);
+    Ok(response.body(Body::empty()).expect("the parts are plain text"))
+}
+
+/// Constant of RFC 6455.
+const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// The key of a proper request for a WebSocket.
+fn handshake_key(headers: &HeaderMap) -> Result<String, Problem> {
+    let has = |name: header::HeaderName, wanted: &str| {
+        let mut words = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+        words.any(|value| value.split(',').any(|word| word.trim().eq_ignore_ascii_case(wanted)))
+    };
+    if !has(header::CONNECTION, "upgrade") || !has(header::UPGRADE, "websocket") {
+        return Err(Problem::new(StatusCode::UPGRADE_REQUIRED, "this address is for WebSockets"));
+    }
+    if !has(header::SEC_WEBSOCKET_VERSION, "13")
+        || !has(header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL)
+    {
+        let why = format!("this server speaks WebSocket 13 with the protocol {SUBPROTOCOL}");
+        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
+    }
+    let key = headers.get(header::SEC_WEBSOCKET_KEY).and_then(|key| key.to_str().ok());
+    let key = key.filter(|key| STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == 16));
+    let why = "Sec-WebSocket-Key is missing or none";
+    key.map(str::to_owned).ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, why))
+}
+
+/// A connected client.
+struct Client {
+    server: Arc<Server>,
+    mux: Mux,
+    token: Mutex<Option<TokenHash>>,
+    /// Ends the sessions, by their channels.
+    sessions: Arc<Mutex<BTreeMap<u32, Cancel>>>,
+    tracker: TaskTracker,
+}
+
+impl Client {
+    /// Serves the connection to its end; no session outlives it.
+    async fn serve<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
+        &self,
+        connection: Connection<T>,
+    ) {
+        let alive = AtomicBool::new(true);
+        let _here = self.server.somebody();
+        let carrying = connection
+            .carry(|message| self.hear(&message), || alive.store(true, Ordering::Relaxed));
+        tokio::select! {
+            _ = carrying => {}
+            () = self.stay_alive(&alive) => {}
+            () = self.until_put_out() => {}
+        }
+        let sessions = std::mem::take(&mut *lock(&self.sessions));
+        for cancel in sessions.values() {
+            cancel.cancel();
+        }
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+
+    /// Ends where the other end gives no sign of life, or does not say who it is.
+    async fn stay_alive(&self, alive: &AtomicBool) {
+        tokio::time::sleep(AUTH_TIMEOUT).await;
+        if lock(&self.token).is_none() {
+            return;
+        }
+        let mut ticks = interval(PING_EVERY);
+        let mut silent = 0;
+        loop {
+            ticks.tick().await;
+            silent = if alive.swap(false, Ordering::Relaxed) { 0 } else { silent + 1 };
+            if silent > 2 {
+                return;
+            }
+            self.mux.ping();
+        }
+    }
+
+    /// Ends once the token is worth nothing, or the server has ended its patience.
+    async fn until_put_out(&self) {
+        let token = loop {
+            let token = *lock(&self.token);
+            match token {
+                Some(token) => break token,
+                None => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
+        };
+        self.mux.say(&self.welcome()).ok();
+        let mut draining = self.server.draining.subscribe();
+        let drained = async {
+            draining.wait_for(|drain| *drain).await.ok();
+            self.mux.say(&FromServer::GoAway).ok();
+            // Sessions that are under way end by themselves, within the server's patience.
+            while !lock(&self.sessions).is_empty() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::select! {
+            () = self.server.access.revoked(&token) => {}
+            () = drained => {}
+        }
+    }
+
+    fn welcome(&self) -> FromServer {
+        FromServer::Welcome {
+            version: env!("CARGO_PKG_VERSION").into(),
+            channels: MAX_CHANNELS as u32,
+            message_bytes: MAX_MESSAGE_BYTES as u32,
+        }
+    }
+
+    /// Takes a control message.
+    fn hear(&self, message: &[u8]) -> io::Result<()> {
+        match parse::<FromClient>(message)? {
+            FromClient::Auth { token } => {
+                let token = token.parse::<Token>().ok();
+                let token = token.and_then(|token| self.server.admit(&token).ok());
+                let token = token.ok_or_else(|| invalid("the token is not one of this server"))?;
+                if lock(&self.token).replace(token).is_some() {
+                    return Err(invalid("who it is was said before"));
+                }
+            }
+            FromClient::Open { channel, volume } => {
+                if let Err(why) = self.open(channel, &volume) {
+                    let retry_secs = (why.status == StatusCode::SERVICE_UNAVAILABLE).then_some(5);
+                    let why = why.detail;
+                    self.mux.say(&FromServer::Refused { channel, why, retry_secs })?;
+                }
+            }
+            FromClient::Close { channel } => {
+                if let Some(cancel) = lock(&self.sessions).remove(&channel) {
+                    cancel.cancel();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a session.
+    fn open(&self, number: u32, volume: &str) -> Result<(), Problem> {
+        let token = lock(&self.token).ok_or_else(Problem::unknown)?;
+        let (volume, rights) = self.server.volume(&token, volume)?;
+        let permit = self.server.session_permit()?;
+        if number == 0 || self.mux.count() >= MAX_CHANNELS {
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels"));
+        }
+        let used = || Problem::new(StatusCode::CONFLICT, "the channel is open already");
+        let channel = self.mux.open(number).ok_or_else(used)?;
+        let cancel = Cancel::default();
+        lock(&self.sessions).insert(number, cancel.clone());
+        let with = Embedding { cancel, ..self.server.embedding.clone() };
+        let (limits, mux) = (volume.limits(rights), self.mux.clone());
+        let sessions = Arc::clone(&self.sessions);
+        self.tracker.spawn(async move {
+            let _permit = permit;
+            // The other end was told how it ended.
+            let _ = serve_within(channel, limits, &with).await;
+            lock(&sessions).remove(&number);
+            mux.close(number, None).await;
+        });
+        Ok(())
+    }
+}
+
+fn lock<T>(it: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
+}

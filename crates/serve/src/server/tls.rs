@@ -1,0 +1,94 @@
+//! Keys and certificates.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{CertificateParams, KeyPair, PublicKeyData};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest, Sha256};
+
+use super::config::{ConfigError, Tls};
+
+/// What a server shows to be who it is.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) config: Arc<ServerConfig>,
+    /// Of a certificate that nobody else has signed.
+    pub(crate) pin: Option<String>,
+}
+
+/// Loads what `tls` says; makes a key of our own in `state` where it is missing.
+pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, ConfigError> {
+    match tls {
+        Tls::Off => Ok(None),
+        Tls::Files { cert, key } => {
+            let read = |path: &Path| {
+                fs::read(path).map_err(ConfigError::io(format!("read {}", path.display())))
+            };
+            let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(cert)?).collect();
+            let chain = chain.ok().filter(|chain| !chain.is_empty());
+            let no_cert = || ConfigError::Bad(format!("{}: no certificate in it", cert.display()));
+            let key = PrivateKeyDer::from_pem_slice(&read(key)?)
+                .map_err(|_| ConfigError::Bad(format!("{}: no key in it", key.display())))?;
+            config(chain.ok_or_else(no_cert)?, key, None).map(Some)
+        }
+        Tls::SelfSigned => {
+            let failed = |error: rcgen::Error| ConfigError::Bad(format!("make a key: {error}"));
+            let path = state.join("key.pem");
+            let key = own_key(&path).map_err(ConfigError::io(format!("{}", path.display())))?;
+            let key = KeyPair::from_pem(&key).map_err(failed)?;
+            let pin = pin(&key.subject_public_key_info());
+            // Clients look at the key alone: names and dates need not be right.
+            let params = CertificateParams::new(vec!["localhost".into()]).map_err(failed)?;
+            let cert = params.self_signed(&key).map_err(failed)?;
+            let der = PrivateKeyDer::try_from(key.serialize_der())
+                .map_err(|why| ConfigError::Bad(why.into()))?;
+            config(vec![cert.der().clone()], der, Some(pin)).map(Some)
+        }
+    }
+}
+
+fn config(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    pin: Option<String>,
+) -> Result<Identity, ConfigError> {
+    let bad = |error: rustls::Error| ConfigError::Bad(format!("TLS: {error}"));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(bad)?
+        .with_no_client_auth();
+    let mut config = config.with_single_cert(chain, key).map_err(bad)?;
+    // Uploads by HTTP/2 cost browsers twice the processor time at a quarter of the rate.
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Identity { config: Arc::new(config), pin })
+}
+
+/// The PEM of our own key, made where it is missing.
+fn own_key(path: &Path) -> io::Result<String> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let key = KeyPair::generate().map_err(io::Error::other)?.serialize_pem();
+            let mut file =
+                fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            file.write_all(key.as_bytes())?;
+            file.sync_all()?;
+            Ok(key)
+        }
+        read => read,
+    }
+}
+
+/// The pin of a public key, as `curl --pinnedpubkey` has it: the hash of its SubjectPublicKeyInfo.
+#[must_use]
+pub fn pin(public_key_info: &[u8]) -> String {
+    format!("sha256//{}", STANDARD.encode(Sha256::digest(public_key_info)))
+}

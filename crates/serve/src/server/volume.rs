@@ -1,0 +1,71 @@
+//! A directory that is served, and what a client may do in it.
+
+use std::path::Path;
+
+use deltic_net::Restriction;
+use deltic_net::restrict::Access;
+use deltic_store::{Durability, StoreError};
+use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Trust};
+use deltic_tree::{MetaMask, Name};
+
+use super::access::Grant;
+use super::config::{AccessConfig, VolumeConfig};
+
+/// A directory that is served.
+#[derive(Clone, Debug)]
+pub(crate) struct Volume {
+    pub(crate) name: Name,
+    access: AccessConfig,
+    delete: bool,
+}
+
+/// What one client may do in a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rights {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    pub(crate) delete: bool,
+}
+
+impl Volume {
+    pub(crate) fn new(name: Name, config: &VolumeConfig) -> Self {
+        Self { name, access: config.access, delete: config.delete }
+    }
+
+    /// What a token allows here; nothing where it is not for this volume.
+    pub(crate) fn rights(&self, grant: &Grant) -> Option<Rights> {
+        let name = String::from_utf8_lossy(self.name.as_bytes());
+        let rights = Rights {
+            read: grant.read && self.access != AccessConfig::Write,
+            write: grant.write && self.access != AccessConfig::Read,
+            delete: grant.write && grant.delete && self.delete,
+        };
+        (grant.is_for(&name) && (rights.read || rights.write)).then_some(rights)
+    }
+
+    /// The limits of a session with these rights.
+    pub(crate) fn limits(&self, rights: Rights) -> Restriction {
+        let access = match (rights.read, rights.write) {
+            (true, true) => Access::Both,
+            (true, false) => Access::Read,
+            (false, _) => Access::Write,
+        };
+        Restriction::to_volume(&self.name, access, !rights.delete)
+    }
+
+    /// Its files. The process keeps to its volumes by now.
+    ///
+    /// # Errors
+    /// Where the directory is gone.
+    pub(crate) fn store(&self) -> Result<LocalStore, StoreError> {
+        let path = Path::new("/").join(std::ffi::OsString::from(
+            String::from_utf8_lossy(self.name.as_bytes()).into_owned(),
+        ));
+        let options = LocalOptions {
+            durability: Durability::Run,
+            see: MetaMask::default(),
+            ..LocalOptions::default()
+        };
+        LocalStore::open_named(&NamedDir { path, trust: Trust::Ours }, options)
+    }
+}

@@ -1,0 +1,109 @@
+//! Tokens: what lets a client in. A token is random; a server keeps only its hash.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// Random bytes of a token.
+const TOKEN_BYTES: usize = 32;
+/// Bytes behind them that tell a mistyped token.
+const CHECK_BYTES: usize = 4;
+const PREFIX: &str = "dlt_";
+
+/// A secret that stands for rights. Debug output does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token([u8; TOKEN_BYTES]);
+
+/// Name of a token that does not give it away: its hash by BLAKE3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TokenHash(blake3::Hash);
+
+impl Token {
+    /// Makes a token that nobody else has.
+    #[must_use]
+    pub fn random() -> Self {
+        let mut bytes = [0; TOKEN_BYTES];
+        getrandom::fill(&mut bytes).expect("the system has randomness");
+        Self(bytes)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn hash(&self) -> TokenHash {
+        TokenHash(blake3::derive_key("deltic 2026 token", &self.0).into())
+    }
+
+    /// The text that stands for it.
+    #[must_use]
+    pub fn reveal(&self) -> String {
+        let bytes = [&self.0[..], &check(&self.0)].concat();
+        format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
+    }
+}
+
+fn check(bytes: &[u8; TOKEN_BYTES]) -> [u8; CHECK_BYTES] {
+    let hash = blake3::derive_key("deltic 2026 token check", bytes);
+    [hash[0], hash[1], hash[2], hash[3]]
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// A text that is no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a token: it begins with dlt_ and has 48 letters behind that; copy it whole")]
+pub struct BadToken;
+
+impl FromStr for Token {
+    type Err = BadToken;
+
+    fn from_str(text: &str) -> Result<Self, BadToken> {
+        let letters = text.trim().strip_prefix(PREFIX).ok_or(BadToken)?;
+        let bytes = URL_SAFE_NO_PAD.decode(letters).map_err(|_| BadToken)?;
+        let (token, sum) = bytes.split_at_checked(TOKEN_BYTES).ok_or(BadToken)?;
+        let token = token.try_into().map_err(|_| BadToken)?;
+        if check(&token) == sum { Ok(Self(token)) } else { Err(BadToken) }
+    }
+}
+
+impl fmt::Display for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.to_hex())
+    }
+}
+
+impl FromStr for TokenHash {
+    type Err = BadToken;
+
+    fn from_str(text: &str) -> Result<Self, BadToken> {
+        blake3::Hash::from_hex(text).map(Self).map_err(|_| BadToken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_its_text_and_a_slip_of_the_pen_is_told() {
+        let token = Token::random();
+        let text = token.reveal();
+        assert_eq!(text.parse::<Token>().unwrap(), token);
+        assert_ne!(Token::random(), token);
+        for at in 0..text.len() {
+            let mut slip = text.clone().into_bytes();
+            slip[at] = if slip[at] == b'0' { b'1' } else { b'0' };
+            assert!(String::from_utf8(slip).unwrap().parse::<Token>().is_err(), "{at}");
+        }
+        assert!(!format!("{token:?}").contains(&text[4..12]));
+        assert_eq!(token.hash().to_string().parse::<TokenHash>().unwrap(), token.hash());
+        for bad in ["", "dlt_", "dlt_+1", "x", "dlt_é"] {
+            assert_eq!(bad.parse::<Token>(), Err(BadToken), "{bad}");
+        }
+    }
+}
