@@ -50,6 +50,9 @@ fn run(command: Command) -> Exit {
         Command::Completions(args) => commands::man::complete(&args),
         Command::Man(args) => ended(|| commands::man::run(&args)),
         Command::Doctor(args) => commands::doctor::run(&args),
+        Command::Serve(args) => commands::serve::run(&args),
+        Command::Token(args) => ended(|| commands::serve::token(&args)),
+        Command::Login(args) => ended(|| commands::serve::login(&args)),
         Command::Install(args) => commands::install::run(&args),
         Command::Agent(args) => commands::agent::run(&args),
     }

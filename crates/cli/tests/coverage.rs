@@ -16,12 +16,14 @@ const MOST_NAMED: usize = 3;
 /// Longest cell of several names.
 const MAX_CELL: usize = 260;
 /// The commands of which options are listed; an option of several stands with the first.
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 12] = [
     "sync",
     "watch",
     "verify",
     "doctor",
     "install",
+    "serve",
+    "login",
     "signature",
     "delta",
     "patch",

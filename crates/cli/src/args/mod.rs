@@ -15,6 +15,7 @@ mod remove;
 mod rewrite;
 mod screen;
 mod select;
+pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod show;
 pub(crate) mod sync;
@@ -35,6 +36,7 @@ use self::far::{DoctorArgs, InstallArgs};
 use self::offline::{DeltaArgs, PatchArgs, SignatureArgs};
 use self::opposites::with_opposites;
 use self::refusal::Refusal;
+use self::server::{LoginCommandArgs, ServeArgs, TokenArgs};
 use self::settings::{Applied, Places};
 use self::sync::SyncArgs;
 use self::tools::{BenchArgs, CompletionsArgs, ManArgs};
@@ -88,6 +90,9 @@ pub(crate) enum Command {
     Man(ManArgs),
     Doctor(DoctorArgs),
     Install(InstallArgs),
+    Serve(ServeArgs),
+    Token(TokenArgs),
+    Login(LoginCommandArgs),
     /// Serve one session on standard input and output; internal
     ///
     /// `deltic sync` starts this on the other machine. It is not meant to be started by hand.

@@ -17,6 +17,7 @@ use super::links::LinkArgs;
 use super::metadata::MetadataArgs;
 use super::remove::RemoveArgs;
 use super::select::SelectArgs;
+use super::server::LoginArgs;
 use super::settings::{Applied, SettingArgs};
 use super::show::Show;
 use super::travel::{BatchArgs, SumArgs, Travel};
@@ -151,6 +152,9 @@ pub(crate) struct SyncArgs {
     #[arg(help_heading = TRAVEL)]
     pub(crate) deltic_path: OsString,
 
+    /// Servers.
+    #[command(flatten)]
+    pub(crate) login: LoginArgs,
     /// Runs that are kept in a file.
     #[command(flatten)]
     pub(crate) batch: BatchArgs,

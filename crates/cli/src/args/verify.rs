@@ -8,6 +8,7 @@ use deltic_protocol::limits::MAX_THREADS;
 
 use super::filters::Filters;
 use super::metadata::MetadataArgs;
+use super::server::LoginArgs;
 use super::settings::{Applied, SettingArgs};
 use crate::words::rate::Rate;
 use crate::words::shell::ShellWords;
@@ -56,6 +57,9 @@ pub(crate) struct VerifyArgs {
     /// Run this program on the other machine
     #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
     pub(crate) deltic_path: OsString,
+    /// Servers.
+    #[command(flatten)]
+    pub(crate) login: LoginArgs,
     /// Limit bytes a second: 500K, 1.5M, 2GB; 0: no limit
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,

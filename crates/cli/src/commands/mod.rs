@@ -12,6 +12,7 @@ pub(crate) mod install;
 pub(crate) mod man;
 pub(crate) mod patch;
 mod run;
+pub(crate) mod serve;
 pub(crate) mod signature;
 pub(crate) mod start;
 pub(crate) mod sync;

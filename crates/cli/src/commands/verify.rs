@@ -62,7 +62,9 @@ fn plan(args: &VerifyArgs) -> Result<Plan> {
         "two trees, or two files, are compared; write `deltic verify A B`"
     );
     let (sources, destination) = ends(&args.operands)?;
+    let dial = crate::plan::server::dial(&sources, &destination, &args.login)?;
     Ok(Plan {
+        dial,
         by_blake3: false,
         sources: contents(sources, &destination),
         names: Names::None,

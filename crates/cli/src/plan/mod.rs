@@ -1,6 +1,7 @@
 //! The meaning of the words: a [`Plan`] for the library and a [`View`] for us. Later code sees only these.
 
 pub(crate) mod cache;
+pub(crate) mod server;
 mod view;
 
 use std::ffi::{OsStr, OsString};
@@ -69,6 +70,7 @@ impl Request {
             (Sources::Local(_), Destination::Remote { .. }) => Far::Destination,
             (Sources::Remote { .. }, _) => Far::Sources,
         };
+        let dial = server::dial(&sources, &destination, &args.login)?;
         let mut plan = Plan {
             names: args.select.names((&sources, &destination), args.follow.trust())?,
             sources,
@@ -81,6 +83,7 @@ impl Request {
             },
             bwlimit: args.travel.bwlimit.and_then(Rate::limit),
             patience: args.travel.patience(matches!(far, Far::Nothing) || can_ask())?,
+            dial,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
             batch: None,

@@ -458,6 +458,7 @@ mod tests {
                 options: Vec::new(),
             },
             patience: Patience::default(),
+            dial: None,
             by_blake3: false,
             cache: None,
             batch: None,

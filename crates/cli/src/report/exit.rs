@@ -131,7 +131,7 @@ impl From<&SyncError> for Exit {
             SyncError::Selection(_) | SyncError::SelectionThere(_) => Self::Selection,
             // As a sync of it ends.
             SyncError::NoSource(_) => Self::Partial,
-            SyncError::Transport { .. } => Self::Transport,
+            SyncError::Transport { .. } | SyncError::Dial { .. } => Self::Transport,
             SyncError::Refused(_) | SyncError::Files(_) => Self::Files,
             SyncError::NoAnswer(status) | SyncError::ShellEnded(status)
                 if status.code() == Some(255) =>

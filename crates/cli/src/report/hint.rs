@@ -112,6 +112,10 @@ pub(crate) fn of(error: &SyncError, far: &Far, help: &'static str) -> Option<Str
                 Some(word) => format!("'{word}' is a file here: './{word}' names it"),
             });
         }
+        SyncError::Dial { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
+            "a server with a key of its own has a pin: `deltic login` keeps it, --pin says it"
+        }
+        SyncError::Dial { .. } => "is `deltic serve` running there?",
         SyncError::Incompatible(_) => {
             "is the same deltic on both machines? --deltic-path names another one over there"
         }

@@ -3,10 +3,11 @@
 //! rsync's rule: an operand is remote when a colon comes before any slash; `./a:b` is how one names a local `a:b`.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use deltic_serve::client::Address;
 use deltic_tree::path::printable;
 
 /// An operand, understood.
@@ -28,6 +29,9 @@ impl Place {
     pub(crate) fn parse(word: &OsStr) -> Result<Self> {
         let shown = printable(word.as_bytes());
         ensure!(!word.is_empty(), "an operand is empty: a path is missing");
+        if word.as_bytes().starts_with(b"https://") || word.as_bytes().starts_with(b"http://") {
+            return at_server(&shown, word);
+        }
         let Some((host, path)) = split_host(word.as_bytes()) else {
             return Ok(Self::Local(word.into()));
         };
@@ -42,6 +46,20 @@ impl Place {
         let path = if path.is_empty() { b"." } else { path };
         Ok(Self::Remote { host: host_name(&host, &shown)?, path: OsStr::from_bytes(path).into() })
     }
+}
+
+/// A volume of a server, and a path there.
+fn at_server(shown: &str, word: &OsStr) -> Result<Place> {
+    let text = word.to_str().with_context(|| format!("'{shown}': not UTF-8"))?;
+    let address = text.parse::<Address>().map_err(|why| anyhow!("'{shown}': {why}"))?;
+    ensure!(
+        address.fragment.is_none(),
+        "what is behind the '#' would be seen by all users of this machine: `deltic login` keeps it"
+    );
+    let host = address.host();
+    ensure!(!address.volume.is_empty(), "'{shown}': no volume behind the host: {host}VOLUME/PATH");
+    let path = if address.path.is_empty() { b"./".to_vec() } else { address.path };
+    Ok(Place::Remote { host: Some(host), path: OsString::from_vec(path) })
 }
 
 /// Why this is no host and no path of it, if it looks like what other programs take.
@@ -63,7 +81,7 @@ fn elsewhere(host: &[u8], path: &[u8]) -> Option<String> {
             Some(format!("an address of another kind; write {shell}'{host}:/{path}'"))
         }
         b"file" => Some(format!("an address of another kind; write '/{}'", rest.trim_start_matches('/'))),
-        b"s3" | b"gs" | b"gcs" | b"az" | b"abfs" | b"b2" | b"http" | b"https" | b"ftp" | b"ftps"
+        b"s3" | b"gs" | b"gcs" | b"az" | b"abfs" | b"b2" | b"ftp" | b"ftps"
         | b"dav" | b"davs" | b"webdav" | b"smb" | b"cifs" | b"nfs" | b"afp" => Some(
             "not supported: Deltic talks to itself over ssh, as host:path, or to what is mounted here"
                 .into(),
@@ -162,7 +180,9 @@ mod tests {
             ("host::module", "daemons"),
             ("rsync://host/module", "daemons"),
             ("s3://bucket/key", "mounted"),
-            ("https://host/x", "mounted"),
+            ("http://host/x", "use https://"),
+            ("https://host/", "no volume"),
+            ("https://host/x#t=y", "deltic login"),
             ("ssh://me@host/srv/x", "write 'me@host:/srv/x'"),
             ("ssh://host:2222/srv/x", "write -e 'ssh -p 2222' 'host:/srv/x'"),
             ("file:///srv/x", "write '/srv/x'"),

@@ -308,7 +308,7 @@ const PREFIX: &str = "DELTIC_";
 /// The one variable of rsync that is a setting too; the own one is nearer.
 const RSYNC_RSH: &str = "RSYNC_RSH";
 /// Options that only make sense where they are typed.
-const ANSWERS: &[&str] = &["help", "version", "config", "no-config"];
+const ANSWERS: &[&str] = &["help", "version", "config", "no-config", "token"];
 /// May be set for all runs, besides what travels and what is shown.
 const DEFAULTS: &[&str] =
     &["max-delete", "force-delete", "cache", "no-cache", "checksum-max-age", "delay", "max-delay"];

@@ -90,6 +90,7 @@ impl Way {
             remote: self.remote.clone(),
             bwlimit: None,
             patience: Patience { answer: Some(PATIENCE), whole: Some(PATIENCE), silence: None },
+            dial: None,
             by_blake3: false,
             cache: None,
             batch: None,

@@ -1,0 +1,159 @@
+//! Options about servers: what `deltic serve` and `deltic token` take, and what lets a client in.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::headings::TRAVEL;
+use crate::words::age::Age;
+
+/// How a client shows who it is, and knows a server.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct LoginArgs {
+    /// Read the token for https:// from this file: @FILE
+    ///
+    /// Without it, DELTIC_TOKEN in the environment counts, and else what `deltic login` has kept.
+    #[arg(long, value_name = "@FILE", help_heading = TRAVEL)]
+    pub(crate) token: Option<String>,
+    /// Trust the server with this key alone: sha256//BASE64
+    #[arg(long, value_name = "PIN", help_heading = TRAVEL)]
+    pub(crate) pin: Option<String>,
+}
+
+/// Serve directories over one port, to other deltics, to browsers and to plain HTTP
+///
+/// Each directory is a volume, by the last name of its path. Nobody is let in without a token; one is made and printed
+/// at each start, and `deltic token` makes those that stay.
+#[derive(Debug, clap::Args)]
+#[command(after_help = SERVE_EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// Directories to serve
+    #[arg(value_name = "DIR", required_unless_present = "config")]
+    pub(crate) dirs: Vec<PathBuf>,
+    /// Read volumes and settings from this file; other options count first
+    #[arg(long, value_name = "FILE", conflicts_with = "dirs")]
+    pub(crate) config: Option<PathBuf>,
+    /// Listen on this address [default: 127.0.0.1:8420]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Be there for the whole network, with a key of our own that clients know by its pin
+    #[arg(long)]
+    pub(crate) lan: bool,
+    /// Show this certificate, a PEM file
+    #[arg(long, value_name = "FILE", requires = "key", conflicts_with = "lan")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Its key, a PEM file
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// Write nothing, whatever a token allows
+    #[arg(long)]
+    pub(crate) ro: bool,
+    /// Delete nothing, whatever a token allows; files are still replaced by new versions
+    #[arg(long)]
+    pub(crate) no_delete: bool,
+    /// The server's own directory.
+    #[command(flatten)]
+    pub(crate) state: StateArgs,
+    /// Say whether the settings make sense, and end
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// The server's own directory.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct StateArgs {
+    /// Directory of the server's own, with keys and tokens [default: ~/.local/state/deltic/serve]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+}
+
+/// Make, list and revoke tokens of the server on this machine
+///
+/// A token is shown once; the server keeps its hash. A running server knows of changes within a second.
+#[derive(Debug, clap::Args)]
+#[command(after_help = TOKEN_EXAMPLES)]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    pub(crate) command: TokenCommand,
+}
+
+/// What is done with tokens.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token and print it
+    Add {
+        /// What you call it: whose it is, or what for
+        name: String,
+        /// For these volumes alone; else for all
+        #[arg(long, value_name = "NAME")]
+        volume: Vec<String>,
+        /// Files may be read, and none written
+        #[arg(long, conflicts_with = "wo")]
+        ro: bool,
+        /// Files may be written, and none read
+        #[arg(long)]
+        wo: bool,
+        /// No file may be deleted
+        #[arg(long)]
+        no_delete: bool,
+        /// It ends after so long: 12h, 30d
+        #[arg(long, value_name = "AGE")]
+        expires: Option<Age>,
+        #[command(flatten)]
+        state: StateArgs,
+    },
+    /// List the tokens
+    List {
+        #[command(flatten)]
+        state: StateArgs,
+    },
+    /// Remove the tokens of a name; who is connected with one is put out
+    Revoke {
+        /// The name, or the first letters of the hash as `list` shows it
+        which: String,
+        #[command(flatten)]
+        state: StateArgs,
+    },
+}
+
+/// Keep the token and the pin for a server
+///
+/// They are read from standard input, or taken from behind the # of the address that `deltic serve` prints. They are
+/// kept in ~/.config/deltic/logins.json, for you alone.
+#[derive(Debug, clap::Args)]
+#[command(after_help = LOGIN_EXAMPLES)]
+pub(crate) struct LoginCommandArgs {
+    /// The address of the server, or of a volume there
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// Trust the server with this key alone: sha256//BASE64
+    #[arg(long, value_name = "PIN")]
+    pub(crate) pin: Option<String>,
+}
+
+const SERVE_EXAMPLES: &str = "\
+EXAMPLES:
+  deltic serve photos/
+      on this machine alone: http://127.0.0.1:8420/photos/
+  deltic serve --lan photos/ music/
+      for the whole network, by TLS
+  deltic serve --cert fullchain.pem --key privkey.pem --listen 0.0.0.0:443 /srv/photos
+      with a certificate that clients trust by themselves
+  deltic serve --config /etc/deltic/deltic.toml --check
+      are the settings right?
+
+EXIT CODES:
+  0 told to end; 1 the settings make no sense; 10 the address is not to be had; 11 a file is not to be had";
+
+const TOKEN_EXAMPLES: &str = "\
+EXAMPLES:
+  deltic token add --ro --volume photos tv
+      the TV may see the photos
+  deltic token add --no-delete --expires 90d laptop-backup
+  deltic token revoke tv";
+
+const LOGIN_EXAMPLES: &str = "\
+EXAMPLES:
+  deltic login https://nas:8420
+      asks for the token, which is not shown
+  deltic login 'https://nas:8420/photos/#t=dlt_...&pin=sha256//...'
+      takes both from the address that `deltic serve` printed";

@@ -1,0 +1,263 @@
+//! `deltic serve`, `deltic token` and `deltic login`.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, IsTerminal};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use deltic_serve::client::Address;
+use deltic_serve::server::access::{Grant, TokenFile};
+use deltic_serve::server::config::{AccessConfig, Config, ConfigError, PORT, Tls, VolumeConfig};
+use deltic_serve::server::{Prepared, prepare};
+use deltic_serve::token::Token;
+
+use crate::args::server::{LoginCommandArgs, ServeArgs, StateArgs, TokenArgs, TokenCommand};
+use crate::plan::server::{Login, Logins};
+use crate::report::exit::Exit;
+use crate::report::output::{self, Output};
+use crate::words::age::Age;
+
+/// Serves until it is told to end.
+pub(crate) fn run(args: &ServeArgs) -> Exit {
+    let config = match config(args) {
+        Ok(config) => config,
+        Err(error) => {
+            output::complain(&output::words(&error), None);
+            return Exit::after_refusal(&error);
+        }
+    };
+    if args.check {
+        return match config.check() {
+            Ok(()) => {
+                output::note("the settings are right\n");
+                Exit::Success
+            }
+            Err(error) => failed(&error),
+        };
+    }
+    let token = Token::random();
+    match prepare(&config, Some(&token)) {
+        Ok(prepared) => {
+            if let Err(error) = announce(&prepared, &config, &token) {
+                output::complain_unwritten(&error);
+            }
+            prepared.run().map_or_else(|error| failed(&error), |()| Exit::Success)
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &ConfigError) -> Exit {
+    let in_use = matches!(error, ConfigError::Io { source, .. } if source.kind() == io::ErrorKind::AddrInUse);
+    let hint = in_use.then_some("--listen names another address");
+    output::complain(&error.to_string(), hint);
+    match error {
+        ConfigError::Bad(_) => Exit::Usage,
+        ConfigError::Io { .. } if in_use => Exit::Transport,
+        ConfigError::Io { .. } => Exit::Files,
+    }
+}
+
+/// The settings of the words, or of the file that they name.
+fn config(args: &ServeArgs) -> Result<Config> {
+    let mut config = match &args.config {
+        Some(path) => {
+            let shown = path.display();
+            let text = std::fs::read_to_string(path).with_context(|| format!("read {shown}"))?;
+            toml::from_str::<Config>(&text).with_context(|| format!("{shown}"))?
+        }
+        None => Config {
+            listen: (Ipv4Addr::LOCALHOST, PORT).into(),
+            state: state(&args.state)?,
+            tls: Tls::Off,
+            volumes: volumes(&args.dirs)?,
+            limits: deltic_serve::server::config::Limits::default(),
+        },
+    };
+    if args.lan {
+        config.tls = Tls::SelfSigned;
+        config.listen = (Ipv6Addr::UNSPECIFIED, config.listen.port()).into();
+    }
+    if let (Some(cert), Some(key)) = (&args.cert, &args.key) {
+        config.tls = Tls::Files { cert: cert.clone(), key: key.clone() };
+    }
+    if let Some(listen) = args.listen {
+        config.listen = listen;
+    }
+    if let Some(state) = &args.state.state {
+        config.state.clone_from(state);
+    }
+    for volume in config.volumes.values_mut() {
+        if args.ro {
+            volume.access = AccessConfig::Read;
+        }
+        volume.delete &= !args.no_delete;
+    }
+    make_own(&config.state)?;
+    Ok(config)
+}
+
+/// Makes a directory for this user alone, unless it is there.
+fn make_own(dir: &Path) -> Result<()> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.with_context(|| format!("make {}", dir.display()))
+}
+
+fn state(args: &StateArgs) -> Result<PathBuf> {
+    if let Some(state) = &args.state {
+        return Ok(state.clone());
+    }
+    let own = std::env::var_os("XDG_STATE_HOME").filter(|dir| Path::new(dir).is_absolute());
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
+    let dir = own
+        .map(PathBuf::from)
+        .or_else(home)
+        .context("HOME is not set; --state names a directory")?;
+    Ok(dir.join("deltic/serve"))
+}
+
+/// The directories as volumes, by the last names of their paths.
+fn volumes(dirs: &[PathBuf]) -> Result<BTreeMap<String, VolumeConfig>> {
+    let mut volumes = BTreeMap::new();
+    for dir in dirs {
+        let path = dir.canonicalize().with_context(|| format!("{}", dir.display()))?;
+        let last = path.file_name().unwrap_or_else(|| "root".as_ref()).as_bytes();
+        let plain = |byte: &u8| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(*byte),
+            _ => '-',
+        };
+        let name: String = last.iter().map(plain).collect();
+        let volume = VolumeConfig { path, access: AccessConfig::ReadWrite, delete: true };
+        if volumes.insert(name.clone(), volume).is_some() {
+            bail!("two directories are called {name}; --config names volumes otherwise");
+        }
+    }
+    Ok(volumes)
+}
+
+/// Prints where the volumes are.
+fn announce(prepared: &Prepared, config: &Config, token: &Token) -> io::Result<()> {
+    let scheme = if matches!(config.tls, Tls::Off) { "http" } else { "https" };
+    let address = SocketAddr::new(reachable(prepared.address.ip()), prepared.address.port());
+    let pin = prepared.pin().map(|pin| format!("&pin={pin}")).unwrap_or_default();
+    let mut output = Output::stdout();
+    for (name, volume) in &config.volumes {
+        output.line(format!("serving {} as {name}", volume.path.display()));
+    }
+    let first = config.volumes.keys().next().map_or("", |name| name);
+    let url = format!("{scheme}://{address}/{first}/#t={}{pin}", token.reveal());
+    output.line(format!("\n  {url}\n"));
+    output.line(format!("elsewhere: deltic login '{url}'"));
+    output.line(format!("           deltic sync -a DIR/ {scheme}://{address}/{first}/"));
+    if io::stdout().is_terminal()
+        && let Ok(code) = qrcode::QrCode::new(url.as_bytes())
+    {
+        let code = code.render::<qrcode::render::unicode::Dense1x2>().quiet_zone(true).build();
+        output.line(code);
+    }
+    output.finish()
+}
+
+/// An address that others reach, where the server is on all of them.
+fn reachable(ip: IpAddr) -> IpAddr {
+    if !ip.is_unspecified() {
+        return ip;
+    }
+    // Nothing is sent: the system says from where it would be.
+    let from = || {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+        socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    from().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// Makes, lists and revokes tokens.
+pub(crate) fn token(args: &TokenArgs) -> Result<()> {
+    let mut output = Output::stdout();
+    match &args.command {
+        TokenCommand::Add { name, volume, ro, wo, no_delete, expires, state } => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let end = |age: &Age| Some(now.as_secs().saturating_add(age.0?));
+            let grant = Grant {
+                name: name.clone(),
+                volumes: (!volume.is_empty()).then(|| volume.clone()),
+                read: !wo,
+                write: !ro,
+                delete: !ro && !no_delete,
+                expires: expires.as_ref().and_then(end),
+            };
+            let state = self::state(state)?;
+            make_own(&state)?;
+            output.line(TokenFile::of(&state).add(grant)?.reveal());
+        }
+        TokenCommand::List { state } => {
+            for (hash, grant) in TokenFile::of(&self::state(state)?).read()? {
+                let rights =
+                    [(grant.read, "read"), (grant.write, "write"), (grant.delete, "delete")];
+                let rights: Vec<_> =
+                    rights.iter().filter(|(has, _)| *has).map(|(_, right)| *right).collect();
+                let volumes =
+                    grant.volumes.map_or_else(|| "all volumes".into(), |names| names.join(" "));
+                let ends = grant.expires.map(ends).unwrap_or_default();
+                let (hash, name) = (&hash[..12], grant.name);
+                output.line(format!("{hash}  {name}  {}  {volumes}{ends}", rights.join("+")));
+            }
+        }
+        TokenCommand::Revoke { which, state } => {
+            let gone = TokenFile::of(&self::state(state)?).revoke(which)?;
+            ensure!(gone > 0, "no token is called {which}, or has a hash that begins so");
+            output.line(format!(
+                "revoked: {}",
+                crate::report::numbers::counted(gone as u64, "token")
+            ));
+        }
+    }
+    Ok(output.finish()?)
+}
+
+fn ends(at: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    match at.checked_sub(now).map(Duration::from_secs) {
+        None => "  has ended".into(),
+        Some(left) => format!("  ends in {}", indicatif::HumanDuration(left)),
+    }
+}
+
+/// Keeps a token and a pin for a server.
+pub(crate) fn login(args: &LoginCommandArgs) -> Result<()> {
+    let address: Address = args.url.parse()?;
+    let token = match address.in_fragment("t") {
+        Some(token) => token.to_owned(),
+        None => ask()?,
+    };
+    let token: Token = token.parse()?;
+    let pin = args.pin.clone().or_else(|| address.in_fragment("pin").map(str::to_owned));
+    let path = Logins::read()?.keep(address.server(), Login::new(&token, pin))?;
+    output::note(&format!("kept for {} in {}\n", address.server(), path.display()));
+    Ok(())
+}
+
+/// Reads a token from standard input, unseen where that is a terminal.
+fn ask() -> Result<String> {
+    let input = io::stdin();
+    let before = input.is_terminal().then(|| rustix::termios::tcgetattr(&input)).transpose()?;
+    if let Some(before) = &before {
+        output::note("token: ");
+        let mut unseen = before.clone();
+        unseen.local_modes.remove(rustix::termios::LocalModes::ECHO);
+        rustix::termios::tcsetattr(&input, rustix::termios::OptionalActions::Flush, &unseen)?;
+    }
+    let mut line = String::new();
+    let read = input.lock().read_line(&mut line);
+    if let Some(before) = before {
+        rustix::termios::tcsetattr(&input, rustix::termios::OptionalActions::Flush, &before)?;
+        output::note("\n");
+    }
+    read.context("read the token")?;
+    Ok(line.trim().to_owned())
+}

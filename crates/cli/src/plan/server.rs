@@ -1,0 +1,113 @@
+//! The way to a server: the token and the pin for it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use deltic_net::plan::{Destination, Dial, Sources, far_host};
+use deltic_serve::client::{Address, Credentials};
+use deltic_serve::token::Token;
+use serde::{Deserialize, Serialize};
+
+use crate::args::server::LoginArgs;
+
+/// How the other end of a run is reached, if that is a server.
+pub(crate) fn dial(
+    sources: &Sources,
+    destination: &Destination,
+    login: &LoginArgs,
+) -> Result<Option<Dial>> {
+    let Some(host) = far_host(sources, destination).filter(|host| is_server(host)) else {
+        return Ok(None);
+    };
+    let address: Address = host.parse()?;
+    let credentials = credentials(&address, login)?;
+    Ok(Some(address.dial(credentials)))
+}
+
+/// Returns true for a host that is the address of a server.
+fn is_server(host: &str) -> bool {
+    host.starts_with("https://") || host.starts_with("http://")
+}
+
+fn credentials(address: &Address, login: &LoginArgs) -> Result<Credentials> {
+    let kept = Logins::read()?.0.remove(&address.server());
+    let pin = login.pin.clone().or_else(|| kept.as_ref()?.pin.clone());
+    let said = match &login.token {
+        Some(word) => Some(token_in_file(word)?),
+        None => std::env::var("DELTIC_TOKEN").ok().filter(|token| !token.is_empty()),
+    };
+    let Some(token) = said.or_else(|| kept.map(|login| login.token)) else {
+        let server = address.server();
+        bail!("no token for {server}; `deltic login {server}` keeps one");
+    };
+    Ok(Credentials { token: token.parse()?, pin })
+}
+
+fn token_in_file(word: &str) -> Result<String> {
+    let Some(path) = word.strip_prefix('@') else {
+        bail!(
+            "--token: a token in a command line is seen by all users of this machine; write --token @FILE"
+        )
+    };
+    let text = fs::read_to_string(path).with_context(|| format!("--token: read {path}"))?;
+    Ok(text.trim().to_owned())
+}
+
+/// What is kept for servers, by their addresses.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Logins(BTreeMap<String, Login>);
+
+/// What is kept for a server.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Login {
+    token: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pin: Option<String>,
+}
+
+impl Login {
+    pub(crate) fn new(token: &Token, pin: Option<String>) -> Self {
+        Self { token: token.reveal(), pin }
+    }
+}
+
+impl Logins {
+    fn path() -> Option<PathBuf> {
+        let own = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| Path::new(dir).is_absolute());
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config"));
+        Some(own.map(PathBuf::from).or_else(home)?.join("deltic/logins.json"))
+    }
+
+    pub(crate) fn read() -> Result<Self> {
+        let Some(path) = Self::path() else { return Ok(Self::default()) };
+        let shown = path.display();
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).with_context(|| format!("read {shown}")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error).with_context(|| format!("read {shown}")),
+        }
+    }
+
+    /// Keeps a login, for this user alone; returns the file.
+    pub(crate) fn keep(mut self, server: String, login: Login) -> Result<PathBuf> {
+        let path = Self::path().context("keep the token: HOME is not set")?;
+        let dir = path.parent().unwrap_or_else(|| Path::new("/"));
+        fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
+        self.0.insert(server, login);
+        let new = path.with_extension("json.new");
+        let write = || {
+            let mut file = fs::OpenOptions::new();
+            let file = file.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = file.open(&new)?;
+            file.write_all(&serde_json::to_vec_pretty(&self).expect("logins are plain data"))?;
+            file.sync_all()?;
+            fs::rename(&new, &path)
+        };
+        write().with_context(|| format!("write {}", path.display()))?;
+        Ok(path)
+    }
+}

@@ -1,0 +1,457 @@
+//! `deltic serve`: the real server on loopback, and the real command as its client.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{DELTIC, Run, World, edited, is_installed, noise, skip};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A server of the volume `photos`, which ends with this value.
+struct Server<'a> {
+    world: &'a World,
+    child: Child,
+    /// `http://127.0.0.1:PORT`.
+    url: String,
+    /// The whole address, with the token.
+    whole: String,
+}
+
+impl<'a> Server<'a> {
+    fn start(world: &'a World, words: &str) -> Self {
+        world.mkdir("photos");
+        Self::of(world, format!("serve photos --state state --listen 127.0.0.1:0 {words}"))
+    }
+
+    fn of(world: &'a World, all: String) -> Self {
+        let mut command = Command::new(DELTIC);
+        command.args(all.split_whitespace()).stdout(Stdio::piped());
+        world.place(&mut command);
+        let mut child = command.spawn().expect("it starts");
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let line = lines.map_while(Result::ok).find(|line| line.contains("#t="));
+        let whole = line.expect("it says where it is").trim().to_owned();
+        let url = whole.split("/photos/").next().expect("it has one").to_owned();
+        let server = Self { world, child, url, whole };
+        let login = server.deltic(&format!("login {}", server.whole));
+        assert_eq!(login.code, Some(0), "{login:#?}");
+        server
+    }
+
+    fn token(&self) -> &str {
+        self.whole.split("#t=").nth(1).and_then(|rest| rest.split('&').next()).expect("it has one")
+    }
+
+    fn deltic(&self, words: &str) -> Run {
+        let words = words.replace("URL", &self.url);
+        Run::of(&mut self.world.command(DELTIC, words.split_whitespace()))
+    }
+
+    #[track_caller]
+    fn ok(&self, words: &str) -> Run {
+        let run = self.deltic(words);
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "deltic {words}\n{run:#?}");
+        run
+    }
+
+    #[track_caller]
+    fn fails(&self, code: i32, words: &str, why: &str) {
+        let run = self.deltic(words);
+        assert_eq!(run.code, Some(code), "deltic {words}\n{run:#?}");
+        assert!(run.stderr.contains(why), "deltic {words}\n{run:#?}");
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id() as i32).expect("it is a process");
+        kill_process(pid, signal).expect("it is ours");
+    }
+
+    /// Sends `head` as it is, and returns the first line of the answer.
+    fn raw(&self, head: &[u8]) -> String {
+        let address = self.url.split("://").nth(1).expect("it has one");
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("it is a socket");
+        // A server that has heard enough closes its side.
+        let _ = stream.write_all(head);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer);
+        answer.lines().next().unwrap_or_default().to_owned()
+    }
+
+    /// The status of a request with a token.
+    fn status(&self, method: &str, path: &str, more: &str) -> u16 {
+        let token = self.token();
+        let line = self.raw(
+            format!(
+                "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n{more}\r\n"
+            )
+            .as_bytes(),
+        );
+        line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_tree_goes_to_a_server_and_comes_back_by_what_changed() {
+    let world = World::new();
+    let old = noise(3_000_000, 1);
+    world.write("src/big", &old);
+    world.write("src/dir/small", "x");
+    world.link("small", "src/dir/link");
+    let server = Server::start(&world, "");
+    server.ok("sync -a src/ URL/photos/2026/");
+    world.assert_same("src", "photos/2026");
+    world.write("src/big", edited(&old, 1_000_000));
+    let run = server.ok("sync -a --stats src/ URL/photos/2026/");
+    assert!(run.stat("Total bytes sent") < 100_000, "{run:#?}");
+    world.assert_same("src", "photos/2026");
+    server.ok("sync -a URL/photos/2026/ back/");
+    world.assert_same("src", "back");
+    server.ok("verify src URL/photos/2026");
+    world.write("back/dir/small", "y");
+    assert_eq!(server.deltic("verify back URL/photos/2026").code, Some(26));
+    std::fs::remove_file(world.path("src/dir/small")).unwrap();
+    server.ok("sync -a --delete src/ URL/photos/2026/");
+    world.assert_same("src", "photos/2026");
+    assert!(server.ok("sync --list-only URL/photos/2026/").stdout.contains("big"));
+    server.fails(23, "sync -a URL/photos/none there", "cannot read /photos/none");
+    world.assert_clean("photos");
+}
+
+#[test]
+fn nothing_leads_out_of_a_volume() {
+    let world = World::new();
+    world.write("secret/x", "secret");
+    world.write("src/x", "mine");
+    world.mkdir("photos");
+    world.link("../secret", "photos/out");
+    world.link("../secret/x", "photos/file");
+    let server = Server::start(&world, "");
+    for (words, why) in [
+        ("sync -a URL/photos/../secret/ got/", "'..' is not allowed"),
+        ("sync -a URL/photos/out/ got/", "leads out"),
+        ("sync -aL URL/photos/ got/", "not followed"),
+        ("sync -a src/ URL/photos/out/", "leads out"),
+        ("sync -a src/ URL/photos/%2e%2e/secret/", "'..' is not allowed"),
+        ("sync -a src/ URL/secret/", "no such volume"),
+        ("sync -a --backup --backup-dir=../secret src/ URL/photos/", "leads out"),
+    ] {
+        server.fails(3, words, why);
+    }
+    // The list is looked for in the volume.
+    server.fails(3, "sync -a --files-from=:/secret/x URL/photos/ got/", "no such file");
+    let home = world.path("secret").display().to_string();
+    for path in [
+        "../secret/x",
+        "..%2fsecret%2fx",
+        "%2e%2e/secret/x",
+        "out/x",
+        "file",
+        "%2fetc%2fpasswd",
+        "a%00b",
+        &format!("/{home}/x"),
+    ] {
+        let address = format!("/v1/volumes/photos/files/{path}");
+        for (method, more) in
+            [("GET", ""), ("DELETE", "If-Match: *\r\n"), ("PUT", "Content-Length: 0\r\n")]
+        {
+            let status = server.status(method, &address, more);
+            assert!((400..500).contains(&status), "{method} {path}: {status}");
+        }
+    }
+    assert_eq!(server.status("GET", "/v1/volumes/photos/tree/out", ""), 403);
+    assert_eq!(server.status("POST", "/v1/volumes/photos/tree/out/made", ""), 403);
+    assert_eq!(world.read("secret/x"), b"secret");
+    assert_eq!(world.names("secret"), ["x"]);
+}
+
+#[test]
+fn a_client_makes_no_program_that_runs_as_somebody_else_and_nobody_waits_at_its_fifos() {
+    let world = World::new();
+    world.write("src/suid", "x");
+    world.chmod("src/suid", 0o6755);
+    world.write("src/a", "a");
+    let fifo = world.path("src/fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let server = Server::start(&world, "");
+    server.ok("sync -a --super --chmod=F+s src/ URL/photos/");
+    assert_eq!(world.mode("photos/suid") & 0o7000, 0);
+    assert_eq!(world.mode("photos/a") & 0o7000, 0);
+    server.fails(3, "sync -r --files-from=:/fifo URL/photos/ got/", "invalid argument");
+    assert_eq!(server.status("GET", "/v1/volumes/photos/files/fifo", ""), 409);
+    assert_eq!(server.status("GET", "/healthz", ""), 200);
+}
+
+#[test]
+fn a_token_allows_what_it_says_and_only_as_long_as_it_stands() {
+    let world = World::new();
+    world.write("src/a", "a");
+    let server = Server::start(&world, "");
+    server.ok("sync -a src/ URL/photos/");
+    let token = |words: &str, file: &str| {
+        let run = server.ok(&format!("token add --state state {words}"));
+        world.write(file, run.stdout);
+    };
+    token("--ro reader", "reader");
+    token("--wo writer", "writer");
+    token("--no-delete keeper", "keeper");
+    token("--volume music stranger", "stranger");
+    token("--expires 0 late", "late");
+    server.ok("sync -a --token @reader URL/photos/ got/");
+    server.fails(3, "sync -a --token @reader src/ URL/photos/", "only be read from");
+    server.ok("sync -a --token @writer src/ URL/photos/");
+    server.fails(3, "sync -a --token @writer URL/photos/ got/", "only be written to");
+    server.fails(3, "sync -a --delete --token @keeper src/ URL/photos/", "nothing may be deleted");
+    // What is found in such a directory is used up.
+    server.fails(
+        3,
+        "sync -a --partial-dir=/x --token @keeper src/ URL/photos/",
+        "nothing may be deleted",
+    );
+    server.fails(3, "sync -a --token @stranger src/ URL/photos/", "no such volume");
+    server.fails(11, "sync -a --token @late src/ URL/photos/", "not one of this server");
+    server.fails(1, "sync -a --token dlt_x src/ URL/photos/", "--token @FILE");
+    assert!(server.ok("token list --state state").stdout.contains("  keeper  read+write  all"));
+    server.ok("token revoke --state state reader");
+    server.fails(11, "sync -a --token @reader URL/photos/ got/", "not one of this server");
+    // Who is connected is put out.
+    world.mkdir("idle");
+    let mut watching = Command::new(DELTIC);
+    let words = format!("sync -a --bwlimit 1 --token @writer big/ {}/photos/", server.url);
+    world.write("big/file", noise(4_000_000, 2));
+    watching.args(words.split_whitespace()).stderr(Stdio::piped());
+    world.place(&mut watching);
+    let mut slow = watching.spawn().unwrap();
+    sleep(Duration::from_secs(1));
+    assert!(slow.try_wait().unwrap().is_none(), "it is too fast for this test");
+    server.ok("token revoke --state state writer");
+    let revoked = Instant::now();
+    while slow.try_wait().unwrap().is_none() {
+        assert!(revoked.elapsed() < Duration::from_secs(20), "it is still let in");
+        sleep(Duration::from_millis(50));
+    }
+    assert!(!slow.wait().unwrap().success());
+    assert!(!world.exists("photos/file"));
+}
+
+#[test]
+fn a_server_of_its_own_key_is_known_by_its_pin() {
+    let world = World::new();
+    world.write("src/a", noise(100_000, 3));
+    let server = Server::start(&world, "--lan");
+    assert!(server.whole.starts_with("https://") && server.whole.contains("&pin=sha256//"));
+    server.ok("sync -a src/ URL/photos/");
+    world.assert_same("src", "photos");
+    let wrong = "sha256//AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    server.fails(
+        10,
+        &format!("sync -a --pin {wrong} src/ URL/photos/"),
+        "another one than the pin",
+    );
+    std::fs::remove_file(world.path(".config/deltic/logins.json")).unwrap();
+    world.write("token", server.token());
+    server.fails(10, "sync -a --token @token src/ URL/photos/", "certificate");
+}
+
+#[test]
+fn settings_of_a_file_count_and_are_checked_before_anybody_is_let_in() {
+    let world = World::new();
+    world.write("src/a", "a");
+    world.mkdir("photos");
+    world.mkdir("state");
+    let path = |name: &str| world.path(name).display().to_string();
+    let volume = format!("[volumes.photos]\npath = \"{}\"\n", path("photos"));
+    let text = format!("state = \"{}\"\n{volume}", path("state"));
+    world.write("deltic.toml", format!("{text}access = \"read\"\n"));
+    let deltic = |words: &str| Run::of(&mut world.command(DELTIC, words.split(' ')));
+    let run = deltic("serve --config deltic.toml --check");
+    assert_eq!((run.code, &*run.stderr), (Some(0), "the settings are right\n"));
+    for (config, why) in [
+        (text.replace("photos\"", "none\""), "no such directory"),
+        (text.replace("state\"", "photos/state\""), "own directory"),
+        (format!("{text}speed = 3\n"), "speed"),
+        (format!("listen = \"0.0.0.0:0\"\n{text}"), "in the clear"),
+        (text.replace("volumes.photos", "volumes.'a/b'"), "a name has letters"),
+    ] {
+        world.write("bad.toml", config);
+        let run = deltic("serve --config bad.toml --check");
+        assert!(run.code == Some(1) && run.stderr.contains(why), "{why}: {run:#?}");
+    }
+    let server = Server::of(&world, "serve --config deltic.toml --listen 127.0.0.1:0".into());
+    server.fails(3, "sync -a src/ URL/photos/", "only be read from");
+    drop(server);
+    let server = Server::start(&world, "--no-delete");
+    server.fails(3, "sync -a --delete src/ URL/photos/", "nothing may be deleted");
+    drop(server);
+    if !is_installed("openssl") {
+        return skip("openssl is not installed: no certificate");
+    }
+    let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out cert.pem \
+                 -subj /CN=localhost -days 1";
+    let made = Run::of(&mut world.command("openssl", words.split_whitespace()));
+    assert_eq!(made.code, Some(0), "{made:#?}");
+    let server = Server::start(&world, "--cert cert.pem --key key.pem --ro");
+    assert!(server.whole.starts_with("https://"));
+    server.fails(10, "sync -a URL/photos/ got/", "certificate");
+}
+
+#[test]
+fn the_examples_of_the_manual_do_what_they_say() {
+    if !is_installed("curl") || !is_installed("openssl") {
+        return skip("curl or openssl is not installed");
+    }
+    let world = World::new();
+    world.write("data", noise(300_000, 4));
+    let server = Server::start(&world, "");
+    let manual = include_str!("../../../docs/server.md");
+    let mut blocks = manual.split("```").skip(1).step_by(2);
+    let block = blocks.find_map(|block| block.strip_prefix("sh\n")).expect("there is one");
+    assert!(block.matches("curl ").count() >= 10);
+    let mut command = Command::new("sh");
+    command.args(["-exc", block]).env("URL", &server.url).env("TOKEN", server.token());
+    let run = Run::of(&mut world.settle(command));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    assert_eq!(world.read("photos/new/data"), world.read("data"));
+    assert!(world.exists("photos/empty") && !world.exists("photos/new/other"));
+    world.assert_clean("photos/new");
+}
+
+#[test]
+fn a_file_over_http_is_replaced_as_a_whole_and_only_if_the_conditions_hold() {
+    let world = World::new();
+    world.write("photos/a", "old");
+    let server = Server::start(&world, "");
+    let file = "/v1/volumes/photos/files/a";
+    let status = |method: &str, more: &str| server.status(method, file, more);
+    assert_eq!(status("GET", "If-Match: \"x\"\r\n"), 412);
+    assert_eq!(status("GET", "If-None-Match: *\r\n"), 304);
+    assert_eq!(status("GET", "Range: bytes=9-\r\n"), 416);
+    assert_eq!(status("GET", "Range: bytes=1-1\r\n"), 206);
+    assert_eq!(status("DELETE", ""), 428);
+    assert_eq!(status("DELETE", "If-Match: \"x\"\r\n"), 412);
+    assert_eq!(status("PUT", "Content-Length: 3\r\nIf-None-Match: *\r\n\r\nnew"), 412);
+    assert_eq!(status("PUT", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 411);
+    assert_eq!(status("PUT", "Content-Length: 99999999999999999\r\n\r\nnew"), 413);
+    let digest = "Repr-Digest: sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:\r\n";
+    assert_eq!(status("PUT", &format!("Content-Length: 3\r\n{digest}\r\nnew")), 400);
+    assert_eq!(server.status("PUT", "/v1/volumes/photos/files/a/b", "Content-Length: 0\r\n"), 409);
+    // A body that ends early.
+    server.raw(
+        format!("PUT {file} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 9\r\n\r\nnew", server.token())
+            .as_bytes(),
+    );
+    assert_eq!(world.read("photos/a"), b"old");
+    assert_eq!(status("PUT", "Content-Length: 3\r\nIf-Match: *\r\n\r\nnew"), 204);
+    assert_eq!(world.read("photos/a"), b"new");
+    assert_eq!(server.status("GET", "/v1/volumes/music/files/a", ""), 404);
+    assert_eq!(server.status("GET", "/v1/volumes", "Origin: https://evil.example\r\n"), 403);
+}
+
+#[test]
+fn what_is_no_request_ends_its_own_connection_alone() {
+    let world = World::new();
+    let server = Server::start(&world, "");
+    assert!(server.raw(b"\x16\x03\x01 what is this\r\n\r\n").contains("400"));
+    let long = server.raw(&[b'x'; 200_000]);
+    assert!(long.is_empty() || long.contains(" 4"), "{long}");
+    let upgrade = |more: &str, frames: &[u8]| {
+        let head = format!(
+            "GET /v1/ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+             Sec-WebSocket-Protocol: deltic.1\r\n{more}\r\n"
+        );
+        server.raw(&[head.as_bytes(), frames].concat())
+    };
+    let known = format!("Authorization: Bearer {}\r\n", server.token());
+    // A masked frame: what is said, by the mask of zeros.
+    let frame =
+        |payload: &[u8]| [&[0x82, 0x80 | payload.len() as u8, 0, 0, 0, 0], payload].concat();
+    let open = br#"{"open":{"channel":1,"volume":"photos"}}"#;
+    for frames in [
+        vec![0xff; 64],
+        [&[0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff][..], &[0; 64]].concat(),
+        frame(b""),
+        frame(b"\x80\x80\x80\x80\x80\x80"),
+        frame(b"\x00{"),
+        frame(br#"x"#),
+        [
+            frame(&[&b"\0"[..], open].concat()),
+            frame(b"\x01garbage instead of a greeting"),
+            vec![0x88, 0x80, 0, 0, 0, 0],
+        ]
+        .concat(),
+        [
+            frame(&[&b"\0"[..], open].concat()),
+            frame(&[&b"\0"[..], open].concat()),
+            vec![0x88, 0x80, 0, 0, 0, 0],
+        ]
+        .concat(),
+    ] {
+        assert!(upgrade(&known, &frames).contains("101"), "{frames:?}");
+    }
+    let nope = frame(&[&b"\0"[..], br#"{"open":{"channel":1,"volume":"nope"}}"#].concat());
+    let ping = [0x89, 0x80, 0, 0, 0, 0];
+    upgrade("", &nope.repeat(50_000));
+    upgrade("", &ping.repeat(200_000));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is told");
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().expect("a number");
+    assert!(peak < 100_000, "{peak} kB");
+    assert!(upgrade("Authorization: Bearer dlt_x\r\n", b"").contains("401"));
+    assert!(upgrade("Origin: https://evil.example\r\n", b"").contains("403"));
+    // Nobody who has not said who he is may open anything.
+    let stranger = [frame(&[&b"\0"[..], open].concat()), vec![0x88, 0x80, 0, 0, 0, 0]].concat();
+    assert!(upgrade("", &stranger).contains("101"));
+    assert_eq!(server.status("GET", "/healthz", ""), 200);
+    world.write("src/a", "a");
+    server.ok("sync -a src/ URL/photos/");
+}
+
+#[test]
+fn a_server_that_ends_lets_sessions_end_and_one_that_is_killed_leaves_whole_files() {
+    let world = World::new();
+    world.write("src/a", noise(20_000_000, 5));
+    world.write("photos/a", "old");
+    let mut server = Server::start(&world, "");
+    let mut command = Command::new(DELTIC);
+    let words = format!("sync -a --bwlimit 20M src/ {}/photos/", server.url);
+    command.args(words.split_whitespace());
+    world.place(&mut command);
+    let mut push = command.spawn().unwrap();
+    sleep(Duration::from_millis(400));
+    server.signal(Signal::TERM);
+    assert!(push.wait().unwrap().success());
+    assert!(server.child.wait().unwrap().success());
+    world.assert_same("src", "photos");
+
+    world.write("src/a", noise(20_000_000, 6));
+    let old = world.read("photos/a");
+    let server = Server::start(&world, "");
+    let words = format!("sync -a --bwlimit 20M src/ {}/photos/", server.url);
+    let mut command = Command::new(DELTIC);
+    command.args(words.split_whitespace()).stderr(Stdio::null());
+    world.place(&mut command);
+    let mut push = command.spawn().unwrap();
+    sleep(Duration::from_millis(400));
+    server.signal(Signal::KILL);
+    assert!(!push.wait().unwrap().success());
+    assert_eq!(world.read("photos/a"), old);
+    drop(server);
+    let server = Server::start(&world, "");
+    server.ok("sync -a src/ URL/photos/");
+    world.assert_same("src", "photos");
+    world.assert_clean("photos");
+}
