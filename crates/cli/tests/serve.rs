@@ -74,7 +74,7 @@ impl<'a> Server<'a> {
     fn raw(&self, head: &[u8]) -> String {
         let address = self.url.split("://").nth(1).expect("it has one");
         let mut stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("it is a socket");
+        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("it is a socket");
         // A server that has heard enough closes its side.
         let _ = stream.write_all(head);
         let mut answer = Vec::new();
