@@ -1,7 +1,7 @@
 //! The directories that this process keeps to, if it was told to (`deltic agent --restrict`, `deltic serve`).
 //!
-//! Every way to what an argument, an option or a file of rules names then begins at a held handle, and is walked name by
-//! name: `..` from it, and links that lead elsewhere, are errors. A way below a root leads out of nothing anyway
+//! Every way to what an argument, an option or a file of rules names then begins at a held handle, and is walked name
+//! by name: `..` from it, and links that lead elsewhere, are errors. A way below a root leads out of nothing anyway
 //! ([`Dir`]). The directories are the whole process's, as the working directory is: so no way can forget them.
 //!
 //! A process that keeps to one directory has it as its working directory. One that keeps to volumes has none: there a
@@ -97,18 +97,18 @@ pub(crate) fn may_read(base: &[u8], path: &[u8]) -> bool {
     }
 }
 
-/// The path from the root of the file system on that somebody at `base` means by this one: to him, the directory is that
-/// root.
+/// The path from the root of the file system on that somebody at `base` means by this one: to him, the directory is
+/// that root.
 pub(crate) fn rebased(base: &[u8], path: &[u8]) -> Vec<u8> {
     let root = match KEPT.get() {
         None => None,
         Some(Kept::One(jail)) => Some(jail),
-        Some(Kept::Volumes(jails)) => of_volume(jails, Path::new(OsStr::from_bytes(base))),
+        Some(Kept::Volumes(jails)) => volume_of(jails, Path::new(OsStr::from_bytes(base))),
     };
     [root.map_or(&b""[..], |jail| jail.path.as_os_str().as_bytes()), path].concat()
 }
 
-fn of_volume<'a>(jails: &'a [Jail], path: &Path) -> Option<&'a Jail> {
+fn volume_of<'a>(jails: &'a [Jail], path: &Path) -> Option<&'a Jail> {
     jails.iter().find(|jail| path.starts_with(&jail.path))
 }
 
@@ -124,7 +124,7 @@ pub(super) fn top(way: &Path, is_link: bool) -> Result<(OwnedFd, &Path), Errno> 
         Some(Kept::One(jail)) => jail,
         // What a link calls a root is the system's.
         Some(Kept::Volumes(_)) if is_link => return Err(Errno::XDEV),
-        Some(Kept::Volumes(jails)) => of_volume(jails, way).ok_or(Errno::XDEV)?,
+        Some(Kept::Volumes(jails)) => volume_of(jails, way).ok_or(Errno::XDEV)?,
     };
     let below = way.strip_prefix(&jail.path).map_err(|_| Errno::XDEV)?;
     Ok((held(jail)?, below))
@@ -165,7 +165,7 @@ impl Dir {
         let jail = match KEPT.get() {
             None => return Ok(None),
             Some(Kept::One(jail)) => jail,
-            Some(Kept::Volumes(jails)) => of_volume(jails, path).ok_or(Errno::XDEV)?,
+            Some(Kept::Volumes(jails)) => volume_of(jails, path).ok_or(Errno::XDEV)?,
         };
         Self::of(held(jail)?).map(Some)
     }
