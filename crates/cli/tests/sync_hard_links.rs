@@ -588,7 +588,10 @@ fn without_it_a_file_that_gets_attributes_is_told_once_as_by_rsync() {
                 let (what, name) = line.split_at(line.len().min(12));
                 let same =
                     all.iter().find(|names| names.iter().any(|other| other == Path::new(name)));
-                format!("{what}{}", same.map_or(Path::new(name), |names| &names[0]).display())
+                format!(
+                    "{what}{}",
+                    same.map_or_else(|| Path::new(name), |names| &names[0]).display()
+                )
             };
             let told = |run: Run| {
                 let mut lines: Vec<_> = run.stdout.lines().map(first).collect();
