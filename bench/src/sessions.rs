@@ -1,12 +1,9 @@
 //! Many sessions in one process: threads, memory, how evenly they are served, and how soon those that are cancelled
 //! are gone.
 
-use std::io;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -15,11 +12,9 @@ use deltic_net::executor::{Executor, Limits};
 use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
 use deltic_net::{Outcome, SyncError};
 use deltic_protocol::options::Options as SyncOptions;
-use tokio::io::{
-    AsyncRead, AsyncWrite, DuplexStream, ReadBuf, ReadHalf, WriteHalf, duplex, join, split,
-};
-
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadHalf, WriteHalf, duplex, join, split};
 use tokio::task::JoinHandle;
+use tokio_util::io::InspectReader;
 
 use crate::table::Table;
 
@@ -157,7 +152,7 @@ fn begin(
     let with = Embedding { executor: executor.clone(), ..Embedding::default() };
     let plan = plan(source, Destination::Remote { host: "there".into(), path: destination.into() });
     let (near, far) = duplex(FILE_BYTES);
-    let (far, there) = (Counted { inner: far, bytes: moved }, with.clone());
+    let (far, there) = (counted(far, moved), with.clone());
     tokio::spawn(async move { serve_over(far, &there).await });
     tokio::spawn(async move { sync_over(plan, near, &with, &mut |_| ()).await })
 }
@@ -255,41 +250,11 @@ async fn work(
     Ok(taken)
 }
 
-/// A stream of which it is counted what comes.
-struct Counted {
-    inner: DuplexStream,
-    bytes: Arc<AtomicU64>,
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        let read = Pin::new(&mut self.inner).poll_read(cx, into);
-        self.bytes.fetch_add((into.filled().len() - before) as u64, Ordering::Relaxed);
-        read
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut task::Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
+/// `stream`, of which `bytes` counts what comes.
+fn counted(stream: DuplexStream, bytes: Arc<AtomicU64>) -> impl AsyncRead + AsyncWrite {
+    InspectReader::new(stream, move |came: &[u8]| {
+        bytes.fetch_add(came.len() as u64, Ordering::Relaxed);
+    })
 }
 
 async fn until(is: impl Fn() -> bool) -> Result<()> {

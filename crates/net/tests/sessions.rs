@@ -2,12 +2,9 @@
 //! is left of those that are cancelled.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "makes and looks at trees")]
 
-use std::io;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use deltic_net::embed::{Cancel, Embedding, serve_over, sync, sync_over};
@@ -16,10 +13,9 @@ use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
 use deltic_net::{Outcome, SyncError};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::Notice;
-use tokio::io::{
-    AsyncRead, AsyncWrite, DuplexStream, ReadBuf, ReadHalf, WriteHalf, duplex, join, split,
-};
+use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, join, split};
 use tokio::task::JoinHandle;
+use tokio_util::io::InspectReader;
 
 const SESSIONS: usize = 1000;
 const AT_WORK: usize = 100;
@@ -293,43 +289,6 @@ fn who_works_gets_a_fair_share_of_the_threads() {
     assert!(threads() <= limits().threads() + OTHER_THREADS);
 }
 
-/// The serving end's stream, of which it is counted what comes.
-struct Counted {
-    inner: DuplexStream,
-    bytes: Arc<AtomicU64>,
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        let read = Pin::new(&mut self.inner).poll_read(cx, into);
-        self.bytes.fetch_add((into.filled().len() - before) as u64, Ordering::Relaxed);
-        read
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
-}
-
 /// Pushes a tree to an end in this process, which answers once all do; `moved` counts the bytes that come to it.
 fn push(
     executor: &Executor,
@@ -341,7 +300,10 @@ fn push(
     let ((near, inner), there) = (duplex(64 << 10), with.clone());
     tokio::spawn(async move {
         all.wait().await;
-        serve_over(Counted { inner, bytes }, &there).await
+        let count = move |came: &[u8]| {
+            bytes.fetch_add(came.len() as u64, Ordering::Relaxed);
+        };
+        serve_over(InspectReader::new(inner, count), &there).await
     });
     tokio::spawn(async move { sync_over(plan, near, &with, &mut |_| ()).await })
 }
