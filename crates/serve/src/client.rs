@@ -8,13 +8,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use deltic_net::SyncError;
-use deltic_net::plan::Dial;
+use deltic_net::plan::{Dial, Stream};
 use http::{HeaderValue, StatusCode, Uri, header};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use rustls_platform_verifier::BuilderVerifierExt;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_websockets::ClientBuilder;
@@ -99,6 +98,12 @@ fn unescape(text: &str) -> Option<Vec<u8>> {
 }
 
 impl Address {
+    /// True if a word is meant as an address.
+    #[must_use]
+    pub fn looks_like(word: &[u8]) -> bool {
+        word.starts_with(b"https://") || word.starts_with(b"http://")
+    }
+
     /// The server, as an operand names it.
     #[must_use]
     pub fn server(&self) -> String {
@@ -144,15 +149,11 @@ impl Address {
             let to = Arc::clone(&to);
             Box::pin(async move {
                 let channel = connect(&to.0, &to.1).await?;
-                Ok(Box::pin(channel) as Pin<Box<dyn deltic_net::plan::Stream>>)
+                Ok(Box::pin(channel) as Pin<Box<dyn Stream>>)
             })
         })
     }
 }
-
-trait Both: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Both for T {}
 
 async fn connect(to: &Address, credentials: &Credentials) -> Result<Channel, SyncError> {
     let failed = |what: &str| {
@@ -162,16 +163,16 @@ async fn connect(to: &Address, credentials: &Credentials) -> Result<Channel, Syn
     let (host, port) = to.endpoint();
     let stream = TcpStream::connect((&*host, port)).await.map_err(failed("connect to"))?;
     stream.set_nodelay(true).ok();
-    let stream: Box<dyn Both> = if to.is_secret {
+    let stream: Pin<Box<dyn Stream>> = if to.is_secret {
         let config = client_config(credentials.pin.as_deref())
             .map_err(|error| failed("connect to")(io::Error::other(error)))?;
         let name = ServerName::try_from(host)
             .map_err(|error| failed("connect to")(io::Error::other(error)))?;
         let connector = TlsConnector::from(Arc::new(config));
         let stream = connector.connect(name, stream).await.map_err(failed("trust"))?;
-        Box::new(stream)
+        Box::pin(stream)
     } else {
-        Box::new(stream)
+        Box::pin(stream)
     };
     let uri = format!("ws{}://{}{SOCKET_PATH}", if to.is_secret { "s" } else { "" }, to.authority);
     let uri: Uri = uri.parse().expect("it was parsed before");

@@ -8,6 +8,7 @@ pub mod channel;
 pub mod client;
 
 pub mod control;
+pub mod private;
 pub mod server;
 pub mod token;
 

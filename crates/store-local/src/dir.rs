@@ -34,7 +34,7 @@ use rustix::io::Errno;
 
 use crate::lock;
 
-pub use jail::{confine, confine_to_volumes, leads_out};
+pub use jail::{confine, confine_to_volumes, leads_out, volume_path};
 pub(crate) use jail::{is_confined, may_read, rebased};
 pub(crate) use mode::{set_mode_of_held, set_mode_of_open};
 pub use way::Trust;

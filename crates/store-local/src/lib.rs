@@ -43,7 +43,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use attrs::umask;
 pub use backup::Backup;
 pub use cache::Cache;
-pub use dir::{Trust, confine, confine_to_volumes, leads_out, own_dir};
+pub use dir::{Trust, confine, confine_to_volumes, leads_out, own_dir, volume_path};
 pub use errno::reason;
 pub use inner::KeepLinks;
 pub use inplace::UnderWay;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::headings::TRAVEL;
 use crate::words::age::Age;
 
-/// How a client shows who it is, and knows a server.
+/// Options by which a client shows who it is, and knows a server.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct LoginArgs {
     /// Read the token for https:// from this file: @FILE
@@ -76,7 +76,7 @@ pub(crate) struct TokenArgs {
     pub(crate) command: TokenCommand,
 }
 
-/// What is done with tokens.
+/// Commands about tokens.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum TokenCommand {
     /// Make a token and print it

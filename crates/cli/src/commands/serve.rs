@@ -20,6 +20,7 @@ use crate::plan::server::{Login, Logins};
 use crate::report::exit::Exit;
 use crate::report::output::{self, Output};
 use crate::words::age::Age;
+use crate::words::home::STATE;
 
 /// Serves until it is told to end.
 pub(crate) fn run(args: &ServeArgs) -> Exit {
@@ -111,12 +112,7 @@ fn state(args: &StateArgs) -> Result<PathBuf> {
     if let Some(state) = &args.state {
         return Ok(state.clone());
     }
-    let own = std::env::var_os("XDG_STATE_HOME").filter(|dir| Path::new(dir).is_absolute());
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
-    let dir = own
-        .map(PathBuf::from)
-        .or_else(home)
-        .context("HOME is not set; --state names a directory")?;
+    let dir = STATE.find().context("HOME is not set; --state names a directory")?;
     Ok(dir.join("deltic/serve"))
 }
 

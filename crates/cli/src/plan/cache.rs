@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::words::home::CACHE;
+
 /// The variable that names the directory.
 pub(crate) const VARIABLE: &str = "DELTIC_CACHE_DIR";
 
@@ -14,8 +16,7 @@ pub(crate) fn dir() -> Option<PathBuf> {
 fn choose(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let own = path(VARIABLE);
-    let xdg = || path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")));
-    own.or_else(|| Some(xdg()?.join("deltic")))
+    own.or_else(|| Some(CACHE.find_by(&variable)?.join("deltic")))
 }
 
 #[cfg(test)]

@@ -2,35 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use deltic_net::plan::{Destination, Dial, Sources, far_host};
 use deltic_serve::client::{Address, Credentials};
+use deltic_serve::private;
 use deltic_serve::token::Token;
 use serde::{Deserialize, Serialize};
 
 use crate::args::server::LoginArgs;
+use crate::words::home::CONFIG;
 
-/// How the other end of a run is reached, if that is a server.
+/// Finds the way to the other end of a run, if that is a server.
 pub(crate) fn dial(
     sources: &Sources,
     destination: &Destination,
     login: &LoginArgs,
 ) -> Result<Option<Dial>> {
-    let Some(host) = far_host(sources, destination).filter(|host| is_server(host)) else {
+    let Some(host) =
+        far_host(sources, destination).filter(|host| Address::looks_like(host.as_bytes()))
+    else {
         return Ok(None);
     };
     let address: Address = host.parse()?;
     let credentials = credentials(&address, login)?;
     Ok(Some(address.dial(credentials)))
-}
-
-/// Returns true for a host that is the address of a server.
-fn is_server(host: &str) -> bool {
-    host.starts_with("https://") || host.starts_with("http://")
 }
 
 fn credentials(address: &Address, login: &LoginArgs) -> Result<Credentials> {
@@ -57,11 +55,11 @@ fn token_in_file(word: &str) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// What is kept for servers, by their addresses.
+/// Tokens and pins that are kept for servers, by their addresses.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Logins(BTreeMap<String, Login>);
 
-/// What is kept for a server.
+/// Token and pin for a server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Login {
     token: String,
@@ -77,9 +75,7 @@ impl Login {
 
 impl Logins {
     fn path() -> Option<PathBuf> {
-        let own = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| Path::new(dir).is_absolute());
-        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config"));
-        Some(own.map(PathBuf::from).or_else(home)?.join("deltic/logins.json"))
+        Some(CONFIG.find()?.join("deltic/logins.json"))
     }
 
     pub(crate) fn read() -> Result<Self> {
@@ -98,16 +94,8 @@ impl Logins {
         let dir = path.parent().unwrap_or_else(|| Path::new("/"));
         fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
         self.0.insert(server, login);
-        let new = path.with_extension("json.new");
-        let write = || {
-            let mut file = fs::OpenOptions::new();
-            let file = file.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = file.open(&new)?;
-            file.write_all(&serde_json::to_vec_pretty(&self).expect("logins are plain data"))?;
-            file.sync_all()?;
-            fs::rename(&new, &path)
-        };
-        write().with_context(|| format!("write {}", path.display()))?;
+        let text = serde_json::to_vec_pretty(&self).expect("logins are plain data");
+        private::replace(&path, &text).with_context(|| format!("write {}", path.display()))?;
         Ok(path)
     }
 }

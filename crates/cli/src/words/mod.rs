@@ -1,6 +1,7 @@
 //! Single words of a command line and what they mean: sizes, rates, ages, times, places, levels.
 
 pub(crate) mod age;
+pub(crate) mod home;
 pub(crate) mod levels;
 pub(crate) mod place;
 pub(crate) mod rate;

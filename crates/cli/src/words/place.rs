@@ -29,7 +29,7 @@ impl Place {
     pub(crate) fn parse(word: &OsStr) -> Result<Self> {
         let shown = printable(word.as_bytes());
         ensure!(!word.is_empty(), "an operand is empty: a path is missing");
-        if word.as_bytes().starts_with(b"https://") || word.as_bytes().starts_with(b"http://") {
+        if Address::looks_like(word.as_bytes()) {
             return at_server(&shown, word);
         }
         let Some((host, path)) = split_host(word.as_bytes()) else {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use deltic_protocol::hello::{NamesFrom, Request};
 use deltic_protocol::options::{AlternateUse, Delete, Missing, Options, Powers};
 use deltic_store_local::cache::Cache;
-use deltic_store_local::{NamedDir, Trust, confine, confine_to_volumes, leads_out};
+use deltic_store_local::{NamedDir, Trust, confine, confine_to_volumes, leads_out, volume_path};
 use deltic_tree::path::printable;
 use deltic_tree::{Follow, Name};
 use landlock::{
@@ -106,7 +106,7 @@ impl Restriction {
     /// Limits of sessions in the volume `name` of a process that [keeps to volumes](keep_to_volumes).
     #[must_use]
     pub fn to_volume(name: &Name, access: Access, no_delete: bool) -> Self {
-        let dir = Path::new("/").join(OsStr::from_bytes(name.as_bytes()));
+        let dir = volume_path(name);
         Self { access, no_delete, dir, is_volume: true, wall: Wall::None }
     }
 

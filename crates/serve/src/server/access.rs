@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::private;
 use crate::token::{Token, TokenHash};
 
 /// Rights of a token.
@@ -117,17 +118,7 @@ impl TokenFile {
 
     fn write(&self, grants: &Grants) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(grants).expect("grants are plain data");
-        let new = self.0.with_extension("json.new");
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&new, &self.0)?;
-        fs::File::open(self.0.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
+        private::replace(&self.0, &text)
     }
 
     /// What changes with the file.
@@ -191,9 +182,9 @@ impl Access {
         }
     }
 
-    /// Looks for tokens that were revoked, as long as anybody would be put out.
-    pub(crate) async fn watch(&self, somebody: impl Fn() -> bool) {
-        while somebody() {
+    /// Looks for tokens that were revoked, while there are `clients` who would be put out.
+    pub(crate) async fn watch(&self, mut clients: watch::Receiver<usize>) {
+        while clients.wait_for(|clients| *clients > 0).await.is_ok() {
             tokio::time::sleep(LOOK_EVERY).await;
             self.look();
         }

@@ -1,7 +1,7 @@
 //! Settings of a server, as a file or the command line has them.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use deltic_tree::Name;
@@ -163,11 +163,7 @@ impl Config {
                 ));
             }
         }
-        let is_here = match self.listen.ip() {
-            IpAddr::V4(ip) => ip.is_loopback(),
-            IpAddr::V6(ip) => ip.is_loopback(),
-        };
-        if matches!(self.tls, Tls::Off) && !is_here {
+        if matches!(self.tls, Tls::Off) && !self.listen.ip().is_loopback() {
             return bad(format!(
                 "{}: without TLS, tokens and files would cross the network in the clear; use --lan, or a \
                  certificate, or listen on 127.0.0.1 behind a proxy that has one",

@@ -15,7 +15,6 @@ mod volume;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use axum::Router;
@@ -110,7 +109,7 @@ pub fn prepare(config: &Config, own: Option<&Token>) -> Result<Prepared, ConfigE
         upload_bytes: limits.upload_bytes,
         draining: watch::Sender::new(false),
         tracker: TaskTracker::new(),
-        clients: AtomicUsize::new(0),
+        clients: watch::Sender::default(),
         tag_key,
     };
     Ok(Prepared { server, listener, identity, connections, wall, address })
@@ -153,6 +152,8 @@ impl Prepared {
         let mut told = deltic_net::told_to_end();
         let server = Arc::new(server);
         let router = router(Arc::clone(&server));
+        let watching = Arc::clone(&server);
+        tokio::spawn(async move { watching.access.watch(watching.clients.subscribe()).await });
         let (connections, handshakes) =
             (Arc::new(Semaphore::new(connections)), Arc::new(Semaphore::new(HANDSHAKES)));
         let acceptor = identity.map(|identity| TlsAcceptor::from(identity.config));

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use deltic_net::embed::Embedding;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
-use super::access::Access;
+use super::access::{Access, Grant};
 use super::problem::Problem;
-use super::volume::{Rights, Volume};
+use super::volume::{Right, Rights, Volume};
 use crate::token::{Token, TokenHash};
 
 /// State of a server that all connections share.
@@ -25,34 +24,39 @@ pub(crate) struct Server {
     pub(crate) upload_bytes: u64,
     pub(crate) draining: watch::Sender<bool>,
     pub(crate) tracker: TaskTracker,
-    /// Connections of clients who may be put out.
-    pub(super) clients: AtomicUsize,
+    /// The number of connections of clients who may be put out.
+    pub(super) clients: watch::Sender<usize>,
     /// Key of entity tags: without it nobody learns numbers of inodes.
     pub(crate) tag_key: [u8; 32],
 }
 
 impl Server {
-    /// The name of a token that has rights here.
-    pub(crate) fn admit(&self, token: &Token) -> Result<TokenHash, Problem> {
-        let hash = token.hash();
-        self.access.grant(&hash).map(|_| hash).ok_or_else(Problem::not_let_in)
+    /// Finds out who has a token, as long as that has rights.
+    pub(crate) fn known(&self, token: TokenHash) -> Result<Known, Problem> {
+        let grant = self.access.grant(&token).ok_or_else(Problem::not_let_in)?;
+        Ok(Known { token, grant })
     }
 
-    /// Refuses a token that has no rights any more.
-    pub(super) fn admit_again(&self, token: &TokenHash) -> Result<(), Problem> {
-        self.access.grant(token).map(drop).ok_or_else(Problem::not_let_in)
-    }
-
-    /// A volume, and what a token allows there.
-    pub(crate) fn volume(
-        &self,
-        token: &TokenHash,
-        name: &str,
-    ) -> Result<(&Volume, Rights), Problem> {
-        let grant = self.access.grant(token).ok_or_else(Problem::not_let_in)?;
-        let volume = self.volumes.get(name);
-        let found = volume.and_then(|volume| Some((volume, volume.rights(&grant)?)));
+    /// Finds a volume, and what a client may do there.
+    pub(crate) fn volume(&self, known: &Known, name: &str) -> Result<(&Volume, Rights), Problem> {
+        let volume = self.volumes.get(name).filter(|_| known.grant.is_for(name));
+        let found = volume.and_then(|volume| Some((volume, volume.rights(&known.grant)?)));
         found.ok_or_else(Problem::unknown)
+    }
+
+    /// Finds a volume in which a client has a right.
+    pub(crate) fn volume_for(
+        &self,
+        right: Right,
+        (known, name): (&Known, &str),
+    ) -> Result<Volume, Problem> {
+        let (volume, rights) = self.volume(known, name)?;
+        let (has, what) = match right {
+            Right::Read => (rights.read, "reading"),
+            Right::Write => (rights.write, "writing"),
+            Right::Delete => (rights.delete, "deleting"),
+        };
+        if has { Ok(volume.clone()) } else { Err(Problem::forbidden(what)) }
     }
 
     /// Room for one more session.
@@ -65,16 +69,17 @@ impl Server {
         permit.map_err(|_| busy("the server has as many sessions as it may; try again in a moment"))
     }
 
-    /// Counts a client as long as the guard lives; with the first one, tokens are watched.
+    /// Counts a client as long as the guard lives.
     pub(crate) fn somebody(self: &Arc<Self>) -> Somebody {
-        if self.clients.fetch_add(1, Ordering::SeqCst) == 0 {
-            let server = Arc::clone(self);
-            tokio::spawn(async move {
-                server.access.watch(|| server.clients.load(Ordering::SeqCst) > 0).await;
-            });
-        }
+        self.clients.send_modify(|clients| *clients += 1);
         Somebody(Arc::clone(self))
     }
+}
+
+/// A client whose token has rights.
+pub(crate) struct Known {
+    pub(crate) token: TokenHash,
+    grant: Grant,
 }
 
 /// A client who is connected.
@@ -82,7 +87,7 @@ pub(crate) struct Somebody(Arc<Server>);
 
 impl Drop for Somebody {
     fn drop(&mut self) {
-        self.0.clients.fetch_sub(1, Ordering::SeqCst);
+        self.0.clients.send_modify(|clients| *clients -= 1);
     }
 }
 

@@ -15,6 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use deltic_net::embed::{Cancel, Embedding, serve_within};
 use hyper_util::rt::TokioIo;
 use sha1::{Digest, Sha1};
+use tokio::sync::watch;
 use tokio::time::interval;
 use tokio_util::task::TaskTracker;
 use tokio_websockets::ServerBuilder;
@@ -42,7 +43,7 @@ pub(super) async fn upgrade(
     let key = handshake_key(headers)?;
     check_origin(headers)?;
     let token = match bearer(headers)? {
-        Some(token) => Some(server.admit(&token)?),
+        Some(token) => Some(server.known(token.hash())?.token),
         None => None,
     };
     let upgraded = hyper::upgrade::on(request);
@@ -54,7 +55,7 @@ pub(super) async fn upgrade(
         let client = Client {
             server: serving,
             mux,
-            token: Mutex::new(token),
+            token: watch::Sender::new(token),
             sessions: Arc::default(),
             tracker: TaskTracker::new(),
         };
@@ -98,7 +99,7 @@ fn handshake_key(headers: &HeaderMap) -> Result<String, Problem> {
 struct Client {
     server: Arc<Server>,
     mux: Mux,
-    token: Mutex<Option<TokenHash>>,
+    token: watch::Sender<Option<TokenHash>>,
     /// Ends the sessions, by their channels.
     sessions: Arc<Mutex<BTreeMap<u32, Cancel>>>,
     tracker: TaskTracker,
@@ -130,7 +131,7 @@ impl Client {
     /// Ends where the other end gives no sign of life, or does not say who it is.
     async fn stay_alive(&self, alive: &AtomicBool) {
         tokio::time::sleep(AUTH_TIMEOUT).await;
-        if lock(&self.token).is_none() {
+        if self.token.borrow().is_none() {
             return;
         }
         let mut ticks = interval(PING_EVERY);
@@ -147,12 +148,10 @@ impl Client {
 
     /// Ends once the token is worth nothing, or the server has ended its patience.
     async fn until_put_out(&self) {
-        let token = loop {
-            let token = *lock(&self.token);
-            match token {
-                Some(token) => break token,
-                None => tokio::time::sleep(Duration::from_millis(200)).await,
-            }
+        let mut told = self.token.subscribe();
+        // The sender is ours.
+        let Ok(Some(token)) = told.wait_for(Option::is_some).await.map(|token| *token) else {
+            return;
         };
         self.mux.say(&self.welcome()).ok();
         let mut draining = self.server.draining.subscribe();
@@ -160,9 +159,8 @@ impl Client {
             draining.wait_for(|drain| *drain).await.ok();
             self.mux.say(&FromServer::GoAway).ok();
             // Sessions that are under way end by themselves, within the server's patience.
-            while !lock(&self.sessions).is_empty() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+            self.tracker.close();
+            self.tracker.wait().await;
         };
         tokio::select! {
             () = self.server.access.revoked(&token) => {}
@@ -183,9 +181,9 @@ impl Client {
         match parse::<FromClient>(message)? {
             FromClient::Auth { token } => {
                 let token = token.parse::<Token>().ok();
-                let token = token.and_then(|token| self.server.admit(&token).ok());
+                let token = token.and_then(|token| self.server.known(token.hash()).ok());
                 let token = token.ok_or_else(|| invalid("the token is not one of this server"))?;
-                if lock(&self.token).replace(token).is_some() {
+                if self.token.send_replace(Some(token.token)).is_some() {
                     return Err(invalid("who it is was said before"));
                 }
             }
@@ -207,8 +205,8 @@ impl Client {
 
     /// Starts a session.
     fn open(&self, number: u32, volume: &str) -> Result<(), Problem> {
-        let token = lock(&self.token).ok_or_else(Problem::unknown)?;
-        let (volume, rights) = self.server.volume(&token, volume)?;
+        let token = self.token.borrow().ok_or_else(Problem::unknown)?;
+        let (volume, rights) = self.server.volume(&self.server.known(token)?, volume)?;
         let permit = self.server.session_permit()?;
         if number == 0 || self.mux.count() >= MAX_CHANNELS {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels"));

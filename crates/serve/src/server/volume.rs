@@ -1,11 +1,9 @@
 //! A directory that is served, and what a client may do in it.
 
-use std::path::Path;
-
 use deltic_net::Restriction;
 use deltic_net::restrict::Access;
 use deltic_store::{Durability, StoreError};
-use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Trust};
+use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Trust, volume_path};
 use deltic_tree::{MetaMask, Name};
 
 use super::access::Grant;
@@ -27,20 +25,27 @@ pub(crate) struct Rights {
     pub(crate) delete: bool,
 }
 
+/// One of a client's [`Rights`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    Read,
+    Write,
+    Delete,
+}
+
 impl Volume {
     pub(crate) fn new(name: Name, config: &VolumeConfig) -> Self {
         Self { name, access: config.access, delete: config.delete }
     }
 
-    /// What a token allows here; nothing where it is not for this volume.
+    /// Cuts the rights of a token to those of this volume, which the token is for; nothing where none is left.
     pub(crate) fn rights(&self, grant: &Grant) -> Option<Rights> {
-        let name = String::from_utf8_lossy(self.name.as_bytes());
         let rights = Rights {
             read: grant.read && self.access != AccessConfig::Write,
             write: grant.write && self.access != AccessConfig::Read,
             delete: grant.write && grant.delete && self.delete,
         };
-        (grant.is_for(&name) && (rights.read || rights.write)).then_some(rights)
+        (rights.read || rights.write).then_some(rights)
     }
 
     /// The limits of a session with these rights.
@@ -58,9 +63,7 @@ impl Volume {
     /// # Errors
     /// Where the directory is gone.
     pub(crate) fn store(&self) -> Result<LocalStore, StoreError> {
-        let path = Path::new("/").join(std::ffi::OsString::from(
-            String::from_utf8_lossy(self.name.as_bytes()).into_owned(),
-        ));
+        let path = volume_path(&self.name);
         let options = LocalOptions {
             durability: Durability::Run,
             see: MetaMask::default(),

@@ -64,13 +64,15 @@ pub fn confine(path: &Path) -> io::Result<PathBuf> {
 pub fn confine_to_volumes<'a>(
     volumes: impl IntoIterator<Item = (&'a Name, &'a Path)>,
 ) -> io::Result<()> {
-    let jail = |(name, path): (&Name, &Path)| {
-        Jail::of(
-            Dir::open_anywhere(path)?.fd,
-            Path::new(ROOT).join(OsStr::from_bytes(name.as_bytes())),
-        )
-    };
+    let jail =
+        |(name, path): (&Name, &Path)| Jail::of(Dir::open_anywhere(path)?.fd, volume_path(name));
     keep(Kept::Volumes(volumes.into_iter().map(jail).collect::<io::Result<_>>()?))
+}
+
+/// The path of the volume `name` in a process that [keeps to volumes](confine_to_volumes).
+#[must_use]
+pub fn volume_path(name: &Name) -> PathBuf {
+    Path::new(ROOT).join(OsStr::from_bytes(name.as_bytes()))
 }
 
 fn keep(kept: Kept) -> io::Result<()> {

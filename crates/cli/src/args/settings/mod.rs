@@ -16,6 +16,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::headings::{SHOW, TRAVEL};
 use super::opposites::names;
+use crate::words::home::CONFIG;
 
 /// The word about settings.
 #[derive(Clone, Debug, clap::Args)]
@@ -57,11 +58,7 @@ impl Places {
 
 /// The system's file and the user's.
 fn usual_files() -> Vec<PathBuf> {
-    let path = |name| {
-        std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute())
-    };
-    let own = path("XDG_CONFIG_HOME").or_else(|| Some(path("HOME")?.join(".config")));
-    let dirs = [Some(PathBuf::from("/etc")), own];
+    let dirs = [Some(PathBuf::from("/etc")), CONFIG.find()];
     dirs.into_iter().flatten().map(|dir| dir.join("deltic/config.toml")).collect()
 }
 

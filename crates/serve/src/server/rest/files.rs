@@ -12,16 +12,17 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use deltic_store::{Commit, Going, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
-use deltic_store_local::LocalSnapshot;
+use deltic_store_local::{LocalSnapshot, LocalStore};
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::request::{Known, make_above, no_store, on_disk, path};
+use super::request::{make_dirs, no_store, on_disk, path};
 use crate::server::problem::Problem;
-use crate::server::shared::Server;
+use crate::server::shared::{Known, Server};
+use crate::server::volume::Right;
 
 /// Bytes that are read or written at once.
 const PIECE: usize = 256 << 10;
@@ -33,17 +34,14 @@ const REPR_DIGEST: &str = "repr-digest";
 /// Reads a file, or a part of it.
 pub(super) async fn read(
     State(server): State<Arc<Server>>,
-    Known(token): Known,
+    known: Known,
     Path((volume, at)): Path<(String, String)>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let (volume, rights) = server.volume(&token, &volume)?;
-    if !rights.read {
-        return Err(Problem::forbidden("reading"));
-    }
-    let (file, store) = (path(&at)?, volume.store()?);
-    let snapshot = on_disk(&server, store, move |store| Ok(store.open(&file)?)).await?;
+    let volume = server.volume_for(Right::Read, (&known, &volume))?;
+    let file = path(&at)?;
+    let snapshot = on_disk(&server, move || Ok(volume.store()?.open(&file)?)).await?;
     let tag = tag(&server, &snapshot);
     let len = snapshot.meta().len;
     let mut response = Response::builder()
@@ -185,8 +183,7 @@ fn names_tag(headers: &HeaderMap, condition: &header::HeaderName, tag: &str) -> 
 
 /// Checks the conditions of a change; what is to be replaced.
 fn check_conditions(
-    server: &Server,
-    store: &deltic_store_local::LocalStore,
+    (server, store): (&Server, &LocalStore),
     file: &RelPath,
     headers: &HeaderMap,
 ) -> Result<Option<Meta>, Problem> {
@@ -218,28 +215,27 @@ fn check_conditions(
 /// Puts a new version in place, as a whole.
 pub(super) async fn write(
     State(server): State<Arc<Server>>,
-    Known(token): Known,
+    known: Known,
     Path((volume, at)): Path<(String, String)>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let (volume, rights) = server.volume(&token, &volume)?;
-    if !rights.write {
-        return Err(Problem::forbidden("writing"));
-    }
+    let volume = server.volume_for(Right::Write, (&known, &volume))?;
     let (file, len) = (path(&at)?, content_length(&headers)?);
     if len > server.upload_bytes {
         let why = format!("more than {} bytes in one file", server.upload_bytes);
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
     }
     let wanted = wanted_digest(&headers)?;
-    let store = volume.store()?;
-    let (begun, conditions, again) = (store.clone(), headers.clone(), Arc::clone(&server));
-    let target = file.clone();
-    let (rebuild, there) = on_disk(&server, begun, move |store| {
-        let there = check_conditions(&again, store, &target, &conditions)?;
-        make_above(store, &target)?;
-        Ok((store.create(&target, len)?, there))
+    let (again, target) = (Arc::clone(&server), file.clone());
+    let (store, rebuild, there) = on_disk(&server, move || {
+        let store = volume.store()?;
+        let there = check_conditions((&again, &store), &target, &headers)?;
+        if let Some((above, _)) = target.split_last() {
+            make_dirs(&store, &above)?;
+        }
+        let rebuild = store.create(&target, len)?;
+        Ok((store, rebuild, there))
     })
     .await?;
     let (rebuild, digest) = fill(&server, rebuild, body, len).await?;
@@ -248,10 +244,10 @@ pub(super) async fn write(
         return Err(Problem::new(StatusCode::BAD_REQUEST, why));
     }
     // The token may have been revoked meanwhile.
-    server.admit_again(&token)?;
+    server.known(known.token)?;
     let made = there.is_none();
     let again = Arc::clone(&server);
-    let tag = on_disk(&server, store, move |store| {
+    let tag = on_disk(&server, move || {
         let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o666);
         let replaces = there.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
         rebuild.commit(Commit { meta: &meta, keep: Keep::default(), replaces })?;
@@ -322,25 +318,22 @@ fn wanted_digest(headers: &HeaderMap) -> Result<Option<[u8; 32]>, Problem> {
 /// Removes a file, or an empty directory.
 pub(super) async fn delete(
     State(server): State<Arc<Server>>,
-    Known(token): Known,
+    known: Known,
     Path((volume, at)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<StatusCode, Problem> {
-    let (volume, rights) = server.volume(&token, &volume)?;
-    if !rights.delete {
-        return Err(Problem::forbidden("deleting"));
-    }
+    let volume = server.volume_for(Right::Delete, (&known, &volume))?;
     if !headers.contains_key(header::IF_MATCH) {
         let why = "name the version that is to go: If-Match with its ETag, or *";
         return Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, why));
     }
-    let (file, store) = (path(&at)?, volume.store()?);
-    let again = Arc::clone(&server);
-    on_disk(&server, store, move |store| {
+    let (file, again) = (path(&at)?, Arc::clone(&server));
+    on_disk(&server, move || {
+        let store = volume.store()?;
         if store.look(&file)?.is_none() {
             return Err(Problem::new(StatusCode::NOT_FOUND, format!("{file}: no such file")));
         }
-        check_conditions(&again, store, &file, &headers)?;
+        check_conditions((&again, &store), &file, &headers)?;
         let removed = store.remove(&file, Going::default())?;
         if let Some(error) = removed.stayed.into_iter().next() {
             return Err(error.into());

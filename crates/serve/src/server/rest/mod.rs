@@ -12,8 +12,8 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
 
-use self::request::{Known, no_store};
-use super::shared::Server;
+use self::request::no_store;
+use super::shared::{Known, Server};
 use super::volume::Rights;
 
 pub(super) fn routes() -> Router<Arc<Server>> {
@@ -29,9 +29,9 @@ pub(super) fn routes() -> Router<Arc<Server>> {
 }
 
 /// Lists the volumes that a token is for.
-async fn volumes(State(server): State<Arc<Server>>, Known(token): Known) -> impl IntoResponse {
+async fn volumes(State(server): State<Arc<Server>>, known: Known) -> impl IntoResponse {
     let volumes: Vec<_> = (server.volumes.keys())
-        .filter_map(|name| Some((name, server.volume(&token, name).ok()?.1)))
+        .filter_map(|name| Some((name, server.volume(&known, name).ok()?.1)))
         .map(|(name, rights)| {
             let Rights { read, write, delete } = rights;
             json!({ "name": name, "read": read, "write": write, "delete": delete })

@@ -6,16 +6,12 @@ use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use deltic_store::{Keep, Store, StoreError};
+use deltic_store::{Keep, Store};
 use deltic_store_local::LocalStore;
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
 use crate::server::problem::Problem;
-use crate::server::shared::{Server, bearer, check_origin};
-use crate::token::TokenHash;
-
-/// The client of a request, who is known.
-pub(crate) struct Known(pub(super) TokenHash);
+use crate::server::shared::{Known, Server, bearer, check_origin};
 
 impl<S: Send + Sync> FromRequestParts<S> for Known
 where
@@ -26,7 +22,7 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         check_origin(&parts.headers)?;
         let token = bearer(&parts.headers)?.ok_or_else(Problem::not_let_in)?;
-        Arc::<Server>::from_ref(state).admit(&token).map(Self)
+        Arc::<Server>::from_ref(state).known(token.hash())
     }
 }
 
@@ -47,37 +43,33 @@ pub(super) fn path(text: &str) -> Result<RelPath, Problem> {
     Ok(path)
 }
 
-/// Does something with a volume's files on a thread that may wait for the disk.
+/// Does something on a thread that may wait for the disk.
 pub(super) async fn on_disk<T: Send + 'static>(
     server: &Server,
-    store: LocalStore,
-    work: impl FnOnce(&LocalStore) -> Result<T, Problem> + Send + 'static,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let turn = Arc::clone(&server.disk).acquire_owned().await;
     let done = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        work(&store)
+        work()
     });
     let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed here");
     done.await.map_err(failed)?
 }
 
-/// Makes the directories above a path.
-pub(super) fn make_above(store: &LocalStore, path: &RelPath) -> Result<(), Problem> {
-    let Some((above, _)) = path.split_last() else { return Ok(()) };
-    if above.is_root() || store.look(&above)?.is_some_and(|meta| meta.is_dir()) {
-        return Ok(());
+/// Makes a directory and those above it, unless it is there: whether it was made.
+pub(super) fn make_dirs(store: &LocalStore, dir: &RelPath) -> Result<bool, Problem> {
+    let Some((above, _)) = dir.split_last() else { return Ok(false) };
+    match store.look(dir)? {
+        Some(there) if there.is_dir() => return Ok(false),
+        Some(_) => {
+            return Err(Problem::new(StatusCode::CONFLICT, format!("{dir}: not a directory")));
+        }
+        None => {}
     }
-    make_above(store, &above)?;
-    if store.look(&above)?.is_some() {
-        let why = format!("{above}: not a directory");
-        return Err(Problem::new(StatusCode::CONFLICT, why));
-    }
-    Ok(make_dir(store, &above)?)
-}
-
-pub(super) fn make_dir(store: &LocalStore, path: &RelPath) -> Result<(), StoreError> {
+    make_dirs(store, &above)?;
     let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
-    store.make_dir(path, Some((&meta, Keep::default())))?;
-    store.set_meta(path, &meta, Keep::default())
+    store.make_dir(dir, Some((&meta, Keep::default())))?;
+    store.set_meta(dir, &meta, Keep::default())?;
+    Ok(true)
 }

@@ -12,9 +12,10 @@ use deltic_tree::{Entry, Kind, RelPath};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::request::{Known, make_above, make_dir, no_store, on_disk, path};
+use super::request::{make_dirs, no_store, on_disk, path};
 use crate::server::problem::Problem;
-use crate::server::shared::Server;
+use crate::server::shared::{Known, Server};
+use crate::server::volume::Right;
 
 /// Part of a directory that is asked for.
 #[derive(Debug, Default, Deserialize)]
@@ -40,17 +41,13 @@ pub(super) async fn list_root(
 /// Lists a directory by pages, in the order of names.
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
-    Known(token): Known,
+    known: Known,
     Path((volume, at)): Path<(String, String)>,
     Query(page): Query<Page>,
 ) -> Result<Response, Problem> {
-    let (volume, rights) = server.volume(&token, &volume)?;
-    if !rights.read {
-        return Err(Problem::forbidden("reading"));
-    }
+    let volume = server.volume_for(Right::Read, (&known, &volume))?;
     let dir = if at.trim_end_matches('/').is_empty() { RelPath::root() } else { path(&at)? };
-    let store = volume.store()?;
-    let listing = on_disk(&server, store, move |store| Ok(store.list(&dir)?)).await?;
+    let listing = on_disk(&server, move || Ok(volume.store()?.list(&dir)?)).await?;
     let after = page.after.unwrap_or_default();
     let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
     let mut entries = listing
@@ -81,25 +78,16 @@ fn entry(entry: &Entry) -> Value {
 /// Makes a directory, and those above it.
 pub(super) async fn make(
     State(server): State<Arc<Server>>,
-    Known(token): Known,
+    known: Known,
     Path((volume, at)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let (volume, rights) = server.volume(&token, &volume)?;
-    if !rights.write {
-        return Err(Problem::forbidden("writing"));
-    }
-    let (dir, store) = (path(&at)?, volume.store()?);
-    on_disk(&server, store, move |store| {
-        match store.look(&dir)? {
-            Some(meta) if meta.is_dir() => return Ok(StatusCode::OK),
-            Some(_) => {
-                let why = format!("{dir}: something else is there");
-                return Err(Problem::new(StatusCode::CONFLICT, why));
-            }
-            None => {}
+    let volume = server.volume_for(Right::Write, (&known, &volume))?;
+    let dir = path(&at)?;
+    on_disk(&server, move || {
+        let store = volume.store()?;
+        if !make_dirs(&store, &dir)? {
+            return Ok(StatusCode::OK);
         }
-        make_above(store, &dir)?;
-        make_dir(store, &dir)?;
         store.flush()?;
         Ok(StatusCode::CREATED)
     })
