@@ -24,39 +24,19 @@ pub(super) fn scopes(rules: Filter, base: &Path, start: Start) -> Scopes {
 }
 
 const ACTION: &str = "read rules";
+/// How often a file is read that changes meanwhile.
+const READS: usize = 3;
 
 impl Reads for Dir {
     fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError> {
-        let place = match Place::of(self, ACTION, path) {
-            Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => return Ok(None),
-            place => place?,
-        };
-        // A look at the rules is no reading of the file, whatever is asked for of others.
-        let see = MetaMask { untouched: true, ..MetaMask::default() };
-        let snapshot = match place.dir.find(&place.name).at(ACTION, path)?.as_ref().map(file_type) {
-            None => return Ok(None),
-            Some(kind) if kind.is_dir() => return Ok(None),
-            Some(kind) if !kind.is_symlink() => {
-                LocalSnapshot::open(&place.dir, &place.name, path, see)?
-            }
-            Some(_) if linked == Linked::Ignore => return Ok(None),
-            Some(_) => {
-                let way = Path::new(OsStr::from_bytes(place.name.as_bytes())).to_path_buf();
-                let end = match place.dir.end_of(&way, Trust::Ours).at(ACTION, path) {
-                    Ok(Led::To(end)) => end,
-                    Ok(Led::Stranger(_)) => {
-                        return Err(StoreError::Stranger { link: path.to_string() });
-                    }
-                    Err(StoreError::NotFound { .. }) => return Ok(None),
-                    Err(error) => return Err(error),
-                };
-                match LocalSnapshot::open_end(&end, path, see) {
-                    Err(StoreError::NotFound { .. }) => return Ok(None),
-                    opened => opened?,
-                }
-            }
-        };
-        read_bounded(&snapshot, path).map(Some)
+        // Who replaces it, or takes it away, may be we ourselves.
+        let mut tries = std::iter::repeat_with(|| read(self, path, linked)).take(READS);
+        let read = tries.find(|read| !matches!(read, Err(StoreError::Changed { .. })));
+        match read {
+            Some(Err(StoreError::NotFound { .. } | StoreError::NotADir { .. })) => Ok(None),
+            Some(read) => read,
+            None => Err(StoreError::Changed { path: path.clone() }),
+        }
     }
 
     fn has(&self, path: &RelPath) -> bool {
@@ -76,4 +56,29 @@ impl Reads for Dir {
     fn may_read(&self, base: &[u8], path: &[u8]) -> bool {
         may_read(base, path)
     }
+}
+
+/// The bytes of the file at `path` below `dir`; none where there is none.
+fn read(dir: &Dir, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError> {
+    let place = Place::of(dir, ACTION, path)?;
+    // A look at the rules is no reading of the file, whatever is asked for of others.
+    let see = MetaMask { untouched: true, ..MetaMask::default() };
+    let snapshot = match place.dir.find(&place.name).at(ACTION, path)?.as_ref().map(file_type) {
+        None => return Ok(None),
+        Some(kind) if kind.is_dir() => return Ok(None),
+        Some(kind) if !kind.is_symlink() => {
+            LocalSnapshot::open(&place.dir, &place.name, path, see)?
+        }
+        Some(_) if linked == Linked::Ignore => return Ok(None),
+        Some(_) => {
+            let way = Path::new(OsStr::from_bytes(place.name.as_bytes())).to_path_buf();
+            match place.dir.end_of(&way, Trust::Ours).at(ACTION, path)? {
+                Led::To(end) => LocalSnapshot::open_end(&end, path, see)?,
+                Led::Stranger(_) => {
+                    return Err(StoreError::Stranger { link: path.to_string() });
+                }
+            }
+        }
+    };
+    read_bounded(&snapshot, path).map(Some)
 }

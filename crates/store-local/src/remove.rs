@@ -17,12 +17,30 @@ use super::snapshot::file_type;
 use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};
 use crate::lock;
-use deltic_store::filter::{Fate, Judge, Scope};
+use deltic_store::filter::{Fate, Judge, Scope, Scopes};
 use deltic_store::{Going, Removed, StoreError, is_staging_name};
 
-/// Removals that are not at their end.
-#[derive(Debug, Default)]
-pub(super) struct Removals(Mutex<HashMap<RelPath, Removal>>);
+/// Removals that are not at their end, and by what rules names go.
+#[derive(Debug)]
+pub(super) struct Removals {
+    under_way: Mutex<HashMap<RelPath, Removal>>,
+    /// What files of rules say when the first name of their directory is to go: later they may be gone themselves.
+    rules: Mutex<Scopes>,
+}
+
+impl Removals {
+    pub(super) fn new(rules: Scopes) -> Self {
+        Self { under_way: Mutex::default(), rules: Mutex::new(rules) }
+    }
+
+    /// What counts in `dir`. Files of rules still come while names are counted or replaced.
+    fn scope(&self, store: &Inner, dir: &RelPath, going: Going) -> Result<Arc<Scope>, StoreError> {
+        match going.gives_way || going.dry_run {
+            true => store.scopes.fresh(dir, &*store.root),
+            false => lock(&self.rules).scope(dir, &*store.root),
+        }
+    }
+}
 
 /// A removal under way.
 #[derive(Debug)]
@@ -101,7 +119,12 @@ pub(super) struct Site {
 
 impl Site {
     /// Where `path` is; what was found out of the directory of the `last` one serves again.
-    fn of(store: &Inner, path: &RelPath, last: Option<Self>) -> Result<Self, StoreError> {
+    fn of(
+        store: &Inner,
+        path: &RelPath,
+        going: Going,
+        last: Option<Self>,
+    ) -> Result<Self, StoreError> {
         let (place, last) = match last {
             Some(Self { place, scope, judges, is_led_to }) => {
                 let dir = place.dir_path.clone();
@@ -114,7 +137,7 @@ impl Site {
         let (scope, judges, is_led_to) = match last {
             Some(last) => last,
             None => {
-                let scope = store.scopes.fresh(&place.dir_path, &*store.root)?;
+                let scope = store.removals.scope(store, &place.dir_path, going)?;
                 let judges = judges(store, &place.dir_path, &scope)?;
                 (scope, judges, store.is_led_to(&place.dir_path))
             }
@@ -131,18 +154,18 @@ pub(super) fn remove_after(
     last: &mut Option<Site>,
 ) -> Result<Removed, StoreError> {
     let is_its = |removal: &Removal| Going { most: going.most, ..removal.going } == going;
-    let under_way = lock(&store.removals.0).remove(path).filter(is_its);
+    let under_way = lock(&store.removals.under_way).remove(path).filter(is_its);
     let mut removal = match under_way {
         Some(removal) => Removal { going, ..removal },
         None => {
-            let site = Site::of(store, path, last.take())?;
+            let site = Site::of(store, path, going, last.take())?;
             Removal::begin(store, last.insert(site), going)?
         }
     };
     removal.go_on(store);
     let done = std::mem::take(&mut removal.done);
     if done.goes_on {
-        lock(&store.removals.0).insert(path.clone(), removal);
+        lock(&store.removals.under_way).insert(path.clone(), removal);
     }
     Ok(done)
 }

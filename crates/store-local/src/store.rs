@@ -190,7 +190,7 @@ impl LocalStore {
         Ok(Self(Arc::new(Inner {
             root,
             root_path: path.to_owned(),
-            scopes: scopes(options.rules, path, Start::Root),
+            scopes: scopes(options.rules.clone(), path, Start::Root),
             see: options.see,
             backup: options.backup,
             listed: Listed::default(),
@@ -198,7 +198,7 @@ impl LocalStore {
             stages: own,
             temp,
             writing: options.writing,
-            removals: Removals::default(),
+            removals: Removals::new(scopes(options.rules, path, Start::Root)),
             delayed: Mutex::default(),
             left: LeftFiles::default(),
             keeps: options.keep_dirlinks,

@@ -94,13 +94,17 @@ impl Scopes {
     /// # Errors
     /// Where a file of rules on the way to `dir` cannot be read or understood: then nobody knows what it forbids.
     pub fn judge(&self, dir: &RelPath, reads: &dyn Reads) -> Result<Judge, StoreError> {
+        Ok(self.judge_in(self.scope(dir, reads)?, dir))
+    }
+
+    /// What counts in `dir`, as its files and those above it said it when it was asked for first.
+    ///
+    /// # Errors
+    /// As for [`judge`](Self::judge).
+    pub fn scope(&self, dir: &RelPath, reads: &dyn Reads) -> Result<Arc<Scope>, StoreError> {
         match &self.filter.0 {
-            None => Ok(Judge(None)),
-            Some(book) if book.merges.is_empty() => Ok(self.top(dir)),
-            Some(book) => {
-                let scope = Chain { scopes: self, book, reads }.known(dir)?;
-                Ok(self.judge_in(scope, dir))
-            }
+            Some(book) if !book.merges.is_empty() => Chain { scopes: self, book, reads }.known(dir),
+            _ => Ok(Arc::default()),
         }
     }
 
