@@ -10,6 +10,7 @@ pub mod limited;
 pub mod look;
 pub mod maker;
 pub mod peer;
+pub mod server;
 pub mod terminal;
 pub mod tree;
 
