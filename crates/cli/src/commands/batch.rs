@@ -44,15 +44,15 @@ pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, an
     let script = script(path, &request.plan.destination);
     let (result, exit) = sync(request, None);
     if result.is_ok() {
-        put_in_place(new, beside, script).map_err(|error| (Exit::Files, error))?;
+        put_in_place(new, beside, &script).map_err(|error| (Exit::Files, error))?;
     }
     Ok(exit)
 }
 
 /// Gives the batch its name, and puts its script beside it.
-fn put_in_place(new: NewFile, mut beside: Output, script: Vec<u8>) -> Result<()> {
+fn put_in_place(new: NewFile, mut beside: Output, script: &[u8]) -> Result<()> {
     new.commit()?;
-    beside.put(|bytes| bytes.extend(script))?;
+    beside.write(script)?;
     beside.commit()
 }
 

@@ -7,7 +7,6 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use deltic_core::{Chunk, ChunkerSpec, Cutter};
 use deltic_net::{NamedFile, Trust};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, fsync, linkat, openat, renameat, statat, unlinkat,
@@ -56,17 +55,13 @@ impl Input {
         }
     }
 
-    /// Cuts all of it; `each` gets every chunk with its bytes.
-    pub(super) fn each_chunk(
-        &mut self,
-        spec: &ChunkerSpec,
-        mut each: impl FnMut(&[u8], Chunk) -> Result<()>,
-    ) -> Result<()> {
-        let (mut cutter, mut buffer) = (Cutter::new(spec), vec![0; READ_BYTES]);
+    /// Reads all of it, piece by piece.
+    pub(super) fn each_piece(&mut self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let mut buffer = vec![0; READ_BYTES];
         loop {
             match self.read(&mut buffer)? {
-                0 => return cutter.finish(each),
-                n => cutter.push(&buffer[..n], &mut each)?,
+                0 => return Ok(()),
+                n => each(&buffer[..n])?,
             }
         }
     }
@@ -111,11 +106,11 @@ impl Output {
         Ok(output)
     }
 
-    /// Appends what `encode` writes.
-    pub(super) fn put(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
-        let mut bytes = Vec::new();
-        encode(&mut bytes);
-        self.write(&bytes)
+    /// Appends `bytes`, and empties them.
+    pub(super) fn take(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
+        let written = self.write(bytes);
+        bytes.clear();
+        written
     }
 
     /// Appends bytes.

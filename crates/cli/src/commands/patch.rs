@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use deltic_core::format::delta::{Delta, Header, Record};
-use deltic_core::format::recipe::Summary;
+use deltic_core::format::recipe::Digester;
 use deltic_core::format::{FormatError, Parser};
-use deltic_core::{Cutter, Digest, Span};
+use deltic_core::{Digest, Span};
 
 use super::files::{Input, Output, READ_BYTES};
 use crate::args::offline::PatchArgs;
@@ -19,24 +19,21 @@ use crate::args::offline::PatchArgs;
 pub(crate) fn run(args: &PatchArgs) -> Result<()> {
     let mut delta = Input::open(&args.delta)?;
     let mut old = Old::open(&args.old)?;
-    let (mut parser, mut buffer) = (Parser::<Delta>::new(), vec![0; READ_BYTES]);
-    let mut new = None;
-    let mut verdict = None;
-    loop {
-        let n = delta.read(&mut buffer)?;
-        parser.feed(&buffer[..n]);
-        while let Some(record) = parser.record().with_context(|| delta.name().to_string())? {
+    let mut parser = Parser::<Delta>::new();
+    let (mut new, mut verdict) = (None, None);
+    let name = delta.name().to_string();
+    delta.each_piece(|piece| {
+        parser.feed(piece);
+        while let Some(record) = parser.record().with_context(|| name.clone())? {
             match record {
                 Record::Header(header) => new = Some(New::create(&args.output, &old, header)?),
                 Record::End { digest, .. } => verdict = Some(digest),
                 step => new.as_mut().ok_or(FormatError::Order)?.step(step, &mut old)?,
             }
         }
-        if n == 0 {
-            break;
-        }
-    }
-    parser.finish().with_context(|| delta.name().to_string())?;
+        Ok(())
+    })?;
+    parser.finish().context(name)?;
     let (new, digest) = new.zip(verdict).ok_or(FormatError::Truncated)?;
     new.commit(digest, &old)
 }
@@ -67,9 +64,9 @@ impl Old {
     /// True if this is the file that `header` describes: the second look, after something went wrong.
     fn is(&self, header: &Header) -> Result<bool> {
         let mut input = Input::open(&self.path)?;
-        let mut sum = Summary::new();
-        input.each_chunk(&header.spec, |_, chunk| Ok(sum.push(&chunk)?))?;
-        Ok(sum.finish().digest == header.old_digest)
+        let mut sum = Digester::new(&header.spec);
+        input.each_piece(|piece| Ok(sum.push(piece)?))?;
+        Ok(sum.finish()?.digest == header.old_digest)
     }
 }
 
@@ -92,8 +89,7 @@ fn copy_exactly(
 struct New {
     output: Output,
     header: Header,
-    cutter: Cutter,
-    sum: Summary,
+    sum: Digester,
 }
 
 impl New {
@@ -105,7 +101,7 @@ impl New {
             "{name} is not the file that the delta starts from: {len} bytes, not {wanted}"
         );
         let output = Output::like(path, &old.file, &old.permissions)?;
-        Ok(Self { output, header, cutter: Cutter::new(&header.spec), sum: Summary::new() })
+        Ok(Self { output, header, sum: Digester::new(&header.spec) })
     }
 
     fn step(&mut self, step: Record, old: &mut Old) -> Result<()> {
@@ -118,12 +114,11 @@ impl New {
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.output.write(bytes)?;
-        Ok(self.cutter.push(bytes, |_, chunk| self.sum.push(&chunk))?)
+        Ok(self.sum.push(bytes)?)
     }
 
-    fn commit(mut self, promised: Digest, old: &Old) -> Result<()> {
-        self.cutter.finish(|_, chunk| self.sum.push(&chunk))?;
-        if self.sum.finish().digest == promised {
+    fn commit(self, promised: Digest, old: &Old) -> Result<()> {
+        if self.sum.finish()?.digest == promised {
             return self.output.commit();
         }
         let name = old.path.display();

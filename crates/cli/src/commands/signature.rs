@@ -3,8 +3,8 @@
 //! Also what the three commands share about reading: [`Input`].
 
 use anyhow::Result;
-use deltic_core::format::recipe::{MAX_BATCH_CHUNKS, Record, Summary};
-use deltic_core::{Chunk, ChunkerSpec};
+use deltic_core::ChunkerSpec;
+use deltic_core::format::recipe::Writer;
 
 use super::files::{Input, Output};
 use crate::args::offline::SignatureArgs;
@@ -14,23 +14,15 @@ pub(crate) fn run(args: &SignatureArgs) -> Result<()> {
     let mut input = Input::open(&args.file)?;
     let spec = ChunkerSpec::for_len(input.len.unwrap_or(STREAM_LEN));
     let mut output = Output::open(args.output.as_deref())?;
-    output.put(|bytes| Record::Header(spec).encode(bytes))?;
-    let (mut sum, mut batch) = (Summary::new(), Vec::new());
-    input.each_chunk(&spec, |_, chunk| {
-        sum.push(&chunk)?;
-        batch.push(chunk);
-        if batch.len() < MAX_BATCH_CHUNKS { Ok(()) } else { put_batch(&mut output, &mut batch) }
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&spec, &mut out);
+    input.each_piece(|piece| {
+        writer.push(piece, &mut out)?;
+        output.take(&mut out)
     })?;
-    if !batch.is_empty() {
-        put_batch(&mut output, &mut batch)?;
-    }
-    output.put(|bytes| Record::End(sum.finish()).encode(bytes))?;
+    writer.finish(&mut out)?;
+    output.take(&mut out)?;
     output.commit()
-}
-
-fn put_batch(output: &mut Output, batch: &mut Vec<Chunk>) -> Result<()> {
-    let record = Record::Chunks(std::mem::take(batch));
-    output.put(|bytes| record.encode(bytes))
 }
 
 /// The length, in bytes, that standard input is taken for when its chunks are chosen: a mean of 8 KiB.

@@ -11,13 +11,16 @@
 //! Copies and literals are new, front to back: each goes on where the one before it ended. `spec` cuts old and new for
 //! their digests.
 
+use std::borrow::Borrow;
+
+use super::recipe::{End, Known, Summary};
 use super::{Format, FormatError, MAGIC_BYTES, TAG_END, TAG_HEADER, put_record};
 use crate::chunk::ChunkerSpec;
 use crate::codec::{CodecError, Put, Reader};
 use crate::delta::{CopyRuns, MAX_RUN_BYTES, Op};
 use crate::fingerprint::PrefixLen;
 use crate::index::{ChunkNo, Index};
-use crate::recipe::{Chunk, Digest};
+use crate::recipe::{Chunk, Cutter, Digest};
 use crate::span::Span;
 
 /// Longest literal of one record, in bytes.
@@ -82,18 +85,18 @@ impl Record {
 
 /// Makes the steps of a delta, in the order of new, neighbours merged.
 #[derive(Debug)]
-pub struct Steps<'a> {
-    old: &'a Index,
+pub struct Steps<I> {
+    old: I,
     runs: CopyRuns,
     literal: Vec<u8>,
     after: Option<ChunkNo>,
     new_start: u64,
 }
 
-impl<'a> Steps<'a> {
+impl<I: Borrow<Index>> Steps<I> {
     /// A writer at the start of new; the chunks of old are known by their full fingerprints.
     #[must_use]
-    pub fn new(old: &'a Index) -> Self {
+    pub fn new(old: I) -> Self {
         Self { old, runs: CopyRuns::new(), literal: Vec::new(), after: None, new_start: 0 }
     }
 
@@ -106,15 +109,14 @@ impl<'a> Steps<'a> {
         (bytes, chunk): (&[u8], &Chunk),
         put: &mut impl FnMut(Record) -> Result<(), E>,
     ) -> Result<(), E> {
-        match self.old.find_chunk(
-            chunk.fingerprint.chunk_prefix(PrefixLen::MAX),
-            chunk.len,
-            self.after,
-        ) {
+        let old = self.old.borrow();
+        match old.find_chunk(chunk.fingerprint.chunk_prefix(PrefixLen::MAX), chunk.len, self.after)
+        {
             // What is known are full fingerprints, so a copy can be certain here.
-            Some(no) if self.old.chunk(no).1 == chunk.fingerprint => {
+            Some(no) if old.chunk(no).1 == chunk.fingerprint => {
+                let span = old.chunk(no).0;
                 self.put_literal(put)?;
-                let run = self.runs.push(self.old.chunk(no).0, self.new_start);
+                let run = self.runs.push(span, self.new_start);
                 put_run(run, put)?;
                 self.after = Some(no);
             }
@@ -152,6 +154,59 @@ fn put_run<E>(run: Option<Op>, put: &mut impl FnMut(Record) -> Result<(), E>) ->
         Some(Op::Copy { old, .. }) => put(Record::Copy(old)),
         _ => Ok(()),
     }
+}
+
+/// Writes the delta file of a new version whose bytes come in any pieces.
+#[derive(Debug)]
+pub struct Writer {
+    cutter: Cutter,
+    steps: Steps<Index>,
+    sum: Summary,
+}
+
+impl Writer {
+    /// Begins the file in `out`.
+    pub fn new(old: Known, out: &mut Vec<u8>) -> Self {
+        let Known { spec, end, index } = old;
+        Record::Header(Header { old_digest: end.digest, old_len: end.len, spec }).encode(out);
+        Self { cutter: Cutter::new(&spec), steps: Steps::new(index), sum: Summary::new() }
+    }
+
+    /// Takes the next bytes of new; appends the records that are complete.
+    ///
+    /// # Errors
+    /// [`CodecError::OutOfRange`] where new exceeds 64 bits.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let Self { cutter, steps, sum } = self;
+        cutter.push(bytes, |bytes, chunk| put_step(steps, sum, (bytes, &chunk), out))
+    }
+
+    /// Ends new.
+    ///
+    /// # Errors
+    /// As [`Writer::push`].
+    pub fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let Self { cutter, mut steps, mut sum } = self;
+        cutter.finish(|bytes, chunk| put_step(&mut steps, &mut sum, (bytes, &chunk), &mut *out))?;
+        steps.finish(&mut |record| put(&record, out))?;
+        let End { len, digest, .. } = sum.finish();
+        put(&Record::End { len, digest }, out)
+    }
+}
+
+fn put_step(
+    steps: &mut Steps<Index>,
+    sum: &mut Summary,
+    (bytes, chunk): (&[u8], &Chunk),
+    out: &mut Vec<u8>,
+) -> Result<(), CodecError> {
+    sum.push(chunk)?;
+    steps.push((bytes, chunk), &mut |record| put(&record, out))
+}
+
+fn put(record: &Record, out: &mut Vec<u8>) -> Result<(), CodecError> {
+    record.encode(out);
+    Ok(())
 }
 
 /// The delta file as a [`Format`]: holds copies against the length of old, and the end against all lengths.

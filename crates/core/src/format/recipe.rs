@@ -9,11 +9,12 @@
 //!
 //! The digest is that of the chunks: a damaged file does not parse to its end.
 
-use super::{Format, FormatError, MAGIC_BYTES, TAG_END, TAG_HEADER, put_record};
+use super::{Format, FormatError, MAGIC_BYTES, Parser, TAG_END, TAG_HEADER, put_record};
 use crate::chunk::ChunkerSpec;
 use crate::codec::{CodecError, Put, Reader};
 use crate::fingerprint::Fingerprint;
-use crate::recipe::{Chunk, Digest, DigestBuilder, Grouper};
+use crate::index::Index;
+use crate::recipe::{Chunk, Cutter, Digest, DigestBuilder, Grouper};
 
 /// Most chunks in one record.
 pub const MAX_BATCH_CHUNKS: usize = 4096;
@@ -146,6 +147,153 @@ impl Summary {
             self.digest.push(&group);
         }
         End { chunks: self.chunks, len: self.len, digest: self.digest.finish(self.len) }
+    }
+}
+
+/// Sums up bytes that come in any pieces, as a file of them would be.
+#[derive(Debug)]
+pub struct Digester {
+    cutter: Cutter,
+    sum: Summary,
+}
+
+impl Digester {
+    /// A digester at the start of a file that `spec` cuts.
+    #[must_use]
+    pub fn new(spec: &ChunkerSpec) -> Self {
+        Self { cutter: Cutter::new(spec), sum: Summary::new() }
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// As [`Summary::push`].
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
+        self.cutter.push(bytes, |_, chunk| self.sum.push(&chunk))
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// As [`Summary::push`].
+    pub fn finish(mut self) -> Result<End, CodecError> {
+        self.cutter.finish(|_, chunk| self.sum.push(&chunk))?;
+        Ok(self.sum.finish())
+    }
+}
+
+/// Writes a recipe file of bytes that come in any pieces.
+#[derive(Debug)]
+pub struct Writer {
+    cutter: Cutter,
+    sum: Summary,
+    batch: Vec<Chunk>,
+}
+
+impl Writer {
+    /// Begins the file in `out`.
+    pub fn new(spec: &ChunkerSpec, out: &mut Vec<u8>) -> Self {
+        Record::Header(*spec).encode(out);
+        Self { cutter: Cutter::new(spec), sum: Summary::new(), batch: Vec::new() }
+    }
+
+    /// Takes the next bytes; appends the records that are complete.
+    ///
+    /// # Errors
+    /// As [`Summary::push`].
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let Self { cutter, sum, batch } = self;
+        cutter.push(bytes, |_, chunk| put_chunk(sum, batch, chunk, out))
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// As [`Summary::push`].
+    pub fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let Self { cutter, mut sum, mut batch } = self;
+        cutter.finish(|_, chunk| put_chunk(&mut sum, &mut batch, chunk, out))?;
+        if !batch.is_empty() {
+            Record::Chunks(batch).encode(out);
+        }
+        Record::End(sum.finish()).encode(out);
+        Ok(())
+    }
+}
+
+/// Adds a chunk to a batch, and writes that once it is full.
+fn put_chunk(
+    sum: &mut Summary,
+    batch: &mut Vec<Chunk>,
+    chunk: Chunk,
+    out: &mut Vec<u8>,
+) -> Result<(), CodecError> {
+    sum.push(&chunk)?;
+    batch.push(chunk);
+    if batch.len() == MAX_BATCH_CHUNKS {
+        Record::Chunks(std::mem::take(batch)).encode(out);
+    }
+    Ok(())
+}
+
+/// Content of a recipe file: what a delta can start from.
+#[derive(Debug)]
+pub struct Known {
+    /// Chunker of the file.
+    pub spec: ChunkerSpec,
+    /// Length and digest of the file.
+    pub end: End,
+    /// Its chunks.
+    pub index: Index,
+}
+
+/// Reads a recipe file that comes in any pieces.
+#[derive(Debug)]
+pub struct KnownReader {
+    parser: Parser<Recipe>,
+    index: Index,
+    start: u64,
+    spec: Option<ChunkerSpec>,
+    end: Option<End>,
+}
+
+impl KnownReader {
+    /// A reader at the start of the file, which keeps at most `budget` chunks.
+    #[must_use]
+    pub fn new(budget: usize) -> Self {
+        let (parser, index) = (Parser::new(), Index::new(budget));
+        Self { parser, index, start: 0, spec: None, end: None }
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// [`FormatError`] on bytes that no such file has.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
+        self.parser.feed(bytes);
+        while let Some(record) = self.parser.record()? {
+            match record {
+                Record::Header(spec) => self.spec = Some(spec),
+                Record::Chunks(chunks) => {
+                    for chunk in chunks {
+                        self.index.push(self.start, chunk);
+                        self.start += u64::from(chunk.len);
+                    }
+                }
+                Record::End(end) => self.end = Some(end),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// [`FormatError::Truncated`] where its end did not come.
+    pub fn finish(self) -> Result<Known, FormatError> {
+        self.parser.finish()?;
+        let (spec, end) = self.spec.zip(self.end).ok_or(FormatError::Truncated)?;
+        Ok(Known { spec, end, index: self.index })
     }
 }
 
