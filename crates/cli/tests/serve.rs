@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -222,16 +223,22 @@ fn the_examples_of_the_manual_do_what_they_say() {
     }
     let world = World::new();
     world.write("data", noise(300_000, 4));
+    world.write("edited", edited(&noise(300_000, 4), 100_000));
     let server = Server::start(&world, "");
     let manual = include_str!("../../../docs/server.md");
     let mut blocks = manual.split("```").skip(1).step_by(2);
     let block = blocks.find_map(|block| block.strip_prefix("sh\n")).expect("there is one");
     assert!(block.matches("curl ").count() >= 10);
     let mut command = Command::new("sh");
+    let programs = Path::new(DELTIC).parent().expect("it is in a directory").as_os_str();
+    let mut path = programs.to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
     command.args(["-exc", block]).env("URL", &server.url).env("TOKEN", server.token());
+    command.env("PATH", path);
     let run = Run::of(&mut world.settle(command));
     assert_eq!(run.code, Some(0), "{run:#?}");
-    assert_eq!(world.read("photos/new/data"), world.read("data"));
+    assert_eq!(world.read("photos/new/data"), world.read("edited"));
     assert!(world.exists("photos/empty") && !world.exists("photos/new/other"));
     world.assert_clean("photos/new");
 }

@@ -1,7 +1,12 @@
 //! Plain HTTP: volumes, trees and files (docs/server.md).
 
+mod conditions;
+mod delta;
 mod files;
+mod incoming;
+mod pieces;
 mod request;
+mod staged;
 mod tree;
 
 use std::sync::Arc;
@@ -24,7 +29,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/v1/volumes/{volume}/tree/{*path}", get(tree::list).post(tree::make))
         .route(
             "/v1/volumes/{volume}/files/{*path}",
-            get(files::read).put(files::write).delete(files::delete),
+            get(files::get).post(files::post).put(files::write).delete(files::delete),
         )
 }
 

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRef, FromRequestParts};
+use axum::extract::{FromRef, FromRequestParts, Path, Query};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltic_store::{Keep, Store};
 use deltic_store_local::LocalStore;
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
+use serde::Deserialize;
 
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server, bearer, check_origin};
+use crate::server::volume::{Right, Volume};
 
 impl<S: Send + Sync> FromRequestParts<S> for Known
 where
@@ -23,6 +25,58 @@ where
         check_origin(&parts.headers)?;
         let token = bearer(&parts.headers)?.ok_or_else(Problem::not_let_in)?;
         Arc::<Server>::from_ref(state).known(token.hash())
+    }
+}
+
+/// A file that a request is about, and what it asks of it.
+pub(super) struct At {
+    pub(super) known: Known,
+    pub(super) headers: HeaderMap,
+    /// What is asked for: `?as=`.
+    pub(super) form: Option<String>,
+    volume: String,
+    path: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Asked {
+    #[serde(rename = "as")]
+    form: Option<String>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for At
+where
+    Arc<Server>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let known = Known::from_request_parts(parts, state).await?;
+        let bad = |why: String| Problem::new(StatusCode::BAD_REQUEST, why);
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let Path((volume, path)) = path.map_err(|why| bad(why.body_text()))?;
+        let asked = Query::<Asked>::from_request_parts(parts, state).await;
+        let Query(Asked { form }) = asked.map_err(|why| bad(why.body_text()))?;
+        Ok(Self { known, headers: parts.headers.clone(), form, volume, path })
+    }
+}
+
+impl At {
+    /// The volume, if the client has this right there.
+    pub(super) fn volume(&self, server: &Server, right: Right) -> Result<Volume, Problem> {
+        server.volume_for(right, (&self.known, &self.volume))
+    }
+
+    /// The path in the volume.
+    pub(super) fn file(&self) -> Result<RelPath, Problem> {
+        path(&self.path)
+    }
+
+    /// Refuses what nobody can ask of a file.
+    pub(super) fn unknown<T>(&self) -> Result<T, Problem> {
+        let asked = self.form.as_deref().unwrap_or_default();
+        let why = format!("?as={asked}: no such form of a file for this method");
+        Err(Problem::new(StatusCode::BAD_REQUEST, why))
     }
 }
 

@@ -1,0 +1,213 @@
+//! Plain HTTP: deltas and versions, by the real server.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use common::server::Server;
+use common::{World, edited, noise};
+
+/// An answer to a request.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find_map(|(is, value)| is.eq_ignore_ascii_case(name).then_some(value))
+    }
+
+    #[track_caller]
+    fn tag(&self) -> &str {
+        self.header("etag").expect("it has a tag")
+    }
+}
+
+/// Sends a request with a token and a body.
+fn ask(server: &Server<'_>, what: &str, more: &str, body: &[u8]) -> Answer {
+    let address = server.url.split("://").nth(1).expect("it has one");
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a socket");
+    let (token, len) = (server.token(), body.len());
+    let head = format!(
+        "{what} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+         Content-Length: {len}\r\n{more}\r\n"
+    );
+    // A server that has heard enough closes its side.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(answer.len());
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    let rest = answer.get(end + 4..).unwrap_or_default();
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default();
+    let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    let body = if is_chunked { unchunked(rest) } else { rest.to_vec() };
+    Answer { status, head, body }
+}
+
+fn unchunked(mut rest: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n").expect("a length");
+        let len = std::str::from_utf8(&rest[..end]).expect("digits");
+        let len = usize::from_str_radix(len, 16).expect("digits");
+        if len == 0 {
+            return body;
+        }
+        body.extend_from_slice(&rest[end + 2..end + 2 + len]);
+        rest = &rest[end + 4 + len..];
+    }
+}
+
+#[track_caller]
+fn assert_nothing_staged(world: &World) {
+    assert_eq!(world.names("photos"), [".deltic", "a"]);
+    assert!(world.names("photos/.deltic").is_empty());
+}
+
+const FILE: &str = "/v1/volumes/photos/files/a";
+
+fn signature(server: &Server<'_>) -> Answer {
+    let answer = ask(server, &format!("GET {FILE}?as=signature"), "", b"");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer
+}
+
+fn patch(server: &Server<'_>, tag: &str, delta: &[u8]) -> Answer {
+    ask(server, &format!("POST {FILE}?as=patch"), &format!("If-Match: {tag}\r\n"), delta)
+}
+
+#[test]
+fn a_change_goes_by_a_signature_and_a_patch_and_comes_by_a_delta() {
+    let world = World::new();
+    for (nth, len) in [0, 1, 3_000_000].into_iter().enumerate() {
+        let old = noise(len, nth as u64);
+        world.write("photos/a", &old);
+        world.write("new", edited(&[old, b"more".to_vec()].concat(), len / 2));
+        let server = Server::start(&world, "");
+        let signed = signature(&server);
+        world.write("signature", &signed.body);
+        server.ok("delta signature new -o delta");
+        let delta = world.read("delta");
+        assert!(delta.len() < 100_000);
+        // Our signature is the command's own.
+        server.ok("signature photos/a -o again");
+        assert_eq!(world.read("again"), signed.body);
+        server.ok("signature photos/a -o old");
+        std::fs::copy(world.path("photos/a"), world.path("before")).unwrap();
+        let answer = patch(&server, signed.tag(), &delta);
+        assert_eq!(answer.status, 204, "{answer:?}");
+        assert_eq!(world.read("photos/a"), world.read("new"));
+        assert_eq!(signature(&server).tag(), answer.tag());
+        let ask_delta = format!("POST {FILE}?as=delta");
+        let fetched = ask(&server, &ask_delta, "", &world.read("old"));
+        assert_eq!((fetched.status, fetched.tag()), (200, answer.tag()));
+        assert_eq!(fetched.body, delta);
+        world.write("delta", &fetched.body);
+        server.ok("patch before delta -o made");
+        assert_eq!(world.read("made"), world.read("new"));
+        assert_nothing_staged(&world);
+    }
+}
+
+#[test]
+fn a_patch_that_does_not_fit_changes_nothing() {
+    let world = World::new();
+    let old = noise(500_000, 1);
+    world.write("photos/a", &old);
+    world.write("new", edited(&old, 1000));
+    let server = Server::start(&world, "");
+    let signed = signature(&server);
+    world.write("signature", &signed.body);
+    server.ok("delta signature new -o delta");
+    let delta = world.read("delta");
+    let status = |tag: &str, delta: &[u8]| patch(&server, tag, delta).status;
+    let post = format!("POST {FILE}?as=patch");
+    assert_eq!(ask(&server, &post, "", &delta).status, 428);
+    assert_eq!(status("\"x\"", &delta), 412);
+    assert_eq!(status("*", b""), 400);
+    assert_eq!(status("*", &delta[..delta.len() - 1]), 400);
+    assert_eq!(status("*", &[&delta[..], b"x"].concat()), 400);
+    assert_eq!(status("*", &signed.body), 400);
+    // A digest that the steps do not make.
+    let mut bad = delta.clone();
+    *bad.last_mut().unwrap() ^= 1;
+    assert_eq!(status("*", &bad), 400);
+    let huge = "Content-Length: 99999999999\r\nIf-Match: *\r\n";
+    assert_eq!(server.status("POST", &format!("{FILE}?as=patch"), huge), 413);
+    let huge = "Content-Length: 9223372036854775808\r\nIf-Match: *\r\n";
+    assert!((400..500).contains(&server.status("POST", &format!("{FILE}?as=patch"), huge)));
+    // Copies of a little that make too much.
+    let bomb = bomb(&delta, 1000);
+    assert!(bomb.len() < 20_000);
+    assert_eq!(status("*", &bomb), 413);
+    for form in ["x", "signature", "", "..%2f"] {
+        assert_eq!(ask(&server, &format!("POST {FILE}?as={form}"), "", b"").status, 400);
+        let get = ask(&server, &format!("GET {FILE}?as={form}"), "", b"").status;
+        assert_eq!(get, if form == "signature" { 200 } else { 400 });
+    }
+    for (path, status) in [("none", 404), ("../a", 400), (".deltic/x", 400)] {
+        let path = format!("/v1/volumes/photos/files/{path}?as=");
+        assert_eq!(ask(&server, &format!("GET {path}signature"), "", b"").status, status);
+        assert_eq!(ask(&server, &format!("POST {path}delta"), "", &signed.body).status, status);
+        let patched = ask(&server, &format!("POST {path}patch"), "If-Match: *\r\n", &delta);
+        assert_eq!(patched.status, if status == 404 { 412 } else { status });
+    }
+    assert_eq!(world.read("photos/a"), old);
+    // The same length, other content.
+    world.write("photos/a", noise(500_000, 2));
+    assert_eq!(status(signed.tag(), &delta), 412);
+    assert_eq!(status("*", &delta), 412);
+    world.write("photos/a", &old[1..]);
+    assert_eq!(status("*", &delta), 412);
+    assert_nothing_staged(&world);
+    world.write("photos/a", &old);
+    assert_eq!(status("*", &delta), 204);
+    assert_eq!(world.read("photos/a"), world.read("new"));
+}
+
+/// A delta with the header of another, which copies the first bytes of old so often.
+fn bomb(delta: &[u8], times: usize) -> Vec<u8> {
+    let header = 8 + 1 + usize::from(delta[8]);
+    let mut bomb = delta[..header].to_vec();
+    // 500,000 bytes from 0 on.
+    bomb.extend([5, 2, 0, 0xa0, 0xc2, 0x1e].repeat(times));
+    let mut len = 500_000 * times as u64;
+    let mut end = vec![4];
+    while len >= 128 {
+        end.push(len as u8 | 128);
+        len >>= 7;
+    }
+    end.push(len as u8);
+    end.extend([0; 32]);
+    bomb.push(end.len() as u8);
+    bomb.extend(end);
+    bomb
+}
+
+#[test]
+fn who_may_only_read_patches_nothing_and_who_may_only_write_learns_nothing() {
+    let world = World::new();
+    world.write("photos/a", "old");
+    let server = Server::start(&world, "--ro");
+    let signed = signature(&server);
+    assert_eq!(patch(&server, "*", &signed.body).status, 403);
+    drop(server);
+    let server = Server::start(&world, "");
+    let token = server.ok("token add --state state --wo writer").stdout;
+    let ask = |what: &str| {
+        let more = format!("Authorization: Bearer {}\r\nIf-Match: *\r\n", token.trim());
+        let head = format!("{what} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{more}\r\n");
+        server.raw(head.as_bytes())
+    };
+    for what in ["GET {}?as=signature", "POST {}?as=delta", "POST {}?as=patch"] {
+        assert!(ask(&what.replace("{}", FILE)).contains(" 403 "), "{what}");
+    }
+}

@@ -1,0 +1,330 @@
+//! Deltas by plain HTTP: signatures, patches and deltas of files, in the formats of `deltic signature` and its like.
+//!
+//! The server keeps nothing between two requests. A body is bounded, and so is what a patch makes of it.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use deltic_core::format::delta::{Delta, Header, MAX_KNOWN_CHUNKS, Record, Writer};
+use deltic_core::format::recipe::{self, Digester, KnownReader};
+use deltic_core::format::{FormatError, Parser};
+use deltic_core::{ChunkerSpec, CodecError, Digest, Span};
+use deltic_store::{Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
+use deltic_store_local::{LocalSnapshot, LocalStore};
+use deltic_tree::{Kind, Meta, RelPath, Timestamp};
+
+use super::conditions::{check_conditions, need_condition, tag};
+use super::incoming::Incoming;
+use super::pieces::{Going, PIECE, Pieces, body_of, steps};
+use super::request::{At, no_store, on_disk};
+use super::staged::Staged;
+use crate::server::problem::Problem;
+use crate::server::shared::Server;
+use crate::server::volume::Right;
+
+/// Longest body of a signature or a delta.
+const MAX_BODY: u64 = 64 << 20;
+/// Bytes of memory for a byte of a signature.
+const INDEX_COST: u64 = 3;
+/// Most bytes that a patch makes of each byte of the old version and of its body.
+const MAX_GROWTH: u64 = 4;
+/// Bytes that a patch writes in one step.
+const STEP_BYTES: usize = 8 << 20;
+
+/// Answers with the signature of a file.
+pub(super) async fn signature(server: Arc<Server>, at: At) -> Result<Response, Problem> {
+    let volume = at.volume(&server, Right::Read)?;
+    let file = at.file()?;
+    let snapshot = on_disk(&server, move || Ok(volume.store()?.open(&file)?)).await?;
+    let tag = tag(&server, &snapshot);
+    let spec = ChunkerSpec::for_len(snapshot.meta().len);
+    let mut out = Vec::new();
+    let writer = recipe::Writer::new(&spec, &mut out);
+    let made = Making { pieces: Pieces::of_all(snapshot), writer: Some(writer), out };
+    Ok(answer(&server, &tag, made))
+}
+
+/// Answers with the delta from the file that a signature is of to this one.
+pub(super) async fn delta(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
+    let volume = at.volume(&server, Right::Read)?;
+    let file = at.file()?;
+    let mut incoming = Incoming::new(&at.headers, body, (MAX_BODY, INDEX_COST))?;
+    let mut reader = KnownReader::new(MAX_KNOWN_CHUNKS);
+    while let Some(piece) = incoming.next().await? {
+        reader.feed(&piece).map_err(garbled)?;
+    }
+    let known = reader.finish().map_err(garbled)?;
+    let snapshot = on_disk(&server, move || Ok(volume.store()?.open(&file)?)).await?;
+    let tag = tag(&server, &snapshot);
+    let mut out = Vec::new();
+    let writer = Writer::new(known, &mut out);
+    let made = Making { pieces: Pieces::of_all(snapshot), writer: Some((writer, incoming)), out };
+    Ok(answer(&server, &tag, made))
+}
+
+fn garbled(why: FormatError) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, format!("the body: {why}; nothing was changed"))
+}
+
+/// Something that is written of a file's bytes.
+trait Write: Send + 'static {
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError>;
+    fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError>;
+}
+
+impl Write for recipe::Writer {
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+        self.push(bytes, out)
+    }
+
+    fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        self.finish(out)
+    }
+}
+
+/// A delta, with the memory that its index takes.
+impl Write for (Writer, Incoming) {
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
+        self.0.push(bytes, out)
+    }
+
+    fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        self.0.finish(out)
+    }
+}
+
+/// An answer in the making.
+struct Making<W> {
+    pieces: Pieces,
+    writer: Option<W>,
+    out: Vec<u8>,
+}
+
+impl<W: Write> Making<W> {
+    fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        let too_long = |_| StoreError::Changed { path: RelPath::root() };
+        let Some(writer) = &mut self.writer else { return Ok(None) };
+        match self.pieces.next()? {
+            Some(piece) => writer.push(&piece, &mut self.out).map_err(too_long)?,
+            None => {
+                let writer = self.writer.take().expect("it is there");
+                writer.finish(&mut self.out).map_err(too_long)?;
+            }
+        }
+        Ok(Some(std::mem::take(&mut self.out)))
+    }
+}
+
+fn answer(server: &Server, tag: &str, mut made: Making<impl Write>) -> Response {
+    let body = body_of(server, move || made.next());
+    let response = Response::builder()
+        .header(header::ETAG, tag)
+        .header(header::CONTENT_TYPE, "application/octet-stream")
+        .header(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    no_store(response.body(body).expect("headers are plain text"))
+}
+
+/// Puts a new version in place that a delta makes of the present one, as a whole.
+pub(super) async fn patch(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
+    let volume = at.volume(&server, Right::Write)?;
+    // Its copies, and the answer, tell what is there.
+    at.volume(&server, Right::Read)?;
+    need_condition(&at.headers)?;
+    let file = at.file()?;
+    let incoming = Incoming::new(&at.headers, body, (MAX_BODY, 1))?;
+    let body = Patch::read(incoming).await?;
+    let (again, target, headers) = (Arc::clone(&server), file.clone(), at.headers.clone());
+    let patching = on_disk(&server, move || {
+        let store = volume.store()?;
+        check_conditions((&again, &store), &target, &headers)?;
+        Patching::begin(body, (store, &target), again.upload_bytes)
+    })
+    .await?;
+    let patching = steps(&server, patching, Patching::step).await?;
+    let patching = patching.check(&server).await?;
+    // The token may have been revoked meanwhile.
+    server.known(at.known.token)?;
+    let again = Arc::clone(&server);
+    let tag = on_disk(&server, move || {
+        let store = patching.commit()?;
+        Ok(tag(&again, &store.open(&file)?))
+    })
+    .await?;
+    let response = Response::builder().status(StatusCode::NO_CONTENT).header(header::ETAG, tag);
+    Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
+}
+
+/// A delta that was read to its end, and holds what its bytes alone can show.
+struct Patch {
+    bytes: Vec<u8>,
+    header: Header,
+    new_len: u64,
+    digest: Digest,
+    /// Keeps its memory taken.
+    _incoming: Incoming,
+}
+
+impl Patch {
+    async fn read(mut incoming: Incoming) -> Result<Self, Problem> {
+        let (mut parser, mut bytes) = (Parser::<Delta>::new(), Vec::new());
+        let (mut first, mut last) = (None, None);
+        while let Some(piece) = incoming.next().await? {
+            parser.feed(&piece);
+            bytes.extend_from_slice(&piece);
+            while let Some(record) = parser.record().map_err(garbled)? {
+                match record {
+                    Record::Header(header) => first = Some(header),
+                    Record::End { len, digest } => last = Some((len, digest)),
+                    Record::Copy(_) | Record::Literal(_) => {}
+                }
+            }
+        }
+        parser.finish().map_err(garbled)?;
+        let both = first.zip(last).ok_or_else(|| garbled(FormatError::Truncated))?;
+        let (header, (new_len, digest)) = both;
+        Ok(Self { bytes, header, new_len, digest, _incoming: incoming })
+    }
+}
+
+/// A patch under way.
+struct Patching {
+    patch: Patch,
+    /// Bytes of the patch that were parsed.
+    read: usize,
+    parser: Parser<Delta>,
+    old: Arc<LocalSnapshot>,
+    store: LocalStore,
+    new: Staged,
+    sum: Digester,
+    made: u64,
+    /// What is left of a copy.
+    copy: Option<Span>,
+}
+
+impl Patching {
+    fn begin(
+        patch: Patch,
+        (store, file): (LocalStore, &RelPath),
+        most: u64,
+    ) -> Result<Self, Problem> {
+        let old = store.open(file)?;
+        if patch.header.old_len != old.meta().len {
+            return Err(other_version());
+        }
+        let fed = old.meta().len.saturating_add(patch.bytes.len() as u64);
+        if patch.new_len > most.min(fed.saturating_mul(MAX_GROWTH)) {
+            let why = format!("{} bytes is more than a patch may make of it", patch.new_len);
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
+        }
+        let new = Staged::new(store.create(file, patch.new_len)?);
+        let sum = Digester::new(&patch.header.spec);
+        let (parser, old) = (Parser::new(), Arc::new(old));
+        Ok(Self { patch, read: 0, parser, old, store, new, sum, made: 0, copy: None })
+    }
+
+    /// Makes some more of the new version.
+    fn step(&mut self) -> Result<Going, Problem> {
+        let end = self.made + STEP_BYTES as u64;
+        while self.made < end {
+            if let Some(copy) = self.copy.take() {
+                self.copy_some(copy)?;
+                continue;
+            }
+            match self.parser.record().map_err(garbled)? {
+                Some(Record::Copy(span)) => self.copy = Some(span),
+                Some(Record::Literal(bytes)) => {
+                    self.new.write(self.made, &bytes)?;
+                    self.take(&bytes)?;
+                }
+                Some(Record::Header(_) | Record::End { .. }) => {}
+                None => {
+                    let rest = &self.patch.bytes[self.read..];
+                    let piece = &rest[..rest.len().min(PIECE)];
+                    if piece.is_empty() {
+                        return Ok(Going::Done);
+                    }
+                    self.parser.feed(piece);
+                    self.read += piece.len();
+                }
+            }
+        }
+        Ok(Going::On)
+    }
+
+    /// Copies a piece, and leaves the rest for later.
+    fn copy_some(&mut self, Span { start, len }: Span) -> Result<(), Problem> {
+        let want = (len as usize).min(PIECE);
+        let mut piece = vec![0; want];
+        if self.old.read_at(start, &mut piece)? < want {
+            return Err(other_version());
+        }
+        let old = start..start + want as u64;
+        if self.new.may_share(&self.old, &old, self.made) {
+            self.new.copy(&self.old, old, self.made)?;
+        } else {
+            self.new.write_old(self.made, &piece, Content::Old)?;
+        }
+        self.take(&piece)?;
+        let rest = Span::new(start + want as u64, len - want as u32);
+        self.copy = Some(rest).filter(|rest| rest.len > 0);
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+        self.made += bytes.len() as u64;
+        self.sum.push(bytes).map_err(|error| garbled(error.into()))
+    }
+
+    /// Holds what was made against what was promised.
+    async fn check(self, server: &Server) -> Result<Ready, Problem> {
+        let Self { patch, old, store, new, sum, .. } = self;
+        let made = sum.finish().map_err(|error| garbled(error.into()))?;
+        if (made.len, made.digest) == (patch.new_len, patch.digest) {
+            return Ok(Ready { len: made.len, old, store, new });
+        }
+        drop(new);
+        // The second look: is it the delta that is wrong, or the version that it is for?
+        let looking = (Pieces::of_all(old), Digester::new(&patch.header.spec));
+        let (_, sum) = steps(server, looking, |(pieces, sum)| match pieces.next()? {
+            None => Ok(Going::Done),
+            Some(piece) => {
+                sum.push(&piece).map_err(|error| garbled(error.into()))?;
+                Ok(Going::On)
+            }
+        })
+        .await?;
+        let is_its = sum.finish().is_ok_and(|end| end.digest == patch.header.old_digest);
+        Err(if is_its { garbled(FormatError::Damaged) } else { other_version() })
+    }
+}
+
+fn other_version() -> Problem {
+    let why = "the delta starts from another version than the present one; nothing was changed";
+    Problem::new(StatusCode::PRECONDITION_FAILED, why)
+}
+
+/// A new version that is what its delta promised.
+struct Ready {
+    len: u64,
+    old: Arc<LocalSnapshot>,
+    store: LocalStore,
+    new: Staged,
+}
+
+impl Ready {
+    fn commit(self) -> Result<LocalStore, Problem> {
+        let Self { len, old, store, new } = self;
+        let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o666);
+        let replaces = Replaces::Version(&*old);
+        match new.commit(Commit { meta: &meta, keep: Keep::default(), replaces }) {
+            Err(StoreError::Conflict { .. } | StoreError::Changed { .. }) => {
+                return Err(other_version());
+            }
+            committed => committed?,
+        };
+        store.flush()?;
+        Ok(store)
+    }
+}

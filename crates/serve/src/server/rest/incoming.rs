@@ -1,0 +1,91 @@
+//! Bodies that come in: bounded in length, in time, and in the memory that all of them take together.
+
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, BodyDataStream};
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::server::problem::Problem;
+
+/// Longest time without a byte of a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes that a body has to bring in a second, on average, after the first minute.
+const LEAST_RATE: u64 = 4 << 10;
+/// Bytes of memory that are taken at once.
+const UNIT: u64 = 64 << 10;
+/// Memory of this process for bodies that are held, and for what is made of them.
+static MEMORY: LazyLock<Arc<Semaphore>> =
+    LazyLock::new(|| Arc::new(Semaphore::new((512 << 20) / UNIT as usize)));
+
+/// A body, and the memory that it may take.
+pub(super) struct Incoming {
+    body: BodyDataStream,
+    most: u64,
+    cost: u64,
+    come: u64,
+    began: Instant,
+    taken: Vec<OwnedSemaphorePermit>,
+}
+
+impl Incoming {
+    /// A body of `most` bytes, each of which takes `cost` bytes of memory.
+    pub(super) fn new(
+        headers: &HeaderMap,
+        body: Body,
+        (most, cost): (u64, u64),
+    ) -> Result<Self, Problem> {
+        if content_length(headers).is_some_and(|len| len > most) {
+            return Err(too_long(most));
+        }
+        let body = body.into_data_stream();
+        Ok(Self { body, most, cost, come: 0, began: Instant::now(), taken: Vec::new() })
+    }
+
+    /// The next bytes, until it has ended.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        let Some(piece) = next(&mut self.body).await? else { return Ok(None) };
+        // It holds memory that others could use.
+        let due = BODY_TIMEOUT + Duration::from_secs(self.come / LEAST_RATE);
+        if self.began.elapsed() > due {
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the body comes too slowly"));
+        }
+        self.come += piece.len() as u64;
+        if self.come > self.most {
+            return Err(too_long(self.most));
+        }
+        let wanted = (self.come * self.cost).div_ceil(UNIT) as usize;
+        for _ in self.taken.len()..wanted {
+            let unit = Arc::clone(&MEMORY).try_acquire_owned().map_err(|_| {
+                let why = "too many requests at once need memory; try again in a moment";
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, why)
+            })?;
+            self.taken.push(unit);
+        }
+        Ok(Some(piece))
+    }
+}
+
+/// The next bytes of a body, until it has ended.
+pub(super) async fn next(body: &mut BodyDataStream) -> Result<Option<Bytes>, Problem> {
+    let piece = timeout(BODY_TIMEOUT, body.next()).await.map_err(|_| broken())?;
+    piece.transpose().map_err(|_| broken())
+}
+
+pub(super) fn broken() -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, "the body ended early; nothing was changed")
+}
+
+fn too_long(most: u64) -> Problem {
+    let why = format!("more than {most} bytes in the body");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why)
+}
+
+/// Length of a body, where the request says it.
+pub(super) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

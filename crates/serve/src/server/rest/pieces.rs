@@ -1,0 +1,131 @@
+//! Long answers and long work, piece by piece: a request that nobody waits for any more ends, and a slow client holds
+//! no thread.
+
+use std::error::Error;
+use std::ops::Range;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use bytes::Bytes;
+use deltic_store::{Snapshot, StoreError};
+use deltic_store_local::LocalSnapshot;
+use futures_util::stream;
+use tokio::sync::mpsc;
+
+use crate::server::problem::Problem;
+use crate::server::shared::Server;
+
+/// Bytes that are read or written at once.
+pub(super) const PIECE: usize = 256 << 10;
+
+/// Bytes of a version, piece by piece.
+pub(super) struct Pieces {
+    snapshot: Arc<LocalSnapshot>,
+    span: Range<u64>,
+}
+
+impl Pieces {
+    pub(super) fn of(snapshot: impl Into<Arc<LocalSnapshot>>, span: Range<u64>) -> Self {
+        Self { snapshot: snapshot.into(), span }
+    }
+
+    /// All bytes of a version.
+    pub(super) fn of_all(snapshot: impl Into<Arc<LocalSnapshot>>) -> Self {
+        let snapshot = snapshot.into();
+        let len = snapshot.meta().len;
+        Self { snapshot, span: 0..len }
+    }
+
+    /// The next bytes, as long as the file is what it was.
+    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        let Self { snapshot, span } = self;
+        if span.is_empty() {
+            return Ok(None);
+        }
+        let want = usize::try_from(span.end - span.start).map_or(PIECE, |left| left.min(PIECE));
+        let mut piece = vec![0; want];
+        let got = snapshot.read_at(span.start, &mut piece)?;
+        span.start += got as u64;
+        if got < want || span.start == snapshot.meta().len {
+            snapshot.check_unchanged()?;
+        }
+        if got == 0 {
+            return Err(StoreError::Changed { path: deltic_tree::RelPath::root() });
+        }
+        piece.truncate(got);
+        Ok(Some(piece))
+    }
+}
+
+/// Sends what `step` makes until it has no more, and breaks off where it fails.
+pub(super) fn body_of<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static>(
+    server: &Server,
+    mut step: impl FnMut() -> Result<Option<Vec<u8>>, E> + Send + 'static,
+) -> Body {
+    type Piece = Result<Bytes, Box<dyn Error + Send + Sync>>;
+    let (send, pieces) = mpsc::channel::<Piece>(2);
+    let disk = Arc::clone(&server.disk);
+    tokio::spawn(async move {
+        while !send.is_closed() {
+            let turn = Arc::clone(&disk).acquire_owned().await;
+            let made = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                let piece = step();
+                (step, piece)
+            });
+            let piece = match made.await {
+                Ok((again, piece)) => {
+                    step = again;
+                    piece.map_err(Into::into)
+                }
+                Err(panicked) => {
+                    send.send(Err(panicked.into())).await.ok();
+                    return;
+                }
+            };
+            let piece: Piece = match piece {
+                Ok(None) => return,
+                Ok(Some(piece)) if piece.is_empty() => continue,
+                Ok(Some(piece)) => Ok(piece.into()),
+                Err(error) => Err(error),
+            };
+            let ends = piece.is_err();
+            if send.send(piece).await.is_err() || ends {
+                return;
+            }
+        }
+    });
+    Body::from_stream(stream::unfold(pieces, |mut pieces| async {
+        pieces.recv().await.map(|piece| (piece, pieces))
+    }))
+}
+
+/// Does steps until one says that there is no more to do.
+pub(super) async fn steps<T: Send + 'static>(
+    server: &Server,
+    mut state: T,
+    mut step: impl FnMut(&mut T) -> Result<Going, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    loop {
+        let turn = Arc::clone(&server.disk).acquire_owned().await;
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let going = step(&mut state);
+            (state, step, going)
+        });
+        let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed here");
+        let going;
+        (state, step, going) = done.await.map_err(failed)?;
+        if going? == Going::Done {
+            return Ok(state);
+        }
+    }
+}
+
+/// State of work that is done by steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Going {
+    On,
+    Done,
+}
