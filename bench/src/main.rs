@@ -12,6 +12,7 @@ mod programs;
 mod progress;
 mod random;
 mod scale;
+mod serve;
 mod sessions;
 mod size;
 mod sync;
@@ -44,6 +45,7 @@ enum Program {
     /// SIGKILL at random moments, then the same sync again
     Kill(kill::Options),
     Sessions(sessions::Options),
+    Serve(serve::Options),
     /// Syncs onto a nearly full disk (root only)
     Enospc(enospc::Options),
     #[command(hide = true)]
@@ -93,6 +95,7 @@ fn run(program: Program) -> Result<ExitCode> {
         Program::Tree(options) => tree::tree(&options)?,
         Program::Kill(options) => kill::kill(&options)?,
         Program::Sessions(options) => sessions::sessions(&options)?,
+        Program::Serve(options) => serve::serve(&options)?,
         Program::Enospc(options) => enospc::enospc(&options)?,
         Program::Measured(Wrapped { file, command }) => {
             return Ok(measured::measured(&file, &command)?.into());

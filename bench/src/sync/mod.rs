@@ -223,7 +223,7 @@ fn is_input(path: &Path, inputs: &[PathBuf]) -> bool {
     this.is_some() && inputs.iter().any(|input| identity(input) == this)
 }
 
-fn processors() -> NonZeroU32 {
+pub(crate) fn processors() -> NonZeroU32 {
     let processors = thread::available_parallelism().ok();
     processors.and_then(|processors| processors.try_into().ok()).unwrap_or(NonZeroU32::MIN)
 }

@@ -14,6 +14,7 @@ use crate::host::user::User;
 use crate::monitor::Monitor;
 use crate::plan;
 use crate::transport::{Counters, Shell};
+use crate::worker::recipes::RecipeCache;
 
 /// Configuration of an end, whatever it is asked to do.
 #[derive(Clone, Default)]
@@ -27,6 +28,8 @@ pub(crate) struct SessionConfig {
     pub(crate) further: Further,
     /// The directory with what is known of files.
     pub(crate) cache: Option<PathBuf>,
+    /// Recipes that sessions of this process keep for each other.
+    pub(crate) recipes: Option<RecipeCache>,
     pub(crate) user: User,
     /// Told which files are changing where they are.
     pub(crate) under_way: UnderWay,

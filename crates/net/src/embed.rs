@@ -28,6 +28,7 @@ use crate::plan::{self, Destination, Plan, Sources, Traffic, far_host};
 use crate::session::{Session, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
+pub use crate::worker::recipes::RecipeCache;
 
 /// Pause between two looks whether a run that is to end may.
 const SETTLING: Duration = Duration::from_millis(10);
@@ -43,6 +44,9 @@ pub struct Embedding {
     pub user: User,
     /// Ends the session from elsewhere.
     pub cancel: Cancel,
+    /// Recipes that sessions keep for each other in memory: the next version of a file is received without reading the
+    /// old one.
+    pub recipes: Option<RecipeCache>,
 }
 
 /// Result of a run.
@@ -164,8 +168,8 @@ pub async fn serve_over(
 
 impl Embedding {
     fn config(&self) -> SessionConfig {
-        let Self { executor, budget, user, .. } = self.clone();
-        SessionConfig { executor, budget, user, ..SessionConfig::default() }
+        let Self { executor, budget, user, recipes, .. } = self.clone();
+        SessionConfig { executor, budget, user, recipes, ..SessionConfig::default() }
     }
 }
 

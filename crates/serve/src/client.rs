@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use deltic_net::SyncError;
 use deltic_net::plan::{Dial, Stream};
@@ -18,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_websockets::ClientBuilder;
 
-use crate::channel::{Channel, Connection, limits};
+use crate::channel::{Channel, Connection, Mux, limits};
 use crate::control::{FromClient, FromServer, parse};
 use crate::server::tls::pin;
 use crate::token::Token;
@@ -148,65 +149,101 @@ impl Address {
         Dial::new(move || {
             let to = Arc::clone(&to);
             Box::pin(async move {
-                let channel = connect(&to.0, &to.1).await?;
+                let channel = to.0.connect(&to.1).await?.open()?;
                 Ok(Box::pin(channel) as Pin<Box<dyn Stream>>)
             })
         })
     }
-}
 
-async fn connect(to: &Address, credentials: &Credentials) -> Result<Channel, SyncError> {
-    let failed = |what: &str| {
-        let what = format!("{what} {}", to.server());
-        move |source: io::Error| SyncError::Dial { what, source }
-    };
-    let (host, port) = to.endpoint();
-    let stream = TcpStream::connect((&*host, port)).await.map_err(failed("connect to"))?;
-    stream.set_nodelay(true).ok();
-    let stream: Pin<Box<dyn Stream>> = if to.is_secret {
-        let config = client_config(credentials.pin.as_deref())
-            .map_err(|error| failed("connect to")(io::Error::other(error)))?;
-        let name = ServerName::try_from(host)
-            .map_err(|error| failed("connect to")(io::Error::other(error)))?;
-        let connector = TlsConnector::from(Arc::new(config));
-        let stream = connector.connect(name, stream).await.map_err(failed("trust"))?;
-        Box::pin(stream)
-    } else {
-        Box::pin(stream)
-    };
-    let uri = format!("ws{}://{}{SOCKET_PATH}", if to.is_secret { "s" } else { "" }, to.authority);
-    let uri: Uri = uri.parse().expect("it was parsed before");
-    let bearer = format!("Bearer {}", credentials.token.reveal());
-    let bearer = HeaderValue::try_from(bearer).expect("a token is plain text");
-    let request = ClientBuilder::from_uri(uri).limits(limits());
-    let request = request.add_header(header::AUTHORIZATION, bearer).and_then(|request| {
-        request.add_header(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL))
-    });
-    let request = request.expect("these headers are ours to set");
-    let (socket, _) = request.connect_on(stream).await.map_err(|error| refused(to, error))?;
-    let (connection, mux) = Connection::new(socket);
-    let channel = mux.open(CHANNEL).expect("it is the first one");
-    let open = FromClient::Open { channel: CHANNEL, volume: to.volume.clone() };
-    mux.say(&open).map_err(failed("connect to"))?;
-    let (heard, volume) = (mux.clone(), to.host());
-    tokio::spawn(async move {
-        let hear = |message: bytes::Bytes| {
-            if let FromServer::Refused { channel, why, .. } = parse(&message)? {
-                let why = SyncError::SelectionThere(format!("{volume}: {why}"));
-                let why = io::Error::other(why);
-                let mux = heard.clone();
-                tokio::spawn(async move { mux.close(channel, Some(why)).await });
-            }
-            Ok(())
+    /// Connects to the server, for sessions of this volume.
+    ///
+    /// # Errors
+    /// [`SyncError::Dial`] where it is not reached or not trusted, [`SyncError::Refused`] where it does not let us in.
+    pub async fn connect(&self, credentials: &Credentials) -> Result<Link, SyncError> {
+        let failed = |what: &str| failed(what, &self.server());
+        let (host, port) = self.endpoint();
+        let stream = TcpStream::connect((&*host, port)).await.map_err(failed("connect to"))?;
+        stream.set_nodelay(true).ok();
+        let stream: Pin<Box<dyn Stream>> = if self.is_secret {
+            let config = client_config(credentials.pin.as_deref())
+                .map_err(|error| failed("connect to")(io::Error::other(error)))?;
+            let name = ServerName::try_from(host)
+                .map_err(|error| failed("connect to")(io::Error::other(error)))?;
+            let connector = TlsConnector::from(Arc::new(config));
+            let stream = connector.connect(name, stream).await.map_err(failed("trust"))?;
+            Box::pin(stream)
+        } else {
+            Box::pin(stream)
         };
-        // How it ended, whoever has the channel hears.
-        connection.carry(hear, || {}).await.ok();
-    });
-    Ok(channel)
+        let secret = if self.is_secret { "s" } else { "" };
+        let uri = format!("ws{secret}://{}{SOCKET_PATH}", self.authority);
+        let uri: Uri = uri.parse().expect("it was parsed before");
+        let bearer = format!("Bearer {}", credentials.token.reveal());
+        let bearer = HeaderValue::try_from(bearer).expect("a token is plain text");
+        let protocol = HeaderValue::from_static(SUBPROTOCOL);
+        let request = ClientBuilder::from_uri(uri).limits(limits());
+        let request = request.add_header(header::AUTHORIZATION, bearer);
+        let request = request
+            .and_then(|request| request.add_header(header::SEC_WEBSOCKET_PROTOCOL, protocol))
+            .expect("these headers are ours to set");
+        let (socket, _) = request.connect_on(stream).await.map_err(|error| refused(self, error))?;
+        let (connection, mux) = Connection::new(socket);
+        let (heard, volume) = (mux.clone(), self.host());
+        tokio::spawn(async move {
+            let hear = |message: bytes::Bytes| {
+                if let FromServer::Refused { channel, why, .. } = parse(&message)? {
+                    let why = SyncError::SelectionThere(format!("{volume}: {why}"));
+                    let why = io::Error::other(why);
+                    let mux = heard.clone();
+                    tokio::spawn(async move { mux.close(channel, Some(why)).await });
+                }
+                Ok(())
+            };
+            // How it ended, whoever has the channel hears.
+            connection.carry(hear, || {}).await.ok();
+        });
+        Ok(Link { mux, to: self.clone(), opened: Arc::default() })
+    }
 }
 
-/// The only channel of a command's connection.
-const CHANNEL: u32 = 1;
+fn failed(what: &str, server: &str) -> impl FnOnce(io::Error) -> SyncError + use<> {
+    let what = format!("{what} {server}");
+    move |source| SyncError::Dial { what, source }
+}
+
+/// A connection to a server, and the sessions of a volume over it; clones share it. It ends with the last session that
+/// is under way when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct Link {
+    mux: Mux,
+    to: Address,
+    /// Number of the last channel.
+    opened: Arc<AtomicU32>,
+}
+
+impl Link {
+    /// Opens a stream for one session.
+    ///
+    /// # Errors
+    /// Where the connection has ended.
+    pub fn open(&self) -> Result<Channel, SyncError> {
+        let number = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
+        let channel = self.mux.open(number).expect("no number comes twice");
+        let open = FromClient::Open { channel: number, volume: self.to.volume.clone() };
+        self.mux.say(&open).map_err(failed("connect to", &self.to.server()))?;
+        Ok(channel)
+    }
+
+    /// Dials the volume over this connection.
+    #[must_use]
+    pub fn dial(&self) -> Dial {
+        let link = self.clone();
+        Dial::new(move || {
+            let channel = link.open();
+            Box::pin(async move { Ok(Box::pin(channel?) as Pin<Box<dyn Stream>>) })
+        })
+    }
+}
 
 /// Says why a server did not let us in.
 fn refused(to: &Address, error: tokio_websockets::Error) -> SyncError {

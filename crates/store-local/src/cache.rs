@@ -69,9 +69,10 @@ impl Moment {
         max_age.is_none_or(|max_age| age.is_some_and(|age| age < max_age))
     }
 
-    /// Whether a change from now on gives the file another time than it has. The file system may count in seconds: then
-    /// there are no others.
-    fn is_past(self, changed: Timestamp) -> bool {
+    /// True if a change from now on gives the file another time than it has. The file system may count in seconds:
+    /// then there are no others.
+    #[must_use]
+    pub fn is_past(self, changed: Timestamp) -> bool {
         let tick = if changed.nanos == 0 { COARSE_TICK } else { FINE_TICK };
         let secs = u64::try_from(changed.secs).unwrap_or(0);
         Duration::new(secs, 0).saturating_add(Duration::from_nanos(changed.nanos.into()) + tick)

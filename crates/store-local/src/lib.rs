@@ -10,6 +10,7 @@ mod copy;
 mod dir;
 mod errno;
 mod finished;
+mod flush;
 mod follow;
 mod heritage;
 mod holes;

@@ -24,6 +24,7 @@ use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
 use super::stage::{Logged, Staged, Stages, Whose, discard};
 use crate::copy::read_at;
 use crate::errno::{At, store_error};
+use crate::flush::flush;
 use crate::lock;
 use deltic_store::{
     Commit, Content, Rebuild, Resumable, Resumed, Snapshot, StoreError, Unset, Version,
@@ -217,7 +218,7 @@ impl LocalRebuild {
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
         let unset = attrs.set(On::Open(file.as_fd()));
         if self.store.touched.is_durable() {
-            fs::fsync(file).at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+            flush(file).at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         }
         Ok(unset)
     }

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::dir::{Dir, Use};
 use crate::errno::At;
+use crate::flush::flush;
 use crate::lock;
 use deltic_store::{Durability, StoreError};
 
@@ -68,7 +69,8 @@ impl Touched {
     /// Flushes every directory that was added, several at a time: they wait for the disk, not for us.
     pub(super) fn flush(&self, root: &Dir) -> Result<(), StoreError> {
         let dirs = std::mem::take(&mut *lock(&self.dirs));
-        let threads = dirs.len().min(MAX_THREADS);
+        // A thread costs as much as a flush that has nothing to do.
+        let threads = dirs.len().saturating_sub(1).clamp(1, MAX_THREADS);
         let queue = Mutex::new(dirs.into_paths());
         let work = || {
             let mut answer = Ok(());
@@ -103,7 +105,7 @@ fn flush_dir(root: &Dir, path: &RelPath) -> Result<(), StoreError> {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
         // Its new mode keeps even its owner from opening it, so it cannot be flushed by itself.
         Err(Errno::ACCESS) => flush_all(root).at("flush", path),
-        opened => opened.and_then(fs::fsync).at("flush", path),
+        opened => opened.and_then(flush).at("flush", path),
     }
 }
 

@@ -15,6 +15,7 @@ use super::inner::Inner;
 use super::place::{COMMIT, Place};
 use super::stage::{Staged, Whose, discard};
 use crate::errno::At;
+use crate::flush::flush;
 use deltic_store::{Keep, StoreError, Unset, Version, Whole};
 
 /// Puts a file in `place`, where nothing is.
@@ -84,7 +85,7 @@ fn fill(
     }
     let unset = attrs.set_on_new(On::Open(file.as_fd()), &born);
     if store.touched.is_durable() {
-        fs::fsync(file).at("flush", path)?;
+        flush(file).at("flush", path)?;
     }
     Ok(unset)
 }

@@ -14,6 +14,7 @@ use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Sources, remove_roo
 use deltic_tree::{Name, RelPath};
 
 use crate::bounds::files_at_once;
+use crate::config::SessionConfig;
 use crate::error::SyncError;
 use crate::host::destination::{lacking, local_options, make, open_alternates, root_of};
 use crate::host::place::{Resolved, exists, resolve, unmade, unusable};
@@ -81,8 +82,14 @@ impl Session {
         let own = (sources.own(), missing(&sources, options));
         SourceWorker::new(sources, own, (options, &self.ours))
             .over(self.config.figures())
-            .with_kept(Kept::new(self.config.cache.clone(), options))
+            .with_kept(self.kept(options))
             .with_user(self.config.user.clone())
+    }
+
+    /// Facts that earlier sessions kept.
+    fn kept(&self, options: &Options) -> Kept {
+        let SessionConfig { cache, recipes, .. } = &self.config;
+        Kept::new(cache.clone(), recipes.clone(), options)
     }
 
     pub(super) async fn send(
@@ -150,7 +157,7 @@ impl Session {
         let (alternates, warnings) = open_alternates(&root, (&options, see));
         let Agreed { terms, joining, .. } = agreed;
         let share = self.share(&options);
-        let kept = Kept::new(self.config.cache.clone(), &options);
+        let kept = self.kept(&options);
         let asked = Asked { terms, options: &options, theirs: terms.part };
         let worker = DestinationWorker::new(store, alternates, asked, share.clone())?;
         let worker = worker.with_user(self.config.user.clone());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use deltic_protocol::options::Options;
 
 use super::digests::Digests;
-use super::recipes::Recipes;
+use super::recipes::{RecipeCache, Recipes};
 
 /// Digests and recipes that are known without reading a file.
 #[derive(Debug, Default)]
@@ -15,8 +15,13 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Opens those in `dir`, if the options let them count.
-    pub(crate) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
-        Self { digests: Digests::new(dir.clone(), options), recipes: Recipes::new(dir, options) }
+    /// Opens those in `dir` and takes the recipes of the process, if the options let them count.
+    pub(crate) fn new(
+        dir: Option<PathBuf>,
+        recipes: Option<RecipeCache>,
+        options: &Options,
+    ) -> Self {
+        let digests = Digests::new(dir.clone(), options);
+        Self { digests, recipes: Recipes::new(dir, recipes, options) }
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod kept;
 mod moves;
 pub(crate) mod owners;
 mod packing;
-mod recipes;
+pub(crate) mod recipes;
 pub(crate) mod source;
 mod steps;
 mod weight;

@@ -2,7 +2,7 @@
 //! (docs/decisions/0023).
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::{ChunkerSpec, Key};
 use deltic_engine::{journal, recipe};
@@ -11,11 +11,64 @@ use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Kept, New, Proof};
 use deltic_store::{Snapshot, Version};
 use deltic_store_local::cache::{self, Moment};
+use lru::LruCache;
+
+use crate::lock::lock;
+
+/// The shortest file whose recipe is kept in memory, in bytes.
+const SHORTEST: u64 = 64 << 10;
+
+/// Recipes of files that came in sessions of this process, those that were of use last; clones are the same.
+#[derive(Clone, Debug)]
+pub struct RecipeCache(Arc<Mutex<Recent>>);
+
+#[derive(Debug)]
+struct Recent {
+    notes: LruCache<Version, Arc<[u8]>>,
+    /// Bytes of all notes, and the most that they may be.
+    bytes: usize,
+    most: usize,
+}
+
+impl RecipeCache {
+    /// An empty one, for so many bytes: about a hundredth of the files that it knows.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        let recent = Recent { notes: LruCache::unbounded(), bytes: 0, most: bytes };
+        Self(Arc::new(Mutex::new(recent)))
+    }
+
+    fn find(&self, version: &Version) -> Option<Arc<[u8]>> {
+        lock(&self.0).notes.get(version).cloned()
+    }
+
+    fn note(&self, version: Version, notes: Arc<[u8]>) {
+        let mut recent = lock(&self.0);
+        recent.bytes += notes.len();
+        if let Some((_, before)) = recent.notes.push(version, notes) {
+            recent.bytes -= before.len();
+        }
+        while recent.bytes > recent.most
+            && let Some((_, oldest)) = recent.notes.pop_lru()
+        {
+            recent.bytes -= oldest.len();
+        }
+    }
+
+    fn forget(&self, version: &Version) {
+        let mut recent = lock(&self.0);
+        if let Some(notes) = recent.notes.pop(version) {
+            recent.bytes -= notes.len();
+        }
+    }
+}
 
 /// The recipes that are known.
 #[derive(Debug, Default)]
 pub(super) struct Recipes {
     dir: Option<PathBuf>,
+    /// Recipes of this process, if it keeps some, and the options let them count.
+    recent: Option<RecipeCache>,
     /// Opened when the first is asked for: most runs ask for none.
     kept: OnceLock<Option<cache::Recipes>>,
 }
@@ -31,9 +84,15 @@ pub(super) struct Placed<'a> {
 }
 
 impl Recipes {
-    /// Opens those in `dir`, if the options let them count.
-    pub(super) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
-        Self { dir: dir.filter(|_| options.compare.cached), kept: OnceLock::new() }
+    /// Opens those in `dir` and takes those of the process, if the options let them count.
+    pub(super) fn new(
+        dir: Option<PathBuf>,
+        recent: Option<RecipeCache>,
+        options: &Options,
+    ) -> Self {
+        let counts = options.compare.cached;
+        let (dir, recent) = (dir.filter(|_| counts), recent.filter(|_| counts));
+        Self { dir, recent, kept: OnceLock::new() }
     }
 
     /// The recipe of the version `old`, cut by `spec` and of use in a session of these terms.
@@ -43,21 +102,39 @@ impl Recipes {
         spec: ChunkerSpec,
         terms: Terms,
     ) -> Option<Kept> {
+        let read = |notes: &[u8]| {
+            let recipe = recipe::read(notes, (old.meta(), terms));
+            recipe.filter(|recipe| recipe.spec == spec)
+        };
+        if let Some(recent) = self.recent(old.meta().len)
+            && let Some(notes) = recent.find(&old.identity()?)
+        {
+            return read(&notes);
+        }
         if !journal::is_kept(old.meta().len) {
             return None;
         }
-        let notes = self.kept()?.find(&old.identity()?)?;
-        recipe::read(&notes, (old.meta(), terms)).filter(|recipe| recipe.spec == spec)
+        read(&self.kept()?.find(&old.identity()?)?)
     }
 
     /// Keeps that of a version whose chunks are named with `key`.
     pub(super) fn note(&self, placed: &Placed<'_>, key: &Key, terms: Terms) {
         let Placed { version, begun, new, proof } = *placed;
         let is_cut = matches!(new.spec, ChunkerSpec::ByContent(..));
-        if !journal::is_kept(new.len) || !is_cut || new.from > 0 {
+        let chunks = || proof.chunks().into_iter().flatten();
+        if !is_cut || new.from > 0 {
             return;
         }
-        let chunks = || proof.chunks().into_iter().flatten();
+        if let Some(recent) = self.recent(new.len)
+            && begun.is_past(version.modified)
+            && recipe::is_of_use(new, chunks())
+        {
+            let notes: Vec<_> = recipe::written((new, key, terms), chunks()).collect();
+            recent.note(*version, notes.concat().into());
+        }
+        if !journal::is_kept(new.len) {
+            return;
+        }
         if let Some(kept) = self.kept().filter(|_| recipe::is_of_use(new, chunks())) {
             kept.note(version, begun, recipe::written((new, key, terms), chunks()));
         }
@@ -65,10 +142,18 @@ impl Recipes {
 
     /// Drops what is known of a version that was replaced.
     pub(super) fn forget(&self, old: &impl Snapshot) {
+        if let Some((old, recent)) = old.identity().zip(self.recent(old.meta().len)) {
+            recent.forget(&old);
+        }
         let old = old.identity().filter(|_| journal::is_kept(old.meta().len));
         if let Some((old, kept)) = old.and_then(|old| Some((old, self.kept()?))) {
             kept.forget(&old);
         }
+    }
+
+    /// Recipes of the process, for a file of this length.
+    fn recent(&self, len: u64) -> Option<&RecipeCache> {
+        self.recent.as_ref().filter(|_| len >= SHORTEST)
     }
 
     fn kept(&self) -> Option<&cache::Recipes> {

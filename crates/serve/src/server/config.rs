@@ -81,6 +81,9 @@ pub struct Limits {
     pub sessions: usize,
     /// Most bytes of memory for one session.
     pub session_bytes: u64,
+    /// Most bytes of memory for recipes of files that came: their next versions need no reading of the old ones. A
+    /// recipe takes about a hundredth of its file.
+    pub recipe_bytes: u64,
     /// Most bytes of one file that comes by plain HTTP.
     pub upload_bytes: u64,
 }
@@ -91,6 +94,7 @@ impl Default for Limits {
             connections: 20_000,
             sessions: 1_000,
             session_bytes: 64 << 20,
+            recipe_bytes: 256 << 20,
             upload_bytes: 1 << 40,
         }
     }

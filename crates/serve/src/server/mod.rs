@@ -20,7 +20,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
-use deltic_net::embed::Embedding;
+use deltic_net::embed::{Embedding, RecipeCache};
 use deltic_net::executor::Budget;
 use deltic_net::restrict::{Wall, keep_to_volumes};
 use deltic_tree::Name;
@@ -94,14 +94,15 @@ pub fn prepare(config: &Config, own: Option<&Token>) -> Result<Prepared, ConfigE
         .map(|((text, volume), (name, _))| (text.clone(), Volume::new(name.clone(), volume)))
         .collect();
     let limits = config.limits;
-    let work_bytes = usize::try_from(limits.session_bytes).unwrap_or(usize::MAX);
+    let bytes = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
     let mut tag_key = [0; 32];
     getrandom::fill(&mut tag_key).expect("the system has randomness");
     let server = Server {
         volumes,
         access,
         embedding: Embedding {
-            budget: Budget { work_bytes, ..Budget::default() },
+            budget: Budget { work_bytes: bytes(limits.session_bytes), ..Budget::default() },
+            recipes: Some(RecipeCache::new(bytes(limits.recipe_bytes))),
             ..Embedding::default()
         },
         sessions: Arc::new(Semaphore::new(limits.sessions)),

@@ -1,0 +1,244 @@
+//! The clients: each has a connection and a file, which it changes and syncs.
+
+use std::fs::{self, File, FileTimes};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result};
+use deltic_net::SyncError;
+use deltic_net::embed::{Embedding, Outcome, sync};
+use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
+use deltic_protocol::options::Options as SyncOptions;
+use deltic_serve::client::{Address, Credentials, Link};
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, sleep_until, timeout};
+
+use super::Options;
+use super::server::Server;
+use crate::random::Random;
+
+/// A sync that came to its end.
+pub(super) struct Sample {
+    pub(super) elapsed: Duration,
+    /// Bytes to the server and back.
+    pub(super) up: u64,
+    pub(super) down: u64,
+}
+
+/// All clients.
+pub(super) struct Fleet {
+    to: Arc<(Address, Credentials)>,
+    files: TempDir,
+    sync: SyncOptions,
+    clients: usize,
+    size: u64,
+    edit: u64,
+    working: Vec<Client>,
+    /// Connections that do nothing any more.
+    idle: Vec<Client>,
+    tally: Arc<Tally>,
+}
+
+/// Counts of all clients.
+#[derive(Default)]
+struct Tally {
+    failed: AtomicU64,
+    /// Microseconds by which a client began later than it meant to, at most.
+    late: AtomicU64,
+}
+
+/// Client with a connection and a file.
+struct Client {
+    no: usize,
+    link: Link,
+    file: PathBuf,
+    content: Vec<u8>,
+    random: Random,
+    edits: u64,
+}
+
+/// Clients that sync at once where none has a time of its own.
+const AT_ONCE: usize = 16;
+/// Pause between an edit and its sync, as a watch makes it: a file that changed just now is waited for.
+const REST: Duration = Duration::from_millis(100);
+/// Longest time of one sync.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Fleet {
+    pub(super) fn new(server: &Server, options: &Options, sync: SyncOptions) -> Result<Self> {
+        let files = tempfile::tempdir_in(&options.client_dir).context("make a directory")?;
+        Ok(Self {
+            to: Arc::new((server.address.clone(), server.credentials.clone())),
+            files,
+            sync,
+            clients: options.clients,
+            size: options.size.bytes(),
+            edit: options.edit.bytes(),
+            working: Vec::new(),
+            idle: Vec::new(),
+            tally: Arc::default(),
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.working.len() + self.idle.len()
+    }
+
+    pub(super) fn failed(&self) -> u64 {
+        self.tally.failed.load(Ordering::Relaxed)
+    }
+
+    /// The longest time by which a client began later than it meant to.
+    pub(super) fn late(&self) -> Duration {
+        Duration::from_micros(self.tally.late.load(Ordering::Relaxed))
+    }
+
+    /// Connects all clients and brings their files, and one change, to the server; so many further ones are silent
+    /// from then on.
+    pub(super) async fn settle(&mut self, idle: usize) -> Result<()> {
+        let (room, mut tasks) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
+        for no in 0..self.clients + idle {
+            let (room, to, sync) = (Arc::clone(&room), Arc::clone(&self.to), self.sync.clone());
+            let (dir, size, edit) = (self.files.path().to_owned(), self.size, self.edit);
+            let is_idle = no >= self.clients;
+            tasks.spawn(async move {
+                let _permit = room.acquire_owned().await?;
+                let link = to.0.connect(&to.1).await?;
+                let mut client = Client::new(no, link, &dir, size)?;
+                client.sync(&sync).await?;
+                client.edit(edit)?;
+                client.sync(&sync).await?;
+                if is_idle {
+                    client.content = Vec::new();
+                    fs::remove_file(&client.file)?;
+                }
+                anyhow::Ok((is_idle, client))
+            });
+        }
+        while let Some(settled) = tasks.join_next().await {
+            let (is_idle, client) = settled??;
+            if is_idle { &mut self.idle } else { &mut self.working }.push(client);
+        }
+        Ok(())
+    }
+
+    /// Has the first client make edits of so many bytes, one after the other.
+    pub(super) async fn one_by_one(&mut self, edit: u64, rounds: usize) -> Result<Vec<Sample>> {
+        let client = self.working.first_mut().context("there is a client")?;
+        let mut samples = Vec::new();
+        for _ in 0..rounds {
+            client.edit(edit)?;
+            sleep(REST).await;
+            samples.push(client.sync(&self.sync).await?);
+        }
+        Ok(samples)
+    }
+
+    /// Has all clients make edits for so many seconds: each once in a period, or without a pause.
+    pub(super) async fn run(
+        &mut self,
+        period: Option<f64>,
+        seconds: f64,
+        edit: u64,
+    ) -> Result<Vec<Sample>> {
+        let (count, begin) = (self.working.len(), Instant::now());
+        let end = begin + Duration::from_secs_f64(seconds);
+        let mut tasks = JoinSet::new();
+        for (nth, mut client) in self.working.drain(..).enumerate() {
+            let (sync, tally) = (self.sync.clone(), Arc::clone(&self.tally));
+            let period = period.map(Duration::from_secs_f64);
+            let phase = period.unwrap_or_default().mul_f64(nth as f64 / count as f64);
+            tasks.spawn(async move {
+                let (mut at, mut samples) = (begin + phase, Vec::new());
+                sleep_until(at.into()).await;
+                while at < end {
+                    client.edit(edit)?;
+                    sleep_until((at + REST).into()).await;
+                    if period.is_some() {
+                        let late = (at + REST).elapsed().as_micros();
+                        tally
+                            .late
+                            .fetch_max(late.try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
+                    }
+                    match client.sync(&sync).await {
+                        Ok(sample) => samples.push(sample),
+                        Err(error) => {
+                            tally.failed.fetch_add(1, Ordering::Relaxed);
+                            eprintln!("client {}: {error}", client.no);
+                        }
+                    }
+                    at = period.map_or_else(Instant::now, |period| at + period);
+                    sleep_until(at.into()).await;
+                }
+                anyhow::Ok((client, samples))
+            });
+        }
+        let mut all = Vec::new();
+        while let Some(done) = tasks.join_next().await {
+            let (client, samples) = done??;
+            self.working.push(client);
+            all.extend(samples);
+        }
+        Ok(all)
+    }
+}
+
+impl Client {
+    fn new(no: usize, link: Link, dir: &Path, size: u64) -> Result<Self> {
+        let (file, mut random) = (dir.join(no.to_string()), Random::new(no as u64));
+        let content = random.bytes(usize::try_from(size)?);
+        let client = Self { no, link, file, content, random, edits: 0 };
+        client.write()?;
+        Ok(client)
+    }
+
+    /// Appends, inserts or cuts so many bytes, in turn; the length stays about what it was.
+    fn edit(&mut self, bytes: u64) -> Result<()> {
+        let bytes = usize::try_from(bytes)?.min(self.content.len() / 2);
+        let at = self.random.place(self.content.len() - bytes);
+        let new = self.random.bytes(bytes);
+        self.edits += 1;
+        match self.edits % 3 {
+            0 => self.content.extend_from_slice(&new),
+            1 => drop(self.content.splice(at..at, new)),
+            _ => drop(self.content.drain(at..at + bytes)),
+        }
+        self.write()
+    }
+
+    /// Writes the file, as an editor does that saved it a second ago.
+    fn write(&self) -> Result<()> {
+        fs::write(&self.file, &self.content)?;
+        let time = SystemTime::now() - Duration::from_secs(1);
+        let file = File::options().write(true).open(&self.file)?;
+        Ok(file.set_times(FileTimes::new().set_modified(time))?)
+    }
+
+    async fn sync(&self, options: &SyncOptions) -> Result<Sample, SyncError> {
+        let plan = Plan {
+            sources: Sources::Local(vec![self.file.clone()]),
+            names: Names::None,
+            destination: Destination::Remote {
+                host: "server".into(),
+                path: format!("{}.bin", self.no).into(),
+            },
+            options: options.clone(),
+            remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
+            dial: Some(self.link.dial()),
+            bwlimit: None,
+            patience: Patience { whole: Some(PATIENCE), ..Patience::default() },
+            by_blake3: false,
+            cache: None,
+            batch: None,
+        };
+        let begun = Instant::now();
+        let embedding = Embedding::default();
+        let synced = timeout(PATIENCE, sync(plan, &embedding, &mut |_| ())).await;
+        let Outcome { traffic, .. } = synced.unwrap_or(Err(SyncError::Interrupted))?;
+        Ok(Sample { elapsed: begun.elapsed(), up: traffic.sent, down: traffic.received })
+    }
+}

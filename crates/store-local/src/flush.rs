@@ -1,0 +1,159 @@
+//! Flushing a file to the disk, beside others that are flushed at the same time.
+//!
+//! On most file systems, flushes at the same time share a write of the journal. On btrfs each costs one of its own,
+//! and a flush of the whole file system hardly more. So flushes that wait there for another are done together next (docs/decisions/0033).
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fs;
+use rustix::io::Errno;
+
+use crate::lock;
+
+/// Flushes a file or directory with what the system needs to find it.
+///
+/// # Errors
+/// The system's, as of `fsync`: what was written may be lost.
+pub(crate) fn flush(file: impl AsFd) -> Result<(), Errno> {
+    let file = file.as_fd();
+    let system = fs::fstatfs(file)?;
+    if system.f_type as u64 & u64::from(u32::MAX) != BTRFS {
+        return fs::fsync(file);
+    }
+    let device = fs::fstat(file)?.st_dev;
+    let group = {
+        let mut groups = lock(&GROUPS);
+        Arc::clone(groups.entry(device).or_default())
+    };
+    group.flush(|| fs::fsync(file), || fs::syncfs(file))
+}
+
+/// Magic number of btrfs.
+const BTRFS: u64 = 0x9123_683e;
+
+/// Flushes of each file system, by its device; there are few.
+static GROUPS: LazyLock<Mutex<HashMap<u64, Arc<Group>>>> = LazyLock::new(Mutex::default);
+
+/// Number of waiting flushes from which on a flush of all is cheaper.
+const WORTHWHILE: usize = 4;
+
+/// Longest wait for a flush that is under way.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Flushes of one file system.
+#[derive(Debug, Default)]
+struct Group {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// True while a flush is under way for which others wait.
+    busy: bool,
+    /// Number of flushes that wait for the next one, and the number of that.
+    waiting: usize,
+    next: u64,
+    /// Number of the last one that ended, and whether it flushed all that had waited for it.
+    ended: Option<(u64, bool)>,
+}
+
+impl Group {
+    /// Flushes one file by `own`, or by `all` with those that wait meanwhile.
+    fn flush(
+        &self,
+        own: impl FnOnce() -> Result<(), Errno>,
+        all: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let mut state = lock(&self.state);
+        let number = state.next;
+        state.waiting += 1;
+        let waits = |state: &mut State| state.busy && state.next == number;
+        let waited = self.changed.wait_timeout_while(state, PATIENCE, waits);
+        state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if state.next > number {
+            // Somebody else began the flush that this one waited for.
+            let runs = |state: &mut State| state.ended.is_none_or(|(ended, _)| ended < number);
+            let ended = self.changed.wait_while(state, runs);
+            let is_flushed = ended.unwrap_or_else(PoisonError::into_inner).ended;
+            return if is_flushed == Some((number, true)) { Ok(()) } else { own() };
+        }
+        if state.busy {
+            // That of a long file: no reason to wait for it.
+            state.waiting -= 1;
+            drop(state);
+            return own();
+        }
+        let waiting = std::mem::take(&mut state.waiting);
+        (state.busy, state.next) = (true, number + 1);
+        drop(state);
+        self.changed.notify_all();
+        // An error of all may be of another's file: then each asks for its own.
+        let is_flushed = waiting >= WORTHWHILE && all().is_ok();
+        let flushed = if is_flushed { Ok(()) } else { own() };
+        let mut state = lock(&self.state);
+        (state.busy, state.ended) = (false, Some((number, is_flushed)));
+        drop(state);
+        self.changed.notify_all();
+        flushed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    /// Has so many threads flush at once, over and over; each flush is made to take some time.
+    fn flushes(threads: usize, rounds: usize, all: fn() -> Result<(), Errno>) -> (usize, usize) {
+        let (group, own, together) = (Group::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+        let written = AtomicUsize::new(0);
+        let safe = AtomicUsize::new(0);
+        let flush = || {
+            let number = written.fetch_add(1, Ordering::SeqCst) + 1;
+            let is_own = AtomicUsize::new(0);
+            let one = || {
+                own.fetch_add(1, Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(2));
+                is_own.store(1, Ordering::Relaxed);
+                Ok(())
+            };
+            let every = || {
+                together.fetch_add(1, Ordering::Relaxed);
+                let before = written.load(Ordering::SeqCst);
+                thread::sleep(Duration::from_millis(2));
+                all().inspect(|()| _ = safe.fetch_max(before, Ordering::SeqCst))
+            };
+            group.flush(one, every).expect("it works");
+            // It was flushed itself, or all that was written before a flush of all began.
+            assert!(is_own.load(Ordering::Relaxed) == 1 || safe.load(Ordering::SeqCst) >= number);
+        };
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| (0..rounds).for_each(|_| flush()));
+            }
+        });
+        (own.into_inner(), together.into_inner())
+    }
+
+    #[test]
+    fn flushes_at_the_same_time_share_one() {
+        let (own, together) = flushes(16, 20, || Ok(()));
+        assert!(own + together < 16 * 20 && together > 0, "{own} {together}");
+    }
+
+    #[test]
+    fn one_alone_flushes_its_own_file() {
+        assert_eq!(flushes(1, 20, || Ok(())), (20, 0));
+    }
+
+    #[test]
+    fn an_error_of_all_is_nobodys_until_it_asks_for_its_own() {
+        let (own, _) = flushes(16, 10, || Err(Errno::IO));
+        assert_eq!(own, 160);
+    }
+}
