@@ -5,10 +5,11 @@
 //! clients cost; where they took so much that they were late themselves, times are not to be trusted, and it says so.
 
 mod clients;
+mod plots;
 mod server;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
@@ -64,6 +65,9 @@ pub(crate) struct Options {
     /// Writes the table as CSV into this file
     #[arg(long)]
     csv: Option<PathBuf>,
+    /// Draws figures 19 to 22 of the paper anew, into this directory
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
 }
 
 /// Work of the clients.
@@ -87,19 +91,21 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     ensure!(options.clients > 0, "--clients: there is nothing to measure");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("start the clients")?;
-    let mut table = Table::new(2, HEADER);
+    let mut rows = Vec::new();
     for way in &options.ways {
         progress(&format!("{way}: connecting"));
         let server = Server::start(options.deltic.as_deref(), &options.dir, options.plain)?;
         let fleet = Fleet::new(&server, options, strategy(way)?)?;
-        runtime.block_on(measure(fleet, &server, options, (way, &mut table)))?;
+        rows.extend(runtime.block_on(measure(fleet, &server, options, way))?);
     }
     progress("");
+    let mut table = Table::new(1, HEADER);
+    rows.iter().for_each(|row| table.row(row.cells()));
     table.lines().iter().for_each(|line| println!("{line}"));
     if let Some(csv) = &options.csv {
         std::fs::write(csv, table.csv()).with_context(|| format!("write {}", csv.display()))?;
     }
-    Ok(())
+    options.plot.as_deref().map_or(Ok(()), |dir| plots::draw(&rows, options, dir))
 }
 
 /// Options of the syncs of one way.
@@ -112,68 +118,98 @@ fn strategy(way: &str) -> Result<SyncOptions> {
     })
 }
 
+/// Figures of one way under the load.
+struct Row {
+    way: String,
+    edit: u64,
+    clients: usize,
+    samples: Vec<Sample>,
+    failed: u64,
+    /// Processor time of the server and of the clients for a sync, in milliseconds.
+    server_ms: f64,
+    client_ms: f64,
+    wall: Duration,
+    resident_kib: u64,
+    /// Longest time by which a client was late.
+    late: Duration,
+}
+
+impl Row {
+    /// Clients of the paper's regular load that this machine bears, by processor time alone.
+    fn bears(&self) -> f64 {
+        1e3 * PAPERS_PERIOD * f64::from(processors().get()) / self.server_ms
+    }
+
+    /// Kilobytes to the server, of the sync in the middle.
+    fn up_kb(&self) -> f64 {
+        median(self.samples.iter().map(|sample| sample.up as f64)) / 1e3
+    }
+
+    fn cells(&self) -> [String; 15] {
+        let Self { samples, late, .. } = self;
+        let millis = |share| format!("{:.1}", at_share(samples, share) * 1e3);
+        let down = median(samples.iter().map(|sample| sample.down as f64)) / 1e3;
+        let late = if *late > LATE { format!("{} ms late", late.as_millis()) } else { "no".into() };
+        [
+            self.way.clone(),
+            self.edit.to_string(),
+            self.clients.to_string(),
+            samples.len().to_string(),
+            self.failed.to_string(),
+            format!("{:.0}", samples.len() as f64 / self.wall.as_secs_f64()),
+            format!("{:.2}", self.server_ms),
+            format!("{:.0}", self.bears()),
+            millis(0.5),
+            millis(0.99),
+            format!("{:.1}", self.up_kb()),
+            format!("{down:.1}"),
+            format!("{:.1}", self.resident_kib as f64 / 1024.0),
+            format!("{:.2}", self.client_ms),
+            late,
+        ]
+    }
+}
+
+/// Runs the load with one way: a row for each length of an edit.
 async fn measure(
     mut fleet: Fleet,
     server: &Server,
     options: &Options,
-    (way, table): (&str, &mut Table),
-) -> Result<()> {
+    way: &str,
+) -> Result<Vec<Row>> {
     progress(&format!("{way}: first copies"));
-    // The first copy brings the file; the second is the first that is cut.
+    // The first copy brings the file; the second is of one that was changed.
     fleet.settle(options.idle).await?;
-    let before = (server.cpu()?, own_cpu()?);
-    let cases: Vec<_> = match options.load {
-        Load::Simple => {
-            let mut cases = Vec::new();
-            for edit in EDITS {
-                let before = server.cpu()?;
-                let samples = fleet.one_by_one(edit, SIMPLE_ROUNDS).await?;
-                let cpu = server.cpu()?.saturating_sub(before);
-                cases.push((edit, samples, cpu, Duration::ZERO));
-            }
-            cases
-        }
-        Load::Regular | Load::Intensive => {
-            let begun = std::time::Instant::now();
-            let period = (options.load == Load::Regular).then_some(options.period);
-            let samples = fleet.run(period, options.seconds, options.edit.bytes()).await?;
-            let cpu = server.cpu()?.saturating_sub(before.0);
-            vec![(options.edit.bytes(), samples, cpu, begun.elapsed())]
-        }
+    let edits = match options.load {
+        Load::Simple => EDITS.to_vec(),
+        Load::Regular | Load::Intensive => vec![options.edit.bytes()],
     };
-    let late = fleet.late();
-    let own = own_cpu()?.saturating_sub(before.1);
-    for (edit, samples, cpu, wall) in cases {
-        let syncs = samples.len().max(1) as f64;
-        let millis = |share: f64| format!("{:.1}", at_share(&samples, share) * 1e3);
-        let cpu_ms = cpu.as_secs_f64() * 1e3 / syncs;
-        let rate = if wall.is_zero() { 0.0 } else { syncs / wall.as_secs_f64() };
-        let bears = 1e3 * PAPERS_PERIOD * f64::from(processors().get()) / cpu_ms;
-        let bytes = median(samples.iter().map(|sample| sample.up as f64));
-        let down = median(samples.iter().map(|sample| sample.down as f64));
-        table.row([
-            way.to_owned(),
-            edit.to_string(),
-            fleet.len().to_string(),
-            samples.len().to_string(),
-            fleet.failed().to_string(),
-            format!("{rate:.0}"),
-            format!("{cpu_ms:.2}"),
-            format!("{bears:.0}"),
-            millis(0.5),
-            millis(0.99),
-            format!("{:.1}", bytes / 1e3),
-            format!("{:.1}", down / 1e3),
-            (server.resident_kib()? >> 10).to_string(),
-            format!("{:.2}", own.as_secs_f64() * 1e3 / syncs),
-            if late > LATE {
-                format!("late {:.0} ms", late.as_secs_f64() * 1e3)
-            } else {
-                "ok".into()
-            },
-        ]);
+    let mut rows = Vec::new();
+    for edit in edits {
+        progress(&format!("{way}: edits of {edit} bytes"));
+        let (before, begun) = ((server.cpu()?, own_cpu()?), Instant::now());
+        let samples = match options.load {
+            Load::Simple => fleet.one_by_one(edit, SIMPLE_ROUNDS).await?,
+            Load::Regular => fleet.run(Some(options.period), options.seconds, edit).await?,
+            Load::Intensive => fleet.run(None, options.seconds, edit).await?,
+        };
+        let wall = begun.elapsed();
+        let each = |spent: Duration| spent.as_secs_f64() * 1e3 / samples.len().max(1) as f64;
+        let spent = (server.cpu()?, own_cpu()?);
+        rows.push(Row {
+            way: way.to_owned(),
+            edit,
+            clients: fleet.len(),
+            failed: fleet.failed(),
+            server_ms: each(spent.0.saturating_sub(before.0)),
+            client_ms: each(spent.1.saturating_sub(before.1)),
+            wall,
+            resident_kib: server.resident_kib()?,
+            late: fleet.late(),
+            samples,
+        });
     }
-    Ok(())
+    Ok(rows)
 }
 
 /// Seconds between two syncs of a client of the paper's.
@@ -196,7 +232,7 @@ const HEADER: [&str; 15] = [
     "down kB",
     "RSS MiB",
     "client ms",
-    "clients are",
+    "late",
 ];
 
 /// Seconds of the sync below which this share of all lies.
