@@ -148,6 +148,49 @@ fn short_files_that_any_run_wrote_are_not_read_again_at_the_destination() {
     }
 }
 
+/// New files are hashed while they are written, whatever their length and the way; what was made of an old version is
+/// not, and is read once.
+#[test]
+fn new_files_that_any_run_wrote_are_not_read_again_at_the_destination() {
+    let zeros = [noise(BIG / 4, 8), vec![0; BIG / 2 + 77], noise(BIG / 4, 9)].concat();
+    let blocks = (0..BIG as u64 / (40 << 10)).map(|n| noise(40 << 10, n));
+    for (what, files) in [
+        ("of a block", blocks.collect()),
+        ("of several", vec![noise(5 << 20, 1), noise((5 << 20) + 11, 2)]),
+        ("with zeros", vec![zeros]),
+    ] {
+        for way in WAYS {
+            let world = World::new();
+            let len: usize = files.iter().map(Vec::len).sum();
+            for (n, content) in files.iter().enumerate() {
+                world.write(format!("src/{n}"), content);
+                world.set_time(format!("src/{n}"), 1_000_000_000);
+            }
+            world.ok(&format!("-a {} {}", way.from("src/"), way.to("dst")));
+            let Some(read) = bytes_read(&world, "sync -ac src/ dst") else { return };
+            let once = len as u64 * 9 / 10..len as u64 * 3 / 2;
+            assert!(once.contains(&read), "{what} {way:?}: {read} of {len}");
+            let read = bytes_read(&world, "sync -ac --no-cache src/ dst").unwrap();
+            assert!(read >= 2 * len as u64, "{what} {way:?}: {read} of {len}");
+            // What changed since and hides it is found.
+            let mut bytes = world.read("dst/0");
+            bytes[9000] ^= 1;
+            world.write("dst/0", bytes);
+            world.set_time("dst/0", 1_000_000_000);
+            assert!(world.ok("-aci src/ dst").stdout.contains(" 0\n"), "{what} {way:?}");
+            world.assert_same("src", "dst");
+        }
+    }
+    let world = World::new();
+    let new = noise(BIG, 1);
+    world.write("src/file", &new);
+    world.write("dst/file", edited(&new, BIG / 2));
+    world.set_time("src/file", 1_000_000_000);
+    world.ok("-a src/ h:dst");
+    let Some(read) = bytes_read(&world, "sync -ac src/ dst") else { return };
+    assert!(read >= 2 * BIG as u64, "{read}");
+}
+
 #[test]
 fn files_sent_with_checksums_are_not_read_again_at_either_end() {
     for to in ["dst", "h:dst"] {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`scan`] | chunks of a segment, cut and named |
 //! | [`sums`] | the papers' sums of portions, strong sums of spans, digests of whole files |
+//! | [`in_order`] | the digest of a file whose blocks pass |
 //! | [`search`] | block sums found in a file by rolling |
 //! | [`gap`] | block sums of old, deltas against them, and gaps rebuilt from these |
 //! | [`pack`] | payloads as they travel: zeros left out, compressed, and back |
@@ -21,6 +22,7 @@ pub mod assemble;
 pub mod check;
 mod events;
 pub mod gap;
+pub mod in_order;
 pub mod journal;
 pub mod machine;
 pub mod moves;

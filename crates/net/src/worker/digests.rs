@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use deltic_core::Digest;
 use deltic_core::recipe::FileDigest;
+use deltic_engine::in_order::DigestInOrder;
 use deltic_protocol::message::How;
 use deltic_protocol::options::Options;
 use deltic_protocol::work::Handle;
@@ -37,47 +38,7 @@ pub(super) struct Digests {
 #[derive(Debug)]
 struct Sending {
     begun: Moment,
-    prefix: Mutex<Prefix>,
-}
-
-/// The digest of a file up to some byte.
-#[derive(Debug, Default)]
-struct Prefix {
-    digest: FileDigest,
-    len: u64,
-    /// The end of the furthest block that was read.
-    read: u64,
-}
-
-impl Prefix {
-    /// Takes a block. Blocks that overtook it are read once more, from the page cache.
-    fn push(
-        &mut self,
-        start: u64,
-        bytes: &[u8],
-        snapshot: &impl Snapshot,
-    ) -> Result<(), StoreError> {
-        self.read = self.read.max(start + bytes.len() as u64);
-        if start != self.len {
-            return Ok(());
-        }
-        self.take(bytes);
-        let mut again = Vec::new();
-        while self.len < self.read {
-            again.resize(bytes.len().min((self.read - self.len) as usize), 0);
-            let got = snapshot.read_at(self.len, &mut again)?;
-            if got == 0 {
-                break;
-            }
-            self.take(&again[..got]);
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        self.digest.push(bytes);
-        self.len += bytes.len() as u64;
-    }
+    digest: Mutex<DigestInOrder>,
 }
 
 /// Lists a directory, or the rest of one; where contents are `compared`, with what tells whose digests are known.
@@ -110,7 +71,7 @@ impl Digests {
             How::Recipe | How::Tail => false,
         };
         if is_taken && self.is_unknown(snapshot) {
-            let sending = Sending { begun: Moment::now(), prefix: Mutex::default() };
+            let sending = Sending { begun: Moment::now(), digest: Mutex::default() };
             lock(&self.sending).insert(handle, Arc::new(sending));
         }
     }
@@ -126,7 +87,8 @@ impl Digests {
             return Ok(());
         }
         let sending = lock(&self.sending).get(&handle).cloned();
-        sending.map_or(Ok(()), |sending| lock(&sending.prefix).push(start, bytes, snapshot))
+        let read = |start, into: &mut [u8]| snapshot.read_at(start, into);
+        sending.map_or(Ok(()), |sending| lock(&sending.digest).push(start, bytes, read))
     }
 
     /// Notes the digest of a file that was sent and did not change: the one that was `taken`, or that of its blocks.
@@ -137,10 +99,8 @@ impl Digests {
         taken: Option<&Digest>,
     ) {
         let Some(sending) = lock(&self.sending).remove(&handle) else { return };
-        let prefix = lock(&sending.prefix);
-        let is_whole = prefix.len == snapshot.meta().len && prefix.len > 0;
-        let blocks = is_whole.then(|| prefix.digest.finish());
-        if let Some(digest) = taken.copied().or(blocks) {
+        let blocks = || lock(&sending.digest).finish(snapshot.meta().len);
+        if let Some(digest) = taken.copied().or_else(blocks) {
             self.note(snapshot, sending.begun, &digest);
         }
     }

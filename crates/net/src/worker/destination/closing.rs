@@ -6,6 +6,7 @@ use std::sync::Arc;
 use deltic_core::recipe::{Digest, FileDigest};
 use deltic_engine::check::small_digest;
 use deltic_engine::pack::unpacked;
+use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{New, Proof, Small};
 use deltic_protocol::work::{Handle, Setback};
 use deltic_store::{
@@ -25,7 +26,8 @@ use crate::worker::steps::digest_of_bytes;
 /// Old versions that take the kernel noticeable time to free, in bytes.
 const LARGE_BYTES: u64 = 16 << 20;
 
-/// The longest file whose digest costs next to nothing beside putting it in place (docs/decisions/0023).
+/// The longest file that is read again for its digest, which costs next to nothing beside putting it in place
+/// (docs/decisions/0023).
 const CHEAP_BYTES: u64 = 32 << 10;
 
 impl<S: Store> DestinationWorker<S> {
@@ -49,8 +51,10 @@ impl<S: Store> DestinationWorker<S> {
         if !holds.map_err(|error| setback(&error))? {
             return Err(unproven(path));
         }
-        let digest =
-            if staged.is_some() { self.digest_of_written(meta, &proof, read)? } else { None };
+        let digest = match staged.as_deref() {
+            Some(growing) => self.digest_of_written(meta, &proof, growing)?,
+            None => None,
+        };
         drop(staged);
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let staged = lock(&slot.growing).take();
@@ -85,17 +89,23 @@ impl<S: Store> DestinationWorker<S> {
         committed.map(drop)
     }
 
-    /// The digest of what was written, if it is kept: the one that proves it, or one that is taken now.
+    /// The digest of what was written, if it is kept: the one that proves it, the one that was taken while it was
+    /// written, or one that is taken now.
     fn digest_of_written(
         &self,
         meta: &Meta,
         proof: &Proof,
-        read: impl FnMut(u64, &mut [u8]) -> Result<usize, StoreError>,
+        growing: &Growing<S>,
     ) -> Result<Option<Digest>, Setback> {
-        let taken = proof.digest_of_bytes().copied();
-        if taken.is_some() || !self.takes_digest(meta) {
-            return Ok(taken.filter(|_| self.options.durable));
+        if !self.keeps_digests() {
+            return Ok(None);
         }
+        let taken = proof.digest_of_bytes().copied().or_else(|| growing.written_digest());
+        let is_read = self.options.checksum || meta.len <= CHEAP_BYTES;
+        if taken.is_some() || meta.len == 0 || !is_read {
+            return Ok(taken);
+        }
+        let read = |start, into: &mut [u8]| growing.rebuild.read_at(start, into);
         let taken = digest_of_bytes(&self.buffers, u64::MAX, read);
         taken.map(Some).map_err(|error| setback(&error))
     }
@@ -116,12 +126,16 @@ impl<S: Store> DestinationWorker<S> {
         Ok((growing.rebuild, Some(growing.new)))
     }
 
-    /// True if a digest is taken of what is put in place, for the next run that compares contents. What is not flushed
-    /// may be lost, and the digest not.
-    fn takes_digest(&self, meta: &Meta) -> bool {
-        let is_cheap = (1..=CHEAP_BYTES).contains(&meta.len);
-        let is_wanted = is_cheap || self.options.checksum && meta.len > 0;
-        is_wanted && self.options.durable && self.kept.digests.are_kept()
+    /// True if digests of what is put in place are kept, for the next run that compares contents. What is not flushed
+    /// may be lost, and the digest not. What has the present for its time, or waits for its name, is not noted.
+    fn keeps_digests(&self) -> bool {
+        let Options { durable, times, writing, .. } = &self.options;
+        *durable && *times && !writing.delay && self.kept.digests.are_kept()
+    }
+
+    /// True if bytes are hashed as they are written: no proof will do it.
+    pub(super) fn hashes_written(&self) -> bool {
+        self.keeps_notes && self.keeps_digests()
     }
 
     /// Whole small files at once: nothing of one is staged before all of it is proven.
@@ -142,7 +156,7 @@ impl<S: Store> DestinationWorker<S> {
         }
         let unless = |(done, file): (Result<Option<Version>, StoreError>, &Whole<'_>)| {
             let version = self.unless(done, || self.is_there(file.path, file.meta))?;
-            if let Some(version) = version.filter(|_| self.takes_digest(file.meta)) {
+            if let Some(version) = version.filter(|_| file.meta.len > 0 && self.keeps_digests()) {
                 let mut digest = FileDigest::new();
                 digest.push(file.bytes);
                 self.kept.digests.note_written(&version, begun, &digest.finish());

@@ -173,7 +173,7 @@ impl<S: Store> DestinationWorker<S> {
         let (kept, noted) = journal::read(notes, meta, self.agreed.terms)?;
         noted.iter().for_each(|range| rebuild.resume_with(range.clone()));
         let new = New { len: meta.len, modified: meta.modified, from: 0, spec: kept.spec };
-        Some((Growing { rebuild, new, buffer: None }, kept, noted))
+        Some((Growing { rebuild, new, buffer: None, digest: None }, kept, noted))
     }
 
     /// The key and the names of chunks that are known from another session.

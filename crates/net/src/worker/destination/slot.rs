@@ -2,14 +2,16 @@
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use deltic_core::{ChunkerSpec, Fingerprinter, Key, Span};
+use deltic_core::{ChunkerSpec, Digest, Fingerprinter, Key, Span};
 use deltic_engine::assemble::WriteBuffer;
+use deltic_engine::in_order::DigestInOrder;
 use deltic_protocol::receiver::{Elsewhere, New};
-use deltic_store::{Snapshot, Store, StoreError};
+use deltic_store::{Resumable, Snapshot, Store, StoreError};
 use deltic_tree::{Meta, RelPath};
 
+use crate::lock::lock;
 use crate::monitor::{Stage, within};
 
 /// The files of one attempt.
@@ -31,6 +33,42 @@ pub(super) struct Growing<S: Store> {
     pub(super) new: New,
     /// None where it goes on from another session, or from an old version: not all blocks will be complete.
     pub(super) buffer: Option<Mutex<WriteBuffer>>,
+    /// The digest of what is written, where one is taken on the way.
+    pub(super) digest: Option<Mutex<DigestInOrder>>,
+}
+
+impl<S: Store> Growing<S> {
+    /// Has `write` write these bytes, and hashes them while they are at hand: before that if it is their turn, so that
+    /// threads that write wait for no other, and overtake few.
+    pub(super) fn write_hashed(
+        &self,
+        start: u64,
+        bytes: &[u8],
+        write: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(digest) = &self.digest else { return write() };
+        let hash = |mut digest: MutexGuard<'_, DigestInOrder>| {
+            let read = |start, into: &mut [u8]| self.rebuild.read_at(start, into);
+            within(Stage::Sum, || digest.push(start, bytes, read))
+        };
+        let before = Some(lock(digest)).filter(|digest| digest.is_next(start));
+        if let Some(digest) = before {
+            hash(digest)?;
+            return write();
+        }
+        write()?;
+        hash(lock(digest))
+    }
+
+    /// Takes no digest on the way: some bytes are not written here, but copied.
+    pub(super) fn hash_no_more(&self) {
+        self.digest.iter().for_each(|digest| lock(digest).give_up());
+    }
+
+    /// The digest of all that was written.
+    pub(super) fn written_digest(&self) -> Option<Digest> {
+        lock(self.digest.as_ref()?).finish(self.new.len)
+    }
 }
 
 /// The old versions that a transfer asks for.

@@ -46,7 +46,8 @@ impl<S: Store> DestinationWorker<S> {
         }
         // Of a tail the first block would wait for what is before it.
         let buffer = (new.from == 0).then(|| Mutex::new(WriteBuffer::new(new.len)));
-        let made = Arc::new(Growing { rebuild, new, buffer });
+        let digest = (new.from == 0 && self.hashes_written()).then(Mutex::default);
+        let made = Arc::new(Growing { rebuild, new, buffer, digest });
         *growing = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -57,6 +58,7 @@ impl<S: Store> DestinationWorker<S> {
         (slot, growing): Site<'_, S>,
         (runs, chunks): (&[CopyRun], Vec<KeptChunk>),
     ) -> Result<(), Setback> {
+        growing.hash_no_more();
         let rebuild = &growing.rebuild;
         let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len));
         write_over(rebuild, &slot.kept, spans).map_err(|error| setback(&error))?;
@@ -212,15 +214,25 @@ impl<S: Store> DestinationWorker<S> {
                 slot.check_unchanged(old).map_err(|error| setback(&error))?;
                 let content = if run.is_old() { Content::Old } else { Content::OldAndSent };
                 let write = || growing.rebuild.write_old(run.start(), bytes, content);
-                self.deferred.with_room(write).map_err(|error| setback(&error))
+                self.written(growing, (run.start(), bytes), write)
             })?;
         }
         Ok(())
     }
 
     fn write_at(&self, growing: &Growing<S>, start: u64, bytes: &[u8]) -> Result<(), Setback> {
-        let write = || growing.rebuild.write(start, bytes);
-        self.deferred.with_room(write).map_err(|error| setback(&error))
+        self.written(growing, (start, bytes), || growing.rebuild.write(start, bytes))
+    }
+
+    /// Has `write` write bytes, and hashes them while they are at hand.
+    fn written(
+        &self,
+        growing: &Growing<S>,
+        (start, bytes): (u64, &[u8]),
+        write: impl FnMut() -> Result<(), StoreError>,
+    ) -> Result<(), Setback> {
+        let write = || self.deferred.with_room(write);
+        growing.write_hashed(start, bytes, write).map_err(|error| setback(&error))
     }
 
     /// Notes that these are in place, as far as they are staged.
