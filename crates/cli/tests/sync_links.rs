@@ -333,6 +333,10 @@ fn files_of_options_are_not_reached_through_links_of_others() {
             assert_eq!(world.names("dst").is_empty(), option.starts_with("--only"), "{words}");
         }
     }
+    // A link in the place of the batch itself, and not on the way to it.
+    let world = world_of_another();
+    let run = world.fails(11, "-r --write-batch=his/log src/ dst/");
+    assert!(run.stderr.contains(OF_ANOTHER) && world.names("dst").is_empty(), "{run:#?}");
     // A log is done without, as in rsync.
     let world = world_of_another();
     let run = world.sync(&["-r", "--log-file=his/log", "src/", "dst/"]);

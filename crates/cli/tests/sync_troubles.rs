@@ -109,6 +109,42 @@ fn hints_have_the_words_that_were_typed() {
 }
 
 #[test]
+fn words_that_were_meant_otherwise_are_named() {
+    let world = world();
+    let port = "hint: -p keeps permissions: -e 'ssh -p PORT' names the port\n";
+    let quoted =
+        "hint: the shell leaves a quoted ~ as it is: write it without quotes, or \"$HOME\"\n";
+    let silent = "sh -c 'exit 255' rsh";
+    for (words, told) in [
+        (&["-p", "2222", "src/", "h:dst/"][..], port),
+        (&["~/none", "dst/"], quoted),
+        (&["src/", "~/none"], "~: no such directory; the shell leaves a quoted ~ as it is\n"),
+        (
+            &["-e", silent, "-p", "2222", "src/", "x:dst/"],
+            "hint: -p keeps permissions: -e 'ssh -p 2222'",
+        ),
+        (
+            &["-e", silent, "--port=2222", "src/", "x:dst/"],
+            "hint: --port is for daemons: -e 'ssh -p 2222'",
+        ),
+        (
+            &["-e", silent, "src/", "x:2222:/y"],
+            "hint: -e 'ssh -p 2222' names the port and 'x:/y' the place",
+        ),
+        (
+            &["-e", silent, "src/", "C:/y"],
+            "hint: 'C' is taken for a host: in WSL that drive is /mnt/c",
+        ),
+    ] {
+        let run = sync(&world, words);
+        assert!(run.code != Some(0) && run.stderr.contains(told), "{words:?}: {run:#?}");
+    }
+    world.write("2222", "a file");
+    let run = sync(&world, &["-p", "2222", "src/", "h:dst/"]);
+    assert!(!run.stderr.contains("hint"), "{run:#?}");
+}
+
+#[test]
 fn help_is_named_where_it_helps() {
     let world = world();
     for (words, helps) in [

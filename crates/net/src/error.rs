@@ -109,7 +109,7 @@ pub enum SyncError {
     #[error("timeout: nothing has come from the other end for too long (--timeout)")]
     Silence,
     /// The other end said nothing for as long as the plan allows.
-    #[error("timeout: no answer from the other end (--contimeout)")]
+    #[error("timeout: no answer from the other end")]
     NoAnswerInTime,
     /// The run has taken as long as the plan allows.
     #[error("stopped at the requested time; run the same command again to go on")]

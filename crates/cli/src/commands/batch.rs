@@ -34,11 +34,12 @@ pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, an
             return Ok(sync(request, None).1);
         }
     };
-    let created = NewFile::create(path, Some(&Permissions::from_mode(0o600)), trust);
-    let (new, file) = created.map_err(|error| (Exit::Selection, error))?;
+    // As with rsync: the script comes first, and its trouble has a code of its own.
     let beside: OsString = [path.as_os_str(), OsStr::new(".sh")].into_iter().collect();
     let beside = Output::create(Path::new(&beside), Some(&Permissions::from_mode(0o700)), trust);
     let beside = beside.map_err(|error| (Exit::Selection, error))?;
+    let created = NewFile::create(path, Some(&Permissions::from_mode(0o600)), trust);
+    let (new, file) = created.map_err(|error| (Exit::Files, error))?;
     let keep = if only { plan::Batch::OnlyWrite } else { plan::Batch::Write };
     request.plan.batch = Some(keep(Arc::new(file)));
     let script = script(path, &request.plan.destination);

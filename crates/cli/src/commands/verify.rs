@@ -156,7 +156,7 @@ impl Differences {
         let (json, quiet) = (args.json, args.quiet);
         Self {
             counts: Counts::default(),
-            far: hint::Far::of(plan, &args.operands),
+            far: hint::Far::of(plan, &args.operands, None),
             missing: HashSet::new(),
             json,
             quiet,

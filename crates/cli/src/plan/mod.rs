@@ -90,7 +90,7 @@ impl Request {
         };
         check_home(&args.operands, &plan.options).map_err(BadOperand::of)?;
         let (mut view, is_dry) = (view::view(args, terminals)?, plan.options.dry_run);
-        view.far = hint::Far::of(&plan, &args.operands);
+        view.far = hint::Far::of(&plan, &args.operands, args.accepted.port);
         plan.options.tells_unchanged = view.wants_unchanged(&plan.options);
         plan.options.tells_owners = view.owners;
         Ok(Self { plan, view, batch: batch.filter(|_| reads || !is_dry) })

@@ -25,24 +25,21 @@ pub(crate) struct Far {
     shell: String,
     /// The program that is to answer there.
     program: String,
-    /// An operand that was taken for another machine's, and names a file here.
-    file_here: Option<String>,
+    /// Another meaning that an operand or option probably had.
+    meant: Option<String>,
 }
 
 impl Far {
-    /// The far machine of a run with these operands.
-    pub(crate) fn of(plan: &Plan, operands: &[OsString]) -> Self {
+    /// The far machine of a run with these operands, and the port of a daemon that was named.
+    pub(crate) fn of(plan: &Plan, operands: &[OsString], port: Option<u16>) -> Self {
         let (side, host) = match (&plan.sources, &plan.destination) {
             (Sources::Remote { host, .. }, _) => (Side::Sender, host),
             (_, Destination::Remote { host, .. }) => (Side::Receiver, host),
             _ => return Self::default(),
         };
-        let is_here = |word: &&OsString| {
-            matches!(Place::parse(word), Ok(Place::Remote { .. }))
-                && std::fs::symlink_metadata(word).is_ok()
-        };
-        let file_here = operands.iter().find(is_here).map(|word| printable(word.as_bytes()));
-        Self { side: Some(side), file_here, ..Self::on(&plan.remote, host) }
+        let of_port = || Some(format!("--port is for daemons: {}", ssh_port(&port?.to_string())));
+        let meant = operands.iter().find_map(|word| meant(word)).or_else(of_port);
+        Self { side: Some(side), meant, ..Self::on(&plan.remote, host) }
     }
 
     /// A machine that is reached by `remote`.
@@ -54,7 +51,7 @@ impl Far {
             host: host.rsplit_once('@').map_or(host, |(_, host)| host).into(),
             shell: words.join(" "),
             program: quoted(&remote.program),
-            file_here: None,
+            meant: None,
         }
     }
 
@@ -83,14 +80,42 @@ impl Far {
         }
     }
 
-    /// The same where nothing answers: an operand may have been meant as a file.
-    fn attempt_or_file(&self, question: &str, command: &str) -> String {
+    /// The same where nothing answers: an operand may have been meant otherwise.
+    fn attempt_or_meant(&self, question: &str, command: &str) -> String {
         let way = format!("{question} {}", self.attempt(command));
-        match &self.file_here {
+        match &self.meant {
             None => way,
-            Some(word) => format!("'{word}' is a file here: './{word}' names it; else {way}"),
+            Some(meant) => format!("{meant}; else {way}"),
         }
     }
+}
+
+/// Another meaning that this operand probably had: a file here, a drive of Windows, or the port of a remote shell.
+fn meant(word: &OsStr) -> Option<String> {
+    let (place, shown) = (Place::parse(word).ok()?, printable(word.as_bytes()));
+    let is_here = std::fs::symlink_metadata(word).is_ok();
+    let Place::Remote { host, path } = place else {
+        let is_port = !is_here && shown.parse::<u16>().is_ok();
+        return is_port.then(|| format!("-p keeps permissions: {}", ssh_port(&shown)));
+    };
+    if is_here {
+        return Some(format!("'{shown}' is a file here: './{shown}' names it"));
+    }
+    let (host, path) = (host?, path.to_str()?);
+    match path.split_once(':') {
+        Some((port, path)) if port.parse::<u16>().is_ok() => {
+            Some(format!("{} and '{host}:{path}' the place", ssh_port(port)))
+        }
+        _ if matches!(host.as_bytes(), [b'A'..=b'Z']) && path.starts_with('/') => {
+            let drive = host.to_ascii_lowercase();
+            Some(format!("'{host}' is taken for a host: in WSL that drive is /mnt/{drive}"))
+        }
+        _ => None,
+    }
+}
+
+fn ssh_port(port: &str) -> String {
+    format!("-e 'ssh -p {port}' names the port")
 }
 
 /// Stands for a command among the words of a remote shell.
@@ -107,10 +132,7 @@ pub(crate) fn of(error: &SyncError, far: &Far, help: &'static str) -> Option<Str
     let fixed = match error {
         SyncError::Start { .. } => {
             let question = "is it installed? -e names another remote shell";
-            return Some(match &far.file_here {
-                None => question.into(),
-                Some(word) => format!("'{word}' is a file here: './{word}' names it"),
-            });
+            return Some(far.meant.clone().unwrap_or_else(|| question.into()));
         }
         SyncError::Dial { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
             "a server with a key of its own has a pin: `deltic login` keeps it, --pin says it"
@@ -132,18 +154,18 @@ pub(crate) fn of(error: &SyncError, far: &Far, help: &'static str) -> Option<Str
         }
         // What ssh itself says where it does not connect.
         SyncError::NoAnswer(status) if status.code() == Some(255) => {
-            return Some(far.attempt_or_file("does the remote shell connect?", "true"));
+            return Some(far.attempt_or_meant("does the remote shell connect?", "true"));
         }
         SyncError::NoAnswer(_) => {
             let question = "is it deltic that is started there? --deltic-path names it;";
-            return Some(far.attempt_or_file(question, &far.version()));
+            return Some(far.attempt_or_meant(question, &far.version()));
         }
         SyncError::NoRemoteProgram => {
             let question = "is it installed there? `deltic install` does that, --deltic-path says where it is;";
-            return Some(far.attempt_or_file(question, &far.version()));
+            return Some(far.attempt_or_meant(question, &far.version()));
         }
         SyncError::NoAnswerInTime => {
-            return Some(far.attempt_or_file("does the remote shell connect?", "true"));
+            return Some(far.attempt_or_meant("does the remote shell connect?", "true"));
         }
         SyncError::Disconnected(_)
         | SyncError::ShellEnded(_)
@@ -206,6 +228,21 @@ pub(crate) fn for_trouble(
         .then_some("a file that is always in use, as a database's, is dumped or snapshot first, and that copied")
 }
 
+/// The hint for a source that is not there, where its name says what was meant: a home directory in quotes, or a port.
+pub(crate) fn for_missing(trouble: &Trouble, far: &Far) -> Option<&'static str> {
+    let spot = trouble.spot.as_ref()?;
+    let path = spot
+        .full_path
+        .as_deref()
+        .filter(|_| spot.errno == Some(Errno::NOENT.raw_os_error() as u32))?;
+    if path.split(|byte| *byte == b'/').any(|name| name == b"~") {
+        return Some("the shell leaves a quoted ~ as it is: write it without quotes, or \"$HOME\"");
+    }
+    let last = path.rsplit(|byte| *byte == b'/').next()?;
+    let is_port = far.side.is_some() && std::str::from_utf8(last).ok()?.parse::<u16>().is_ok();
+    is_port.then_some("-p keeps permissions: -e 'ssh -p PORT' names the port")
+}
+
 /// The hint where the file system of the destination refuses so.
 pub(crate) fn for_errno(errno: Errno) -> Option<&'static str> {
     Some(match errno {
@@ -249,6 +286,21 @@ mod tests {
         }
         let hint = hint("ssh", "backup", SyncError::NoRemoteProgram);
         assert!(hint.ends_with("try `ssh backup deltic --version`"), "{hint}");
+    }
+
+    #[test]
+    fn an_operand_that_nothing_answers_to_was_meant_otherwise() {
+        let meant = |word| meant(OsStr::new(word));
+        for (word, told) in [
+            ("2222", "-e 'ssh -p 2222' names the port"),
+            ("h:2222:/x", "-e 'ssh -p 2222' names the port and 'h:/x' the place"),
+            ("C:/x", "/mnt/c"),
+        ] {
+            assert!(meant(word).is_some_and(|meant| meant.contains(told)), "{word}");
+        }
+        for word in ["h:/x", "h:22", "h:a:/x", "src", "70000", "./2222", "C:x"] {
+            assert_eq!(meant(word), None, "{word}");
+        }
     }
 
     #[test]

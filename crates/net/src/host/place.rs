@@ -60,7 +60,10 @@ pub(crate) fn resolve(
     }
     if !has_parent(path) && !mkpath {
         let why = lacks(&parent(path));
-        let hint = "; only the last one is created (--mkpath creates all)";
+        let hint = match path.starts_with("~") {
+            true => "; the shell leaves a quoted ~ as it is",
+            false => "; only the last one is created (--mkpath creates all)",
+        };
         let hint = if leads_nowhere(&parent(path)) { hint } else { "" };
         return Err(unmade(path, format!("{why}{hint}")));
     }
