@@ -224,7 +224,7 @@ fn the_examples_of_the_manual_do_what_they_say() {
     let world = World::new();
     world.write("data", noise(300_000, 4));
     world.write("edited", edited(&noise(300_000, 4), 100_000));
-    let server = Server::start(&world, "");
+    let server = Server::start(&world, "--versions 10");
     let manual = include_str!("../../../docs/server.md");
     let mut blocks = manual.split("```").skip(1).step_by(2);
     let block = blocks.find_map(|block| block.strip_prefix("sh\n")).expect("there is one");
@@ -238,7 +238,8 @@ fn the_examples_of_the_manual_do_what_they_say() {
     command.env("PATH", path);
     let run = Run::of(&mut world.settle(command));
     assert_eq!(run.code, Some(0), "{run:#?}");
-    assert_eq!(world.read("photos/new/data"), world.read("edited"));
+    assert_eq!(world.read("photos/new/data"), world.read("data"));
+    assert_eq!(world.read("first"), world.read("data"));
     assert!(world.exists("photos/empty") && !world.exists("photos/new/other"));
     world.assert_clean("photos/new");
 }

@@ -25,6 +25,7 @@ use crate::remove::Removals;
 use crate::snapshot::{LocalSnapshot, Stamp, file_type, version_of};
 use crate::stage::{Stages, Whose};
 use crate::touched::Touched;
+use crate::versions::OldVersions;
 use crate::writing::Writing;
 
 /// Symlinks that are taken for the directories that they lead to.
@@ -42,6 +43,8 @@ pub enum KeepLinks {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) backup: Option<Backup>,
+    /// What the volume keeps, if the store is in one that does.
+    pub(crate) versions: Option<OldVersions>,
     pub(crate) listed: Listed,
     pub(crate) one_file_system: bool,
     pub(crate) root: Arc<Dir>,
@@ -201,7 +204,7 @@ impl Inner {
 
     /// True if old versions are kept.
     pub(crate) fn keeps_old(&self) -> bool {
-        self.backup.is_some()
+        self.backup.is_some() || self.versions.is_some()
     }
 
     /// True if the old version at `path` is kept in the directory that it was in, when it is removed.

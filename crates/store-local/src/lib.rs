@@ -33,6 +33,7 @@ mod sources;
 mod stage;
 mod store;
 mod touched;
+mod versions;
 mod whole;
 mod writing;
 
@@ -44,7 +45,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use attrs::umask;
 pub use backup::Backup;
 pub use cache::Cache;
-pub use dir::{Trust, confine, confine_to_volumes, leads_out, own_dir, volume_path};
+pub use dir::{
+    KeepVersions, Trust, VolumeDir, confine, confine_to_volumes, keeps_versions, leads_out,
+    own_dir, volume_path,
+};
 pub use errno::reason;
 pub use inner::KeepLinks;
 pub use inplace::UnderWay;
@@ -53,6 +57,7 @@ pub use rebuild::LocalRebuild;
 pub use snapshot::LocalSnapshot;
 pub use sources::{SourceArg, SourceArgs, SourceOptions, Sources};
 pub use store::{LocalOptions, LocalStore, create_above, create_root, remove_root};
+pub use versions::{OldVersion, OldVersions, VersionId};
 pub use writing::{PartialDir, Writing};
 
 /// What `mutex` protects. Each lock here covers one simple change, so a panic elsewhere leaves nothing half done.

@@ -41,6 +41,7 @@ use setting::node_of;
 use crate::dir::{Dir, Trust, Use};
 use crate::errno::{At, io_error, store_error};
 use crate::lock;
+use crate::versions::OldVersions;
 use deltic_store::filter::Start;
 use deltic_store::{
     Durability, Filter, Going, Keep, Link, Listing, Posix, Removed, Resumed, Store, StoreError,
@@ -187,12 +188,15 @@ impl LocalStore {
             }
             None => None,
         };
+        let versions = OldVersions::of_root(path, Some(&root), options.durability);
+        let versions = versions.at("open", &RelPath::root())?;
         Ok(Self(Arc::new(Inner {
             root,
             root_path: path.to_owned(),
             scopes: scopes(options.rules.clone(), path, Start::Root),
             see: options.see,
             backup: options.backup,
+            versions,
             listed: Listed::default(),
             one_file_system: options.one_file_system,
             stages: own,
@@ -571,7 +575,8 @@ impl Store for LocalStore {
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        self.0.touched.flush(&self.0.root)
+        let kept = self.0.versions.as_ref().map_or(Ok(()), OldVersions::flush);
+        self.0.touched.flush(&self.0.root).and(kept)
     }
 
     fn sweep(&self) -> Result<u64, StoreError> {

@@ -29,7 +29,7 @@ pub use posix::{Link, Posix};
 pub use rebuild::{Commit, Content, Keep, Rebuild, Replaces, Resumable, Resumed};
 pub use snapshot::{Snapshot, Version, VersionToken};
 pub use store::{Durability, Going, Removed, Store, Whole};
-pub use tree::{Listing, STAGING_NAME, Tree, check_path, is_staging_name};
+pub use tree::{Listing, STAGING_NAME, Tree, VERSIONS_NAME, check_path, is_staging_name};
 
 /// What `mutex` protects. Each lock here covers one simple change, so a panic elsewhere leaves nothing half done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

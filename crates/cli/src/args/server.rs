@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use deltic_serve::server::keep::Keep;
+
 use super::headings::TRAVEL;
 use crate::words::age::Age;
 
@@ -50,6 +52,12 @@ pub(crate) struct ServeArgs {
     /// Delete nothing, whatever a token allows; files are still replaced by new versions
     #[arg(long)]
     pub(crate) no_delete: bool,
+    /// Keep old versions of files that are replaced or deleted: so many of each, or for so long
+    ///
+    /// `10` keeps ten versions of each file, `30d` those of thirty days. They are in .deltic-versions of the volume;
+    /// `deltic versions` lists those of a file, and `deltic restore` puts one back.
+    #[arg(long, value_name = "N|AGE")]
+    pub(crate) versions: Option<Keep>,
     /// The server's own directory.
     #[command(flatten)]
     pub(crate) state: StateArgs,

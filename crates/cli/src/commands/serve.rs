@@ -97,6 +97,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
             volume.access = AccessConfig::Read;
         }
         volume.delete &= !args.no_delete;
+        volume.versions = args.versions.or(volume.versions);
     }
     make_own(&config.state)?;
     Ok(config)
@@ -127,7 +128,8 @@ fn volumes(dirs: &[PathBuf]) -> Result<BTreeMap<String, VolumeConfig>> {
             _ => '-',
         };
         let name: String = last.iter().map(plain).collect();
-        let volume = VolumeConfig { path, access: AccessConfig::ReadWrite, delete: true };
+        let access = AccessConfig::ReadWrite;
+        let volume = VolumeConfig { path, access, delete: true, versions: None };
         if volumes.insert(name.clone(), volume).is_some() {
             bail!("two directories are called {name}; --config names volumes otherwise");
         }

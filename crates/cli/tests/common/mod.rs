@@ -6,6 +6,7 @@
 
 pub mod attrs;
 pub mod dice;
+pub mod http;
 pub mod limited;
 pub mod look;
 pub mod maker;

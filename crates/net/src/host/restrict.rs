@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use deltic_protocol::hello::{NamesFrom, Request};
 use deltic_protocol::options::{AlternateUse, Delete, Missing, Options, Powers};
 use deltic_store_local::cache::Cache;
-use deltic_store_local::{NamedDir, Trust, confine, confine_to_volumes, leads_out, volume_path};
+use deltic_store_local::{
+    NamedDir, Trust, VolumeDir, confine, confine_to_volumes, keeps_versions, leads_out, volume_path,
+};
 use deltic_tree::path::printable;
 use deltic_tree::{Follow, Name};
 use landlock::{
@@ -46,12 +48,12 @@ pub struct Restriction {
 ///
 /// # Errors
 /// Where one is no directory that we may enter.
-pub fn keep_to_volumes(volumes: &[(Name, PathBuf)], of_its_own: &[PathBuf]) -> io::Result<Wall> {
+pub fn keep_to_volumes(volumes: &[VolumeDir], of_its_own: &[PathBuf]) -> io::Result<Wall> {
     // Name services load what they need while they may.
     let _ = User::from_uid(geteuid());
-    let dirs = volumes.iter().map(|(_, dir)| dir.clone()).chain(of_its_own.iter().cloned());
+    let dirs = volumes.iter().map(|volume| volume.path.clone()).chain(of_its_own.iter().cloned());
     let dirs: Vec<_> = dirs.collect();
-    confine_to_volumes(volumes.iter().map(|(name, dir)| (name, &**dir)))?;
+    confine_to_volumes(volumes)?;
     let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
     Ok(wall(dirs.iter().map(|dir| (&**dir, all))).unwrap_or(Wall::None))
 }
@@ -133,6 +135,10 @@ impl Restriction {
         })
     }
 
+    fn keeps_versions(&self) -> bool {
+        self.is_volume && keeps_versions(&self.dir)
+    }
+
     fn admit_sending(&self, options: &Options) -> Result<(), SyncError> {
         let removes = options.remove.sources;
         match () {
@@ -143,6 +149,9 @@ impl Restriction {
                 "--remove-source-files: it may only be read from{}",
                 self.said_by("--ro")
             )),
+            () if removes && self.keeps_versions() => {
+                self.refuse("--remove-source-files: it keeps versions, and none would be kept")
+            }
             () if removes && self.no_delete => self.no_delete("--remove-source-files"),
             // What is behind links is reached by the kernel's way, which ends anywhere.
             () if options.follow.follow != Follow::Never => {
@@ -174,6 +183,9 @@ impl Restriction {
                 self.refuse(&format!("--files-from=:FILE: it may only be written to{}", self.said_by("--wo")))
             }
             (Some((_, option)), ..) => self.no_delete(option),
+            _ if options.writing.inplace && self.keeps_versions() => self.refuse(
+                "--inplace and --append: it keeps versions, so a new one takes the place of a file",
+            ),
             _ => Ok(()),
         }
     }

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use deltic_tree::Name;
 use serde::Deserialize;
 
+use super::keep::Keep;
+
 /// Settings of a server (`deltic.toml`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +40,9 @@ pub struct VolumeConfig {
     /// Whether anything may be deleted.
     #[serde(default = "yes")]
     pub delete: bool,
+    /// Which old versions of files are kept, if some are.
+    #[serde(default)]
+    pub versions: Option<Keep>,
 }
 
 /// Directions in which files may go.

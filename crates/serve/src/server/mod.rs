@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod config;
+pub mod keep;
 mod problem;
 mod rest;
 mod shared;
@@ -23,6 +24,7 @@ use axum::routing::get;
 use deltic_net::embed::{Embedding, RecipeCache};
 use deltic_net::executor::Budget;
 use deltic_net::restrict::{Wall, keep_to_volumes};
+use deltic_store_local::VolumeDir;
 use deltic_tree::Name;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -36,6 +38,7 @@ use tokio_util::task::TaskTracker;
 
 use self::access::{Access, Grant, TokenFile};
 use self::config::{Config, ConfigError};
+use self::keep::Keep;
 use self::problem::Problem;
 use self::shared::Server;
 use self::tls::{Identity, identity};
@@ -82,16 +85,17 @@ pub fn prepare(config: &Config, own: Option<&Token>) -> Result<Prepared, ConfigE
     let own = own.map(|token| (token.hash(), Grant::all("who started the server")));
     let access = Access::new(TokenFile::of(&config.state), own)
         .map_err(ConfigError::io(format!("read tokens in {}", config.state.display())))?;
-    let named = config
-        .volumes
-        .iter()
-        .filter_map(|(name, volume)| Some((Name::new(name.as_bytes()).ok()?, volume.path.clone())));
+    let named = config.volumes.iter().filter_map(|(name, volume)| {
+        let versions = volume.versions.map(|Keep(versions)| versions);
+        let name = Name::new(name.as_bytes()).ok()?;
+        Some(VolumeDir { name, path: volume.path.clone(), versions })
+    });
     let named: Vec<_> = named.collect();
     let wall = keep_to_volumes(&named, std::slice::from_ref(&config.state))
         .map_err(ConfigError::io("keep to the volumes"))?;
     let volumes = config.volumes.iter().zip(&named);
     let volumes = volumes
-        .map(|((text, volume), (name, _))| (text.clone(), Volume::new(name.clone(), volume)))
+        .map(|((text, volume), dir)| (text.clone(), Volume::new(dir.name.clone(), volume)))
         .collect();
     let limits = config.limits;
     let bytes = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -155,6 +159,7 @@ impl Prepared {
         let router = router(Arc::clone(&server));
         let watching = Arc::clone(&server);
         tokio::spawn(async move { watching.access.watch(watching.clients.subscribe()).await });
+        tokio::spawn(rest::expire(Arc::clone(&server)));
         let (connections, handshakes) =
             (Arc::new(Semaphore::new(connections)), Arc::new(Semaphore::new(HANDSHAKES)));
         let acceptor = identity.map(|identity| TlsAcceptor::from(identity.config));

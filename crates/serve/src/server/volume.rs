@@ -3,7 +3,7 @@
 use deltic_net::Restriction;
 use deltic_net::restrict::Access;
 use deltic_store::{Durability, StoreError};
-use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Trust, volume_path};
+use deltic_store_local::{LocalOptions, LocalStore, NamedDir, OldVersions, Trust, volume_path};
 use deltic_tree::{MetaMask, Name};
 
 use super::access::Grant;
@@ -56,6 +56,14 @@ impl Volume {
             (false, _) => Access::Write,
         };
         Restriction::to_volume(&self.name, access, !rights.delete)
+    }
+
+    /// Old versions of its files, if it keeps some.
+    ///
+    /// # Errors
+    /// Where the system has no handle for us.
+    pub(crate) fn versions(&self) -> Result<Option<OldVersions>, StoreError> {
+        OldVersions::of_volume(&self.name)
     }
 
     /// Its files. The process keeps to its volumes by now.

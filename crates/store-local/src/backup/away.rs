@@ -33,6 +33,15 @@ impl Inner {
         (goes, was): (Goes, Option<(u64, u64)>),
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        self.keep_version(place, was, || self.back_up_named(place, (goes, was), then))
+    }
+
+    fn back_up_named(
+        &self,
+        place: &Place,
+        (goes, was): (Goes, Option<(u64, u64)>),
+        then: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let Some(backup) = &self.backup else { return then() };
         self.touched.add(&place.dir_path);
         let taken = self.listed.taken();
@@ -89,7 +98,7 @@ impl Inner {
     }
 
     /// Makes `name` of `to` a copy of what is at `place`. Attributes that cannot be had there it does without.
-    fn copy_away(&self, place: &Place, (to, name): (&Dir, &Name)) -> Result<(), Errno> {
+    pub(crate) fn copy_away(&self, place: &Place, (to, name): (&Dir, &Name)) -> Result<(), Errno> {
         let stat = place.dir.stat(&place.name)?;
         let copied = match file_type(&stat) {
             FileType::RegularFile => self.copy_file_away(place, (to, name)),

@@ -13,7 +13,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
+use deltic_store::is_staging_name;
 use deltic_tree::Name;
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -27,12 +29,34 @@ struct Jail {
     inode: (u64, u64),
     /// What absolute paths that lead into it begin with: where it is, without links, or `/VOLUME`.
     path: PathBuf,
+    /// Which old versions are kept, if some are.
+    versions: Option<KeepVersions>,
 }
 
 impl Jail {
     fn of(dir: OwnedFd, path: PathBuf) -> io::Result<Self> {
-        Ok(Self { inode: inode(&fs::fstat(&dir)?), dir, path })
+        Ok(Self { inode: inode(&fs::fstat(&dir)?), dir, path, versions: None })
     }
+}
+
+/// Which old versions a volume keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepVersions {
+    /// So many of each file.
+    Number(usize),
+    /// Those that went no longer ago than this.
+    For(Duration),
+}
+
+/// A directory that is served by a name.
+#[derive(Clone, Debug)]
+pub struct VolumeDir {
+    /// What clients call it.
+    pub name: Name,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Which old versions of its files are kept, if some are.
+    pub versions: Option<KeepVersions>,
 }
 
 /// Extent that a process keeps to.
@@ -61,12 +85,21 @@ pub fn confine(path: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// Where one is no directory that we may enter, or the process keeps to some already.
-pub fn confine_to_volumes<'a>(
-    volumes: impl IntoIterator<Item = (&'a Name, &'a Path)>,
-) -> io::Result<()> {
-    let jail =
-        |(name, path): (&Name, &Path)| Jail::of(Dir::open_anywhere(path)?.fd, volume_path(name));
-    keep(Kept::Volumes(volumes.into_iter().map(jail).collect::<io::Result<_>>()?))
+pub fn confine_to_volumes(volumes: &[VolumeDir]) -> io::Result<()> {
+    let jail = |VolumeDir { name, path, versions }: &VolumeDir| {
+        let jail = Jail::of(Dir::open_anywhere(path)?.fd, volume_path(name))?;
+        Ok(Jail { versions: *versions, ..jail })
+    };
+    keep(Kept::Volumes(volumes.iter().map(jail).collect::<io::Result<_>>()?))
+}
+
+/// The volume that `path` leads into, if it keeps old versions, with the way from there on.
+pub(crate) fn kept_volume(path: &Path) -> Result<Option<(Dir, KeepVersions, &Path)>, Errno> {
+    let Some(Kept::Volumes(jails)) = KEPT.get() else { return Ok(None) };
+    let Some(jail) = volume_of(jails, path) else { return Ok(None) };
+    let Some(versions) = jail.versions else { return Ok(None) };
+    let way = path.strip_prefix(&jail.path).map_err(|_| Errno::XDEV)?;
+    Ok(Some((Dir::of(held(jail)?)?, versions, way)))
 }
 
 /// The path of the volume `name` in a process that [keeps to volumes](confine_to_volumes).
@@ -110,6 +143,12 @@ pub(crate) fn rebased(base: &[u8], path: &[u8]) -> Vec<u8> {
     [root.map_or(&b""[..], |jail| jail.path.as_os_str().as_bytes()), path].concat()
 }
 
+/// True if `path` leads into a volume that keeps old versions.
+#[must_use]
+pub fn keeps_versions(path: &Path) -> bool {
+    kept_volume(path).is_ok_and(|volume| volume.is_some())
+}
+
 fn volume_of<'a>(jails: &'a [Jail], path: &Path) -> Option<&'a Jail> {
     jails.iter().find(|jail| path.starts_with(&jail.path))
 }
@@ -146,6 +185,12 @@ pub(super) fn check_above(dir: BorrowedFd<'_>) -> Result<(), Errno> {
     };
     let is = inode(&fs::fstat(dir)?);
     if jails.iter().any(|jail| jail.inode == is) { Err(Errno::XDEV) } else { Ok(()) }
+}
+
+/// Fails where a way would lead into what a volume keeps for itself.
+pub(super) fn check_name(name: &OsStr) -> Result<(), Errno> {
+    let is_ours = matches!(KEPT.get(), Some(Kept::Volumes(_))) && is_staging_name(name.as_bytes());
+    if is_ours { Err(Errno::XDEV) } else { Ok(()) }
 }
 
 /// The part of `mode` that clients may give: in volumes nobody makes programs that run as somebody else.

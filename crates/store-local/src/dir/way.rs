@@ -87,6 +87,7 @@ impl Dir {
             if name == ".." {
                 jail::check_above(held.as_fd())?;
             }
+            jail::check_name(&name)?;
             let is_last = ahead.is_empty();
             let end = |dir, name, is_magic| Ok(Led::To(WayEnd { dir, name, is_magic }));
             let mut next = match fs::openat(&held, &name, flags, Mode::empty()) {

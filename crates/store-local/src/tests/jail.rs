@@ -6,7 +6,7 @@ use std::process::Command;
 use super::*;
 use rustix::fs::Mode;
 
-use crate::dir::{Dir, Trust, confine_to_volumes, may_read, rebased};
+use crate::dir::{Dir, Trust, VolumeDir, confine_to_volumes, may_read, rebased};
 use crate::{NamedDir, NamedFile, confine, leads_out, look, look_at};
 
 const CHILD: &str = "DELTIC_TEST_JAIL";
@@ -146,7 +146,12 @@ fn keep_to_volumes(world: &Path) {
     let name = |text: &str| deltic_tree::Name::new(text.as_bytes()).unwrap();
     let (photos, notes) = (name("photos"), name("n"));
     let at = [world.join("photos"), world.join("notes")];
-    confine_to_volumes([(&photos, &*at[0]), (&notes, &*at[1])]).unwrap();
+    let volume = |name: &deltic_tree::Name, path: &std::path::PathBuf| VolumeDir {
+        name: name.clone(),
+        path: path.clone(),
+        versions: None,
+    };
+    confine_to_volumes(&[volume(&photos, &at[0]), volume(&notes, &at[1])]).unwrap();
     for path in ["/photos", "/photos/", "/photos/dir/deep/..", "/photos/round", "/n/dir"] {
         let path = Path::new(path);
         assert!(!leads_out(path) && look(path).is_ok() && look_at(path).is_ok(), "{path:?}");

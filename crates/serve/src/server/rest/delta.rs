@@ -20,6 +20,7 @@ use super::incoming::Incoming;
 use super::pieces::{Going, PIECE, Pieces, body_of, steps};
 use super::request::{At, no_store, on_disk};
 use super::staged::Staged;
+use super::versions;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::Right;
@@ -36,8 +37,7 @@ const STEP_BYTES: usize = 8 << 20;
 /// Answers with the signature of a file.
 pub(super) async fn signature(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
-    let file = at.file()?;
-    let snapshot = on_disk(&server, move || Ok(volume.store()?.open(&file)?)).await?;
+    let snapshot = on_disk(&server, move || versions::open(&volume, &at)).await?;
     let tag = tag(&server, &snapshot);
     let spec = ChunkerSpec::for_len(snapshot.meta().len);
     let mut out = Vec::new();
@@ -49,14 +49,14 @@ pub(super) async fn signature(server: Arc<Server>, at: At) -> Result<Response, P
 /// Answers with the delta from the file that a signature is of to this one.
 pub(super) async fn delta(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
-    let file = at.file()?;
+    at.file()?;
     let mut incoming = Incoming::new(&at.headers, body, (MAX_BODY, INDEX_COST))?;
     let mut reader = KnownReader::new(MAX_KNOWN_CHUNKS);
     while let Some(piece) = incoming.next().await? {
         reader.feed(&piece).map_err(garbled)?;
     }
     let known = reader.finish().map_err(garbled)?;
-    let snapshot = on_disk(&server, move || Ok(volume.store()?.open(&file)?)).await?;
+    let snapshot = on_disk(&server, move || versions::open(&volume, &at)).await?;
     let tag = tag(&server, &snapshot);
     let mut out = Vec::new();
     let writer = Writer::new(known, &mut out);

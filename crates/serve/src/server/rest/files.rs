@@ -20,6 +20,7 @@ use super::incoming::{broken, content_length, next};
 use super::pieces::{PIECE, Pieces, body_of};
 use super::request::{At, make_dirs, no_store, on_disk};
 use super::staged::Staged;
+use super::versions;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::Right;
@@ -36,6 +37,7 @@ pub(super) async fn get(
     match at.form.as_deref() {
         None => read(server, at, method).await,
         Some("signature") => delta::signature(server, at).await,
+        Some("versions") => versions::list(server, at).await,
         Some(_) => at.unknown(),
     }
 }
@@ -49,6 +51,7 @@ pub(super) async fn post(
     match at.form.as_deref() {
         Some("delta") => delta::delta(server, at, body).await,
         Some("patch") => delta::patch(server, at, body).await,
+        Some("restore") => versions::restore(server, at).await,
         _ => at.unknown(),
     }
 }
@@ -56,8 +59,9 @@ pub(super) async fn post(
 /// Reads a file, or a part of it.
 async fn read(server: Arc<Server>, at: At, method: Method) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
-    let (file, headers) = (at.file()?, &at.headers);
-    let snapshot = on_disk(&server, move || Ok(volume.store()?.open(&file)?)).await?;
+    let at = Arc::new(at);
+    let (opening, headers) = (Arc::clone(&at), &at.headers);
+    let snapshot = on_disk(&server, move || versions::open(&volume, &opening)).await?;
     let tag = tag(&server, &snapshot);
     let len = snapshot.meta().len;
     let mut response = Response::builder()

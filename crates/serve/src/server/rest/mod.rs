@@ -8,6 +8,7 @@ mod pieces;
 mod request;
 mod staged;
 mod tree;
+mod versions;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use axum::{Json, Router};
 use serde_json::json;
 
 use self::request::no_store;
+pub(super) use self::versions::expire;
 use super::shared::{Known, Server};
 use super::volume::Rights;
 

@@ -34,6 +34,8 @@ pub(super) struct At {
     pub(super) headers: HeaderMap,
     /// What is asked for: `?as=`.
     pub(super) form: Option<String>,
+    /// The old version that is asked for: `?version=`.
+    pub(super) version: Option<String>,
     volume: String,
     path: String,
 }
@@ -42,6 +44,7 @@ pub(super) struct At {
 struct Asked {
     #[serde(rename = "as")]
     form: Option<String>,
+    version: Option<String>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for At
@@ -56,8 +59,8 @@ where
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
         let Path((volume, path)) = path.map_err(|why| bad(why.body_text()))?;
         let asked = Query::<Asked>::from_request_parts(parts, state).await;
-        let Query(Asked { form }) = asked.map_err(|why| bad(why.body_text()))?;
-        Ok(Self { known, headers: parts.headers.clone(), form, volume, path })
+        let Query(Asked { form, version }) = asked.map_err(|why| bad(why.body_text()))?;
+        Ok(Self { known, headers: parts.headers.clone(), form, version, volume, path })
     }
 }
 

@@ -1,0 +1,253 @@
+//! Old versions that a volume keeps: of what plain HTTP and sessions replace and remove.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use common::http::{Answer, ask};
+use common::server::Server;
+use common::{World, noise};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const FILE: &str = "/v1/volumes/photos/files/dir/a";
+
+/// The old versions of a file: of each its name and its length.
+#[track_caller]
+fn versions(server: &Server<'_>, file: &str) -> Vec<(String, u64)> {
+    let answer = ask(server, &format!("GET {file}?as=versions"), "", b"");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let answer: Value = serde_json::from_slice(&answer.body).expect("it is said");
+    let version = |version: &Value| {
+        let id = version["version"].as_str().expect("it is said").to_owned();
+        (id, version["bytes"].as_u64().expect("it is said"))
+    };
+    answer["versions"].as_array().expect("it is said").iter().map(version).collect()
+}
+
+fn contents(server: &Server<'_>, file: &str) -> Vec<Vec<u8>> {
+    let read = |(id, _)| ask(server, &format!("GET {file}?version={id}"), "", b"").body;
+    versions(server, file).into_iter().map(read).collect()
+}
+
+fn put(server: &Server<'_>, file: &str, body: &[u8]) -> Answer {
+    ask(server, &format!("PUT {file}"), "", body)
+}
+
+#[test]
+fn what_is_replaced_and_removed_is_kept_by_whatever_way() {
+    let world = World::new();
+    let server = Server::start(&world, "--versions 10");
+    assert_eq!(put(&server, FILE, b"one").status, 201);
+    assert_eq!(versions(&server, FILE), []);
+    // By a whole file, a patch, a session, a deletion, and a session that deletes.
+    assert_eq!(put(&server, FILE, b"two").status, 204);
+    let signed = ask(&server, &format!("GET {FILE}?as=signature"), "", b"");
+    world.write("signature", &signed.body);
+    world.write("src/dir/a", "three");
+    server.ok("delta signature src/dir/a -o delta");
+    let delta = world.read("delta");
+    let patched = ask(&server, &format!("POST {FILE}?as=patch"), "If-Match: *\r\n", &delta);
+    assert_eq!(patched.status, 204);
+    world.write("src/dir/a", "the fourth");
+    server.ok("sync -a src/ URL/photos/");
+    assert_eq!(contents(&server, FILE), [&b"three"[..], b"two", b"one"]);
+    assert_eq!(ask(&server, &format!("DELETE {FILE}"), "If-Match: *\r\n", b"").status, 204);
+    assert_eq!(contents(&server, FILE)[0], b"the fourth");
+    world.write("src/dir/a", "5");
+    server.ok("sync -a src/ URL/photos/");
+    world.write("src/dir/a", "in a root that is deeper");
+    server.ok("sync -a src/dir/ URL/photos/dir/");
+    assert_eq!(contents(&server, FILE)[0], b"5");
+    std::fs::remove_dir_all(world.path("src/dir")).unwrap();
+    server.ok("sync -a --force-delete --delete src/ URL/photos/");
+    assert!(!world.exists("photos/dir"));
+    let all = contents(&server, FILE);
+    assert_eq!(all.len(), 6);
+    assert_eq!(all[0], b"in a root that is deeper");
+    // One comes back, though its directory is gone; and again, which keeps the present one.
+    let (third, _) = versions(&server, FILE)[3].clone();
+    let restore = |id: &str| ask(&server, &format!("POST {FILE}?as=restore&version={id}"), "", b"");
+    let restored = restore(&third);
+    assert_eq!((restored.status, &*world.read("photos/dir/a")), (201, &b"three"[..]));
+    let (last, _) = versions(&server, FILE)[0].clone();
+    assert_eq!(restore(&last).status, 204);
+    assert_eq!(world.read("photos/dir/a"), b"in a root that is deeper");
+    assert_eq!(contents(&server, FILE)[0], b"three");
+    let stale = format!("POST {FILE}?as=restore&version={last}");
+    assert_eq!(ask(&server, &stale, "If-Match: \"x\"\r\n", b"").status, 412);
+    // A version is a file as others are.
+    let read = format!("GET {FILE}?version={last}");
+    let part = ask(&server, &read, "Range: bytes=3-6\r\n", b"");
+    assert_eq!((part.status, &*part.body), (206, &b"a ro"[..]));
+    assert_eq!(
+        ask(&server, &format!("GET {FILE}?as=signature&version={last}"), "", b"").status,
+        200
+    );
+}
+
+#[test]
+fn versions_are_nobodys_to_reach_and_are_those_of_their_file_alone() {
+    let world = World::new();
+    let server = Server::start(&world, "--versions 3");
+    put(&server, FILE, b"one");
+    put(&server, FILE, b"two");
+    let (id, _) = versions(&server, FILE)[0].clone();
+    for path in [".deltic-versions/dir/a", ".deltic-versions", "dir/.deltic-1", "dir/a/.deltic-1"] {
+        let path = format!("/v1/volumes/photos/files/{path}");
+        for what in
+            [format!("GET {path}"), format!("PUT {path}"), format!("GET {path}?as=versions")]
+        {
+            assert_eq!(ask(&server, &what, "", b"").status, 400, "{what}");
+        }
+    }
+    let listed = ask(&server, "GET /v1/volumes/photos/tree/", "", b"");
+    assert!(!String::from_utf8(listed.body).unwrap().contains("deltic"));
+    server.ok("sync -a URL/photos/ got/");
+    assert_eq!(world.names("got"), ["dir"]);
+    world.link(".deltic-versions", "photos/link");
+    world.write("src/x", "x");
+    for words in [
+        "sync -a URL/photos/.deltic-versions/ more/",
+        "sync -a URL/photos/.deltic-versions/dir/a/ more/",
+        "sync -a URL/photos/link/ more/",
+        "sync -a src/ URL/photos/.deltic-versions/",
+        "sync -a src/ URL/photos/.deltic-versions/new/",
+        "sync -a src/ URL/photos/.deltic/",
+        "sync -a src/ URL/photos/link/",
+        "sync -a --backup-dir=/.deltic-versions -b src/ URL/photos/",
+        "sync -a --temp-dir=/.deltic-versions src/ URL/photos/",
+        "sync -a --link-dest=/link/dir src/ URL/photos/",
+        "sync -a --files-from=:/.deltic-versions/dir/a/x URL/photos/ more/",
+    ] {
+        server.fails(3, words, "leads out");
+    }
+    std::fs::remove_file(world.path("photos/link")).unwrap();
+    assert_eq!(versions(&server, FILE).len(), 1);
+    assert_eq!(world.names("photos/.deltic-versions"), ["dir"]);
+    // Nothing of it is in the way of a sync that deletes.
+    world.mkdir("empty");
+    server.ok("sync -a --delete-excluded --force-delete --exclude=x empty/ URL/photos/");
+    assert_eq!(world.names("photos"), [".deltic-versions"]);
+    assert_eq!(versions(&server, FILE).len(), 2);
+    let other = "/v1/volumes/photos/files/b";
+    put(&server, other, b"other");
+    for id in [&*id, "0", "-1", "1.5", "18446744073709551616", "..", "..%2fx", "%00", ""] {
+        let answer = ask(&server, &format!("GET {other}?version={id}"), "", b"");
+        assert!([400, 404].contains(&answer.status), "{id}: {answer:?}");
+        let what = format!("POST {other}?as=restore&version={id}");
+        let answer = ask(&server, &what, "", b"");
+        assert!([400, 404].contains(&answer.status), "{id}: {answer:?}");
+    }
+    assert_eq!(ask(&server, &format!("POST {other}?as=restore"), "", b"").status, 400);
+    assert_eq!(world.read("photos/b"), b"other");
+    let none = "GET /v1/volumes/photos/files/none?as=versions";
+    assert_eq!(ask(&server, none, "", b"").status, 404);
+    // A file and a directory of one name have both.
+    put(&server, other, b"again");
+    ask(&server, &format!("DELETE {other}"), "If-Match: *\r\n", b"");
+    let below = "/v1/volumes/photos/files/b/c";
+    put(&server, below, b"below");
+    put(&server, below, b"below again");
+    assert_eq!(contents(&server, other), [&b"again"[..], b"other"]);
+    assert_eq!(contents(&server, below), [b"below"]);
+    // Without the old file in its place, what changes it there would change its version.
+    world.write("src/dir/a", "x");
+    server.fails(3, "sync -a --inplace src/ URL/photos/", "it keeps versions");
+    server.fails(3, "sync -a --remove-source-files URL/photos/ got/", "it keeps versions");
+    drop(server);
+    let server = Server::start(&world, "");
+    assert_eq!(ask(&server, &format!("GET {FILE}?as=versions"), "", b"").status, 404);
+}
+
+#[test]
+fn no_more_versions_are_kept_than_was_said() {
+    let world = World::new();
+    let server = Server::start(&world, "--versions 2");
+    for text in ["a", "b", "c", "d", "e"] {
+        put(&server, FILE, text.as_bytes());
+    }
+    assert_eq!(contents(&server, FILE), [b"d", b"c"]);
+    drop(server);
+    // Those of an age go when they are too old, at the latest when the server looks.
+    let kept = "photos/.deltic-versions/dir/a";
+    assert_eq!(world.names(kept).len(), 2);
+    world.write(format!("{kept}/.deltic-1000000000"), "of 1970");
+    world.write("photos/.deltic-versions/gone/x/.deltic-7", "of 1970");
+    let server = Server::start(&world, "--versions 30d");
+    let waited = std::time::Instant::now();
+    while world.exists("photos/.deltic-versions/gone") || world.names(kept).len() > 2 {
+        assert!(waited.elapsed().as_secs() < 60, "they stay");
+        thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(contents(&server, FILE), [b"d", b"c"]);
+    drop(server);
+    for word in ["0", "x", "1y"] {
+        let run = world.command(common::DELTIC, ["serve", "photos", "--versions", word]).output();
+        assert_eq!(run.unwrap().status.code(), Some(1), "{word}");
+    }
+}
+
+#[test]
+fn of_many_at_once_each_that_was_told_well_is_there_or_is_a_version() {
+    let world = World::new();
+    let server = Server::start(&world, "--versions 1000");
+    put(&server, FILE, b"first");
+    let serving = &server;
+    let told: Vec<_> = thread::scope(|scope| {
+        let one = move |who: u32| {
+            let body = move |nth: u32| format!("{who} {nth}").into_bytes();
+            let put = move |nth: &u32| put(serving, FILE, &body(*nth)).status == 204;
+            (0..25).filter(put).map(body).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..8).map(|who| scope.spawn(move || one(who))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(told.len() >= 25);
+    let mut all: BTreeSet<_> = contents(&server, FILE).into_iter().collect();
+    all.insert(world.read("photos/dir/a"));
+    assert!(all.remove(&b"first"[..]));
+    assert_eq!(all, told.into_iter().collect());
+}
+
+#[test]
+fn a_server_that_is_killed_loses_no_version_and_tears_none() {
+    let world = World::new();
+    for round in 0..6 {
+        let server = Server::start(&world, "--versions 100000");
+        if round == 0 {
+            put(&server, FILE, &noise(200_000, 0));
+        }
+        let told = thread::scope(|scope| {
+            let server = &server;
+            let putting = scope.spawn(move || {
+                let mut told = 0;
+                for nth in 1.. {
+                    if put(server, FILE, &noise(200_000, 1000 * round + nth)).status != 204 {
+                        break;
+                    }
+                    told = nth;
+                }
+                told
+            });
+            thread::sleep(std::time::Duration::from_millis(300 + 37 * round));
+            server.signal(Signal::KILL);
+            putting.join().unwrap()
+        });
+        drop(server);
+        let server = Server::start(&world, "--versions 100000");
+        let mut all = contents(&server, FILE);
+        all.insert(0, world.read("photos/dir/a"));
+        // The last that was told well is the present one, or the one before that.
+        let known = |seed: u64| noise(200_000, seed);
+        if told > 0 {
+            let last = known(1000 * round + told);
+            assert!(all[..2].contains(&last), "round {round}");
+        }
+        assert!(all.iter().all(|version| version.len() == 200_000));
+        let different: BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len(), "round {round}");
+        assert!(all.len() as u64 > told);
+    }
+}

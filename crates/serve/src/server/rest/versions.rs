@@ -1,0 +1,159 @@
+//! Old versions of files: which there are, and one put back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
+use deltic_store_local::{LocalSnapshot, LocalStore, OldVersion, OldVersions, VersionId};
+use deltic_tree::{Meta, RelPath};
+use serde_json::json;
+
+use super::conditions::{check_conditions, tag};
+use super::pieces::{Going, steps};
+use super::request::{At, make_dirs, no_store, on_disk};
+use super::staged::Staged;
+use crate::server::problem::Problem;
+use crate::server::shared::Server;
+use crate::server::volume::{Right, Volume};
+
+/// Most versions that are listed.
+const MOST: usize = 1_000;
+/// Bytes that a restore copies in one step.
+const STEP_BYTES: u64 = 8 << 20;
+/// Pause between two looks for versions that are too old.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// Lists the old versions of a file, the newest first.
+pub(super) async fn list(server: Arc<Server>, at: At) -> Result<Response, Problem> {
+    let volume = at.volume(&server, Right::Read)?;
+    let file = at.file()?;
+    let versions = on_disk(&server, move || {
+        let all = kept(&volume)?.list(&file)?;
+        let is_there = || -> Result<bool, Problem> { Ok(volume.store()?.look(&file)?.is_some()) };
+        if all.is_empty() && !is_there()? {
+            return Err(Problem::new(StatusCode::NOT_FOUND, format!("{file}: no such file")));
+        }
+        let shown = |OldVersion { id, snapshot }: &OldVersion| {
+            let meta = snapshot.meta();
+            json!({
+                "version": id.to_string(),
+                "replaced": id.went().as_secs(),
+                "bytes": meta.len,
+                "modified": meta.modified.secs,
+            })
+        };
+        Ok(all.iter().take(MOST).map(shown).collect::<Vec<_>>())
+    })
+    .await?;
+    Ok(no_store(Json(json!({ "versions": versions }))))
+}
+
+fn kept(volume: &Volume) -> Result<OldVersions, Problem> {
+    let why = || Problem::new(StatusCode::NOT_FOUND, "this volume keeps no versions");
+    volume.versions()?.ok_or_else(why)
+}
+
+/// Opens a file, or the version of it that is asked for.
+pub(super) fn open(volume: &Volume, at: &At) -> Result<LocalSnapshot, Problem> {
+    let file = at.file()?;
+    match at.version()? {
+        None => Ok(volume.store()?.open(&file)?),
+        Some(id) => Ok(kept(volume)?.open(&file, id)?),
+    }
+}
+
+/// Puts an old version back, as a whole: the present one becomes an old version itself.
+pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Problem> {
+    let volume = at.volume(&server, Right::Write)?;
+    at.volume(&server, Right::Read)?;
+    let (file, id) = (at.file()?, at.version()?);
+    let which = || Problem::new(StatusCode::BAD_REQUEST, "name the version: &version=ID");
+    let id = id.ok_or_else(which)?;
+    let (again, headers) = (Arc::clone(&server), at.headers.clone());
+    let restoring = on_disk(&server, move || {
+        let old = kept(&volume)?.open(&file, id)?;
+        let store = volume.store()?;
+        let there = check_conditions((&again, &store), &file, &headers)?;
+        if let Some((above, _)) = file.split_last() {
+            make_dirs(&store, &above)?;
+        }
+        let new = Staged::new(store.create(&file, old.meta().len)?);
+        Ok(Restoring { old, store, new, there, file, made: 0 })
+    })
+    .await?;
+    let restoring = steps(&server, restoring, Restoring::step).await?;
+    // The token may have been revoked meanwhile.
+    server.known(at.known.token)?;
+    let again = Arc::clone(&server);
+    let (made, tag) = on_disk(&server, move || restoring.commit(&again)).await?;
+    let status = if made { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
+    let response = Response::builder().status(status).header(header::ETAG, tag);
+    Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
+}
+
+/// A restore under way.
+struct Restoring {
+    old: LocalSnapshot,
+    store: LocalStore,
+    new: Staged,
+    there: Option<Meta>,
+    file: RelPath,
+    made: u64,
+}
+
+impl Restoring {
+    fn step(&mut self) -> Result<Going, Problem> {
+        let span = self.made..self.old.meta().len.min(self.made + STEP_BYTES);
+        if span.is_empty() {
+            return Ok(Going::Done);
+        }
+        self.new.copy(&self.old, span.clone(), span.start)?;
+        self.made = span.end;
+        Ok(Going::On)
+    }
+
+    /// Puts it in place: whether nothing was there, and its tag.
+    fn commit(self, server: &Server) -> Result<(bool, String), Problem> {
+        let Self { old, store, new, there, file, .. } = self;
+        let replaces = there.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
+        let keep = Keep { modes: true, times: true, ..Keep::default() };
+        match new.commit(Commit { meta: old.meta(), keep, replaces }) {
+            Ok(_) | Err(StoreError::Unset { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        store.flush()?;
+        Ok((there.is_none(), tag(server, &store.open(&file)?)))
+    }
+}
+
+/// Removes versions that are too old, now and then.
+pub(crate) async fn expire(server: Arc<Server>) {
+    loop {
+        for volume in server.volumes.values() {
+            let volume = volume.clone();
+            // What cannot be removed now can be later.
+            let expired = on_disk(&server, move || {
+                if let Some(versions) = volume.versions()? {
+                    versions.expire()?;
+                }
+                Ok(())
+            });
+            expired.await.ok();
+        }
+        tokio::time::sleep(EXPIRE_EVERY).await;
+    }
+}
+
+impl At {
+    /// The version that is asked for.
+    fn version(&self) -> Result<Option<VersionId>, Problem> {
+        let Some(text) = &self.version else { return Ok(None) };
+        let bad =
+            |_| Problem::new(StatusCode::BAD_REQUEST, "version: none that `?as=versions` lists");
+        text.parse().map(Some).map_err(bad)
+    }
+}

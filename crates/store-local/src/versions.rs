@@ -1,0 +1,308 @@
+//! Old versions that a volume keeps of its files, whoever replaces or removes them (`deltic serve --versions`).
+//!
+//! A version of `dir/name` is `.deltic-versions/dir/name/.deltic-TIME` below the volume's root, where TIME is when it
+//! went, in nanoseconds since 1970. No path reaches a name that begins so: neither a listing nor a session meets them,
+//! and no name of a file meets that of a version.
+//!
+//! A version is a second name of the old file, made before that loses its first: at no time is there none of the two.
+//! Where the file system has no second name for it, it is a copy. A kill between the two steps leaves a version that is
+//! the present file itself, which is not shown. Who replaces or removes a file has a turn at its path, so that of two
+//! at once none replaces what it has not seen.
+
+mod keeping;
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::ParseIntError;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use deltic_store::{Durability, StoreError, VERSIONS_NAME};
+use deltic_tree::{MetaMask, Name, RelPath};
+use rustix::fs::{CWD, Mode};
+use rustix::io::Errno;
+
+use crate::dir::{Dir, KeepVersions, Use, kept_volume, proc_path};
+use crate::errno::At;
+use crate::lock;
+use crate::snapshot::{LocalSnapshot, file_type, inode_of};
+use crate::touched::Touched;
+
+/// Name of a version among those of its file: when it went, in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VersionId(pub u64);
+
+impl fmt::Display for VersionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for VersionId {
+    type Err = ParseIntError;
+
+    fn from_str(digits: &str) -> Result<Self, ParseIntError> {
+        digits.parse().map(Self)
+    }
+}
+
+impl VersionId {
+    /// Time from 1970 to when the version went.
+    #[must_use]
+    pub const fn went(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
+    fn name(self) -> Name {
+        Name::new(format!("{PREFIX}{}", self.0).as_bytes()).expect("it is a plain name")
+    }
+
+    fn named(name: &[u8]) -> Option<Self> {
+        let digits = std::str::from_utf8(name.strip_prefix(PREFIX.as_bytes())?).ok()?;
+        let id = Self(digits.parse().ok()?);
+        (id.name().as_bytes() == name).then_some(id)
+    }
+}
+
+/// What names of versions begin with: it is reserved, as the names of staging directories are.
+const PREFIX: &str = ".deltic-";
+
+/// Old versions of the files of a volume.
+#[derive(Debug)]
+pub struct OldVersions {
+    volume: Dir,
+    keep: KeepVersions,
+    /// Where the store that asks has its root.
+    below: RelPath,
+    touched: Touched,
+}
+
+/// A version of a file that is not the present one any more.
+#[derive(Debug)]
+pub struct OldVersion {
+    /// Its name among the versions of its file.
+    pub id: VersionId,
+    /// The file as it was.
+    pub snapshot: LocalSnapshot,
+}
+
+impl OldVersions {
+    /// The versions of the volume `name` of this process, if it keeps some.
+    ///
+    /// # Errors
+    /// Where the system has no handle for us.
+    pub fn of_volume(name: &Name) -> Result<Option<Self>, StoreError> {
+        let path = crate::volume_path(name);
+        Self::of_root(&path, None, Durability::None).at(LIST, &RelPath::root())
+    }
+
+    /// The versions for a store whose root is `root`, which is at `path`.
+    pub(crate) fn of_root(
+        path: &Path,
+        root: Option<&Dir>,
+        durability: Durability,
+    ) -> Result<Option<Self>, Errno> {
+        let Some((volume, keep, way)) = kept_volume(path)? else { return Ok(None) };
+        let below = match root.and_then(|root| below(&volume, root)) {
+            Some(below) => below,
+            None => {
+                let names = way.as_os_str().as_bytes().split(|byte| *byte == b'/');
+                let names: Vec<_> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
+                RelPath::parse(&names.join(&b'/')).map_err(|_| Errno::INVAL)?
+            }
+        };
+        Ok(Some(Self { volume, keep, below, touched: Touched::new(durability) }))
+    }
+
+    /// The directory of all of them.
+    fn all(&self) -> Result<Dir, Errno> {
+        self.volume.dir(&RelPath::root().join(&own_name()).map_err(|_| Errno::INVAL)?, Use::Read)
+    }
+
+    /// Lists the versions of `file`, the newest first, but for what the present file is itself.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub fn list(&self, file: &RelPath) -> Result<Vec<OldVersion>, StoreError> {
+        let path = self.path(file).at(LIST, file)?;
+        let dir = match self.all().and_then(|all| all.dir(&path, Use::Read)) {
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
+            opened => opened.at(LIST, file)?,
+        };
+        let mut ids = ids(&dir).at(LIST, file)?;
+        ids.reverse();
+        let open = |id: VersionId| match self.open_in(&dir, (file, id)) {
+            Err(StoreError::NotFound { .. } | StoreError::NotAFile { .. }) => None,
+            opened => Some(opened.map(|snapshot| OldVersion { id, snapshot })),
+        };
+        let opened = ids.into_iter().filter_map(open);
+        let present = self.present(&path);
+        let is_old = |version: &Result<OldVersion, StoreError>| match (version, present) {
+            (Ok(version), Some(present)) => version.snapshot.stamp().inode() != present,
+            _ => true,
+        };
+        opened.filter(is_old).collect()
+    }
+
+    /// Opens one of the versions of `file`.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] where it is none, or not any more.
+    pub fn open(&self, file: &RelPath, id: VersionId) -> Result<LocalSnapshot, StoreError> {
+        let path = self.path(file).at(OPEN, file)?;
+        let dir = self.all().and_then(|all| all.dir(&path, Use::Pass)).at(OPEN, file)?;
+        self.open_in(&dir, (file, id))
+    }
+
+    fn open_in(
+        &self,
+        dir: &Dir,
+        (file, id): (&RelPath, VersionId),
+    ) -> Result<LocalSnapshot, StoreError> {
+        LocalSnapshot::open(dir, &id.name(), file, MetaMask::default())
+            .map(LocalSnapshot::while_it_gets_names)
+    }
+
+    /// Removes the versions that are older than they are kept, and directories of none.
+    ///
+    /// # Errors
+    /// Where they cannot be read or removed.
+    pub fn expire(&self) -> Result<(), StoreError> {
+        let all = match self.all() {
+            Err(Errno::NOENT) => return Ok(()),
+            opened => opened.at(EXPIRE, &RelPath::root())?,
+        };
+        let (mut dirs, mut next) = (vec![RelPath::root()], 0);
+        while let Some(path) = dirs.get(next).cloned() {
+            next += 1;
+            let dir = match all.dir(&path, Use::Read) {
+                Err(Errno::NOENT) => continue,
+                opened => opened.at(EXPIRE, &path)?,
+            };
+            let mut names = Vec::new();
+            dir.for_each_name(|name| names.extend(Name::new(name))).at(EXPIRE, &path)?;
+            let is_dir = |name: &Name| dir.stat(name).is_ok_and(|stat| file_type(&stat).is_dir());
+            dirs.extend(names.iter().filter(|name| is_dir(name)).flat_map(|name| path.join(name)));
+            let _turn = lock(turn(&path));
+            self.prune(&dir, &ids(&dir).at(EXPIRE, &path)?).at(EXPIRE, &path)?;
+        }
+        // Those that are not empty stay.
+        for (above, name) in dirs.iter().rev().filter_map(RelPath::split_last) {
+            let _ = all.dir(&above, Use::Pass).and_then(|above| above.remove_dir(&name));
+        }
+        Ok(())
+    }
+
+    /// Flushes the directories in which something was kept since the last flush.
+    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+        match self.all() {
+            Ok(all) => self.touched.flush(&all),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// The path of a store's file in the volume.
+    fn path(&self, path: &RelPath) -> Result<RelPath, Errno> {
+        let names = [self.below.as_bytes(), path.as_bytes()];
+        let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).collect();
+        RelPath::parse(&names.join(&b'/')).map_err(|_| Errno::NAMETOOLONG)
+    }
+
+    /// Device and number of what is at `path` of the volume.
+    fn present(&self, path: &RelPath) -> Option<(u64, u64)> {
+        let (above, name) = path.split_last()?;
+        let dir = self.volume.dir(&above, Use::Pass).ok()?;
+        dir.find(&name).ok()?.as_ref().map(inode_of)
+    }
+
+    /// Opens the directory of the versions of what is at `path` of the volume, and makes what is missing.
+    fn make(&self, path: &RelPath) -> Result<Dir, Errno> {
+        let make = |dir: &Dir, name: &Name| match dir.make_dir(name, Mode::RWXU) {
+            Err(Errno::EXIST) => Ok(false),
+            made => made.map(|()| true),
+        };
+        let all = match self.all() {
+            Err(Errno::NOENT) => {
+                if make(&self.volume, &own_name())? && self.touched.is_durable() {
+                    self.volume.flush()?;
+                }
+                self.all()?
+            }
+            opened => opened?,
+        };
+        match all.dir(path, Use::Read) {
+            Err(Errno::NOENT) => {}
+            opened => return opened,
+        }
+        let (mut held, mut at) = (all, RelPath::root());
+        for name in path.components() {
+            let name = Name::new(name).map_err(|_| Errno::INVAL)?;
+            if make(&held, &name)? {
+                self.touched.add(&at);
+            }
+            let below = RelPath::root().join(&name).map_err(|_| Errno::NAMETOOLONG)?;
+            held = held.dir(&below, Use::Read)?;
+            at = at.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
+        }
+        Ok(held)
+    }
+
+    /// Removes what is not kept of these versions in `dir`, from the oldest to the newest.
+    fn prune(&self, dir: &Dir, ids: &[VersionId]) -> Result<(), Errno> {
+        let gone = match self.keep {
+            KeepVersions::Number(most) => ids.len().saturating_sub(most),
+            KeepVersions::For(age) => {
+                let since = now().saturating_sub(age);
+                ids.iter().take_while(|id| id.went() < since).count()
+            }
+        };
+        ids[..gone].iter().try_for_each(|id| match dir.remove_file(&id.name()) {
+            Err(Errno::NOENT) => Ok(()),
+            removed => removed,
+        })
+    }
+}
+
+/// Name of the directory of all versions.
+fn own_name() -> Name {
+    Name::new(VERSIONS_NAME).expect("it is a name")
+}
+
+/// The versions in `dir`, from the oldest to the newest.
+fn ids(dir: &Dir) -> Result<Vec<VersionId>, Errno> {
+    let mut ids = Vec::new();
+    dir.for_each_name(|name| ids.extend(VersionId::named(name)))?;
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Where `root` is in the `volume`, whatever way led there.
+fn below(volume: &Dir, root: &Dir) -> Option<RelPath> {
+    let [volume, root] = [volume, root]
+        .map(|dir| rustix::fs::readlinkat(CWD, &*proc_path(dir.as_fd()), Vec::new()).ok());
+    let (volume, root) = (volume?.into_bytes(), root?.into_bytes());
+    let [volume, root] = [&volume, &root].map(|path| Path::new(OsStr::from_bytes(path)));
+    RelPath::parse(root.strip_prefix(volume).ok()?.as_os_str().as_bytes()).ok()
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Whose turn it is to replace or remove what is at a path.
+fn turn(path: &RelPath) -> &'static Mutex<()> {
+    static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    &TURNS[(hasher.finish() % TURNS.len() as u64) as usize]
+}
+
+const KEEP: &str = "keep a version of";
+const LIST: &str = "list versions of";
+const OPEN: &str = "open a version of";
+const EXPIRE: &str = "expire versions of";

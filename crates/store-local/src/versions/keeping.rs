@@ -1,0 +1,100 @@
+//! How a store keeps a version of what it replaces or removes.
+
+use deltic_store::StoreError;
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use super::{KEEP, OldVersions, VersionId, ids, now, turn};
+use crate::dir::Dir;
+use crate::errno::At;
+use crate::inner::Inner;
+use crate::lock;
+use crate::place::Place;
+use crate::snapshot::{file_type, inode_of};
+use crate::stage::new_name;
+use deltic_tree::RelPath;
+
+impl Inner {
+    /// Calls `then`, which replaces or removes what is at `place`, and keeps a version of that where the volume does.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] where it is not what it `was`, if that is said.
+    pub(crate) fn keep_version(
+        &self,
+        place: &Place,
+        was: Option<(u64, u64)>,
+        then: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(versions) = &self.versions else { return then() };
+        let path = versions.path(&place.path).at(KEEP, &place.path)?;
+        let _turn = lock(turn(&path));
+        let found = place.dir.find(&place.name).at(KEEP, &place.path)?;
+        let Some(old) = found.filter(|found| file_type(found).is_file()) else { return then() };
+        if was.is_some_and(|was| was != inode_of(&old)) {
+            return Err(StoreError::Conflict { path: place.path.clone() });
+        }
+        // Directories of no version go meanwhile.
+        let mut tries = 0;
+        let (dir, mut ids) = loop {
+            tries += 1;
+            match self.add_version(versions, (place, &old), &path) {
+                Err(Errno::NOENT) if tries < 3 => {}
+                Err(Errno::STALE | Errno::BUSY) => {
+                    return Err(StoreError::Conflict { path: place.path.clone() });
+                }
+                added => break added.at(KEEP, &place.path)?,
+            }
+        };
+        versions.touched.add(&path);
+        let done = then();
+        if done.is_err() {
+            let newest = ids.pop().expect("it was added");
+            // What stays is the present file itself.
+            let _ = dir.remove_file(&newest.name());
+        }
+        // What cannot be removed now can be later.
+        let _ = versions.prune(&dir, &ids);
+        done
+    }
+
+    /// Gives the `old` file at `place` the name of a version; all those of its file.
+    fn add_version(
+        &self,
+        versions: &OldVersions,
+        (place, old): (&Place, &Stat),
+        path: &RelPath,
+    ) -> Result<(Dir, Vec<VersionId>), Errno> {
+        let dir = versions.make(path)?;
+        let mut ids = ids(&dir)?;
+        let newest = ids.last().map_or(0, |id| id.0.saturating_add(1));
+        let now = u64::try_from(now().as_nanos()).unwrap_or(u64::MAX);
+        let id = VersionId(now.max(newest));
+        match place.dir.link(&place.name, &dir, &id.name()) {
+            Ok(()) => {
+                let linked = dir.stat(&id.name())?;
+                if inode_of(&linked) != inode_of(old) {
+                    dir.remove_file(&id.name())?;
+                    return Err(Errno::STALE);
+                }
+            }
+            Err(Errno::XDEV | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::MLINK) => {
+                // It has its name once it is whole.
+                let own = new_name(path);
+                let copied = self.copy_away(place, (&dir, &own));
+                copied.and_then(|()| dir.rename_new(&own, &dir, &id.name())).inspect_err(|_| {
+                    let _ = dir.remove_file(&own);
+                })?;
+            }
+            Err(errno) => return Err(errno),
+        }
+        // A kill may have left the present file among them.
+        let is_old = |last: &VersionId| {
+            dir.stat(&last.name()).is_ok_and(|stat| inode_of(&stat) == inode_of(old))
+        };
+        if let Some(last) = ids.pop_if(|last| is_old(last)) {
+            let _ = dir.remove_file(&last.name());
+        }
+        ids.push(id);
+        Ok((dir, ids))
+    }
+}
