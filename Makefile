@@ -42,6 +42,7 @@ bench: toolchain ## measure deltic and rsync side by side (takes long; tables go
 	$(bench) tree
 	$(bench) kill
 	$(bench) enospc
+	$(bench) serve
 	$(target)/release/deltic bench chunk
 
 fmt: toolchain
@@ -93,6 +94,7 @@ end-to-end: toolchain
 	$(bench) enospc --steps 8 --peers deltic --out $(out)
 	$(bench) e2e --sizes 10MB --edits 0,1,10 --release-pair none --peers deltic --runs 1 --out $(out)
 	$(bench) again --size 40MiB --peers deltic --runs 2 --out $(out)
+	$(bench) serve --clients 10 --period 0.5 --seconds 2 --dir $(target) --client-dir $(target) --plot $(out)
 	DELTIC_LARGE_MIB=1024 cargo test --locked -p deltic-cli --test sync_memory a_large_file
 	if tools/ensure.sh rsync rsync; then \
 	  $(bench) tree --files 2000 --peers deltic --runs 1 --out $(out); \

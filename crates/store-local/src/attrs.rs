@@ -8,6 +8,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use deltic_tree::meta::fake_super::{FakeKind, FakeStat};
 use deltic_tree::meta::{Acl, OWNER_BITS, SETGID, Timestamp, XattrScope};
@@ -458,10 +459,15 @@ fn times(meta: &Meta, keep: Keep) -> Option<Timestamps> {
 /// without the other and say nothing.
 pub(super) const AT_ANY_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
 
-/// The bits that this process withholds from new files. Asked of `/proc`, since the system call that tells also sets,
-/// for all threads; all that can be withheld where nothing is mounted there.
+/// The bits that this process withheld from new files when it was asked first. Asked of `/proc`, since the system call
+/// that tells also sets, for all threads; all that can be withheld where nothing is mounted there.
 #[must_use]
 pub fn umask() -> u32 {
+    static ASKED: OnceLock<u32> = OnceLock::new();
+    *ASKED.get_or_init(read_umask)
+}
+
+fn read_umask() -> u32 {
     let mut text = vec![0; 4096];
     let status = fs::openat(CWD, Path::new("/proc/self/status"), OFlags::CLOEXEC, Mode::empty());
     let read = status.and_then(|status| io::read(status, &mut text)).unwrap_or(0);
