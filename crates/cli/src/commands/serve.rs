@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use deltic_serve::client::Address;
 use deltic_serve::server::access::{Grant, TokenFile};
 use deltic_serve::server::config::{AccessConfig, Config, ConfigError, PORT, Tls, VolumeConfig};
-use deltic_serve::server::{Prepared, prepare};
+use deltic_serve::server::{Operator, Prepared, prepare};
 use deltic_serve::token::Token;
 
 use crate::args::server::{LoginCommandArgs, ServeArgs, StateArgs, TokenArgs, TokenCommand};
@@ -41,12 +41,17 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
         };
     }
     let token = Token::random();
-    match prepare(&config, Some(&token)) {
+    // A file of settings that is not given cannot change.
+    let reload = || self::config(args).map_err(|error| output::words(&error));
+    let report = |line: &str| output::note(&format!("{line}\n"));
+    let operator = Operator { reload: &reload, report: &report };
+    let operator = args.config.is_some().then_some(&operator);
+    match prepare(&config, Some(&token), args.config.as_deref()) {
         Ok(prepared) => {
             if let Err(error) = announce(&prepared, &config, &token) {
                 output::complain_unwritten(&error);
             }
-            prepared.run().map_or_else(|error| failed(&error), |()| Exit::Success)
+            prepared.run(operator).map_or_else(|error| failed(&error), |()| Exit::Success)
         }
         Err(error) => failed(&error),
     }
@@ -75,6 +80,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
             listen: (Ipv4Addr::LOCALHOST, PORT).into(),
             state: state(&args.state)?,
             tls: Tls::Off,
+            proxies: Vec::new(),
             volumes: volumes(&args.dirs)?,
             limits: deltic_serve::server::config::Limits::default(),
         },

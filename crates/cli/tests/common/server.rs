@@ -3,11 +3,15 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{DELTIC, Run, World};
+
+/// A server that does not do what it should by then never does.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server of the volume `photos`, which ends with this value.
 pub struct Server<'a> {
@@ -38,6 +42,80 @@ impl<'a> Server<'a> {
         let login = server.deltic(&format!("login {}", server.whole));
         assert_eq!(login.code, Some(0), "{login:#?}");
         server
+    }
+
+    /// Starts one with settings of a file, behind those of the volume.
+    pub fn set(world: &'a World, settings: &str) -> Self {
+        world.mkdir("photos");
+        world.mkdir("state");
+        let path = |name: &str| world.path(name).display().to_string();
+        let (state, photos) = (path("state"), path("photos"));
+        // What is in no table comes first.
+        let (top, tables) = settings.split_at(settings.find("[limits]").unwrap_or(settings.len()));
+        let text =
+            format!("state = \"{state}\"\n{top}\n[volumes.photos]\npath = \"{photos}\"\n{tables}");
+        world.write("deltic.toml", text);
+        Self::of(world, "serve --config deltic.toml --listen 127.0.0.1:0".into())
+    }
+
+    /// Makes a token with these words of `deltic token add`.
+    pub fn add_token(&self, words: &str) -> String {
+        self.ok(&format!("token add --state state {words}")).stdout.trim().to_owned()
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let address = self.url.split("://").nth(1).expect("it has one");
+        let stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+        stream
+    }
+
+    /// Answer to a request with a token; with headers that end in a line each.
+    pub fn answer(&self, token: &str, path: &str, more: &str) -> String {
+        let mut stream = self.connect();
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n{more}\r\n"
+        );
+        let _ = stream.write_all(head.as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// A WebSocket of a token.
+    pub fn socket(&self, token: &str) -> Socket {
+        let mut stream = self.connect();
+        let head = format!(
+            "GET /v1/ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+             Sec-WebSocket-Protocol: deltic.1\r\nAuthorization: Bearer {token}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).expect("it listens");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("it answers");
+            answer.push(byte[0]);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
+        Socket(stream)
+    }
+
+    /// The number of sockets that the server has open.
+    pub fn sockets(&self) -> usize {
+        let links = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs");
+        let links = links.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+    }
+
+    /// Waits until the server has no more than these sockets.
+    #[track_caller]
+    pub fn wait_for_sockets(&self, most: usize) {
+        let begun = Instant::now();
+        while self.sockets() > most {
+            assert!(begun.elapsed() < PATIENCE, "{} sockets are still open", self.sockets());
+            sleep(Duration::from_millis(50));
+        }
     }
 
     pub fn token(&self) -> &str {
@@ -98,5 +176,44 @@ impl Drop for Server<'_> {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A WebSocket, by its bytes.
+pub struct Socket(pub TcpStream);
+
+impl Socket {
+    /// Sends a short message, by the mask of zeros.
+    pub fn send(&mut self, channel: u8, text: &str) {
+        let len = text.len() as u8 + 1;
+        assert!(len < 126, "it is a short one");
+        let head = [0x82, 0x80 | len, 0, 0, 0, 0, channel];
+        self.0.write_all(&[&head, text.as_bytes()].concat()).expect("it listens");
+    }
+
+    /// The next control message.
+    pub fn hear(&mut self) -> String {
+        loop {
+            let mut head = [0; 2];
+            self.0.read_exact(&mut head).expect("it answers");
+            assert!(head[1] < 127, "it is no long one");
+            let len = if head[1] == 126 {
+                let mut len = [0; 2];
+                self.0.read_exact(&mut len).expect("it answers");
+                usize::from(u16::from_be_bytes(len))
+            } else {
+                usize::from(head[1])
+            };
+            let mut message = vec![0; len];
+            self.0.read_exact(&mut message).expect("it answers");
+            if head[0] == 0x82 && message.first() == Some(&0) {
+                return String::from_utf8_lossy(&message[1..]).into_owned();
+            }
+        }
+    }
+
+    /// Opens a channel to `photos`.
+    pub fn open(&mut self, channel: u8) {
+        self.send(0, &format!(r#"{{"open":{{"channel":{channel},"volume":"photos"}}}}"#));
     }
 }

@@ -43,19 +43,24 @@ pub struct Restriction {
     wall: Wall,
 }
 
-/// Has this process keep to these directories from now on, for good, and to those `of_its_own`. No other thread may
-/// have been started. A [`Restriction::to_volume`] is for sessions in one of them.
+/// Has this process keep to these directories from now on, for good, to those `of_its_own`, and to those that it only
+/// `reads`. No other thread may have been started. A [`Restriction::to_volume`] is for sessions in one of them.
 ///
 /// # Errors
 /// Where one is no directory that we may enter.
-pub fn keep_to_volumes(volumes: &[VolumeDir], of_its_own: &[PathBuf]) -> io::Result<Wall> {
+pub fn keep_to_volumes(
+    volumes: &[VolumeDir],
+    of_its_own: &[PathBuf],
+    reads: &[PathBuf],
+) -> io::Result<Wall> {
     // Name services load what they need while they may.
     let _ = User::from_uid(geteuid());
     let dirs = volumes.iter().map(|volume| volume.path.clone()).chain(of_its_own.iter().cloned());
     let dirs: Vec<_> = dirs.collect();
     confine_to_volumes(volumes)?;
     let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
-    Ok(wall(dirs.iter().map(|dir| (&**dir, all))).unwrap_or(Wall::None))
+    let dirs = dirs.iter().map(|dir| (&**dir, all));
+    Ok(wall(dirs.chain(reads.iter().map(|dir| (&**dir, reading())))).unwrap_or(Wall::None))
 }
 
 /// Which way files may go.

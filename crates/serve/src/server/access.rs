@@ -161,6 +161,11 @@ impl Access {
         (!grant.has_ended(SystemTime::now())).then_some(grant)
     }
 
+    /// True for the token that was made when the server was started.
+    pub(crate) fn is_starter(&self, token: &TokenHash) -> bool {
+        self.own.as_ref().is_some_and(|(own, _)| own == token)
+    }
+
     /// Reads the file again if it has changed.
     fn look(&self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,9 @@
 //! Settings of a server, as a file or the command line has them.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use deltic_tree::Name;
 use serde::Deserialize;
@@ -23,7 +24,10 @@ pub struct Config {
     pub tls: Tls,
     /// Directories that are served, by the names that clients use.
     pub volumes: BTreeMap<String, VolumeConfig>,
-    /// Limits of all clients together.
+    /// Addresses of proxies in front: who a client is, they say (`X-Forwarded-For`).
+    #[serde(default)]
+    pub proxies: Vec<IpAddr>,
+    /// Limits of clients.
     #[serde(default)]
     pub limits: Limits,
 }
@@ -76,14 +80,31 @@ pub enum Tls {
     },
 }
 
-/// Limits of all clients together.
+/// Limits of clients: of all together, of an address, of a token.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Most connections at once.
     pub connections: usize,
+    /// Most connections of an address at once.
+    pub connections_per_address: usize,
+    /// Most new connections of an address in a second, after a burst; none for no limit. Those that turn out to have a
+    /// token are not counted.
+    pub handshakes_per_second: u32,
+    /// New connections of an address at once.
+    pub handshake_burst: u32,
+    /// Most wrong tokens of an address in a minute; none for no limit.
+    pub wrong_tokens_per_minute: u32,
+    /// True if the limits of an address hold for this machine's own as well.
+    pub count_loopback: bool,
     /// Most sessions at once.
     pub sessions: usize,
+    /// Most sessions of a token at once.
+    pub sessions_per_token: usize,
+    /// Most requests of a token in a second, after a burst; none for no limit. The opening of a session is one.
+    pub requests_per_second: u32,
+    /// Requests of a token at once.
+    pub request_burst: u32,
     /// Most bytes of memory for one session.
     pub session_bytes: u64,
     /// Most bytes of memory for recipes of files that came: their next versions need no reading of the old ones. A
@@ -91,17 +112,43 @@ pub struct Limits {
     pub recipe_bytes: u64,
     /// Most bytes of one file that comes by plain HTTP.
     pub upload_bytes: u64,
+    /// Longest time for a handshake, and for the head of a request, in seconds.
+    pub head_seconds: u64,
+    /// Longest time without a byte from a client, or to one, in seconds.
+    pub stall_seconds: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 20_000,
+            connections_per_address: 500,
+            handshakes_per_second: 2,
+            handshake_burst: 50,
+            wrong_tokens_per_minute: 10,
+            count_loopback: false,
             sessions: 1_000,
+            sessions_per_token: 250,
+            requests_per_second: 20,
+            request_burst: 200,
             session_bytes: 64 << 20,
             recipe_bytes: 256 << 20,
             upload_bytes: 1 << 40,
+            head_seconds: 10,
+            stall_seconds: 60,
         }
+    }
+}
+
+impl Limits {
+    /// Longest time for a handshake, and for the head of a request.
+    pub(crate) const fn head(&self) -> Duration {
+        Duration::from_secs(self.head_seconds)
+    }
+
+    /// Longest time without a byte.
+    pub(crate) const fn stall(&self) -> Duration {
+        Duration::from_secs(self.stall_seconds)
     }
 }
 
@@ -171,6 +218,9 @@ impl Config {
                     self.state.display()
                 ));
             }
+        }
+        if self.limits.head_seconds == 0 || self.limits.stall_seconds == 0 {
+            return bad("limits: head_seconds and stall_seconds are at least 1".into());
         }
         if matches!(self.tls, Tls::Off) && !self.listen.ip().is_loopback() {
             return bad(format!(

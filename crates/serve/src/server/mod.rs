@@ -4,17 +4,23 @@
 //! and tokens, and has the process keep to its volumes and its own directory ([`keep_to_volumes`]). Then it
 //! [runs](Prepared::run) in a runtime of its own. A connection is a task; sessions share one executor.
 
+mod accept;
 pub mod access;
+mod admission;
 pub mod config;
 pub mod keep;
+mod patience;
 mod problem;
+mod rates;
 mod rest;
 mod shared;
+mod signals;
 mod socket;
 pub mod tls;
 mod volume;
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,32 +32,26 @@ use deltic_net::executor::Budget;
 use deltic_net::restrict::{Wall, keep_to_volumes};
 use deltic_store_local::VolumeDir;
 use deltic_tree::Name;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
+use self::accept::Door;
 use self::access::{Access, Grant, TokenFile};
-use self::config::{Config, ConfigError};
+use self::admission::Admission;
+use self::config::{Config, ConfigError, Tls};
 use self::keep::Keep;
 use self::problem::Problem;
 use self::shared::Server;
-use self::tls::{Identity, identity};
+pub use self::signals::Operator;
+use self::signals::Signals;
+use self::tls::identity;
 use self::volume::Volume;
 use crate::SOCKET_PATH;
 use crate::token::Token;
 
-/// Longest time for a TLS handshake, and for the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Open files besides connections.
 const FILES: usize = 512;
-/// Handshakes at once: each costs processor time before anybody is known.
-const HANDSHAKES: usize = 64;
 /// Requests at once that wait for the disk.
 const DISK_REQUESTS: usize = 32;
 /// Longest time for a thread to end that waits for a disk.
@@ -63,7 +63,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Prepared {
     server: Server,
     listener: TcpListener,
-    identity: Option<Identity>,
+    pin: Option<String>,
     connections: usize,
     /// State of the wall around the volumes.
     pub wall: Wall,
@@ -71,17 +71,23 @@ pub struct Prepared {
     pub address: SocketAddr,
 }
 
-/// Prepares a server; with `own`, a token for whoever started it. No other thread may have been started.
+/// Prepares a server; with `own`, a token for whoever started it. Settings are read anew from the file `settings`. No
+/// other thread may have been started.
 ///
 /// # Errors
 /// [`ConfigError`] where the settings make no sense, or something is not to be had.
-pub fn prepare(config: &Config, own: Option<&Token>) -> Result<Prepared, ConfigError> {
+pub fn prepare(
+    config: &Config,
+    own: Option<&Token>,
+    settings: Option<&Path>,
+) -> Result<Prepared, ConfigError> {
     config.check()?;
     let connections = limit_connections(config.limits.connections);
     let listener = TcpListener::bind(config.listen)
         .map_err(ConfigError::io(format!("listen on {}", config.listen)))?;
     let address = listener.local_addr().map_err(ConfigError::io("listen"))?;
     let identity = identity(&config.tls, &config.state)?;
+    let (tls, pin) = identity.map_or((None, None), |it| (Some(it.config), it.pin));
     let own = own.map(|token| (token.hash(), Grant::all("who started the server")));
     let access = Access::new(TokenFile::of(&config.state), own)
         .map_err(ConfigError::io(format!("read tokens in {}", config.state.display())))?;
@@ -91,8 +97,9 @@ pub fn prepare(config: &Config, own: Option<&Token>) -> Result<Prepared, ConfigE
         Some(VolumeDir { name, path: volume.path.clone(), versions })
     });
     let named: Vec<_> = named.collect();
-    let wall = keep_to_volumes(&named, std::slice::from_ref(&config.state))
-        .map_err(ConfigError::io("keep to the volumes"))?;
+    let wall =
+        keep_to_volumes(&named, std::slice::from_ref(&config.state), &reads(config, settings))
+            .map_err(ConfigError::io("keep to the volumes"))?;
     let volumes = config.volumes.iter().zip(&named);
     let volumes = volumes
         .map(|((text, volume), dir)| (text.clone(), Volume::new(dir.name.clone(), volume)))
@@ -104,6 +111,8 @@ pub fn prepare(config: &Config, own: Option<&Token>) -> Result<Prepared, ConfigE
     let server = Server {
         volumes,
         access,
+        tls: watch::Sender::new(tls),
+        admission: Admission::new(limits, config.proxies.clone()),
         embedding: Embedding {
             budget: Budget { work_bytes: bytes(limits.session_bytes), ..Budget::default() },
             recipes: Some(RecipeCache::new(bytes(limits.recipe_bytes))),
@@ -117,7 +126,22 @@ pub fn prepare(config: &Config, own: Option<&Token>) -> Result<Prepared, ConfigE
         clients: watch::Sender::default(),
         tag_key,
     };
-    Ok(Prepared { server, listener, identity, connections, wall, address })
+    Ok(Prepared { server, listener, pin, connections, wall, address })
+}
+
+/// Directories of files that are read anew while the server runs. A new version of a file is another file, so the
+/// directory is meant; it may be behind a link.
+fn reads(config: &Config, settings: Option<&Path>) -> Vec<PathBuf> {
+    let (cert, key) = match &config.tls {
+        Tls::Files { cert, key } => (Some(&**cert), Some(&**key)),
+        Tls::Off | Tls::SelfSigned => (None, None),
+    };
+    let files = [settings, cert, key].into_iter().flatten();
+    let real = files.clone().filter_map(|file| file.canonicalize().ok());
+    let files = files.map(Path::to_path_buf).chain(real);
+    let above =
+        files.filter_map(|file| std::path::absolute(file).ok()?.parent().map(Path::to_path_buf));
+    above.filter(|dir| dir.parent().is_some()).collect()
 }
 
 /// Raises the number of files that may be open as far as it goes, and leaves some for files besides connections.
@@ -133,77 +157,44 @@ impl Prepared {
     /// Pin of our own certificate, which clients are told.
     #[must_use]
     pub fn pin(&self) -> Option<&str> {
-        self.identity.as_ref()?.pin.as_deref()
+        self.pin.as_deref()
     }
 
     /// Serves until the process is told to end, and then until sessions under way have ended, or some time has passed.
+    /// Without an operator, SIGHUP ends it as well.
     ///
     /// # Errors
     /// [`ConfigError`] where the system has no runtime for us.
-    pub fn run(self) -> Result<(), ConfigError> {
+    pub fn run(self, operator: Option<&Operator<'_>>) -> Result<(), ConfigError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(ConfigError::io("start a runtime"))?;
-        let ended = runtime.block_on(self.serve());
+        let ended = runtime.block_on(self.serve(operator));
         // A disk that does not answer holds nobody up.
         runtime.shutdown_timeout(ENDING_TIMEOUT);
         ended
     }
 
-    async fn serve(self) -> Result<(), ConfigError> {
-        let Self { server, listener, identity, connections, .. } = self;
+    async fn serve(self, operator: Option<&Operator<'_>>) -> Result<(), ConfigError> {
+        let Self { server, listener, connections, .. } = self;
         let failed = |what: &'static str| ConfigError::io(what);
         listener.set_nonblocking(true).map_err(failed("listen"))?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed("listen"))?;
-        let mut told = deltic_net::told_to_end();
+        let mut signals = Signals::hear().map_err(failed("hear signals"))?;
         let server = Arc::new(server);
-        let router = router(Arc::clone(&server));
         let watching = Arc::clone(&server);
         tokio::spawn(async move { watching.access.watch(watching.clients.subscribe()).await });
         tokio::spawn(rest::expire(Arc::clone(&server)));
-        let (connections, handshakes) =
-            (Arc::new(Semaphore::new(connections)), Arc::new(Semaphore::new(HANDSHAKES)));
-        let acceptor = identity.map(|identity| TlsAcceptor::from(identity.config));
-        loop {
-            let accepted = async {
-                let permit = Arc::clone(&connections).acquire_owned().await;
-                (listener.accept().await, permit)
-            };
-            let (accepted, permit) = tokio::select! {
-                accepted = accepted => accepted,
-                () = &mut told => break,
-            };
-            let Ok((stream, _)) = accepted else {
-                // No descriptor is left, or the client has gone: there will be others.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            };
-            stream.set_nodelay(true).ok();
-            let (router, acceptor) = (router.clone(), acceptor.clone());
-            let handshakes = Arc::clone(&handshakes);
-            let draining = server.draining.subscribe();
-            server.tracker.spawn(async move {
-                let _permit = permit;
-                match acceptor {
-                    None => converse(stream, router, draining).await,
-                    Some(acceptor) => {
-                        let shaking = async {
-                            let _turn = handshakes.acquire().await;
-                            acceptor.accept(stream).await
-                        };
-                        if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, shaking).await {
-                            converse(stream, router, draining).await;
-                        }
-                    }
-                }
-            });
+        let door = Door::new(Arc::clone(&server), router(Arc::clone(&server)), connections);
+        tokio::select! {
+            never = door.open(listener) => match never {},
+            () = signals.told_to_end(|| server.reload(operator)) => {}
         }
-        drop(listener);
         server.draining.send_replace(true);
         server.tracker.close();
         tokio::select! {
             () = server.tracker.wait() => {}
             () = tokio::time::sleep(DRAIN_TIMEOUT) => {}
-            () = deltic_net::told_to_end() => {}
+            () = signals.told_to_end(|| true) => {}
         }
         Ok(())
     }
@@ -216,25 +207,4 @@ fn router(server: Arc<Server>) -> Router {
         .merge(rest::routes())
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such address"))
         .with_state(server)
-}
-
-/// Answers the requests of a connection.
-async fn converse(
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    router: Router,
-    mut draining: watch::Receiver<bool>,
-) {
-    let service = TowerToHyperService::new(router);
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(64 << 10)
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades();
-    tokio::pin!(connection);
-    tokio::select! {
-        _ = &mut connection => return,
-        _ = draining.wait_for(|drain| *drain) => connection.as_mut().graceful_shutdown(),
-    }
-    connection.await.ok();
 }

@@ -1,9 +1,14 @@
 //! Errors as HTTP has them (RFC 9457).
 
+use std::time::Duration;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltic_store::StoreError;
 use serde_json::json;
+
+/// Pause before another attempt where nobody knows how long it takes.
+pub(crate) const BUSY: Duration = Duration::from_secs(4);
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,11 +16,24 @@ pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     /// What was tried, on what, and why it failed, for people.
     pub(crate) detail: String,
+    /// Seconds after which another attempt may succeed.
+    pub(crate) retry_secs: Option<u32>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into() }
+        Self { status, detail: detail.into(), retry_secs: None }
+    }
+
+    /// Says when another attempt may succeed.
+    pub(crate) fn after(self, wait: Duration) -> Self {
+        let secs = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+        Self { retry_secs: Some(secs), ..self }
+    }
+
+    /// All of something is taken for now.
+    pub(crate) fn busy(why: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, why).after(BUSY)
     }
 
     /// No volume of that name for this token: unknown and forbidden look alike.
@@ -65,8 +83,8 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        if let Some(secs) = self.retry_secs {
+            headers.insert(header::RETRY_AFTER, secs.into());
         }
         response
     }

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use deltic_net::embed::Embedding;
+use rustls::ServerConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use super::access::{Access, Grant};
+use super::admission::{Admission, Client, Counted, Peer};
 use super::problem::Problem;
 use super::volume::{Right, Rights, Volume};
 use crate::token::{Token, TokenHash};
@@ -18,6 +20,9 @@ use crate::token::{Token, TokenHash};
 pub(crate) struct Server {
     pub(super) volumes: BTreeMap<String, Volume>,
     pub(crate) access: Access,
+    pub(crate) admission: Admission,
+    /// Keys of TLS, where it is used.
+    pub(super) tls: watch::Sender<Option<Arc<ServerConfig>>>,
     pub(crate) embedding: Embedding,
     pub(super) sessions: Arc<Semaphore>,
     pub(crate) disk: Arc<Semaphore>,
@@ -34,7 +39,35 @@ impl Server {
     /// Finds out who has a token, as long as that has rights.
     pub(crate) fn known(&self, token: TokenHash) -> Result<Known, Problem> {
         let grant = self.access.grant(&token).ok_or_else(Problem::not_let_in)?;
-        Ok(Known { token, grant })
+        Ok(Known { token, grant, is_starter: self.access.is_starter(&token) })
+    }
+
+    /// Finds out who asks, and counts the request; nobody is known where it has no token.
+    pub(crate) fn identify(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<(Client, Option<Known>), Problem> {
+        check_origin(headers)?;
+        let peer = extensions.get::<Arc<Peer>>().expect("each connection has one");
+        let client = self.admission.client(peer, headers);
+        let Some(token) = bearer(headers) else { return Ok((client, None)) };
+        let known = self.let_in(&client, token)?;
+        Ok((client, Some(known)))
+    }
+
+    /// Finds out who has a token that was shown, and counts that; nothing stands for what is no token.
+    pub(crate) fn let_in(&self, client: &Client, token: Option<Token>) -> Result<Known, Problem> {
+        let known = token.and_then(|token| self.known(token.hash()).ok());
+        let known = known.ok_or_else(|| self.admission.wrong_token(client))?;
+        self.count_request(client, &known)?;
+        Ok(known)
+    }
+
+    /// Counts a request. Who started the server may do as much as all together.
+    pub(crate) fn count_request(&self, client: &Client, known: &Known) -> Result<(), Problem> {
+        let counted = self.admission.request(client, known.token);
+        if known.is_starter { Ok(()) } else { counted }
     }
 
     /// Finds a volume, and what a client may do there.
@@ -60,13 +93,18 @@ impl Server {
     }
 
     /// Room for one more session.
-    pub(crate) fn session_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let busy = |why: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, why);
+    pub(crate) fn session_permit(&self, known: &Known) -> Result<SessionPermit, Problem> {
         if *self.draining.borrow() {
-            return Err(busy("the server is about to end; try again in a moment"));
+            return Err(Problem::busy("the server is about to end; try again in a moment"));
         }
+        let counted = match known.is_starter {
+            true => None,
+            false => Some(self.admission.session(known.token)?),
+        };
         let permit = Arc::clone(&self.sessions).try_acquire_owned();
-        permit.map_err(|_| busy("the server has as many sessions as it may; try again in a moment"))
+        let why = "the server has as many sessions as it may; try again in a moment";
+        let permit = permit.map_err(|_| Problem::busy(why))?;
+        Ok(SessionPermit { _permit: permit, _counted: counted })
     }
 
     /// Counts a client as long as the guard lives.
@@ -76,10 +114,18 @@ impl Server {
     }
 }
 
+/// Room for a session.
+pub(crate) struct SessionPermit {
+    _permit: OwnedSemaphorePermit,
+    _counted: Option<Counted<TokenHash>>,
+}
+
 /// A client whose token has rights.
 pub(crate) struct Known {
     pub(crate) token: TokenHash,
     grant: Grant,
+    /// True for the token of whoever started the server.
+    is_starter: bool,
 }
 
 /// A client who is connected.
@@ -91,16 +137,15 @@ impl Drop for Somebody {
     }
 }
 
-/// The token of a request, if it has one.
-pub(super) fn bearer(headers: &HeaderMap) -> Result<Option<Token>, Problem> {
-    let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
+/// The token of a request that has something as one.
+fn bearer(headers: &HeaderMap) -> Option<Option<Token>> {
+    let value = headers.get(header::AUTHORIZATION)?;
     let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
-    let token = token.and_then(|token| token.parse().ok());
-    token.map(Some).ok_or_else(Problem::not_let_in)
+    Some(token.and_then(|token| token.parse().ok()))
 }
 
 /// Refuses a request that a page of another site makes: a browser says whose it is.
-pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
     let host = headers.get(header::HOST).map(text).unwrap_or_default();

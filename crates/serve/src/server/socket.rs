@@ -20,8 +20,9 @@ use tokio::time::interval;
 use tokio_util::task::TaskTracker;
 use tokio_websockets::ServerBuilder;
 
+use super::admission::Client;
 use super::problem::Problem;
-use super::shared::{Server, bearer, check_origin};
+use super::shared::Server;
 use crate::SUBPROTOCOL;
 use crate::channel::{Connection, MAX_MESSAGE_BYTES, Mux, invalid, limits};
 use crate::control::{FromClient, FromServer, parse};
@@ -29,9 +30,7 @@ use crate::token::{Token, TokenHash};
 
 /// Most sessions of a connection at once.
 const MAX_CHANNELS: usize = 8;
-/// Longest time for a client to say who it is.
-const AUTH_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause between two signs of life: proxies cut connections that are silent for a minute.
+/// Longest pause between two signs of life: proxies cut connections that are silent for a minute.
 const PING_EVERY: Duration = Duration::from_secs(25);
 
 /// Answers a request for a WebSocket, and serves it from then on.
@@ -39,21 +38,18 @@ pub(super) async fn upgrade(
     State(server): State<Arc<Server>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let headers = request.headers();
-    let key = handshake_key(headers)?;
-    check_origin(headers)?;
-    let token = match bearer(headers)? {
-        Some(token) => Some(server.known(token.hash())?.token),
-        None => None,
-    };
+    let key = handshake_key(request.headers())?;
+    let (by, known) = server.identify(request.headers(), request.extensions())?;
+    let token = known.map(|known| known.token);
     let upgraded = hyper::upgrade::on(request);
     let serving = Arc::clone(&server);
     server.tracker.spawn(async move {
         let Ok(upgraded) = upgraded.await else { return };
         let socket = ServerBuilder::new().limits(limits()).serve(TokioIo::new(upgraded));
         let (connection, mux) = Connection::new(socket);
-        let client = Client {
+        let client = Connected {
             server: serving,
+            by,
             mux,
             token: watch::Sender::new(token),
             sessions: Arc::default(),
@@ -96,8 +92,10 @@ fn handshake_key(headers: &HeaderMap) -> Result<String, Problem> {
 }
 
 /// A connected client.
-struct Client {
+struct Connected {
     server: Arc<Server>,
+    /// The other end.
+    by: Client,
     mux: Mux,
     token: watch::Sender<Option<TokenHash>>,
     /// Ends the sessions, by their channels.
@@ -105,7 +103,7 @@ struct Client {
     tracker: TaskTracker,
 }
 
-impl Client {
+impl Connected {
     /// Serves the connection to its end; no session outlives it.
     async fn serve<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
         &self,
@@ -130,11 +128,12 @@ impl Client {
 
     /// Ends where the other end gives no sign of life, or does not say who it is.
     async fn stay_alive(&self, alive: &AtomicBool) {
-        tokio::time::sleep(AUTH_TIMEOUT).await;
+        let limits = self.server.admission.limits();
+        tokio::time::sleep(limits.head()).await;
         if self.token.borrow().is_none() {
             return;
         }
-        let mut ticks = interval(PING_EVERY);
+        let mut ticks = interval(PING_EVERY.min(limits.stall() / 2));
         let mut silent = 0;
         loop {
             ticks.tick().await;
@@ -180,17 +179,15 @@ impl Client {
     fn hear(&self, message: &[u8]) -> io::Result<()> {
         match parse::<FromClient>(message)? {
             FromClient::Auth { token } => {
-                let token = token.parse::<Token>().ok();
-                let token = token.and_then(|token| self.server.known(token.hash()).ok());
-                let token = token.ok_or_else(|| invalid("the token is not one of this server"))?;
-                if self.token.send_replace(Some(token.token)).is_some() {
+                let known = self.server.let_in(&self.by, token.parse::<Token>().ok());
+                let known = known.map_err(|_| invalid("the token is not one of this server"))?;
+                if self.token.send_replace(Some(known.token)).is_some() {
                     return Err(invalid("who it is was said before"));
                 }
             }
             FromClient::Open { channel, volume } => {
                 if let Err(why) = self.open(channel, &volume) {
-                    let retry_secs = (why.status == StatusCode::SERVICE_UNAVAILABLE).then_some(5);
-                    let why = why.detail;
+                    let Problem { detail: why, retry_secs, .. } = why;
                     self.mux.say(&FromServer::Refused { channel, why, retry_secs })?;
                 }
             }
@@ -206,8 +203,10 @@ impl Client {
     /// Starts a session.
     fn open(&self, number: u32, volume: &str) -> Result<(), Problem> {
         let token = self.token.borrow().ok_or_else(Problem::unknown)?;
-        let (volume, rights) = self.server.volume(&self.server.known(token)?, volume)?;
-        let permit = self.server.session_permit()?;
+        let known = self.server.known(token)?;
+        self.server.count_request(&self.by, &known)?;
+        let (volume, rights) = self.server.volume(&known, volume)?;
+        let permit = self.server.session_permit(&known)?;
         if number == 0 || self.mux.count() >= MAX_CHANNELS {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels"));
         }

@@ -12,7 +12,7 @@ use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 use serde::Deserialize;
 
 use crate::server::problem::Problem;
-use crate::server::shared::{Known, Server, bearer, check_origin};
+use crate::server::shared::{Known, Server};
 use crate::server::volume::{Right, Volume};
 
 impl<S: Send + Sync> FromRequestParts<S> for Known
@@ -22,9 +22,8 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        check_origin(&parts.headers)?;
-        let token = bearer(&parts.headers)?.ok_or_else(Problem::not_let_in)?;
-        Arc::<Server>::from_ref(state).known(token.hash())
+        let server = Arc::<Server>::from_ref(state);
+        server.identify(&parts.headers, &parts.extensions)?.1.ok_or_else(Problem::not_let_in)
     }
 }
 

@@ -1,0 +1,270 @@
+//! Limits of `deltic serve` that protect its other clients, tried by sockets that do what clients should not.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::World;
+use common::server::{PATIENCE, Server};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
+/// The status of an answer.
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or_default()
+}
+
+/// True once the server has closed a connection.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    let mut rest = Vec::new();
+    let short = Some(Duration::from_millis(200));
+    let read = stream.set_read_timeout(short).and_then(|()| stream.read_to_end(&mut rest));
+    read.map_or_else(|error| error.kind() == std::io::ErrorKind::ConnectionReset, |_| true)
+}
+
+/// Sends a byte now and then until the server has had enough.
+#[track_caller]
+fn trickle(mut stream: TcpStream, bytes: &[u8]) {
+    let begun = Instant::now();
+    for byte in bytes.iter().cycle() {
+        assert!(begun.elapsed() < PATIENCE, "it is still heard");
+        if stream.write_all(&[*byte]).is_err() || is_closed(&mut stream) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_token_does_not_have_all_sessions() {
+    let world = World::new();
+    let server = Server::set(&world, "[limits]\nsessions = 4\nsessions_per_token = 2\n");
+    let (first, second) = (server.add_token("first"), server.add_token("second"));
+    let mut socket = server.socket(&first);
+    assert!(socket.hear().contains("welcome"));
+    for channel in 1..=3 {
+        socket.open(channel);
+    }
+    let refused = socket.hear();
+    assert!(refused.contains(r#""channel":3"#) && refused.contains("retry_secs\":5"), "{refused}");
+    assert!(refused.contains("this token"), "{refused}");
+    let mut other = server.socket(&second);
+    assert!(other.hear().contains("welcome"));
+    for channel in 1..=2 {
+        other.open(channel);
+    }
+    other.open(0);
+    assert!(other.hear().contains(r#""channel":0"#), "its own were not refused");
+    // One that ends makes room.
+    socket.send(0, r#"{"close":{"channel":1}}"#);
+    let begun = Instant::now();
+    loop {
+        socket.open(4);
+        socket.open(0);
+        if socket.hear().contains(r#""channel":0"#) {
+            break;
+        }
+        socket.hear();
+        assert!(begun.elapsed() < PATIENCE);
+        sleep(Duration::from_millis(300));
+    }
+}
+
+#[test]
+fn where_all_sessions_are_taken_a_client_hears_when_to_come_again() {
+    let world = World::new();
+    let server = Server::set(&world, "[limits]\nsessions = 1\n");
+    let mut socket = server.socket(server.token());
+    assert!(socket.hear().contains("welcome"));
+    socket.open(1);
+    socket.open(2);
+    let refused = socket.hear();
+    assert!(refused.contains("as many sessions as it may"), "{refused}");
+    assert!(refused.contains(r#""retry_secs":5"#), "{refused}");
+}
+
+#[test]
+fn an_address_has_so_many_connections_at_once() {
+    let world = World::new();
+    let settings =
+        "[limits]\nconnections_per_address = 3\ncount_loopback = true\nhandshakes_per_second = 0\n";
+    let server = Server::set(&world, settings);
+    let mut socket = server.socket(server.token());
+    assert!(socket.hear().contains("welcome"), "a WebSocket counts as long as it lives");
+    let held: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    assert!(is_closed(&mut server.connect()));
+    drop(held);
+    let begun = Instant::now();
+    while server.status("GET", "/healthz", "") != 200 {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+}
+
+#[test]
+fn new_connections_of_strangers_are_held_off_and_those_with_a_token_are_not() {
+    let world = World::new();
+    let settings =
+        "[limits]\ncount_loopback = true\nhandshakes_per_second = 1\nhandshake_burst = 5\n";
+    let server = Server::set(&world, settings);
+    for _ in 0..20 {
+        assert_eq!(server.status("GET", "/v1/volumes", ""), 200);
+    }
+    let strangers: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    let away = strangers.into_iter().filter_map(|mut stream| is_closed(&mut stream).then_some(()));
+    assert!(away.count() > 0);
+}
+
+#[test]
+fn wrong_tokens_are_put_off_and_the_right_one_is_not() {
+    let world = World::new();
+    let settings = "[limits]\ncount_loopback = true\nwrong_tokens_per_minute = 3\n";
+    let server = Server::set(&world, settings);
+    let answers: Vec<_> = (0..4).map(|_| server.answer("dlt_x", "/v1/volumes", "")).collect();
+    let codes: Vec<_> = answers.iter().map(|answer| status(answer)).collect();
+    assert_eq!(codes, ["401", "401", "401", "429"], "{answers:?}");
+    assert!(answers[3].contains("retry-after: "), "{answers:?}");
+    assert_eq!(server.status("GET", "/v1/volumes", ""), 200);
+}
+
+#[test]
+fn behind_a_proxy_the_client_that_it_names_is_put_off() {
+    let world = World::new();
+    let settings = "proxies = [\"127.0.0.1\"]\n[limits]\nwrong_tokens_per_minute = 1\n";
+    let server = Server::set(&world, settings);
+    let from = |address: &str| {
+        let more = format!("X-Forwarded-For: 6.6.6.6, {address}\r\n");
+        let answer = server.answer("dlt_x", "/v1/volumes", &more);
+        status(&answer).to_owned()
+    };
+    assert_eq!((&*from("192.0.2.1"), &*from("192.0.2.1")), ("401", "429"));
+    assert_eq!((&*from("192.0.2.2"), &*from("2001:db8::1")), ("401", "401"));
+    assert_eq!(from("2001:db8::2"), "429", "it is the same net");
+}
+
+#[test]
+fn a_token_has_so_many_requests_in_a_second() {
+    let world = World::new();
+    let server = Server::set(&world, "[limits]\nrequests_per_second = 1\nrequest_burst = 3\n");
+    let (first, second) = (server.add_token("first"), server.add_token("second"));
+    let codes: Vec<_> = (0..40).map(|_| server.answer(&first, "/v1/volumes", "")).collect();
+    assert!(codes[..3].iter().all(|answer| status(answer) == "200"), "{codes:?}");
+    let put_off = codes.iter().find(|answer| status(answer) == "429").expect("one is put off");
+    assert!(put_off.contains("retry-after: ") && put_off.contains("problem+json"), "{put_off}");
+    assert_eq!(status(&server.answer(&second, "/v1/volumes", "")), "200");
+}
+
+const SHORT: &str = "[limits]\nhead_seconds = 1\nstall_seconds = 1\n";
+
+#[test]
+fn a_head_that_does_not_end_is_cut_off() {
+    let world = World::new();
+    let server = Server::set(&world, SHORT);
+    let mut stream = server.connect();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n").unwrap();
+    trickle(stream, b"X: y\r\n");
+    let mut silent = server.connect();
+    let mut rest = Vec::new();
+    silent.read_to_end(&mut rest).expect("it is closed");
+}
+
+#[test]
+fn a_body_that_comes_byte_by_byte_is_cut_off_and_changes_nothing() {
+    let world = World::new();
+    world.write("photos/a", "old");
+    let server = Server::set(&world, SHORT);
+    let mut stream = server.connect();
+    let token = server.token();
+    let head = format!(
+        "PUT /v1/volumes/photos/files/a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\
+         Content-Length: 99999\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    trickle(stream, b"new");
+    assert_eq!(world.read("photos/a"), b"old");
+}
+
+#[test]
+fn a_frame_that_comes_byte_by_byte_is_cut_off() {
+    let world = World::new();
+    let server = Server::set(&world, SHORT);
+    let mut socket = server.socket(server.token());
+    socket.0.write_all(&[0x82, 0xfe, 0xff, 0xff, 0, 0, 0, 0]).unwrap();
+    trickle(socket.0, b"\x01");
+}
+
+#[test]
+fn who_never_reads_is_cut_off() {
+    let world = World::new();
+    world.mkdir("photos");
+    let file = std::fs::File::create(world.path("photos/big")).unwrap();
+    file.set_len(1 << 30).unwrap();
+    let server = Server::set(&world, SHORT);
+    let before = server.sockets();
+    let mut stream = server.connect();
+    let token = server.token();
+    let head = format!(
+        "GET /v1/volumes/photos/files/big HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200");
+    server.wait_for_sockets(before);
+    drop(stream);
+}
+
+#[test]
+fn half_handshakes_hold_nobody_up_and_are_cut_off() {
+    let world = World::new();
+    world.write("src/a", "a");
+    let server = Server::start(&world, "--lan");
+    let before = server.sockets();
+    let half: Vec<_> = (0..300)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.write_all(&[0x16, 3, 1, 2, 0]).unwrap();
+            stream
+        })
+        .collect();
+    server.ok("sync -a src/ URL/photos/");
+    world.assert_same("src", "photos");
+    server.wait_for_sockets(before);
+    drop(half);
+}
+
+#[test]
+fn a_full_table_of_descriptors_turns_clients_away_and_burns_no_time() {
+    let world = World::new();
+    let server = Server::start(&world, "");
+    let pid = Pid::from_raw(server.child.id() as i32);
+    let fds = std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap();
+    let fds = fds.filter_map(|fd| fd.unwrap().file_name().to_str()?.parse::<u64>().ok());
+    let fds: std::collections::BTreeSet<_> = fds.collect();
+    // The next one would have this number.
+    let current = (0..).find(|number| !fds.contains(number));
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let before = prlimit(pid, Resource::Nofile, Rlimit { current, maximum }).unwrap();
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.child.id())).unwrap();
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    let begun = Instant::now();
+    let come = || {
+        let mut stream = server.connect();
+        assert!(begun.elapsed() < PATIENCE, "nobody is turned away");
+        if is_closed(&mut stream) { None } else { Some(stream) }
+    };
+    let held: Vec<_> = std::iter::from_fn(come).collect();
+    let burnt = ticks();
+    // Who comes hears that there is no room, and does not wait for ever.
+    for _ in 0..20 {
+        assert!(is_closed(&mut server.connect()));
+    }
+    // A hundredth of a second each; a loop would take all there are.
+    assert!(ticks() - burnt < 50, "{} ticks", ticks() - burnt);
+    prlimit(pid, Resource::Nofile, before).unwrap();
+    drop(held);
+    assert_eq!(server.status("GET", "/healthz", ""), 200);
+}

@@ -1,0 +1,138 @@
+//! Signals to `deltic serve`: settings are taken up anew, and sessions end before the server does.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::server::{PATIENCE, Server};
+use common::{World, is_installed, skip};
+use rustix::process::Signal;
+
+/// Waits until something holds.
+#[track_caller]
+fn wait_until(holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "it never holds");
+        sleep(Duration::from_millis(100));
+    }
+}
+
+/// Starts an upload of ten bytes, and leaves out the last ones.
+fn upload(server: &Server<'_>) -> std::net::TcpStream {
+    let mut stream = server.connect();
+    let token = server.token();
+    let head = format!(
+        "PUT /v1/volumes/photos/files/a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\
+         Expect: 100-continue\r\nContent-Length: 10\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("it is heard");
+    // The server asks for the body once it is to be read.
+    let mut line = [0; 25];
+    stream.read_exact(&mut line).expect("it is heard");
+    assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"01234").expect("it is heard");
+    stream
+}
+
+#[test]
+fn an_upload_under_way_ends_before_the_server_does() {
+    let world = World::new();
+    let mut server = Server::start(&world, "");
+    let mut stream = upload(&server);
+    server.signal(Signal::TERM);
+    // Nobody is let in any more.
+    let address = server.url.split("://").nth(1).unwrap().to_owned();
+    wait_until(|| std::net::TcpStream::connect(&address).is_err());
+    stream.write_all(b"56789").expect("it is heard");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it is heard");
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+    assert_eq!(world.read("photos/a"), b"0123456789");
+}
+
+#[test]
+fn a_second_signal_ends_the_server_at_once() {
+    let world = World::new();
+    let mut server = Server::start(&world, "");
+    let _stream = upload(&server);
+    server.signal(Signal::TERM);
+    let address = server.url.split("://").nth(1).unwrap().to_owned();
+    wait_until(|| std::net::TcpStream::connect(&address).is_err());
+    let told = Instant::now();
+    server.signal(Signal::TERM);
+    assert!(server.child.wait().unwrap().success());
+    // Without it, the upload has half a minute.
+    assert!(told.elapsed() < Duration::from_secs(20));
+    assert!(!world.exists("photos/a"));
+}
+
+#[test]
+fn settings_are_taken_up_anew_and_wrong_ones_are_not() {
+    let world = World::new();
+    let server = Server::set(&world, "[limits]\nsessions_per_token = 1\n");
+    let config = String::from_utf8(world.read("deltic.toml")).expect("it is heard");
+    let token = server.add_token("it");
+    let mut socket = server.socket(&token);
+    assert!(socket.hear().contains("welcome"));
+    socket.open(1);
+    socket.open(2);
+    assert!(socket.hear().contains("this token"));
+    world.write("deltic.toml", format!("{config}speed = 3\n"));
+    server.signal(Signal::HUP);
+    world.write("deltic.toml", config.replace("token = 1", "token = 9"));
+    server.signal(Signal::HUP);
+    wait_until(|| {
+        let mut other = server.socket(&token);
+        other.hear();
+        other.open(1);
+        other.open(0);
+        other.hear().contains(r#""channel":0"#)
+    });
+    assert_eq!(server.status("GET", "/healthz", ""), 200);
+}
+
+#[test]
+fn a_new_certificate_is_shown_without_a_new_start() {
+    if !is_installed("openssl") {
+        return skip("openssl is not installed: no certificate");
+    }
+    let world = World::new();
+    let make = |name: &str| {
+        let words = format!(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout {name}/key.pem \
+             -out {name}/cert.pem -subj /CN=localhost -days 1"
+        );
+        world.mkdir(name);
+        let made = common::Run::of(&mut world.command("openssl", words.split_whitespace()));
+        assert_eq!(made.code, Some(0), "{made:#?}");
+    };
+    make("old");
+    make("new");
+    let path = |name: &str| world.path(name).display().to_string();
+    let tls = format!(
+        "tls = {{ files = {{ cert = \"{0}/cert.pem\", key = \"{0}/key.pem\" }} }}\n",
+        path("old")
+    );
+    let server = Server::set(&world, &tls);
+    let shown = || {
+        let address = server.url.split("://").nth(1).expect("it is heard");
+        let mut command = world.command("openssl", ["s_client", "-connect", address]);
+        let run = common::Run::of(command.write_stdin(""));
+        run.stdout.split("-----BEGIN CERTIFICATE-----").nth(1).map(|rest| rest[..200].to_owned())
+    };
+    let first = shown();
+    assert!(first.is_some());
+    let (old, new) = (world.path("old"), world.path("new"));
+    std::fs::rename(new.join("key.pem"), old.join("key.pem")).expect("it is heard");
+    // A key without its certificate: the old ones stay.
+    server.signal(Signal::HUP);
+    sleep(Duration::from_millis(300));
+    assert_eq!(shown(), first);
+    std::fs::rename(new.join("cert.pem"), old.join("cert.pem")).expect("it is heard");
+    server.signal(Signal::HUP);
+    wait_until(|| shown().is_some_and(|shown| Some(shown) != first));
+}

@@ -1,0 +1,128 @@
+//! Connections: accepted one by one, each a task from then on.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tower_service::Service;
+
+use super::admission::Peer;
+use super::patience::{Patient, paced};
+use super::shared::Server;
+
+/// Pause after a connection could not be accepted.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Most bytes of a request's head.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// The way in.
+pub(super) struct Door {
+    server: Arc<Server>,
+    router: Router,
+    connections: Arc<Semaphore>,
+}
+
+impl Door {
+    pub(super) fn new(server: Arc<Server>, router: Router, connections: usize) -> Arc<Self> {
+        let connections = Arc::new(Semaphore::new(connections));
+        Arc::new(Self { server, router, connections })
+    }
+
+    /// Accepts connections for ever.
+    pub(super) async fn open(self: Arc<Self>, listener: TcpListener) -> Infallible {
+        let mut spare = Spare::new();
+        loop {
+            let permit = Arc::clone(&self.connections).acquire_owned().await;
+            let permit = permit.expect("the semaphore is never closed");
+            let (stream, from) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    spare.turn_away(&listener, &error);
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let Some(peer) = self.server.admission.connect(from.ip()) else { continue };
+            let peer = Arc::new(peer.holding(permit));
+            let door = Arc::clone(&self);
+            self.server.tracker.spawn(async move { door.converse(stream, peer).await });
+        }
+    }
+
+    async fn converse(&self, stream: TcpStream, peer: Arc<Peer>) {
+        stream.set_nodelay(true).ok();
+        let limits = self.server.admission.limits();
+        let stream = Patient::new(stream, limits.stall());
+        let tls = self.server.tls.borrow().clone();
+        let Some(tls) = tls else { return self.answer(stream, peer).await };
+        let shaking = TlsAcceptor::from(tls).accept(stream);
+        if let Ok(Ok(stream)) = timeout(limits.head(), shaking).await {
+            self.answer(stream, peer).await;
+        }
+    }
+
+    /// Answers the requests of a connection.
+    async fn answer(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        peer: Arc<Peer>,
+    ) {
+        let limits = self.server.admission.limits();
+        let router = self.router.clone();
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let mut request = request.map(|body| paced(Body::new(body), limits.stall()));
+            request.extensions_mut().insert(Arc::clone(&peer));
+            router.clone().call(request)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head())
+            .max_buf_size(HEAD_BYTES)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        tokio::pin!(connection);
+        let mut draining = self.server.draining.subscribe();
+        tokio::select! {
+            _ = &mut connection => return,
+            _ = draining.wait_for(|drain| *drain) => connection.as_mut().graceful_shutdown(),
+        }
+        connection.await.ok();
+    }
+}
+
+/// A descriptor that is given up for a moment where none is left, so that who waits hears of it.
+struct Spare(Option<File>);
+
+impl Spare {
+    fn new() -> Self {
+        Self(File::open("/dev/null").ok())
+    }
+
+    /// Ends the connection that waits, if descriptors are all that lacks.
+    fn turn_away(&mut self, listener: &TcpListener, error: &io::Error) {
+        let is_full = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE]
+            .iter()
+            .any(|full| error.raw_os_error() == Some(full.raw_os_error()));
+        if !is_full || self.0.take().is_none() {
+            self.0 = self.0.take().or_else(|| File::open("/dev/null").ok());
+            return;
+        }
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let accepted = listener.poll_accept(&mut context);
+        drop(accepted);
+        *self = Self::new();
+    }
+}

@@ -1,0 +1,298 @@
+//! Admission: how many connections, wrong tokens, requests and sessions one address or one token may have, so that it
+//! does not have all.
+//!
+//! An address is that of a connection, or the one that a proxy in front names. In IPv6 a whole /64 counts as one:
+//! whoever has one address there has all of it. Connections of this machine itself have no address that counts, as
+//! those of a proxy that nobody named; `count_loopback` has them count.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderMap, StatusCode};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::config::Limits;
+use super::problem::{BUSY, Problem};
+use super::rates::{Meter, Rate};
+use crate::token::TokenHash;
+
+/// Counts what addresses and tokens have and do.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    proxies: Vec<IpAddr>,
+    limits: Mutex<Limits>,
+    connections: Arc<Tally<IpAddr>>,
+    handshakes: Meter<IpAddr>,
+    wrong_tokens: Meter<IpAddr>,
+    sessions: Arc<Tally<TokenHash>>,
+    requests: Meter<TokenHash>,
+}
+
+/// The other end of a connection.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    ip: IpAddr,
+    /// The address by which it is counted, if it is.
+    counted: Option<IpAddr>,
+    /// Set once it has shown a token.
+    is_known: AtomicBool,
+    _place: Option<Counted<IpAddr>>,
+    /// Room among all connections; a WebSocket has it as long as it lives.
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Peer {
+    /// Has its place among all connections as long as it is there.
+    pub(crate) fn holding(self, permit: OwnedSemaphorePermit) -> Self {
+        Self { _permit: Some(permit), ..self }
+    }
+}
+
+/// Somebody who asks for something.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    #[cfg_attr(not(test), expect(dead_code, reason = "the audit log is to name it"))]
+    pub(crate) ip: IpAddr,
+    /// The address by which wrong tokens are counted, if they are.
+    counted: Option<IpAddr>,
+    peer: Arc<Peer>,
+}
+
+impl Admission {
+    pub(crate) fn new(limits: Limits, proxies: Vec<IpAddr>) -> Self {
+        let [handshakes, wrong_tokens, requests] = rates(&limits);
+        Self {
+            proxies: proxies.into_iter().map(|ip| ip.to_canonical()).collect(),
+            limits: Mutex::new(limits),
+            connections: Arc::default(),
+            handshakes: Meter::new(handshakes),
+            wrong_tokens: Meter::new(wrong_tokens),
+            sessions: Arc::default(),
+            requests: Meter::new(requests),
+        }
+    }
+
+    /// Counts by other limits from now on.
+    pub(crate) fn set(&self, limits: Limits) {
+        let [handshakes, wrong_tokens, requests] = rates(&limits);
+        self.handshakes.set(handshakes);
+        self.wrong_tokens.set(wrong_tokens);
+        self.requests.set(requests);
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    /// The limits that hold now.
+    pub(crate) fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Admits a connection, or not.
+    pub(crate) fn connect(&self, ip: IpAddr) -> Option<Peer> {
+        let (ip, limits) = (ip.to_canonical(), self.limits());
+        let is_counted =
+            !self.proxies.contains(&ip) && (limits.count_loopback || !ip.is_loopback());
+        let counted = is_counted.then(|| network(ip));
+        let place = match counted {
+            None => None,
+            Some(key) => {
+                self.handshakes.take(key, Instant::now()).ok()?;
+                Some(Tally::take(&self.connections, key, limits.connections_per_address)?)
+            }
+        };
+        Some(Peer { ip, counted, is_known: AtomicBool::new(false), _place: place, _permit: None })
+    }
+
+    /// Finds out who asks by a connection: the other end, or whom a proxy speaks for.
+    pub(crate) fn client(&self, peer: &Arc<Peer>, headers: &HeaderMap) -> Client {
+        let named = self.forwarded(peer.ip, headers);
+        let counted = named.map_or(peer.counted, |ip| Some(network(ip)));
+        Client { ip: named.unwrap_or(peer.ip), counted, peer: Arc::clone(peer) }
+    }
+
+    /// The last address that a proxy names and that is no proxy's itself: clients write what they like before it.
+    fn forwarded(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
+        if !self.proxies.contains(&peer) {
+            return None;
+        }
+        let named = headers.get_all("x-forwarded-for").into_iter();
+        let named: Vec<_> = named.filter_map(|value| value.to_str().ok()).collect();
+        let mut named = named.iter().rev().flat_map(|value| value.rsplit(','));
+        named
+            .by_ref()
+            .map_while(|address| address.trim().parse::<IpAddr>().ok())
+            .map(|ip| ip.to_canonical())
+            .find(|ip| !self.proxies.contains(ip))
+    }
+
+    /// Counts a token that is none: the answer to it.
+    pub(crate) fn wrong_token(&self, client: &Client) -> Problem {
+        let Some(key) = client.counted else { return Problem::not_let_in() };
+        match self.wrong_tokens.take(key, Instant::now()) {
+            Ok(()) => Problem::not_let_in(),
+            Err(wait) => later("too many wrong tokens from this address", wait),
+        }
+    }
+
+    /// Counts a request of a token.
+    pub(crate) fn request(&self, client: &Client, token: TokenHash) -> Result<(), Problem> {
+        let peer = &client.peer;
+        if let Some(key) = peer.counted.filter(|_| !peer.is_known.swap(true, Ordering::Relaxed)) {
+            // Only those whom nobody knows are held off.
+            self.handshakes.give_back(&key);
+        }
+        let taken = self.requests.take(token, Instant::now());
+        taken.map_err(|wait| later("too many requests with this token", wait))
+    }
+
+    /// Counts a session of a token as long as the guard lives.
+    pub(crate) fn session(&self, token: TokenHash) -> Result<Counted<TokenHash>, Problem> {
+        let most = self.limits().sessions_per_token;
+        let why = "this token has as many sessions as it may; try again in a moment";
+        Tally::take(&self.sessions, token, most).ok_or_else(|| later(why, BUSY))
+    }
+}
+
+fn later(why: &str, wait: Duration) -> Problem {
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, why).after(wait)
+}
+
+/// Rates of handshakes, wrong tokens and requests.
+fn rates(limits: &Limits) -> [Rate; 3] {
+    const SECOND: Duration = Duration::from_secs(1);
+    let wrong = limits.wrong_tokens_per_minute;
+    [
+        Rate::new(limits.handshakes_per_second, SECOND, limits.handshake_burst),
+        Rate::new(wrong, 60 * SECOND, wrong),
+        Rate::new(limits.requests_per_second, SECOND, limits.request_burst),
+    ]
+}
+
+/// The addresses that somebody has who has this one.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip) & (u128::MAX << 64)).into(),
+        ip => ip,
+    }
+}
+
+/// Counts what keys have at the moment.
+#[derive(Debug)]
+struct Tally<K>(Mutex<HashMap<K, usize>>);
+
+impl<K> Default for Tally<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Copy + Eq + Hash> Tally<K> {
+    /// Counts one more, unless there are as many as may be.
+    fn take(tally: &Arc<Self>, key: K, most: usize) -> Option<Counted<K>> {
+        let mut counts = tally.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(key).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Counted { tally: Arc::clone(tally), key })
+    }
+}
+
+/// Counts one of a key as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Counted<K: Copy + Eq + Hash> {
+    tally: Arc<Tally<K>>,
+    key: K,
+}
+
+impl<K: Copy + Eq + Hash> Drop for Counted<K> {
+    fn drop(&mut self) {
+        let mut counts = self.tally.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admission(proxies: &[&str]) -> Admission {
+        let limits = Limits { connections_per_address: 3, ..Limits::default() };
+        Admission::new(limits, proxies.iter().map(|ip| ip.parse().unwrap()).collect())
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_has_so_many_connections_and_a_net_of_ipv6_is_one() {
+        let admission = admission(&[]);
+        let held: Vec<_> = (0..3).filter_map(|_| admission.connect(ip("192.0.2.1"))).collect();
+        assert_eq!(held.len(), 3);
+        assert!(admission.connect(ip("192.0.2.1")).is_none());
+        assert!(admission.connect(ip("::ffff:192.0.2.1")).is_none(), "it is the same address");
+        assert!(admission.connect(ip("192.0.2.2")).is_some());
+        drop(held);
+        assert!(admission.connect(ip("192.0.2.1")).is_some());
+        let same = |last: u32| admission.connect(ip(&format!("2001:db8::{last:x}")));
+        let held: Vec<_> = (0..9).filter_map(same).collect();
+        assert_eq!(held.len(), 3);
+        assert!(admission.connect(ip("2001:db8:0:1::1")).is_some());
+        let here: Vec<_> = (0..9).filter_map(|_| admission.connect(ip("127.0.0.1"))).collect();
+        assert_eq!(here.len(), 9, "whom a proxy here speaks for is not known");
+    }
+
+    #[test]
+    fn new_connections_are_held_off_unless_they_have_tokens() {
+        let admission = admission(&[]);
+        let token = crate::token::Token::random().hash();
+        for _ in 0..200 {
+            let peer = admission.connect(ip("192.0.2.1")).expect("it has a token each time");
+            let client = admission.client(&Arc::new(peer), &HeaderMap::new());
+            assert_eq!(admission.request(&client, token), Ok(()));
+        }
+        let strangers = (0..200).filter(|_| admission.connect(ip("192.0.2.1")).is_some()).count();
+        assert!((1..=60).contains(&strangers), "{strangers}");
+    }
+
+    #[test]
+    fn a_proxy_says_who_the_client_is_and_nobody_else_does() {
+        let admission = admission(&["127.0.0.1", "10.0.0.1"]);
+        let client = |peer: &str, named: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in named {
+                headers.append("x-forwarded-for", value.parse().unwrap());
+            }
+            let peer = Arc::new(admission.connect(ip(peer)).unwrap());
+            admission.client(&peer, &headers).ip.to_string()
+        };
+        assert_eq!(client("127.0.0.1", &["198.51.100.7"]), "198.51.100.7");
+        assert_eq!(client("127.0.0.1", &["6.6.6.6, 198.51.100.7, 10.0.0.1"]), "198.51.100.7");
+        assert_eq!(client("127.0.0.1", &["6.6.6.6", "198.51.100.7"]), "198.51.100.7");
+        assert_eq!(client("127.0.0.1", &["6.6.6.6, junk"]), "127.0.0.1");
+        assert_eq!(client("127.0.0.1", &[]), "127.0.0.1");
+        assert_eq!(client("192.0.2.1", &["6.6.6.6"]), "192.0.2.1");
+    }
+
+    #[test]
+    fn wrong_tokens_are_answered_later_after_some() {
+        let admission = admission(&[]);
+        let peer = Arc::new(admission.connect(ip("192.0.2.1")).unwrap());
+        let client = admission.client(&peer, &HeaderMap::new());
+        let answer = || admission.wrong_token(&client).status;
+        assert!((0..10).all(|_| answer() == StatusCode::UNAUTHORIZED));
+        assert_eq!(answer(), StatusCode::TOO_MANY_REQUESTS);
+        let token = crate::token::Token::random().hash();
+        assert_eq!(admission.request(&client, token), Ok(()), "a right one is not held up");
+    }
+}

@@ -1,0 +1,108 @@
+//! Patience with clients: a connection that takes nothing, and a body that does not come, end.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use futures_util::{StreamExt, stream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+/// Fewest bytes of a body in a second, once it has had the time that a stall may take.
+const BODY_RATE: u64 = 256;
+
+/// A stream that fails where the other end takes nothing for some time.
+pub(super) struct Patient<S> {
+    stream: S,
+    stall: Duration,
+    /// Runs while something waits to be taken.
+    ends: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Patient<S> {
+    pub(super) const fn new(stream: S, stall: Duration) -> Self {
+        Self { stream, stall, ends: None }
+    }
+
+    /// Watches what came of a write.
+    fn watched<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.ends = None;
+            return written;
+        }
+        let stall = self.stall;
+        let ends = self.ends.get_or_insert_with(|| Box::pin(sleep(stall)));
+        ends.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.watched(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.watched(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.watched(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let ended = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.watched(cx, ended)
+    }
+}
+
+/// The same body, which fails where no byte of it comes for some time, or very few do.
+pub(super) fn paced(body: Body, stall: Duration) -> Body {
+    if body.is_end_stream() {
+        return body;
+    }
+    let state = (body.into_data_stream(), Instant::now(), 0_u64);
+    Body::from_stream(stream::unfold(state, move |(mut body, begun, mut came)| async move {
+        let slow = || Err(axum::Error::new(io::Error::from(io::ErrorKind::TimedOut)));
+        let piece = match timeout(stall, body.next()).await {
+            Err(_) => slow(),
+            Ok(None) => return None,
+            Ok(Some(piece)) => piece,
+        };
+        came += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        let had = begun.elapsed();
+        let least = had.saturating_sub(stall).as_secs() * BODY_RATE;
+        let piece = if came < least { slow() } else { piece };
+        Some((piece, (body, begun, came)))
+    }))
+}

@@ -1,0 +1,150 @@
+//! Rates: how often somebody may do something, in a table whose length is bounded.
+//!
+//! A rate is kept as one instant for each key, the one at which all earlier events are paid for (the generic cell rate
+//! algorithm). A key whose instant has passed is as good as unknown, and leaves the table.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Keys in a table before those that owe nothing are looked for.
+const SWEEP: usize = 1 << 10;
+/// Most keys. Whoever is not in a full table has to wait.
+const MAX_KEYS: usize = 1 << 16;
+/// Pause between two looks through a full table.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Most events in a period, after a number of them at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    /// Time that an event costs; none where there is no limit.
+    every: Duration,
+    /// Time that may be owed.
+    credit: Duration,
+}
+
+impl Rate {
+    /// Allows `events` in `period`, and `burst` at once. No event stands for no limit.
+    pub(crate) fn new(events: u32, period: Duration, burst: u32) -> Self {
+        let every = period.checked_div(events).unwrap_or_default();
+        Self { every, credit: every.saturating_mul(burst.max(1) - 1) }
+    }
+}
+
+/// Counts events by their keys.
+#[derive(Debug)]
+pub(crate) struct Meter<K> {
+    rate: Mutex<Rate>,
+    table: Mutex<Table<K>>,
+}
+
+#[derive(Debug)]
+struct Table<K> {
+    /// When all events of a key are paid for.
+    paid: HashMap<K, Instant>,
+    /// Keys that are looked through once there are so many.
+    sweep_at: usize,
+    /// When a full table was last looked through in vain.
+    swept: Option<Instant>,
+}
+
+impl<K: Eq + Hash> Meter<K> {
+    pub(crate) fn new(rate: Rate) -> Self {
+        let table = Table { paid: HashMap::new(), sweep_at: SWEEP, swept: None };
+        Self { rate: Mutex::new(rate), table: Mutex::new(table) }
+    }
+
+    /// Changes the rate from now on.
+    pub(crate) fn set(&self, rate: Rate) {
+        *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = rate;
+    }
+
+    /// Takes an event, or says how long to wait for the next one.
+    pub(crate) fn take(&self, key: K, now: Instant) -> Result<(), Duration> {
+        let Rate { every, credit } = *self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        if every.is_zero() {
+            return Ok(());
+        }
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.sweep(now);
+        let paid = table.paid.get(&key).copied().unwrap_or(now).max(now);
+        let owed = paid - now;
+        if owed > credit {
+            return Err(owed - credit);
+        }
+        if table.paid.len() >= MAX_KEYS && !table.paid.contains_key(&key) {
+            return Err(every);
+        }
+        table.paid.insert(key, paid + every);
+        Ok(())
+    }
+
+    /// Gives an event back.
+    pub(crate) fn give_back(&self, key: &K) {
+        let every = self.rate.lock().unwrap_or_else(PoisonError::into_inner).every;
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(paid) = table.paid.get_mut(key) {
+            *paid = paid.checked_sub(every).unwrap_or(*paid);
+        }
+    }
+}
+
+impl<K: Eq + Hash> Table<K> {
+    /// Forgets keys that owe nothing, where there are many.
+    fn sweep(&mut self, now: Instant) {
+        let is_soon = |swept: Instant| now.saturating_duration_since(swept) < SWEEP_EVERY;
+        if self.paid.len() < self.sweep_at || self.swept.is_some_and(is_soon) {
+            return;
+        }
+        self.paid.retain(|_, paid| *paid > now);
+        // Each key is looked at once for each that is added.
+        self.sweep_at = (self.paid.len() * 2).clamp(SWEEP, MAX_KEYS);
+        self.swept = (self.paid.len() >= MAX_KEYS).then_some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_burst_is_allowed_and_then_the_rate() {
+        let meter = Meter::new(Rate::new(2, SECOND, 3));
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        for _ in 0..3 {
+            assert_eq!(meter.take("a", start), Ok(()));
+        }
+        assert_eq!(meter.take("a", start), Err(Duration::from_millis(500)));
+        assert_eq!(meter.take("b", start), Ok(()), "another one's rate is its own");
+        assert_eq!(meter.take("a", at(499)), Err(Duration::from_millis(1)));
+        assert_eq!(meter.take("a", at(500)), Ok(()));
+        assert!(meter.take("a", at(500)).is_err());
+        meter.give_back(&"a");
+        assert_eq!(meter.take("a", at(500)), Ok(()));
+        // A long rest is worth no more than the burst.
+        for _ in 0..3 {
+            assert_eq!(meter.take("a", at(100_000)), Ok(()));
+        }
+        assert!(meter.take("a", at(100_000)).is_err());
+    }
+
+    #[test]
+    fn no_rate_is_no_limit() {
+        let meter = Meter::new(Rate::new(0, SECOND, 0));
+        let now = Instant::now();
+        assert!((0..1_000).all(|_| meter.take("a", now).is_ok()));
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_forgets_who_owes_nothing() {
+        let meter = Meter::new(Rate::new(1, SECOND, 1));
+        let now = Instant::now();
+        let taken = (0..200_000_u32).filter(|key| meter.take(*key, now).is_ok()).count();
+        assert_eq!(taken, MAX_KEYS);
+        assert_eq!(meter.take(u32::MAX, now + 2 * SECOND), Ok(()));
+    }
+}
