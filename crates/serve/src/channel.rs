@@ -202,6 +202,18 @@ impl Mux {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Ends all channels with their connection.
+    fn end(&self, ended: &io::Result<()>) {
+        let channels = std::mem::take(&mut *self.channels());
+        for (_, channel) in channels {
+            let why = match ended {
+                Ok(()) => io::Error::from(io::ErrorKind::UnexpectedEof),
+                Err(error) => io::Error::new(error.kind(), error.to_string()),
+            };
+            channel.try_send(Err(why)).ok();
+        }
+    }
+
     /// Hands bytes to their channel. What comes for a channel that is not open was sent before the other end knew.
     async fn deliver(&self, number: u32, bytes: Bytes) {
         if bytes.is_empty() {
@@ -232,8 +244,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         (Self { socket, mux: mux.clone(), leaving }, mux)
     }
 
-    /// Carries messages until one end closes the connection; control messages go to `hear`. `alive` is told of each
-    /// message.
+    /// Carries messages until one end closes the connection, or `ended` and all that waits is sent; control messages go
+    /// to `hear`. `alive` is told of each message.
     ///
     /// # Errors
     /// What ended the connection before one end did. All channels end with it.
@@ -241,6 +253,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         self,
         mut hear: impl FnMut(Bytes) -> io::Result<()>,
         mut alive: impl FnMut(),
+        ended: impl Future<Output = ()>,
     ) -> io::Result<()> {
         let Self { socket, mux, mut leaving } = self;
         let (mut sink, mut stream) = socket.split();
@@ -269,7 +282,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             Ok(())
         };
         let saying = async {
-            while let Some(message) = leaving.recv().await {
+            tokio::pin!(ended);
+            loop {
+                let message = tokio::select! {
+                    biased;
+                    message = leaving.recv() => message,
+                    () = &mut ended => None,
+                };
+                let Some(message) = message else { return Ok(()) };
                 let mut next = Some(message);
                 while let Some(message) = next {
                     // An empty message of no channel asks for a sign of life.
@@ -282,20 +302,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 }
                 sink.flush().await.map_err(io::Error::other)?;
             }
-            Ok(())
         };
         let ended: io::Result<()> = tokio::select! {
             ended = hearing => ended,
             ended = saying => ended,
         };
-        let channels = std::mem::take(&mut *mux.channels());
-        for (_, channel) in channels {
-            let why = match &ended {
-                Ok(()) => io::Error::from(io::ErrorKind::UnexpectedEof),
-                Err(error) => io::Error::new(error.kind(), error.to_string()),
-            };
-            channel.try_send(Err(why)).ok();
-        }
+        mux.end(&ended);
         ended
     }
 }

@@ -200,7 +200,7 @@ impl Address {
                 Ok(())
             };
             // How it ended, whoever has the channel hears.
-            connection.carry(hear, || {}).await.ok();
+            connection.carry(hear, || {}, std::future::pending()).await.ok();
         });
         Ok(Link { mux, to: self.clone(), opened: Arc::default() })
     }

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use deltic_net::embed::{Cancel, Embedding, serve_within};
 use hyper_util::rt::TokioIo;
 use sha1::{Digest, Sha1};
@@ -111,10 +112,10 @@ impl Connected {
     ) {
         let alive = AtomicBool::new(true);
         let _here = self.server.somebody();
-        let carrying = connection
-            .carry(|message| self.hear(&message), || alive.store(true, Ordering::Relaxed));
+        let hear = |message: Bytes| self.hear(&message);
+        let heard = || alive.store(true, Ordering::Relaxed);
         tokio::select! {
-            _ = carrying => {}
+            _ = connection.carry(hear, heard, self.until_drained()) => {}
             () = self.stay_alive(&alive) => {}
             () = self.until_put_out() => {}
         }
@@ -145,7 +146,7 @@ impl Connected {
         }
     }
 
-    /// Ends once the token is worth nothing, or the server has ended its patience.
+    /// Ends once the token is worth nothing.
     async fn until_put_out(&self) {
         let mut told = self.token.subscribe();
         // The sender is ours.
@@ -153,18 +154,16 @@ impl Connected {
             return;
         };
         self.mux.say(&self.welcome()).ok();
-        let mut draining = self.server.draining.subscribe();
-        let drained = async {
-            draining.wait_for(|drain| *drain).await.ok();
-            self.mux.say(&FromServer::GoAway).ok();
-            // Sessions that are under way end by themselves, within the server's patience.
-            self.tracker.close();
-            self.tracker.wait().await;
-        };
-        tokio::select! {
-            () = self.server.access.revoked(&token) => {}
-            () = drained => {}
-        }
+        self.server.access.revoked(&token).await;
+    }
+
+    /// Ends once the server is to end, and sessions that are under way have ended by themselves. The server has its
+    /// patience with them.
+    async fn until_drained(&self) {
+        self.server.draining.subscribe().wait_for(|drain| *drain).await.ok();
+        self.mux.say(&FromServer::GoAway).ok();
+        self.tracker.close();
+        self.tracker.wait().await;
     }
 
     fn welcome(&self) -> FromServer {
