@@ -1,19 +1,20 @@
 //! The clients: each has a connection and a file, which it changes and syncs.
 
 use std::fs::{self, File, FileTimes};
+use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use deltic_net::SyncError;
 use deltic_net::embed::{Embedding, Outcome, sync};
 use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
 use deltic_protocol::options::Options as SyncOptions;
 use deltic_serve::client::{Address, Credentials, Link};
 use tempfile::TempDir;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout};
 
@@ -31,16 +32,27 @@ pub(super) struct Sample {
 
 /// All clients.
 pub(super) struct Fleet {
-    to: Arc<(Address, Credentials)>,
+    /// Where the server is; another place each time that it was killed.
+    to: watch::Sender<Arc<(Address, Credentials)>>,
     files: TempDir,
     sync: SyncOptions,
     clients: usize,
     size: u64,
     edit: u64,
-    working: Vec<Client>,
+    pub(super) working: Vec<Client>,
     /// Connections that do nothing any more.
     idle: Vec<Client>,
     tally: Arc<Tally>,
+    ledgers: Vec<Arc<Mutex<Ledger>>>,
+}
+
+/// Versions of a client's file that may stand at the server.
+#[derive(Default)]
+struct Ledger {
+    /// Digest of the last one that the server acknowledged.
+    acknowledged: Option<u64>,
+    /// Digests of those that were tried since.
+    tried: Vec<u64>,
 }
 
 /// Counts of all clients.
@@ -49,22 +61,27 @@ struct Tally {
     failed: AtomicU64,
     /// Microseconds by which a client began later than it meant to, at most.
     late: AtomicU64,
+    /// Set where the server is killed on purpose: syncs that end with it are made again, and are no failures.
+    is_killed: AtomicBool,
 }
 
 /// Client with a connection and a file.
-struct Client {
+pub(super) struct Client {
     no: usize,
     link: Link,
     file: PathBuf,
     content: Vec<u8>,
     random: Random,
     edits: u64,
+    ledger: Arc<Mutex<Ledger>>,
 }
 
 /// Clients that sync at once where none has a time of its own.
 const AT_ONCE: usize = 16;
 /// Pause between an edit and its sync, as a watch makes it: a file that changed just now is waited for.
 const REST: Duration = Duration::from_millis(100);
+/// Pause before another attempt.
+const RETRY: Duration = Duration::from_millis(50);
 /// Longest time of one sync.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -72,7 +89,7 @@ impl Fleet {
     pub(super) fn new(server: &Server, options: &Options, sync: SyncOptions) -> Result<Self> {
         let files = tempfile::tempdir_in(&options.client_dir).context("make a directory")?;
         Ok(Self {
-            to: Arc::new((server.address.clone(), server.credentials.clone())),
+            to: watch::Sender::new(Arc::clone(&server.to)),
             files,
             sync,
             clients: options.clients,
@@ -81,6 +98,7 @@ impl Fleet {
             working: Vec::new(),
             idle: Vec::new(),
             tally: Arc::default(),
+            ledgers: Vec::new(),
         })
     }
 
@@ -102,7 +120,8 @@ impl Fleet {
     pub(super) async fn settle(&mut self, idle: usize) -> Result<()> {
         let (room, mut tasks) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
         for no in 0..self.clients + idle {
-            let (room, to, sync) = (Arc::clone(&room), Arc::clone(&self.to), self.sync.clone());
+            let (room, to) = (Arc::clone(&room), Arc::clone(&self.to.borrow()));
+            let sync = self.sync.clone();
             let (dir, size, edit) = (self.files.path().to_owned(), self.size, self.edit);
             let is_idle = no >= self.clients;
             tasks.spawn(async move {
@@ -123,6 +142,8 @@ impl Fleet {
             let (is_idle, client) = settled??;
             if is_idle { &mut self.idle } else { &mut self.working }.push(client);
         }
+        self.working.sort_unstable_by_key(|client| client.no);
+        self.ledgers = self.working.iter().map(|client| Arc::clone(&client.ledger)).collect();
         Ok(())
     }
 
@@ -140,16 +161,16 @@ impl Fleet {
 
     /// Has all clients make edits for so many seconds: each once in a period, or without a pause.
     pub(super) async fn run(
-        &mut self,
-        period: Option<f64>,
-        seconds: f64,
-        edit: u64,
+        &self,
+        working: &mut Vec<Client>,
+        (period, seconds, edit): (Option<f64>, f64, u64),
     ) -> Result<Vec<Sample>> {
-        let (count, begin) = (self.working.len(), Instant::now());
+        let (count, begin) = (working.len(), Instant::now());
         let end = begin + Duration::from_secs_f64(seconds);
         let mut tasks = JoinSet::new();
-        for (nth, mut client) in self.working.drain(..).enumerate() {
+        for (nth, mut client) in working.drain(..).enumerate() {
             let (sync, tally) = (self.sync.clone(), Arc::clone(&self.tally));
+            let to = self.to.subscribe();
             let period = period.map(Duration::from_secs_f64);
             let phase = period.unwrap_or_default().mul_f64(nth as f64 / count as f64);
             tasks.spawn(async move {
@@ -167,8 +188,11 @@ impl Fleet {
                     match client.sync(&sync).await {
                         Ok(sample) => samples.push(sample),
                         Err(error) => {
-                            tally.failed.fetch_add(1, Ordering::Relaxed);
-                            eprintln!("client {}: {error}", client.no);
+                            if !tally.is_killed.load(Ordering::Relaxed) {
+                                tally.failed.fetch_add(1, Ordering::Relaxed);
+                                eprintln!("client {}: {error}", client.no);
+                            }
+                            samples.push(client.sync_after_all(&sync, &to).await?);
                         }
                     }
                     at = period.map_or_else(Instant::now, |period| at + period);
@@ -180,18 +204,53 @@ impl Fleet {
         let mut all = Vec::new();
         while let Some(done) = tasks.join_next().await {
             let (client, samples) = done??;
-            self.working.push(client);
+            working.push(client);
             all.extend(samples);
         }
         Ok(all)
     }
 }
 
+impl Fleet {
+    /// Kills the server once in a while and starts it again; never ends by itself.
+    ///
+    /// # Errors
+    /// Where a file at the server is not the last version that it acknowledged, nor one that was tried since.
+    pub(super) async fn kill(&self, server: &mut Server, every: Duration) -> Result<()> {
+        self.tally.is_killed.store(true, Ordering::Relaxed);
+        loop {
+            sleep(every).await;
+            server.kill()?;
+            self.check(server)?;
+            server.start_again()?;
+            self.to.send_replace(Arc::clone(&server.to));
+        }
+    }
+
+    /// Looks at all files of the server.
+    pub(super) fn check(&self, server: &Server) -> Result<()> {
+        for (no, ledger) in self.ledgers.iter().enumerate() {
+            let found = digest(&fs::read(server.volume().join(format!("{no}.bin")))?);
+            let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_right = ledger.acknowledged == Some(found) || ledger.tried.contains(&found);
+            ensure!(is_right, "client {no}: its file is no version that it may be");
+        }
+        Ok(())
+    }
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
 impl Client {
     fn new(no: usize, link: Link, dir: &Path, size: u64) -> Result<Self> {
         let (file, mut random) = (dir.join(no.to_string()), Random::new(no as u64));
         let content = random.bytes(usize::try_from(size)?);
-        let client = Self { no, link, file, content, random, edits: 0 };
+        let ledger = Arc::default();
+        let client = Self { no, link, file, content, random, edits: 0, ledger };
         client.write()?;
         Ok(client)
     }
@@ -218,7 +277,33 @@ impl Client {
         Ok(file.set_times(FileTimes::new().set_modified(time))?)
     }
 
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Syncs until it comes to its end, over new connections.
+    async fn sync_after_all(
+        &mut self,
+        options: &SyncOptions,
+        to: &watch::Receiver<Arc<(Address, Credentials)>>,
+    ) -> Result<Sample> {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let server = Arc::clone(&to.borrow());
+            if let Ok(link) = server.0.connect(&server.1).await {
+                self.link = link;
+                if let Ok(sample) = self.sync(options).await {
+                    return Ok(Sample { elapsed: begun.elapsed(), ..sample });
+                }
+            }
+            sleep(RETRY).await;
+        }
+        bail!("client {}: no sync comes to its end", self.no)
+    }
+
     async fn sync(&self, options: &SyncOptions) -> Result<Sample, SyncError> {
+        let version = digest(&self.content);
+        self.ledger().tried.push(version);
         let plan = Plan {
             sources: Sources::Local(vec![self.file.clone()]),
             names: Names::None,
@@ -239,6 +324,7 @@ impl Client {
         let embedding = Embedding::default();
         let synced = timeout(PATIENCE, sync(plan, &embedding, &mut |_| ())).await;
         let Outcome { traffic, .. } = synced.unwrap_or(Err(SyncError::Interrupted))?;
+        *self.ledger() = Ledger { acknowledged: Some(version), tried: Vec::new() };
         Ok(Sample { elapsed: begun.elapsed(), up: traffic.sent, down: traffic.received })
     }
 }

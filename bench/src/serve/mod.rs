@@ -41,6 +41,9 @@ pub(crate) struct Options {
     /// Seconds of the measurement
     #[arg(long, default_value_t = 20.0)]
     seconds: f64,
+    /// Seconds after which the server is killed, and started again, over and over; its files are looked at each time
+    #[arg(long, value_name = "SECONDS")]
+    kill_every: Option<f64>,
     /// Length of a file
     #[arg(long, default_value = "1MB")]
     size: Size,
@@ -94,9 +97,9 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     let mut rows = Vec::new();
     for way in &options.ways {
         progress(&format!("{way}: connecting"));
-        let server = Server::start(options.deltic.as_deref(), &options.dir, options.plain)?;
+        let mut server = Server::start(options.deltic.as_deref(), &options.dir, options.plain)?;
         let fleet = Fleet::new(&server, options, strategy(way)?)?;
-        rows.extend(runtime.block_on(measure(fleet, &server, options, way))?);
+        rows.extend(runtime.block_on(measure(fleet, &mut server, options, way))?);
     }
     progress("");
     let mut table = Table::new(1, HEADER);
@@ -173,7 +176,7 @@ impl Row {
 /// Runs the load with one way: a row for each length of an edit.
 async fn measure(
     mut fleet: Fleet,
-    server: &Server,
+    server: &mut Server,
     options: &Options,
     way: &str,
 ) -> Result<Vec<Row>> {
@@ -190,8 +193,23 @@ async fn measure(
         let (before, begun) = ((server.cpu()?, own_cpu()?), Instant::now());
         let samples = match options.load {
             Load::Simple => fleet.one_by_one(edit, SIMPLE_ROUNDS).await?,
-            Load::Regular => fleet.run(Some(options.period), options.seconds, edit).await?,
-            Load::Intensive => fleet.run(None, options.seconds, edit).await?,
+            Load::Regular | Load::Intensive => {
+                let period = (options.load == Load::Regular).then_some(options.period);
+                let mut working = std::mem::take(&mut fleet.working);
+                let running = fleet.run(&mut working, (period, options.seconds, edit));
+                let samples = match options.kill_every {
+                    None => running.await?,
+                    Some(every) => tokio::select! {
+                        samples = running => samples?,
+                        killed = fleet.kill(server, Duration::from_secs_f64(every)) => {
+                            return killed.map(|()| Vec::new());
+                        }
+                    },
+                };
+                fleet.working = working;
+                fleet.check(server)?;
+                samples
+            }
         };
         let wall = begun.elapsed();
         let each = |spent: Duration| spent.as_secs_f64() * 1e3 / samples.len().max(1) as f64;

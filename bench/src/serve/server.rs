@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -13,37 +14,46 @@ use tempfile::TempDir;
 /// A server of one volume, which ends with this value.
 pub(super) struct Server {
     child: Child,
-    pub(super) address: Address,
-    pub(super) credentials: Credentials,
-    _dir: TempDir,
+    pub(super) to: Arc<(Address, Credentials)>,
+    program: PathBuf,
+    plain: bool,
+    dir: TempDir,
+    /// Processor time of those that were killed.
+    spent: Duration,
 }
 
 impl Server {
     /// Starts one whose volume is a directory in `parent`.
     pub(super) fn start(deltic: Option<&Path>, parent: &Path, plain: bool) -> Result<Self> {
         let dir = tempfile::tempdir_in(parent).context("make a directory")?;
-        fs::create_dir(dir.path().join("volume"))?;
+        fs::create_dir(dir.path().join(VOLUME))?;
         let program = deltic.map_or_else(beside, Path::to_owned);
-        let mut command = Command::new(&program);
-        command.arg("serve").arg(dir.path().join("volume"));
-        command.arg("--state").arg(dir.path().join("state"));
-        if !plain {
-            command.arg("--lan");
-        }
-        command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
-        let mut child = command.spawn().with_context(|| format!("start {}", program.display()))?;
-        let said = BufReader::new(child.stdout.take().context("it has an output")?).lines();
-        let line = said.map_while(Result::ok).find(|line| line.contains("#t="));
-        let line = line.context("the server did not say where it is")?;
-        let address: Address = line.trim().parse()?;
-        let token = address.in_fragment("t").context("the address has no token")?.parse()?;
-        let pin = address.in_fragment("pin").map(str::to_owned);
-        Ok(Self { child, address, credentials: Credentials { token, pin }, _dir: dir })
+        let (child, to) = start(&program, dir.path(), plain)?;
+        Ok(Self { child, to, program, plain, dir, spent: Duration::ZERO })
+    }
+
+    /// Kills it; what it served stays as it was at that moment.
+    pub(super) fn kill(&mut self) -> Result<()> {
+        self.spent = self.cpu()?;
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Starts it again after it was killed, at another port and with another token.
+    pub(super) fn start_again(&mut self) -> Result<()> {
+        (self.child, self.to) = start(&self.program, self.dir.path(), self.plain)?;
+        Ok(())
+    }
+
+    /// The directory that it serves.
+    pub(super) fn volume(&self) -> PathBuf {
+        self.dir.path().join(VOLUME)
     }
 
     /// Processor time that it took so far.
     pub(super) fn cpu(&self) -> Result<Duration> {
-        cpu_of(self.child.id())
+        Ok(self.spent + cpu_of(self.child.id())?)
     }
 
     pub(super) fn resident_kib(&self) -> Result<u64> {
@@ -52,6 +62,27 @@ impl Server {
         let kib = line.and_then(|line| line.split_whitespace().next());
         kib.and_then(|kib| kib.parse().ok()).context("the system does not tell VmRSS")
     }
+}
+
+/// Name of the volume.
+const VOLUME: &str = "volume";
+
+/// Starts a server of the volume in `dir`; where it is, and how it is reached.
+fn start(program: &Path, dir: &Path, plain: bool) -> Result<(Child, Arc<(Address, Credentials)>)> {
+    let mut command = Command::new(program);
+    command.arg("serve").arg(dir.join(VOLUME)).arg("--state").arg(dir.join("state"));
+    if !plain {
+        command.arg("--lan");
+    }
+    command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("start {}", program.display()))?;
+    let said = BufReader::new(child.stdout.take().context("it has an output")?).lines();
+    let line = said.map_while(Result::ok).find(|line| line.contains("#t="));
+    let line = line.context("the server did not say where it is")?;
+    let address: Address = line.trim().parse()?;
+    let token = address.in_fragment("t").context("the address has no token")?.parse()?;
+    let pin = address.in_fragment("pin").map(str::to_owned);
+    Ok((child, Arc::new((address, Credentials { token, pin }))))
 }
 
 /// The `deltic` beside this program, or in the PATH.
