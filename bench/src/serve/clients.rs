@@ -12,6 +12,7 @@ use deltic_net::SyncError;
 use deltic_net::embed::{Embedding, Outcome, sync};
 use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
 use deltic_protocol::options::Options as SyncOptions;
+use deltic_protocol::report::Notice;
 use deltic_serve::client::{Address, Credentials, Link};
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
@@ -53,6 +54,8 @@ struct Ledger {
     acknowledged: Option<u64>,
     /// Digests of those that were tried since.
     tried: Vec<u64>,
+    /// Those before.
+    earlier: Vec<u64>,
 }
 
 /// Counts of all clients.
@@ -233,7 +236,15 @@ impl Fleet {
             let found = digest(&fs::read(server.volume().join(format!("{no}.bin")))?);
             let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
             let is_right = ledger.acknowledged == Some(found) || ledger.tried.contains(&found);
-            ensure!(is_right, "client {no}: its file is no version that it may be");
+            let was = ledger.earlier.iter().rev().position(|version| *version == found);
+            ensure!(
+                is_right,
+                "client {no}: its file is {}",
+                match was {
+                    Some(versions) => format!("{} versions too old", versions + 1),
+                    None => "no version that it ever was".into(),
+                }
+            );
         }
         Ok(())
     }
@@ -301,7 +312,7 @@ impl Client {
         bail!("client {}: no sync comes to its end", self.no)
     }
 
-    async fn sync(&self, options: &SyncOptions) -> Result<Sample, SyncError> {
+    async fn sync(&self, options: &SyncOptions) -> Result<Sample> {
         let version = digest(&self.content);
         self.ledger().tried.push(version);
         let plan = Plan {
@@ -322,9 +333,20 @@ impl Client {
         };
         let begun = Instant::now();
         let embedding = Embedding::default();
-        let synced = timeout(PATIENCE, sync(plan, &embedding, &mut |_| ())).await;
-        let Outcome { traffic, .. } = synced.unwrap_or(Err(SyncError::Interrupted))?;
-        *self.ledger() = Ledger { acknowledged: Some(version), tried: Vec::new() };
+        let mut troubles = String::new();
+        let mut hear = |notice| {
+            if let Notice::Trouble(trouble) = notice {
+                troubles.push_str(&trouble.message);
+            }
+        };
+        let synced = timeout(PATIENCE, sync(plan, &embedding, &mut hear)).await;
+        let Outcome { traffic, totals, .. } = synced.unwrap_or(Err(SyncError::Interrupted))?;
+        ensure!(totals.failed == 0, "{troubles}");
+        let mut ledger = self.ledger();
+        let before = ledger.acknowledged.replace(version);
+        ledger.earlier.extend(before);
+        ledger.tried.clear();
+        drop(ledger);
         Ok(Sample { elapsed: begun.elapsed(), up: traffic.sent, down: traffic.received })
     }
 }
