@@ -113,6 +113,60 @@ fn a_patch_that_does_not_fit_changes_nothing() {
     assert_eq!(world.read("photos/a"), world.read("new"));
 }
 
+#[test]
+fn a_file_moves_to_where_nothing_is_and_nowhere_else() {
+    let world = World::new();
+    world.write("photos/a", "here");
+    world.write("photos/b", "there");
+    let server = Server::start(&world, "");
+    let go = |to: &str, more: &str| {
+        ask(&server, &format!("POST {FILE}?as=move&to={to}"), more, b"").status
+    };
+    assert_eq!(go("b", ""), 409);
+    assert_eq!(go("c", "If-Match: \"x\"\r\n"), 412);
+    for bad in ["", "..%2fout", "../out", "/x/../../y", ".deltic/x", ".deltic-versions/x", "a%00b"]
+    {
+        assert_eq!(go(bad, ""), 400, "{bad}");
+    }
+    assert_eq!(ask(&server, &format!("POST {FILE}?as=move"), "", b"").status, 400);
+    let dir = "POST /v1/volumes/photos/tree/dir";
+    assert_eq!(ask(&server, dir, "", b"").status, 201);
+    let moved = "POST /v1/volumes/photos/files/dir?as=move&to=x";
+    assert_eq!(ask(&server, moved, "", b"").status, 409);
+    assert_eq!(go("new/place%20of/a", "If-Match: *\r\n"), 201);
+    assert_eq!(go("c", ""), 404);
+    assert_eq!(world.read("photos/new/place of/a"), b"here");
+    assert_eq!(world.read("photos/b"), b"there");
+    assert!(!world.exists("photos/a") && !world.exists("out"));
+    drop(server);
+    let server = Server::start(&world, "--no-delete");
+    let kept = "POST /v1/volumes/photos/files/b?as=move&to=c";
+    assert_eq!(ask(&server, kept, "", b"").status, 403);
+}
+
+#[test]
+fn a_digest_comes_with_a_file_if_it_is_asked_for() {
+    let world = World::new();
+    world.write("photos/a", "hello world");
+    let server = Server::start(&world, "");
+    let get = |more: &str| ask(&server, &format!("GET {FILE}"), more, b"");
+    let sum = "sha-256=:uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek=:";
+    for (more, wanted) in [
+        ("Want-Repr-Digest: sha-256=1\r\n", Some(sum)),
+        ("Want-Repr-Digest: md5=3, sha-256=10\r\nRange: bytes=0-3\r\n", Some(sum)),
+        ("Want-Repr-Digest: sha-256=0\r\n", None),
+        ("Want-Repr-Digest: sha-512=1\r\n", None),
+        ("", None),
+    ] {
+        assert_eq!(get(more).header("repr-digest"), wanted, "{more}");
+    }
+    // Several ranges are as none.
+    assert_eq!(get("Range: bytes=0-1,3-4\r\n").status, 200);
+    let tag = get("").tag().to_owned();
+    assert_eq!(get(&format!("Range: bytes=0-1\r\nIf-Range: {tag}\r\n")).status, 206);
+    assert_eq!(get("Range: bytes=0-1\r\nIf-Range: \"x\"\r\n").status, 200);
+}
+
 /// A delta with the header of another, which copies the first bytes of old so often.
 fn bomb(delta: &[u8], times: usize) -> Vec<u8> {
     let header = 8 + 1 + usize::from(delta[8]);

@@ -139,6 +139,21 @@ impl LocalStore {
         let _ = self.show(&RelPath::root(), attrs);
     }
 
+    /// Gives what is at `from` the path `to`, which nothing may have, in one step.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] where something is at `to`; and where the system cannot move it.
+    pub fn rename(&self, from: &RelPath, to: &RelPath) -> Result<(), StoreError> {
+        let (old, new) = (self.place(MOVE, from)?, self.place(MOVE, to)?);
+        match old.dir.rename_new(&old.name, &new.dir, &new.name) {
+            Err(Errno::EXIST) => return Err(StoreError::Conflict { path: to.clone() }),
+            moved => moved.at(MOVE, from)?,
+        }
+        self.0.touched.add(&old.dir_path);
+        self.0.touched.add(&new.dir_path);
+        Ok(())
+    }
+
     /// Removes what is at `place`, unless that is a directory: then it says so.
     fn clear_for_dir(&self, place: &Place) -> Result<bool, StoreError> {
         let found = place.dir.find(&place.name).at(MAKE, &place.path)?;
@@ -162,4 +177,5 @@ fn shown(will: Option<(&Meta, Keep)>) -> Option<Meta> {
     Some(Meta { user, group, ..Meta::plain(Kind::Dir, 0, Timestamp::default(), mode) })
 }
 
+const MOVE: &str = "move";
 const MAKE: &str = "make directory";

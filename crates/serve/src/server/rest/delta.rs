@@ -17,7 +17,7 @@ use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
 use super::conditions::{check_conditions, need_condition, tag};
 use super::incoming::Incoming;
-use super::pieces::{Going, PIECE, Pieces, body_of, steps};
+use super::pieces::{PIECE, Pieces, Step, body_of, steps};
 use super::request::{At, no_store, on_disk};
 use super::staged::Staged;
 use super::versions;
@@ -225,7 +225,7 @@ impl Patching {
     }
 
     /// Makes some more of the new version.
-    fn step(&mut self) -> Result<Going, Problem> {
+    fn step(&mut self) -> Result<Step, Problem> {
         let end = self.made + STEP_BYTES as u64;
         while self.made < end {
             if let Some(copy) = self.copy.take() {
@@ -243,14 +243,14 @@ impl Patching {
                     let rest = &self.patch.bytes[self.read..];
                     let piece = &rest[..rest.len().min(PIECE)];
                     if piece.is_empty() {
-                        return Ok(Going::Done);
+                        return Ok(Step::Done);
                     }
                     self.parser.feed(piece);
                     self.read += piece.len();
                 }
             }
         }
-        Ok(Going::On)
+        Ok(Step::On)
     }
 
     /// Copies a piece, and leaves the rest for later.
@@ -288,10 +288,10 @@ impl Patching {
         // The second look: is it the delta that is wrong, or the version that it is for?
         let looking = (Pieces::of_all(old), Digester::new(&patch.header.spec));
         let (_, sum) = steps(server, looking, |(pieces, sum)| match pieces.next()? {
-            None => Ok(Going::Done),
+            None => Ok(Step::Done),
             Some(piece) => {
                 sum.push(&piece).map_err(|error| garbled(error.into()))?;
-                Ok(Going::On)
+                Ok(Step::On)
             }
         })
         .await?;

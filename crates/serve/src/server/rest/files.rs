@@ -11,13 +11,15 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use deltic_store::{Commit, Going, Keep, Rebuild, Replaces, Snapshot, Store, Tree};
+use deltic_store_local::LocalSnapshot;
 use deltic_tree::{Kind, Meta, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::conditions::{check_conditions, names_tag, need_condition, tag};
 use super::delta;
 use super::incoming::{broken, content_length, next};
-use super::pieces::{PIECE, Pieces, body_of};
+use super::moved;
+use super::pieces::{PIECE, Pieces, Step, body_of, steps};
 use super::request::{At, make_dirs, no_store, on_disk};
 use super::staged::Staged;
 use super::versions;
@@ -25,6 +27,10 @@ use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::Right;
 
+/// Longest file of which a digest is sent.
+const MAX_DIGESTED: u64 = 64 << 20;
+/// Header that asks for a file's digest (RFC 9530).
+const WANT_REPR_DIGEST: &str = "want-repr-digest";
 /// Header of a body's digest (RFC 9530).
 const REPR_DIGEST: &str = "repr-digest";
 
@@ -50,6 +56,7 @@ pub(super) async fn post(
 ) -> Result<Response, Problem> {
     match at.form.as_deref() {
         Some("delta") => delta::delta(server, at, body).await,
+        Some("move") => moved::file(server, at).await,
         Some("patch") => delta::patch(server, at, body).await,
         Some("restore") => versions::restore(server, at).await,
         _ => at.unknown(),
@@ -99,7 +106,13 @@ async fn read(server: Arc<Server>, at: At, method: Method) -> Result<Response, P
         let shown = format!("bytes {}-{}/{len}", span.start, span.end - 1);
         response = response.header(header::CONTENT_RANGE, shown);
     }
-    let response = response.status(status).header(header::CONTENT_LENGTH, span.end - span.start);
+    let mut response =
+        response.status(status).header(header::CONTENT_LENGTH, span.end - span.start);
+    let snapshot = Arc::new(snapshot);
+    if wants_digest(headers) && len <= MAX_DIGESTED {
+        let digest = digest(&server, &snapshot).await?;
+        response = response.header(REPR_DIGEST, format!("sha-256=:{}:", STANDARD.encode(digest)));
+    }
     let body = match method == Method::HEAD {
         true => Body::empty(),
         false => {
@@ -108,6 +121,28 @@ async fn read(server: Arc<Server>, at: At, method: Method) -> Result<Response, P
         }
     };
     build(response, body)
+}
+
+/// True if the client asks for a SHA-256 (RFC 9530): a preference of 0 says no.
+fn wants_digest(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(WANT_REPR_DIGEST).into_iter();
+    let mut wanted =
+        values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    wanted.any(|one| one.trim().strip_prefix("sha-256=").is_some_and(|how| how.trim() != "0"))
+}
+
+/// The SHA-256 of a file.
+async fn digest(server: &Server, snapshot: &Arc<LocalSnapshot>) -> Result<[u8; 32], Problem> {
+    let state = (Pieces::of_all(Arc::clone(snapshot)), Sha256::new());
+    let (_, hash) = steps(server, state, |(pieces, hash)| match pieces.next()? {
+        None => Ok(Step::Done),
+        Some(piece) => {
+            hash.update(&piece);
+            Ok(Step::On)
+        }
+    })
+    .await?;
+    Ok(hash.finalize().into())
 }
 
 /// Part of a file that is asked for.

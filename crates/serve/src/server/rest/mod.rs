@@ -4,17 +4,22 @@ mod conditions;
 mod delta;
 mod files;
 mod incoming;
+mod moved;
 mod pieces;
 mod request;
 mod staged;
 mod tree;
 mod versions;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::header;
 use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use axum::{Json, Router};
 use serde_json::json;
 
@@ -24,15 +29,28 @@ use super::shared::{Known, Server};
 use super::volume::Rights;
 
 pub(super) fn routes() -> Router<Arc<Server>> {
-    Router::new()
-        .route("/v1/volumes", get(volumes))
-        .route("/v1/volumes/{volume}/tree", get(tree::list_root))
-        .route("/v1/volumes/{volume}/tree/", get(tree::list_root))
-        .route("/v1/volumes/{volume}/tree/{*path}", get(tree::list).post(tree::make))
-        .route(
-            "/v1/volumes/{volume}/files/{*path}",
-            get(files::get).post(files::post).put(files::write).delete(files::delete),
-        )
+    let add = |router: Router<_>, (path, methods)| router.route(path, methods);
+    table().into_iter().fold(Router::new(), add)
+}
+
+/// All paths, with what is done at each; openapi.json describes them.
+fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 6] {
+    let files = get(files::get).post(files::post).put(files::write).delete(files::delete);
+    [
+        ("/v1/openapi.json", get(describe)),
+        ("/v1/volumes", get(volumes)),
+        ("/v1/volumes/{volume}/tree", get(tree::list_root)),
+        ("/v1/volumes/{volume}/tree/", get(tree::list_root)),
+        ("/v1/volumes/{volume}/tree/{*path}", get(tree::list).post(tree::make)),
+        ("/v1/volumes/{volume}/files/{*path}", files),
+    ]
+}
+
+/// Description of all requests, as OpenAPI 3.1 has it.
+const OPENAPI: &str = include_str!("openapi.json");
+
+async fn describe(_: Known) -> impl IntoResponse {
+    no_store(([(header::CONTENT_TYPE, "application/json")], OPENAPI))
 }
 
 /// Lists the volumes that a token is for.

@@ -105,7 +105,7 @@ pub(super) fn body_of<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static>(
 pub(super) async fn steps<T: Send + 'static>(
     server: &Server,
     mut state: T,
-    mut step: impl FnMut(&mut T) -> Result<Going, Problem> + Send + 'static,
+    mut step: impl FnMut(&mut T) -> Result<Step, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     loop {
         let turn = Arc::clone(&server.disk).acquire_owned().await;
@@ -117,7 +117,7 @@ pub(super) async fn steps<T: Send + 'static>(
         let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed here");
         let going;
         (state, step, going) = done.await.map_err(failed)?;
-        if going? == Going::Done {
+        if going? == Step::Done {
             return Ok(state);
         }
     }
@@ -125,7 +125,7 @@ pub(super) async fn steps<T: Send + 'static>(
 
 /// State of work that is done by steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Going {
+pub(super) enum Step {
     On,
     Done,
 }

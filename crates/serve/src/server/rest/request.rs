@@ -35,6 +35,8 @@ pub(super) struct At {
     pub(super) form: Option<String>,
     /// The old version that is asked for: `?version=`.
     pub(super) version: Option<String>,
+    /// The new path of what moves: `?to=`.
+    pub(super) to: Option<String>,
     volume: String,
     path: String,
 }
@@ -44,6 +46,7 @@ struct Asked {
     #[serde(rename = "as")]
     form: Option<String>,
     version: Option<String>,
+    to: Option<String>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for At
@@ -58,8 +61,9 @@ where
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
         let Path((volume, path)) = path.map_err(|why| bad(why.body_text()))?;
         let asked = Query::<Asked>::from_request_parts(parts, state).await;
-        let Query(Asked { form, version }) = asked.map_err(|why| bad(why.body_text()))?;
-        Ok(Self { known, headers: parts.headers.clone(), form, version, volume, path })
+        let Query(Asked { form, version, to }) = asked.map_err(|why| bad(why.body_text()))?;
+        let headers = parts.headers.clone();
+        Ok(Self { known, headers, form, version, to, volume, path })
     }
 }
 
@@ -93,6 +97,9 @@ pub(super) fn no_store(response: impl IntoResponse) -> Response {
 pub(super) fn path(text: &str) -> Result<RelPath, Problem> {
     let path = RelPath::parse(text.trim_end_matches('/').as_bytes());
     let path = path.map_err(|why| Problem::new(StatusCode::BAD_REQUEST, format!("path: {why}")))?;
+    if path.is_root() {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "path: the volume itself"));
+    }
     let reserved =
         |_| Problem::new(StatusCode::BAD_REQUEST, format!("{path}: a name of deltic's own"));
     deltic_store::check_path("reach", &path).map_err(reserved)?;

@@ -13,7 +13,7 @@ use deltic_tree::{Meta, RelPath};
 use serde_json::json;
 
 use super::conditions::{check_conditions, tag};
-use super::pieces::{Going, steps};
+use super::pieces::{Step, steps};
 use super::request::{At, make_dirs, no_store, on_disk};
 use super::staged::Staged;
 use crate::server::problem::Problem;
@@ -106,14 +106,14 @@ struct Restoring {
 }
 
 impl Restoring {
-    fn step(&mut self) -> Result<Going, Problem> {
+    fn step(&mut self) -> Result<Step, Problem> {
         let span = self.made..self.old.meta().len.min(self.made + STEP_BYTES);
         if span.is_empty() {
-            return Ok(Going::Done);
+            return Ok(Step::Done);
         }
         self.new.copy(&self.old, span.clone(), span.start)?;
         self.made = span.end;
-        Ok(Going::On)
+        Ok(Step::On)
     }
 
     /// Puts it in place: whether nothing was there, and its tag.

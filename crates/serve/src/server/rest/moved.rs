@@ -1,0 +1,49 @@
+//! A file that gets another path.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use deltic_store::{Store, Tree};
+
+use super::conditions::{check_conditions, tag};
+use super::request::{At, make_dirs, no_store, on_disk, path};
+use crate::server::problem::Problem;
+use crate::server::shared::Server;
+use crate::server::volume::Right;
+
+/// Gives a file another path in its volume, where nothing is yet, in one step.
+pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Problem> {
+    let volume = at.volume(&server, Right::Write)?;
+    at.volume(&server, Right::Delete)?;
+    let from = at.file()?;
+    let which = || Problem::new(StatusCode::BAD_REQUEST, "name the new path: &to=PATH");
+    let to = path(at.to.as_deref().ok_or_else(which)?)?;
+    let again = Arc::clone(&server);
+    let tag = on_disk(&server, move || {
+        let store = volume.store()?;
+        let missing = || Problem::new(StatusCode::NOT_FOUND, format!("{from}: no such file"));
+        // What is asked of the new place is none of these conditions.
+        let headers = without(&at.headers, &header::IF_NONE_MATCH);
+        check_conditions((&again, &store), &from, &headers)?.ok_or_else(missing)?;
+        if store.look(&to)?.is_some() {
+            return Err(Problem::new(StatusCode::CONFLICT, format!("{to}: something is there")));
+        }
+        if let Some((above, _)) = to.split_last() {
+            make_dirs(&store, &above)?;
+        }
+        store.rename(&from, &to)?;
+        store.flush()?;
+        Ok(tag(&again, &store.open(&to)?))
+    })
+    .await?;
+    let response = Response::builder().status(StatusCode::CREATED).header(header::ETAG, tag);
+    Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
+}
+
+fn without(headers: &HeaderMap, name: &header::HeaderName) -> HeaderMap {
+    let mut headers = headers.clone();
+    headers.remove(name);
+    headers
+}

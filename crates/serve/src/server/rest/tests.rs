@@ -1,0 +1,209 @@
+//! All requests, in this process: those that make no sense, and what describes them.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode, header};
+use deltic_core::ChunkerSpec;
+use deltic_core::format::{delta, recipe};
+use http_body_util::BodyExt;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use serde_json::{Value, json};
+
+use super::{OPENAPI, table};
+use crate::server::admission::Peer;
+use crate::server::config::Config;
+use crate::server::{prepare, router};
+use crate::token::Token;
+
+const CHILD: &str = "DELTIC_TEST_REST";
+const FILE: &str = "/v1/volumes/photos/files/dir/file";
+
+/// A process keeps to volumes for good, so it is another one.
+fn in_a_child(name: &str, test: impl FnOnce(&Path)) {
+    if let Some(world) = std::env::var_os(CHILD) {
+        return test(Path::new(&world));
+    }
+    let world = tempfile::tempdir().unwrap();
+    for dir in ["photos/dir", "state"] {
+        std::fs::create_dir_all(world.path().join(dir)).unwrap();
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let name = format!("server::rest::tests::{name}");
+    let run = child.args(["--exact", &name]).env(CHILD, world.path()).output().unwrap();
+    let shown = [run.stdout, run.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(run.status.success() && shown[0].contains("1 passed"), "{shown:#?}");
+}
+
+/// A server that listens to nobody.
+struct Here {
+    service: TowerToHyperService<axum::Router>,
+    token: Token,
+    peer: Arc<Peer>,
+}
+
+impl Here {
+    fn new(world: &Path) -> Self {
+        let settings = json!({
+            "state": world.join("state"),
+            "listen": "127.0.0.1:0",
+            "volumes": { "photos": { "path": world.join("photos"), "versions": 3 } },
+        });
+        let config: Config = serde_json::from_value(settings).unwrap();
+        let token = Token::random();
+        let prepared = prepare(&config, Some(&token), None).unwrap();
+        let peer = prepared.server.admission.connect(Ipv4Addr::LOCALHOST.into()).unwrap().into();
+        let service = TowerToHyperService::new(router(prepared.server.into()));
+        Self { service, token, peer }
+    }
+
+    async fn ask(
+        &self,
+        (method, path): (Method, &str),
+        headers: &[(header::HeaderName, &str)],
+        body: Vec<u8>,
+    ) -> (StatusCode, Option<Vec<u8>>) {
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.extension(Arc::clone(&self.peer));
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
+        let answer = self.service.call(request.body(Body::from(body)).unwrap()).await.unwrap();
+        let status = answer.status();
+        (status, answer.into_body().collect().await.ok().map(|body| body.to_bytes().to_vec()))
+    }
+
+    async fn known(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> (StatusCode, Option<Vec<u8>>) {
+        let bearer = format!("Bearer {}", self.token.reveal());
+        let headers = [(header::AUTHORIZATION, &*bearer), (header::IF_MATCH, "*")];
+        self.ask((method, path), &headers, body).await
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
+fn the_description_names_every_request_and_every_request_that_it_names_is_answered() {
+    let described: Value = serde_json::from_str(OPENAPI).unwrap();
+    let paths = described["paths"].as_object().unwrap();
+    let named: BTreeSet<_> = paths.keys().cloned().collect();
+    let plain = |path: &str| path.trim_end_matches('/').replace("{*path}", "{path}");
+    let routed: BTreeSet<_> = table().iter().map(|(path, _)| plain(path)).collect();
+    assert_eq!(named, routed);
+    in_a_child(
+        "the_description_names_every_request_and_every_request_that_it_names_is_answered",
+        |world| {
+            let here = Here::new(world);
+            runtime().block_on(async {
+                for (path, methods) in paths {
+                    let at = path.replace("{volume}", "photos").replace("{path}", "dir/file");
+                    for method in ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH"] {
+                        // What answers GET answers HEAD.
+                        let is_get = method == "HEAD" && methods.get("get").is_some();
+                        let is_named = is_get || methods.get(method.to_lowercase()).is_some();
+                        let wanted = match is_named {
+                            true => StatusCode::UNAUTHORIZED,
+                            false => StatusCode::METHOD_NOT_ALLOWED,
+                        };
+                        let ask = (method.parse().unwrap(), &*at);
+                        let (status, _) = here.ask(ask, &[], Vec::new()).await;
+                        assert_eq!(status, wanted, "{method} {path}");
+                    }
+                }
+                let (status, body) = here.known(Method::GET, "/v1/openapi.json", Vec::new()).await;
+                assert_eq!(
+                    (status, body.unwrap().as_slice()),
+                    (StatusCode::OK, OPENAPI.as_bytes())
+                );
+            });
+        },
+    );
+}
+
+/// Bytes that look random, from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % sides
+    }
+
+    /// Changes some of the bytes.
+    fn mutate(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        for _ in 0..=self.roll(3) {
+            let (at, byte) = (self.roll(bytes.len().max(1)), self.roll(256) as u8);
+            match self.roll(6) {
+                _ if bytes.is_empty() => bytes.push(byte),
+                // Most of what counts is at both ends.
+                0 => bytes[at.min(60)] = byte,
+                1 => bytes[at] ^= 1 << (byte % 8),
+                2 => bytes.truncate(at),
+                3 => bytes.insert(at, byte),
+                4 => drop(bytes.remove(at)),
+                _ => bytes.extend_from_within(at..),
+            }
+        }
+        bytes
+    }
+}
+
+#[test]
+fn of_ten_thousand_garbled_signatures_and_deltas_none_does_harm() {
+    in_a_child("of_ten_thousand_garbled_signatures_and_deltas_none_does_harm", |world| {
+        let here = Here::new(world);
+        let at = world.join("photos/dir/file");
+        let mut dice = Dice(1);
+        let old: Vec<u8> = (0..40_000).map(|_| dice.roll(256) as u8).collect();
+        let mut new = old.clone();
+        new.splice(20_000..20_000, *b"something new");
+        let (mut signature, mut patch) = (Vec::new(), Vec::new());
+        let mut writer = recipe::Writer::new(&ChunkerSpec::for_len(40_000), &mut signature);
+        writer.push(&old, &mut signature).unwrap();
+        writer.finish(&mut signature).unwrap();
+        let mut reader = recipe::KnownReader::new(1_000);
+        reader.feed(&signature).unwrap();
+        let mut writer = delta::Writer::new(reader.finish().unwrap(), &mut patch);
+        writer.push(&new, &mut patch).unwrap();
+        writer.finish(&mut patch).unwrap();
+        std::fs::write(&at, &old).unwrap();
+        runtime().block_on(async {
+            for nth in 0..5_000 {
+                let body = dice.mutate(&patch);
+                let (status, _) = here.known(Method::POST, &format!("{FILE}?as=patch"), body).await;
+                let is = std::fs::read(&at).unwrap();
+                match status.as_u16() {
+                    // It was another way to say the same.
+                    204 => assert_eq!(is, new, "{nth}"),
+                    400 | 412 | 413 => assert_eq!(is, old, "{nth}: {status}"),
+                    _ => panic!("{nth}: {status}"),
+                }
+                if status == StatusCode::NO_CONTENT {
+                    std::fs::write(&at, &old).unwrap();
+                }
+                let body = dice.mutate(&signature);
+                let (status, _) = here.known(Method::POST, &format!("{FILE}?as=delta"), body).await;
+                assert!([200, 400].contains(&status.as_u16()), "{nth}: {status}");
+            }
+            let (status, _) = here.known(Method::POST, &format!("{FILE}?as=patch"), patch).await;
+            assert_eq!(status, StatusCode::NO_CONTENT);
+        });
+        assert_eq!(std::fs::read(&at).unwrap(), new);
+        let staged = std::fs::read_dir(world.join("photos/.deltic")).unwrap();
+        assert_eq!(staged.count(), 0);
+    });
+}
