@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use args::{Command, settings};
 use commands::start;
+use deltic_net::SyncError;
 use report::exit::Exit;
 use report::output;
 
@@ -53,6 +54,8 @@ fn run(command: Command) -> Exit {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Token(args) => ended(|| commands::serve::token(&args)),
         Command::Login(args) => ended(|| commands::serve::login(&args)),
+        Command::Versions(args) => ended(|| commands::versions::list(&args)),
+        Command::Restore(args) => ended(|| commands::versions::restore(&args)),
         Command::Install(args) => commands::install::run(&args),
         Command::Agent(args) => commands::agent::run(&args),
     }
@@ -63,5 +66,5 @@ fn ended(command: impl FnOnce() -> anyhow::Result<()>) -> Exit {
     deltic_net::let_long_writes_fail();
     let Err(error) = command() else { return Exit::Success };
     output::complain(&output::words(&error), None);
-    Exit::from(&error)
+    error.downcast_ref::<SyncError>().map_or_else(|| Exit::from(&error), Exit::from)
 }

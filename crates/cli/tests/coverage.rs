@@ -16,7 +16,7 @@ const MOST_NAMED: usize = 3;
 /// Longest cell of several names.
 const MAX_CELL: usize = 260;
 /// The commands of which options are listed; an option of several stands with the first.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 14] = [
     "sync",
     "watch",
     "verify",
@@ -24,6 +24,8 @@ const COMMANDS: [&str; 12] = [
     "install",
     "serve",
     "login",
+    "versions",
+    "restore",
     "signature",
     "delta",
     "patch",

@@ -77,6 +77,18 @@ fn what_is_replaced_and_removed_is_kept_by_whatever_way() {
     assert_eq!(contents(&server, FILE)[0], b"three");
     let stale = format!("POST {FILE}?as=restore&version={last}");
     assert_eq!(ask(&server, &stale, "If-Match: \"x\"\r\n", b"").status, 412);
+    let run = server.ok("versions URL/photos/dir/a");
+    assert_eq!(run.lines().len(), versions(&server, FILE).len());
+    assert!(
+        run.stdout.starts_with(&versions(&server, FILE)[0].0) && run.stdout.contains(" 5 bytes")
+    );
+    server.ok(&format!("restore URL/photos/dir/a --version {third}"));
+    assert_eq!(world.read("photos/dir/a"), b"three");
+    server.fails(3, "restore URL/photos/dir/a --version 7", "dir/a");
+    server.fails(3, "versions URL/photos/none", "no such file");
+    server.fails(3, "versions URL/photos/", "name a file");
+    server.fails(3, "versions URL/music/a", "no such volume");
+    server.fails(11, "versions --token @delta URL/photos/dir/a", "");
     // A version is a file as others are.
     let read = format!("GET {FILE}?version={last}");
     let part = ask(&server, &read, "Range: bytes=3-6\r\n", b"");

@@ -1,5 +1,7 @@
 //! The client: dials a server, and has a stream to a volume there.
 
+mod request;
+
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -24,6 +26,8 @@ use crate::control::{FromClient, FromServer, parse};
 use crate::server::tls::pin;
 use crate::token::Token;
 use crate::{SOCKET_PATH, SUBPROTOCOL};
+
+pub use self::request::KeptVersion;
 
 /// Address of a server's volume, and a path there: `https://host[:port]/volume/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,21 +164,7 @@ impl Address {
     /// # Errors
     /// [`SyncError::Dial`] where it is not reached or not trusted, [`SyncError::Refused`] where it does not let us in.
     pub async fn connect(&self, credentials: &Credentials) -> Result<Link, SyncError> {
-        let failed = |what: &str| failed(what, &self.server());
-        let (host, port) = self.endpoint();
-        let stream = TcpStream::connect((&*host, port)).await.map_err(failed("connect to"))?;
-        stream.set_nodelay(true).ok();
-        let stream: Pin<Box<dyn Stream>> = if self.is_secret {
-            let config = client_config(credentials.pin.as_deref())
-                .map_err(|error| failed("connect to")(io::Error::other(error)))?;
-            let name = ServerName::try_from(host)
-                .map_err(|error| failed("connect to")(io::Error::other(error)))?;
-            let connector = TlsConnector::from(Arc::new(config));
-            let stream = connector.connect(name, stream).await.map_err(failed("trust"))?;
-            Box::pin(stream)
-        } else {
-            Box::pin(stream)
-        };
+        let stream = self.reach(credentials).await?;
         let secret = if self.is_secret { "s" } else { "" };
         let uri = format!("ws{secret}://{}{SOCKET_PATH}", self.authority);
         let uri: Uri = uri.parse().expect("it was parsed before");
@@ -203,6 +193,26 @@ impl Address {
             connection.carry(hear, || {}, std::future::pending()).await.ok();
         });
         Ok(Link { mux, to: self.clone(), opened: Arc::default() })
+    }
+
+    /// Opens a stream to the server, by TLS unless it is this machine.
+    async fn reach(&self, credentials: &Credentials) -> Result<Pin<Box<dyn Stream>>, SyncError> {
+        let failed = |what: &str| failed(what, &self.server());
+        let (host, port) = self.endpoint();
+        let stream = TcpStream::connect((&*host, port)).await.map_err(failed("connect to"))?;
+        stream.set_nodelay(true).ok();
+        let stream: Pin<Box<dyn Stream>> = if self.is_secret {
+            let config = client_config(credentials.pin.as_deref())
+                .map_err(|error| failed("connect to")(io::Error::other(error)))?;
+            let name = ServerName::try_from(host)
+                .map_err(|error| failed("connect to")(io::Error::other(error)))?;
+            let connector = TlsConnector::from(Arc::new(config));
+            let stream = connector.connect(name, stream).await.map_err(failed("trust"))?;
+            Box::pin(stream)
+        } else {
+            Box::pin(stream)
+        };
+        Ok(stream)
     }
 }
 

@@ -36,7 +36,7 @@ use self::far::{DoctorArgs, InstallArgs};
 use self::offline::{DeltaArgs, PatchArgs, SignatureArgs};
 use self::opposites::with_opposites;
 use self::refusal::Refusal;
-use self::server::{LoginCommandArgs, ServeArgs, TokenArgs};
+use self::server::{LoginCommandArgs, RestoreArgs, ServeArgs, TokenArgs, VersionsArgs};
 use self::settings::{Applied, Places};
 use self::sync::SyncArgs;
 use self::tools::{BenchArgs, CompletionsArgs, ManArgs};
@@ -93,6 +93,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     Token(TokenArgs),
     Login(LoginCommandArgs),
+    Versions(VersionsArgs),
+    Restore(RestoreArgs),
     /// Serve one session on standard input and output; internal
     ///
     /// `deltic sync` starts this on the other machine. It is not meant to be started by hand.

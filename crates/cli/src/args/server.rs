@@ -138,6 +138,43 @@ pub(crate) struct LoginCommandArgs {
     pub(crate) pin: Option<String>,
 }
 
+/// List the old versions that a server keeps of a file, the newest first
+///
+/// Each line has the name of a version, when it was replaced or deleted, and its length.
+#[derive(Debug, clap::Args)]
+#[command(after_help = VERSIONS_EXAMPLES)]
+pub(crate) struct VersionsArgs {
+    /// The file: https://HOST/VOLUME/PATH
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    #[command(flatten)]
+    pub(crate) login: LoginArgs,
+}
+
+/// Put an old version of a file back, on the server
+///
+/// What is there until then becomes an old version itself.
+#[derive(Debug, clap::Args)]
+#[command(after_help = VERSIONS_EXAMPLES)]
+pub(crate) struct RestoreArgs {
+    /// The file: https://HOST/VOLUME/PATH
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// The version, as `deltic versions` lists it
+    #[arg(long, value_name = "ID")]
+    pub(crate) version: u64,
+    #[command(flatten)]
+    pub(crate) login: LoginArgs,
+}
+
+const VERSIONS_EXAMPLES: &str = "\
+EXAMPLES:
+  deltic versions https://nas:8420/photos/2026/a.jpg
+  deltic restore https://nas:8420/photos/2026/a.jpg --version 1764000000123456789
+
+EXIT CODES:
+  0 done; 3 no such file or version, or not allowed; 10 the server is not reached; 11 the token is not known there";
+
 const SERVE_EXAMPLES: &str = "\
 EXAMPLES:
   deltic serve photos/

@@ -18,4 +18,5 @@ pub(crate) mod start;
 pub(crate) mod sync;
 pub(crate) mod verify;
 pub(crate) mod version;
+pub(crate) mod versions;
 pub(crate) mod watch;

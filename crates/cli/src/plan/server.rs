@@ -31,7 +31,7 @@ pub(crate) fn dial(
     Ok(Some(address.dial(credentials)))
 }
 
-fn credentials(address: &Address, login: &LoginArgs) -> Result<Credentials> {
+pub(crate) fn credentials(address: &Address, login: &LoginArgs) -> Result<Credentials> {
     let kept = Logins::read()?.0.remove(&address.server());
     let pin = login.pin.clone().or_else(|| kept.as_ref()?.pin.clone());
     let said = match &login.token {

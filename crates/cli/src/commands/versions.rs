@@ -1,0 +1,35 @@
+//! `deltic versions` and `deltic restore`: old versions that a server keeps.
+
+use anyhow::{Result, ensure};
+use deltic_serve::client::{Address, Credentials, KeptVersion};
+
+use crate::args::server::{LoginArgs, RestoreArgs, VersionsArgs};
+use crate::plan::server::credentials;
+use crate::report::numbers::counted;
+use crate::report::output::Output;
+use crate::words::zone::Zone;
+
+/// Prints the versions of a file.
+pub(crate) fn list(args: &VersionsArgs) -> Result<()> {
+    let (file, credentials) = file(&args.url, &args.login)?;
+    let mut output = Output::stdout();
+    for KeptVersion { version, replaced, bytes } in file.versions(&credentials)? {
+        let (when, bytes) = (Zone::here().shown(replaced), counted(bytes, "byte"));
+        output.line(format!("{version:<20} {when}  {bytes}"));
+    }
+    Ok(output.finish()?)
+}
+
+/// Puts a version of a file back.
+pub(crate) fn restore(args: &RestoreArgs) -> Result<()> {
+    let (file, credentials) = file(&args.url, &args.login)?;
+    Ok(file.restore(&credentials, args.version)?)
+}
+
+/// The file on a server, and what lets us in there.
+fn file(url: &str, login: &LoginArgs) -> Result<(Address, Credentials)> {
+    let address: Address = url.parse()?;
+    ensure!(!address.path.is_empty(), "{url}: name a file in the volume");
+    let credentials = credentials(&address, login)?;
+    Ok((address, credentials))
+}

@@ -1,0 +1,133 @@
+//! Requests of plain HTTP to a server.
+
+use std::fmt::Write;
+use std::io;
+
+use bytes::Bytes;
+use deltic_net::SyncError;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+
+use super::{Address, Credentials, failed};
+
+/// Longest answer that is read.
+const MAX_ANSWER: usize = 4 << 20;
+
+/// Why a server refuses a request (RFC 9457).
+#[derive(Deserialize)]
+struct Problem {
+    detail: String,
+}
+
+/// An old version of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct KeptVersion {
+    /// Its name among the versions of its file.
+    pub version: String,
+    /// When it was replaced or removed, in seconds since 1970.
+    pub replaced: i64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// The versions of a file, as a server tells them.
+#[derive(Deserialize)]
+struct KeptVersions {
+    versions: Vec<KeptVersion>,
+}
+
+impl Address {
+    /// Asks which old versions the server keeps of the file that the address names, the newest first. For programs
+    /// without an async runtime: one of its own lives meanwhile.
+    ///
+    /// # Errors
+    /// [`SyncError::Dial`] where the server is not reached or not trusted, [`SyncError::Refused`] where it does not let
+    /// us in, [`SyncError::SelectionThere`] where it says why it does not do that.
+    pub fn versions(&self, credentials: &Credentials) -> Result<Vec<KeptVersion>, SyncError> {
+        let answer = alone(self.ask(credentials, (Method::GET, "as=versions")))?;
+        let none = |error| failed("understand", &self.server())(io::Error::other(error));
+        serde_json::from_slice(&answer).map(|KeptVersions { versions }| versions).map_err(none)
+    }
+
+    /// Has the server put an old version of the file back.
+    ///
+    /// # Errors
+    /// As [`Address::versions`].
+    pub fn restore(&self, credentials: &Credentials, version: u64) -> Result<(), SyncError> {
+        let query = format!("as=restore&version={version}");
+        alone(self.ask(credentials, (Method::POST, &query))).map(drop)
+    }
+
+    /// Asks for something about the file; `query` stands behind its path.
+    async fn ask(
+        &self,
+        credentials: &Credentials,
+        (method, query): (Method, &str),
+    ) -> Result<Bytes, SyncError> {
+        let failed = |what: &str| failed(what, &self.server());
+        let broken = |error| failed("ask")(io::Error::other(error));
+        let stream = self.reach(credentials).await?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        tokio::spawn(connection);
+        let path =
+            format!("/v1/volumes/{}/files/{}", escape(self.volume.as_bytes()), escape(&self.path));
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{path}?{query}"))
+            .header(header::HOST, &self.authority)
+            .header(header::AUTHORIZATION, format!("Bearer {}", credentials.token.reveal()))
+            .body(Empty::<Bytes>::new());
+        let request = request.map_err(|error| failed("ask")(io::Error::other(error)))?;
+        let answer = sender.send_request(request).await.map_err(broken)?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+        let body = body.map_err(|error| failed("ask")(io::Error::other(error)))?.to_bytes();
+        if status.is_success() {
+            return Ok(body);
+        }
+        let server = self.server();
+        if status == StatusCode::UNAUTHORIZED {
+            let why = format!("{server}: the token is not one of this server, or has ended");
+            return Err(SyncError::Refused(why));
+        }
+        let why = serde_json::from_slice(&body).map(|Problem { detail }| detail);
+        let why = why.unwrap_or_else(|_| format!("no deltic serves there (it answered {status})"));
+        Err(SyncError::SelectionThere(format!("{}: {why}", self.host())))
+    }
+}
+
+/// Waits for an answer in a runtime of its own.
+fn alone<T>(asking: impl Future<Output = Result<T, SyncError>>) -> Result<T, SyncError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|source| SyncError::Transport { action: "start a runtime", source })?;
+    runtime.block_on(asking)
+}
+
+/// Writes a path as addresses have it.
+fn escape(path: &[u8]) -> String {
+    path.iter().fold(String::new(), |mut text, byte| {
+        let is_plain = byte.is_ascii_alphanumeric() || b"-_.~/".contains(byte);
+        let written = match is_plain {
+            true => text.write_char(char::from(*byte)),
+            false => write!(text, "%{byte:02X}"),
+        };
+        written.expect("a string takes all");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_address_could_mean_otherwise_is_escaped() {
+        assert_eq!(escape(b"2026/a b/%?#.jpg"), "2026/a%20b/%25%3F%23.jpg");
+        assert_eq!(escape(&[0xc3, 0xa4, 0, b'~']), "%C3%A4%00~");
+    }
+}
