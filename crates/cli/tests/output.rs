@@ -233,7 +233,7 @@ fn bytes_that_were_sent_are_counted_for_each_file() {
         let world = World::new();
         world.write("src/file", noise(5000, 1));
         let run = world.ok(&format!(
-            "-a --out-format=%n:%b:%p:%C: {} {}",
+            "-a --no-cache --out-format=%n:%b:%p:%C: {} {}",
             way.from("src/file"),
             way.to("dst/")
         ));

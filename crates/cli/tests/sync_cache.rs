@@ -497,3 +497,59 @@ fn recipes_that_are_damaged_or_of_another_file_are_not_believed() {
     }
     run(8);
 }
+
+/// `%C` is the digest where this end knows it, and as many blanks where it does not.
+#[test]
+fn digests_of_what_came_are_shown_where_they_are_known() {
+    for way in WAYS {
+        let world = World::new();
+        world.mkdir("dst");
+        let contents =
+            [("big", noise(BIG, 1)), ("empty", Vec::new()), ("small", b"small".to_vec())];
+        for (name, content) in &contents {
+            world.write(format!("src/{name}"), content);
+            world.set_time(format!("src/{name}"), 1_000_000_000);
+        }
+        rest();
+        let run = |words: &str| {
+            let words =
+                format!("{words} --out-format=%i|%n|%C {} {}", way.from("src/"), way.to("dst/"));
+            let told = world.ok(&words).stdout;
+            let line = |line: &str| {
+                let fields: Vec<_> = line.split('|').map(str::to_owned).collect();
+                (fields[1].clone(), fields[2].clone())
+            };
+            told.lines().map(line).filter(|(name, _)| name != "./").collect::<Vec<_>>()
+        };
+        let (blanks, digest) = (" ".repeat(64), |bytes: &[u8]| {
+            let mut digest = deltic_core::recipe::FileDigest::new();
+            digest.push(bytes);
+            digest.finish().to_string()
+        });
+        let known = contents.each_ref().map(|(name, bytes)| ((*name).to_owned(), digest(bytes)));
+        assert_eq!(run("-a"), known, "{way:?}");
+        for name in ["big", "empty", "small"] {
+            world.chmod(&format!("src/{name}"), 0o600);
+        }
+        let told = run("-ac");
+        assert_eq!(told, known, "{way:?}");
+        world.write("src/small", "SMALL");
+        world.set_time("src/small", 1_000_000_000);
+        assert_eq!(
+            run("-acn"),
+            [(
+                "small".into(),
+                if matches!(way, common::Way::Pull) { blanks } else { digest(b"SMALL") }
+            )],
+            "{way:?}"
+        );
+        assert_eq!(run("-ac"), [("small".into(), digest(b"SMALL"))], "{way:?}");
+        // Under another name, beside a file that has the one of the source.
+        world.write("one/small", "other");
+        let ends = format!("{} {}", way.from("src/small"), way.to("one/new"));
+        let told = world.ok(&format!("-ac --out-format=%C {ends}")).stdout;
+        let is_known = !matches!(way, common::Way::Pull);
+        let sum = if is_known { digest(b"SMALL") } else { " ".repeat(64) };
+        assert_eq!(told.trim_end_matches('\n'), sum, "{way:?}");
+    }
+}

@@ -327,10 +327,12 @@ impl<M: Machine, W: Worker<M>> Surroundings<M> for Around<'_, M, W> {
     }
 }
 
-/// Says of a trouble at this end where it happened.
+/// Says of a trouble at this end where it happened, and of a change what this end knows.
 fn located<M: Machine>(worker: &impl Worker<M>, mut notice: Notice) -> Notice {
-    if let Notice::Trouble(trouble) = &mut notice {
-        worker.locate(trouble);
+    match &mut notice {
+        Notice::Trouble(trouble) => worker.locate(trouble),
+        Notice::Changed(change) => worker.describe(change),
+        _ => {}
     }
     notice
 }

@@ -42,6 +42,8 @@ pub struct Options {
     pub tells_unchanged: bool,
     /// Tell whose at the sender is what changes (`%U`, `%G`).
     pub tells_owners: bool,
+    /// Tell the digest of what changes, where this end knows it (`%C`). The other end does not hear of it.
+    pub tells_digests: bool,
     /// Remove names that the sender does not have (`--delete`).
     pub delete: Delete,
     /// Compress literals with zstd (`-z`).

@@ -93,6 +93,7 @@ impl Request {
         view.far = hint::Far::of(&plan, &args.operands, args.accepted.port);
         plan.options.tells_unchanged = view.wants_unchanged(&plan.options);
         plan.options.tells_owners = view.owners;
+        plan.options.tells_digests = view.digests;
         Ok(Self { plan, view, batch: batch.filter(|_| reads || !is_dry) })
     }
 }
@@ -249,6 +250,7 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
         // The view knows.
         tells_unchanged: false,
         tells_owners: false,
+        tells_digests: false,
         delete,
         follow: args.follow.links(far, &args.travel.remote_option),
         remove,

@@ -47,6 +47,7 @@ pub(super) fn view(args: &SyncArgs, terminals: Terminals) -> Result<View> {
         help: HELP,
         far: Far::default(),
         owners: names.iter().chain(logged).any(Format::tells_owners),
+        digests: names.iter().chain(logged).any(Format::tells_digests),
         names,
         deletions: deletions(show, info),
         unchanged: unchanged(show, info),

@@ -147,6 +147,11 @@ impl Format {
         self.has(b"UG")
     }
 
+    /// True if it shows digests of files.
+    pub(crate) fn tells_digests(&self) -> bool {
+        self.has(b"C")
+    }
+
     fn has(&self, escapes: &[u8]) -> bool {
         let is =
             |piece: &Piece| matches!(piece, Piece::Escape(place) if escapes.contains(&place.what));
@@ -252,7 +257,9 @@ impl Place {
             b't' => setting.time(now()),
             b'p' => std::process::id().to_string(),
             b'B' => permissions(facts.mode),
-            b'C' => " ".repeat(CHECKSUM_LEN),
+            b'C' => {
+                facts.digest.map_or_else(|| " ".repeat(DIGEST_LEN), |digest| digest.to_string())
+            }
             b'U' => facts.owner.user.unwrap_or(0).to_string(),
             b'G' if deleted => "0".into(),
             b'G' => facts.owner.group.map_or_else(|| "DEFAULT".into(), |group| group.to_string()),
@@ -303,8 +310,8 @@ const KNOWN: &[u8] = b"nfLiolbcMtpBCUGm%";
 const ARROW_BYTES: usize = 4;
 /// Widest column.
 const MAX_WIDTH: usize = 4096;
-/// Length of a checksum in rsync's default.
-const CHECKSUM_LEN: usize = 32;
+/// Length of a digest in hex.
+const DIGEST_LEN: usize = 64;
 
 /// Format of rsync's `-v`.
 pub(crate) const NAMES: &[u8] = b"%n%L";
@@ -344,6 +351,7 @@ mod tests {
             linked: None,
             literal: 77,
             from: None,
+            digest: Some(deltic_core::Digest::from_bytes([0xab; 32])),
         };
         let path = RelPath::parse(path.as_bytes()).unwrap();
         Change { path, item, action, differs: Differs::default(), facts }

@@ -26,6 +26,8 @@ pub(crate) struct View {
     pub(crate) unchanged: bool,
     /// Owners are shown.
     pub(crate) owners: bool,
+    /// True if digests of files are shown.
+    pub(crate) digests: bool,
     /// The hint for words that make no sense.
     pub(crate) help: &'static str,
     /// The other machine, if there is one.

@@ -113,11 +113,13 @@ impl Session {
     pub(super) async fn receive(
         &mut self,
         resolved: Resolved,
-        (options, expect): (Options, Option<Expect>),
+        (mut options, expect): (Options, Option<Expect>),
         agreed: Agreed,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Resolved { root, rename, missing } = resolved;
+        // Changes are told by the names of the source: here another file may have that one.
+        options.tells_digests &= rename.is_none();
         let is_privileged = is_privileged(&options.metadata);
         let user_is_here = agreed.user_is_here;
         let lists = options.select.list_only;

@@ -17,7 +17,7 @@ use deltic_core::strategy::Conversation;
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{self, Answer, Carries, New, Receiver, Removed, Work};
-use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_store::{Going, Keep, Link, Store, StoreError};
 use deltic_tree::{Compared, DirDigestKey, Kind, Meta, RelPath};
@@ -70,6 +70,13 @@ pub(crate) struct DestinationWorker<S: Store> {
 impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
         self.store.full_path(path)
+    }
+
+    fn describe(&self, change: &mut Change) {
+        // Until then another version is in its place.
+        if !self.options.dry_run && !self.options.writing.delay {
+            self.kept.digests.describe(&self.store, change, &self.buffers);
+        }
     }
 
     fn terms(&self) -> Option<Terms> {

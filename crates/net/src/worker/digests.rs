@@ -10,6 +10,7 @@ use deltic_core::recipe::FileDigest;
 use deltic_engine::in_order::DigestInOrder;
 use deltic_protocol::message::How;
 use deltic_protocol::options::Options;
+use deltic_protocol::report::{Action, Change, EntryType};
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Snapshot, StoreError, Tree, Version};
 use deltic_store_local::Cache;
@@ -21,6 +22,9 @@ use super::Buffers;
 use super::steps::digest_of_bytes;
 use crate::lock::lock;
 
+/// The longest file that is read for no more than to show its digest: nothing else goes on meanwhile.
+const MAX_SHOWN_BYTES: u64 = 64 << 20;
+
 /// Takes digests of files, and keeps those that are known.
 #[derive(Debug, Default)]
 pub(super) struct Digests {
@@ -30,6 +34,8 @@ pub(super) struct Digests {
     cache: OnceLock<Option<Cache>>,
     /// Contents are compared, so the digest of what is sent will be asked for.
     compares: bool,
+    /// Changes are told with the digests of their files.
+    tells: bool,
     /// Files under way at the sender.
     sending: Mutex<HashMap<Handle, Arc<Sending>>>,
 }
@@ -60,13 +66,19 @@ impl Digests {
     pub(super) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
         let max_age = options.compare.max_age_secs.map(Duration::from_secs);
         let dir = dir.filter(|_| options.compare.cached);
-        Self { dir, max_age, compares: options.checksum, ..Self::default() }
+        let Options { checksum, tells_digests, .. } = *options;
+        Self { dir, max_age, compares: checksum, tells: tells_digests, ..Self::default() }
+    }
+
+    /// True if a sender takes the digest of what it sends whole.
+    const fn hashes_sent(&self) -> bool {
+        self.compares || self.tells
     }
 
     /// Begins the digest of a file that is sent, unless it is known already or the next run has no use for it.
     pub(super) fn begin(&self, handle: Handle, how: How, snapshot: &impl Snapshot) {
         let is_taken = match how {
-            How::Whole => self.compares,
+            How::Whole => self.hashes_sent(),
             How::Strategy | How::Stronger => true,
             How::Recipe | How::Tail => false,
         };
@@ -83,7 +95,7 @@ impl Digests {
         (start, bytes): (u64, &[u8]),
         snapshot: &impl Snapshot,
     ) -> Result<(), StoreError> {
-        if !self.compares {
+        if !self.hashes_sent() {
             return Ok(());
         }
         let sending = lock(&self.sending).get(&handle).cloned();
@@ -105,9 +117,9 @@ impl Digests {
         }
     }
 
-    /// Notes the digest of a small file that was read from `begun` on, if contents are compared.
+    /// Notes the digest of a small file that was read from `begun` on, if what is sent is hashed.
     pub(super) fn note_small(&self, snapshot: &impl Snapshot, begun: Moment, bytes: &[u8]) {
-        if self.compares && !bytes.is_empty() && self.is_unknown(snapshot) {
+        if self.hashes_sent() && !bytes.is_empty() && self.is_unknown(snapshot) {
             let mut digest = FileDigest::new();
             digest.push(bytes);
             self.note(snapshot, begun, &digest.finish());
@@ -164,6 +176,24 @@ impl Digests {
             digests[at] = file.and_then(|file| self.digest(&file, sought, buffers)).ok();
         }
         digests
+    }
+
+    /// Says of a change the digest of its file, if that is asked for: one that is known, or with contents compared one
+    /// that does not take long.
+    pub(super) fn describe<T: Tree>(&self, tree: &T, change: &mut Change, buffers: &Buffers) {
+        let came = matches!(change.action, Action::Created | Action::Updated);
+        let is_file = change.item == EntryType::File && change.action != Action::Deleted;
+        if !self.tells || !is_file || !(came || self.compares) {
+            return;
+        }
+        let paths = std::slice::from_ref(&change.path);
+        change.facts.digest = if change.facts.len == 0 {
+            Some(FileDigest::new().finish())
+        } else if self.compares && change.facts.len <= MAX_SHOWN_BYTES {
+            self.of(tree, paths, buffers).pop().flatten()
+        } else {
+            self.cache().and_then(|_| self.find(tree.versions(paths).pop().flatten()?))
+        };
     }
 
     /// The contents that a directory digest needs: none where they are not compared, or those of all entries.

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use deltic_core::{Fingerprinter, Strategy, SumKey};
 use deltic_engine::machine::Machine;
 use deltic_protocol::Terms;
-use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::work::{Setback, Then};
 use deltic_store::StoreError;
 use deltic_tree::RelPath;
@@ -64,6 +64,9 @@ pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
             trouble.spot = None;
         }
     }
+
+    /// Says of a change what this end knows of the file's content.
+    fn describe(&self, _change: &mut Change) {}
 
     /// True if such a piece and the one behind it are cheaper if they are done together.
     fn may_join(_work: &M::Work, _next: &M::Work) -> bool {

@@ -15,7 +15,7 @@ use deltic_engine::{Short, gap};
 use deltic_protocol::known::Known;
 use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
-use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::sender::{
     Answer, Bears, Body, Deltas, Gap, Listed, Opened, Sealed, Sealing, Sender, Sums, Work,
 };
@@ -69,6 +69,10 @@ pub(crate) struct SourceWorker<T: Tree> {
 impl<T: Tree> Worker<Sender> for SourceWorker<T> {
     fn full_path(&self, path: &RelPath) -> Option<PathBuf> {
         self.tree.full_path(path)
+    }
+
+    fn describe(&self, change: &mut Change) {
+        self.kept.digests.describe(&self.tree, change, &self.buffers);
     }
 
     fn terms(&self) -> Option<Terms> {

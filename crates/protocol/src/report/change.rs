@@ -1,5 +1,6 @@
 //! Names that a run changed.
 
+use deltic_core::Digest;
 use deltic_tree::meta::Owner;
 use deltic_tree::{EntryType, Kind, Meta, RelPath, Timestamp};
 
@@ -37,6 +38,9 @@ pub struct Facts {
     pub literal: u64,
     /// Another file that it was matched against.
     pub from: Option<RelPath>,
+    /// The digest of all bytes, where the [options](crate::options::Options::tells_digests) ask for it and this end knows
+    /// it.
+    pub digest: Option<Digest>,
 }
 
 impl Facts {

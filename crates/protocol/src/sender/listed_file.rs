@@ -62,7 +62,7 @@ impl ListedFile {
             Done::Replaced { action, differs, from, .. } => (action, differs, from),
             Done::Failed(trouble) => return Some(Notice::Trouble(trouble)),
         };
-        let facts = Facts { len, modified, mode, owner, target, linked: None, literal, from };
+        let facts = Facts { len, modified, mode, owner, target, literal, from, ..Facts::default() };
         Some(Notice::Changed(Change { path, item, action, differs, facts }))
     }
 }

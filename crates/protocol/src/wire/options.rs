@@ -69,6 +69,7 @@ impl Wire for Options {
             dry_run: flag(6),
             tells_unchanged: flag(10),
             tells_owners: flag(11),
+            tells_digests: false,
             compress: flag(7),
             compress_level,
             durable: flag(8),

@@ -113,7 +113,7 @@ impl Wire for Facts {
         let (target, linked) = (Wire::take(from)?, Wire::take(from)?);
         let literal = from.varint()?;
         let owner = Owner { user: Wire::take(from)?, group: Wire::take(from)? };
-        Ok(Self { len, modified, mode, owner, target, linked, literal, from: None })
+        Ok(Self { len, modified, mode, owner, target, linked, literal, from: None, digest: None })
     }
 }
 

@@ -675,6 +675,7 @@ fn options() -> impl Strategy<Value = Options> {
                 dry_run: flag[6],
                 tells_unchanged: flag[9],
                 tells_owners: flag[10],
+                tells_digests: false,
                 compress: flag[7],
                 compress_level,
                 durable: flag[8],
@@ -1135,7 +1136,7 @@ fn facts() -> impl Strategy<Value = Facts> {
         |(len, (secs, nanos), mode, (target, linked), literal)| {
             let modified = Timestamp { secs, nanos: u32::from(nanos) };
             let owner = Owner { user: Some(mode), group: None };
-            Facts { len, modified, mode, owner, target, linked, literal, from: None }
+            Facts { len, modified, mode, owner, target, linked, literal, from: None, digest: None }
         },
     )
 }
