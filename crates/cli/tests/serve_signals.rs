@@ -3,11 +3,12 @@
 mod common;
 
 use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::server::{PATIENCE, Server};
-use common::{World, is_installed, skip};
+use common::{DELTIC, World, is_installed, noise, skip};
 use rustix::process::Signal;
 
 /// Waits until something holds.
@@ -135,4 +136,29 @@ fn a_new_certificate_is_shown_without_a_new_start() {
     std::fs::rename(new.join("cert.pem"), old.join("cert.pem")).expect("it is heard");
     server.signal(Signal::HUP);
     wait_until(|| shown().is_some_and(|shown| Some(shown) != first));
+}
+
+#[test]
+fn a_sync_whose_server_is_killed_goes_on_once_it_is_back() {
+    let world = World::new();
+    world.write("src/long", noise(12_000_000, 1));
+    world.write("src/short", "x");
+    let mut server = Server::start(&world, "");
+    world.write("token", server.add_token("me"));
+    let words = format!("sync -a --bwlimit 4M --token @token src/ {}/photos/", server.url);
+    let mut command = Command::new(DELTIC);
+    world.place(command.args(words.split_whitespace()));
+    let client = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    wait_until(|| world.exists("photos/.deltic"));
+    server.child.kill().expect("it runs");
+    server.child.wait().expect("it is ours");
+    let port = server.url.rsplit(':').next().expect("it has one");
+    let again = format!("serve photos --state state --listen 127.0.0.1:{port}");
+    let _again = Server::of(&world, again);
+    let ended = client.wait_with_output().expect("it is ours");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{said}");
+    assert!(said.contains("trying again in 0.5 s"), "{said}");
+    assert_eq!(world.read("photos/long"), world.read("src/long"));
+    assert_eq!(world.read("photos/short"), b"x");
 }

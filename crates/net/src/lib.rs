@@ -39,4 +39,4 @@ pub use host::restrict::{self, Restriction};
 pub use host::sources::{ListForm, read_names};
 pub use host::user::User;
 pub use plan::{Plan, Traffic};
-pub use run::{agent, join, let_long_writes_fail, run, told_to_end};
+pub use run::{agent, join, let_long_writes_fail, pause, run, told_to_end};

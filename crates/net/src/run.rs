@@ -63,6 +63,18 @@ pub fn told_to_end() -> impl Future<Output = ()> {
     })
 }
 
+/// Waits so long; false if a signal asks the program to end meanwhile.
+#[must_use]
+pub fn pause(time: Duration) -> bool {
+    let wait = async {
+        tokio::select! {
+            () = tokio::time::sleep(time) => Ok(()),
+            () = told_to_end() => Err(SyncError::Interrupted),
+        }
+    };
+    block_on(Duration::ZERO, wait).is_ok()
+}
+
 /// Serves one session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
 /// may join it through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second; what is known of
 /// files is in the directory `cache`. With a `restriction`, less may be asked for, and no stream may join.

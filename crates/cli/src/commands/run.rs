@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use deltic_net::{Outcome, Plan, SyncError, User};
 use deltic_protocol::report::Notice;
@@ -16,7 +17,41 @@ use crate::report::reporter::{Reporter, UiEvent, listen};
 use crate::report::view::Live;
 
 /// Runs one sync and reports it. Where the guard asks, `user` answers, by default the one at this terminal.
+///
+/// One whose connection to a server is lost is made again: what has arrived is not sent again.
 pub(super) fn sync(request: Request, user: Option<User>) -> (Result<Outcome, SyncError>, Exit) {
+    let (mut pause, mut away, mut was_there) = (FIRST_PAUSE, Duration::ZERO, false);
+    loop {
+        let begun = Instant::now();
+        let ended = sync_once(request.clone(), user.clone());
+        let is_cut = match &ended.0 {
+            Err(SyncError::Disconnected(_) | SyncError::Transport { .. }) => true,
+            // The first attempt may have the wrong address.
+            Err(SyncError::Dial { .. }) => was_there,
+            _ => false,
+        };
+        was_there |= is_cut;
+        if begun.elapsed() > LONGEST_PAUSE {
+            (pause, away) = (FIRST_PAUSE, Duration::ZERO);
+        }
+        if !is_cut || !may_come_back(&request) || away >= LONGEST_AWAY {
+            return ended;
+        }
+        output::note(&format!("trying again in {:.1} s\n", pause.as_secs_f64()));
+        if !deltic_net::pause(pause) {
+            return ended;
+        }
+        away += begun.elapsed();
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// True where a run over a lost connection is worth another one: to a server, and with no program reading its events.
+fn may_come_back(Request { plan, view, batch }: &Request) -> bool {
+    plan.dial.is_some() && plan.batch.is_none() && batch.is_none() && !view.json
+}
+
+fn sync_once(request: Request, user: Option<User>) -> (Result<Outcome, SyncError>, Exit) {
     let mut reporter = report::reporter(&request.plan, &request.view, output(&request));
     // There are thousands of them for one large file.
     let shows_progress = request.view.json || request.view.live != Live::Nothing;
@@ -102,5 +137,9 @@ fn at_terminal(said: &SyncSender<UiEvent>) -> User {
     })
 }
 
+/// Pauses before a sync is made again, and the longest time for a server to come back.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const LONGEST_AWAY: Duration = Duration::from_secs(60);
 /// Most notices between the run and the reporter.
 const WAITING_NOTICES: usize = 512;
