@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use super::Options;
+use super::load::Options;
 use super::server::Server;
 use crate::random::Random;
 

@@ -4,45 +4,55 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Load, Options, Row};
+use super::load::{Load, Options};
+use super::row::Row;
 use crate::figure::{Bars, Content, Figure, Group, both};
 use crate::machine::Machine;
 use crate::scale::{Scale, number};
 
-/// A figure that is drawn: its file, its subject, its axis and whether that is logarithmic, and the value of a row.
-type Drawn = (&'static str, (&'static str, &'static str, bool), fn(&Row) -> f64);
+/// A figure that is drawn.
+struct Drawn {
+    file: &'static str,
+    subject: &'static str,
+    /// Unit of the axis, and whether it is logarithmic.
+    axis: (&'static str, bool),
+    value: fn(&Row) -> f64,
+}
+
+const SERVER: Drawn = Drawn {
+    file: "server",
+    subject: "Processor time of the server for a sync",
+    axis: ("milliseconds", false),
+    value: |row| row.server_ms,
+};
+const TRAFFIC: Drawn = Drawn {
+    file: "traffic",
+    subject: "Bytes to the server for a sync",
+    axis: ("kB (logarithmic)", true),
+    value: Row::up_kb,
+};
+const REGULAR: Drawn = Drawn {
+    file: "regular",
+    subject: "Clients that the processors of the server bear",
+    axis: ("clients, an edit each 10 s", false),
+    value: Row::bears,
+};
+const INTENSIVE: Drawn =
+    Drawn { file: "intensive", axis: ("clients, a sync each 10 s", false), ..REGULAR };
 
 /// Draws the figures of this load into `dir`.
 pub(super) fn draw(rows: &[Row], options: &Options, dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
-    let simple: &[Drawn] = &[
-        ("server", ("Processor time of the server for a sync", "milliseconds", false), |row| {
-            row.server_ms
-        }),
-        ("traffic", ("Bytes to the server for a sync", "kB (logarithmic)", true), Row::up_kb),
-    ];
-    let bears = "Clients that the processors of the server bear";
     let drawn = match options.load {
-        Load::Simple => simple,
-        Load::Regular => {
-            &[("regular", (bears, "clients, an edit each 10 s", false), Row::bears as _)]
-        }
-        Load::Intensive => {
-            &[("intensive", (bears, "clients, a sync each 10 s", false), Row::bears as _)]
-        }
+        Load::Simple => &[SERVER, TRAFFIC][..],
+        Load::Regular => &[REGULAR],
+        Load::Intensive => &[INTENSIVE],
     };
-    for (file, words, value) in drawn {
-        figure(rows, options, *words, *value).save(&both(dir, file))?;
-    }
-    Ok(())
+    drawn.iter().try_for_each(|drawn| figure(rows, options, drawn).save(&both(dir, drawn.file)))
 }
 
-fn figure(
-    rows: &[Row],
-    options: &Options,
-    (subject, axis, is_log): (&str, &str, bool),
-    value: fn(&Row) -> f64,
-) -> Figure {
+fn figure(rows: &[Row], options: &Options, drawn: &Drawn) -> Figure {
+    let &Drawn { subject, axis: (axis, is_log), value, .. } = drawn;
     let mut edits: Vec<_> = rows.iter().map(|row| row.edit).collect();
     edits.sort_unstable();
     edits.dedup();
