@@ -121,6 +121,45 @@ fn the_line_for_cron_runs_the_profile_and_logs_it() {
 }
 
 #[test]
+fn a_database_is_copied_by_its_own_program_first() {
+    if !is_installed("sqlite3") {
+        return skip("sqlite3 is not installed");
+    }
+    let world = world();
+    let (here, inside) = (world.path("").display().to_string(), world.path("inside"));
+    let line = RECIPES.lines().find(|line| line.starts_with("sqlite3 ")).expect("it is there");
+    let line = line.replace("/var/backups", here.trim_end_matches('/'));
+    let line = line.replace(":/srv/", &format!(":{}/", inside.display()));
+    let line = line.replace("sqlite3 shop.db", "sqlite3 live.db");
+    let made = "sqlite3 live.db 'create table t(n); insert into t values (7)'";
+    let read = "sqlite3 inside/shop.db 'select n from t'";
+    let run = shell(&world, &format!("{made}; {line}; {read}"));
+    assert_eq!((run.code, &*run.stdout, &*run.stderr), (Some(0), "7\n", ""), "{line}\n{run:#?}");
+}
+
+#[test]
+fn a_log_of_runs_is_rotated_between_them() {
+    if !is_installed("logrotate") {
+        return skip("logrotate is not installed");
+    }
+    let world = world();
+    let log = world.path("deltic.log").display().to_string();
+    let from = RECIPES.find("/var/log/deltic.log {").expect("it is there");
+    let len = RECIPES[from..].find('}').expect("it has an end") + 1;
+    let rules = RECIPES[from..from + len].replace("/var/log/deltic.log", &log);
+    world.write("rules", format!("{rules}\n"));
+    world.chmod("rules", 0o644);
+    let sync = "deltic sync -a --log-file=deltic.log src/ dst/";
+    let rotate = "logrotate -f -s state rules";
+    let run = shell(
+        &world,
+        &format!("{sync}; {rotate}; {sync}; gzip -dc deltic.log.1.gz; wc -l <deltic.log"),
+    );
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+    assert!(run.stdout.contains(" app.log\n"), "{run:#?}");
+}
+
+#[test]
 fn systemd_reads_the_units() {
     if !is_installed("systemd-analyze") {
         return skip("systemd-analyze is not installed");
