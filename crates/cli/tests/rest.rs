@@ -145,6 +145,22 @@ fn a_file_moves_to_where_nothing_is_and_nowhere_else() {
 }
 
 #[test]
+fn presets_of_the_papers_go_over_a_server_as_over_ssh() {
+    let world = World::new();
+    let old = noise(600_000, 7);
+    world.write("new", edited(&old, 300_000));
+    let server = Server::start(&world, "");
+    for preset in ["skysync-f", "skysync-c", "rsync", "webr2sync+"] {
+        world.write("photos/a", &old);
+        let run = server.ok(&format!("sync -I --stats --strategy {preset} new URL/photos/a"));
+        assert_eq!(world.read("photos/a"), world.read("new"), "{preset}");
+        assert!(run.stat("Total bytes sent") < 60_000, "{preset}: {run:#?}");
+        server.ok(&format!("sync -I --strategy {preset} URL/photos/a got"));
+        assert_eq!(world.read("got"), world.read("new"), "{preset}");
+    }
+}
+
+#[test]
 fn a_digest_comes_with_a_file_if_it_is_asked_for() {
     let world = World::new();
     world.write("photos/a", "hello world");
