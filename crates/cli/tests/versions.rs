@@ -36,7 +36,7 @@ fn put(server: &Server<'_>, file: &str, body: &[u8]) -> Answer {
 }
 
 #[test]
-fn what_is_replaced_and_removed_is_kept_by_whatever_way() {
+fn a_replaced_or_removed_file_is_kept_by_whatever_way() {
     let world = World::new();
     let server = Server::start(&world, "--versions 10");
     assert_eq!(put(&server, FILE, b"one").status, 201);
@@ -202,7 +202,7 @@ fn no_more_versions_are_kept_than_was_said() {
 }
 
 #[test]
-fn of_many_at_once_each_that_was_told_well_is_there_or_is_a_version() {
+fn each_acknowledged_version_of_many_at_once_is_there_or_kept() {
     let world = World::new();
     let server = Server::start(&world, "--versions 1000");
     put(&server, FILE, b"first");

@@ -188,7 +188,7 @@ impl LocalStore {
             }
             None => None,
         };
-        let versions = OldVersions::of_root(path, Some(&root), options.durability);
+        let versions = OldVersions::for_root(path, Some(&root), options.durability);
         let versions = versions.at("open", &RelPath::root())?;
         Ok(Self(Arc::new(Inner {
             root,

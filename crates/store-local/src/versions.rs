@@ -69,7 +69,7 @@ impl VersionId {
     }
 }
 
-/// What names of versions begin with: it is reserved, as the names of staging directories are.
+/// Prefix of the names of versions: it is reserved, as the names of staging directories are.
 const PREFIX: &str = ".deltic-";
 
 /// Old versions of the files of a volume.
@@ -77,7 +77,7 @@ const PREFIX: &str = ".deltic-";
 pub struct OldVersions {
     volume: Dir,
     keep: KeepVersions,
-    /// Where the store that asks has its root.
+    /// Path in the volume of the root of the store that asks.
     below: RelPath,
     touched: Touched,
 }
@@ -96,13 +96,13 @@ impl OldVersions {
     ///
     /// # Errors
     /// Where the system has no handle for us.
-    pub fn of_volume(name: &Name) -> Result<Option<Self>, StoreError> {
+    pub fn for_volume(name: &Name) -> Result<Option<Self>, StoreError> {
         let path = crate::volume_path(name);
-        Self::of_root(&path, None, Durability::None).at(LIST, &RelPath::root())
+        Self::for_root(&path, None, Durability::None).at(LIST, &RelPath::root())
     }
 
     /// The versions for a store whose root is `root`, which is at `path`.
-    pub(crate) fn of_root(
+    pub(crate) fn for_root(
         path: &Path,
         root: Option<&Dir>,
         durability: Durability,
@@ -281,7 +281,7 @@ fn ids(dir: &Dir) -> Result<Vec<VersionId>, Errno> {
     Ok(ids)
 }
 
-/// Where `root` is in the `volume`, whatever way led there.
+/// Finds the path of `root` in the `volume`, whatever way led there.
 fn below(volume: &Dir, root: &Dir) -> Option<RelPath> {
     let [volume, root] = [volume, root]
         .map(|dir| rustix::fs::readlinkat(CWD, &*proc_path(dir.as_fd()), Vec::new()).ok());
@@ -294,7 +294,7 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Whose turn it is to replace or remove what is at a path.
+/// The turn of who replaces or removes what is at a path.
 fn turn(path: &RelPath) -> &'static Mutex<()> {
     static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
     let mut hasher = DefaultHasher::new();

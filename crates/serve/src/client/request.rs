@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_address_could_mean_otherwise_is_escaped() {
+    fn a_path_is_escaped_where_an_address_could_mean_otherwise() {
         assert_eq!(escape(b"2026/a b/%?#.jpg"), "2026/a%20b/%25%3F%23.jpg");
         assert_eq!(escape(&[0xc3, 0xa4, 0, b'~']), "%C3%A4%00~");
     }

@@ -44,7 +44,7 @@ pub struct VolumeConfig {
     /// Whether anything may be deleted.
     #[serde(default = "yes")]
     pub delete: bool,
-    /// Which old versions of files are kept, if some are.
+    /// Old versions of files that are kept, if some are.
     #[serde(default)]
     pub versions: Option<Keep>,
 }

@@ -63,7 +63,7 @@ impl Volume {
     /// # Errors
     /// Where the system has no handle for us.
     pub(crate) fn versions(&self) -> Result<Option<OldVersions>, StoreError> {
-        OldVersions::of_volume(&self.name)
+        OldVersions::for_volume(&self.name)
     }
 
     /// Its files. The process keeps to its volumes by now.

@@ -29,7 +29,7 @@ struct Jail {
     inode: (u64, u64),
     /// What absolute paths that lead into it begin with: where it is, without links, or `/VOLUME`.
     path: PathBuf,
-    /// Which old versions are kept, if some are.
+    /// Old versions that are kept, if some are.
     versions: Option<KeepVersions>,
 }
 
@@ -39,23 +39,23 @@ impl Jail {
     }
 }
 
-/// Which old versions a volume keeps.
+/// Old versions that a volume keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepVersions {
-    /// So many of each file.
+    /// A number of each file.
     Number(usize),
-    /// Those that went no longer ago than this.
+    /// The ones that went no longer ago than this.
     For(Duration),
 }
 
 /// A directory that is served by a name.
 #[derive(Clone, Debug)]
 pub struct VolumeDir {
-    /// What clients call it.
+    /// Name that clients use.
     pub name: Name,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Which old versions of its files are kept, if some are.
+    /// Old versions of its files that are kept, if some are.
     pub versions: Option<KeepVersions>,
 }
 

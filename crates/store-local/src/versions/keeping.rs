@@ -1,4 +1,4 @@
-//! How a store keeps a version of what it replaces or removes.
+//! The step before a store replaces or removes a file: a version of it is kept.
 
 use deltic_store::StoreError;
 use rustix::fs::Stat;

@@ -27,7 +27,7 @@ pub(super) fn tag(server: &Server, snapshot: &LocalSnapshot) -> String {
     format!("{weak}\"{}\"", &hash.finalize().to_hex()[..32])
 }
 
-/// Whether a condition names this version, or any.
+/// True if a condition names this version, or any.
 pub(super) fn names_tag(headers: &HeaderMap, condition: &header::HeaderName, tag: &str) -> bool {
     let values = headers.get_all(condition).into_iter().filter_map(|value| value.to_str().ok());
     let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);

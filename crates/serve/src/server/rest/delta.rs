@@ -42,7 +42,7 @@ pub(super) async fn signature(server: Arc<Server>, at: At) -> Result<Response, P
     let spec = ChunkerSpec::for_len(snapshot.meta().len);
     let mut out = Vec::new();
     let writer = recipe::Writer::new(&spec, &mut out);
-    let made = Making { pieces: Pieces::of_all(snapshot), writer: Some(writer), out };
+    let made = Making { pieces: Pieces::whole(snapshot), writer: Some(writer), out };
     Ok(answer(&server, &tag, made))
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn delta(server: Arc<Server>, at: At, body: Body) -> Result<Res
     let tag = tag(&server, &snapshot);
     let mut out = Vec::new();
     let writer = Writer::new(known, &mut out);
-    let made = Making { pieces: Pieces::of_all(snapshot), writer: Some((writer, incoming)), out };
+    let made = Making { pieces: Pieces::whole(snapshot), writer: Some((writer, incoming)), out };
     Ok(answer(&server, &tag, made))
 }
 
@@ -199,7 +199,7 @@ struct Patching {
     new: Staged,
     sum: Digester,
     made: u64,
-    /// What is left of a copy.
+    /// The rest of a copy.
     copy: Option<Span>,
 }
 
@@ -286,7 +286,7 @@ impl Patching {
         }
         drop(new);
         // The second look: is it the delta that is wrong, or the version that it is for?
-        let looking = (Pieces::of_all(old), Digester::new(&patch.header.spec));
+        let looking = (Pieces::whole(old), Digester::new(&patch.header.spec));
         let (_, sum) = steps(server, looking, |(pieces, sum)| match pieces.next()? {
             None => Ok(Step::Done),
             Some(piece) => {

@@ -116,7 +116,7 @@ async fn read(server: Arc<Server>, at: At, method: Method) -> Result<Response, P
     let body = match method == Method::HEAD {
         true => Body::empty(),
         false => {
-            let mut pieces = Pieces::of(snapshot, span);
+            let mut pieces = Pieces::part(snapshot, span);
             body_of(&server, move || pieces.next())
         }
     };
@@ -133,7 +133,7 @@ fn wants_digest(headers: &HeaderMap) -> bool {
 
 /// The SHA-256 of a file.
 async fn digest(server: &Server, snapshot: &Arc<LocalSnapshot>) -> Result<[u8; 32], Problem> {
-    let state = (Pieces::of_all(Arc::clone(snapshot)), Sha256::new());
+    let state = (Pieces::whole(Arc::clone(snapshot)), Sha256::new());
     let (_, hash) = steps(server, state, |(pieces, hash)| match pieces.next()? {
         None => Ok(Step::Done),
         Some(piece) => {

@@ -26,12 +26,12 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    pub(super) fn of(snapshot: impl Into<Arc<LocalSnapshot>>, span: Range<u64>) -> Self {
+    pub(super) fn part(snapshot: impl Into<Arc<LocalSnapshot>>, span: Range<u64>) -> Self {
         Self { snapshot: snapshot.into(), span }
     }
 
     /// All bytes of a version.
-    pub(super) fn of_all(snapshot: impl Into<Arc<LocalSnapshot>>) -> Self {
+    pub(super) fn whole(snapshot: impl Into<Arc<LocalSnapshot>>) -> Self {
         let snapshot = snapshot.into();
         let len = snapshot.meta().len;
         Self { snapshot, span: 0..len }

@@ -31,7 +31,7 @@ where
 pub(super) struct At {
     pub(super) known: Known,
     pub(super) headers: HeaderMap,
-    /// What is asked for: `?as=`.
+    /// The form that is asked for: `?as=`.
     pub(super) form: Option<String>,
     /// The old version that is asked for: `?version=`.
     pub(super) version: Option<String>,

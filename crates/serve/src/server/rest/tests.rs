@@ -163,8 +163,8 @@ impl Dice {
 }
 
 #[test]
-fn of_ten_thousand_garbled_signatures_and_deltas_none_does_harm() {
-    in_a_child("of_ten_thousand_garbled_signatures_and_deltas_none_does_harm", |world| {
+fn ten_thousand_garbled_signatures_and_deltas_do_no_harm() {
+    in_a_child("ten_thousand_garbled_signatures_and_deltas_do_no_harm", |world| {
         let here = Here::new(world);
         let at = world.join("photos/dir/file");
         let mut dice = Dice(1);
