@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_order_it_is_the_digest_of_all() {
+    fn blocks_in_any_order_give_the_digest_of_all() {
         let file: Vec<u8> = (0..1000).map(|at| (at % 251) as u8).collect();
         let cuts = [0, 1, 100, 350, 351, 800, 1000];
         let mut blocks: Vec<_> = cuts.windows(2).map(|ends| ends[0]..ends[1]).collect();

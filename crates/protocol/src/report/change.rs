@@ -38,8 +38,8 @@ pub struct Facts {
     pub literal: u64,
     /// Another file that it was matched against.
     pub from: Option<RelPath>,
-    /// The digest of all bytes, where the [options](crate::options::Options::tells_digests) ask for it and this end knows
-    /// it.
+    /// The digest of all bytes, where the [options](crate::options::Options::tells_digests) ask for it and this end
+    /// knows it.
     pub digest: Option<Digest>,
 }
 
