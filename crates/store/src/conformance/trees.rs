@@ -405,9 +405,10 @@ pub(super) fn what_a_filter_excludes_is_neither_listed_nor_removed(store: &impl 
 }
 
 pub(super) fn what_a_directory_protects_is_neither_listed_nor_removed(store: &impl Store) {
-    for dir in ["dir", "dir/below", "other"] {
+    for dir in ["dir", "dir/below", "other", "third"] {
         store.make_dir(&path(dir), None).expect("make a directory");
     }
+    put(store, "third/file", b"x");
     put(store, "dir/.rules", b"P /own\nP,p *.tmp\nP mine\n");
     for file in ["dir/own", "dir/a.tmp", "dir/below/own", "dir/below/b.tmp", "dir/below/mine"] {
         put(store, file, b"x");
@@ -424,12 +425,12 @@ pub(super) fn what_a_directory_protects_is_neither_listed_nor_removed(store: &im
     assert_eq!((removed.len(), &*stayed), (2, &[protected("dir/below")][..]));
     assert_eq!(bytes(store, "dir/below/mine"), b"x");
     assert!(store.look(&path("dir/below/b.tmp")).expect("look").is_none());
-    // What its files of rules say now counts.
+    // What its files of rules say when its first name goes counts.
     put(store, "other/.rules", b"P mine\n");
     assert_eq!(gone(store, "other", Going::default()).1, [protected("other")]);
     assert_eq!(bytes(store, "other/mine"), b"x");
-    put(store, "dir/.rules", b"# nothing is protected\nx");
-    let answer = store.remove(&path("dir/below"), Going::default());
+    put(store, "third/.rules", b"# nothing is protected\nx");
+    let answer = store.remove(&path("third/file"), Going::default());
     assert!(
         matches!(&answer, Err(StoreError::Rules { why, .. }) if why.contains("line 2")),
         "{answer:?}"
