@@ -80,6 +80,8 @@ fn config(args: &ServeArgs) -> Result<Config> {
             listen: (Ipv4Addr::LOCALHOST, PORT).into(),
             state: state(&args.state)?,
             tls: Tls::Off,
+            audit: None,
+            metrics: None,
             proxies: Vec::new(),
             volumes: volumes(&args.dirs)?,
             limits: deltic_serve::server::config::Limits::default(),

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -55,7 +56,12 @@ impl Door {
                     continue;
                 }
             };
-            let Some(peer) = self.server.admission.connect(from.ip()) else { continue };
+            let metrics = &self.server.journal.metrics;
+            metrics.connections.fetch_add(1, Ordering::Relaxed);
+            let Some(peer) = self.server.admission.connect(from.ip()) else {
+                metrics.turned_away.fetch_add(1, Ordering::Relaxed);
+                continue;
+            };
             let peer = Arc::new(peer.holding(permit));
             let door = Arc::clone(&self);
             self.server.tracker.spawn(async move { door.converse(stream, peer).await });

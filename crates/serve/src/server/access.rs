@@ -187,6 +187,14 @@ impl Access {
         }
     }
 
+    /// The tokens by their hashes, with their names, and a signal that they have changed.
+    pub(crate) fn tokens(&self) -> (BTreeMap<String, String>, watch::Receiver<u64>) {
+        let changes = self.changes.subscribe();
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = known.grants.iter().map(|(hash, grant)| (hash.clone(), grant.name.clone()));
+        (names.collect(), changes)
+    }
+
     /// Looks for tokens that were revoked, while there are `clients` who would be put out.
     pub(crate) async fn watch(&self, mut clients: watch::Receiver<usize>) {
         while clients.wait_for(|clients| *clients > 0).await.is_ok() {

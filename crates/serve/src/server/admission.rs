@@ -55,7 +55,6 @@ impl Peer {
 /// Somebody who asks for something.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
-    #[cfg_attr(not(test), expect(dead_code, reason = "the audit log is to name it"))]
     pub(crate) ip: IpAddr,
     /// The address by which wrong tokens are counted, if they are.
     counted: Option<IpAddr>,

@@ -24,6 +24,10 @@ pub struct Config {
     pub tls: Tls,
     /// Directories that are served, by the names that clients use.
     pub volumes: BTreeMap<String, VolumeConfig>,
+    /// File of the audit log, if one is written.
+    pub audit: Option<PathBuf>,
+    /// Address that shows metrics to everybody who reaches it.
+    pub metrics: Option<SocketAddr>,
     /// Addresses of proxies in front: who a client is, they say (`X-Forwarded-For`).
     #[serde(default)]
     pub proxies: Vec<IpAddr>,

@@ -7,8 +7,11 @@
 mod accept;
 pub mod access;
 mod admission;
+mod audit;
 pub mod config;
+mod journal;
 pub mod keep;
+mod metrics;
 mod patience;
 mod problem;
 mod rates;
@@ -26,6 +29,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use deltic_net::embed::{Embedding, RecipeCache};
 use deltic_net::executor::Budget;
@@ -39,8 +43,11 @@ use tokio_util::task::TaskTracker;
 use self::accept::Door;
 use self::access::{Access, Grant, TokenFile};
 use self::admission::Admission;
+use self::audit::Audit;
 use self::config::{Config, ConfigError, Tls};
+use self::journal::Journal;
 use self::keep::Keep;
+use self::metrics::Metrics;
 use self::problem::Problem;
 use self::shared::Server;
 pub use self::signals::Operator;
@@ -63,6 +70,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Prepared {
     server: Server,
     listener: TcpListener,
+    metrics: Option<TcpListener>,
     pin: Option<String>,
     connections: usize,
     /// State of the wall around the volumes.
@@ -83,11 +91,16 @@ pub fn prepare(
 ) -> Result<Prepared, ConfigError> {
     config.check()?;
     let connections = limit_connections(config.limits.connections);
-    let listener = TcpListener::bind(config.listen)
-        .map_err(ConfigError::io(format!("listen on {}", config.listen)))?;
+    let listener = listen(config.listen)?;
     let address = listener.local_addr().map_err(ConfigError::io("listen"))?;
     let identity = identity(&config.tls, &config.state)?;
     let (tls, pin) = identity.map_or((None, None), |it| (Some(it.config), it.pin));
+    let audit = config
+        .audit
+        .as_deref()
+        .map(|path| Audit::open(path).map_err(ConfigError::io(format!("open {}", path.display()))));
+    let audit = audit.transpose()?;
+    let metrics = config.metrics.map(listen).transpose()?;
     let own = own.map(|token| (token.hash(), Grant::all("who started the server")));
     let access = Access::new(TokenFile::of(&config.state), own)
         .map_err(ConfigError::io(format!("read tokens in {}", config.state.display())))?;
@@ -112,6 +125,8 @@ pub fn prepare(
         volumes,
         access,
         tls: watch::Sender::new(tls),
+        journal: Journal { audit, metrics: Metrics::default() },
+        session_limit: limits.sessions,
         admission: Admission::new(limits, config.proxies.clone()),
         embedding: Embedding {
             budget: Budget { work_bytes: bytes(limits.session_bytes), ..Budget::default() },
@@ -126,7 +141,13 @@ pub fn prepare(
         clients: watch::Sender::default(),
         tag_key,
     };
-    Ok(Prepared { server, listener, pin, connections, wall, address })
+    Ok(Prepared { server, listener, metrics, pin, connections, wall, address })
+}
+
+fn listen(at: SocketAddr) -> Result<TcpListener, ConfigError> {
+    let listener = TcpListener::bind(at);
+    let listener = listener.and_then(|it| it.set_nonblocking(true).map(|()| it));
+    listener.map_err(ConfigError::io(format!("listen on {at}")))
 }
 
 /// Directories of files that are read anew while the server runs. A new version of a file is another file, so the
@@ -175,15 +196,19 @@ impl Prepared {
     }
 
     async fn serve(self, operator: Option<&Operator<'_>>) -> Result<(), ConfigError> {
-        let Self { server, listener, connections, .. } = self;
+        let Self { server, listener, metrics, connections, .. } = self;
         let failed = |what: &'static str| ConfigError::io(what);
-        listener.set_nonblocking(true).map_err(failed("listen"))?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed("listen"))?;
         let mut signals = Signals::hear().map_err(failed("hear signals"))?;
         let server = Arc::new(server);
         let watching = Arc::clone(&server);
         tokio::spawn(async move { watching.access.watch(watching.clients.subscribe()).await });
+        tokio::spawn(journal::note_tokens(Arc::clone(&server)));
         tokio::spawn(rest::expire(Arc::clone(&server)));
+        if let Some(metrics) = metrics {
+            let metrics = tokio::net::TcpListener::from_std(metrics).map_err(failed("listen"))?;
+            tokio::spawn(journal::show(metrics, Arc::clone(&server)));
+        }
         let door = Door::new(Arc::clone(&server), router(Arc::clone(&server)), connections);
         tokio::select! {
             never = door.open(listener) => match never {},
@@ -206,5 +231,6 @@ fn router(server: Arc<Server>) -> Router {
         .route(SOCKET_PATH, get(socket::upgrade))
         .merge(rest::routes())
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such address"))
+        .layer(from_fn_with_state(Arc::clone(&server), journal::watch))
         .with_state(server)
 }

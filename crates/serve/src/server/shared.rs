@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::access::{Access, Grant};
 use super::admission::{Admission, Client, Counted, Peer};
+use super::journal::Journal;
 use super::problem::Problem;
 use super::volume::{Right, Rights, Volume};
 use crate::token::{Token, TokenHash};
@@ -21,10 +22,13 @@ pub(crate) struct Server {
     pub(super) volumes: BTreeMap<String, Volume>,
     pub(crate) access: Access,
     pub(crate) admission: Admission,
+    pub(crate) journal: Journal,
     /// Keys of TLS, where it is used.
     pub(super) tls: watch::Sender<Option<Arc<ServerConfig>>>,
     pub(crate) embedding: Embedding,
     pub(super) sessions: Arc<Semaphore>,
+    /// Most sessions at once.
+    pub(super) session_limit: usize,
     pub(crate) disk: Arc<Semaphore>,
     pub(crate) upload_bytes: u64,
     pub(crate) draining: watch::Sender<bool>,
@@ -59,7 +63,14 @@ impl Server {
     /// Finds out who has a token that was shown, and counts that; nothing stands for what is no token.
     pub(crate) fn let_in(&self, client: &Client, token: Option<Token>) -> Result<Known, Problem> {
         let known = token.and_then(|token| self.known(token.hash()).ok());
-        let known = known.ok_or_else(|| self.admission.wrong_token(client))?;
+        let known = known.ok_or_else(|| {
+            let answer = self.admission.wrong_token(client);
+            // Whoever is put off does not fill the log either.
+            if answer.status == StatusCode::UNAUTHORIZED {
+                self.journal.wrong_token(client.ip);
+            }
+            answer
+        })?;
         self.count_request(client, &known)?;
         Ok(known)
     }
@@ -107,6 +118,11 @@ impl Server {
         Ok(SessionPermit { _permit: permit, _counted: counted })
     }
 
+    /// The number of sessions at the moment.
+    pub(super) fn sessions(&self) -> u64 {
+        self.session_limit.saturating_sub(self.sessions.available_permits()) as u64
+    }
+
     /// Counts a client as long as the guard lives.
     pub(crate) fn somebody(self: &Arc<Self>) -> Somebody {
         self.clients.send_modify(|clients| *clients += 1);
@@ -138,7 +154,7 @@ impl Drop for Somebody {
 }
 
 /// The token of a request that has something as one.
-fn bearer(headers: &HeaderMap) -> Option<Option<Token>> {
+pub(super) fn bearer(headers: &HeaderMap) -> Option<Option<Token>> {
     let value = headers.get(header::AUTHORIZATION)?;
     let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
     Some(token.and_then(|token| token.parse().ok()))

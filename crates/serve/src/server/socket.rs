@@ -15,6 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use deltic_net::embed::{Cancel, Embedding, serve_within};
 use hyper_util::rt::TokioIo;
+use serde_json::json;
 use sha1::{Digest, Sha1};
 use tokio::sync::watch;
 use tokio::time::interval;
@@ -22,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use tokio_websockets::ServerBuilder;
 
 use super::admission::Client;
+use super::audit::name;
 use super::problem::Problem;
 use super::shared::Server;
 use crate::SUBPROTOCOL;
@@ -153,6 +155,8 @@ impl Connected {
         let Ok(Some(token)) = told.wait_for(Option::is_some).await.map(|token| *token) else {
             return;
         };
+        let fields = json!({ "from": self.by.ip, "token": name(&token) });
+        self.server.journal.note("login", fields);
         self.mux.say(&self.welcome()).ok();
         self.server.access.revoked(&token).await;
     }
@@ -215,11 +219,15 @@ impl Connected {
         lock(&self.sessions).insert(number, cancel.clone());
         let with = Embedding { cancel, ..self.server.embedding.clone() };
         let (limits, mux) = (volume.limits(rights), self.mux.clone());
+        let (server, volume) = (Arc::clone(&self.server), volume.name.to_string());
+        let fields = json!({ "from": self.by.ip, "token": name(&token), "volume": volume });
+        server.journal.note("open", fields);
         let sessions = Arc::clone(&self.sessions);
         self.tracker.spawn(async move {
             let _permit = permit;
             // The other end was told how it ended.
-            let _ = serve_within(channel, limits, &with).await;
+            let ended = serve_within(channel, limits, &with).await;
+            server.journal.session((&volume, &token), &ended);
             lock(&sessions).remove(&number);
             mux.close(number, None).await;
         });

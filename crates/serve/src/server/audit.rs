@@ -1,0 +1,99 @@
+//! The audit log: what clients did, a line of JSON each, in a chain.
+//!
+//! Each line has the BLAKE3 hash of the line before it, without its line end (`b3sum` finds the same). A line that was
+//! changed or removed later breaks the chain. Tokens are named by the first letters of their hashes.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value};
+
+use crate::token::TokenHash;
+
+/// Most bytes of a line: what clients choose of it is cut before.
+const LINE: u64 = 64 << 10;
+/// Letters of a token's hash that name it.
+const NAME_LETTERS: usize = 12;
+
+/// A log that is written to.
+#[derive(Debug)]
+pub(crate) struct Audit(Mutex<Chain>);
+
+#[derive(Debug)]
+struct Chain {
+    file: File,
+    /// Hash of the last line.
+    before: blake3::Hash,
+}
+
+impl Audit {
+    /// Opens a log, and goes on with the chain that is in it.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let mut file =
+            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+        let len = file.metadata()?.len();
+        file.seek(SeekFrom::Start(len.saturating_sub(LINE)))?;
+        let mut end = Vec::new();
+        file.read_to_end(&mut end)?;
+        if end.last().is_some_and(|byte| *byte != b'\n') {
+            // The machine stopped in the midst of a line, which stays as it is.
+            file.write_all(b"\n")?;
+            end.push(b'\n');
+        }
+        let last = end.rsplit(|byte| *byte == b'\n').nth(1).unwrap_or_default();
+        Ok(Self(Mutex::new(Chain { file, before: blake3::hash(last) })))
+    }
+
+    /// Writes a line.
+    pub(crate) fn write(&self, mut fields: Map<String, Value>) -> io::Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        fields.insert("time".into(), now.as_secs().into());
+        let mut chain = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        fields.insert("before".into(), chain.before.to_hex().as_str().into());
+        let mut line = serde_json::to_vec(&fields)?;
+        chain.before = blake3::hash(&line);
+        line.push(b'\n');
+        chain.file.write_all(&line)
+    }
+}
+
+/// The name of a token in the log.
+pub(crate) fn name(token: &TokenHash) -> String {
+    token.to_string()[..NAME_LETTERS].into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(path: &Path) -> Vec<String> {
+        std::fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_line_has_the_hash_of_the_one_before_over_starts_and_torn_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let note = |text: &str| {
+            let audit = Audit::open(&path).unwrap();
+            for _ in 0..2 {
+                audit.write(Map::from_iter([("event".into(), text.into())])).unwrap();
+            }
+        };
+        note("first");
+        note("second\n");
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"torn").unwrap();
+        note("third");
+        let lines = lines(&path);
+        assert_eq!(lines.len(), 7);
+        for (before, line) in [String::new()].iter().chain(&lines).zip(&lines) {
+            let hash = blake3::hash(before.as_bytes()).to_hex();
+            assert!(line.contains(hash.as_str()) || line.starts_with("{\"torn"), "{line}");
+        }
+    }
+}

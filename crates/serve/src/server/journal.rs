@@ -1,0 +1,128 @@
+//! What happens in a server, counted and written down.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::{Request, State};
+use axum::http::{Method, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Router, serve};
+use deltic_net::SyncError;
+use deltic_net::embed::Outcome;
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+
+use super::admission::Peer;
+use super::audit::{Audit, name};
+use super::metrics::Metrics;
+use super::shared::{Server, bearer};
+use crate::token::TokenHash;
+
+/// Counts, and the log if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    pub(crate) audit: Option<Audit>,
+    pub(crate) metrics: Metrics,
+}
+
+impl Journal {
+    /// Writes a line about an event.
+    pub(crate) fn note(&self, event: &str, fields: Value) {
+        let Some(audit) = &self.audit else { return };
+        let Value::Object(mut fields) = fields else { unreachable!("fields have names") };
+        fields.insert("event".into(), event.into());
+        fields.retain(|_, value| !value.is_null());
+        if audit.write(Map::from_iter(fields)).is_err() {
+            self.metrics.unwritten.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes a token that was shown and is none.
+    pub(crate) fn wrong_token(&self, from: IpAddr) {
+        self.metrics.wrong_tokens.fetch_add(1, Ordering::Relaxed);
+        self.note("wrong_token", json!({ "from": from }));
+    }
+
+    /// Notes the end of a session.
+    pub(crate) fn session(
+        &self,
+        (volume, token): (&str, &TokenHash),
+        ended: &Result<Outcome, SyncError>,
+    ) {
+        self.metrics.session(volume, ended.as_ref().ok());
+        if self.audit.is_none() {
+            return;
+        }
+        let mut fields = json!({ "volume": volume, "token": name(token) });
+        match ended {
+            Ok(Outcome { totals, traffic, elapsed }) => {
+                fields["outcome"] = "done".into();
+                fields["seconds"] = elapsed.as_secs().into();
+                fields["received_bytes"] = traffic.received.into();
+                fields["sent_bytes"] = traffic.sent.into();
+                fields["transferred"] = totals.transferred.into();
+                fields["literal_bytes"] = totals.literal.into();
+                fields["deleted"] = totals.deleted.into();
+            }
+            Err(error) => fields["outcome"] = error.to_string().into(),
+        }
+        self.note("session", fields);
+    }
+}
+
+/// Counts the answer to a request, and writes it down if it changes anything.
+pub(super) async fn watch(
+    State(server): State<Arc<Server>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
+    let noted = (changes && server.journal.audit.is_some()).then(|| {
+        let peer = request.extensions().get::<Arc<Peer>>().expect("each connection has one");
+        let token = bearer(request.headers()).flatten().map(|token| name(&token.hash()));
+        json!({
+            "from": server.admission.client(peer, request.headers()).ip,
+            "token": token,
+            "method": request.method().as_str(),
+            "path": request.uri().path(),
+            "bytes": request.headers().get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()),
+        })
+    });
+    let response = next.run(request).await;
+    server.journal.metrics.answer(response.status().as_u16());
+    if let Some(mut fields) = noted {
+        fields["status"] = response.status().as_u16().into();
+        server.journal.note("request", fields);
+    }
+    response
+}
+
+/// Writes down which tokens were made and revoked, as far as the server heeds them.
+pub(super) async fn note_tokens(server: Arc<Server>) {
+    let (mut before, mut changes) = server.access.tokens();
+    while changes.changed().await.is_ok() {
+        let (now, _) = server.access.tokens();
+        for (event, from, to) in [("token_made", &now, &before), ("token_revoked", &before, &now)] {
+            for (hash, name) in from.iter().filter(|(hash, _)| !to.contains_key(*hash)) {
+                let token = hash.get(..12);
+                server.journal.note(event, json!({ "token": token, "name": name }));
+            }
+        }
+        before = now;
+    }
+}
+
+/// Shows metrics to whoever asks by this listener.
+pub(super) async fn show(listener: TcpListener, server: Arc<Server>) {
+    let text = async move || {
+        let gauges = [
+            ("connected_clients", *server.clients.borrow() as u64),
+            ("sessions", server.sessions()),
+        ];
+        server.journal.metrics.text(&gauges)
+    };
+    serve(listener, Router::new().route("/metrics", get(text))).await.ok();
+}
