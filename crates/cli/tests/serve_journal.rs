@@ -15,7 +15,7 @@ use common::server::{PATIENCE, Server};
 fn wait_for_line(world: &World, wanted: &[&str]) -> String {
     let begun = Instant::now();
     loop {
-        let log = String::from_utf8(world.read("audit.jsonl")).unwrap();
+        let log = String::from_utf8(world.read("audit.jsonl")).expect("it is text");
         let line = log.lines().find(|line| wanted.iter().all(|part| line.contains(part)));
         if let Some(line) = line {
             return line.to_owned();

@@ -18,7 +18,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::json;
 use sha1::{Digest, Sha1};
 use tokio::sync::watch;
-use tokio::time::interval;
+use tokio::time::{interval, timeout};
 use tokio_util::task::TaskTracker;
 use tokio_websockets::ServerBuilder;
 
@@ -33,6 +33,8 @@ use crate::token::{Token, TokenHash};
 
 /// Most sessions of a connection at once.
 const MAX_CHANNELS: usize = 8;
+/// Longest time for a session to end by itself whose client has left.
+const LAST_STEPS: Duration = Duration::from_secs(1);
 /// Longest pause between two signs of life: proxies cut connections that are silent for a minute.
 const PING_EVERY: Duration = Duration::from_secs(25);
 
@@ -116,8 +118,12 @@ impl Connected {
         let _here = self.server.somebody();
         let hear = |message: Bytes| self.hear(&message);
         let heard = || alive.store(true, Ordering::Relaxed);
+        self.tracker.close();
         tokio::select! {
-            _ = connection.carry(hear, heard, self.until_drained()) => {}
+            // A client that has all it wanted leaves at once, and its session is about to end.
+            _ = connection.carry(hear, heard, self.until_drained()) => {
+                timeout(LAST_STEPS, self.tracker.wait()).await.ok();
+            }
             () = self.stay_alive(&alive) => {}
             () = self.until_put_out() => {}
         }
@@ -125,7 +131,6 @@ impl Connected {
         for cancel in sessions.values() {
             cancel.cancel();
         }
-        self.tracker.close();
         self.tracker.wait().await;
     }
 
@@ -166,7 +171,6 @@ impl Connected {
     async fn until_drained(&self) {
         self.server.draining.subscribe().wait_for(|drain| *drain).await.ok();
         self.mux.say(&FromServer::GoAway).ok();
-        self.tracker.close();
         self.tracker.wait().await;
     }
 
