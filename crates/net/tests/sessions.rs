@@ -2,6 +2,8 @@
 //! is left of those that are cancelled.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "makes and looks at trees")]
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use deltic_net::embed::{Cancel, Embedding, serve_over, sync, sync_over};
 use deltic_net::executor::{Budget, Cost, Executor, Limits};
-use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
+use deltic_net::plan::{Destination, Plan};
 use deltic_net::{Outcome, SyncError};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::Notice;
@@ -71,19 +73,8 @@ fn embedding(executor: &Executor) -> Embedding {
 }
 
 fn plan(source: &Path, destination: Destination) -> Plan {
-    Plan {
-        sources: Sources::Local(vec![source.join("")]),
-        names: Names::None,
-        destination,
-        options: Options { recursive: true, times: true, durable: false, ..Options::default() },
-        remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
-        bwlimit: None,
-        patience: Patience::default(),
-        dial: None,
-        by_blake3: false,
-        cache: None,
-        batch: None,
-    }
+    let options = Options { recursive: true, times: true, durable: false, ..Options::default() };
+    common::plan(source.join(""), destination, options)
 }
 
 /// Waits until `is` holds.
@@ -117,7 +108,7 @@ fn ends_of(sessions: &[Waiting]) -> impl Iterator<Item = &JoinHandle<Result<(), 
 fn begin(executor: &Executor, source: &Path, destination: PathBuf) -> Waiting {
     let with = embedding(executor);
     let (cancel, there) = (with.cancel.clone(), with.clone());
-    let to = Destination::Remote { host: "there".into(), path: destination.into() };
+    let to = common::there(destination);
     let plan = plan(source, to);
     let ((from_near, to_far), (silence, unsaid), (unheard, to_nobody)) = (pipe(), pipe(), pipe());
     let (near, far) = (join(silence, to_far), join(from_near, to_nobody));
@@ -296,7 +287,7 @@ fn push(
     (moved, all): (&Arc<AtomicU64>, &Arc<tokio::sync::Barrier>),
 ) -> Pushing {
     let (with, bytes, all) = (embedding(executor), Arc::clone(moved), Arc::clone(all));
-    let plan = plan(source, Destination::Remote { host: "there".into(), path: to.into() });
+    let plan = plan(source, common::there(to));
     let ((near, inner), there) = (duplex(64 << 10), with.clone());
     tokio::spawn(async move {
         all.wait().await;
