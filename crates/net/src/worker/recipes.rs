@@ -106,47 +106,47 @@ impl Recipes {
             let recipe = recipe::read(notes, (old.meta(), terms));
             recipe.filter(|recipe| recipe.spec == spec)
         };
-        if let Some(recent) = self.recent(old.meta().len)
-            && let Some(notes) = recent.find(&old.identity()?)
-        {
-            return read(&notes);
-        }
-        if !journal::is_kept(old.meta().len) {
+        let len = old.meta().len;
+        let recent = self.recent(len);
+        if recent.is_none() && !journal::is_kept(len) {
             return None;
         }
-        read(&self.kept()?.find(&old.identity()?)?)
+        let version = old.identity()?;
+        match recent.and_then(|recent| recent.find(&version)) {
+            Some(notes) => read(&notes),
+            None => read(&self.kept(len)?.find(&version)?),
+        }
     }
 
     /// Keeps that of a version whose chunks are named with `key`.
     pub(super) fn note(&self, placed: &Placed<'_>, key: &Key, terms: Terms) {
         let Placed { version, begun, new, proof } = *placed;
         let is_cut = matches!(new.spec, ChunkerSpec::ByContent(..));
+        let recent = self.recent(new.len);
+        let is_kept = recent.is_some() || journal::is_kept(new.len);
         let chunks = || proof.chunks().into_iter().flatten();
-        if !is_cut || new.from > 0 {
+        if !is_kept || !is_cut || new.from > 0 || !recipe::is_of_use(new, chunks()) {
             return;
         }
-        if let Some(recent) = self.recent(new.len)
-            && begun.is_past(version.modified)
-            && recipe::is_of_use(new, chunks())
-        {
-            let notes: Vec<_> = recipe::written((new, key, terms), chunks()).collect();
-            recent.note(*version, notes.concat().into());
+        let notes = || recipe::written((new, key, terms), chunks());
+        if let Some(recent) = recent.filter(|_| begun.is_past(version.modified)) {
+            recent.note(*version, notes().collect::<Vec<_>>().concat().into());
         }
-        if !journal::is_kept(new.len) {
-            return;
-        }
-        if let Some(kept) = self.kept().filter(|_| recipe::is_of_use(new, chunks())) {
-            kept.note(version, begun, recipe::written((new, key, terms), chunks()));
+        if let Some(kept) = self.kept(new.len) {
+            kept.note(version, begun, notes());
         }
     }
 
     /// Drops what is known of a version that was replaced.
     pub(super) fn forget(&self, old: &impl Snapshot) {
-        if let Some((old, recent)) = old.identity().zip(self.recent(old.meta().len)) {
-            recent.forget(&old);
+        let len = old.meta().len;
+        let recent = self.recent(len);
+        if recent.is_none() && !journal::is_kept(len) {
+            return;
         }
-        let old = old.identity().filter(|_| journal::is_kept(old.meta().len));
-        if let Some((old, kept)) = old.and_then(|old| Some((old, self.kept()?))) {
+        let Some(old) = old.identity() else { return };
+        recent.inspect(|recent| recent.forget(&old));
+        if let Some(kept) = self.kept(len) {
             kept.forget(&old);
         }
     }
@@ -156,7 +156,11 @@ impl Recipes {
         self.recent.as_ref().filter(|_| len >= SHORTEST)
     }
 
-    fn kept(&self) -> Option<&cache::Recipes> {
+    /// Recipes on the disk, for a file of this length.
+    fn kept(&self, len: u64) -> Option<&cache::Recipes> {
+        if !journal::is_kept(len) {
+            return None;
+        }
         self.kept.get_or_init(|| cache::Recipes::open(self.dir.as_deref()?)).as_ref()
     }
 }
