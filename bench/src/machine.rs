@@ -1,6 +1,10 @@
 //! The machine: its name, caches and memory; usual figures where the system says nothing.
 
 use std::fs;
+use std::num::NonZeroU32;
+use std::thread;
+
+use anyhow::{Context, Result};
 
 use crate::size::Size;
 
@@ -23,6 +27,19 @@ impl Machine {
             last_level: cache(4).or_else(|| cache(3)).unwrap_or(USUAL_LAST_LEVEL_BYTES),
         }
     }
+}
+
+/// Processors that this process may use.
+pub(crate) fn processors() -> NonZeroU32 {
+    let processors = thread::available_parallelism().ok();
+    processors.and_then(|processors| processors.try_into().ok()).unwrap_or(NonZeroU32::MIN)
+}
+
+/// Memory that a process has, in KiB; `process` is its number, or `self`.
+pub(crate) fn resident_kib(process: &str) -> Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/statm"))?;
+    let pages = stat.split(' ').nth(1).context("/proc/PID/statm has two numbers")?;
+    Ok((pages.parse::<u64>()? * rustix::param::page_size() as u64) >> 10)
 }
 
 /// Bytes of memory that could be had, if the system says.

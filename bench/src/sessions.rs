@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadHalf, WriteHalf, duplex
 use tokio::task::JoinHandle;
 use tokio_util::io::InspectReader;
 
+use crate::machine::resident_kib;
 use crate::table::Table;
 
 /// Many sessions in one process: threads, memory, fairness, cancel
@@ -59,12 +60,12 @@ pub(crate) fn sessions(options: &Options) -> Result<()> {
     let executor = Executor::new(Limits::default());
     let measured = runtime.block_on(async {
         let idle = options.sessions.saturating_sub(options.working);
-        let before = resident_kib()?;
+        let before = resident_kib("self")?;
         let destination = |no: usize| dir.path().join(no.to_string());
         let waiting: Vec<_> =
             (0..idle).map(|no| wait(&executor, &small, destination(no))).collect();
         until(|| executor.usage().sessions >= 2 * idle).await?;
-        let idle_kib = (resident_kib()? - before) / idle.max(1) as u64;
+        let idle_kib = (resident_kib("self")? - before) / idle.max(1) as u64;
         let work =
             work(&executor, (&large, options.bytes), (options.working, &destination)).await?;
         let half = waiting.len() / 2;
@@ -233,7 +234,7 @@ async fn work(
             bail!("the sessions did not end");
         }
         taken.threads = taken.threads.max(std::fs::read_dir("/proc/self/task")?.count());
-        taken.kib = taken.kib.max(resident_kib()?);
+        taken.kib = taken.kib.max(resident_kib("self")?);
         if halfway.is_none() && all().sum::<u64>() >= half {
             let fair = all().sum::<u64>() as f64 / sessions as f64;
             halfway = all()
@@ -266,11 +267,4 @@ async fn until(is: impl Fn() -> bool) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok(())
-}
-
-/// Memory of this process.
-fn resident_kib() -> Result<u64> {
-    let stat = std::fs::read_to_string("/proc/self/statm")?;
-    let pages = stat.split(' ').nth(1).context("/proc/self/statm has two numbers")?;
-    Ok((pages.parse::<u64>()? * rustix::param::page_size() as u64) >> 10)
 }

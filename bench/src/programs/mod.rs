@@ -9,7 +9,7 @@ mod figures;
 mod files;
 pub(crate) mod kill;
 pub(crate) mod measured;
-mod peer;
+pub(crate) mod peer;
 mod processes;
 pub(crate) mod relay;
 mod release;

@@ -133,13 +133,17 @@ pub(crate) struct Programs {
     rsync: PathBuf,
 }
 
+/// The deltic that was named, else the one beside this program, or in the PATH.
+pub(crate) fn deltic_program(named: Option<&Path>) -> PathBuf {
+    let beside = || {
+        Some(std::env::current_exe().ok()?.with_file_name("deltic")).filter(|path| path.exists())
+    };
+    named.map(Path::to_owned).or_else(beside).unwrap_or_else(|| "deltic".into())
+}
+
 impl Programs {
     fn deltic(&self) -> PathBuf {
-        let beside = || {
-            Some(std::env::current_exe().ok()?.with_file_name("deltic"))
-                .filter(|path| path.exists())
-        };
-        self.deltic.clone().or_else(beside).unwrap_or_else(|| "deltic".into())
+        deltic_program(self.deltic.as_deref())
     }
 
     /// The build of `--before`; [`Self::announce`] has checked that there is one.

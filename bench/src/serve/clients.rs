@@ -33,7 +33,7 @@ pub(super) struct Sample {
 
 /// All clients.
 pub(super) struct Fleet {
-    /// Where the server is; another place each time that it was killed.
+    /// Address of the server; another one each time that it was killed.
     to: watch::Sender<Arc<(Address, Credentials)>>,
     files: TempDir,
     sync: SyncOptions,
@@ -54,7 +54,7 @@ struct Ledger {
     acknowledged: Option<u64>,
     /// Digests of those that were tried since.
     tried: Vec<u64>,
-    /// Those before.
+    /// Digests of versions that were acknowledged before.
     earlier: Vec<u64>,
 }
 

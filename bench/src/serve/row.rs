@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::clients::Sample;
+use crate::machine::processors;
 use crate::median::median;
-use crate::sync::processors;
 
 /// Figures of one way under the load.
 pub(super) struct Row {

@@ -11,6 +11,9 @@ use anyhow::{Context, Result};
 use deltic_serve::client::{Address, Credentials};
 use tempfile::TempDir;
 
+use crate::machine;
+use crate::programs::peer::deltic_program;
+
 /// A server of one volume, which ends with this value.
 pub(super) struct Server {
     child: Child,
@@ -27,7 +30,7 @@ impl Server {
     pub(super) fn start(deltic: Option<&Path>, parent: &Path, plain: bool) -> Result<Self> {
         let dir = tempfile::tempdir_in(parent).context("make a directory")?;
         fs::create_dir(dir.path().join(VOLUME))?;
-        let program = deltic.map_or_else(beside, Path::to_owned);
+        let program = deltic_program(deltic);
         let (child, to) = start(&program, dir.path(), plain)?;
         Ok(Self { child, to, program, plain, dir, spent: Duration::ZERO })
     }
@@ -57,10 +60,7 @@ impl Server {
     }
 
     pub(super) fn resident_kib(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().next());
-        kib.and_then(|kib| kib.parse().ok()).context("the system does not tell VmRSS")
+        machine::resident_kib(&self.child.id().to_string())
     }
 }
 
@@ -83,12 +83,6 @@ fn start(program: &Path, dir: &Path, plain: bool) -> Result<(Child, Arc<(Address
     let token = address.in_fragment("t").context("the address has no token")?.parse()?;
     let pin = address.in_fragment("pin").map(str::to_owned);
     Ok((child, Arc::new((address, Credentials { token, pin }))))
-}
-
-/// The `deltic` beside this program, or in the PATH.
-fn beside() -> PathBuf {
-    let beside = std::env::current_exe().ok().map(|program| program.with_file_name("deltic"));
-    beside.filter(|program| program.exists()).unwrap_or_else(|| "deltic".into())
 }
 
 impl Drop for Server {

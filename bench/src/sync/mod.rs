@@ -12,7 +12,6 @@ mod words;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use anyhow::{Result, bail, ensure};
 use deltic_core::Strategy;
@@ -21,7 +20,7 @@ use deltic_net::most_threads;
 use crate::exit::{Exit, complain, give_up, print, refuse_input, words as causes};
 use crate::files;
 use crate::inputs::id;
-use crate::machine::Machine;
+use crate::machine::{Machine, processors};
 use crate::size::Size;
 use compare::{Comparison, Scene};
 use report::{Case, Report};
@@ -221,11 +220,6 @@ fn is_input(path: &Path, inputs: &[PathBuf]) -> bool {
     let identity = |path: &Path| path.metadata().ok().map(|meta| id(&meta));
     let this = identity(path);
     this.is_some() && inputs.iter().any(|input| identity(input) == this)
-}
-
-pub(crate) fn processors() -> NonZeroU32 {
-    let processors = thread::available_parallelism().ok();
-    processors.and_then(|processors| processors.try_into().ok()).unwrap_or(NonZeroU32::MIN)
 }
 
 /// Old, where nothing is said.
