@@ -4,6 +4,7 @@
 //! for programs and browsers, and plain HTTP for everything else. Nothing is served without a [`token`]. A WebSocket
 //! carries several sessions as [channels](channel); what is said about them goes over [channel 0](control).
 
+pub mod age;
 pub mod channel;
 pub mod client;
 

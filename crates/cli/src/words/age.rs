@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use deltic_serve::age;
+
 /// Longest age in seconds; `None` for any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Age(pub(crate) Option<u64>);
@@ -26,18 +28,7 @@ impl FromStr for Age {
         if word == "forever" {
             return Ok(Self(None));
         }
-        let digits = word.trim_end_matches(|last: char| last.is_ascii_alphabetic());
-        let unit: u64 = match &word[digits.len()..] {
-            "" | "s" => 1,
-            "m" => 60,
-            "h" => 60 * 60,
-            "d" => 24 * 60 * 60,
-            "w" => 7 * 24 * 60 * 60,
-            _ => return Err(BadAge),
-        };
-        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let count: Option<u64> = is_number.then(|| digits.parse().ok()).flatten();
-        count.and_then(|count| count.checked_mul(unit)).map(|secs| Self(Some(secs))).ok_or(BadAge)
+        age::seconds(word).map(|secs| Self(Some(secs))).ok_or(BadAge)
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 use deltic_store_local::KeepVersions;
 use serde::Deserialize;
 
+use crate::age;
+
 /// Old versions that a volume keeps: so many of each file (`10`), or those of some time (`30d`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Word")]
@@ -28,26 +30,14 @@ impl FromStr for Keep {
     type Err = BadKeep;
 
     fn from_str(word: &str) -> Result<Self, BadKeep> {
-        let digits = word.trim_end_matches(|last: char| last.is_ascii_alphabetic());
-        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let count: u64 =
-            digits.parse().ok().filter(|count| is_number && *count > 0).ok_or(BadKeep)?;
-        let unit: u64 = match &word[digits.len()..] {
-            "" => {
-                return usize::try_from(count)
-                    .map(KeepVersions::Number)
-                    .map(Self)
-                    .map_err(|_| BadKeep);
-            }
-            "s" => 1,
-            "m" => 60,
-            "h" => 60 * 60,
-            "d" => 24 * 60 * 60,
-            "w" => 7 * 24 * 60 * 60,
-            _ => return Err(BadKeep),
+        // Without a unit it is a number of versions, and none of seconds.
+        let keep = match word.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => word.parse().ok().filter(|number| *number > 0).map(KeepVersions::Number),
+            false => age::seconds(word)
+                .filter(|secs| *secs > 0)
+                .map(|secs| KeepVersions::For(Duration::from_secs(secs))),
         };
-        let secs = count.checked_mul(unit).ok_or(BadKeep)?;
-        Ok(Self(KeepVersions::For(Duration::from_secs(secs))))
+        keep.map(Self).ok_or(BadKeep)
     }
 }
 
