@@ -221,8 +221,8 @@ fn failed(what: &str, server: &str) -> impl FnOnce(io::Error) -> SyncError + use
     move |source| SyncError::Dial { what, source }
 }
 
-/// A connection to a server, and the sessions of a volume over it; clones share it. It ends with the last session that
-/// is under way when the last clone is dropped.
+/// A connection to a server, and the sessions of a volume over it; clones share it. It lasts until the
+/// server ends it, or as long as the runtime.
 #[derive(Clone, Debug)]
 pub struct Link {
     mux: Mux,

@@ -24,7 +24,7 @@ pub(super) fn scopes(rules: Filter, base: &Path, start: Start) -> Scopes {
 }
 
 const ACTION: &str = "read rules";
-/// How often a file is read that changes meanwhile.
+/// Number of attempts to read a file that changes meanwhile.
 const READS: usize = 3;
 
 impl Reads for Dir {

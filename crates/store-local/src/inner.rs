@@ -43,7 +43,7 @@ pub enum KeepLinks {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) backup: Option<Backup>,
-    /// What the volume keeps, if the store is in one that does.
+    /// Old versions of the volume, if the store is in one that keeps them.
     pub(crate) versions: Option<OldVersions>,
     pub(crate) listed: Listed,
     pub(crate) one_file_system: bool,

@@ -18,7 +18,7 @@ use crate::report::view::Live;
 
 /// Runs one sync and reports it. Where the guard asks, `user` answers, by default the one at this terminal.
 ///
-/// One whose connection to a server is lost is made again: what has arrived is not sent again.
+/// A sync whose connection to a server is lost is made again: what has arrived is not sent again.
 pub(super) fn sync(request: Request, user: Option<User>) -> (Result<Outcome, SyncError>, Exit) {
     let (mut pause, mut away, mut was_there) = (FIRST_PAUSE, Duration::ZERO, false);
     loop {

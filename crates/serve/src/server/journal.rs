@@ -1,4 +1,4 @@
-//! What happens in a server, counted and written down.
+//! Journal of a server: events are counted and written down.
 
 use std::net::IpAddr;
 use std::sync::Arc;
