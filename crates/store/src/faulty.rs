@@ -12,8 +12,8 @@ use deltic_tree::names::SortedNames;
 use deltic_tree::{Meta, Name, RelPath};
 
 use crate::{
-    Commit, Content, Going, Keep, Link, Listing, Posix, Rebuild, Removed, Resumable, Resumed,
-    Snapshot, Store, StoreError, Tree, Version,
+    Commit, Content, Extents, Going, Keep, Link, Listing, Posix, Rebuild, Removed, Resumable,
+    Resumed, Snapshot, Store, StoreError, Tree, Version,
 };
 pub use plan::{Call, Fault, Nth, Plan};
 
@@ -121,6 +121,11 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
 
     fn identity(&self) -> Option<crate::Version> {
         self.inner.identity()
+    }
+
+    fn extents(&self) -> Result<Option<Extents>, StoreError> {
+        self.plan.enter(Call::Check, &self.path)?;
+        self.inner.extents()
     }
 }
 

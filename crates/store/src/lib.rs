@@ -11,6 +11,7 @@ pub mod awaited;
 pub mod blocking;
 pub mod conformance;
 mod error;
+pub mod facts;
 pub mod faulty;
 pub mod filter;
 pub mod latent;
@@ -24,6 +25,7 @@ mod tree;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use error::{Cause, StoreError, Unset, reason};
+pub use facts::Extents;
 pub use filter::Filter;
 pub use posix::{Link, Posix};
 pub use rebuild::{Commit, Content, Keep, Rebuild, Replaces, Resumable, Resumed};

@@ -2,7 +2,7 @@
 
 use deltic_tree::{Meta, Timestamp};
 
-use crate::StoreError;
+use crate::{Extents, StoreError};
 
 /// One version of a file, held open.
 pub trait Snapshot: Send + Sync + 'static {
@@ -60,6 +60,15 @@ pub trait Snapshot: Send + Sync + 'static {
     /// What no other version has, of this file or of another one, now or later; `None` where that cannot be relied on.
     fn identity(&self) -> Option<Version> {
         None
+    }
+
+    /// The storage that each part of this version lies in. Bytes that were written are flushed first, so that it is of
+    /// what a read gives. `None` where the store has no facts, or none that can be relied on.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where the file is not what was opened any more.
+    fn extents(&self) -> Result<Option<Extents>, StoreError> {
+        Ok(None)
     }
 }
 
