@@ -21,6 +21,7 @@ use crate::inplace::{LeftFiles, UnderWay};
 use crate::lock;
 use crate::more::{Reach, look_again};
 use crate::place::Place;
+use crate::quota::Quota;
 use crate::remove::Removals;
 use crate::snapshot::{LocalSnapshot, Stamp, file_type, version_of};
 use crate::stage::{Stages, Whose};
@@ -45,8 +46,12 @@ pub(crate) struct Inner {
     pub(crate) backup: Option<Backup>,
     /// Old versions of the volume, if the store is in one that keeps them.
     pub(crate) versions: Option<OldVersions>,
+    /// Space that files may take, in a volume that says so.
+    pub(crate) quota: Option<Arc<Quota>>,
     pub(crate) listed: Listed,
     pub(crate) one_file_system: bool,
+    /// True if nobody goes on with unfinished versions.
+    pub(crate) one_shot: bool,
     pub(crate) root: Arc<Dir>,
     pub(crate) root_path: PathBuf,
     pub(crate) scopes: Scopes,
@@ -74,6 +79,14 @@ pub(crate) struct Inner {
     pub(crate) withheld: Mutex<PathMap<u32>>,
     /// Directories that were looked at under their own names, by device and number, where symlinks may lead to them.
     pub(crate) looked_at: Mutex<HashSet<(u64, u64)>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.one_shot {
+            self.stages.tidy();
+        }
+    }
 }
 
 /// A directory that still lacks its mode.

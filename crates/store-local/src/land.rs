@@ -14,6 +14,7 @@ use crate::log::remove_log;
 use crate::more::Reach;
 use crate::partial::Other;
 use crate::place::{COMMIT, Place};
+use crate::quota::landed;
 use crate::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
 use crate::stage::{Whose, discard, new_name};
 
@@ -32,7 +33,9 @@ pub(super) fn link_waiting(
     let from = store.stages(whose).dir(&home).at(LINK, path)?;
     let (home, own) = store.stages(Whose::Own).home_for(&place)?;
     let own_name = new_name(path);
+    let reserved = store.reserve(path, 0)?;
     from.link(&name, &own, &own_name).at(LINK, path)?;
+    reserved.keep();
     let finished = Finished {
         path: path.clone(),
         home,
@@ -155,6 +158,7 @@ impl Finished {
         store.back_up(place, (Goes::Replaced, was), land).inspect_err(|_| {
             store.show_partial(place, (&dir, &self.name), Other::Goes);
         })?;
+        landed(self.inode);
         if self.is_noted {
             remove_log(&dir, &self.name);
         }
@@ -187,6 +191,7 @@ pub(super) fn link(
     }
     let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
     replaces.check(&place, store)?;
+    let reserved = store.reserve(path, 0)?;
     let (dir, name) = (store.stages.dir_for(&place)?, new_name(path));
     there.dir.link(&there.name, &dir, &name).at(LINK, path)?;
     let landed = match look_at(&dir, &name, lasting(from.see)) {
@@ -204,6 +209,7 @@ pub(super) fn link(
         let _ = dir.remove_file(&name);
     }
     store.touched.add(&place.dir_path);
+    reserved.keep_if(&landed);
     landed
 }
 

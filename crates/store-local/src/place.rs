@@ -106,3 +106,10 @@ impl Versions {
         lasts.then(|| Stamp::of(&stat).version())
     }
 }
+
+/// True if `path` is that of an entry of `dir`, which is not the root.
+pub(super) fn is_right_in(dir: &RelPath, path: &RelPath) -> bool {
+    let name = path.as_bytes().strip_prefix(dir.as_bytes());
+    let name = name.and_then(|rest| rest.strip_prefix(b"/"));
+    name.is_some_and(|name| !name.is_empty() && !name.contains(&b'/'))
+}

@@ -19,6 +19,7 @@ use super::inplace::Changing;
 use super::log::{Log, remove_log};
 use super::partial::Other;
 use super::place::{COMMIT, Place};
+use super::quota::Reserved;
 use super::room::{Reserve, Room, reserve_all};
 use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
 use super::stage::{Logged, Staged, Stages, Whose, discard};
@@ -50,6 +51,8 @@ pub struct LocalRebuild {
     /// Bytes that were sent for it and written.
     written: AtomicU64,
     fate: Mutex<Fate>,
+    /// Space that it may take.
+    reserved: Reserved,
 }
 
 /// How many bytes are written to a file that is to be durable until they are flushed, while more are on their way: the
@@ -73,6 +76,7 @@ impl LocalRebuild {
     pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
         let place = Place::of(&store.root, "create", path)?;
         let changing = Self::changing(&store, &place)?;
+        let reserved = store.reserve(path, len)?;
         let staged = store.growing().create(&place).map_err(|error| match error {
             // The file is ours to change, but its directory is not.
             StoreError::Denied { path, source, .. } if changing.is_some() => {
@@ -95,6 +99,7 @@ impl LocalRebuild {
             changing,
             written: AtomicU64::new(0),
             fate: Mutex::new(Fate::Worthless),
+            reserved,
         };
         fs::ftruncate(&rebuild.staged.file, len).at("create", path)?;
         if rebuild.store.writing.preallocate && rebuild.changing.is_none() {
@@ -122,7 +127,8 @@ impl LocalRebuild {
         else {
             return Ok(None);
         };
-        let inode = inode_of(&fs::fstat(&staged.file).at("resume", path)?);
+        let stat = fs::fstat(&staged.file).at("resume", path)?;
+        let (inode, reserved) = (inode_of(&stat), store.reserve_again(path, (&stat, len))?);
         let changing = Self::changing(&store, &place)?;
         let rebuild = Self {
             room: Self::room(&store, &staged, len, changing.as_ref()),
@@ -137,6 +143,7 @@ impl LocalRebuild {
             changing,
             written: AtomicU64::new(0),
             fate: Mutex::new(Fate::Worthwhile),
+            reserved,
         };
         Ok(Some(Resumed { rebuild, notes }))
     }
@@ -197,6 +204,7 @@ impl LocalRebuild {
             write_at(file, start, bytes)?;
         }
         drop(turn);
+        self.reserved.wrote(bytes.len() as u64);
         if let Some(changing) = &self.changing {
             changing.stage(start..start + bytes.len() as u64);
         }
@@ -349,6 +357,7 @@ impl LocalRebuild {
         let umask = (self.store.umask, Heritage::default());
         let old_mode = Some(self.mode_of(place, &old));
         let attrs = Attrs::of_new(commit.meta, keep, old_mode, umask);
+        self.store.gone(&old);
         let mut unset = attrs.set(On::Open(changing.file().as_fd()));
         unset.add("backup's", backup);
         if lasts {
@@ -499,7 +508,9 @@ impl Rebuild for LocalRebuild {
         let expected = Expected::of(&commit.replaces);
         if let Some(changing) = self.changing.take() {
             // What others wrote to it meanwhile does not show in its times, which are set last.
-            return self.take_turn(&changing, &commit, (&place, &expected)).map(|()| None);
+            let changed = self.take_turn(&changing, &commit, (&place, &expected));
+            std::mem::take(&mut self.reserved).keep_if(&changed);
+            return changed.map(|()| None);
         }
         let old = expected.check(&place, &self.store)?;
         if self.store.writing.delay {
@@ -510,11 +521,13 @@ impl Rebuild for LocalRebuild {
         let finished = self.finished(commit.meta, expected);
         if self.store.writing.delay {
             self.doom(Fate::Gone);
+            std::mem::take(&mut self.reserved).leave(self.inode);
             lock(&self.store.delayed).push(finished, commit.meta.linked().is_some())?;
             return unset.of(&self.path).map(|()| None);
         }
         finished.land(&self.store, &place)?;
         self.doom(Fate::Gone);
+        std::mem::take(&mut self.reserved).keep();
         unset.of(&self.path).map(|()| self.store.version_written(&self.staged.file))
     }
 
@@ -532,13 +545,14 @@ impl Drop for LocalRebuild {
         let Staged { home, name, .. } = &self.staged;
         match *lock(&self.fate) {
             Fate::Gone => {}
-            Fate::Worthwhile => {
+            Fate::Worthwhile if !self.store.one_shot => {
                 self.show(Other::Goes);
+                std::mem::take(&mut self.reserved).leave(self.inode);
                 // Closing does it too, but not while a child that is being started has the handle as well.
                 let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
                 self.stages().leave(&self.path, home, name.clone());
             }
-            fate @ (Fate::Worthless | Fate::Spoiled) => {
+            fate => {
                 if fate == Fate::Spoiled {
                     self.hide();
                 }

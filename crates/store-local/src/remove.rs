@@ -281,7 +281,7 @@ impl Removal {
     ) -> Result<(), StoreError> {
         if !self.going.dry_run {
             let remove = || dir.remove_file(name).at(REMOVE, path);
-            if store.keeps_old() {
+            if store.keeps_old() || store.counts() {
                 let place = Place::of(&store.root, REMOVE, path)?;
                 store.back_up(&place, (Goes::Removed, None), remove)?;
             } else {
@@ -340,6 +340,7 @@ impl Removal {
         if !self.going.dry_run {
             let (above, name) = path.split_last().ok_or_else(|| bad_name(&path))?;
             let dir = held.hold(store, &above).at(REMOVE, &path)?;
+            let was = if store.counts() { dir.stat(&name).ok() } else { None };
             match (dir.remove_dir(&name), unread) {
                 (Err(Errno::NOTEMPTY), Some(unread)) => return Err(unread),
                 (Err(Errno::NOTEMPTY), None) => {
@@ -347,6 +348,9 @@ impl Removal {
                     return Ok(());
                 }
                 (removed, _) => removed.at(REMOVE, &path)?,
+            }
+            if let Some(was) = was {
+                store.gone(&was);
             }
         }
         self.done.gone.push((path, EntryType::Dir));

@@ -29,6 +29,7 @@ use rustix::io::Errno;
 use super::heritage::disinherit;
 use super::log::{Log, Notes, STAGED_SUFFIX, remove_log};
 use super::place::{COMMIT, Place};
+use super::quota::forget;
 use super::recent::Recent;
 use super::snapshot::{LocalSnapshot, Stamp, file_type};
 use left::{MAX_LEFTOVERS, is_nobodys, resume, scan, sweep_dir, take};
@@ -408,6 +409,20 @@ impl Stages {
     }
 }
 
+impl Stages {
+    /// Removes the staging directories that were used, where nothing is in them and nobody else is at work there.
+    pub(super) fn tidy(&self) {
+        let homes: Vec<_> = lock(&self.held).drain().map(|(home, _)| home).collect();
+        for home in homes {
+            let open = || self.open(&home).map(Some);
+            if let Ok(Some((name, _locked))) = lock_dir(open, TO_TIDY) {
+                // One that is not empty stays.
+                let _ = self.root.dir(&home, Use::Pass).and_then(|dir| dir.remove_dir(&name));
+            }
+        }
+    }
+}
+
 /// Why nothing can be staged for `place`.
 fn cannot_enter(place: &Place, errno: Errno) -> StoreError {
     match errno {
@@ -440,6 +455,7 @@ fn lock_dir(
 
 /// Removes a staged file and its log. What stays is litter for the sweep.
 pub(super) fn discard(dir: &Dir, name: &Name) {
+    forget(dir, name);
     let _ = dir.remove_file(name);
     remove_log(dir, name);
 }
@@ -490,3 +506,4 @@ const NONCE_DIGITS: usize = 16;
 /// second at worst; who makes something holds on until the end of the run, and sweeps then.
 const TO_MAKE: (FlockOperation, u64) = (FlockOperation::NonBlockingLockShared, 45);
 const TO_SWEEP: (FlockOperation, u64) = (FlockOperation::NonBlockingLockExclusive, 10);
+const TO_TIDY: (FlockOperation, u64) = (FlockOperation::NonBlockingLockExclusive, 1);

@@ -27,6 +27,7 @@ use super::list::{Part, list, list_but};
 use super::more::{Reach, default_acl};
 use super::named::{NamedDir, full_path};
 use super::place::{COMMIT, Place};
+use super::quota::Quota;
 use super::rebuild::LocalRebuild;
 use super::remove::{Removals, remove_after, remove_unchanged};
 use super::snapshot::{LocalSnapshot, inode_of, look_at, look_at_root};
@@ -35,7 +36,7 @@ use super::touched::Touched;
 use super::whole::put_new;
 use super::writing::{PartialDir, Writing};
 use crate::land::link;
-use crate::place::Versions;
+use crate::place::{Versions, is_right_in};
 use setting::node_of;
 
 use crate::dir::{Dir, Trust, Use};
@@ -75,6 +76,8 @@ pub struct LocalOptions {
     pub one_file_system: bool,
     /// Which symlinks to directories may be [taken for these](deltic_store::Posix::keep_dirlink).
     pub keep_dirlinks: KeepLinks,
+    /// True if nobody goes on with unfinished versions: they go.
+    pub one_shot: bool,
     /// How new versions come to their place.
     pub writing: Writing,
     /// Told which files are changing where they are.
@@ -197,8 +200,10 @@ impl LocalStore {
             see: options.see,
             backup: options.backup,
             versions,
+            quota: Quota::of_root(path),
             listed: Listed::default(),
             one_file_system: options.one_file_system,
+            one_shot: options.one_shot,
             stages: own,
             temp,
             writing: options.writing,
@@ -394,7 +399,7 @@ impl Tree for LocalStore {
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
         let place = self.place("remove", path)?;
         let found = look_at(&place.dir, &place.name, self.0.see.plain());
-        remove_unchanged(&place, is, found)
+        self.0.counting(&place, || remove_unchanged(&place, is, found))
     }
 }
 
@@ -583,13 +588,6 @@ impl Store for LocalStore {
         let swept = self.0.temp.as_ref().map_or(Ok(0), Stages::sweep);
         Ok(self.0.stages.sweep()? + swept?)
     }
-}
-
-/// True if `path` is that of an entry of `dir`, which is not the root.
-fn is_right_in(dir: &RelPath, path: &RelPath) -> bool {
-    let name = path.as_bytes().strip_prefix(dir.as_bytes());
-    let name = name.and_then(|rest| rest.strip_prefix(b"/"));
-    name.is_some_and(|name| !name.is_empty() && !name.contains(&b'/'))
 }
 
 /// So many names take more calls to look at than it takes to list their directory.

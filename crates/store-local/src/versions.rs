@@ -19,7 +19,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deltic_store::{Durability, StoreError, VERSIONS_NAME};
@@ -30,6 +30,7 @@ use rustix::io::Errno;
 use crate::dir::{Dir, KeepVersions, Use, kept_volume, proc_path};
 use crate::errno::At;
 use crate::lock;
+use crate::quota::Quota;
 use crate::snapshot::{LocalSnapshot, file_type, inode_of};
 use crate::touched::Touched;
 
@@ -80,6 +81,7 @@ pub struct OldVersions {
     /// Path in the volume of the root of the store that asks.
     below: RelPath,
     touched: Touched,
+    quota: Option<Arc<Quota>>,
 }
 
 /// A version of a file that is not the present one any more.
@@ -116,7 +118,8 @@ impl OldVersions {
                 RelPath::parse(&names.join(&b'/')).map_err(|_| Errno::INVAL)?
             }
         };
-        Ok(Some(Self { volume, keep, below, touched: Touched::new(durability) }))
+        let (touched, quota) = (Touched::new(durability), Quota::of_root(path));
+        Ok(Some(Self { volume, keep, below, touched, quota }))
     }
 
     /// The directory of all of them.
@@ -261,9 +264,16 @@ impl OldVersions {
                 ids.iter().take_while(|id| id.went() < since).count()
             }
         };
-        ids[..gone].iter().try_for_each(|id| match dir.remove_file(&id.name()) {
-            Err(Errno::NOENT) => Ok(()),
-            removed => removed,
+        ids[..gone].iter().try_for_each(|id| {
+            let was = dir.stat(&id.name());
+            match dir.remove_file(&id.name()) {
+                Err(Errno::NOENT) => return Ok(()),
+                removed => removed?,
+            }
+            if let (Ok(was), Some(quota)) = (was, &self.quota) {
+                quota.gone(&was);
+            }
+            Ok(())
         })
     }
 }

@@ -27,7 +27,9 @@ pub(super) fn put_new(
     let heritage = store.heritage(place).at(COMMIT, &place.path)?;
     let attrs = Attrs::of_new(file.meta, (keep, store.ways()), None, (store.umask, heritage));
     let what = (file.bytes, &attrs);
+    let reserved = store.reserve(&place.path, file.bytes.len() as u64)?;
     if let Some(put) = put_nameless(store, place, what) {
+        reserved.keep_if(&put);
         return put;
     }
     let staged = store.stages.create_as(place, attrs.birth_mode(store.owner))?;
@@ -39,6 +41,7 @@ pub(super) fn put_new(
         // All of it is at hand: nobody will want to go on with a part of it.
         discard(&dir, &staged.name);
     }
+    reserved.keep_if(&put);
     put?.of(&place.path)?;
     Ok(store.version_written(&staged.file))
 }

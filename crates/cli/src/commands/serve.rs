@@ -136,9 +136,7 @@ fn volumes(dirs: &[PathBuf]) -> Result<BTreeMap<String, VolumeConfig>> {
             _ => '-',
         };
         let name: String = last.iter().map(plain).collect();
-        let access = AccessConfig::ReadWrite;
-        let volume = VolumeConfig { path, access, delete: true, versions: None };
-        if volumes.insert(name.clone(), volume).is_some() {
+        if volumes.insert(name.clone(), VolumeConfig::of(path)).is_some() {
             bail!("two directories are called {name}; --config names volumes otherwise");
         }
     }

@@ -47,14 +47,20 @@ impl<'a> Server<'a> {
 
     /// Starts one with settings of a file, behind those of the volume.
     pub fn set(world: &'a World, settings: &str) -> Self {
+        Self::set_volume(world, "", settings)
+    }
+
+    /// The same with settings of the volume.
+    pub fn set_volume(world: &'a World, volume: &str, settings: &str) -> Self {
         world.mkdir("photos");
         world.mkdir("state");
         let path = |name: &str| world.path(name).display().to_string();
         let (state, photos) = (path("state"), path("photos"));
         // What is in no table comes first.
         let (top, tables) = settings.split_at(settings.find("[limits]").unwrap_or(settings.len()));
-        let text =
-            format!("state = \"{state}\"\n{top}\n[volumes.photos]\npath = \"{photos}\"\n{tables}");
+        let text = format!(
+            "state = \"{state}\"\n{top}\n[volumes.photos]\npath = \"{photos}\"\n{volume}\n{tables}"
+        );
         world.write("deltic.toml", text);
         Self::of(world, "serve --config deltic.toml --listen 127.0.0.1:0".into())
     }

@@ -53,6 +53,7 @@ pub(crate) fn local_options(
 ) -> Result<LocalOptions, SyncError> {
     check_dirs(root, &[], options)?;
     Ok(LocalOptions {
+        one_shot: false,
         durability: durability(options),
         rules: Filter::new(&options.rules, Side::Receiver),
         see,

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use deltic_store_local::QuotaLimits;
 use deltic_tree::Name;
 use serde::Deserialize;
 
@@ -51,6 +52,35 @@ pub struct VolumeConfig {
     /// Old versions of files that are kept, if some are.
     #[serde(default)]
     pub versions: Option<Keep>,
+    /// Most bytes of all its files, old versions and unfinished uploads included.
+    pub quota_bytes: Option<u64>,
+    /// Most names of files, directories and links.
+    pub quota_files: Option<u64>,
+    /// Bytes that stay free on its disk.
+    #[serde(default = "default_free")]
+    pub free_bytes: u64,
+}
+
+impl VolumeConfig {
+    /// A volume that may be read and written, and keeps nothing but its files.
+    #[must_use]
+    pub fn of(path: PathBuf) -> Self {
+        Self {
+            path,
+            access: AccessConfig::ReadWrite,
+            delete: true,
+            versions: None,
+            quota_bytes: None,
+            quota_files: None,
+            free_bytes: default_free(),
+        }
+    }
+
+    /// Limits of the space that it may take.
+    pub(crate) const fn quota(&self) -> QuotaLimits {
+        let Self { quota_bytes: bytes, quota_files: files, free_bytes, .. } = *self;
+        QuotaLimits { bytes, files, free_bytes }
+    }
 }
 
 /// Directions in which files may go.
@@ -154,6 +184,10 @@ impl Limits {
     pub(crate) const fn stall(&self) -> Duration {
         Duration::from_secs(self.stall_seconds)
     }
+}
+
+const fn default_free() -> u64 {
+    1 << 30
 }
 
 const fn yes() -> bool {

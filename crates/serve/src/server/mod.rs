@@ -107,7 +107,7 @@ pub fn prepare(
     let named = config.volumes.iter().filter_map(|(name, volume)| {
         let versions = volume.versions.map(|Keep(versions)| versions);
         let name = Name::new(name.as_bytes()).ok()?;
-        Some(VolumeDir { name, path: volume.path.clone(), versions })
+        Some(VolumeDir { name, path: volume.path.clone(), versions, quota: volume.quota() })
     });
     let named: Vec<_> = named.collect();
     let wall =
@@ -204,7 +204,7 @@ impl Prepared {
         let watching = Arc::clone(&server);
         tokio::spawn(async move { watching.access.watch(watching.clients.subscribe()).await });
         tokio::spawn(journal::note_tokens(Arc::clone(&server)));
-        tokio::spawn(rest::expire(Arc::clone(&server)));
+        tokio::spawn(rest::keep_house(Arc::clone(&server)));
         if let Some(metrics) = metrics {
             let metrics = tokio::net::TcpListener::from_std(metrics).map_err(failed("listen"))?;
             tokio::spawn(journal::show(metrics, Arc::clone(&server)));

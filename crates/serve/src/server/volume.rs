@@ -75,6 +75,8 @@ impl Volume {
         let options = LocalOptions {
             durability: Durability::Run,
             see: MetaMask::default(),
+            // No request goes on with what another one began.
+            one_shot: true,
             ..LocalOptions::default()
         };
         LocalStore::open_named(&NamedDir { path, trust: Trust::Ours }, options)

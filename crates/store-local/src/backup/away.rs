@@ -33,7 +33,9 @@ impl Inner {
         (goes, was): (Goes, Option<(u64, u64)>),
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        self.keep_version(place, was, || self.back_up_named(place, (goes, was), then))
+        self.counting(place, || {
+            self.keep_version(place, was, || self.back_up_named(place, (goes, was), then))
+        })
     }
 
     fn back_up_named(

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use deltic_store::is_staging_name;
@@ -21,6 +21,7 @@ use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{Dir, Led, Trust, inode};
+use crate::quota::{Quota, QuotaLimits};
 
 /// A directory that is kept to.
 #[derive(Debug)]
@@ -31,11 +32,13 @@ struct Jail {
     path: PathBuf,
     /// Old versions that are kept, if some are.
     versions: Option<KeepVersions>,
+    /// Space that its files may take, in a volume.
+    quota: Option<Arc<Quota>>,
 }
 
 impl Jail {
     fn of(dir: OwnedFd, path: PathBuf) -> io::Result<Self> {
-        Ok(Self { inode: inode(&fs::fstat(&dir)?), dir, path, versions: None })
+        Ok(Self { inode: inode(&fs::fstat(&dir)?), dir, path, versions: None, quota: None })
     }
 }
 
@@ -57,6 +60,8 @@ pub struct VolumeDir {
     pub path: PathBuf,
     /// Old versions of its files that are kept, if some are.
     pub versions: Option<KeepVersions>,
+    /// Space that its files may take.
+    pub quota: QuotaLimits,
 }
 
 /// Extent that a process keeps to.
@@ -86,9 +91,12 @@ pub fn confine(path: &Path) -> io::Result<PathBuf> {
 /// # Errors
 /// Where one is no directory that we may enter, or the process keeps to some already.
 pub fn confine_to_volumes(volumes: &[VolumeDir]) -> io::Result<()> {
-    let jail = |VolumeDir { name, path, versions }: &VolumeDir| {
+    let jail = |VolumeDir { name, path, versions, quota }: &VolumeDir| {
         let jail = Jail::of(Dir::open_anywhere(path)?.fd, volume_path(name))?;
-        Ok(Jail { versions: *versions, ..jail })
+        let has_quota = *quota != QuotaLimits::default();
+        let root = has_quota.then(|| held(&jail).and_then(Dir::of)).transpose()?;
+        let quota = root.map(|root| Quota::new(root, *quota)).transpose()?;
+        Ok(Jail { versions: *versions, quota, ..jail })
     };
     keep(Kept::Volumes(volumes.iter().map(jail).collect::<io::Result<_>>()?))
 }
@@ -100,6 +108,12 @@ pub(crate) fn kept_volume(path: &Path) -> Result<Option<(Dir, KeepVersions, &Pat
     let Some(versions) = jail.versions else { return Ok(None) };
     let way = path.strip_prefix(&jail.path).map_err(|_| Errno::XDEV)?;
     Ok(Some((Dir::of(held(jail)?)?, versions, way)))
+}
+
+/// The quota of the volume that `path` leads into, if it has one.
+pub(crate) fn volume_quota(path: &Path) -> Option<Arc<Quota>> {
+    let Some(Kept::Volumes(jails)) = KEPT.get() else { return None };
+    volume_of(jails, path)?.quota.clone()
 }
 
 /// The path of the volume `name` in a process that [keeps to volumes](confine_to_volumes).

@@ -11,12 +11,14 @@ use super::{KEY_DIGITS, Leftover, Leftovers, NONCE_DIGITS};
 use crate::dir::Dir;
 use crate::log::{LOG_SUFFIX, Log, Notes, STAGED_SUFFIX, remove_log, staged_name};
 use crate::place::Place;
+use crate::quota::forget;
 use crate::snapshot::{LocalSnapshot, inode_of, names};
 
 pub(super) fn sweep_dir(dir: &Dir) -> Result<u64, Errno> {
     let mut removed = 0;
     for name in names_of(dir, STAGED_SUFFIX)? {
         if is_nobodys(dir, &name) {
+            forget(dir, &name);
             match dir.remove_file(&name) {
                 Ok(()) => removed += 1,
                 Err(Errno::NOENT) => {}

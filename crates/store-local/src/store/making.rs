@@ -50,6 +50,7 @@ impl LocalStore {
         let mode = shown.as_ref().map_or(Mode::RWXU, |attrs| attrs.birth_mode(owner) | Mode::RWXU);
         // A second time, should something be in the way.
         for _ in 0..2 {
+            let reserved = self.0.reserve_name(&place)?;
             match place.dir.make_dir(&place.name, mode) {
                 Err(Errno::EXIST) if self.clear_for_dir(&place)? => {
                     self.open_to_owner(path);
@@ -59,6 +60,7 @@ impl LocalStore {
                 Err(Errno::EXIST) => {}
                 made => {
                     made.at(MAKE, path)?;
+                    reserved.keep();
                     let lacks = if is_plain { Unfinished::Plain } else { Unfinished::Heir };
                     lock(&self.0.unfinished).insert(path, lacks);
                     if above.closes_to_owner() {

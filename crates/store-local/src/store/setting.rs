@@ -181,6 +181,7 @@ impl LocalStore {
     ) -> Result<(), StoreError> {
         let place = self.place(action, path)?;
         let heritage = self.0.heritage(&place).at(action, path)?;
+        let reserved = self.0.reserve(path, 0)?;
         let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
         make(&dir, &name).at(action, path)?;
         let landed = set(&dir, &name, heritage).at(action, path).and_then(|unset| {
@@ -192,6 +193,7 @@ impl LocalStore {
             let _ = dir.remove_file(&name);
         }
         self.0.touched.add(&place.dir_path);
+        reserved.keep_if(&landed);
         landed?.of(path)
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 use rustix::fs::Mode;
 
 use crate::dir::{Dir, Trust, VolumeDir, confine_to_volumes, may_read, rebased};
-use crate::{NamedDir, NamedFile, confine, leads_out, look, look_at};
+use crate::{NamedDir, NamedFile, QuotaLimits, confine, leads_out, look, look_at};
 
 const CHILD: &str = "DELTIC_TEST_JAIL";
 const NAME: &str = "tests::jail::no_way_leads_out_of_the_directory_that_a_process_keeps_to";
@@ -150,6 +150,7 @@ fn keep_to_volumes(world: &Path) {
         name: name.clone(),
         path: path.clone(),
         versions: None,
+        quota: QuotaLimits::default(),
     };
     confine_to_volumes(&[volume(&photos, &at[0]), volume(&notes, &at[1])]).unwrap();
     for path in ["/photos", "/photos/", "/photos/dir/deep/..", "/photos/round", "/n/dir"] {

@@ -12,14 +12,13 @@ use deltic_core::format::recipe::{self, Digester, KnownReader};
 use deltic_core::format::{FormatError, Parser};
 use deltic_core::{ChunkerSpec, CodecError, Digest, Span};
 use deltic_store::{Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
-use deltic_store_local::{LocalSnapshot, LocalStore};
+use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
 use super::conditions::{check_conditions, need_condition, tag};
 use super::incoming::Incoming;
 use super::pieces::{PIECE, Pieces, Step, body_of, steps};
 use super::request::{At, no_store, on_disk};
-use super::staged::Staged;
 use super::versions;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
@@ -196,7 +195,7 @@ struct Patching {
     parser: Parser<Delta>,
     old: Arc<LocalSnapshot>,
     store: LocalStore,
-    new: Staged,
+    new: LocalRebuild,
     sum: Digester,
     made: u64,
     /// The rest of a copy.
@@ -218,7 +217,7 @@ impl Patching {
             let why = format!("{} bytes is more than a patch may make of it", patch.new_len);
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
-        let new = Staged::new(store.create(file, patch.new_len)?);
+        let new = store.create(file, patch.new_len)?;
         let sum = Digester::new(&patch.header.spec);
         let (parser, old) = (Parser::new(), Arc::new(old));
         Ok(Self { patch, read: 0, parser, old, store, new, sum, made: 0, copy: None })
@@ -310,7 +309,7 @@ struct Ready {
     len: u64,
     old: Arc<LocalSnapshot>,
     store: LocalStore,
-    new: Staged,
+    new: LocalRebuild,
 }
 
 impl Ready {

@@ -11,7 +11,7 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use deltic_store::{Commit, Going, Keep, Rebuild, Replaces, Snapshot, Store, Tree};
-use deltic_store_local::LocalSnapshot;
+use deltic_store_local::{LocalRebuild, LocalSnapshot};
 use deltic_tree::{Kind, Meta, Timestamp};
 use sha2::{Digest, Sha256};
 
@@ -21,7 +21,6 @@ use super::incoming::{broken, content_length, next};
 use super::moved;
 use super::pieces::{PIECE, Pieces, Step, body_of, steps};
 use super::request::{At, make_dirs, no_store, on_disk};
-use super::staged::Staged;
 use super::versions;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
@@ -197,7 +196,7 @@ pub(super) async fn write(
         if let Some((above, _)) = target.split_last() {
             make_dirs(&store, &above)?;
         }
-        let rebuild = Staged::new(store.create(&target, len)?);
+        let rebuild = store.create(&target, len)?;
         Ok((store, rebuild, there))
     })
     .await?;
@@ -226,10 +225,10 @@ pub(super) async fn write(
 /// Writes a body to a new version; the SHA-256 of it.
 async fn fill(
     server: &Server,
-    rebuild: Staged,
+    rebuild: LocalRebuild,
     body: Body,
     len: u64,
-) -> Result<(Staged, [u8; 32]), Problem> {
+) -> Result<(LocalRebuild, [u8; 32]), Problem> {
     let mut body = body.into_data_stream();
     let (mut at, mut piece, mut ended) = (0, Vec::with_capacity(PIECE), false);
     let (mut rebuild, mut hash) = (rebuild, Sha256::new());

@@ -7,7 +7,6 @@ mod incoming;
 mod moved;
 mod pieces;
 mod request;
-mod staged;
 mod tree;
 mod versions;
 
@@ -21,10 +20,11 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
 use axum::{Json, Router};
+use deltic_store_local::{Quota, Usage};
 use serde_json::json;
 
 use self::request::no_store;
-pub(super) use self::versions::expire;
+pub(super) use self::versions::keep_house;
 use super::shared::{Known, Server};
 use super::volume::Rights;
 
@@ -59,7 +59,16 @@ async fn volumes(State(server): State<Arc<Server>>, known: Known) -> impl IntoRe
         .filter_map(|name| Some((name, server.volume(&known, name).ok()?.1)))
         .map(|(name, rights)| {
             let Rights { read, write, delete } = rights;
-            json!({ "name": name, "read": read, "write": write, "delete": delete })
+            let mut shown = json!({ "name": name, "read": read, "write": write, "delete": delete });
+            let volume = &server.volumes[name];
+            if let Some(quota) = Quota::of_volume(&volume.name)
+                && let Some(Usage { bytes, files }) = quota.usage()
+            {
+                let limits = quota.limits();
+                shown["bytes"] = json!({ "used": bytes, "quota": limits.bytes });
+                shown["files"] = json!({ "used": files, "quota": limits.files });
+            }
+            shown
         })
         .collect();
     no_store(Json(json!({ "volumes": volumes })))

@@ -203,7 +203,6 @@ fn ten_thousand_garbled_signatures_and_deltas_do_no_harm() {
             assert_eq!(status, StatusCode::NO_CONTENT);
         });
         assert_eq!(std::fs::read(&at).unwrap(), new);
-        let staged = std::fs::read_dir(world.join("photos/.deltic")).unwrap();
-        assert_eq!(staged.count(), 0);
+        assert!(!world.join("photos/.deltic").exists());
     });
 }

@@ -8,14 +8,15 @@ use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
-use deltic_store_local::{LocalSnapshot, LocalStore, OldVersion, OldVersions, VersionId};
+use deltic_store_local::{
+    LocalRebuild, LocalSnapshot, LocalStore, OldVersion, OldVersions, Quota, VersionId,
+};
 use deltic_tree::{Meta, RelPath};
 use serde_json::json;
 
 use super::conditions::{check_conditions, tag};
 use super::pieces::{Step, steps};
 use super::request::{At, make_dirs, no_store, on_disk};
-use super::staged::Staged;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::{Right, Volume};
@@ -24,8 +25,8 @@ use crate::server::volume::{Right, Volume};
 const MOST: usize = 1_000;
 /// Bytes that a restore copies in one step.
 const STEP_BYTES: u64 = 8 << 20;
-/// Pause between two looks for versions that are too old.
-const EXPIRE_EVERY: Duration = Duration::from_secs(60 * 60);
+/// Pause between two looks for versions that are too old, and between two counts.
+const HOUSE_EVERY: Duration = Duration::from_secs(60 * 60);
 
 /// Lists the old versions of a file, the newest first.
 pub(super) async fn list(server: Arc<Server>, at: At) -> Result<Response, Problem> {
@@ -81,7 +82,7 @@ pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Pro
         if let Some((above, _)) = file.split_last() {
             make_dirs(&store, &above)?;
         }
-        let new = Staged::new(store.create(&file, old.meta().len)?);
+        let new = store.create(&file, old.meta().len)?;
         Ok(Restoring { old, store, new, there, file, made: 0 })
     })
     .await?;
@@ -99,7 +100,7 @@ pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Pro
 struct Restoring {
     old: LocalSnapshot,
     store: LocalStore,
-    new: Staged,
+    new: LocalRebuild,
     there: Option<Meta>,
     file: RelPath,
     made: u64,
@@ -130,8 +131,8 @@ impl Restoring {
     }
 }
 
-/// Removes versions that are too old, now and then.
-pub(crate) async fn expire(server: Arc<Server>) {
+/// Removes versions that are too old, and counts what volumes hold, now and then.
+pub(crate) async fn keep_house(server: Arc<Server>) {
     loop {
         for volume in server.volumes.values() {
             let volume = volume.clone();
@@ -144,7 +145,16 @@ pub(crate) async fn expire(server: Arc<Server>) {
             });
             expired.await.ok();
         }
-        tokio::time::sleep(EXPIRE_EVERY).await;
+        tokio::time::sleep(HOUSE_EVERY).await;
+        for volume in server.volumes.values() {
+            let Some(quota) = Quota::of_volume(&volume.name) else { continue };
+            on_disk(&server, move || {
+                quota.recount();
+                Ok(())
+            })
+            .await
+            .ok();
+        }
     }
 }
 

@@ -1,0 +1,433 @@
+//! Quotas of volumes: bytes and names that one may have, and bytes that its disk keeps free (`deltic serve`).
+//!
+//! A new version reserves its length when it is opened, so of several writers at the edge none ends half written. It
+//! counts from then on, beside the version that it replaces. An unfinished file that stays for the next attempt keeps
+//! its share. Each step that replaces or removes a name gives back what that held.
+//!
+//! What other programs do in the volume is found by [`Quota::recount`] alone.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use deltic_store::{Cause, StoreError, VERSIONS_NAME, is_staging_name};
+use deltic_tree::{Name, RelPath};
+use rustix::fs::{self, FileType, Stat};
+use rustix::io::Errno;
+
+use crate::dir::{Dir, Use, volume_quota};
+use crate::errno::At;
+use crate::inner::Inner;
+use crate::lock;
+use crate::log::STAGED_SUFFIX;
+use crate::place::Place;
+use crate::snapshot::{file_type, inode_of};
+
+/// Limits of a volume; none of them by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuotaLimits {
+    /// Most bytes of all files.
+    pub bytes: Option<u64>,
+    /// Most names of files, directories and links.
+    pub files: Option<u64>,
+    /// Bytes that stay free on its disk.
+    pub free_bytes: u64,
+}
+
+/// Space that files take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of files, by their lengths.
+    pub bytes: u64,
+    /// Names of files, directories and links.
+    pub files: u64,
+}
+
+/// Bytes and names that came, less those that went. While a name is replaced, the old one may go before the new one
+/// came.
+#[derive(Clone, Copy, Debug, Default)]
+struct Balance {
+    bytes: i64,
+    files: i64,
+}
+
+impl Balance {
+    fn add(&mut self, more: Usage) {
+        self.bytes = self.bytes.saturating_add_unsigned(more.bytes);
+        self.files = self.files.saturating_add_unsigned(more.files);
+    }
+
+    fn remove(&mut self, less: Usage) {
+        self.bytes = self.bytes.saturating_sub_unsigned(less.bytes);
+        self.files = self.files.saturating_sub_unsigned(less.files);
+    }
+
+    fn usage(self) -> Usage {
+        let clamp = |count: i64| u64::try_from(count).unwrap_or_default();
+        Usage { bytes: clamp(self.bytes), files: clamp(self.files) }
+    }
+}
+
+/// Quota of a volume.
+#[derive(Debug)]
+pub struct Quota {
+    root: Dir,
+    limits: QuotaLimits,
+    used: Mutex<Used>,
+    disk: Arc<Disk>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    /// Entries that are in their places, and old versions.
+    settled: Balance,
+    /// New versions that are not.
+    pending: Balance,
+}
+
+impl Used {
+    fn all(self) -> Usage {
+        let Self { settled, pending } = self;
+        let (bytes, files) = (settled.bytes + pending.bytes, settled.files + pending.files);
+        Balance { bytes, files }.usage()
+    }
+}
+
+/// Bytes of a disk that are reserved and not written yet, by all volumes on it.
+type Disk = Mutex<u64>;
+
+/// Disks by their devices.
+static DISKS: LazyLock<Mutex<HashMap<u64, Arc<Disk>>>> = LazyLock::new(Mutex::default);
+
+/// Unfinished files that nobody writes any more, by device and number, with their shares.
+static LEFT: LazyLock<Mutex<HashMap<(u64, u64), Left>>> = LazyLock::new(Mutex::default);
+
+#[derive(Debug)]
+struct Left {
+    quota: Arc<Quota>,
+    bytes: u64,
+}
+
+impl Quota {
+    /// The quota of a volume in `root`, whose files are counted.
+    pub(crate) fn new(root: Dir, limits: QuotaLimits) -> Result<Arc<Self>, Errno> {
+        let device = fs::fstat(&root)?.st_dev;
+        let disk = Arc::clone(lock(&DISKS).entry(device).or_default());
+        let quota = Arc::new(Self { root, limits, used: Mutex::default(), disk });
+        if quota.counts() {
+            let (settled, unfinished) = quota.count();
+            lock(&quota.used).settled.add(settled);
+            for (inode, bytes) in unfinished {
+                lock(&quota.used).pending.add(one(bytes));
+                lock(&LEFT).insert(inode, Left { quota: Arc::clone(&quota), bytes });
+            }
+        }
+        Ok(quota)
+    }
+
+    /// The quota of the volume `name` of this process.
+    #[must_use]
+    pub fn of_volume(name: &Name) -> Option<Arc<Self>> {
+        volume_quota(&crate::volume_path(name))
+    }
+
+    /// The quota of the volume that a store is in whose root is at `path`.
+    pub(crate) fn of_root(path: &Path) -> Option<Arc<Self>> {
+        volume_quota(path)
+    }
+
+    /// The limits.
+    #[must_use]
+    pub const fn limits(&self) -> QuotaLimits {
+        self.limits
+    }
+
+    /// Space that is taken or reserved, if it is counted.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.counts().then(|| lock(&self.used).all())
+    }
+
+    /// Counts all files anew.
+    pub fn recount(&self) {
+        if !self.counts() {
+            return;
+        }
+        let before = lock(&self.used).settled;
+        let (counted, _) = self.count();
+        let mut used = lock(&self.used);
+        // The walk may have met what came and went meanwhile, or not: the next one will.
+        used.settled.bytes -= before.bytes;
+        used.settled.files -= before.files;
+        used.settled.add(counted);
+    }
+
+    /// True if there is a limit that needs a count.
+    const fn counts(&self) -> bool {
+        self.limits.bytes.is_some() || self.limits.files.is_some()
+    }
+
+    /// Reserves bytes for a new name at `path`.
+    fn reserve(self: &Arc<Self>, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
+        let mut used = lock(&self.used);
+        let exceeds = |now: u64, more: u64, most: Option<u64>| {
+            most.is_some_and(|most| now.saturating_add(more) > most)
+        };
+        let Usage { bytes: had, files } = used.all();
+        if exceeds(files, 1, self.limits.files) {
+            let most = self.limits.files.unwrap_or_default();
+            let why = format!("the quota of the volume is used up: {files} of {most} names");
+            return Err(full(path, io::ErrorKind::QuotaExceeded, why));
+        }
+        if exceeds(had, bytes, self.limits.bytes) {
+            let left = self.limits.bytes.unwrap_or_default().saturating_sub(had);
+            let why = format!("the quota of the volume has {left} bytes left, {bytes} are needed");
+            return Err(full(path, io::ErrorKind::QuotaExceeded, why));
+        }
+        let mut unwritten = lock(&self.disk);
+        let floor = self.limits.free_bytes;
+        if floor > 0
+            && let Ok(disk) = fs::fstatvfs(&self.root)
+            && (disk.f_bavail.saturating_mul(disk.f_frsize))
+                < floor.saturating_add(*unwritten).saturating_add(bytes)
+        {
+            let why = format!("its disk would have less than {floor} bytes free");
+            return Err(full(path, io::ErrorKind::StorageFull, why));
+        }
+        *unwritten = unwritten.saturating_add(bytes);
+        used.pending.add(one(bytes));
+        let share = Share { quota: Arc::clone(self), bytes, unwritten: AtomicU64::new(bytes) };
+        Ok(Reserved(Some(share)))
+    }
+
+    /// Takes it that an entry is gone.
+    pub(crate) fn gone(&self, stat: &Stat) {
+        lock(&self.used).settled.remove(taken_by(stat));
+    }
+
+    /// Counts all that is in its place, and finds unfinished files, by device and number, with their lengths.
+    fn count(&self) -> (Usage, HashMap<(u64, u64), u64>) {
+        let (mut usage, mut unfinished) = (Balance::default(), HashMap::new());
+        let (mut seen, mut dirs) = (HashSet::new(), vec![(RelPath::root(), Within::Tree)]);
+        while let Some((path, within)) = dirs.pop() {
+            let Ok(dir) = self.root.dir(&path, Use::Read) else { continue };
+            let mut names = Vec::new();
+            // What cannot be read now is counted the next time.
+            let _ = dir.for_each_name(|name| names.extend(Name::new(name)));
+            for name in names {
+                let Ok(stat) = dir.stat(&name) else { continue };
+                let is_dir = file_type(&stat) == FileType::Directory;
+                let below = match (within, name.as_bytes()) {
+                    (Within::Tree, VERSIONS_NAME) => Within::Versions,
+                    (Within::Tree, name) if is_staging_name(name) => Within::Stage,
+                    (within, _) => within,
+                };
+                if is_dir {
+                    usage.files += i64::from(below == Within::Tree);
+                    dirs.extend(path.join(&name).ok().map(|path| (path, below)));
+                } else if within == Within::Stage {
+                    if name.as_bytes().ends_with(STAGED_SUFFIX) {
+                        unfinished.insert(inode_of(&stat), stat.st_size as u64);
+                    }
+                } else {
+                    let is_first = stat.st_nlink == 1 || seen.insert(inode_of(&stat));
+                    let counts = is_first && file_type(&stat).is_file();
+                    usage.add(one(if counts { stat.st_size as u64 } else { 0 }));
+                }
+            }
+        }
+        (usage.usage(), unfinished)
+    }
+}
+
+/// Part of a volume that is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    Tree,
+    Versions,
+    Stage,
+}
+
+/// Space that one name takes.
+const fn one(bytes: u64) -> Usage {
+    Usage { bytes, files: 1 }
+}
+
+/// Space that is free once this entry loses its name.
+fn taken_by(stat: &Stat) -> Usage {
+    let is_last = file_type(stat).is_file() && stat.st_nlink <= 1;
+    one(if is_last { stat.st_size as u64 } else { 0 })
+}
+
+fn full(path: &RelPath, kind: io::ErrorKind, why: String) -> StoreError {
+    StoreError::new("write", path, Cause::Full, io::Error::new(kind, why))
+}
+
+/// Space that is reserved, and given back with this value unless it is [kept](Self::keep); no space in a store without
+/// a quota.
+#[derive(Debug, Default)]
+pub(crate) struct Reserved(Option<Share>);
+
+#[derive(Debug)]
+struct Share {
+    quota: Arc<Quota>,
+    bytes: u64,
+    /// How many of them the disk does not have yet.
+    unwritten: AtomicU64,
+}
+
+impl Reserved {
+    /// Takes it that so many of the bytes are on the disk now.
+    pub(crate) fn wrote(&self, bytes: u64) {
+        let Some(share) = &self.0 else { return };
+        let mut unwritten = lock(&share.quota.disk);
+        let left = share.unwritten.load(Ordering::Relaxed);
+        share.unwritten.store(left.saturating_sub(bytes), Ordering::Relaxed);
+        *unwritten = unwritten.saturating_sub(left.min(bytes));
+    }
+
+    /// Keeps the space: the entry is in its place.
+    pub(crate) fn keep(mut self) {
+        let Some(share) = self.0.take() else { return };
+        let mut used = lock(&share.quota.used);
+        used.pending.remove(one(share.bytes));
+        used.settled.add(one(share.bytes));
+    }
+
+    /// Keeps the space if an entry was put in its place, with all attributes or not.
+    pub(crate) fn keep_if<T>(self, put: &Result<T, StoreError>) {
+        if matches!(put, Ok(_) | Err(StoreError::Unset { .. })) {
+            self.keep();
+        }
+    }
+
+    /// Leaves the space to the unfinished file `inode`, until somebody goes on with it or removes it.
+    pub(crate) fn leave(mut self, inode: (u64, u64)) {
+        let Some(share) = self.0.take() else { return };
+        let (quota, bytes) = (Arc::clone(&share.quota), share.bytes);
+        if quota.counts() {
+            lock(&LEFT).insert(inode, Left { quota, bytes });
+        } else {
+            lock(&quota.used).pending.remove(one(bytes));
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut unwritten = lock(&self.quota.disk);
+        *unwritten = unwritten.saturating_sub(*self.unwritten.get_mut());
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(share) = &self.0 {
+            lock(&share.quota.used).pending.remove(one(share.bytes));
+        }
+    }
+}
+
+/// Gives back the space of the unfinished file `name` of `dir`, which is about to go.
+pub(crate) fn forget(dir: &Dir, name: &Name) {
+    if lock(&LEFT).is_empty() {
+        return;
+    }
+    let Ok(stat) = dir.stat(name) else { return };
+    let left = lock(&LEFT).remove(&inode_of(&stat));
+    if let Some(Left { quota, bytes }) = left {
+        lock(&quota.used).pending.remove(one(bytes));
+    }
+}
+
+/// Takes it that the unfinished file `inode` is in its place now, if it was left.
+pub(crate) fn landed(inode: (u64, u64)) {
+    let left = lock(&LEFT).remove(&inode);
+    if let Some(Left { quota, bytes }) = left {
+        Reserved(Some(Share { quota, bytes, unwritten: AtomicU64::new(0) })).keep();
+    }
+}
+
+/// The turn of who changes what is at a place.
+fn turn(place: &Place) -> Result<&'static Mutex<()>, Errno> {
+    static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
+    let (_, number) = inode_of(&fs::fstat(&place.dir)?);
+    let hash = (place.name.as_bytes().iter())
+        .fold(number, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+    Ok(&TURNS[(hash % TURNS.len() as u64) as usize])
+}
+
+impl Inner {
+    /// Reserves bytes for a new name at `path`.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] where the quota of the volume has not so much left.
+    pub(crate) fn reserve(&self, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
+        self.quota.as_ref().map_or(Ok(Reserved::default()), |quota| quota.reserve(path, bytes))
+    }
+
+    /// Reserves a name at `place`, if nothing is there.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
+    pub(crate) fn reserve_name(&self, place: &Place) -> Result<Reserved, StoreError> {
+        match self.quota.is_some() && place.dir.find(&place.name) == Ok(None) {
+            true => self.reserve(&place.path, 0),
+            false => Ok(Reserved::default()),
+        }
+    }
+
+    /// The same for an unfinished file that somebody goes on with, of which the disk has this much.
+    pub(crate) fn reserve_again(
+        &self,
+        path: &RelPath,
+        (stat, bytes): (&Stat, u64),
+    ) -> Result<Reserved, StoreError> {
+        let left = lock(&LEFT).remove(&inode_of(stat));
+        let reserved = match left {
+            Some(Left { quota, bytes }) => {
+                Reserved(Some(Share { quota, bytes, unwritten: AtomicU64::new(0) }))
+            }
+            None => self.reserve(path, bytes)?,
+        };
+        reserved.wrote(stat.st_blocks as u64 * 512);
+        Ok(reserved)
+    }
+
+    /// True if names that go are counted.
+    pub(crate) fn counts(&self) -> bool {
+        self.quota.as_ref().is_some_and(|quota| quota.counts())
+    }
+
+    /// Calls `then`, which replaces or removes what is at `place`, and gives back what that held, unless it is kept.
+    pub(crate) fn counting(
+        &self,
+        place: &Place,
+        then: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(quota) = self.quota.as_ref().filter(|quota| quota.counts()) else { return then() };
+        let _turn = lock(turn(place).at("count", &place.path)?);
+        let old = place.dir.find(&place.name).at("count", &place.path)?;
+        then()?;
+        if let Some(old) = old {
+            let kept = match file_type(&old) {
+                FileType::Directory => false,
+                FileType::RegularFile => self.versions.is_some() || self.backup.is_some(),
+                _ => self.backup.is_some(),
+            };
+            if !kept {
+                quota.gone(&old);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes it that an entry is gone that no [count](Self::counting) saw.
+    pub(crate) fn gone(&self, old: &Stat) {
+        if let Some(quota) = self.quota.as_ref().filter(|quota| quota.counts()) {
+            quota.gone(old);
+        }
+    }
+}
