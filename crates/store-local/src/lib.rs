@@ -9,6 +9,7 @@ pub mod cache;
 mod copy;
 mod dir;
 mod errno;
+mod facts;
 mod finished;
 mod flush;
 mod follow;

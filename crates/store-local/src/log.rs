@@ -164,7 +164,7 @@ fn is_ours(stat: &Stat) -> bool {
 }
 
 /// What tells this boot of the machine from every other.
-fn boot() -> Option<&'static [u8]> {
+pub(super) fn boot() -> Option<&'static [u8]> {
     static BOOT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     let read = || {
         let file =

@@ -14,7 +14,8 @@ use super::more::{Reach, look};
 use super::noted;
 use crate::dir::{Dir, WayEnd, proc_path};
 use crate::errno::At;
-use deltic_store::{Snapshot, StoreError, Version, VersionToken};
+use crate::facts;
+use deltic_store::{Extents, Snapshot, StoreError, Version, VersionToken};
 
 /// One version of a local file.
 #[derive(Debug)]
@@ -183,6 +184,12 @@ impl Snapshot for LocalSnapshot {
 
     fn identity(&self) -> Option<Version> {
         is_lasting(&self.file).then(|| self.stamp.version())
+    }
+
+    fn extents(&self) -> Result<Option<Extents>, StoreError> {
+        let extents = facts::extents(self.as_fd(), self.stamp.len);
+        self.check_unchanged()?;
+        Ok(extents)
     }
 }
 

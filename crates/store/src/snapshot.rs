@@ -65,6 +65,9 @@ pub trait Snapshot: Send + Sync + 'static {
     /// The storage that each part of this version lies in. Bytes that were written are flushed first, so that it is of
     /// what a read gives. `None` where the store has no facts, or none that can be relied on.
     ///
+    /// Facts that are kept for a content are taken before that is read. A change that the store does not show between
+    /// the two then costs reading it again. Were they taken after, the change would be lost.
+    ///
     /// # Errors
     /// [`StoreError::Changed`] where the file is not what was opened any more.
     fn extents(&self) -> Result<Option<Extents>, StoreError> {

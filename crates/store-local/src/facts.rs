@@ -1,0 +1,50 @@
+//! Facts that file systems keep about the files of a tree.
+//!
+//! The file systems that have none cost one call. What needs a privilege that this process lacks is asked for once.
+
+mod btrfs;
+mod ioctl;
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use deltic_store::Extents;
+use rustix::fs::{self, AtFlags, StatxFlags};
+use rustix::io::Errno;
+
+use crate::log::boot;
+
+/// The extents of `file`, of which `len` bytes are looked at. They are of the version that it is before and after the
+/// call, if it is the same.
+pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
+    static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+    if IS_REFUSED.load(Ordering::Relaxed) || fs::fstatfs(file).ok()?.f_type != BTRFS {
+        return None;
+    }
+    match btrfs::extents(file, len) {
+        Ok(extents) => extents,
+        Err(errno) => {
+            IS_REFUSED.fetch_or(errno == Errno::PERM, Ordering::Relaxed);
+            None
+        }
+    }
+}
+
+/// One mount of one file system, as long as it lasts. Nothing of it can be undone below a mounted file system, so what
+/// its transactions wrote stays what it was.
+///
+/// After another mount a crash may have undone the last transactions, or a snapshot of the device many. Transactions of
+/// the same numbers then write other bytes to the same addresses.
+fn history(file: BorrowedFd<'_>, of: &[u8]) -> Option<[u8; 32]> {
+    let mount = fs::statx(file, "", AtFlags::EMPTY_PATH, MNT_ID_UNIQUE).ok()?;
+    if mount.stx_mask & MNT_ID_UNIQUE.bits() == 0 {
+        return None;
+    }
+    let mut hasher = blake3::Hasher::new_derive_key("deltic 2026-11 history of a mount");
+    hasher.update(boot()?).update(&mount.stx_mnt_id.to_le_bytes()).update(of);
+    Some(hasher.finalize().into())
+}
+
+/// Unlike `STATX_MNT_ID` no mount gets it again until the next boot (since Linux 6.8).
+const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+const BTRFS: fs::FsWord = 0x9123_683e;

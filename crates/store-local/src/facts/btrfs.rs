@@ -1,0 +1,318 @@
+//! Extents of btrfs, which never writes to an extent of a file again, unless told to by `nodatacow`.
+//!
+//! An identity is the address of an extent and the transaction that allocated it. That of the *extent tree* counts:
+//! items of a file keep theirs where a balance moves the extent to an address that others had, and where a file is
+//! cloned. Space that is freed is allocated again only in a later transaction. So two allocations of one address
+//! differ in it (`docs/decisions/0035`).
+
+use std::os::fd::BorrowedFd;
+
+use deltic_store::Extents;
+use deltic_store::facts::{Is, MAX_PARTS, TooMany};
+use rustix::fs::fstat;
+use rustix::io::Errno;
+
+use super::history;
+use super::ioctl::{self, SEARCH_HEAD_BYTES, SearchBuffer};
+
+/// The extents of the first `len` bytes of `file`, flushed; `None` where they cannot be told.
+pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Result<Option<Extents>, Errno> {
+    let mut search = Search::new(file);
+    // The call that needs a privilege comes first.
+    let (number, flags) = inode(&mut search)?;
+    ioctl::flush(file)?;
+    for _ in 0..TRIES {
+        let before = Info::of(file)?;
+        let Some(history) = history(file, &before.fsid) else { return Ok(None) };
+        let Some(mut items) = items(&mut search, number, before.sector_bytes)? else {
+            return Ok(None);
+        };
+        if flags & (NODATASUM | NODATACOW) != 0 {
+            items.iter_mut().for_each(Item::forget);
+        }
+        identify(&mut search, &mut items, before.transaction)?;
+        // Within a transaction no address is freed and allocated again.
+        if Info::of(file)?.transaction == before.transaction {
+            return Ok(parts(&items, Extents::new(history), len).ok());
+        }
+    }
+    Ok(None)
+}
+
+/// Transactions are committed every 30 seconds, and whenever something waits for it.
+const TRIES: usize = 5;
+
+/// The file system of a file, now.
+struct Info {
+    fsid: [u8; 16],
+    sector_bytes: u64,
+    /// The transaction that runs, or the last one that did.
+    transaction: u64,
+}
+
+impl Info {
+    fn of(file: BorrowedFd<'_>) -> Result<Self, Errno> {
+        const GENERATION: u64 = 1 << 1;
+        let info = ioctl::fs_info(file, GENERATION)?;
+        let fsid = *info[16..].first_chunk().ok_or(Errno::INVAL)?;
+        if word(&info, 48)? & GENERATION == 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        Ok(Self { fsid, sector_bytes: half(&info, 36)?, transaction: word(&info, 56)? })
+    }
+}
+
+/// Number and flags of the inode.
+fn inode(search: &mut Search<'_>) -> Result<(u64, u64), Errno> {
+    let number = fstat(search.file)?.st_ino;
+    let (key, mut flags) = ([number, INODE_ITEM, 0], None);
+    search.each(TREE_OF_FILE, key, key, |_, item| {
+        flags = Some(word(item, 64)?);
+        Ok(())
+    })?;
+    Ok((number, flags.ok_or(Errno::NOENT)?))
+}
+
+/// A part of a file that has an item: the others are holes.
+struct Item {
+    start: u64,
+    len: u64,
+    is: Place,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Zero,
+    Unknown,
+    /// In an extent. The item is of a `transaction` that is not older than the extent.
+    In(Extent, Piece),
+    Identified(Is),
+}
+
+/// Bytes on the device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Extent {
+    address: u64,
+    len: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Piece {
+    transaction: u64,
+    /// Method of compression.
+    method: u8,
+    /// Offset into the extent, of bytes that are not compressed.
+    from: u64,
+}
+
+impl Item {
+    /// The item of extent data that begins at `start`.
+    fn read(start: u64, item: &[u8], sector_bytes: u64) -> Result<Self, Errno> {
+        let byte = |at: usize| item.get(at).copied().ok_or(Errno::INVAL);
+        let (method, kind) = (byte(16)?, byte(20)?);
+        let is_plain = byte(17)? == 0 && byte(18)? == 0 && byte(19)? == 0;
+        if kind == INLINE {
+            // The rest of its sector is zeros, or shows up in it later.
+            let len = word(item, 8)?.next_multiple_of(sector_bytes);
+            return Ok(Self { start, len, is: Place::Unknown });
+        }
+        let extent = Extent { address: word(item, 21)?, len: word(item, 29)? };
+        let is = match kind {
+            REGULAR | PREALLOCATED if extent.address == 0 => Place::Zero,
+            PREALLOCATED => Place::Zero,
+            REGULAR if is_plain => {
+                let (transaction, from) = (word(item, 0)?, word(item, 37)?);
+                Place::In(extent, Piece { transaction, method, from })
+            }
+            _ => Place::Unknown,
+        };
+        Ok(Self { start, len: word(item, 45)?, is })
+    }
+
+    fn forget(&mut self) {
+        if matches!(self.is, Place::In(..)) {
+            self.is = Place::Unknown;
+        }
+    }
+
+    const fn extent(&self) -> Option<Extent> {
+        match self.is {
+            Place::In(extent, _) => Some(extent),
+            _ => None,
+        }
+    }
+}
+
+/// The items of the extents of an inode, in their order; `None` where there are too many.
+fn items(
+    search: &mut Search<'_>,
+    inode: u64,
+    sector_bytes: u64,
+) -> Result<Option<Vec<Item>>, Errno> {
+    let mut items = Vec::new();
+    let (first, last) = ([inode, EXTENT_DATA, 0], [inode, EXTENT_DATA, u64::MAX]);
+    let read = search.each(TREE_OF_FILE, first, last, |[_, _, start], item| {
+        if items.len() == MAX_PARTS {
+            return Err(Errno::FBIG);
+        }
+        items.push(Item::read(start, item, sector_bytes)?);
+        Ok(())
+    });
+    match read {
+        Err(Errno::FBIG) => Ok(None),
+        read => read.map(|()| Some(items)),
+    }
+}
+
+/// Gives all items that lie in extents their identity: the transaction that allocated the extent.
+///
+/// Extents that the running `transaction` allocated may not be in the tree yet. A file that it wrote to has an item of
+/// it for them. An item that is older, and whose extent is not found, is of an extent that was moved meanwhile.
+fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Result<(), Errno> {
+    let mut extents: Vec<_> = items.iter().filter_map(Item::extent).collect();
+    extents.sort_unstable();
+    extents.dedup();
+    let mut allocated = vec![None; extents.len()];
+    let mut at = 0;
+    for near in extents.chunk_by(|one, next| next.address - one.address <= NEAR_BYTES + one.len) {
+        let (mut rest, first) = (at, near[0]);
+        at += near.len();
+        let end = [near[near.len() - 1].address, EXTENT_ITEM, u64::MAX];
+        search.each(
+            EXTENT_TREE,
+            [first.address, EXTENT_ITEM, 0],
+            end,
+            |[address, _, len], item| {
+                rest += extents[rest..at].partition_point(|extent| extent.address < address);
+                if extents[rest..at].first() == Some(&Extent { address, len }) {
+                    allocated[rest] = Some(word(item, 8)?);
+                }
+                Ok(())
+            },
+        )?;
+    }
+    for item in items {
+        if let Place::In(extent, piece) = item.is {
+            let found = extents.binary_search(&extent).ok().and_then(|at| allocated[at]);
+            let is_new = (piece.transaction == transaction).then_some(transaction);
+            item.is = match found.or(is_new) {
+                Some(since) => {
+                    let id = [extent.address, since, piece.method.into()];
+                    Place::Identified(Is::Id { id, from: piece.from })
+                }
+                None => Place::Unknown,
+            };
+        }
+    }
+    Ok(())
+}
+
+/// Extents that lie as close are looked for at once: other items between them cost less than another call.
+const NEAR_BYTES: u64 = 256 << 10;
+
+/// Appends the parts of the first `len` bytes of a file to `extents`, holes between the items too.
+fn parts(items: &[Item], mut extents: Extents, len: u64) -> Result<Extents, TooMany> {
+    for item in items {
+        // Room that was allocated behind the end of the file.
+        let (start, end) = (item.start.min(len), item.start.saturating_add(item.len).min(len));
+        // A file system does not have two items for one place.
+        let hole = start.checked_sub(extents.len()).ok_or(TooMany)?;
+        extents.push(hole, Is::Zero)?;
+        let is = match item.is {
+            Place::Zero => Is::Zero,
+            Place::Identified(is) => is,
+            Place::Unknown | Place::In(..) => Is::Unknown,
+        };
+        extents.push(end - start, is)?;
+    }
+    let hole = len - extents.len();
+    extents.push(hole, Is::Zero)?;
+    Ok(extents)
+}
+
+/// Looks for items in trees.
+struct Search<'a> {
+    file: BorrowedFd<'a>,
+    buffer: Box<SearchBuffer>,
+}
+
+/// Object, type and offset of an item.
+type Key = [u64; 3];
+
+impl<'a> Search<'a> {
+    fn new(file: BorrowedFd<'a>) -> Self {
+        let buffer = vec![0; size_of::<SearchBuffer>()].into_boxed_slice();
+        Self { file, buffer: buffer.try_into().unwrap_or_else(|_| unreachable!()) }
+    }
+
+    /// Calls `each` with the items of the type of `first` from that key to `last`, in their order. All items between
+    /// are passed, of whatever type.
+    fn each(
+        &mut self,
+        tree: u64,
+        first: Key,
+        last: Key,
+        mut each: impl FnMut(Key, &[u8]) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let mut next = Some(first);
+        while let Some(from) = next.filter(|from| *from <= last) {
+            self.ask(tree, from, last)?;
+            let (found, mut rest) = self.buffer.split_at(SEARCH_HEAD_BYTES);
+            let count = half(found, 64)?;
+            next = None;
+            for _ in 0..count {
+                let key = [word(rest, 8)?, half(rest, 24)?, word(rest, 16)?];
+                let len = half(rest, 28)? as usize;
+                let (item, more) = rest[32..].split_at_checked(len).ok_or(Errno::INVAL)?;
+                if key[1] == first[1] {
+                    each(key, item)?;
+                }
+                rest = more;
+                next = after(key);
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, tree: u64, [object, kind, offset]: Key, last: Key) -> Result<(), Errno> {
+        let head = [tree, object, last[0], offset, last[2], 0, u64::MAX];
+        let types = [kind as u32, last[1] as u32, u32::MAX, 0];
+        let head = head.iter().flat_map(|field| field.to_ne_bytes());
+        let types = types.iter().flat_map(|field| field.to_ne_bytes());
+        for (to, byte) in self.buffer.iter_mut().zip(head.chain(types)) {
+            *to = byte;
+        }
+        ioctl::tree_search(self.file, &mut self.buffer)
+    }
+}
+
+/// The key that follows at once.
+fn after([object, kind, offset]: Key) -> Option<Key> {
+    match (offset.checked_add(1), kind) {
+        (Some(offset), _) => Some([object, kind, offset]),
+        (None, ..0xff) => Some([object, kind + 1, 0]),
+        (None, _) => Some([object.checked_add(1)?, 0, 0]),
+    }
+}
+
+/// Items are little-endian, what is around them is as the machine: all machines that Deltic is built for are both.
+fn word(bytes: &[u8], at: usize) -> Result<u64, Errno> {
+    let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    bytes.map(|bytes| u64::from_le_bytes(*bytes)).ok_or(Errno::INVAL)
+}
+
+fn half(bytes: &[u8], at: usize) -> Result<u64, Errno> {
+    let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    bytes.map(|bytes| u32::from_le_bytes(*bytes).into()).ok_or(Errno::INVAL)
+}
+
+const TREE_OF_FILE: u64 = 0;
+const EXTENT_TREE: u64 = 2;
+const INODE_ITEM: u64 = 1;
+const EXTENT_DATA: u64 = 108;
+const EXTENT_ITEM: u64 = 168;
+const NODATASUM: u64 = 1;
+const NODATACOW: u64 = 2;
+const INLINE: u8 = 0;
+const REGULAR: u8 = 1;
+const PREALLOCATED: u8 = 2;

@@ -1,0 +1,56 @@
+//! Calls of btrfs that rustix does not have, each on an open file and on memory of a fixed size.
+#![allow(unsafe_code, reason = "ioctl: see docs/ARCHITECTURE.md, walls")]
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+
+/// Writes all pages of `file` that are dirty, and waits until its extents are those of what a read gives
+/// (`FS_IOC_FIEMAP`, which maps nothing here). It flushes the whole file, whatever range is to be mapped.
+pub(super) fn flush(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut request = [0_u64; 4];
+    request[1] = 1;
+    request[2] = FIEMAP_FLAG_SYNC;
+    // SAFETY: a `struct fiemap` is these 32 bytes; no extent follows, as `fm_extent_count` in the last of them is 0.
+    let call = unsafe { Updater::<FIEMAP, _>::new(&mut request) };
+    // SAFETY: the call reads and writes nothing but the struct.
+    unsafe { ioctl(file, call) }
+}
+
+/// Asks which file system `file` is on (`BTRFS_IOC_FS_INFO`); `asked` are the flags of the fields that are optional.
+pub(super) fn fs_info(file: BorrowedFd<'_>, asked: u64) -> Result<[u8; INFO_BYTES], Errno> {
+    let mut info = [0; INFO_BYTES];
+    info[INFO_FLAGS..INFO_FLAGS + 8].copy_from_slice(&asked.to_ne_bytes());
+    // SAFETY: a `struct btrfs_ioctl_fs_info_args` is of as many bytes; the number of the call has their count in it.
+    let call = unsafe { Updater::<FS_INFO, _>::new(&mut info) };
+    // SAFETY: the call reads and writes nothing but the struct.
+    unsafe { ioctl(file, call)? };
+    Ok(info)
+}
+
+/// The key of a search, and room for the items that it finds.
+pub(super) type SearchBuffer = [u8; SEARCH_HEAD_BYTES + SEARCH_ROOM_BYTES];
+
+/// Looks for items in the trees of the file system that `file` is on (`BTRFS_IOC_TREE_SEARCH_V2`).
+pub(super) fn tree_search(file: BorrowedFd<'_>, buffer: &mut SearchBuffer) -> Result<(), Errno> {
+    let room = (SEARCH_ROOM_BYTES as u64).to_ne_bytes();
+    buffer[SEARCH_HEAD_BYTES - room.len()..SEARCH_HEAD_BYTES].copy_from_slice(&room);
+    // SAFETY: the head is a `struct btrfs_ioctl_search_args_v2`, whose `buf_size` is the length of the room behind it.
+    let call = unsafe { Updater::<TREE_SEARCH_V2, _>::new(buffer) };
+    // SAFETY: the call reads and writes the head, and writes no more behind it than `buf_size`.
+    unsafe { ioctl(file, call) }
+}
+
+pub(super) const INFO_BYTES: usize = 1024;
+const INFO_FLAGS: usize = 48;
+/// `struct btrfs_ioctl_search_key`, and the size of the room.
+pub(super) const SEARCH_HEAD_BYTES: usize = 104 + 8;
+/// Larger ones are slower: the kernel touches all of it at each call.
+pub(super) const SEARCH_ROOM_BYTES: usize = 256 << 10;
+
+const FIEMAP_FLAG_SYNC: u64 = if cfg!(target_endian = "little") { 1 } else { 1 << 32 };
+const FIEMAP: Opcode = opcode::read_write::<[u8; 32]>(b'f', 11);
+const FS_INFO: Opcode = opcode::read::<[u8; INFO_BYTES]>(BTRFS, 31);
+const TREE_SEARCH_V2: Opcode = opcode::read_write::<[u8; SEARCH_HEAD_BYTES]>(BTRFS, 17);
+const BTRFS: u8 = 0x94;
