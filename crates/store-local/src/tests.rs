@@ -4,6 +4,7 @@
     reason = "tests look at trees from outside"
 )]
 
+mod facts;
 mod jail;
 mod kill;
 mod mounts;

@@ -6,45 +6,57 @@ use rustix::fs::{CWD, Mode, OFlags, openat, statvfs, syncfs};
 use super::*;
 
 /// A mounted file system, until dropped.
-struct Mounted {
+pub(super) struct Mounted {
     at: std::path::PathBuf,
-    _image: Option<TempDir>,
+    image: Option<TempDir>,
+}
+
+impl Mounted {
+    /// Unmounts the file system of an image, and mounts it again.
+    pub(super) fn mount_again(&self) {
+        assert!(self.unmount());
+        let image = self.image.as_ref().unwrap().path().join("image");
+        assert!(succeeds(Command::new("mount").args(["-o", "loop"]).arg(image).arg(&self.at)));
+    }
+
+    fn unmount(&self) -> bool {
+        // A child that another test forks holds our handles until it runs its program.
+        (0..50).any(|tries| {
+            thread::sleep(Duration::from_millis(if tries > 0 { 20 } else { 0 }));
+            succeeds(Command::new("umount").arg(&self.at))
+        })
+    }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A child that another test forks holds our handles until it runs its program.
-        for _ in 0..50 {
-            if succeeds(Command::new("umount").arg(&self.at)) {
-                return;
-            }
-            thread::sleep(Duration::from_millis(20));
+        if !self.unmount() {
+            eprintln!("could not unmount {}", self.at.display());
         }
-        eprintln!("could not unmount {}", self.at.display());
     }
 }
 
-fn succeeds(command: &mut Command) -> bool {
+pub(super) fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
 fn tmpfs(at: &Path, options: &str) -> Option<Mounted> {
     let mut mount = Command::new("mount");
     if succeeds(mount.args(["-t", "tmpfs", "-o", options, "deltic-test"]).arg(at)) {
-        return Some(Mounted { at: at.to_owned(), _image: None });
+        return Some(Mounted { at: at.to_owned(), image: None });
     }
     skip("cannot mount a tmpfs here");
     None
 }
 
-fn loop_mount(at: &Path, mkfs: &str) -> Option<Mounted> {
+pub(super) fn loop_mount(at: &Path, mkfs: &str) -> Option<Mounted> {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("image");
     fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
     if succeeds(Command::new(mkfs).arg("-q").arg(&image))
         && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(at))
     {
-        return Some(Mounted { at: at.to_owned(), _image: Some(dir) });
+        return Some(Mounted { at: at.to_owned(), image: Some(dir) });
     }
     skip(&format!("cannot make a file system with {mkfs} and mount it here"));
     None
@@ -113,7 +125,7 @@ fn a_mount_of_the_same_device_is_another_mount() {
     if !succeeds(bind.arg("--bind").arg(elsewhere.path()).arg(&inner)) {
         return skip("cannot bind a directory here");
     }
-    let _mounted = Mounted { at: inner, _image: None };
+    let _mounted = Mounted { at: inner, image: None };
     put(&store, "mount/file", b"x").unwrap();
     assert_eq!(store.sweep().unwrap(), 0);
     assert_eq!(names_in(elsewhere.path()), ["file"]);

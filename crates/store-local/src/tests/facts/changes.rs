@@ -1,0 +1,111 @@
+//! Random changes of files, by all calls that change one.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
+
+/// Numbers of a seed (SplitMix64).
+#[derive(Clone)]
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (word ^ (word >> 31)) % end.max(1)
+    }
+
+    /// Bytes of few values, so that they are the same again, or of all.
+    fn bytes(&mut self, len: u64) -> Vec<u8> {
+        let values = [1, 2, 256][self.below(3) as usize];
+        (0..len).map(|_| self.below(values) as u8).collect()
+    }
+}
+
+/// Changes `file` in one way, perhaps by blocks of `other`. Calls that do not suit the file fail, which is well.
+pub(super) fn change(file: &File, other: &File, dice: &mut Dice) {
+    let size = file.metadata().unwrap().len();
+    let start = dice.below(size + 5000).min(MOST);
+    let most = [10, 5000, 100_000][dice.below(3) as usize];
+    let len = (1 + dice.below(most)).min(MOST - start);
+    if len == 0 {
+        return;
+    }
+    let reserve = |flags| _ = fallocate(file, flags, start, len);
+    match dice.below(9) {
+        0..3 => file.write_all_at(&dice.bytes(len), start).unwrap(),
+        3 => file.set_len(dice.below(MOST)).unwrap(),
+        4 => reserve(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE),
+        5 => reserve(FallocateFlags::ZERO_RANGE),
+        6 => reserve(FallocateFlags::empty()),
+        7 => reserve(FallocateFlags::KEEP_SIZE),
+        _ => {
+            // Whole blocks are shared, be they of another file.
+            let blocks = other.metadata().unwrap().len().min(MOST) / BLOCK;
+            let (mut from, mut to) = (dice.below(blocks) * BLOCK, dice.below(MOST / BLOCK) * BLOCK);
+            let mut left = (1 + dice.below(20)) * BLOCK;
+            while left > 0 {
+                match copy_file_range(other, Some(&mut from), file, Some(&mut to), left as usize) {
+                    Ok(0) | Err(_) => break,
+                    Ok(copied) => left -= copied as u64,
+                }
+            }
+        }
+    }
+}
+
+/// Length of a file at most.
+pub(super) const MOST: u64 = 1 << 20;
+const BLOCK: u64 = 4096;
+
+/// A program that stores into maps of files. We have no unsafe code of our own to do it.
+pub(super) struct Mapper {
+    child: Child,
+    answers: BufReader<std::process::ChildStdout>,
+}
+
+impl Mapper {
+    pub(super) fn start() -> Option<Self> {
+        const PROGRAM: &str = "
+import mmap, sys
+for line in sys.stdin:
+    at, byte, name = line.rstrip('\\n').split(' ', 2)
+    try:
+        with open(name, 'r+b') as file, mmap.mmap(file.fileno(), 0) as map:
+            map[int(at) % len(map)] = int(byte)
+    except (ValueError, OSError):
+        pass
+    print(flush=True)
+";
+        let mut python = Command::new("python3");
+        python.args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = python.spawn().ok()?;
+        let answers = BufReader::new(child.stdout.take()?);
+        Some(Self { child, answers })
+    }
+
+    /// Stores a byte anywhere in the file at `path`, if it has any.
+    pub(super) fn store(&mut self, path: &Path, dice: &mut Dice) {
+        let (at, byte) = (dice.below(MOST), dice.below(256));
+        let input = self.child.stdin.as_mut().unwrap();
+        let sent = writeln!(input, "{at} {byte} {}", path.display());
+        let answered = self.answers.read_line(&mut String::new());
+        // A map of what is cut off meanwhile ends the program.
+        if sent.is_err() || answered.unwrap_or_default() == 0 {
+            *self = Self::start().unwrap();
+        }
+    }
+}
+
+impl Drop for Mapper {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        drop(self.child.wait());
+    }
+}

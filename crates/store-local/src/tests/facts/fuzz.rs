@@ -1,0 +1,242 @@
+//! The law of all facts: bytes that are not said to have changed are the same, in any two versions of any files.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::fdatasync;
+
+use super::changes::{Dice, Mapper, change};
+use super::*;
+
+/// A version: the facts about it, then its content.
+struct Seen {
+    facts: Extents,
+    bytes: Vec<u8>,
+}
+
+impl Seen {
+    /// The version that the file at `at` is now; `None` if it changed meanwhile.
+    fn now(store: &LocalStore, at: &str) -> Option<Self> {
+        let snapshot = store.open(&path(at)).unwrap();
+        let facts = match snapshot.extents() {
+            Ok(facts) => facts.expect("facts were there before"),
+            Err(error) => {
+                assert!(matches!(error, StoreError::Changed { .. }), "{error}");
+                return None;
+            }
+        };
+        let mut bytes = vec![0; snapshot.meta().len as usize];
+        let read = snapshot.read_at(0, &mut bytes);
+        snapshot.check_unchanged().ok()?;
+        assert_eq!((read.unwrap(), facts.len()), (bytes.len(), bytes.len() as u64));
+        let facts = Extents::decode(&facts.encode()).unwrap();
+        Some(Self { facts, bytes })
+    }
+
+    /// Checks what is said about `self` and about its difference from `old`; the bytes said to have changed.
+    fn check(&self, old: &Self, why: &str) -> u64 {
+        for (range, _) in self.facts.parts().filter(|(_, is)| *is == Is::Zero) {
+            assert!(self.at(range.clone()).iter().all(|byte| *byte == 0), "{range:?}, {why}");
+        }
+        let changed = self.facts.changed_since(&old.facts).expect("one mount, one history");
+        let (mut at, len) = (0, self.bytes.len() as u64);
+        for range in changed.iter().cloned().chain(std::iter::once(len..len)) {
+            let same = at..range.start;
+            let was = old.bytes.get(same.start as usize..same.end as usize);
+            let is_same = was == Some(self.at(same.clone()));
+            assert!(is_same || same.is_empty(), "{same:?} differs, {why}");
+            at = range.end;
+        }
+        changed.iter().map(|range| range.end - range.start).sum()
+    }
+
+    fn at(&self, range: std::ops::Range<u64>) -> &[u8] {
+        &self.bytes[range.start as usize..range.end as usize]
+    }
+}
+
+/// Files of all kinds that btrfs has, and versions of them that were seen.
+struct Files<'a> {
+    root: &'a Path,
+    names: Vec<String>,
+    seen: VecDeque<(String, Seen)>,
+    dice: Dice,
+    mapper: Option<Mapper>,
+    said: u64,
+    read: u64,
+}
+
+impl<'a> Files<'a> {
+    fn new(root: &'a Path, seed: u64) -> Self {
+        let mapper = Mapper::start();
+        if mapper.is_none() {
+            skip("nothing is stored into maps of files without python3");
+        }
+        let mut names: Vec<String> = Vec::new();
+        for (dir, flag) in [("plain", None), ("small", Some("+c")), ("nocow", Some("+C"))] {
+            fs::create_dir(root.join(dir)).unwrap();
+            let is_so = |flag| succeeds(Command::new("chattr").arg(flag).arg(root.join(dir)));
+            if !flag.is_none_or(is_so) {
+                skip(&format!("no file is tried in a directory that is {dir}"));
+                continue;
+            }
+            names.extend((0..2).map(|no| format!("{dir}/{no}")));
+        }
+        for name in &names {
+            fs::write(root.join(name), noise(seed, 300_001)).unwrap();
+        }
+        let dice = Dice(seed);
+        Self { root, names, seen: VecDeque::new(), dice, mapper, said: 0, read: 0 }
+    }
+
+    fn any(&mut self) -> String {
+        let no = self.dice.below(self.names.len() as u64);
+        self.names[no as usize].clone()
+    }
+
+    /// Changes a file, and checks it against versions that were seen before, of it and of others.
+    fn round(&mut self, store: &LocalStore, round: u64) {
+        let name = self.any();
+        let at = self.root.join(&name);
+        let open = |name: &str| File::options().read(true).write(true).open(self.root.join(name));
+        let file = open(&name).unwrap();
+        for _ in 0..self.dice.below(4) {
+            if self.dice.below(6) == 0
+                && let Some(mapper) = &mut self.mapper
+            {
+                mapper.store(&at, &mut self.dice);
+            } else {
+                let no = self.dice.below(self.names.len() as u64) as usize;
+                let other = File::open(self.root.join(&self.names[no])).unwrap();
+                change(&file, &other, &mut self.dice);
+            }
+        }
+        match self.dice.below(40) {
+            0..8 => fdatasync(&file).unwrap(),
+            8..10 => syncfs(&file).unwrap(),
+            10 => self.take_snapshot(round),
+            _ => {}
+        }
+        drop(file);
+        let now = Seen::now(store, &name).expect("nobody else changes it");
+        for (of, old) in &self.seen {
+            self.said += now.check(old, &format!("round {round}: {name} since {of}"));
+            self.read += now.bytes.len() as u64;
+        }
+        if self.seen.len() == 16 {
+            let no = self.dice.below(16) as usize;
+            self.seen.remove(no);
+        }
+        self.seen.push_back((format!("{name} of round {round}"), now));
+    }
+
+    /// Keeps the files of now as other files.
+    fn take_snapshot(&mut self, round: u64) {
+        let to = format!("snapshot{round}");
+        let mut snapshot = Command::new("btrfs");
+        snapshot.args(["subvolume", "snapshot"]).arg(self.root).arg(self.root.join(&to));
+        if self.names.len() < 12 && succeeds(&mut snapshot) {
+            self.names.extend([format!("{to}/plain/0"), format!("{to}/small/1")]);
+        }
+    }
+
+    /// Moves all extents elsewhere on the device.
+    fn balance(&self) {
+        let mut balance = Command::new("btrfs");
+        balance.args(["balance", "start", "-d"]).arg(self.root);
+        if !succeeds(&mut balance) {
+            skip("no balance moved any extent");
+        }
+    }
+}
+
+fn changes_are_never_missed(rounds: u64, seed: u64) {
+    let at = tempfile::tempdir().unwrap();
+    let Some(_mounted) = btrfs(at.path()) else { return };
+    eprintln!("seed {seed}");
+    let (store, mut files) = (open_store(at.path()), Files::new(at.path(), seed));
+    for round in 0..rounds {
+        files.round(&store, round);
+        if round % 100 == 99 {
+            files.balance();
+        }
+    }
+    let Files { said, read, .. } = files;
+    eprintln!("{said} of {read} bytes were said to have changed in {rounds} rounds");
+    // The facts are of use: most versions that are compared are of other files.
+    assert!(said < read, "nothing was ever unchanged");
+}
+
+#[test]
+fn random_changes_are_never_missed() {
+    changes_are_never_missed(150, 1);
+}
+
+/// `make storage`: with other seeds, for long.
+#[test]
+#[ignore = "long"]
+fn very_many_random_changes_are_never_missed() {
+    let seed = std::env::var("DELTIC_FACTS_SEED").map_or(2, |seed| seed.parse().unwrap());
+    changes_are_never_missed(10_000, seed);
+}
+
+/// A version is refused, or its facts are of the bytes that are read of it, while others write.
+fn versions_are_never_torn(rounds: u32) {
+    let at = tempfile::tempdir().unwrap();
+    let Some(_mounted) = btrfs(at.path()) else { return };
+    let (store, root) = (open_store(at.path()), at.path());
+    fs::write(root.join("file"), noise(3, 1 << 20)).unwrap();
+    let stop = AtomicBool::new(false);
+    let writing = |no: u64, mut mapper: Option<Mapper>| {
+        let file = File::options().read(true).write(true).open(root.join("file")).unwrap();
+        let (mut dice, stop) = (Dice(no), &stop);
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                match &mut mapper {
+                    Some(mapper) => mapper.store(&root.join("file"), &mut dice),
+                    None => change(&file, &file, &mut dice),
+                }
+                thread::sleep(Duration::from_micros(dice.below(3000)));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        scope.spawn(writing(1, None));
+        scope.spawn(writing(2, Mapper::start()));
+        let (mut old, mut torn) = (None::<Seen>, 0);
+        for round in 0..rounds {
+            match (Seen::now(&store, "file"), &old) {
+                (Some(now), Some(before)) => {
+                    now.check(before, &format!("round {round}"));
+                    old = Some(now);
+                }
+                (Some(now), None) => old = Some(now),
+                (None, _) => torn += 1,
+            }
+        }
+        eprintln!("{torn} of {rounds} versions changed meanwhile");
+    });
+}
+
+/// Stops the writers, at a failure too.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn facts_of_a_file_that_others_write_to_are_of_one_version() {
+    versions_are_never_torn(200);
+}
+
+/// `make storage`: for long.
+#[test]
+#[ignore = "long"]
+fn facts_of_a_file_that_others_write_to_are_of_one_version_for_long() {
+    versions_are_never_torn(10_000);
+}
