@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test bench differential fmt shape clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build static install demo test bench differential storage fmt shape clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
@@ -35,6 +35,12 @@ differential: toolchain ## compare with rsync on 5,000 random trees, from anothe
 	DELTIC_DIFFERENTIAL_CASES=$(or $(CASES),5000) DELTIC_DIFFERENTIAL_SEED=$(or $(SEED),$(shell date +%s000)) \
 	  cargo test --locked -p deltic-cli --test differential
 
+# The suite in `unit` does 150 rounds, this 10,000, and as many beside writers that race. Root only.
+storage: toolchain ## check facts of btrfs against random changes, from another seed each time (SEED)
+	tools/ensure.sh mkfs.btrfs btrfs-progs
+	DELTIC_FACTS_SEED=$(or $(SEED),$(shell date +%s000)) \
+	  cargo test --locked -p deltic-store-local facts::fuzz -- --ignored --nocapture
+
 bench: toolchain ## measure deltic and rsync side by side (takes long; tables go to bench/out)
 	tools/ensure.sh rsync rsync
 	cargo build --release --locked -p deltic-cli -p deltic-bench
@@ -64,6 +70,7 @@ unit: toolchain
 	tools/ensure.sh eatmydata eatmydata || echo "SKIPPED: no test runs under eatmydata"
 	tools/ensure.sh strace strace || echo "SKIPPED: the test under eatmydata needs strace"
 	tools/ensure.sh mkfs.xfs xfsprogs || echo "SKIPPED: the test of long attributes needs a file system that has them"
+	tools/ensure.sh mkfs.btrfs btrfs-progs || echo "SKIPPED: facts of files need a file system that has them"
 	cargo test --locked --workspace
 
 neon: toolchain

@@ -12,7 +12,7 @@ use deltic_store::Extents;
 use rustix::fs::{self, AtFlags, StatxFlags};
 use rustix::io::Errno;
 
-use crate::log::boot;
+use crate::boot::boot;
 
 /// The extents of `file`, of which `len` bytes are looked at. They are of the version that it is before and after the
 /// call, if it is the same.
@@ -30,8 +30,8 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
     }
 }
 
-/// One mount of one file system, as long as it lasts. Nothing of it can be undone below a mounted file system, so what
-/// its transactions wrote stays what it was.
+/// Digest of one mount of one file system. No transaction is undone below a mounted file system, so what they wrote
+/// stays what it was.
 ///
 /// After another mount a crash may have undone the last transactions, or a snapshot of the device many. Transactions of
 /// the same numbers then write other bytes to the same addresses.

@@ -5,6 +5,7 @@
 mod above;
 mod attrs;
 mod backup;
+mod boot;
 pub mod cache;
 mod copy;
 mod dir;

@@ -9,15 +9,16 @@
 //! machine runs; a log of an earlier boot says nothing. A torn or damaged frame ends the log.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use deltic_core::Fingerprint;
 use deltic_tree::Name;
-use rustix::fs::{self, CWD, Mode, OFlags, Stat};
+use rustix::fs::{self, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::copy::write_at;
 use super::snapshot::{file_type, inode_of, names};
+use crate::boot::boot;
 use crate::copy::read_at;
 use crate::dir::Dir;
 
@@ -163,25 +164,9 @@ fn is_ours(stat: &Stat) -> bool {
     file_type(stat).is_file() && owner && stat.st_mode & 0o022 == 0
 }
 
-/// What tells this boot of the machine from every other.
-pub(super) fn boot() -> Option<&'static [u8]> {
-    static BOOT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
-    let read = || {
-        let file =
-            fs::openat(CWD, BOOT_ID, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        let mut bytes = vec![0; MAX_BOOT_BYTES];
-        let got = read_at(file.as_fd(), 0, &mut bytes).ok()?;
-        bytes.truncate(got);
-        (got > 0).then_some(bytes)
-    };
-    BOOT.get_or_init(read).as_deref()
-}
-
 pub(super) const STAGED_SUFFIX: &[u8] = b".tmp";
 pub(super) const LOG_SUFFIX: &[u8] = b".log";
 const MAGIC: &[u8] = b"deltic log 1";
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-const MAX_BOOT_BYTES: usize = 64;
 const LEN_BYTES: usize = 4;
 const SUM_BYTES: usize = 16;
 /// A longer log is of no use: an index of its chunks would be over its budget.

@@ -84,7 +84,7 @@ struct Item {
 enum Place {
     Zero,
     Unknown,
-    /// In an extent. The item is of a `transaction` that is not older than the extent.
+    /// Piece of an extent. The item is of a `transaction` that is not older than the extent.
     In(Extent, Piece),
     Identified(Is),
 }

@@ -137,7 +137,8 @@ fn holes_and_reserved_room_are_zeros_and_some_parts_are_unknown() {
     room.write_all_at(&[1; 8192], 5 * BLOCK).unwrap();
     let new = extents(&store, "room").unwrap();
     assert_eq!(kinds(&new), "20480z 8192i 1019904z");
-    assert_eq!(new.changed_since(&old).unwrap(), [5 * BLOCK..7 * BLOCK]);
+    let changed = new.changed_since(&old).unwrap();
+    assert!(changed.iter().eq([&(5 * BLOCK..7 * BLOCK)]), "{changed:?}");
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn compressed_files_have_identities() {
     let file = File::options().write(true).open(at.path().join("file")).unwrap();
     file.write_all_at(b"x", 1_000_000).unwrap();
     let changed = extents(&store, "file").unwrap().changed_since(&old).unwrap();
-    assert_eq!(changed, [999_424..1_003_520]);
+    assert!(changed.iter().eq([&(999_424..1_003_520)]), "{changed:?}");
 }
 
 #[test]
