@@ -316,3 +316,86 @@ const NODATACOW: u64 = 2;
 const INLINE: u8 = 0;
 const REGULAR: u8 = 1;
 const PREALLOCATED: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECTOR: u64 = 4096;
+
+    fn item(kind: u8, encodings: [u8; 4], [address, from, len]: [u64; 3]) -> Vec<u8> {
+        let mut item = Vec::new();
+        item.extend(9_u64.to_le_bytes());
+        item.extend(5000_u64.to_le_bytes());
+        item.extend(encodings);
+        item.push(kind);
+        for field in [address, SECTOR * 100, from, len] {
+            item.extend(field.to_le_bytes());
+        }
+        item
+    }
+
+    fn parts_of(items: &[(u64, &[u8])], len: u64) -> Option<Vec<(u64, Is)>> {
+        let read = |(start, item): &(u64, &[u8])| Item::read(*start, item, SECTOR).unwrap();
+        let mut items: Vec<_> = items.iter().map(read).collect();
+        for item in &mut items {
+            if let Place::In(Extent { address, .. }, Piece { transaction, method, from }) = item.is
+            {
+                let id = [address, transaction, method.into()];
+                item.is = Place::Identified(Is::Id { id, from });
+            }
+        }
+        let parts = parts(&items, Extents::new([0; 32]), len).ok()?;
+        Some(parts.parts().map(|(range, is)| (range.end - range.start, is)).collect())
+    }
+
+    #[test]
+    fn only_plain_and_compressed_extents_have_identities() {
+        let place = [SECTOR * 7, SECTOR, SECTOR * 2];
+        let is = |kind, encodings, place| {
+            parts_of(&[(0, &item(kind, encodings, place))], SECTOR * 2).unwrap()[0].1
+        };
+        let id = |method| Is::Id { id: [SECTOR * 7, 9, method], from: SECTOR };
+        assert_eq!(is(REGULAR, [0; 4], place), id(0));
+        assert_eq!(is(REGULAR, [3, 0, 0, 0], place), id(3));
+        assert_eq!(is(REGULAR, [0, 1, 0, 0], place), Is::Unknown);
+        assert_eq!(is(REGULAR, [0, 0, 1, 0], place), Is::Unknown);
+        assert_eq!(is(PREALLOCATED, [0; 4], place), Is::Zero);
+        assert_eq!(is(REGULAR, [0; 4], [0, 0, SECTOR * 2]), Is::Zero);
+        assert_eq!(is(INLINE, [0; 4], place), Is::Unknown);
+        assert_eq!(is(3, [0; 4], place), Is::Unknown);
+    }
+
+    #[test]
+    fn what_has_no_item_is_a_hole_and_the_end_of_the_file_is_that_of_the_facts() {
+        let [one, two] = [SECTOR * 2, SECTOR].map(|len| item(REGULAR, [0; 4], [SECTOR, 0, len]));
+        let (id, items) =
+            (Is::Id { id: [SECTOR, 9, 0], from: 0 }, [(SECTOR, &one[..]), (SECTOR * 5, &two)]);
+        let parts = |len| parts_of(&items, len).unwrap();
+        let front = [(SECTOR, Is::Zero), (SECTOR * 2, id), (SECTOR * 2, Is::Zero)];
+        assert_eq!(parts(SECTOR * 6 + 3), [&front[..], &[(SECTOR, id), (3, Is::Zero)]].concat());
+        assert_eq!(parts(SECTOR * 5 + 7), [&front[..], &[(7, id)]].concat());
+        assert_eq!(parts(SECTOR + 1), [(SECTOR, Is::Zero), (1, id)]);
+        assert_eq!(parts(0), []);
+        // An inline extent has its whole sectors, be the file longer by now.
+        let inline = item(INLINE, [0; 4], [0; 3]);
+        let unknown = parts_of(&[(0, &inline)], SECTOR * 3).unwrap();
+        assert_eq!(unknown, [(SECTOR * 2, Is::Unknown), (SECTOR, Is::Zero)]);
+    }
+
+    #[test]
+    fn items_that_no_file_system_has_tell_nothing() {
+        let whole = item(REGULAR, [0; 4], [SECTOR, 0, SECTOR * 2]);
+        let cut = (0..whole.len()).filter(|len| Item::read(0, &whole[..*len], SECTOR).is_ok());
+        assert_eq!(cut.count(), 0);
+        assert_eq!(parts_of(&[(0, &whole), (SECTOR, &whole)], SECTOR * 9), None, "they overlap");
+    }
+
+    #[test]
+    fn a_key_is_followed_by_the_next_type_and_the_next_object() {
+        assert_eq!(after([1, 2, 3]), Some([1, 2, 4]));
+        assert_eq!(after([1, 2, u64::MAX]), Some([1, 3, 0]));
+        assert_eq!(after([1, 255, u64::MAX]), Some([2, 0, 0]));
+        assert_eq!(after([u64::MAX, 255, u64::MAX]), None);
+    }
+}

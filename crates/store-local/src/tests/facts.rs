@@ -5,6 +5,7 @@ mod fuzz;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 
 use deltic_store::facts::{Extents, Is};
 use rustix::fs::{FallocateFlags, fallocate, syncfs};
@@ -172,3 +173,36 @@ fn another_mount_is_another_history() {
     let new = extents(&open_store(at.path()), "probe").unwrap();
     assert_eq!((kinds(&new), new.changed_since(&old)), ("4096i".into(), None));
 }
+
+#[test]
+fn those_who_may_not_ask_are_told_nothing_and_ask_once() {
+    let at = tempfile::tempdir().unwrap();
+    let Some(_mounted) = btrfs(at.path()) else { return };
+    let strace = ["-f", "-qq", "-e", "trace=ioctl"];
+    let mut nobody = Command::new("strace");
+    nobody.args(strace).arg(std::env::current_exe().unwrap());
+    nobody.args(["--ignored", "--exact", "tests::facts::nobody"]).env(AT, at.path());
+    let Ok(output) = nobody.uid(65534).gid(65534).output() else {
+        return skip("strace is not installed");
+    };
+    if !output.status.success() {
+        return skip("nobody cannot run this test");
+    }
+    let calls = String::from_utf8_lossy(&output.stderr);
+    let refused = calls.lines().filter(|line| line.contains("EPERM")).count();
+    let asked = calls.lines().filter(|line| line.contains("BTRFS_IOC")).count();
+    assert_eq!((refused, asked), (1, 1), "{calls}");
+}
+
+/// Asks for facts as a user who may not.
+#[test]
+#[ignore = "another test runs it"]
+fn nobody() {
+    let Some(at) = std::env::var_os(AT) else { return };
+    let store = open_store(Path::new(&at));
+    for _ in 0..3 {
+        assert_eq!(extents(&store, "probe"), None);
+    }
+}
+
+const AT: &str = "DELTIC_FACTS_AT";
