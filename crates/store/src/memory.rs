@@ -11,7 +11,7 @@ use deltic_tree::{Entry, Kind, Meta, RelPath};
 use crate::error::At;
 use crate::filter::{Scopes, Start};
 use crate::{
-    Cause, Filter, Going, Keep, Link, Listing, Posix, Removed, Resumed, Snapshot, Store,
+    Cause, Extents, Filter, Going, Keep, Link, Listing, Posix, Removed, Resumed, Snapshot, Store,
     StoreError, Tree, check_path, lock,
 };
 pub use rebuild::MemoryRebuild;
@@ -145,6 +145,12 @@ impl Snapshot for MemorySnapshot {
             return Ok(());
         }
         Err(StoreError::Changed { path: self.path.clone() })
+    }
+
+    fn extents(&self) -> Result<Option<Extents>, StoreError> {
+        self.check_unchanged()?;
+        let history = lock(&self.state).history;
+        Ok(self.node.extents(history))
     }
 }
 
@@ -299,5 +305,27 @@ mod tests {
     fn a_tree_in_memory_is_a_store() {
         conformance::run(MemoryStore::default);
         conformance::run_filtered(MemoryStore::new);
+    }
+
+    #[test]
+    fn blocks_that_stay_the_same_are_the_same() {
+        let store = MemoryStore::default();
+        let extents = || {
+            let snapshot = store.open(&RelPath::parse(b"dir/file").unwrap()).unwrap();
+            snapshot.extents().unwrap().unwrap()
+        };
+        let mut bytes = vec![1; 5 * 4096 + 7];
+        store.put("dir/file", &bytes);
+        let old = extents();
+        assert_eq!(old.parts().count(), 1);
+        bytes[4096 * 2 + 5] = 2;
+        bytes.push(3);
+        store.put("dir/file", &bytes);
+        let changed = [4096 * 2..4096 * 3, 4096 * 5..4096 * 5 + 8];
+        assert_eq!(extents().changed_since(&old).unwrap(), changed);
+        let other = MemoryStore::default();
+        other.put("file", &bytes);
+        let other = other.open(&RelPath::parse(b"file").unwrap()).unwrap();
+        assert_eq!(other.extents().unwrap().unwrap().changed_since(&old), None);
     }
 }

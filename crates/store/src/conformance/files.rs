@@ -21,6 +21,7 @@ pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     whole_files_are_put_in_place_each_by_itself(&make());
     a_whole_file_is_what_its_commit_would_have_made(&make);
     a_directory_cannot_be_opened(&make());
+    facts_are_of_the_bytes(&make());
     a_commit_takes_the_place_of_a_directory_that_is_empty(&make());
 }
 
@@ -62,6 +63,32 @@ fn the_order_of_writes_is_irrelevant(store: &impl Store) {
     });
     rebuild.commit(nothing(&file_meta())).expect("commit");
     assert_eq!(bytes(store, "file"), new);
+}
+
+/// What is not said to have changed is the same, in any two versions of any two files.
+fn facts_are_of_the_bytes(store: &impl Store) {
+    let mut seen = Vec::new();
+    let mut new = pattern(100_000);
+    for round in 0..6 {
+        new[round * 17_000] += 1;
+        new.truncate(100_000 - round * 3000);
+        new.extend(pattern(round % 2 * 5000));
+        put(store, ["file", "other"][round % 2], &new);
+        let snapshot = store.open(&path(["file", "other"][round % 2])).expect("open");
+        let Some(facts) = snapshot.extents().expect("nobody changes it") else { return };
+        assert_eq!(facts.len(), new.len() as u64);
+        for (old_facts, old) in &seen {
+            let mut at = 0;
+            let old: &Vec<u8> = old;
+            let changed = facts.changed_since(old_facts).expect("one store, one history");
+            for range in changed.into_iter().chain(std::iter::once(facts.len()..facts.len())) {
+                let same = at..range.start as usize;
+                assert!(same.is_empty() || old.get(same.clone()) == Some(&new[same]), "{round}");
+                at = range.end as usize;
+            }
+        }
+        seen.push((facts, all_of(&snapshot)));
+    }
 }
 
 /// Law 6 of the design.

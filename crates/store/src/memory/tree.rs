@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use deltic_tree::{EntryType, Kind, Meta, Name, RelPath, Timestamp};
 
 use crate::error::At;
+use crate::facts::{Extents, Is};
 use crate::filter::{Fate, Linked, Reads, Scope, Scopes};
 use crate::{Cause, Going, Keep, Removed, StoreError};
 
@@ -18,6 +20,8 @@ pub(super) struct TreeState {
     pub(super) staged: BTreeMap<u64, Staged>,
     /// Counts changes, and is the clock.
     changes: u64,
+    /// Tells this tree from others, whose changes have the same numbers.
+    pub(super) history: [u8; 32],
 }
 
 /// An entry. Its bytes are empty unless it is a file.
@@ -27,6 +31,8 @@ pub(super) struct Node {
     pub(super) bytes: Arc<[u8]>,
     /// The change that made it what it is.
     pub(super) version: u64,
+    /// The changes that wrote its blocks; none of a file in the making.
+    pub(super) blocks: Arc<[u64]>,
 }
 
 /// A file in the making.
@@ -51,11 +57,45 @@ pub(super) enum Holder {
 impl Default for TreeState {
     fn default() -> Self {
         let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755);
-        let root = Node { meta, bytes: Arc::default(), version: 0 };
+        let root = Node { meta, bytes: Arc::default(), version: 0, blocks: Arc::default() };
         let dirs = BTreeMap::from([(RelPath::root(), BTreeMap::new())]);
-        Self { root, dirs, staged: BTreeMap::new(), changes: 0 }
+        let mut history = [0; 32];
+        history[..8].copy_from_slice(&TREES.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+        Self { root, dirs, staged: BTreeMap::new(), changes: 0, history }
     }
 }
+
+/// Counts trees.
+static TREES: AtomicU64 = AtomicU64::new(1);
+
+impl Node {
+    /// What each block of the file lies in: a block of the same bytes at the same place is not written again.
+    pub(super) fn extents(&self, history: [u8; 32]) -> Option<Extents> {
+        let mut extents = Extents::new(history);
+        let mut from = 0;
+        for (block, change) in self.bytes.chunks(BLOCK_BYTES).zip(&*self.blocks) {
+            let len = block.len() as u64;
+            extents.push(len, Is::Id { id: [*change, 0, 0], from }).ok()?;
+            from += len;
+        }
+        (extents.len() == self.meta.len).then_some(extents)
+    }
+
+    /// The changes that wrote the blocks of `bytes`, if `change` puts them in the place of this one.
+    fn blocks_of(old: Option<&Self>, bytes: &[u8], change: u64) -> Arc<[u64]> {
+        let old = |no| {
+            let old: &Self = old?;
+            Some((old.bytes.chunks(BLOCK_BYTES).nth(no)?, *old.blocks.get(no)?))
+        };
+        let block = |(no, block)| match old(no) {
+            Some((same, before)) if same == block => before,
+            _ => change,
+        };
+        bytes.chunks(BLOCK_BYTES).enumerate().map(block).collect()
+    }
+}
+
+const BLOCK_BYTES: usize = 4096;
 
 fn bad_name(path: &RelPath) -> StoreError {
     StoreError::BadName { action: "remove", path: path.clone() }
@@ -118,7 +158,9 @@ impl TreeState {
             self.dirs.insert(path.clone(), BTreeMap::new());
         }
         self.changes += 1;
-        let node = Node { meta, bytes, version: self.changes };
+        let old = self.dirs.get(&dir).and_then(|entries| entries.get(&name));
+        let blocks = Node::blocks_of(old, &bytes, self.changes);
+        let node = Node { meta, bytes, version: self.changes, blocks };
         self.dirs.entry(dir).or_default().insert(name, node);
         Ok(())
     }
@@ -220,7 +262,8 @@ impl TreeState {
             let modified = Timestamp { secs: EPOCH_SECS + *id as i64, nanos: 0 };
             let len = staged.bytes.len() as u64;
             let meta = Meta::plain(Kind::File, len, modified, 0o600);
-            (*id, Node { meta, bytes: staged.bytes.as_slice().into(), version: *id })
+            let bytes = staged.bytes.as_slice().into();
+            (*id, Node { meta, bytes, version: *id, blocks: Arc::default() })
         };
         newest.map(hold).collect()
     }
