@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, copy_file_range, fallocate};
 
 /// Numbers of a seed (SplitMix64).
 #[derive(Clone)]
@@ -38,13 +39,14 @@ pub(super) fn change(file: &File, other: &File, dice: &mut Dice) {
         return;
     }
     let reserve = |flags| _ = fallocate(file, flags, start, len);
-    match dice.below(9) {
+    match dice.below(10) {
         0..3 => file.write_all_at(&dice.bytes(len), start).unwrap(),
         3 => file.set_len(dice.below(MOST)).unwrap(),
         4 => reserve(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE),
         5 => reserve(FallocateFlags::ZERO_RANGE),
         6 => reserve(FallocateFlags::empty()),
         7 => reserve(FallocateFlags::KEEP_SIZE),
+        8 => write_directly(file, start / BLOCK * BLOCK, dice),
         _ => {
             // Whole blocks are shared, be they of another file.
             let blocks = other.metadata().unwrap().len().min(MOST) / BLOCK;
@@ -58,6 +60,18 @@ pub(super) fn change(file: &File, other: &File, dice: &mut Dice) {
             }
         }
     }
+}
+
+/// Writes a few blocks past the page cache.
+fn write_directly(file: &File, start: u64, dice: &mut Dice) {
+    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let mut options = File::options();
+    let direct = options.write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(same).unwrap();
+    let len = ((1 + dice.below(4)) * BLOCK) as usize;
+    let mut bytes = dice.bytes(len as u64 + BLOCK);
+    let at = bytes.as_ptr().align_offset(BLOCK as usize);
+    bytes[at] ^= 1;
+    direct.write_all_at(&bytes[at..at + len], start).unwrap();
 }
 
 /// Length of a file at most.
