@@ -31,6 +31,8 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Result<Option<Extents>,
             items.iter_mut().for_each(Item::forget);
         }
         identify(&mut search, &mut items, before.transaction)?;
+        // Calls that change a file set its times at their end, but hold its lock until then: this waits for them.
+        ioctl::flush(file)?;
         // Within a transaction no address is freed and allocated again.
         if Info::of(file)?.transaction == before.transaction {
             return Ok(parts(&items, Extents::new(history), len).ok());
