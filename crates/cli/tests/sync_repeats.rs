@@ -63,3 +63,50 @@ fn files_that_are_as_long_and_not_equal_come_all_the_same() {
         }
     }
 }
+
+/// Two files, one that is both of them, and one that is equal to the first; what both have in bytes.
+fn write_shared(world: &World) -> u64 {
+    let (a, c) = (noise(2_000_000, 1), noise(2_000_000, 2));
+    world.write("src/a", &a);
+    world.write("src/b", &a);
+    world.write("src/c", &c);
+    world.write("src/d", [c, a].concat());
+    4_000_000
+}
+
+#[test]
+fn parts_that_files_of_different_lengths_share_are_sent_once() {
+    for way in REMOTE {
+        for options in ["", "-z", "--inplace", "--partial-dir=.p", "-c"] {
+            let world = World::new();
+            let distinct = write_shared(&world);
+            let run = sync(&world, way, options);
+            world.assert_same("src", "dst");
+            world.assert_clean("dst");
+            let literal = run.stat("Literal data");
+            assert!(literal <= distinct * 11 / 10, "{way:?} {options} {literal}: {run:#?}");
+            assert!(traffic(&run) < distinct * 11 / 10, "{way:?} {options}: {run:#?}");
+            let again = sync(&world, way, options);
+            assert_eq!(again.stat("Literal data"), 0, "{way:?} {options}: {again:#?}");
+        }
+    }
+}
+
+#[test]
+fn parts_come_as_they_are_where_files_are_not_matched_or_not_put_in_place() {
+    for options in ["--whole-file", "--delay-updates", "--write-batch=kept", "-n"] {
+        let world = World::new();
+        write_shared(&world);
+        let run = sync(&world, Way::Push, options);
+        if options == "-n" {
+            assert!(!world.path("dst/a").exists());
+        } else {
+            world.assert_same("src", "dst");
+        }
+        if options.starts_with("--write-batch") {
+            world.ok("-a --read-batch=kept other/");
+            world.assert_same("src", "other");
+        }
+        drop(run);
+    }
+}

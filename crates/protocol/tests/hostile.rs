@@ -2643,6 +2643,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             let has_files = luck > 20;
             Answer::Charted(Charted { names: names * u64::from(luck), unseen, has_files })
         }
+        Work::OpenMore { .. } => Answer::OpenedMore((!fails).then_some(3000)),
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(Box::new(OldLens {
             has_other_names: luck > 90,

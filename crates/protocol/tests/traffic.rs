@@ -203,3 +203,78 @@ fn chunks_of_any_length_may_be_part_of_a_long_run() {
         }
     }
 }
+
+/// New files made of a few long parts, each file of several; how many bytes all parts have that are in any of them.
+fn sharing(dice: &mut Dice) -> (Tree, u64) {
+    let parts: Vec<_> = (0..4).map(|_| (dice.next(), dice.between(200_000, 900_000))).collect();
+    let parts: Vec<_> = parts.iter().map(|(seed, len)| Dice::new(*seed).bytes(*len)).collect();
+    let (mut tree, mut used) = (Tree::default(), [false; 4]);
+    for number in 0..dice.between(2, 7) {
+        let mut bytes = Vec::new();
+        while bytes.len() < 1 << 20 || dice.percent(30) {
+            let part = dice.below(parts.len());
+            used[part] = true;
+            bytes.extend(&parts[part]);
+        }
+        let place = path(&number.to_string());
+        tree.0.insert(place, Node::file(bytes, NOW, 0o644));
+    }
+    let lens = parts.iter().zip(used).map(|(part, used)| if used { part.len() as u64 } else { 0 });
+    (tree, lens.sum())
+}
+
+/// New files that share parts, brought to where nothing is.
+fn sharing_case(seed: u64, dice: &mut Dice) -> (Case, u64) {
+    let (new, distinct) = sharing(dice);
+    let mut case = Case::random(seed);
+    (case.new, case.old, case.roots, case.cut) = (new, Tree::default(), None, None);
+    case.leftovers.clear();
+    case.interrupted.clear();
+    case.options = Options { recursive: true, times: true, ..Options::default() };
+    (case, distinct)
+}
+
+#[test]
+fn parts_that_new_files_share_travel_about_once() {
+    let (mut sent, mut distinct, mut all, mut borrowed) = (0, 0, 0, 0);
+    for seed in 0..12 {
+        let mut dice = Dice::new(seed);
+        let (mut case, parts) = sharing_case(seed, &mut dice);
+        (case.source_faults, case.destination_faults) =
+            (SourceFaults::default(), DestinationFaults::default());
+        let mut session = Session::new(&case, &mut Dice::new(seed));
+        let totals = session.finish();
+        assert_eq!((totals.failed, totals.created), (0, case.new.0.len() as u64), "{seed}");
+        for (path, node) in &case.new.0 {
+            assert!(session.destination.tree.0[path].bytes == node.bytes, "{seed}: {path}");
+        }
+        all += case.new.0.values().map(|node| node.meta.len).sum::<u64>();
+        (sent, distinct) = (sent + totals.literal, distinct + parts);
+        borrowed += session.destination.borrowed;
+    }
+    // Each file is matched against two others at most, and a part may come twice within one.
+    let said = format!("{sent} of {all}, {distinct} distinct, {borrowed} files opened");
+    assert!(sent * 10 < all * 6 && borrowed > 12, "{said}");
+}
+
+#[test]
+fn files_that_share_parts_are_whole_or_not_there_after_faults() {
+    let mut whole = 0;
+    for seed in 0..40 {
+        let mut dice = Dice::new(seed);
+        let (case, _) = sharing_case(seed, &mut dice);
+        let mut session = Session::new(&case, &mut Dice::new(seed));
+        let totals = session.finish();
+        let is_whole = |(path, node): (_, &Node)| {
+            let there = session.destination.tree.0.get(path);
+            there.is_some_and(|there| there.bytes == node.bytes)
+        };
+        let count = case.new.0.iter().filter(|entry| is_whole(*entry)).count();
+        let files = session.destination.tree.0.values().filter(|node| node.meta.is_file()).count();
+        let may_differ = session.source.changes > 0;
+        assert!(may_differ || files == count, "{seed}: one is torn");
+        assert!(may_differ || totals.failed > 0 || count == case.new.0.len(), "{seed}");
+        whole += count;
+    }
+    assert!(whole > 40);
+}

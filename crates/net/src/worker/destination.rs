@@ -139,6 +139,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
             | Work::Chart { .. }
             | Work::Land
             | Work::OpenOld { .. }
+            | Work::OpenMore { .. }
             | Work::Abandon { .. }
             | Work::Sweep => Stage::Other,
         }
@@ -360,10 +361,11 @@ impl<S: Store> DestinationWorker<S> {
                 let opened = self.open_old(handle, &sought);
                 Answer::Opened(opened.map(Box::new).map_err(|error| setback(&error)))
             }
+            Work::OpenMore { handle, other } => Answer::OpenedMore(self.open_more(handle, &other)),
             Work::Index { handle, part, segment, spec } => {
                 let slot = self.slot(handle);
                 let by = (&spec, self.names(&slot));
-                let run = cut_segment(&self.buffers, &slot.old[part], by, &segment);
+                let run = cut_segment(&self.buffers, slot.version(part), by, &segment);
                 let run = run.map_err(|error| setback(&error));
                 Answer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
             }

@@ -103,6 +103,9 @@ pub enum Work {
         recipe: Option<ChunkerSpec>,
         elsewhere: Elsewhere,
     },
+    /// Open the file at `other`, which came in this run, as one more old version, behind the others. Answer with
+    /// [`Answer::OpenedMore`].
+    OpenMore { handle: Handle, other: RelPath },
     /// Read a segment of old version `part` (counted from 0 in the order of [`OldLens`]), cut and sum it; answer with
     /// [`Answer::Indexed`].
     Index { handle: Handle, part: usize, segment: Segment, spec: ChunkerSpec },
@@ -405,6 +408,8 @@ pub enum Answer {
     Charted(Charted),
     /// The old versions.
     Opened(Result<Box<OldLens>, Setback>),
+    /// The length of one more old version in bytes, if it could be opened.
+    OpenedMore(Option<u64>),
     /// The chunks of a segment, all of which could be read.
     Indexed(Result<SegmentChunks<Chunk>, Setback>),
     /// The copies are in place.

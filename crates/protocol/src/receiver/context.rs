@@ -17,6 +17,7 @@ use super::credit::Credit;
 use super::load::Load;
 use super::pending::Pending;
 use super::setting::Setting;
+use super::sources::Sources;
 
 /// Setting, work, frames, notices and totals of a receiver.
 #[derive(Debug)]
@@ -32,6 +33,7 @@ pub(super) struct Context {
     pub(super) counts: Counts,
     pub(super) load: Load,
     pub(super) credit: Credit,
+    pub(super) sources: Sources,
     pub(super) partial_meta: PartialMeta,
     /// The name in the list of the entry that gets another one.
     pub(super) listed_as: Option<RelPath>,
@@ -51,6 +53,7 @@ impl Context {
             progress: Progress::default(),
             counts: Counts::default(),
             load: Load::default(),
+            sources: Sources::default(),
             partial_meta: PartialMeta::default(),
             listed_as: None,
             is_closing: false,

@@ -17,9 +17,11 @@ mod ask;
 mod context;
 mod credit;
 mod files;
+mod guesses;
 mod load;
 mod pending;
 mod setting;
+mod sources;
 mod transfer;
 mod tree;
 
@@ -41,6 +43,7 @@ pub use ask::{
     Unseen, Work,
 };
 pub use setting::{Expect, Setting};
+pub use sources::MAX_BORROWED;
 pub use transfer::proof::Proof;
 pub use tree::compare::is_there;
 pub use tree::new_files::NewFiles;
@@ -199,6 +202,7 @@ impl Receiver {
             files.want(&cx.setting.options, candidate);
         }
         files.survey_more(cx);
+        files.open_sources(cx);
         files.draw(cx, |cx| tree.near(cx), tree.known());
         files.activate(cx);
         tree.settle(cx, files.first_unasked());

@@ -87,6 +87,7 @@ pub(super) enum TreePending {
 pub(super) enum FilePending {
     Chart,
     OpenOld(Handle),
+    OpenMore(Handle),
     Index(Handle, IndexPart),
     Copy(Handle, Vec<Span>),
     Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
@@ -121,6 +122,7 @@ impl FilePending {
     pub(super) const fn handle(&self) -> Option<Handle> {
         match self {
             Self::OpenOld(handle)
+            | Self::OpenMore(handle)
             | Self::Index(handle, _)
             | Self::Copy(handle, _)
             | Self::Write { handle, .. }

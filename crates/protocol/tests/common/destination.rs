@@ -14,8 +14,9 @@ use deltic_core::{
 use deltic_protocol::message::{NameLine, Payload, Sparse};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
-    Alike, Answer, Charted, CopyRun, Elsewhere, Facing, Kept, KeptChunk, Kinship, Mended, New,
-    OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unlisted, Unseen, Work,
+    Alike, Answer, Charted, CopyRun, Elsewhere, Facing, Kept, KeptChunk, Kinship, MAX_BORROWED,
+    Mended, New, OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar, Small, Unlisted,
+    Unseen, Work,
 };
 use deltic_protocol::report::{EntryType, Trouble, TroubleKind};
 use deltic_protocol::work::{Handle, Setback, Then};
@@ -62,6 +63,8 @@ pub struct Destination {
     charted: BTreeSet<RelPath>,
     /// What was matched against files of other names, and by what right.
     pub similar: Vec<(RelPath, Similar)>,
+    /// Files of the run that others were matched against.
+    pub borrowed: usize,
     slots: BTreeMap<Handle, Slot>,
     ended: BTreeSet<Handle>,
     pub commits: usize,
@@ -144,6 +147,7 @@ impl Destination {
             resumed: 0,
             charted: BTreeSet::new(),
             similar: Vec::new(),
+            borrowed: 0,
             slots: BTreeMap::new(),
             ended: BTreeSet::new(),
             commits: 0,
@@ -295,6 +299,7 @@ impl Destination {
             }
             Work::Chart { names, .. } => Answer::Charted(self.chart(names)),
             Work::OpenOld { .. }
+            | Work::OpenMore { .. }
             | Work::SumOld { .. }
             | Work::HashOld { .. }
             | Work::Roll { .. }
@@ -455,6 +460,7 @@ impl Destination {
                 }
                 Answer::Opened(opened.map(Box::new))
             }
+            Work::OpenMore { handle, other } => Answer::OpenedMore(self.open_more(handle, &other)),
             Work::Index { handle, part, segment, spec } => {
                 if let Err(setback) = self.fails(self.faults.index) {
                     return Answer::Indexed(Err(setback));
@@ -776,6 +782,19 @@ impl Destination {
         };
         slot.in_place = in_place;
         Ok(lens)
+    }
+
+    /// Opens a file that came in this run as one more old version.
+    fn open_more(&mut self, handle: Handle, other: &RelPath) -> Option<u64> {
+        self.fails(self.faults.open).ok()?;
+        let node = self.tree.0.get(other).filter(|node| node.meta.is_file()).cloned()?;
+        let slot = self.slot(handle);
+        assert!(slot.old.len() <= MAX_BORROWED, "so many files are open at most");
+        slot.old.push(node.bytes.clone());
+        slot.joined = Arc::new(slot.old.iter().flat_map(|old| old.iter().copied()).collect());
+        slot.lent = Some((other.clone(), node));
+        self.borrowed += 1;
+        Some(self.tree.0[other].meta.len)
     }
 
     /// Whether what is read of another name is there still.

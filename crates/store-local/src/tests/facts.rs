@@ -175,7 +175,7 @@ fn another_mount_is_another_history() {
 }
 
 #[test]
-fn users_who_may_not_ask_are_told_nothing_and_ask_once() {
+fn those_who_may_not_ask_are_told_nothing_and_ask_once() {
     let at = tempfile::tempdir().unwrap();
     let Some(_mounted) = btrfs(at.path()) else { return };
     let strace = ["-f", "-qq", "-e", "trace=ioctl"];

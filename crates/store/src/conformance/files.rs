@@ -65,7 +65,7 @@ fn the_order_of_writes_is_irrelevant(store: &impl Store) {
     assert_eq!(bytes(store, "file"), new);
 }
 
-/// Bytes that are not said to have changed are the same, in any two versions of any two files.
+/// What is not said to have changed is the same, in any two versions of any two files.
 fn facts_are_of_the_bytes(store: &impl Store) {
     let mut seen = Vec::new();
     let mut new = pattern(100_000);

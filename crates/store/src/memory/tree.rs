@@ -69,7 +69,7 @@ impl Default for TreeState {
 static TREES: AtomicU64 = AtomicU64::new(1);
 
 impl Node {
-    /// Extents of the file: a block of the same bytes at the same place is not written again.
+    /// What each block of the file lies in: a block of the same bytes at the same place is not written again.
     pub(super) fn extents(&self, history: [u8; 32]) -> Option<Extents> {
         let mut extents = Extents::new(history);
         let mut from = 0;

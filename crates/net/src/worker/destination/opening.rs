@@ -115,6 +115,7 @@ impl<S: Store> DestinationWorker<S> {
                 named: Some(self.named(&kept)),
                 kept: noted,
                 growing: Mutex::new(Some(Arc::new(growing))),
+                ..Slot::default()
             };
             lock(&self.slots).insert(handle, Arc::new(slot));
             let kept = Some(kept);
@@ -141,6 +142,15 @@ impl<S: Store> DestinationWorker<S> {
         let slot = Slot { old, in_place: lens.in_place.is_some(), named, ..Slot::default() };
         lock(&self.slots).insert(handle, Arc::new(slot));
         Ok(lens)
+    }
+
+    /// Opens a file that came in this run as one more old version; its length in bytes.
+    pub(super) fn open_more(&self, handle: Handle, other: &RelPath) -> Option<u64> {
+        let snapshot = self.store.open(other).ok()?;
+        let len = snapshot.meta().len;
+        let slot = self.slot(handle);
+        let room = slot.more.iter().find(|more| more.get().is_none())?;
+        room.set(snapshot).ok().map(|()| len)
     }
 
     /// Old versions that are not in place: what an alternate has, and a file of another name.
@@ -207,7 +217,7 @@ impl<S: Store> DestinationWorker<S> {
         summing: Summing,
     ) -> Result<Summed, Setback> {
         let slot = self.slot(handle);
-        let old = &slot.old[part];
+        let old = slot.version(part);
         let portions = Portions { summing, key: &self.agreed.key, file_len: old.meta().len };
         let summed = sum_portion(&self.buffers, old, &portions, (portion, None));
         summed.map_err(|error| setback(&error))?.ok_or_else(shrunk)
@@ -233,7 +243,7 @@ impl<S: Store> DestinationWorker<S> {
         searcher: Box<Searcher>,
     ) -> Result<Rolled, StoreError> {
         let slot = self.slot(handle);
-        with_segment(&self.buffers, &slot.old[part], start, |bytes, at_end| {
+        with_segment(&self.buffers, slot.version(part), start, |bytes, at_end| {
             search::in_old(searcher, bytes, at_end)
         })
     }

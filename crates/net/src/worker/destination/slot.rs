@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use deltic_core::{ChunkerSpec, Digest, Fingerprinter, Key, Span};
 use deltic_engine::assemble::WriteBuffer;
 use deltic_engine::in_order::DigestInOrder;
-use deltic_protocol::receiver::{Elsewhere, New};
+use deltic_protocol::receiver::{Elsewhere, MAX_BORROWED, New};
 use deltic_store::{Resumable, Snapshot, Store, StoreError};
 use deltic_tree::{Meta, RelPath};
 
@@ -17,6 +17,8 @@ use crate::monitor::{Stage, within};
 /// The files of one attempt.
 pub(super) struct Slot<S: Store> {
     pub(super) old: Vec<S::Snapshot>,
+    /// Files of this run, once they are opened: they follow the others.
+    pub(super) more: [OnceLock<S::Snapshot>; MAX_BORROWED],
     pub(super) in_place: bool,
     /// The names of chunks, where they are those of another session.
     pub(super) named: Option<(Key, Fingerprinter)>,
@@ -88,10 +90,20 @@ pub(super) struct Sought<'a> {
 pub(super) type Site<'a, S> = (&'a Slot<S>, &'a Growing<S>);
 
 impl<S: Store> Slot<S> {
+    /// All old versions, in order.
+    fn versions(&self) -> impl Iterator<Item = &S::Snapshot> {
+        self.old.iter().chain(self.more.iter().filter_map(OnceLock::get))
+    }
+
+    /// The old version of a number.
+    pub(super) fn version(&self, part: usize) -> &S::Snapshot {
+        self.versions().nth(part).expect("the machine asks for what was opened")
+    }
+
     /// The old versions that hold `old`, which counts through them as if they were one, and where in each.
     pub(super) fn parts(&self, old: Span) -> impl Iterator<Item = (&S::Snapshot, Range<u64>)> {
         let mut base = 0;
-        self.old.iter().filter_map(move |snapshot| {
+        self.versions().filter_map(move |snapshot| {
             let start = base;
             base += snapshot.meta().len;
             let part = old.start.max(start)..old.end().min(base);
@@ -119,7 +131,7 @@ impl<S: Store> Slot<S> {
         spans: impl Iterator<Item = Span> + Clone,
     ) -> Result<(), StoreError> {
         let mut end = 0;
-        for snapshot in &self.old {
+        for snapshot in self.versions() {
             let start = end;
             end += snapshot.meta().len;
             if spans.clone().any(|span| span.start < end && start < span.end()) {
@@ -134,6 +146,7 @@ impl<S: Store> Default for Slot<S> {
     fn default() -> Self {
         Self {
             old: Vec::new(),
+            more: std::array::from_fn(|_| OnceLock::new()),
             in_place: false,
             named: None,
             kept: Vec::new(),

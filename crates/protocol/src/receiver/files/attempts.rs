@@ -21,6 +21,7 @@ use crate::work::{Handle, Setback, Then};
 use super::Files;
 use super::candidate::{Candidate, End, Settled};
 use super::incoming::{Incoming, Stage, can_tell, most_leftover};
+use super::sharing::begins_shared;
 
 /// The warning about a file of which only the beginning is in place.
 fn grew(path: &RelPath) -> Trouble {
@@ -134,6 +135,7 @@ impl Files {
         }
         let first = incoming.old.len_of(incoming.old.first_part());
         let strategy = cx.strategy();
+        let shares = kept.is_none() && begins_shared(cx, incoming, self.may_share);
         if let Some(Kept { key, spec, chunks }) = kept {
             incoming.how = How::Recipe;
             let kept = Some(chunks);
@@ -153,6 +155,8 @@ impl Files {
             let words = |path: &str| format!("cannot compare {path}: what is there cannot be read");
             let trouble = Trouble::at(TroubleKind::Failed, &incoming.candidate.path, words);
             self.fail(cx, handle, Setback { trouble, then: Then::GiveUp });
+        } else if shares {
+            self.ask_for(cx, file, Expected::default());
         } else {
             // Nothing to match against, so nothing to hold open.
             incoming.how = How::Whole;
@@ -233,6 +237,7 @@ impl Files {
         let Candidate { meta, repeats, .. } = &mut incoming.candidate;
         let (len, guess) = (meta.len, repeats.take());
         self.end_repeat(cx, (file, len), guess, None);
+        cx.sources.end(file, None);
         let Some(incoming) = self.under_way.get_mut(&file) else { return };
         let (was_asked, why) = match &mut incoming.stage {
             Stage::Over { was_asked, why } => (*was_asked, why.take()),
@@ -337,6 +342,7 @@ impl Files {
         let Candidate { path, meta, repeats, .. } = &candidate;
         let matched = done.matched().map(|matched| (path, matched));
         self.end_repeat(cx, (file, meta.len), repeats.clone(), matched);
+        cx.sources.end(file, matched);
         if let Done::Replaced { literal, matched, .. } = &done {
             if let Some(kinship) = similar.as_ref().and_then(|similar| similar.kinship) {
                 self.moved.learn(kinship, *matched, meta.len);

@@ -12,6 +12,7 @@ mod moved;
 mod proved;
 mod queue;
 mod repeats;
+mod sharing;
 mod start;
 mod under_way;
 
@@ -36,7 +37,7 @@ use candidate::{Candidate, Settled};
 use incoming::Incoming;
 use moved::Moved;
 use queue::Queue;
-use repeats::Repeats;
+use repeats::{Repeats, may_share};
 use start::Offer;
 use under_way::{Lent, UnderWay};
 
@@ -49,6 +50,8 @@ pub(super) struct Files {
     under_way: UnderWay,
     lent: Lent,
     offer: Option<Offer>,
+    /// Number of new files so far that may share parts.
+    may_share: u64,
     /// Files that were settled and not taken yet.
     settled: Vec<Settled>,
 }
@@ -63,6 +66,7 @@ impl Files {
             under_way: UnderWay::default(),
             lent: Lent::default(),
             offer: None,
+            may_share: 0,
             settled: Vec::new(),
         }
     }
@@ -90,6 +94,7 @@ impl Files {
 
     /// Takes a file that is to come; before it is queued it may have to wait until it can be looked for.
     pub(super) fn want(&mut self, options: &Options, candidate: Candidate) {
+        self.may_share += u64::from(may_share(options, &candidate));
         if let Some(candidate) = self.moved.admit(options, candidate) {
             self.queue_up(options, candidate);
         }
@@ -289,6 +294,9 @@ impl Files {
                 self.opened_old(cx, handle, lens);
                 self.try_settle(cx, handle);
             }
+            (FilePending::OpenMore(handle), Answer::OpenedMore(len)) => {
+                self.opened_more(cx, handle, len);
+            }
             (FilePending::TakeBeside { handle, links }, Answer::Done(done)) => {
                 self.took_beside(cx, handle, links, done);
                 self.try_settle(cx, handle);
@@ -339,6 +347,7 @@ fn is_of_kind(pending: &FilePending, answer: &Answer) -> bool {
         }
         (FilePending::Chart, Answer::Charted(_))
         | (FilePending::OpenOld(_), Answer::Opened(_))
+        | (FilePending::OpenMore(_), Answer::OpenedMore(_))
         | (FilePending::Index(..), Answer::Indexed(_))
         | (FilePending::Copy(..), Answer::Copied(_))
         | (FilePending::Write { .. }, Answer::Written(_))

@@ -16,6 +16,7 @@ use deltic_tree::RelPath;
 use crate::limits::{MAX_REPEATABLE, WHOLE_BLOCK_BYTES};
 use crate::message::FileNo;
 use crate::options::Options;
+use crate::receiver::guesses::Guesses;
 
 use super::candidate::Candidate;
 
@@ -34,41 +35,17 @@ enum First {
     InPlace(RelPath),
 }
 
-/// Lengths in bytes of the files that were guessed at.
-#[derive(Clone, Copy, Debug, Default)]
-struct Guesses {
-    open: u64,
-    right: u64,
-    wrong: u64,
+/// Length in bytes of wrong guesses that are borne.
+const WRONG_BYTES_BORNE: u64 = 256 << 20;
+
+/// True where a file of `len` bytes may be guessed at. The first guess is free, however long the file is.
+const fn have_room(guesses: &Guesses, len: u64) -> bool {
+    guesses.are_free() || guesses.have_room(len, WRONG_BYTES_BORNE)
 }
 
-/// Length in bytes of wrong guesses that are borne; what was right makes up for twice as much.
-const WRONG_BYTES_BORNE: u64 = 256 << 20;
-/// A guess that brought less than this share of a file was wrong.
-const RIGHT_SHARE: u64 = 8;
-
-impl Guesses {
-    /// True where a file of `len` bytes may be guessed at. The first guess is free, however long the file is.
-    const fn have_room(self, len: u64) -> bool {
-        let borne = self.right.saturating_mul(2).saturating_add(WRONG_BYTES_BORNE);
-        let lost = self.wrong.saturating_add(self.open);
-        lost == 0 || lost.saturating_add(len) <= borne
-    }
-
-    /// True where there is no room, and may be some when the guesses under way are over.
-    const fn may_get_room(self, len: u64) -> bool {
-        !self.have_room(len) && self.open > 0
-    }
-
-    const fn begin(&mut self, len: u64) {
-        self.open += len;
-    }
-
-    const fn end(&mut self, len: u64, matched: u64) {
-        self.open -= len;
-        let count = if matched >= len / RIGHT_SHARE { &mut self.right } else { &mut self.wrong };
-        *count = count.saturating_add(len);
-    }
+/// True where there is no room, and may be some when the guesses under way are over.
+const fn may_get_room(guesses: &Guesses, len: u64) -> bool {
+    !have_room(guesses, len) && guesses.are_open()
 }
 
 impl Repeats {
@@ -81,7 +58,7 @@ impl Repeats {
     fn take_free(&mut self) -> Option<Candidate> {
         let waits = |candidate: &Candidate| match self.firsts.get(&candidate.meta.len) {
             Some(First::UnderWay(_)) => true,
-            Some(First::InPlace(_)) => self.guesses.may_get_room(candidate.meta.len),
+            Some(First::InPlace(_)) => may_get_room(&self.guesses, candidate.meta.len),
             None => false,
         };
         let file = *self.waiting.iter().find(|(_, candidate)| !waits(candidate))?.0;
@@ -107,13 +84,13 @@ impl Repeats {
                 firsts.insert(len, First::UnderWay(file));
                 false
             }
-            Some(First::InPlace(path)) if guesses.have_room(len) => {
+            Some(First::InPlace(path)) if have_room(guesses, len) => {
                 guesses.begin(len);
                 candidate.repeats = Some(path.clone());
                 false
             }
-            Some(First::UnderWay(_)) if guesses.have_room(len) => true,
-            Some(_) => guesses.may_get_room(len),
+            Some(First::UnderWay(_)) if have_room(guesses, len) => true,
+            Some(_) => may_get_room(guesses, len),
             None => false,
         };
         if waits {
@@ -166,22 +143,10 @@ fn may_repeat(options: &Options, candidate: &Candidate) -> bool {
         && options.strategy.conversation == Conversation::Recipe
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Length in bytes from which on a new file may come by recipe. Two round trips more are little beside a longer one.
+const SHARED_FROM_BYTES: u64 = 1 << 20;
 
-    #[test]
-    fn one_guess_is_free_and_others_are_made_while_enough_are_right() {
-        let mut guesses = Guesses::default();
-        assert!(guesses.have_room(u64::MAX));
-        guesses.begin(WRONG_BYTES_BORNE);
-        assert!(!guesses.have_room(1), "nobody knows of the first");
-        guesses.end(WRONG_BYTES_BORNE, WRONG_BYTES_BORNE / RIGHT_SHARE);
-        assert!(guesses.have_room(u64::MAX));
-        guesses.begin(WRONG_BYTES_BORNE);
-        assert!(guesses.have_room(2 * WRONG_BYTES_BORNE));
-        assert!(!guesses.have_room(2 * WRONG_BYTES_BORNE + 1));
-        guesses.end(WRONG_BYTES_BORNE, WRONG_BYTES_BORNE / RIGHT_SHARE - 1);
-        assert!(!guesses.have_room(2 * WRONG_BYTES_BORNE + 1), "a wrong one is not forgotten");
-    }
+/// True for a new file that may share parts with others of the run.
+pub(super) fn may_share(options: &Options, candidate: &Candidate) -> bool {
+    candidate.meta.len >= SHARED_FROM_BYTES && may_repeat(options, candidate)
 }

@@ -369,6 +369,13 @@ impl Transfer {
         }
     }
 
+    /// Goes on indexing the old versions, of which there may be more than before.
+    pub(crate) fn index_more(&mut self, fx: &mut FileContext<'_>) {
+        if let Method::Recipe(recipe) = &mut self.method {
+            recipe.index_more(fx, &mut self.build);
+        }
+    }
+
     /// Takes the answer to work of its kind.
     pub(crate) fn answer(
         &mut self,

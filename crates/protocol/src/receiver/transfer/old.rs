@@ -127,6 +127,11 @@ impl Old {
         }
     }
 
+    /// Waits for one more version.
+    pub(super) const fn awaits_more(&mut self) {
+        self.is_known = false;
+    }
+
     /// Takes what is known for all of it.
     pub(super) const fn knows_all(&mut self) {
         self.is_known = true;

@@ -8,7 +8,7 @@ use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS};
 use deltic_core::{ChunkNo, Chunks, Fingerprint, GapSums, Index, Span};
 
 use crate::error::PeerError;
-use crate::limits::{Limits, TOLD_BY_CHUNK_BYTES};
+use crate::limits::{GROUP_WINDOW, Limits, TOLD_BY_CHUNK_BYTES};
 use crate::message::{ChunkLine, GroupLine, Payload, ToSender};
 use crate::receiver::ask::{Answer, Mended, Piece, Work};
 use crate::receiver::load::Share;
@@ -29,6 +29,9 @@ use super::table::{By, Origin, State, Table};
 
 /// Bytes around the place of a group in which old must be known before the group is looked for.
 const AROUND_BYTES: u64 = 256 << 10;
+
+/// Most unanswered groups of a file that waits for another: of the window enough is left for that one.
+const MAX_WAITING_GROUPS: u64 = GROUP_WINDOW / 8;
 
 /// A recipe, and what is known of old.
 #[derive(Debug)]
@@ -284,6 +287,7 @@ impl Recipe {
     fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
         let mut copies = Copies::default();
         let missed = self.match_groups(build, &mut copies);
+        self.lack_missing(fx);
         for (told, groups) in self.lacks() {
             fx.cx.load.answer_groups(u64::from(told.end - told.start));
             fx.cx.frames.push_back(ToSender::Lack { file: fx.file, groups });
@@ -300,7 +304,7 @@ impl Recipe {
     }
 
     /// Looks for groups as far as old is known: for each once what lies around its own place is, and for those that
-    /// were not found once more when all of old is; what is not found then is lacked. True where any was not found:
+    /// were not found once more when all of old is; what is not found then is missing. True where any was not found:
     /// then the old version in place is not the new one.
     ///
     /// An earlier look would find one of several equal groups far away and not the one in its own place.
@@ -318,14 +322,35 @@ impl Recipe {
             self.looked += 1;
         }
         if is_known {
-            for no in std::mem::take(&mut self.missing) {
-                self.go_on_behind(no);
-                if !self.find_group(build, no as usize, copies) {
-                    self.table.groups[no as usize].state = State::Lacked;
-                }
-            }
+            let mut missing = std::mem::take(&mut self.missing);
+            missing.retain(|no| {
+                self.go_on_behind(*no);
+                !self.find_group(build, *no as usize, copies)
+            });
+            self.missing = missing;
         }
         missed
+    }
+
+    /// Lacks what is missing once all of old is known, unless it waits for another file of the run that has some of it.
+    fn lack_missing(&mut self, fx: &mut FileContext<'_>) {
+        let sources = &mut fx.cx.sources;
+        if sources.is_waiting(fx.file) && self.share().groups_out > MAX_WAITING_GROUPS {
+            sources.end(fx.file, None);
+            self.old.knows_all();
+        }
+        if !self.old.is_known() || self.missing.is_empty() {
+            return;
+        }
+        let missing = self.missing.iter().filter_map(|no| self.table.shareable(*no));
+        if sources.wait((fx.file, self.table.len), missing) {
+            return self.old.awaits_more();
+        }
+        for no in std::mem::take(&mut self.missing) {
+            let shareable = self.table.shareable(no);
+            shareable.into_iter().for_each(|(name, _)| sources.note(fx.file, name));
+            self.table.groups[no as usize].state = State::Lacked;
+        }
     }
 
     /// Keeps locality where the recipe goes on behind a group that was found.

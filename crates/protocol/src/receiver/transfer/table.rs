@@ -156,6 +156,14 @@ impl Table {
         Ok(end - start)
     }
 
+    /// Name and length in bytes of a group that was told, and that another file may have. Chunks that end nowhere are
+    /// mostly zeros, which do not travel: nobody need wait for them.
+    pub(super) fn shareable(&self, no: u32) -> Option<(GroupPrefix, u64)> {
+        let Slot { chunks, len, state, .. } = &self.groups[no as usize];
+        let State::Open(name) = *state else { return None };
+        (*len < u64::from(*chunks) * u64::from(self.spec.max_len())).then_some((name, *len))
+    }
+
     /// Takes the chunks of one group that was lacked.
     pub(super) fn spell(&mut self, no: u32, lines: &[ChunkLine]) -> Result<(), PeerError> {
         let (start, len) = (self.groups[no as usize].start, self.groups[no as usize].len);

@@ -2,12 +2,11 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use rustix::fs::{FallocateFlags, OFlags, copy_file_range, fallocate};
+use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
 
 /// Numbers of a seed (SplitMix64).
 #[derive(Clone)]
@@ -30,7 +29,7 @@ impl Dice {
 }
 
 /// Changes `file` in one way, perhaps by blocks of `other`. Calls that do not suit the file fail, which is well.
-pub(super) fn change(file: &File, other: &File, (ways, dice): (u64, &mut Dice)) {
+pub(super) fn change(file: &File, other: &File, dice: &mut Dice) {
     let size = file.metadata().unwrap().len();
     let start = dice.below(size + 5000).min(MOST);
     let most = [10, 5000, 100_000][dice.below(3) as usize];
@@ -39,14 +38,13 @@ pub(super) fn change(file: &File, other: &File, (ways, dice): (u64, &mut Dice)) 
         return;
     }
     let reserve = |flags| _ = fallocate(file, flags, start, len);
-    match dice.below(ways) {
+    match dice.below(9) {
         0..3 => file.write_all_at(&dice.bytes(len), start).unwrap(),
         3 => file.set_len(dice.below(MOST)).unwrap(),
         4 => reserve(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE),
         5 => reserve(FallocateFlags::ZERO_RANGE),
         6 => reserve(FallocateFlags::empty()),
         7 => reserve(FallocateFlags::KEEP_SIZE),
-        9 => write_directly(file, start / BLOCK * BLOCK, dice),
         _ => {
             // Whole blocks are shared, be they of another file.
             let blocks = other.metadata().unwrap().len().min(MOST) / BLOCK;
@@ -61,23 +59,6 @@ pub(super) fn change(file: &File, other: &File, (ways, dice): (u64, &mut Dice)) 
         }
     }
 }
-
-/// Writes a few blocks past the page cache.
-fn write_directly(file: &File, start: u64, dice: &mut Dice) {
-    let same = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let mut options = File::options();
-    let direct = options.write(true).custom_flags(OFlags::DIRECT.bits() as i32).open(same).unwrap();
-    let len = ((1 + dice.below(4)) * BLOCK) as usize;
-    let mut bytes = dice.bytes(len as u64 + BLOCK);
-    let at = bytes.as_ptr().align_offset(BLOCK as usize);
-    bytes[at] ^= 1;
-    direct.write_all_at(&bytes[at..at + len], start).unwrap();
-}
-
-/// Ways to change a file.
-pub(super) const ALL: u64 = 10;
-/// The same, but for writes past the page cache: who reads while one ends may still read the bytes before it.
-pub(super) const CACHED: u64 = 9;
 
 /// Length of a file at most.
 pub(super) const MOST: u64 = 1 << 20;

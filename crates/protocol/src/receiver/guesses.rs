@@ -1,0 +1,63 @@
+//! The balance of guesses about new files: wrong ones cost reading, so only so many bytes are guessed in vain.
+
+/// Lengths in bytes of the files that were guessed at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Guesses {
+    open: u64,
+    right: u64,
+    wrong: u64,
+}
+
+/// A guess that brought less than this share of a file was wrong.
+const RIGHT_SHARE: u64 = 8;
+
+impl Guesses {
+    /// True where a file of `len` bytes may be guessed at, if so many bytes of wrong guesses are borne. What was right
+    /// makes up for twice as much.
+    pub(super) const fn have_room(self, len: u64, borne: u64) -> bool {
+        let borne = self.right.saturating_mul(2).saturating_add(borne);
+        self.wrong.saturating_add(self.open).saturating_add(len) <= borne
+    }
+
+    /// True where nothing was lost so far.
+    pub(super) const fn are_free(self) -> bool {
+        self.wrong.saturating_add(self.open) == 0
+    }
+
+    /// True while guesses are under way.
+    pub(super) const fn are_open(self) -> bool {
+        self.open > 0
+    }
+
+    pub(super) const fn begin(&mut self, len: u64) {
+        self.open = self.open.saturating_add(len);
+    }
+
+    pub(super) const fn end(&mut self, len: u64, matched: u64) {
+        self.open = self.open.saturating_sub(len);
+        let count = if matched >= len / RIGHT_SHARE { &mut self.right } else { &mut self.wrong };
+        *count = count.saturating_add(len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BORNE: u64 = 256 << 20;
+
+    #[test]
+    fn guesses_are_made_while_enough_are_right() {
+        let mut guesses = Guesses::default();
+        assert!(guesses.are_free());
+        guesses.begin(BORNE);
+        assert!(!guesses.have_room(1, BORNE), "nobody knows of the first");
+        guesses.end(BORNE, BORNE / RIGHT_SHARE);
+        assert!(guesses.are_free() && guesses.have_room(3 * BORNE, BORNE));
+        guesses.begin(BORNE);
+        assert!(guesses.have_room(2 * BORNE, BORNE));
+        assert!(!guesses.have_room(2 * BORNE + 1, BORNE));
+        guesses.end(BORNE, BORNE / RIGHT_SHARE - 1);
+        assert!(!guesses.have_room(2 * BORNE + 1, BORNE), "a wrong one is not forgotten");
+    }
+}

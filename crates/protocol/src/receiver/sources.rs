@@ -1,0 +1,249 @@
+//! Parts that repeat among the new files of a run: who was asked for each, and who waits for whom.
+//!
+//! ```text
+//! a group is not in old ──► nobody was asked for it:        it is lacked, and this file is its source from now on
+//!                      └──► another new file was, or had it: this one waits until that one is in place, and is matched
+//!                           against it as against any old version
+//! ```
+//!
+//! A name in the table proves nothing: it says what is worth reading, and all is proven. No two files wait
+//! for each other, and nobody waits for a file whose attempt has failed (docs/decisions/0036).
+
+use std::collections::{BTreeMap, HashMap};
+
+use deltic_core::GroupPrefix;
+use deltic_tree::RelPath;
+
+use crate::message::FileNo;
+
+use super::guesses::Guesses;
+
+/// New files that come by recipe, and the groups that the sender was asked for in them.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    files: HashMap<FileNo, Source>,
+    /// Sources of groups: those noted before, and those noted last. When these are many, those go.
+    groups: [HashMap<GroupPrefix, FileNo>; 2],
+    /// Files that wait, and what for.
+    waits: BTreeMap<FileNo, FileNo>,
+    guesses: Guesses,
+}
+
+/// A new file that others may be matched against.
+#[derive(Debug)]
+struct Source {
+    len: u64,
+    /// Its place, once it is there.
+    path: Option<RelPath>,
+    /// The files that it is matched against itself.
+    borrows: Vec<FileNo>,
+}
+
+/// Most groups in the newer half of the table: both take some megabytes.
+const MAX_NOTED: usize = 1 << 16;
+/// Most files of which groups are noted.
+const MAX_FILES: usize = 4096;
+/// Most files of the run that one is matched against. They take the place of the old versions that it does not have, so
+/// that no more files are open at once.
+pub const MAX_BORROWED: usize = 2;
+/// Length in bytes of files that came by recipe for nothing, where the user does not say that the link is slow.
+const WRONG_BYTES_BORNE: u64 = 128 << 20;
+/// A source is read if no more than so many times as long as what it is likely to bring.
+const WORTH: u64 = 16;
+
+impl Sources {
+    /// True where a new file of `len` bytes may come by recipe.
+    pub(super) fn have_room(&self, len: u64, link_is_slow: bool) -> bool {
+        let pays = link_is_slow || self.guesses.have_room(len, WRONG_BYTES_BORNE);
+        pays && self.files.len() < MAX_FILES
+    }
+
+    /// Begins a file that comes by recipe.
+    pub(super) fn begin(&mut self, file: FileNo, len: u64) {
+        self.guesses.begin(len);
+        self.files.insert(file, Source { len, path: None, borrows: Vec::new() });
+    }
+
+    /// Notes that the sender is asked for this group in this file.
+    pub(super) fn note(&mut self, file: FileNo, group: GroupPrefix) {
+        if !self.files.contains_key(&file) {
+            return;
+        }
+        let [before, last] = &mut self.groups;
+        if last.len() >= MAX_NOTED {
+            *before = std::mem::take(last);
+        }
+        last.insert(group, file);
+    }
+
+    /// Has a new file of `len` bytes wait for the best source of the `missing` groups, names and lengths in bytes;
+    /// false where none is worth it.
+    pub(super) fn wait(
+        &mut self,
+        (file, len): (FileNo, u64),
+        missing: impl Iterator<Item = (GroupPrefix, u64)>,
+    ) -> bool {
+        let Some(own) = self.files.get(&file).filter(|own| own.borrows.len() < MAX_BORROWED) else {
+            return false;
+        };
+        let (mut found, mut all) = (BTreeMap::<FileNo, u64>::new(), 0);
+        for (group, bytes) in missing {
+            all += bytes;
+            let of = self.groups.iter().find_map(|groups| groups.get(&group));
+            if let Some(of) = of.filter(|of| **of != file && !own.borrows.contains(of)) {
+                *found.entry(*of).or_default() += bytes;
+            }
+        }
+        found.retain(|of, _| self.files.contains_key(of) && !self.waits_for(*of, file));
+        let Some((source, bytes)) = found.into_iter().max_by_key(|(_, bytes)| *bytes) else {
+            return false;
+        };
+        // The rest of it is most likely as what was told of it.
+        let likely = u128::from(bytes) * u128::from(len) / u128::from(all.max(1));
+        let is_worth_it = u128::from(self.files[&source].len) <= likely * u128::from(WORTH);
+        if is_worth_it && let Some(own) = self.files.get_mut(&file) {
+            own.borrows.push(source);
+            self.waits.insert(file, source);
+        }
+        is_worth_it
+    }
+
+    /// True where `file` waits for `other`, or for one that does.
+    fn waits_for(&self, mut file: FileNo, other: FileNo) -> bool {
+        while let Some(next) = self.waits.get(&file) {
+            if *next == other {
+                return true;
+            }
+            file = *next;
+        }
+        false
+    }
+
+    /// True while a file waits for its source.
+    pub(super) fn is_waiting(&self, file: FileNo) -> bool {
+        self.waits.contains_key(&file)
+    }
+
+    /// A file that need not wait any more, and the place of its source, unless that is gone.
+    pub(super) fn next_ready(&mut self) -> Option<(FileNo, Option<RelPath>)> {
+        let is_over = |source: &FileNo| self.files.get(source).is_none_or(|it| it.path.is_some());
+        let (file, source) = self.waits.iter().find(|(_, source)| is_over(source))?;
+        let (file, path) = (*file, self.files.get(source).and_then(|it| it.path.clone()));
+        self.waits.remove(&file);
+        Some((file, path))
+    }
+
+    /// Ends an attempt at a file, or the file, which then may be at a path, and of which so much was matched.
+    pub(super) fn end(&mut self, file: FileNo, done: Option<(&RelPath, u64)>) {
+        let Some(source) = self.files.get_mut(&file) else { return };
+        self.guesses.end(source.len, done.map_or(0, |(_, matched)| matched));
+        self.waits.remove(&file);
+        match done {
+            Some((path, _)) => source.path = Some(path.clone()),
+            None => drop(self.files.remove(&file)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEN: u64 = 1 << 20;
+
+    fn group(name: u64) -> GroupPrefix {
+        GroupPrefix::from_bytes(name.to_le_bytes())
+    }
+
+    fn waits(sources: &mut Sources, file: u64, groups: impl IntoIterator<Item = u64>) -> bool {
+        let missing = groups.into_iter().map(|name| (group(name), LEN / 4));
+        sources.wait((FileNo(file), LEN), missing)
+    }
+
+    fn path(file: u64) -> RelPath {
+        RelPath::parse(file.to_string().as_bytes()).unwrap()
+    }
+
+    fn begun(files: std::ops::Range<u64>) -> Sources {
+        let mut sources = Sources::default();
+        for file in files {
+            sources.begin(FileNo(file), LEN);
+            sources.note(FileNo(file), group(file));
+        }
+        sources
+    }
+
+    #[test]
+    fn no_two_files_wait_for_each_other() {
+        let mut sources = begun(0..3);
+        assert!(!waits(&mut sources, 0, [0]), "its own");
+        assert!(waits(&mut sources, 0, [1]));
+        assert!(waits(&mut sources, 1, [2]));
+        assert!(!waits(&mut sources, 2, [0]));
+        assert!(!waits(&mut sources, 2, [1]));
+        assert_eq!(sources.next_ready(), None);
+        sources.end(FileNo(2), Some((&path(2), 0)));
+        assert_eq!(sources.next_ready(), Some((FileNo(1), Some(path(2)))));
+        assert_eq!(sources.next_ready(), None);
+        assert!(!waits(&mut sources, 1, [2]), "that one was read");
+        sources.end(FileNo(1), None);
+        assert_eq!(sources.next_ready(), Some((FileNo(0), None)));
+        assert!(!waits(&mut sources, 0, [1]), "it is gone");
+        assert!(!sources.is_waiting(FileNo(0)));
+    }
+
+    #[test]
+    fn the_source_of_most_is_read_and_so_many_at_most() {
+        let mut sources = begun(0..4);
+        for (name, file) in [(10, 1), (11, 1), (12, 2)] {
+            sources.note(FileNo(file), group(name));
+        }
+        assert!(waits(&mut sources, 0, [2, 10, 11]));
+        assert_eq!(sources.waits[&FileNo(0)], FileNo(1));
+        sources.end(FileNo(1), Some((&path(1), 0)));
+        sources.next_ready();
+        assert!(waits(&mut sources, 0, [10, 12]));
+        sources.end(FileNo(2), None);
+        sources.next_ready();
+        assert!(!waits(&mut sources, 0, [3]));
+    }
+
+    #[test]
+    fn a_long_file_is_not_read_for_a_short_part() {
+        let mut sources = begun(0..1);
+        sources.begin(FileNo(9), 17 * LEN);
+        sources.note(FileNo(9), group(9));
+        assert!(!waits(&mut sources, 0, [9]));
+        sources.begin(FileNo(8), 16 * LEN);
+        sources.note(FileNo(8), group(8));
+        assert!(!waits(&mut sources, 0, [8, 70]), "half of it is not there");
+        assert!(waits(&mut sources, 0, [8]));
+    }
+
+    #[test]
+    fn the_table_has_a_bound_and_forgets_the_oldest() {
+        let mut sources = begun(0..2);
+        (0..3 * MAX_NOTED as u64).for_each(|name| sources.note(FileNo(0), group(name)));
+        let noted: usize = sources.groups.iter().map(HashMap::len).sum();
+        assert!((MAX_NOTED..=2 * MAX_NOTED).contains(&noted));
+        assert!(!waits(&mut sources, 1, [0]));
+        assert!(waits(&mut sources, 1, [3 * MAX_NOTED as u64 - 1]));
+        sources.note(FileNo(7), group(7));
+        assert!(!sources.groups[1].values().any(|file| *file == FileNo(7)), "it is no source");
+        let many = begun(0..MAX_FILES as u64);
+        assert!(!many.have_room(0, true));
+    }
+
+    #[test]
+    fn files_that_share_nothing_come_by_recipe_up_to_a_bound() {
+        let mut sources = Sources::default();
+        assert!(sources.have_room(WRONG_BYTES_BORNE, false));
+        assert!(!sources.have_room(WRONG_BYTES_BORNE + 1, false));
+        sources.begin(FileNo(0), WRONG_BYTES_BORNE);
+        sources.end(FileNo(0), Some((&path(0), 0)));
+        assert!(!sources.have_room(1, false) && sources.have_room(1, true));
+        sources.begin(FileNo(1), LEN);
+        sources.end(FileNo(1), Some((&path(1), LEN)));
+        assert!(sources.have_room(2 * LEN, false));
+    }
+}
