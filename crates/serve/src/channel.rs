@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
@@ -18,6 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 use tokio_util::sync::PollSender;
 use tokio_websockets::{Limits, Message, WebSocketStream};
+
+use crate::lock;
 
 /// Most bytes of a message: bulk costs least in long ones, and a longer one would keep others waiting.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
@@ -199,7 +201,7 @@ impl Mux {
     }
 
     fn channels(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, Arriving>> {
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.channels)
     }
 
     /// Ends all channels with their connection.

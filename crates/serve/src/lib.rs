@@ -13,8 +13,15 @@ pub mod private;
 pub mod server;
 pub mod token;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 /// Name of the protocol over a WebSocket, agreed on by `Sec-WebSocket-Protocol`.
 pub const SUBPROTOCOL: &str = "deltic.1";
 
 /// Path of the WebSocket on a server.
 pub const SOCKET_PATH: &str = "/v1/ws";
+
+/// What `mutex` protects. Each lock here covers one simple change, so a panic elsewhere leaves nothing half done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -190,6 +190,8 @@ pub(crate) fn token(args: &TokenArgs) -> Result<()> {
             let grant = Grant {
                 name: name.clone(),
                 volumes: (!volume.is_empty()).then(|| volume.clone()),
+                path: None,
+                parent: None,
                 read: !wo,
                 write: !ro,
                 delete: !ro && !no_delete,
@@ -207,9 +209,12 @@ pub(crate) fn token(args: &TokenArgs) -> Result<()> {
                     rights.iter().filter(|(has, _)| *has).map(|(_, right)| *right).collect();
                 let volumes =
                     grant.volumes.map_or_else(|| "all volumes".into(), |names| names.join(" "));
+                let path = grant.path.map(|path| format!(", below {path}")).unwrap_or_default();
+                let made = if grant.parent.is_some() { "  made by a token" } else { "" };
                 let ends = grant.expires.map(ends).unwrap_or_default();
                 let (hash, name) = (&hash[..12], grant.name);
-                output.line(format!("{hash}  {name}  {}  {volumes}{ends}", rights.join("+")));
+                let rights = rights.join("+");
+                output.line(format!("{hash}  {name}  {rights}  {volumes}{path}{ends}{made}"));
             }
         }
         TokenCommand::Revoke { which, state } => {

@@ -8,12 +8,14 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use deltic_tree::RelPath;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::lock;
 use crate::private;
 use crate::token::{Token, TokenHash};
 
@@ -25,6 +27,9 @@ pub struct Grant {
     /// Volumes that it is for; none for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<String>>,
+    /// Path in these volumes that it is for, with all below it; none for all paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Whether files may be read.
     pub read: bool,
     /// Whether files may be written.
@@ -34,6 +39,9 @@ pub struct Grant {
     /// When it ends, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
+    /// Hash of the token that made it, and with which it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
 }
 
 impl Grant {
@@ -43,10 +51,12 @@ impl Grant {
         Self {
             name: name.into(),
             volumes: None,
+            path: None,
             read: true,
             write: true,
             delete: true,
             expires: None,
+            parent: None,
         }
     }
 
@@ -54,6 +64,14 @@ impl Grant {
     #[must_use]
     pub fn is_for(&self, volume: &str) -> bool {
         self.volumes.as_ref().is_none_or(|volumes| volumes.iter().any(|name| name == volume))
+    }
+
+    /// True if it is for a path in its volumes.
+    #[must_use]
+    pub fn covers(&self, path: &RelPath) -> bool {
+        let Some(own) = &self.path else { return true };
+        let below = path.as_bytes().strip_prefix(own.as_bytes());
+        below.is_some_and(|below| matches!(below.first(), None | Some(b'/')))
     }
 
     fn has_ended(&self, now: SystemTime) -> bool {
@@ -99,7 +117,7 @@ impl TokenFile {
         Ok(token)
     }
 
-    /// Removes the tokens of a name, or of a hash that begins so; how many.
+    /// Removes the tokens of a name, or of a hash that begins so, and those that they made; how many.
     ///
     /// # Errors
     /// As [`TokenFile::add`].
@@ -109,7 +127,9 @@ impl TokenFile {
         let is_it = |hash: &str, grant: &Grant| {
             grant.name == which || which.len() >= 8 && hash.starts_with(which)
         };
-        grants.retain(|hash, grant| !is_it(hash, grant));
+        let gone = grants.extract_if(.., |hash, grant| is_it(hash, grant)).map(|(hash, _)| hash);
+        let gone = gone.collect();
+        remove_made_by(&mut grants, gone);
         if grants.len() < before {
             self.write(&grants)?;
         }
@@ -126,6 +146,19 @@ impl TokenFile {
         fs::metadata(&self.0).ok().map(|meta| (meta.ino(), meta.ctime(), meta.ctime_nsec()))
     }
 }
+
+/// Removes the tokens that those `gone` made, and those that these made.
+fn remove_made_by(grants: &mut Grants, mut gone: Vec<String>) {
+    while let Some(parent) = gone.pop() {
+        let is_its = |grant: &Grant| grant.parent.as_ref() == Some(&parent);
+        gone.extend(grants.extract_if(.., |_, grant| is_its(grant)).map(|(hash, _)| hash));
+    }
+}
+
+/// Most tokens that one token has made.
+const MAX_MADE: usize = 100;
+/// Most tokens of which each made the next.
+const MAX_GENERATIONS: usize = 8;
 
 /// Checks tokens.
 #[derive(Debug)]
@@ -146,6 +179,17 @@ struct Known {
 /// Pause between two looks for tokens that were revoked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// Why a client gets no token of its own making.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Its own has ended.
+    Ended,
+    /// It has made as many as it may.
+    TooMany,
+    /// The file of tokens cannot be read or replaced.
+    Io(io::Error),
+}
+
 impl Access {
     pub(crate) fn new(file: TokenFile, own: Option<(TokenHash, Grant)>) -> io::Result<Self> {
         let known = Known { stamp: file.stamp(), grants: file.read()? };
@@ -154,11 +198,82 @@ impl Access {
 
     /// Finds the rights of a token, if it has any by now.
     pub(crate) fn grant(&self, token: &TokenHash) -> Option<Grant> {
+        self.find(token).map(|(grant, _)| grant)
+    }
+
+    /// Finds the rights of a token, and the first of those of which each made the next: as long as all have not ended.
+    pub(crate) fn find(&self, token: &TokenHash) -> Option<(Grant, TokenHash)> {
         self.look();
-        let own = self.own.as_ref().filter(|(own, _)| own == token).map(|(_, grant)| grant.clone());
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let grant = own.or_else(|| known.grants.get(&token.to_string()).cloned())?;
-        (!grant.has_ended(SystemTime::now())).then_some(grant)
+        let known = lock(&self.known);
+        let mut line = self.line(&known.grants, token.to_string())?;
+        let (first, _) = line.last()?;
+        let first = first.parse().ok()?;
+        let (_, grant) = line.swap_remove(0);
+        Some((grant.clone(), first))
+    }
+
+    /// A token, the one that made it, and so on, with their rights; nothing where one of them has ended.
+    fn line<'a>(&'a self, grants: &'a Grants, token: String) -> Option<Vec<(String, &'a Grant)>> {
+        let (mut line, mut next, now) = (Vec::new(), Some(token), SystemTime::now());
+        while let Some(hash) = next {
+            if line.len() == MAX_GENERATIONS {
+                return None;
+            }
+            let own = self.own.as_ref().filter(|(own, _)| own.to_string() == hash);
+            let grant = own.map(|(_, grant)| grant).or_else(|| grants.get(&hash))?;
+            if grant.has_ended(now) {
+                return None;
+            }
+            next = grant.parent.clone();
+            line.push((hash, grant));
+        }
+        Some(line)
+    }
+
+    /// Makes a token for a client that has the token `parent`.
+    pub(crate) fn mint(&self, parent: &TokenHash, grant: Grant) -> Result<Token, Refusal> {
+        let known = lock(&self.known);
+        let mut grants = self.file.read().map_err(Refusal::Io)?;
+        let own = |hash: &str| self.line(&grants, hash.to_owned());
+        let line = own(&parent.to_string()).ok_or(Refusal::Ended)?;
+        if line.len() >= MAX_GENERATIONS {
+            return Err(Refusal::TooMany);
+        }
+        // Those of an earlier start are worth nothing.
+        let ended: Vec<_> = grants.keys().filter(|hash| own(hash).is_none()).cloned().collect();
+        grants.retain(|hash, grant| grant.parent.is_none() || !ended.contains(hash));
+        let parent = Some(parent.to_string());
+        if grants.values().filter(|grant| grant.parent == parent).count() >= MAX_MADE {
+            return Err(Refusal::TooMany);
+        }
+        let token = Token::random();
+        grants.insert(token.hash().to_string(), Grant { parent, ..grant });
+        self.file.write(&grants).map_err(Refusal::Io)?;
+        drop(known);
+        self.look();
+        Ok(token)
+    }
+
+    /// The tokens that this one made, and those that these made, by their hashes.
+    pub(crate) fn made_by(&self, token: &TokenHash) -> Grants {
+        self.look();
+        let known = lock(&self.known);
+        let token = token.to_string();
+        let is_its = |hash: &String| {
+            let line = self.line(&known.grants, hash.clone()).unwrap_or_default();
+            line.iter().skip(1).any(|(parent, _)| *parent == token)
+        };
+        let its = known.grants.iter().filter(|(hash, _)| is_its(hash));
+        its.map(|(hash, grant)| (hash.clone(), grant.clone())).collect()
+    }
+
+    /// Removes a token, and those that it made.
+    pub(crate) fn revoke(&self, hash: &str) -> io::Result<usize> {
+        let known = lock(&self.known);
+        let gone = self.file.revoke(hash)?;
+        drop(known);
+        self.look();
+        Ok(gone)
     }
 
     /// True for the token that was made when the server was started.
@@ -168,7 +283,7 @@ impl Access {
 
     /// Reads the file again if it has changed.
     fn look(&self) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         let stamp = self.file.stamp();
         if stamp == known.stamp {
             return;
@@ -190,7 +305,7 @@ impl Access {
     /// The tokens by their hashes, with their names, and a signal that they have changed.
     pub(crate) fn tokens(&self) -> (BTreeMap<String, String>, watch::Receiver<u64>) {
         let changes = self.changes.subscribe();
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.known);
         let names = known.grants.iter().map(|(hash, grant)| (hash.clone(), grant.name.clone()));
         (names.collect(), changes)
     }

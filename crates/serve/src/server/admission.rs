@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, StatusCode};
@@ -18,6 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::config::Limits;
 use super::problem::{BUSY, Problem};
 use super::rates::{Meter, Rate};
+use crate::lock;
 use crate::token::TokenHash;
 
 /// Counts what addresses and tokens have and do.
@@ -81,12 +82,12 @@ impl Admission {
         self.handshakes.set(handshakes);
         self.wrong_tokens.set(wrong_tokens);
         self.requests.set(requests);
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+        *lock(&self.limits) = limits;
     }
 
     /// The limits that hold now.
     pub(crate) fn limits(&self) -> Limits {
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.limits)
     }
 
     /// Admits a connection, or not.
@@ -191,7 +192,7 @@ impl<K> Default for Tally<K> {
 impl<K: Copy + Eq + Hash> Tally<K> {
     /// Counts one more, unless there are as many as may be.
     fn take(tally: &Arc<Self>, key: K, most: usize) -> Option<Counted<K>> {
-        let mut counts = tally.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&tally.0);
         let count = counts.entry(key).or_default();
         if *count >= most {
             return None;
@@ -210,7 +211,7 @@ pub(crate) struct Counted<K: Copy + Eq + Hash> {
 
 impl<K: Copy + Eq + Hash> Drop for Counted<K> {
     fn drop(&mut self) {
-        let mut counts = self.tally.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.tally.0);
         if let Some(count) = counts.get_mut(&self.key) {
             *count -= 1;
             if *count == 0 {

@@ -7,11 +7,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
 
+use crate::lock;
 use crate::token::TokenHash;
 
 /// Most bytes of a line: what clients choose of it is cut before.
@@ -52,7 +53,7 @@ impl Audit {
     pub(crate) fn write(&self, mut fields: Map<String, Value>) -> io::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         fields.insert("time".into(), now.as_secs().into());
-        let mut chain = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chain = lock(&self.0);
         fields.insert("before".into(), chain.before.to_hex().as_str().into());
         let mut line = serde_json::to_vec(&fields)?;
         chain.before = blake3::hash(&line);

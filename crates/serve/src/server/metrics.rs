@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use deltic_net::embed::Outcome;
+
+use crate::lock;
 
 /// Counts since the start. Labels are volumes and outcomes alone: nothing that a client chooses.
 #[derive(Debug, Default)]
@@ -38,7 +40,7 @@ impl Metrics {
     /// Counts a session that has ended.
     pub(crate) fn session(&self, volume: &str, outcome: Option<&Outcome>) {
         let key = (volume.to_owned(), if outcome.is_some() { "done" } else { "failed" });
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = lock(&self.sessions);
         let sum = sessions.entry(key).or_default();
         sum.count += 1;
         let Some(Outcome { totals, traffic, .. }) = outcome else { return };
@@ -74,7 +76,7 @@ impl Metrics {
         let answers =
             answers.map(|(class, count)| (format!("{{outcome=\"{class}xx\"}}"), now(count)));
         series("answers_total", "counter", &answers.collect::<Vec<_>>());
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = lock(&self.sessions);
         let mut sums = |name: &str, of: fn(&Sessions) -> u64| {
             let labels = sessions.iter().map(|((volume, outcome), sum)| {
                 (format!("{{volume=\"{volume}\",outcome=\"{outcome}\"}}"), of(sum))

@@ -19,6 +19,7 @@ mod rest;
 mod shared;
 mod signals;
 mod socket;
+mod tickets;
 pub mod tls;
 mod volume;
 
@@ -52,6 +53,7 @@ use self::problem::Problem;
 use self::shared::Server;
 pub use self::signals::Operator;
 use self::signals::Signals;
+use self::tickets::Tickets;
 use self::tls::identity;
 use self::volume::Volume;
 use crate::SOCKET_PATH;
@@ -126,6 +128,7 @@ pub fn prepare(
         access,
         tls: watch::Sender::new(tls),
         journal: Journal { audit, metrics: Metrics::default() },
+        tickets: Tickets::default(),
         session_limit: limits.sessions,
         admission: Admission::new(limits, config.proxies.clone()),
         embedding: Embedding {

@@ -5,8 +5,10 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use crate::lock;
 
 /// Keys in a table before those that owe nothing are looked for.
 const SWEEP: usize = 1 << 10;
@@ -57,16 +59,16 @@ impl<K: Eq + Hash> Meter<K> {
 
     /// Changes the rate from now on.
     pub(crate) fn set(&self, rate: Rate) {
-        *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = rate;
+        *lock(&self.rate) = rate;
     }
 
     /// Takes an event, or says how long to wait for the next one.
     pub(crate) fn take(&self, key: K, now: Instant) -> Result<(), Duration> {
-        let Rate { every, credit } = *self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let Rate { every, credit } = *lock(&self.rate);
         if every.is_zero() {
             return Ok(());
         }
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.table);
         table.sweep(now);
         let paid = table.paid.get(&key).copied().unwrap_or(now).max(now);
         let owed = paid - now;
@@ -82,8 +84,8 @@ impl<K: Eq + Hash> Meter<K> {
 
     /// Gives an event back.
     pub(crate) fn give_back(&self, key: &K) {
-        let every = self.rate.lock().unwrap_or_else(PoisonError::into_inner).every;
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let every = lock(&self.rate).every;
+        let mut table = lock(&self.table);
         if let Some(paid) = table.paid.get_mut(key) {
             *paid = paid.checked_sub(every).unwrap_or(*paid);
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use deltic_net::embed::Embedding;
+use deltic_tree::RelPath;
 use rustls::ServerConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
@@ -13,6 +14,7 @@ use super::access::{Access, Grant};
 use super::admission::{Admission, Client, Counted, Peer};
 use super::journal::Journal;
 use super::problem::Problem;
+use super::tickets::Tickets;
 use super::volume::{Right, Rights, Volume};
 use crate::token::{Token, TokenHash};
 
@@ -23,6 +25,7 @@ pub(crate) struct Server {
     pub(crate) access: Access,
     pub(crate) admission: Admission,
     pub(crate) journal: Journal,
+    pub(crate) tickets: Tickets,
     /// Keys of TLS, where it is used.
     pub(super) tls: watch::Sender<Option<Arc<ServerConfig>>>,
     pub(crate) embedding: Embedding,
@@ -42,8 +45,8 @@ pub(crate) struct Server {
 impl Server {
     /// Finds out who has a token, as long as that has rights.
     pub(crate) fn known(&self, token: TokenHash) -> Result<Known, Problem> {
-        let grant = self.access.grant(&token).ok_or_else(Problem::not_let_in)?;
-        Ok(Known { token, grant, is_starter: self.access.is_starter(&token) })
+        let (grant, first) = self.access.find(&token).ok_or_else(Problem::not_let_in)?;
+        Ok(Known { token, first, grant, is_starter: self.access.is_starter(&token) })
     }
 
     /// Finds out who asks, and counts the request; nobody is known where it has no token.
@@ -62,7 +65,25 @@ impl Server {
 
     /// Finds out who has a token that was shown, and counts that; nothing stands for what is no token.
     pub(crate) fn let_in(&self, client: &Client, token: Option<Token>) -> Result<Known, Problem> {
-        let known = token.and_then(|token| self.known(token.hash()).ok());
+        self.admit(client, token.map(|token| token.hash()))
+    }
+
+    /// Finds out who has a ticket for a file, which is worth nothing from then on.
+    pub(crate) fn redeem(
+        &self,
+        (headers, extensions): (&HeaderMap, &Extensions),
+        (ticket, volume, path): (&str, &str, &RelPath),
+    ) -> Result<Known, Problem> {
+        check_origin(headers)?;
+        let peer = extensions.get::<Arc<Peer>>().expect("each connection has one");
+        let client = self.admission.client(peer, headers);
+        let ticket = ticket.parse::<Token>().ok();
+        let token = ticket.and_then(|ticket| self.tickets.take(&ticket.hash(), (volume, path)));
+        self.admit(&client, token)
+    }
+
+    fn admit(&self, client: &Client, token: Option<TokenHash>) -> Result<Known, Problem> {
+        let known = token.and_then(|token| self.known(token).ok());
         let known = known.ok_or_else(|| {
             let answer = self.admission.wrong_token(client);
             // Whoever is put off does not fill the log either.
@@ -77,7 +98,7 @@ impl Server {
 
     /// Counts a request. Who started the server may do as much as all together.
     pub(crate) fn count_request(&self, client: &Client, known: &Known) -> Result<(), Problem> {
-        let counted = self.admission.request(client, known.token);
+        let counted = self.admission.request(client, known.first);
         if known.is_starter { Ok(()) } else { counted }
     }
 
@@ -88,13 +109,16 @@ impl Server {
         found.ok_or_else(Problem::unknown)
     }
 
-    /// Finds a volume in which a client has a right.
+    /// Finds a volume in which a client has a right at a path.
     pub(crate) fn volume_for(
         &self,
         right: Right,
-        (known, name): (&Known, &str),
+        (known, name, path): (&Known, &str, &RelPath),
     ) -> Result<Volume, Problem> {
         let (volume, rights) = self.volume(known, name)?;
+        if !known.grant.covers(path) {
+            return Err(Problem::unknown());
+        }
         let (has, what) = match right {
             Right::Read => (rights.read, "reading"),
             Right::Write => (rights.write, "writing"),
@@ -110,7 +134,7 @@ impl Server {
         }
         let counted = match known.is_starter {
             true => None,
-            false => Some(self.admission.session(known.token)?),
+            false => Some(self.admission.session(known.first)?),
         };
         let permit = Arc::clone(&self.sessions).try_acquire_owned();
         let why = "the server has as many sessions as it may; try again in a moment";
@@ -139,7 +163,9 @@ pub(crate) struct SessionPermit {
 /// A client whose token has rights.
 pub(crate) struct Known {
     pub(crate) token: TokenHash,
-    grant: Grant,
+    /// The first of those tokens of which each made the next: what they may do together counts as its own.
+    first: TokenHash,
+    pub(crate) grant: Grant,
     /// True for the token of whoever started the server.
     is_starter: bool,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -29,6 +29,7 @@ use super::shared::Server;
 use crate::SUBPROTOCOL;
 use crate::channel::{Connection, MAX_MESSAGE_BYTES, Mux, invalid, limits};
 use crate::control::{FromClient, FromServer, parse};
+use crate::lock;
 use crate::token::{Token, TokenHash};
 
 /// Most sessions of a connection at once.
@@ -213,6 +214,10 @@ impl Connected {
         let known = self.server.known(token)?;
         self.server.count_request(&self.by, &known)?;
         let (volume, rights) = self.server.volume(&known, volume)?;
+        if known.grant.path.is_some() {
+            let why = "this token is for a part of a volume, which plain HTTP alone reaches";
+            return Err(Problem::new(StatusCode::FORBIDDEN, why));
+        }
         let permit = self.server.session_permit(&known)?;
         if number == 0 || self.mux.count() >= MAX_CHANNELS {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels"));
@@ -237,8 +242,4 @@ impl Connected {
         });
         Ok(())
     }
-}
-
-fn lock<T>(it: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    it.lock().unwrap_or_else(PoisonError::into_inner)
 }

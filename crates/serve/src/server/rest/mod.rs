@@ -7,6 +7,7 @@ mod incoming;
 mod moved;
 mod pieces;
 mod request;
+mod tokens;
 mod tree;
 mod versions;
 
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Json, Router};
 use deltic_store_local::{Quota, Usage};
 use serde_json::json;
@@ -34,10 +35,13 @@ pub(super) fn routes() -> Router<Arc<Server>> {
 }
 
 /// All paths, with what is done at each; openapi.json describes them.
-fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 6] {
+fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 9] {
     let files = get(files::get).post(files::post).put(files::write).delete(files::delete);
     [
         ("/v1/openapi.json", get(describe)),
+        ("/v1/tickets", post(tokens::issue_ticket)),
+        ("/v1/tokens", get(tokens::list).post(tokens::mint)),
+        ("/v1/tokens/{id}", delete(tokens::revoke)),
         ("/v1/volumes", get(volumes)),
         ("/v1/volumes/{volume}/tree", get(tree::list_root)),
         ("/v1/volumes/{volume}/tree/", get(tree::list_root)),
@@ -60,6 +64,9 @@ async fn volumes(State(server): State<Arc<Server>>, known: Known) -> impl IntoRe
         .map(|(name, rights)| {
             let Rights { read, write, delete } = rights;
             let mut shown = json!({ "name": name, "read": read, "write": write, "delete": delete });
+            if let Some(path) = &known.grant.path {
+                shown["path"] = path.as_str().into();
+            }
             let volume = &server.volumes[name];
             if let Some(quota) = Quota::of_volume(&volume.name)
                 && let Some(Usage { bytes, files }) = quota.usage()

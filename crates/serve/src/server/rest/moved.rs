@@ -20,6 +20,7 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
     let from = at.file()?;
     let which = || Problem::new(StatusCode::BAD_REQUEST, "name the new path: &to=PATH");
     let to = path(at.to.as_deref().ok_or_else(which)?)?;
+    at.volume_at(&server, Right::Write, &to)?;
     let again = Arc::clone(&server);
     let tag = on_disk(&server, move || {
         let store = volume.store()?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRef, FromRequestParts, Path, Query};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltic_store::{Keep, Store};
 use deltic_store_local::LocalStore;
@@ -47,6 +47,7 @@ struct Asked {
     form: Option<String>,
     version: Option<String>,
     to: Option<String>,
+    ticket: Option<String>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for At
@@ -56,21 +57,42 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let known = Known::from_request_parts(parts, state).await?;
         let bad = |why: String| Problem::new(StatusCode::BAD_REQUEST, why);
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
         let Path((volume, path)) = path.map_err(|why| bad(why.body_text()))?;
         let asked = Query::<Asked>::from_request_parts(parts, state).await;
-        let Query(Asked { form, version, to }) = asked.map_err(|why| bad(why.body_text()))?;
+        let Query(asked) = asked.map_err(|why| bad(why.body_text()))?;
+        let Asked { form, version, to, ticket } = asked;
+        let known = match ticket {
+            None => Known::from_request_parts(parts, state).await?,
+            Some(ticket) => {
+                if parts.method != Method::GET || form.is_some() || version.is_some() {
+                    return Err(Problem::not_let_in());
+                }
+                let server = Arc::<Server>::from_ref(state);
+                let who = (&parts.headers, &parts.extensions);
+                server.redeem(who, (&ticket, &volume, &self::path(&path)?))?
+            }
+        };
         let headers = parts.headers.clone();
         Ok(Self { known, headers, form, version, to, volume, path })
     }
 }
 
 impl At {
-    /// The volume, if the client has this right there.
+    /// The volume, if the client has this right at this path there.
     pub(super) fn volume(&self, server: &Server, right: Right) -> Result<Volume, Problem> {
-        server.volume_for(right, (&self.known, &self.volume))
+        self.volume_at(server, right, &self.file()?)
+    }
+
+    /// The same at another path.
+    pub(super) fn volume_at(
+        &self,
+        server: &Server,
+        right: Right,
+        path: &RelPath,
+    ) -> Result<Volume, Problem> {
+        server.volume_for(right, (&self.known, &self.volume, path))
     }
 
     /// The path in the volume.

@@ -1,5 +1,7 @@
 //! All requests, in this process: those that make no sense, and what describes them.
 
+mod tenants;
+
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -30,7 +32,7 @@ fn in_a_child(name: &str, test: impl FnOnce(&Path)) {
         return test(Path::new(&world));
     }
     let world = tempfile::tempdir().unwrap();
-    for dir in ["photos/dir", "state"] {
+    for dir in ["photos/dir", "music", "state"] {
         std::fs::create_dir_all(world.path().join(dir)).unwrap();
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
@@ -52,7 +54,10 @@ impl Here {
         let settings = json!({
             "state": world.join("state"),
             "listen": "127.0.0.1:0",
-            "volumes": { "photos": { "path": world.join("photos"), "versions": 3 } },
+            "volumes": {
+                "photos": { "path": world.join("photos"), "versions": 3, "free_bytes": 0 },
+                "music": { "path": world.join("music"), "free_bytes": 0 },
+            },
         });
         let config: Config = serde_json::from_value(settings).unwrap();
         let token = Token::random();
@@ -108,7 +113,10 @@ fn the_description_names_every_request_and_every_request_that_it_names_is_answer
             let here = Here::new(world);
             runtime().block_on(async {
                 for (path, methods) in paths {
-                    let at = path.replace("{volume}", "photos").replace("{path}", "dir/file");
+                    let at = path
+                        .replace("{volume}", "photos")
+                        .replace("{path}", "dir/file")
+                        .replace("{id}", "0");
                     for method in ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH"] {
                         // What answers GET answers HEAD.
                         let is_get = method == "HEAD" && methods.get("get").is_some();

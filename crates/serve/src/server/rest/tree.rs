@@ -45,8 +45,8 @@ pub(super) async fn list(
     Path((volume, at)): Path<(String, String)>,
     Query(page): Query<Page>,
 ) -> Result<Response, Problem> {
-    let volume = server.volume_for(Right::Read, (&known, &volume))?;
     let dir = if at.trim_end_matches('/').is_empty() { RelPath::root() } else { path(&at)? };
+    let volume = server.volume_for(Right::Read, (&known, &volume, &dir))?;
     let listing = on_disk(&server, move || Ok(volume.store()?.list(&dir)?)).await?;
     let after = page.after.unwrap_or_default();
     let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
@@ -81,8 +81,8 @@ pub(super) async fn make(
     known: Known,
     Path((volume, at)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let volume = server.volume_for(Right::Write, (&known, &volume))?;
     let dir = path(&at)?;
+    let volume = server.volume_for(Right::Write, (&known, &volume, &dir))?;
     on_disk(&server, move || {
         let store = volume.store()?;
         if !make_dirs(&store, &dir)? {

@@ -1,0 +1,250 @@
+//! Tokens that others made, tickets, and what no token reaches that is another's.
+
+use super::*;
+
+/// A server with two tenants: `music` is one, and `photos/dir` the other's, who has this token.
+fn two_tenants(world: &Path) -> (Here, tokio::runtime::Runtime, String) {
+    for (path, text) in [
+        ("photos/dir/file", "own"),
+        ("photos/directory/file", "foreign"),
+        ("photos/out/file", "foreign"),
+        ("music/dir/file", "foreign"),
+    ] {
+        let path = world.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let (here, runtime) = (Here::new(world), runtime());
+    let wanted = json!({
+        "name": "tenant", "volumes": ["photos"], "path": "dir", "write": true, "delete": true,
+    });
+    let token = runtime.block_on(here.mint(&here.token.reveal(), &wanted));
+    (here, runtime, token)
+}
+
+impl Here {
+    async fn by(
+        &self,
+        token: &str,
+        (method, path): (&str, &str),
+        body: &[u8],
+    ) -> (StatusCode, Vec<u8>) {
+        let (bearer, len) = (format!("Bearer {token}"), body.len().to_string());
+        let headers = [
+            (header::AUTHORIZATION, &*bearer),
+            (header::IF_MATCH, "*"),
+            (header::CONTENT_LENGTH, &*len),
+        ];
+        let ask = (method.parse().unwrap(), path);
+        let (status, body) = self.ask(ask, &headers, body.to_vec()).await;
+        (status, body.unwrap())
+    }
+
+    async fn json(&self, token: &str, what: (&str, &str), body: &Value) -> (u16, Value) {
+        let (status, body) = self.by(token, what, body.to_string().as_bytes()).await;
+        (status.as_u16(), serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    async fn mint(&self, token: &str, wanted: &Value) -> String {
+        let (status, made) = self.json(token, ("POST", "/v1/tokens"), wanted).await;
+        assert_eq!(status, 201, "{made}");
+        made["token"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Addresses of a route by which a tenant would reach another's, each with one where nothing is.
+fn foreign(route: &str, method: &str) -> Vec<(String, String)> {
+    let pair = |one: String, other: String| (one, other);
+    let places = [("photos", "out"), ("photos", "directory"), ("music", "dir")];
+    let at = |what: &str, end: &str| -> Vec<_> {
+        let one = |(volume, dir)| {
+            let missing = if volume == "music" { ("none", dir) } else { (volume, "nothing") };
+            let path =
+                |(volume, dir): (&str, &str)| format!("/v1/volumes/{volume}/{what}/{dir}{end}");
+            pair(path((volume, dir)), path(missing))
+        };
+        places.into_iter().map(one).collect()
+    };
+    match (route, method) {
+        // They name nobody's, and answer with the client's own.
+        ("/v1/openapi.json" | "/v1/volumes", "get") => Vec::new(),
+        // Their bodies name it: `what_clients_make_for_others_is_no_more_than_they_have`.
+        ("/v1/tokens", "get" | "post") | ("/v1/tickets", "post") => Vec::new(),
+        ("/v1/tokens/{id}", "delete") => {
+            vec![pair("/v1/tokens/FOREIGN".into(), "/v1/tokens/000000000000".into())]
+        }
+        ("/v1/volumes/{volume}/tree", "get") => vec![
+            pair("/v1/volumes/music/tree".into(), "/v1/volumes/none/tree".into()),
+            pair("/v1/volumes/photos/tree".into(), "/v1/volumes/none/tree".into()),
+            pair("/v1/volumes/photos/tree/".into(), "/v1/volumes/none/tree/".into()),
+        ],
+        ("/v1/volumes/{volume}/tree/{path}", "get" | "post") => at("tree", ""),
+        ("/v1/volumes/{volume}/files/{path}", method) => {
+            let own = "/v1/volumes/photos/files/dir/file?as=move&to=";
+            let forms: &[&str] = match method {
+                "get" | "head" => &["", "?as=signature", "?as=versions", "?version=1"],
+                "put" | "delete" => &[""],
+                "post" => &["?as=patch", "?as=delta", "?as=restore&version=1", "?as=move&to=dir/x"],
+                _ => panic!("{method} {route}: which of its addresses are another tenant's?"),
+            };
+            let ends = forms.iter().map(|form| format!("/file{form}"));
+            let mut all: Vec<_> = ends.flat_map(|end| at("files", &end)).collect();
+            if method == "post" {
+                all.push(pair(format!("{own}out/file"), format!("{own}nothing/file")));
+            }
+            all
+        }
+        _ => panic!("{method} {route}: which of its addresses are another tenant's?"),
+    }
+}
+
+#[test]
+fn no_request_tells_a_tenant_whether_another_has_something() {
+    in_a_child("tenants::no_request_tells_a_tenant_whether_another_has_something", |world| {
+        let (here, runtime, tenant) = two_tenants(world);
+        let described: Value = serde_json::from_str(OPENAPI).unwrap();
+        runtime.block_on(async {
+            let all = here.token.reveal();
+            let other = here.mint(&all, &json!({ "name": "other" })).await;
+            let other: Token = other.parse().unwrap();
+            let id = &other.hash().to_string()[..12];
+            for (route, methods) in described["paths"].as_object().unwrap() {
+                let methods = methods.as_object().unwrap().keys();
+                for method in methods.filter(|key| *key != "parameters") {
+                    for (there, missing) in foreign(route, method) {
+                        let (there, verb) = (there.replace("FOREIGN", id), method.to_uppercase());
+                        let met = here.by(&tenant, (&verb, &there), b"x").await;
+                        let not_met = here.by(&tenant, (&verb, &missing), b"x").await;
+                        assert_eq!(met.0, StatusCode::NOT_FOUND, "{verb} {there}");
+                        assert_eq!(met, not_met, "{verb} {there}, {missing}");
+                    }
+                }
+            }
+            assert!(here.by(&tenant, ("GET", FILE), b"").await.1 == b"own");
+            assert!(here.by(&other.reveal(), ("GET", "/v1/volumes"), b"").await.0.is_success());
+        });
+        for file in ["photos/directory/file", "photos/out/file", "music/dir/file"] {
+            assert_eq!(std::fs::read(world.join(file)).unwrap(), b"foreign", "{file}");
+        }
+        assert!(!world.join("photos/nothing").exists());
+    });
+}
+
+#[test]
+fn what_clients_make_for_others_is_no_more_than_they_have() {
+    in_a_child("tenants::what_clients_make_for_others_is_no_more_than_they_have", |world| {
+        let (here, runtime, tenant) = two_tenants(world);
+        runtime.block_on(async {
+            let mint = async |token: &str, wanted: Value| {
+                here.json(token, ("POST", "/v1/tokens"), &wanted).await
+            };
+            for (more, status) in [
+                (json!({ "volumes": ["music"] }), 404),
+                (json!({ "volumes": ["none"] }), 404),
+                (json!({ "path": "out" }), 404),
+                (json!({ "path": "directory" }), 404),
+                (json!({ "path": "../out" }), 400),
+                (json!({ "name": "" }), 400),
+                (json!({ "admin": true }), 400),
+            ] {
+                let mut wanted = json!({ "name": "more" });
+                wanted.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                assert_eq!(mint(&tenant, wanted.clone()).await.0, status, "{wanted}");
+            }
+            let wanted = json!({ "name": "reader", "path": "dir/sub", "expires_in": 3600 });
+            let (_, made) = mint(&tenant, wanted).await;
+            let reader = made["token"].as_str().unwrap().to_owned();
+            assert_eq!(
+                [&made["read"], &made["write"], &made["delete"], &made["path"]],
+                [&json!(true), &json!(false), &json!(false), &json!("dir/sub")]
+            );
+            let right = json!({ "name": "writer", "write": true });
+            assert_eq!(mint(&reader, right).await.0, 403);
+            let (_, child) = mint(&reader, json!({ "name": "c", "expires_in": 1_u64 << 40 })).await;
+            assert_eq!(child["expires"], made["expires"]);
+            let child = child["token"].as_str().unwrap().to_owned();
+            // Each is known to the tokens above it alone.
+            let listed = async |token: &str| {
+                let (_, listed) = here.json(token, ("GET", "/v1/tokens"), &json!(null)).await;
+                listed["tokens"].as_array().unwrap().len()
+            };
+            assert_eq!(
+                [listed(&tenant).await, listed(&reader).await, listed(&child).await],
+                [2, 1, 0]
+            );
+            let revoke = async |token: &str, id: &str| {
+                here.by(token, ("DELETE", &format!("/v1/tokens/{id}")), b"").await.0.as_u16()
+            };
+            let id = made["id"].as_str().unwrap();
+            assert_eq!(revoke(&child, id).await, 404);
+            assert_eq!(revoke(&reader, id).await, 404);
+            let volumes =
+                async |token: &str| here.by(token, ("GET", "/v1/volumes"), b"").await.0.as_u16();
+            assert_eq!(volumes(&child).await, 200);
+            assert_eq!(revoke(&tenant, id).await, 204);
+            assert_eq!([volumes(&reader).await, volumes(&child).await], [401, 401]);
+            // So many generations, and no more.
+            let mut last = tenant.clone();
+            for generation in 3..=8 {
+                last = here.mint(&last, &json!({ "name": format!("{generation}") })).await;
+            }
+            assert_eq!(volumes(&last).await, 200);
+            assert_eq!(mint(&last, json!({ "name": "9" })).await.0, 409);
+        });
+    });
+}
+
+#[test]
+fn a_ticket_reads_one_file_once() {
+    in_a_child("tenants::a_ticket_reads_one_file_once", |world| {
+        let (here, runtime, tenant) = two_tenants(world);
+        runtime.block_on(async {
+            let issue = async |volume: &str, path: &str| {
+                let file = json!({ "volume": volume, "path": path });
+                let (status, made) = here.json(&tenant, ("POST", "/v1/tickets"), &file).await;
+                (status, made["ticket"].as_str().unwrap_or_default().to_owned())
+            };
+            for (volume, path) in [("photos", "out/file"), ("music", "dir/file"), ("none", "file")]
+            {
+                assert_eq!(issue(volume, path).await.0, 404, "{volume}/{path}");
+            }
+            let get = async |method: Method, address: String| {
+                here.ask((method, &address), &[(header::IF_MATCH, "*")], Vec::new()).await
+            };
+            let (status, ticket) = issue("photos", "dir/file").await;
+            assert_eq!(status, 201);
+            let refused = StatusCode::UNAUTHORIZED;
+            let mut other =
+                vec![(Method::GET, format!("/v1/volumes/photos/files/out/file?ticket={ticket}"))];
+            for (method, form) in [
+                (Method::HEAD, ""),
+                (Method::PUT, ""),
+                (Method::DELETE, ""),
+                (Method::POST, "&as=patch"),
+                (Method::GET, "&as=versions"),
+                (Method::GET, "&version=1"),
+            ] {
+                other.push((method, format!("{FILE}?ticket={ticket}{form}")));
+            }
+            for (method, address) in other {
+                assert_eq!(
+                    get(method.clone(), address.clone()).await.0,
+                    refused,
+                    "{method} {address}"
+                );
+            }
+            let whole = format!("{FILE}?ticket={ticket}");
+            let (status, body) = get(Method::GET, whole.clone()).await;
+            assert_eq!((status, body.unwrap().as_slice()), (StatusCode::OK, &b"own"[..]));
+            assert_eq!(get(Method::GET, whole).await.0, refused);
+            assert_eq!(get(Method::GET, format!("{FILE}?ticket=x")).await.0, refused);
+            // It ends with the token of whoever asked for it.
+            let (_, ticket) = issue("photos", "dir/file").await;
+            let id = tenant.parse::<Token>().unwrap().hash().to_string();
+            let all = here.token.reveal();
+            let (gone, _) = here.by(&all, ("DELETE", &format!("/v1/tokens/{id}")), b"").await;
+            assert_eq!(gone, StatusCode::NO_CONTENT);
+            assert_eq!(get(Method::GET, format!("{FILE}?ticket={ticket}")).await.0, refused);
+        });
+    });
+}

@@ -1,0 +1,192 @@
+//! Tokens and tickets that clients make for others: never for more than they may do themselves.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use deltic_tree::RelPath;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::incoming::Incoming;
+use super::request::{no_store, on_disk, path};
+use crate::server::access::{Grant, Refusal};
+use crate::server::audit::name;
+use crate::server::problem::Problem;
+use crate::server::shared::{Known, Server};
+use crate::server::tickets::TICKET_LIFE;
+use crate::server::volume::Right;
+
+/// Most bytes of a request about tokens.
+const MAX_BODY: u64 = 16 << 10;
+/// Most letters of a token's name.
+const MAX_NAME: usize = 100;
+/// Letters of a hash by which a token is revoked.
+const ID_LETTERS: usize = 12;
+
+/// A token that a client wants to make. What is missing is the client's own, and nothing of what changes files.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    name: String,
+    volumes: Option<Vec<String>>,
+    path: Option<String>,
+    read: Option<bool>,
+    #[serde(default)]
+    write: bool,
+    #[serde(default)]
+    delete: bool,
+    /// Seconds.
+    expires_in: Option<u64>,
+}
+
+impl Wanted {
+    /// Cuts it to what the client may do itself, or refuses it.
+    fn grant(self, known: &Known, now: u64) -> Result<Grant, Problem> {
+        let own = &known.grant;
+        if self.name.is_empty()
+            || self.name.len() > MAX_NAME
+            || self.name.contains(char::is_control)
+        {
+            let why = format!("name: between 1 and {MAX_NAME} letters, and none that controls");
+            return Err(Problem::new(StatusCode::BAD_REQUEST, why));
+        }
+        let read = self.read.unwrap_or(own.read);
+        for (wanted, has, what) in [
+            (read, own.read, "reading"),
+            (self.write, own.write, "writing"),
+            (self.delete, own.write && own.delete, "deleting"),
+        ] {
+            if wanted && !has {
+                return Err(Problem::forbidden(what));
+            }
+        }
+        let volumes = self.volumes.or_else(|| own.volumes.clone());
+        if !volumes.iter().flatten().all(|volume| own.is_for(volume)) {
+            return Err(Problem::unknown());
+        }
+        let path = match &self.path {
+            None => own.path.clone(),
+            Some(text) => {
+                let path = path(text)?;
+                if !own.covers(&path) {
+                    return Err(Problem::unknown());
+                }
+                Some(text.trim_end_matches('/').to_owned())
+            }
+        };
+        let ends = self.expires_in.map(|secs| now.saturating_add(secs));
+        let expires = ends.into_iter().chain(own.expires).min();
+        let (name, write, delete) = (self.name, self.write, self.delete);
+        Ok(Grant { name, volumes, path, read, write, delete, expires, parent: None })
+    }
+}
+
+/// Makes a token that may do no more than the one that asks for it.
+pub(super) async fn mint(
+    State(server): State<Arc<Server>>,
+    known: Known,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let wanted: Wanted = parse(&headers, body).await?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let grant = wanted.grant(&known, now)?;
+    let (again, made) = (Arc::clone(&server), grant.clone());
+    let token = on_disk(&server, move || {
+        again.access.mint(&known.token, made).map_err(|why| match why {
+            Refusal::Ended => Problem::not_let_in(),
+            Refusal::TooMany => {
+                Problem::new(StatusCode::CONFLICT, "this token has made as many as it may")
+            }
+            Refusal::Io(error) => {
+                let why = format!("tokens: {}", deltic_store_local::reason(&error));
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why)
+            }
+        })
+    })
+    .await?;
+    let mut made = shown(&token.hash().to_string(), &grant);
+    made["token"] = token.reveal().into();
+    Ok(no_store((StatusCode::CREATED, Json(made))))
+}
+
+/// Lists the tokens that the one that asks made, and those that these made.
+pub(super) async fn list(
+    State(server): State<Arc<Server>>,
+    known: Known,
+) -> Result<Response, Problem> {
+    let made = on_disk(&server.clone(), move || Ok(server.access.made_by(&known.token))).await?;
+    let tokens: Vec<_> = made.iter().map(|(hash, grant)| shown(hash, grant)).collect();
+    Ok(no_store(Json(json!({ "tokens": tokens }))))
+}
+
+/// Revokes one of these, and those that it made.
+pub(super) async fn revoke(
+    State(server): State<Arc<Server>>,
+    known: Known,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let unknown =
+        || Problem::new(StatusCode::NOT_FOUND, "no such token, or not made with this one");
+    on_disk(&server.clone(), move || {
+        let made = server.access.made_by(&known.token);
+        let is_it = |hash: &&String| id.len() >= ID_LETTERS && hash.starts_with(&id);
+        let hash = made.keys().find(is_it).ok_or_else(unknown)?;
+        let revoked = server.access.revoke(hash).map_err(|error| {
+            let why = format!("tokens: {}", deltic_store_local::reason(&error));
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why)
+        });
+        if revoked? > 0 { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(unknown()) }
+    })
+    .await
+}
+
+fn shown(hash: &str, grant: &Grant) -> Value {
+    let Grant { name, volumes, path, read, write, delete, expires, .. } = grant;
+    json!({
+        "id": &hash[..ID_LETTERS], "name": name, "volumes": volumes, "path": path,
+        "read": read, "write": write, "delete": delete, "expires": expires,
+    })
+}
+
+/// A file for which somebody wants a ticket.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    volume: String,
+    path: String,
+}
+
+/// Makes a ticket for a file that the client may read.
+pub(super) async fn issue_ticket(
+    State(server): State<Arc<Server>>,
+    known: Known,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let File { volume, path: text } = parse(&headers, body).await?;
+    let path: RelPath = path(&text)?;
+    server.volume_for(Right::Read, (&known, &volume, &path))?;
+    let fields = json!({ "token": name(&known.token), "volume": volume, "path": path.to_string() });
+    let ticket = server.tickets.issue(known.token, (volume, path))?;
+    server.journal.note("ticket", fields);
+    let answer = json!({ "ticket": ticket.reveal(), "expires_in": TICKET_LIFE.as_secs() });
+    Ok(no_store((StatusCode::CREATED, Json(answer))))
+}
+
+/// Parses a short body of JSON.
+async fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T, Problem> {
+    let mut body = Incoming::new(headers, body, (MAX_BODY, 1))?;
+    let mut bytes = Vec::new();
+    while let Some(piece) = body.next().await? {
+        bytes.extend_from_slice(&piece);
+    }
+    let bad = |why| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {why}"));
+    serde_json::from_slice(&bytes).map_err(bad)
+}
