@@ -35,9 +35,10 @@ use rustix::io::Errno;
 use crate::lock;
 
 pub use jail::{
-    KeepVersions, VolumeDir, confine, confine_to_volumes, keeps_versions, leads_out, volume_path,
+    KeepVersions, QuotaLimits, VolumeDir, confine, confine_to_volumes, keeps_versions, leads_out,
+    volume_path,
 };
-pub(crate) use jail::{is_confined, kept_volume, may_read, rebased, volume_quota};
+pub(crate) use jail::{is_confined, kept_volume, may_read, rebased};
 pub(crate) use mode::{set_mode_of_held, set_mode_of_open};
 pub use way::Trust;
 pub(crate) use way::{Led, WayEnd};

@@ -49,14 +49,14 @@ pub use attrs::umask;
 pub use backup::Backup;
 pub use cache::Cache;
 pub use dir::{
-    KeepVersions, Trust, VolumeDir, confine, confine_to_volumes, keeps_versions, leads_out,
-    own_dir, volume_path,
+    KeepVersions, QuotaLimits, Trust, VolumeDir, confine, confine_to_volumes, keeps_versions,
+    leads_out, own_dir, volume_path,
 };
 pub use errno::reason;
 pub use inner::KeepLinks;
 pub use inplace::UnderWay;
 pub use named::{NamedDir, NamedFile, look, look_at};
-pub use quota::{Quota, QuotaLimits, Usage};
+pub use quota::{Quota, Usage, keep_quotas};
 pub use rebuild::LocalRebuild;
 pub use snapshot::LocalSnapshot;
 pub use sources::{SourceArg, SourceArgs, SourceOptions, Sources};

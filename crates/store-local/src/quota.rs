@@ -6,35 +6,23 @@
 //!
 //! What other programs do in the volume is found by [`Quota::recount`] alone.
 
+mod counting;
+
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 use deltic_store::{Cause, StoreError, VERSIONS_NAME, is_staging_name};
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::Errno;
 
-use crate::dir::{Dir, Use, volume_quota};
-use crate::errno::At;
-use crate::inner::Inner;
+use crate::dir::{Dir, QuotaLimits, Use, VolumeDir, volume_path};
 use crate::lock;
 use crate::log::STAGED_SUFFIX;
-use crate::place::Place;
 use crate::snapshot::{file_type, inode_of};
-
-/// Limits of a volume; none of them by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QuotaLimits {
-    /// Most bytes of all files.
-    pub bytes: Option<u64>,
-    /// Most names of files, directories and links.
-    pub files: Option<u64>,
-    /// Bytes that stay free on its disk.
-    pub free_bytes: u64,
-}
 
 /// Space that files take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,6 +86,24 @@ impl Used {
 /// Bytes of a disk that are reserved and not written yet, by all volumes on it.
 type Disk = Mutex<u64>;
 
+/// Quotas of the volumes of this process, by their paths. They are the whole process's, as the volumes are.
+static QUOTAS: OnceLock<Vec<(PathBuf, Arc<Quota>)>> = OnceLock::new();
+
+/// Has the volumes that this process keeps to keep to their quotas, and counts what is in them.
+///
+/// # Errors
+/// Where the system has no handle for us, or there are quotas already.
+pub fn keep_quotas(volumes: &[VolumeDir]) -> io::Result<()> {
+    let limited = volumes.iter().filter(|volume| volume.quota != QuotaLimits::default());
+    let quota = |volume: &VolumeDir| {
+        let path = volume_path(&volume.name);
+        let root = Dir::start(&path)?.ok_or(Errno::XDEV)?;
+        Ok((path, Quota::new(root, volume.quota)?))
+    };
+    let quotas = limited.map(quota).collect::<Result<_, Errno>>()?;
+    QUOTAS.set(quotas).map_err(|_| io::Error::from(Errno::EXIST))
+}
+
 /// Disks by their devices.
 static DISKS: LazyLock<Mutex<HashMap<u64, Arc<Disk>>>> = LazyLock::new(Mutex::default);
 
@@ -130,12 +136,16 @@ impl Quota {
     /// The quota of the volume `name` of this process.
     #[must_use]
     pub fn of_volume(name: &Name) -> Option<Arc<Self>> {
-        volume_quota(&crate::volume_path(name))
+        Self::of_root(&volume_path(name))
     }
 
     /// The quota of the volume that a store is in whose root is at `path`.
     pub(crate) fn of_root(path: &Path) -> Option<Arc<Self>> {
-        volume_quota(path)
+        let quotas = QUOTAS.get()?;
+        quotas
+            .iter()
+            .find(|(volume, _)| path.starts_with(volume))
+            .map(|(_, quota)| Arc::clone(quota))
     }
 
     /// The limits.
@@ -347,87 +357,5 @@ pub(crate) fn landed(inode: (u64, u64)) {
     let left = lock(&LEFT).remove(&inode);
     if let Some(Left { quota, bytes }) = left {
         Reserved(Some(Share { quota, bytes, unwritten: AtomicU64::new(0) })).keep();
-    }
-}
-
-/// The turn of who changes what is at a place.
-fn turn(place: &Place) -> Result<&'static Mutex<()>, Errno> {
-    static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
-    let (_, number) = inode_of(&fs::fstat(&place.dir)?);
-    let hash = (place.name.as_bytes().iter())
-        .fold(number, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-    Ok(&TURNS[(hash % TURNS.len() as u64) as usize])
-}
-
-impl Inner {
-    /// Reserves bytes for a new name at `path`.
-    ///
-    /// # Errors
-    /// [`StoreError::Full`] where the quota of the volume has not so much left.
-    pub(crate) fn reserve(&self, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
-        self.quota.as_ref().map_or(Ok(Reserved::default()), |quota| quota.reserve(path, bytes))
-    }
-
-    /// Reserves a name at `place`, if nothing is there.
-    ///
-    /// # Errors
-    /// As [`Self::reserve`].
-    pub(crate) fn reserve_name(&self, place: &Place) -> Result<Reserved, StoreError> {
-        match self.quota.is_some() && place.dir.find(&place.name) == Ok(None) {
-            true => self.reserve(&place.path, 0),
-            false => Ok(Reserved::default()),
-        }
-    }
-
-    /// The same for an unfinished file that somebody goes on with, of which the disk has this much.
-    pub(crate) fn reserve_again(
-        &self,
-        path: &RelPath,
-        (stat, bytes): (&Stat, u64),
-    ) -> Result<Reserved, StoreError> {
-        let left = lock(&LEFT).remove(&inode_of(stat));
-        let reserved = match left {
-            Some(Left { quota, bytes }) => {
-                Reserved(Some(Share { quota, bytes, unwritten: AtomicU64::new(0) }))
-            }
-            None => self.reserve(path, bytes)?,
-        };
-        reserved.wrote(stat.st_blocks as u64 * 512);
-        Ok(reserved)
-    }
-
-    /// True if names that go are counted.
-    pub(crate) fn counts(&self) -> bool {
-        self.quota.as_ref().is_some_and(|quota| quota.counts())
-    }
-
-    /// Calls `then`, which replaces or removes what is at `place`, and gives back what that held, unless it is kept.
-    pub(crate) fn counting(
-        &self,
-        place: &Place,
-        then: impl FnOnce() -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let Some(quota) = self.quota.as_ref().filter(|quota| quota.counts()) else { return then() };
-        let _turn = lock(turn(place).at("count", &place.path)?);
-        let old = place.dir.find(&place.name).at("count", &place.path)?;
-        then()?;
-        if let Some(old) = old {
-            let kept = match file_type(&old) {
-                FileType::Directory => false,
-                FileType::RegularFile => self.versions.is_some() || self.backup.is_some(),
-                _ => self.backup.is_some(),
-            };
-            if !kept {
-                quota.gone(&old);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes it that an entry is gone that no [count](Self::counting) saw.
-    pub(crate) fn gone(&self, old: &Stat) {
-        if let Some(quota) = self.quota.as_ref().filter(|quota| quota.counts()) {
-            quota.gone(old);
-        }
     }
 }

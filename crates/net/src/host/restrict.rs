@@ -14,7 +14,8 @@ use deltic_protocol::hello::{NamesFrom, Request};
 use deltic_protocol::options::{AlternateUse, Delete, Missing, Options, Powers};
 use deltic_store_local::cache::Cache;
 use deltic_store_local::{
-    NamedDir, Trust, VolumeDir, confine, confine_to_volumes, keeps_versions, leads_out, volume_path,
+    NamedDir, Trust, VolumeDir, confine, confine_to_volumes, keep_quotas, keeps_versions,
+    leads_out, volume_path,
 };
 use deltic_tree::path::printable;
 use deltic_tree::{Follow, Name};
@@ -58,6 +59,7 @@ pub fn keep_to_volumes(
     let dirs = volumes.iter().map(|volume| volume.path.clone()).chain(of_its_own.iter().cloned());
     let dirs: Vec<_> = dirs.collect();
     confine_to_volumes(volumes)?;
+    keep_quotas(volumes)?;
     let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
     let dirs = dirs.iter().map(|dir| (&**dir, all));
     Ok(wall(dirs.chain(reads.iter().map(|dir| (&**dir, reading())))).unwrap_or(Wall::None))

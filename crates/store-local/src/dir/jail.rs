@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use deltic_store::is_staging_name;
@@ -21,7 +21,6 @@ use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{Dir, Led, Trust, inode};
-use crate::quota::{Quota, QuotaLimits};
 
 /// A directory that is kept to.
 #[derive(Debug)]
@@ -32,13 +31,11 @@ struct Jail {
     path: PathBuf,
     /// Old versions that are kept, if some are.
     versions: Option<KeepVersions>,
-    /// Space that its files may take, in a volume.
-    quota: Option<Arc<Quota>>,
 }
 
 impl Jail {
     fn of(dir: OwnedFd, path: PathBuf) -> io::Result<Self> {
-        Ok(Self { inode: inode(&fs::fstat(&dir)?), dir, path, versions: None, quota: None })
+        Ok(Self { inode: inode(&fs::fstat(&dir)?), dir, path, versions: None })
     }
 }
 
@@ -49,6 +46,17 @@ pub enum KeepVersions {
     Number(usize),
     /// The ones that went no longer ago than this.
     For(Duration),
+}
+
+/// Limits of a volume; none of them by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuotaLimits {
+    /// Most bytes of all files.
+    pub bytes: Option<u64>,
+    /// Most names of files, directories and links.
+    pub files: Option<u64>,
+    /// Bytes that stay free on its disk.
+    pub free_bytes: u64,
 }
 
 /// A directory that is served by a name.
@@ -91,12 +99,9 @@ pub fn confine(path: &Path) -> io::Result<PathBuf> {
 /// # Errors
 /// Where one is no directory that we may enter, or the process keeps to some already.
 pub fn confine_to_volumes(volumes: &[VolumeDir]) -> io::Result<()> {
-    let jail = |VolumeDir { name, path, versions, quota }: &VolumeDir| {
+    let jail = |VolumeDir { name, path, versions, .. }: &VolumeDir| {
         let jail = Jail::of(Dir::open_anywhere(path)?.fd, volume_path(name))?;
-        let has_quota = *quota != QuotaLimits::default();
-        let root = has_quota.then(|| held(&jail).and_then(Dir::of)).transpose()?;
-        let quota = root.map(|root| Quota::new(root, *quota)).transpose()?;
-        Ok(Jail { versions: *versions, quota, ..jail })
+        Ok(Jail { versions: *versions, ..jail })
     };
     keep(Kept::Volumes(volumes.iter().map(jail).collect::<io::Result<_>>()?))
 }
@@ -108,12 +113,6 @@ pub(crate) fn kept_volume(path: &Path) -> Result<Option<(Dir, KeepVersions, &Pat
     let Some(versions) = jail.versions else { return Ok(None) };
     let way = path.strip_prefix(&jail.path).map_err(|_| Errno::XDEV)?;
     Ok(Some((Dir::of(held(jail)?)?, versions, way)))
-}
-
-/// The quota of the volume that `path` leads into, if it has one.
-pub(crate) fn volume_quota(path: &Path) -> Option<Arc<Quota>> {
-    let Some(Kept::Volumes(jails)) = KEPT.get() else { return None };
-    volume_of(jails, path)?.quota.clone()
 }
 
 /// The path of the volume `name` in a process that [keeps to volumes](confine_to_volumes).
