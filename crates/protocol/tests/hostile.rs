@@ -21,9 +21,9 @@ use deltic_core::{
 };
 use deltic_protocol::known::Known;
 use deltic_protocol::limits::{
-    ENTRY_WINDOW, LISTED_BYTES, Limits, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS,
-    MAX_BATCH, MAX_FRAME_BYTES, MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES, MAX_SUMS,
-    MAX_TEXT_BYTES, MAX_XATTRS_BYTES, MIN_FRAME_BYTES, OFFERED_GROUPS, TALLY_WINDOW,
+    ENTRY_WINDOW, GROUP_WINDOW, LISTED_BYTES, Limits, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE,
+    MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES, MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES,
+    MAX_SUMS, MAX_TEXT_BYTES, MAX_XATTRS_BYTES, MIN_FRAME_BYTES, OFFERED_GROUPS, TALLY_WINDOW,
     TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
@@ -3242,4 +3242,56 @@ fn a_tail_is_what_the_file_has_behind_the_byte_that_was_named() {
     for from in [3001, u64::MAX] {
         assert_eq!(sent(from), (Vec::new(), true), "{from}");
     }
+}
+
+/// Two new files, of which the second waits for the first: a group of it was asked for there.
+fn waiting() -> Victim {
+    let options = Options { compress: true, ..options() };
+    let mut victim = Victim::new(Setting { options, ..Setting::default() });
+    let entries = [("b", file_of(1 << 30)), ("c", file_of(2 << 30))];
+    victim.take([listing("", &entries, Extent::Last)]).unwrap();
+    for (file, (_, meta)) in [A, SECOND].into_iter().zip(entries) {
+        let how = How::Recipe;
+        assert!(victim.frames.contains(&ToSender::Want { file, how }), "{:?}", victim.frames);
+        let spec = ChunkerSpec::for_len(meta.len);
+        victim.take([ToReceiver::Start { file, meta, how, spec }, of_second(file, 1)]).unwrap();
+    }
+    assert_eq!((victim.answered(A), victim.answered(SECOND)), (1, 0));
+    victim
+}
+
+const SECOND: FileNo = FileNo(1);
+
+/// So many groups of one name.
+fn of_second(file: FileNo, count: usize) -> ToReceiver {
+    let line = GroupLine { len: 3000, chunks: 1, short: short(7) };
+    ToReceiver::Groups { file, groups: vec![line; count] }
+}
+
+impl Victim {
+    /// Frames of groups of a file that were answered.
+    fn answered(&self, of: FileNo) -> usize {
+        let answers = self.frames.iter();
+        answers.filter(|frame| matches!(frame, ToSender::Lack { file, .. } if *file == of)).count()
+    }
+}
+
+#[test]
+fn a_file_that_waits_for_another_leaves_that_one_room_in_the_window() {
+    let (mut victim, mut told) = (waiting(), 1);
+    while victim.answered(SECOND) == 0 {
+        assert!(told < GROUP_WINDOW as usize / 4, "it waits with {told} groups");
+        victim.take([of_second(SECOND, MAX_BATCH)]).unwrap();
+        told += MAX_BATCH;
+    }
+    victim.take([of_second(A, 1), of_second(SECOND, 1)]).unwrap();
+    assert_eq!(victim.answered(A), 2);
+    assert_eq!(victim.answered(SECOND), 2 + (told - 1) / MAX_BATCH, "it waits no more");
+}
+
+#[test]
+fn nobody_waits_for_a_file_that_failed() {
+    let mut victim = waiting();
+    victim.take([failed(1)]).unwrap();
+    assert_eq!(victim.answered(SECOND), 1);
 }
