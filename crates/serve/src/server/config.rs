@@ -260,12 +260,17 @@ impl Config {
         if self.limits.head_seconds == 0 || self.limits.stall_seconds == 0 {
             return bad("limits: head_seconds and stall_seconds are at least 1".into());
         }
-        if matches!(self.tls, Tls::Off) && !self.listen.ip().is_loopback() {
-            return bad(format!(
+        self.check_address(self.listen)
+    }
+
+    /// Refuses an address at which everybody could read along.
+    pub(crate) fn check_address(&self, address: SocketAddr) -> Result<(), ConfigError> {
+        if matches!(self.tls, Tls::Off) && !address.ip().is_loopback() {
+            return Err(ConfigError::Bad(format!(
                 "{}: without TLS, tokens and files would cross the network in the clear; use --lan, or a \
                  certificate, or listen on 127.0.0.1 behind a proxy that has one",
-                self.listen
-            ));
+                address
+            )));
         }
         Ok(())
     }

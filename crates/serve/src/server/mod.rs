@@ -19,6 +19,7 @@ mod rest;
 mod shared;
 mod signals;
 mod socket;
+mod systemd;
 mod tickets;
 pub mod tls;
 mod volume;
@@ -53,6 +54,7 @@ use self::problem::Problem;
 use self::shared::Server;
 pub use self::signals::Operator;
 use self::signals::Signals;
+use self::systemd::{Notify, opened_socket};
 use self::tickets::Tickets;
 use self::tls::identity;
 use self::volume::Volume;
@@ -93,8 +95,11 @@ pub fn prepare(
 ) -> Result<Prepared, ConfigError> {
     config.check()?;
     let connections = limit_connections(config.limits.connections);
-    let listener = listen(config.listen)?;
+    let opened = opened_socket().map_err(ConfigError::io("take the socket of LISTEN_FDS"))?;
+    let listener = opened.map_or_else(|| TcpListener::bind(config.listen), Ok);
+    let listener = listening(config.listen, listener)?;
     let address = listener.local_addr().map_err(ConfigError::io("listen"))?;
+    config.check_address(address)?;
     let identity = identity(&config.tls, &config.state)?;
     let (tls, pin) = identity.map_or((None, None), |it| (Some(it.config), it.pin));
     let audit = config
@@ -148,7 +153,13 @@ pub fn prepare(
 }
 
 fn listen(at: SocketAddr) -> Result<TcpListener, ConfigError> {
-    let listener = TcpListener::bind(at);
+    listening(at, TcpListener::bind(at))
+}
+
+fn listening(
+    at: SocketAddr,
+    listener: std::io::Result<TcpListener>,
+) -> Result<TcpListener, ConfigError> {
     let listener = listener.and_then(|it| it.set_nonblocking(true).map(|()| it));
     listener.map_err(ConfigError::io(format!("listen on {at}")))
 }
@@ -213,10 +224,20 @@ impl Prepared {
             tokio::spawn(journal::show(metrics, Arc::clone(&server)));
         }
         let door = Door::new(Arc::clone(&server), router(Arc::clone(&server)), connections);
+        let notify = Notify::from_env();
+        let reload = || {
+            notify.send("RELOADING=1");
+            let reloaded = server.reload(operator);
+            notify.send("READY=1");
+            reloaded
+        };
+        notify.send("READY=1");
         tokio::select! {
             never = door.open(listener) => match never {},
-            () = signals.told_to_end(|| server.reload(operator)) => {}
+            () = signals.told_to_end(reload) => {}
+            () = notify.stay_alive() => {}
         }
+        notify.send("STOPPING=1");
         server.draining.send_replace(true);
         server.tracker.close();
         tokio::select! {
