@@ -32,8 +32,11 @@ use crate::copy::read_at;
 use crate::dir::Dir;
 use deltic_store::Version;
 
+mod bases;
+mod notes;
 mod recipes;
 
+pub use bases::{Bases, Noted};
 pub use recipes::Recipes;
 
 /// Digests of files that were read in this run or in one before, by any process of this user.
@@ -85,8 +88,13 @@ impl Cache {
     /// none: then nothing is known, and nothing is noted.
     #[must_use]
     pub fn open(dir: &Path) -> Option<Self> {
+        Self::open_table(dir, TABLE_NAME)
+    }
+
+    /// The same with the table of this name.
+    fn open_table(dir: &Path, name: &[u8]) -> Option<Self> {
         let dir = Dir::make_own(dir).ok()?;
-        let name = Name::new(TABLE_NAME).ok()?;
+        let name = Name::new(name).ok()?;
         // Where it cannot be written, what is in it is known all the same.
         let opened = dir.open_own(&name, OFlags::RDWR | OFlags::CREATE);
         let table = opened.or_else(|_| dir.open_own(&name, OFlags::RDONLY)).ok()?;

@@ -1,0 +1,167 @@
+//! Notes that are kept in files, one for each, in a directory of their own.
+//!
+//! Each is written under another name and then gets its own, so it is whole or not there; its check says so even after
+//! a power cut.
+//!
+//! ```text
+//! bytes   key, check: the first CHECK_BYTES of BLAKE3 of all others, notes
+//! ```
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use deltic_tree::{Name, RelPath};
+use rustix::fs::{self, OFlags};
+
+use crate::copy::read_at;
+use crate::copy::write_at;
+use crate::dir::{Dir, Use};
+
+/// Notes of this run or of one before, by any process of this user. `N` is the length of their keys in bytes.
+#[derive(Debug)]
+pub(super) struct Notes<const N: usize> {
+    dir: Dir,
+    /// Most bytes of all.
+    pub(super) most: u64,
+    /// Room is made for every so many notes: that looks at all of them.
+    room_every: u32,
+    /// Notes that this process has made.
+    made: AtomicU32,
+}
+
+impl<const N: usize> Notes<N> {
+    /// Start of the notes in their file.
+    pub(super) const HEAD_BYTES: usize = N + CHECK_BYTES;
+
+    /// Opens those in the directory `name` in `dir`, both of the user's own, which are made if they are not there; they
+    /// have `most` bytes in all. `None` where there can be none: then nothing is known, and nothing is noted.
+    pub(super) fn open(dir: &Path, name: &str, (most, room_every): (u64, u32)) -> Option<Self> {
+        Some(Self {
+            dir: Dir::make_own(&dir.join(name)).ok()?,
+            most,
+            room_every,
+            made: AtomicU32::new(0),
+        })
+    }
+
+    /// The notes of this name, if they have this key.
+    pub(super) fn find(&self, name: &Name, key: &[u8; N]) -> Option<Vec<u8>> {
+        let file = self.dir.open_own(name, OFlags::RDONLY).ok()?;
+        let len = usize::try_from(fs::fstat(&file).ok()?.st_size).ok()?;
+        if !(Self::HEAD_BYTES..=MAX_FILE_BYTES).contains(&len) {
+            return None;
+        }
+        let mut bytes = vec![0; len];
+        let got = read_at(file.as_fd(), 0, &mut bytes).ok()?;
+        let (head, notes) = bytes.split_at(Self::HEAD_BYTES);
+        let mut check = Check::of(key);
+        check.take(notes);
+        let is_sound = got == len && head == check.head(key);
+        // They are long: where they are, and not beside.
+        bytes.drain(..Self::HEAD_BYTES);
+        is_sound.then_some(bytes)
+    }
+
+    /// Forgets the notes of this name.
+    pub(super) fn forget(&self, name: &Name) {
+        // What stays is found again, and is true still.
+        let _ = self.dir.remove_file(name);
+    }
+
+    /// Notes this, in parts. What cannot be noted is not known.
+    pub(super) fn note(&self, name: &Name, key: &[u8; N], notes: impl Iterator<Item = Vec<u8>>) {
+        let _ = self.write(name, key, notes);
+    }
+
+    fn write(
+        &self,
+        name: &Name,
+        key: &[u8; N],
+        notes: impl Iterator<Item = Vec<u8>>,
+    ) -> Option<()> {
+        let other = [name.as_bytes(), format!(".{}", std::process::id()).as_bytes()].concat();
+        let other = Name::new(&other).ok()?;
+        // Of a killed process with our number.
+        let _ = self.dir.remove_file(&other);
+        let file: OwnedFd = self.dir.create(&other).ok()?;
+        let written = self.fill(&file, key, notes).and_then(|()| {
+            let made = self.made.fetch_add(1, Ordering::Relaxed);
+            if made.is_multiple_of(self.room_every) {
+                self.make_room()?;
+            }
+            self.dir.rename(&other, &self.dir, name).ok()
+        });
+        if written.is_none() {
+            let _ = self.dir.remove_file(&other);
+        }
+        written
+    }
+
+    /// Writes all of a file, unless it is too long.
+    fn fill(
+        &self,
+        file: &OwnedFd,
+        key: &[u8; N],
+        notes: impl Iterator<Item = Vec<u8>>,
+    ) -> Option<()> {
+        let most = self.most.min(MAX_FILE_BYTES as u64);
+        let (mut check, mut end) = (Check::of(key), Self::HEAD_BYTES as u64);
+        for part in notes {
+            let start = end;
+            end += part.len() as u64;
+            if end > most {
+                return None;
+            }
+            check.take(&part);
+            write_at(file.as_fd(), start, &part).ok()?;
+        }
+        write_at(file.as_fd(), 0, &check.head(key)).ok()
+    }
+
+    /// Removes the oldest until all have room, the one that is being written among them.
+    fn make_room(&self) -> Option<()> {
+        let mut all = Vec::new();
+        let add = |name: &[u8]| all.extend(Name::new(name));
+        self.dir.dir(&RelPath::root(), Use::Read).ok()?.for_each_name(add).ok()?;
+        let known = |name: Name| {
+            let stat = self.dir.stat(&name).ok()?;
+            Some(((stat.st_mtime, stat.st_mtime_nsec), stat.st_size as u64, name))
+        };
+        let mut all: Vec<_> = all.into_iter().filter_map(known).collect();
+        all.sort_unstable();
+        let mut taken: u64 = all.iter().map(|(_, len, _)| len).sum();
+        for (_, len, name) in all {
+            if taken <= self.most {
+                break;
+            }
+            self.dir.remove_file(&name).ok()?;
+            taken -= len;
+        }
+        Some(())
+    }
+}
+
+/// Takes the check of a file.
+struct Check(blake3::Hasher);
+
+impl Check {
+    fn of(key: &[u8]) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(key);
+        Self(hasher)
+    }
+
+    fn take(&mut self, notes: &[u8]) {
+        self.0.update(notes);
+    }
+
+    /// The bytes before the notes.
+    fn head(&self, key: &[u8]) -> Vec<u8> {
+        [key, &self.0.finalize().as_bytes()[..CHECK_BYTES]].concat()
+    }
+}
+
+/// Longest file: an index has no more chunks.
+const MAX_FILE_BYTES: usize = 64 << 20;
+const CHECK_BYTES: usize = 16;
