@@ -37,7 +37,8 @@ pub use keyed::{Key, KeyedSum};
 pub use merge::{Match, Refuted, Run, Runs};
 pub use packed::{Packed, Slab};
 pub use recipe::{
-    Chunk, Cutter, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of, scan,
+    Chunk, Cutter, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of,
+    digest_of_changes, scan,
 };
 pub use search::{BlockSpec, BlockSums, Locality, Searcher};
 pub use simd::Isa;

@@ -202,6 +202,26 @@ pub fn digest_of<'a>(chunks: impl IntoIterator<Item = &'a Chunk>) -> Digest {
     digest.finish(len)
 }
 
+/// The digest of a version that is a base, whose digest is `base`, but for some blocks and its length of `len` bytes:
+/// it stands for the history of a version, not for its bytes alone. `blocks` are the numbers of those that differ,
+/// ascending, and the blocks.
+#[must_use]
+pub fn digest_of_changes<'a>(
+    base: &Digest,
+    len: u64,
+    blocks: impl IntoIterator<Item = &'a (u32, Chunk)>,
+) -> Digest {
+    let mut hasher = CHANGES.clone();
+    hasher.update(base.as_bytes());
+    hasher.update(&len.to_le_bytes());
+    for (number, Chunk { len, fingerprint }) in blocks {
+        hasher.update(&number.to_le_bytes());
+        hasher.update(&len.to_le_bytes());
+        hasher.update(fingerprint.as_bytes());
+    }
+    Digest(hasher.finalize().into())
+}
+
 /// The chunks at the front of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
@@ -242,12 +262,15 @@ impl Fingerprinter {
 
 const GROUP_CONTEXT: &str = "deltic 2026 group";
 const DIGEST_CONTEXT: &str = "deltic 2026 recipe";
+const CHANGES_CONTEXT: &str = "deltic 2026 changes";
 
 /// Hashers at their start: to derive their keys takes longer than to hash what is told of a small file.
 static GROUPS: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key(GROUP_CONTEXT));
 static DIGESTS: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key(DIGEST_CONTEXT));
+static CHANGES: LazyLock<blake3::Hasher> =
+    LazyLock::new(|| blake3::Hasher::new_derive_key(CHANGES_CONTEXT));
 
 /// Cuts bytes that come in any pieces. Holds few chunks' bytes at a time.
 #[derive(Debug)]

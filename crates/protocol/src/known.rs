@@ -3,6 +3,7 @@
 //! Whoever opens a version brings them; what cuts and sums it asks them first. They are claims of this end's own store:
 //! a sender trusts them as it trusts what it reads, and the receiver proves the result by its digest as always.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_core::chunk::ChunkerSpec;
@@ -13,6 +14,9 @@ use deltic_core::recipe::Chunk;
 pub struct Known {
     /// The recipe of all of it.
     pub recipe: Option<KnownRecipe>,
+    /// Ranges of its bytes that are not known to be those of the base that was named, ascending and apart; `None` where
+    /// that base is not known, or too much of the version is another.
+    pub changed: Option<Vec<Range<u64>>>,
 }
 
 /// All chunks of a version, in order.

@@ -70,6 +70,7 @@ impl ToSender {
     pub const fn purpose(&self) -> Purpose {
         match self {
             Self::Want { .. }
+            | Self::Base { .. }
             | Self::Resume { .. }
             | Self::Append { .. }
             | Self::Settled { .. }

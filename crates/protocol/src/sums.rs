@@ -63,7 +63,7 @@ impl Ways {
         let strong = match how {
             How::Strategy => strategy.strong,
             How::Stronger => strategy.stronger?,
-            How::Recipe | How::Whole | How::Tail => return None,
+            How::Recipe | How::Whole | How::Tail | How::Changes => return None,
         };
         Some(Self { strategy, weak: strategy.weak?, strong })
     }

@@ -13,7 +13,7 @@ use common::destination::Destination;
 use common::source::{Source, tally_of};
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
-use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, scan};
+use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, digest_of_changes, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
     AtEnd, BlockLen, ChunkPrefix, ChunkerSpec, Digest, Fingerprint, GapDelta, GapSums, GroupPrefix,
@@ -382,6 +382,7 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Listed", ToReceiver::Listed { intact: true }),
         ("Start", start(3000)),
         ("Start.whole", start_whole(3000)),
+        ("Start.changes", start_changes(3000)),
         (
             "Start.foreign",
             ToReceiver::Start {
@@ -588,6 +589,11 @@ impl Target {
     }
 }
 
+fn start_changes(len: u64) -> ToReceiver {
+    let spec = Limits::changed_blocks();
+    ToReceiver::Start { file: A, meta: file_of(len), how: How::Changes, spec }
+}
+
 fn want(file: FileNo) -> ToSender {
     ToSender::Want { file, how: How::Recipe }
 }
@@ -622,6 +628,9 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Want", want(A)),
         ("Want.whole", ToSender::Want { file: A, how: How::Whole }),
         ("Want.foreign", want(foreign)),
+        ("Base", ToSender::Base { file: A, base: Digest::from_bytes([1; 32]) }),
+        ("Base.foreign", ToSender::Base { file: foreign, base: Digest::from_bytes([1; 32]) }),
+        ("Want.changes", ToSender::Want { file: A, how: How::Changes }),
         ("Resume", resume(A, ChunkerSpec::for_len(3000))),
         ("Resume.whole", resume(A, blocks())),
         ("Resume.finer", resume(A, FixedLen::new(512).map(ChunkerSpec::Fixed).unwrap())),
@@ -2647,6 +2656,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(Box::new(OldLens {
             has_other_names: luck > 90,
+            base: luck.is_multiple_of(5).then(|| Digest::from_bytes([luck; 32])),
             in_place: [None, Some(0), Some(3000)][luck as usize % 3],
             beside: [None, Some(3000)][luck as usize / 3 % 2],
             similar: (luck / 6 % 2 == 1).then(|| receiver::Similar {
@@ -3073,6 +3083,9 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             Answer::Sealed(Ok(digest_of(chunks.iter()).into()))
         }
         Work::Seal { proof: Sealing::Bytes(digest), .. } => Answer::Sealed(Ok(digest.into())),
+        Work::Seal { proof: Sealing::Changes(base, blocks), .. } => {
+            Answer::Sealed(Ok(digest_of_changes(&base, 3000, &*blocks).into()))
+        }
         Work::Sum { .. } if fails => Answer::Summed(Err(sad())),
         Work::Sum { summing, digest, portion, .. } => {
             Answer::Summed(Ok((summed_by_luck(summing, &portion, luck), digest)))

@@ -556,6 +556,48 @@ fn a_version_whose_recipe_is_known_is_not_read() {
     assert!(totals.literal < 20_000, "{}", totals.literal);
 }
 
+/// Only changes since a base are read and sent: nothing of old is read, nothing of new is cut.
+#[test]
+fn only_changes_since_a_known_base_are_read() {
+    let old = Dice::new(8).bytes(700_000);
+    let cases = [(700_000, false), (700_000, true), (650_001, false), (710_000, false)];
+    for (len, is_same) in cases {
+        let mut new = old.clone();
+        new.resize(len, 3);
+        if !is_same {
+            new[300_000..300_005].fill(7);
+        }
+        let mut case = plain(tree_of(&[("a", new)]), tree_of(&[("a", old.clone())]));
+        case.new.0.get_mut(&path("a")).unwrap().meta.modified.nanos = 8;
+        // Whoever cuts it fails, and so does who asks for it.
+        let faults = DestinationFaults { based: 100, index: 100, ..Default::default() };
+        case.destination_faults = faults;
+        case.source_faults.scan = 100;
+        case.options.compare.cached = true;
+        let mut session = Session::new(&case, &mut Dice::new(9));
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
+        assert!(totals.literal <= if is_same { 0 } else { 150_000 }, "{}", totals.literal);
+        assert_eq!(session.source.scanned, 0);
+        assert_eq!(session.source.read, totals.literal);
+    }
+}
+
+/// A base that the sender does not know is of no use, and does no harm.
+#[test]
+fn an_unknown_base_ends_in_the_ordinary_way() {
+    let old = Dice::new(8).bytes(300_000);
+    let new = [&old[..100_000], b"something else", &old[100_000..]].concat();
+    let mut case = plain(tree_of(&[("a", new)]), tree_of(&[("a", old)]));
+    case.destination_faults = DestinationFaults { based: 100, ..Default::default() };
+    case.options.compare.cached = true;
+    let mut session = Session::new(&case, &mut Dice::new(9));
+    session.source.bases.clear();
+    let totals = session.finish();
+    check_result(&case, &session, &totals);
+    assert!(totals.literal < 20_000, "{}", totals.literal);
+}
+
 /// Another time: it is another version, which is matched against what was left. The same time and other bytes, as where
 /// a time was set back: what is in place and wrong is written over.
 #[test]

@@ -86,7 +86,7 @@ fn each_type_number_belongs_to_one_frame() {
             ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
             !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53 | 54 | 57 | 59 | 61)
         );
-        let to_sender = matches!(kind, 32..=44 | 47 | 48 | 52 | 58 | 60 | 62);
+        let to_sender = matches!(kind, 32..=44 | 47 | 48 | 52 | 58 | 60 | 62 | 63);
         assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !to_sender);
         assert_eq!(matches!(Hello::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 1);
         assert_eq!(matches!(Request::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 2);
@@ -216,9 +216,9 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
             Ok(terms) => {
                 assert!(needed.iter().all(|name| has(name)));
                 assert_eq!(terms.zstd, has("compress:zstd"));
-                assert_eq!(terms.troubles, has("troubles:located"));
-                assert_eq!(terms.passed_over, has("changes:passed-over"));
-                assert_eq!(terms.removed, has("sources:removed"));
+                assert_eq!(terms.reports.troubles, has("troubles:located"));
+                assert_eq!(terms.reports.passed_over, has("changes:passed-over"));
+                assert_eq!(terms.reports.removed, has("sources:removed"));
                 assert_eq!(terms.zeros(&Strategy::DELTIC), has("zeros"));
                 // The sender's part alone makes the key, so that it can name chunks before it hears the receiver.
                 let turned = turned.unwrap();

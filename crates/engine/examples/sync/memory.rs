@@ -101,6 +101,7 @@ impl Source {
             Work::Seal { proof, .. } => Answer::Sealed(Ok(Sealed::from(match proof {
                 Sealing::Chunks(chunks) => digest_of(chunks.iter()),
                 Sealing::Bytes(digest) => digest,
+                Sealing::Changes(..) => unreachable!("no base was known"),
             }))),
             Work::Read { spans, sums, .. } => {
                 let read: Vec<u8> =

@@ -104,7 +104,7 @@ impl Session {
         let run = RunConfig { joining, greeting: None, share: self.share(&options) };
         let mut machine = Sender::new(options).over(self.rate());
         machine.greeted(terms.offers, terms.limits);
-        if terms.removed && !user_is_here {
+        if terms.reports.removed && !user_is_here {
             machine.report_removed();
         }
         self.run((machine, Arc::new(worker)), run, watch).await
@@ -133,8 +133,9 @@ impl Session {
             made_dirs: lacking.len() as u64,
             root_is_wanted: root.as_os_str().as_bytes().ends_with(b"/"),
             takes_offers: agreed.terms.offers,
-            tells_resumed: agreed.terms.resumed,
-            tells_passed_over: agreed.terms.passed_over,
+            tells_bases: agreed.terms.bases,
+            tells_resumed: agreed.terms.reports.resumed,
+            tells_passed_over: agreed.terms.reports.passed_over,
             limits: agreed.terms.limits,
             most_files: [files_at_once(&self.config.budget), agreed.terms.most_files]
                 .into_iter()

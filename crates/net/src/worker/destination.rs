@@ -338,7 +338,7 @@ impl<S: Store> DestinationWorker<S> {
                 let made = self.store.make_special(&path, &meta, self.keep);
                 done(self.unless(made, || self.is_there(&path, &meta)))
             }
-            Work::SetMeta { path, meta } => done(self.store.set_meta(&path, &meta, self.keep)),
+            Work::SetMeta { path, meta } => done(self.set_meta(&path, &meta)),
             Work::SetDirs { dirs, carries } => {
                 let keep = self.kept(carries);
                 let set = |(path, meta)| self.store.set_meta(path, meta, keep).err();
@@ -356,8 +356,8 @@ impl<S: Store> DestinationWorker<S> {
     /// Reads old versions and fills new ones.
     fn fill_in(&self, work: Work) -> Answer {
         match work {
-            Work::OpenOld { handle, path, most, goes_on, recipe, elsewhere } => {
-                let sought = Sought { path: &path, elsewhere, most, goes_on, recipe };
+            Work::OpenOld { handle, path, most, goes_on, recipe, base, elsewhere } => {
+                let sought = Sought { path: &path, elsewhere, most, goes_on, recipe, base };
                 let opened = self.open_old(handle, &sought);
                 Answer::Opened(opened.map(Box::new).map_err(|error| setback(&error)))
             }
@@ -402,7 +402,9 @@ impl<S: Store> DestinationWorker<S> {
                 let mut done = self.replace_all(&[small]);
                 Answer::Done(done.pop().expect("one answer for one file"))
             }
-            Work::Confirm { handle, proof } => Answer::Done(self.confirm(handle, &proof)),
+            Work::Confirm { handle, path, proof } => {
+                Answer::Done(self.confirm(handle, &path, &proof))
+            }
             Work::Abandon { handle } => done(self.abandon(handle)),
             other => unreachable!("{other:?} is of no file's content"),
         }

@@ -80,7 +80,7 @@ impl Digests {
         let is_taken = match how {
             How::Whole => self.hashes_sent(),
             How::Strategy | How::Stronger => true,
-            How::Recipe | How::Tail => false,
+            How::Recipe | How::Tail | How::Changes => false,
         };
         if is_taken && self.is_unknown(snapshot) {
             let sending = Sending { begun: Moment::now(), digest: Mutex::default() };

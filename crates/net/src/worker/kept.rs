@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use deltic_protocol::options::Options;
 
+use super::bases::Bases;
 use super::digests::Digests;
 use super::recipes::{RecipeCache, Recipes};
 
@@ -12,6 +13,7 @@ use super::recipes::{RecipeCache, Recipes};
 pub(crate) struct Kept {
     pub(super) digests: Digests,
     pub(super) recipes: Recipes,
+    pub(super) bases: Bases,
 }
 
 impl Kept {
@@ -22,6 +24,7 @@ impl Kept {
         options: &Options,
     ) -> Self {
         let digests = Digests::new(dir.clone(), options);
-        Self { digests, recipes: Recipes::new(dir, recipes, options) }
+        let bases = Bases::new(dir.clone(), options);
+        Self { digests, recipes: Recipes::new(dir, recipes, options), bases }
     }
 }

@@ -2,6 +2,7 @@
 //! the executor.
 
 pub(crate) mod alternates;
+mod bases;
 mod buffers;
 pub(crate) mod destination;
 mod digests;
@@ -60,7 +61,7 @@ pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
     /// The same for the other end, which may not hear of places.
     fn locate_there(&self, trouble: &mut Trouble) {
         self.locate(trouble);
-        if !self.terms().is_some_and(|terms| terms.troubles) {
+        if !self.terms().is_some_and(|terms| terms.reports.troubles) {
             trouble.spot = None;
         }
     }

@@ -6,13 +6,16 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
-use deltic_core::{Fingerprinter, Key, Span, Strategy, Strong, StrongSum};
+use deltic_core::{
+    Digest, Fingerprinter, Key, Span, Strategy, Strong, StrongSum, digest_of_changes,
+};
 use deltic_engine::check::{SameAgain, chunks, small_digest};
 use deltic_engine::pack::level;
 use deltic_engine::search::NewSearch;
 use deltic_engine::sums::{Portions, StrongSums};
 use deltic_engine::{Short, gap};
 use deltic_protocol::known::Known;
+use deltic_protocol::limits::CHANGED_BLOCK_BYTES;
 use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
@@ -120,11 +123,11 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
     fn perform_together(&self, works: Vec<Work>) -> Vec<Answer> {
         let (mut paths, mut rest) = (Vec::new(), Vec::new());
         for work in works {
-            let Work::Open { handle, path, how, zstd, key, bears } = work else {
+            let Work::Open { handle, path, how, zstd, key, bears, base } = work else {
                 unreachable!("{work:?} may not join")
             };
             paths.push(path);
-            rest.push(Opening { handle, how, zstd, key, bears });
+            rest.push(Opening { handle, how, zstd, key, bears, base });
         }
         let opened = self.tree.open_all(&paths);
         rest.into_iter().zip(opened).map(|(opening, opened)| self.opened(opening, opened)).collect()
@@ -133,9 +136,9 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
     fn perform(&self, work: Work) -> Answer {
         match work {
             Work::List { dir, tally, rest } => Answer::Listed(self.list(&dir, tally, rest)),
-            Work::Open { handle, path, how, zstd, key, bears } => {
+            Work::Open { handle, path, how, zstd, key, bears, base } => {
                 let opened = self.tree.open(&path);
-                self.opened(Opening { handle, how, zstd, key, bears }, opened)
+                self.opened(Opening { handle, how, zstd, key, bears, base }, opened)
             }
             Work::Scan { handle, spec, segment } => {
                 let (snapshot, names) = (self.snapshot(handle), self.names(handle));
@@ -188,6 +191,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                 lock(&self.open).remove(&handle);
                 lock(&self.resumed).remove(&handle);
                 self.kept.digests.drop_sending(handle);
+                self.kept.bases.drop_sending(handle);
                 Answer::Closed
             }
         }
@@ -328,35 +332,29 @@ impl<T: Tree> SourceWorker<T> {
         Some(hasher.digest())
     }
 
-    fn opened(
-        &self,
-        Opening { handle, how, zstd, key, bears }: Opening,
-        snapshot: Result<T::Snapshot, StoreError>,
-    ) -> Answer {
-        if let Some(key) = key {
+    fn opened(&self, opening: Opening, snapshot: Result<T::Snapshot, StoreError>) -> Answer {
+        if let Some(key) = opening.key {
             let names = self.agreed().terms.fingerprinter_with(&key);
-            lock(&self.resumed).insert(handle, names);
+            lock(&self.resumed).insert(opening.handle, names);
         }
-        let zstd = self.packs(zstd);
-        let opened = snapshot.and_then(|snapshot| self.hold(handle, snapshot, (how, zstd, bears)));
+        let opened = snapshot.and_then(|snapshot| self.hold(&opening, snapshot));
         Answer::Opened(opened.map_err(|error| trouble(&error)))
     }
 
     /// Holds a file open, or reads all of it.
-    fn hold(
-        &self,
-        handle: Handle,
-        snapshot: T::Snapshot,
-        (how, zstd, bears): (How, Option<i32>, Bears),
-    ) -> Result<Opened, StoreError> {
+    fn hold(&self, opening: &Opening, snapshot: T::Snapshot) -> Result<Opened, StoreError> {
+        let Opening { handle, how, zstd, bears, base, .. } = *opening;
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(self.agreed().terms.limits.block_bytes()) {
-            let body = Some(self.read_body(&snapshot, zstd, bears)?);
+            let body = Some(self.read_body(&snapshot, self.packs(zstd), bears)?);
             return Ok(Opened { meta, body, known: Known::default() });
         }
-        self.kept.digests.begin(handle, how, &snapshot);
+        let changed = self.kept.bases.begin(handle, &snapshot, base.as_ref());
+        if changed.is_none() {
+            self.kept.digests.begin(handle, how, &snapshot);
+        }
         lock(&self.open).insert(handle, Arc::new(snapshot));
-        Ok(Opened { meta, body: None, known: Known::default() })
+        Ok(Opened { meta, body: None, known: Known { recipe: None, changed } })
     }
 
     /// Reads all of a file that is one block, or empty.
@@ -391,8 +389,12 @@ impl<T: Tree> SourceWorker<T> {
         let (digest, taken) = match proof {
             Sealing::Chunks(chunks) => (digest_of(chunks.iter()), None),
             Sealing::Bytes(digest) => (*digest, Some(digest)),
+            Sealing::Changes(base, blocks) => {
+                (digest_of_changes(base, snapshot.meta().len, &**blocks), None)
+            }
         };
         if !restless {
+            self.kept.bases.sent(handle, snapshot.meta().len, &digest);
             self.kept.digests.note_sent(handle, &*snapshot, taken);
         }
         Ok(Sealed { digest, restless })
@@ -407,11 +409,32 @@ impl<T: Tree> SourceWorker<T> {
     ) -> Result<bool, StoreError> {
         let chunks = match proof {
             Sealing::Chunks(chunks) => chunks,
+            Sealing::Changes(_, blocks) => return self.blocks_read_again(snapshot, names, blocks),
             Sealing::Bytes(digest) => return Ok(digest_of_all(snapshot, &self.buffers)? == *digest),
         };
         let task = SameAgain::new(names, Arc::clone(chunks), snapshot.meta().len);
         let Ok(is_same) = perform(&self.buffers, Stage::Sum, task, read_one(snapshot))?;
         Ok(is_same)
+    }
+
+    /// Reads blocks again; true if they are what they were.
+    fn blocks_read_again(
+        &self,
+        snapshot: &T::Snapshot,
+        names: &Fingerprinter,
+        blocks: &[(u32, Chunk)],
+    ) -> Result<bool, StoreError> {
+        self.buffers.with(CHANGED_BLOCK_BYTES as usize, |bytes| {
+            for (block, chunk) in blocks {
+                let bytes = &mut bytes[..chunk.len as usize];
+                let start = u64::from(*block) * u64::from(CHANGED_BLOCK_BYTES);
+                let got = within(Stage::Read, || snapshot.read_at(start, bytes))?;
+                if got < bytes.len() || names.chunk(bytes) != *chunk {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
     }
 
     fn snapshot(&self, handle: Handle) -> Arc<T::Snapshot> {
@@ -448,7 +471,7 @@ impl<T: Tree> SourceWorker<T> {
             rest = after;
         }
         let chunks = match sums {
-            Sums::Take => within(Stage::Sum, || chunks(&self.agreed().names, spans, &bytes)),
+            Sums::Take => within(Stage::Sum, || chunks(&self.names(handle), spans, &bytes)),
             Sums::Known => Vec::new(),
         };
         Ok((self.packer().pack(bytes, zstd), chunks))
@@ -500,6 +523,7 @@ struct Opening {
     zstd: bool,
     key: Option<Key>,
     bears: Bears,
+    base: Option<Digest>,
 }
 
 /// Checks that the file is what was opened, or has only become longer where that is borne: whether it has. What became

@@ -93,14 +93,15 @@ pub enum Work {
     /// Open every old version of a file: the one in place, then what killed runs left, up to `most` bytes each. If one
     /// of these is an interrupted transfer of the version `goes_on`, and it is known what of it was written, that is
     /// not another old version, but what the new one grows in. Where none is in place there may be some `elsewhere`. Of
-    /// the one in place the recipe by the chunker `recipe` may be known: then that is what it is cut by. Answer with
-    /// [`Answer::Opened`].
+    /// the one in place the recipe by the chunker `recipe` may be known: then that is what it is cut by. Its `base` may
+    /// be, if that is of use. Answer with [`Answer::Opened`].
     OpenOld {
         handle: Handle,
         path: RelPath,
         most: u64,
         goes_on: Option<Meta>,
         recipe: Option<ChunkerSpec>,
+        base: bool,
         elsewhere: Elsewhere,
     },
     /// Open the file at `other`, which came in this run, as one more old version, behind the others. Answer with
@@ -142,7 +143,7 @@ pub enum Work {
     Replace(Small),
     /// Check the proof and that the old version did not change: it is the new version already. Answer with
     /// [`Answer::Done`].
-    Confirm { handle: Handle, proof: Proof },
+    Confirm { handle: Handle, path: RelPath, proof: Proof },
     /// Drop what `handle` holds, and what it has written, if anything; answer with [`Answer::Done`]. The last work of
     /// its handle; a file that was committed, or confirmed and touched, has none.
     Abandon { handle: Handle },
@@ -477,6 +478,8 @@ pub struct OldLens {
     /// The whole recipe of the one in place, which need not be read to be cut. One that is of another length is no
     /// recipe.
     pub recipe: Option<Kept>,
+    /// The base that the one in place is, if that is known.
+    pub base: Option<Digest>,
 }
 
 /// A file of another name that may be an old version.

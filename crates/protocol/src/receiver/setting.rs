@@ -25,6 +25,8 @@ pub struct Setting {
     pub rename: Option<Name>,
     /// True where the sender names what it offers as the session does ([`Terms::offers`](crate::hello::Common::offers)).
     pub takes_offers: bool,
+    /// True where the sender can be told which base an old version is.
+    pub tells_bases: bool,
     /// True where the sender can be told how much was resumed.
     pub tells_resumed: bool,
     /// The sender can be told why names are passed over.
@@ -33,6 +35,14 @@ pub struct Setting {
     pub limits: Limits,
     /// Most files under way at once, where the system lets this end hold only few open.
     pub most_files: Option<usize>,
+}
+
+impl Setting {
+    /// True where it counts which base an old version is: what changes in place has none.
+    pub(super) const fn uses_bases(&self) -> bool {
+        let Options { dry_run, compare, writing, .. } = &self.options;
+        self.tells_bases && compare.cached && !*dry_run && !writing.inplace
+    }
 }
 
 /// The names that may be listed at the root.

@@ -24,8 +24,16 @@ pub enum Work {
     List { dir: RelPath, tally: bool, rest: Option<Box<SortedNames>> },
     /// Open a file under `handle`; one that is to be sent whole and is a single block, read it at once (for `zstd` as
     /// in `Read`) and seal it, as in `Seal`. Chunks of this attempt are named with `key`, if there is one, and not
-    /// with the session's. Answer with [`Answer::Opened`].
-    Open { handle: Handle, path: RelPath, how: How, zstd: bool, key: Option<Key>, bears: Bears },
+    /// with the session's. The receiver holds `base`, if it is said. Answer with [`Answer::Opened`].
+    Open {
+        handle: Handle,
+        path: RelPath,
+        how: How,
+        zstd: bool,
+        key: Option<Key>,
+        bears: Bears,
+        base: Option<Digest>,
+    },
     /// Read a segment, cut and sum it; answer with [`Answer::Scanned`].
     Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
     /// Check that the file did not change since it was opened, but in what the attempt `bears`, then take the digest;
@@ -80,6 +88,8 @@ pub enum Sealing {
     Chunks(Arc<Vec<Chunk>>),
     /// Its bytes; taken already.
     Bytes(Digest),
+    /// A base, and the blocks that are others, by their numbers.
+    Changes(Digest, Arc<Vec<(u32, Chunk)>>),
 }
 
 /// Changes of a file while it is read that an attempt puts up with.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 
+use deltic_core::Digest;
 use deltic_core::chunk::SegmentChunks;
 use deltic_core::recipe::Chunk;
 use deltic_core::strategy::Conversation;
@@ -38,6 +39,8 @@ pub(super) struct Files {
     /// Handles of attempts under way, to place answers.
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
+    /// Bases that the receiver holds, of files that it is about to want.
+    bases: HashMap<FileNo, Digest>,
     pub(super) offer: Offer,
 }
 
@@ -57,6 +60,24 @@ impl Files {
         Some(cx.entries.get(&file)?.attempts)
     }
 
+    /// Takes which base the receiver holds of a file that it wants next.
+    pub(super) fn take_base(
+        &mut self,
+        cx: &Context,
+        file: FileNo,
+        base: Digest,
+    ) -> Result<(), PeerError> {
+        let is_listed = cx.entries.contains_key(&file);
+        if !is_listed || cx.strategy.conversation != Conversation::Recipe {
+            return Err(PeerError::Unexpected("a base"));
+        }
+        if self.bases.len() >= MAX_ACTIVE_FILES {
+            return Err(PeerError::Limit("bases of files"));
+        }
+        self.bases.insert(file, base);
+        Ok(())
+    }
+
     /// Begins a new attempt at a file.
     pub(super) fn want(
         &mut self,
@@ -72,7 +93,8 @@ impl Files {
         }
         listed.attempts += 1;
         let (path, attempt, len) = (listed.path.clone(), listed.attempts, listed.len);
-        let is_anew = matches!(begins, Beginning::Anew);
+        let base = self.bases.remove(&file);
+        let is_anew = matches!(begins, Beginning::Anew) && base.is_none();
         if self.take_offer(cx, file, how == How::Recipe && is_anew) {
             return Ok(());
         }
@@ -94,7 +116,10 @@ impl Files {
         let (zstd, key) = (cx.options.compress, resumed.map(|resumed| resumed.key));
         let handle = self.start(cx, file, how, begins);
         let bears = self.transfers[&file].at.bears;
-        cx.jobs.ask(Work::Open { handle, path, how, zstd, key, bears }, Pending::Open(handle));
+        let base = base.filter(|_| how != How::Tail);
+        self.transfers.get_mut(&file).expect("it was started").base = base;
+        let work = Work::Open { handle, path, how, zstd, key, bears, base };
+        cx.jobs.ask(work, Pending::Open(handle));
         Ok(())
     }
 
@@ -279,6 +304,7 @@ fn may_go(options: &Options, how: How) -> bool {
         How::Whole => true,
         How::Tail => options.writing.append == Append::Blindly,
         How::Recipe => strategy.conversation == Conversation::Recipe,
+        How::Changes => false,
         How::Strategy | How::Stronger => Ways::of(strategy, how).is_some(),
     }
 }
@@ -293,6 +319,7 @@ impl Files {
         cx: &mut Context,
         numbers: Range<FileNo>,
     ) -> Result<(), PeerError> {
+        self.bases.retain(|file, _| !numbers.contains(file));
         // What was wanted before stays until it is done, and is not looked at again.
         let settled = cx.entries.range(numbers);
         if settled.clone().any(|(_, listed)| listed.inquiry == Inquiry::Open) {
@@ -322,6 +349,7 @@ impl Files {
         if !done.may_end(listed.attempts) {
             return Err(PeerError::Unexpected("an end that nothing led to"));
         }
+        self.bases.remove(&file);
         self.withdraw(cx, file);
         self.drop_attempt(cx, file);
         cx.report_settled(listed.len.saturating_sub(listed.reported));

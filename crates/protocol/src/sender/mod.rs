@@ -182,9 +182,13 @@ impl Sender {
             ToSender::Want { how: How::Tail, .. } => {
                 Err(PeerError::Unexpected("a tail of no beginning"))
             }
+            ToSender::Want { how: How::Changes, .. } => {
+                Err(PeerError::Unexpected("changes since no base"))
+            }
             ToSender::Tallied { alike, unlike } => list.tallied(cx, leaving, alike, unlike),
             ToSender::Digest(files) => digesting::inquire(digesting, cx, &files),
             ToSender::Want { file, how } => files.want(cx, file, how, Beginning::Anew),
+            ToSender::Base { file, base } => files.take_base(cx, file, base),
             ToSender::Resume { file, key, spec } => {
                 files.want(cx, file, How::Recipe, Beginning::Resumed(Resumed { key, spec }))
             }

@@ -30,7 +30,7 @@ impl Files {
         let (path, how, key, bears) = (listed.path.clone(), How::Recipe, None, Bears::Nothing);
         let handle = self.start(cx, file, how, Beginning::Anew);
         self.offer = Offer::Sent(file);
-        let work = Work::Open { handle, path, how, zstd: false, key, bears };
+        let work = Work::Open { handle, path, how, zstd: false, key, bears, base: None };
         cx.jobs.ask(work, Pending::Open(handle));
     }
 

@@ -78,6 +78,8 @@ pub const MAX_TOKEN_BYTES: u64 = 8 << 20;
 pub const FILL_BYTES: u64 = 256 << 10;
 /// Length of the blocks in which a file is sent whole, in bytes.
 pub const WHOLE_BLOCK_BYTES: u32 = 256 << 10;
+/// Length in bytes of the blocks of a file that goes by what changed since a base.
+pub const CHANGED_BLOCK_BYTES: u32 = 4096;
 /// Files up to this length are sent whole: a recipe would cost another round trip to save less than a packet.
 pub const WHOLE_BELOW_BYTES: u64 = 2 << 10;
 /// Files up to this length are told chunk by chunk: groups would save fewer bytes than the round trip is worth that
@@ -193,6 +195,13 @@ impl Limits {
         ChunkerSpec::Fixed(len.expect("a block is as long as a chunk may be"))
     }
 
+    /// The chunker of files that go by what changed since a base.
+    #[must_use]
+    pub fn changed_blocks() -> ChunkerSpec {
+        let len = FixedLen::new(CHANGED_BLOCK_BYTES);
+        ChunkerSpec::Fixed(len.expect("a block is as long as a chunk may be"))
+    }
+
     /// Longest gap in new, in bytes.
     pub(crate) fn gap_bytes(&self) -> u64 {
         GAP_BYTES.min(self.frame_bytes as u64 / 2)
@@ -247,7 +256,7 @@ mod tests {
     fn limits() -> impl Iterator<Item = (&'static str, u64)> {
         limits![
             MAX_FRAME_BYTES MIN_FRAME_BYTES MAX_BATCH MAX_TEXT_BYTES MAX_CAPABILITIES MAX_RULES MAX_SOURCES MAX_NAMES MAX_NAMES_BYTES MAX_STREAMS MAX_THREADS MAX_LEVEL MAX_BLOCK_BYTES MAX_GREETING_BYTES MAX_UNCHECKED_BYTES MAX_ALIVES
-            ENTRY_WINDOW LISTED_BYTES TALLY_WINDOW TALLIED_ENTRIES TALLIED_NAMES GROUP_WINDOW OFFERED_GROUPS GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_CREDIT_BYTES MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES MOVED_ABOVE_BYTES MAX_REPEATABLE SEGMENT_BYTES
+            ENTRY_WINDOW LISTED_BYTES TALLY_WINDOW TALLIED_ENTRIES TALLIED_NAMES GROUP_WINDOW OFFERED_GROUPS GAP_BYTES MENDED_BYTES GAP_WINDOW MAX_GAPS_OUT MAX_GROUPS MAX_CREDIT_BYTES MAX_SUMS SUM_WINDOW MAX_TOKEN_BYTES FILL_BYTES WHOLE_BLOCK_BYTES CHANGED_BLOCK_BYTES WHOLE_BELOW_BYTES TOLD_BY_CHUNK_BYTES MOVED_ABOVE_BYTES MAX_REPEATABLE SEGMENT_BYTES
             MAX_ACTIVE_FILES LARGE_FILE_BYTES MAX_ACTIVE_LARGE MAX_ATTEMPTS INDEX_BUDGET_CHUNKS MAX_XATTRS_BYTES MAX_ACL_NAMED MAX_OWNER_NAMES MAX_LINKED MAX_LINKED_BYTES MAX_ALTERNATES GUARDED_DELETES GUARDED_PERCENT MAX_ASKED MAX_MUTE_SECONDS
         ]
         .into_iter()

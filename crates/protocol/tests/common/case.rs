@@ -69,6 +69,8 @@ impl Case {
             case.options.delete = Delete::Guarded(Guard::default());
         }
         case.destination_faults.known = 30;
+        case.destination_faults.based = 30;
+        case.source_faults.overstate = seed % 10;
         case.add_faults(&mut dice);
         case
     }
@@ -86,6 +88,7 @@ impl Case {
         }
         let mut chance = |max| if dice.percent(25) { 1 + dice.next() % max } else { 0 };
         self.source_faults = SourceFaults {
+            overstate: self.source_faults.overstate,
             list: chance(20),
             open: chance(30),
             scan: chance(20),
@@ -114,7 +117,7 @@ impl Case {
     }
 
     pub fn has_faults(&self) -> bool {
-        let SourceFaults { list, open, scan, seal, read, corrupt, change } = self.source_faults;
+        let SourceFaults { list, open, scan, seal, read, corrupt, change, .. } = self.source_faults;
         let source = list + open + scan + seal + read + corrupt + change;
         let DestinationFaults { look, make, open, guess, index, survey, .. } =
             self.destination_faults;

@@ -11,6 +11,7 @@ use deltic_core::zeros::put_back;
 use deltic_core::{
     AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Reader, Span,
 };
+use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{NameLine, Payload, Sparse};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
@@ -35,6 +36,8 @@ pub struct DestinationFaults {
     pub open: u64,
     /// The recipe of what is in place is known, which is no fault.
     pub known: u64,
+    /// The base of what is in place is known; the sender may know it or not.
+    pub based: u64,
     /// A file that is nothing like it is taken for one that moved.
     pub guess: u64,
     pub index: u64,
@@ -449,10 +452,10 @@ impl Destination {
 
     fn rebuild(&mut self, work: Work) -> Answer {
         match work {
-            Work::OpenOld { handle, path, goes_on, recipe, elsewhere, .. } => {
+            Work::OpenOld { handle, path, goes_on, recipe, base, elsewhere, .. } => {
                 let similar = self.similar(&path, &elsewhere);
                 let known = (goes_on.as_ref(), recipe.as_ref());
-                let opened = self.open(handle, (&path, similar.clone()), known);
+                let opened = self.open(handle, (&path, similar.clone()), known, base);
                 if let (Ok(OldLens { similar: Some(_), .. }), Some((similar, _))) =
                     (&opened, similar)
                 {
@@ -492,7 +495,8 @@ impl Destination {
                 }
                 let told: u64 = chunks.iter().map(|kept| u64::from(kept.chunk.len)).sum();
                 let copied: u64 = runs.iter().map(|run| u64::from(run.old.len)).sum();
-                if by_recipe {
+                let by_changes = stage.new.spec == Limits::changed_blocks();
+                if by_recipe && !by_changes {
                     assert_eq!(told, copied, "a copy is of whole chunks");
                 }
                 stage.kept.extend(chunks);
@@ -623,7 +627,7 @@ impl Destination {
                     self.install(&path, &meta, bytes)
                 }))
             }
-            Work::Confirm { handle, proof } => {
+            Work::Confirm { handle, proof, .. } => {
                 let luck = self.fails(self.faults.commit);
                 Answer::Done(luck.and_then(|()| {
                     let old = Arc::clone(&self.slot(handle).old[0]);
@@ -740,6 +744,7 @@ impl Destination {
         handle: Handle,
         (path, similar): (&RelPath, Option<(Similar, Node)>),
         (goes_on, recipe): (Option<&Meta>, Option<&ChunkerSpec>),
+        base: bool,
     ) -> Result<OldLens, Setback> {
         self.fails(self.faults.open)?;
         if let Some(stage) = goes_on.and_then(|meta| self.go_on(path, meta)) {
@@ -769,6 +774,8 @@ impl Destination {
             recipe: (in_place.as_ref().zip(recipe))
                 .filter(|_| self.dice.percent(self.faults.known))
                 .map(|(node, spec)| recipe_of(&node.bytes, *spec)),
+            base: (in_place.as_ref().filter(|_| base && self.dice.percent(self.faults.based)))
+                .map(|node| bytes_digest(&node.bytes)),
             ..OldLens::default()
         };
         self.slot(handle).is_known = lens.recipe.is_some() && lens.in_place != Some(0);

@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use deltic_protocol::frame::{HEADER_BYTES, Header};
+use std::sync::Arc;
+
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{Payload, Sparse};
 use deltic_protocol::options::Options;
@@ -15,7 +17,7 @@ use deltic_protocol::{PeerError, ToReceiver, ToSender, WorkId};
 use super::Dice;
 use super::case::Case;
 use super::destination::Destination;
-use super::source::Source;
+use super::source::{Source, bytes_digest};
 use super::tree::{NOW, Node};
 
 pub struct Session {
@@ -93,6 +95,10 @@ impl Session {
         source.roots.clone_from(&case.roots);
         source.faults = case.source_faults;
         source.limits = case.limits;
+        let known = case.old.0.values().filter(|_| case.seed % 4 != 1);
+        source.bases = known
+            .map(|node| (*bytes_digest(&node.bytes).as_bytes(), Arc::clone(&node.bytes)))
+            .collect();
         source.knows = case.seed.is_multiple_of(5);
         source.compared = case.options.tallied().unwrap_or_default();
         let streams = dice.below(4);
@@ -109,6 +115,7 @@ impl Session {
                 .clone()
                 .map(|names| Expect { names: names.into_iter().collect(), ..Expect::default() }),
             takes_offers: case.takes_offers,
+            tells_bases: true,
             limits: case.limits,
             tells_resumed: true,
             tells_passed_over: true,

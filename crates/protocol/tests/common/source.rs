@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, TwoStage, cut_all};
-use deltic_core::recipe::{Chunk, FileDigest, digest_of};
+use deltic_core::recipe::{Chunk, FileDigest, digest_of, digest_of_changes};
 use deltic_core::zeros::take_out;
 use deltic_core::{AtEnd, Chunker, Crc32c, Digest, GapDelta, Isa, Key, Op, Span, StrongSum};
 use deltic_protocol::known::{Known, KnownRecipe};
-use deltic_protocol::limits::Limits;
+use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, Limits};
 use deltic_protocol::message::{How, Payload, Sparse};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
@@ -29,6 +29,8 @@ use super::{Dice, GAP_SEED};
 /// Chances in percent that a piece of work goes wrong.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SourceFaults {
+    /// Blocks that did not change are said to have, which is no fault.
+    pub overstate: u64,
     pub list: u64,
     pub open: u64,
     pub scan: u64,
@@ -62,6 +64,8 @@ pub struct Source {
     open: BTreeMap<Handle, (RelPath, Node)>,
     closed: BTreeSet<Handle>,
     pub opens: usize,
+    /// Contents by the digests that both ends call them by.
+    pub bases: BTreeMap<[u8; 32], Arc<Vec<u8>>>,
 }
 
 /// What one piece of work reads: now more, now less.
@@ -159,6 +163,7 @@ impl Source {
             scanned: 0,
             read: 0,
             opens: 0,
+            bases: BTreeMap::new(),
         }
     }
 
@@ -175,7 +180,7 @@ impl Source {
             Work::RemoveSource { .. } => unreachable!("{work:?}"),
             Work::Ask(_) => Answer::Asked(false),
             Work::List { dir, tally, rest } => Answer::Listed(self.list(&dir, tally, rest)),
-            Work::Open { handle, path, how, zstd, .. } => {
+            Work::Open { handle, path, how, zstd, base, .. } => {
                 assert!(!self.closed.contains(&handle), "opened after its end");
                 self.opens += 1;
                 let opened = self.open(handle, &path);
@@ -188,7 +193,9 @@ impl Source {
                         self.open.remove(&handle);
                         self.closed.insert(handle);
                     }
-                    Ok(Opened { meta, body, known: self.known(&handle) })
+                    let changed = base.and_then(|base| self.changed(&handle, &base));
+                    let known = Known { changed, ..self.known(&handle) };
+                    Ok(Opened { meta, body, known })
                 }))
             }
             Work::Scan { handle, spec, segment } => {
@@ -235,6 +242,9 @@ impl Source {
                     let digest = match &proof {
                         Sealing::Chunks(chunks) => digest_of(chunks.iter()),
                         Sealing::Bytes(digest) => *digest,
+                        Sealing::Changes(base, blocks) => {
+                            digest_of_changes(base, opened.meta.len, &**blocks)
+                        }
                     };
                     if same { Ok(digest.into()) } else { Err(changed()) }
                 });
@@ -265,7 +275,26 @@ impl Source {
         };
         let (spec, mut chunks) = (ChunkerSpec::for_len(node.meta.len), Vec::new());
         cut_all(&spec.build(), &node.bytes, AtEnd::Yes, |chunk| chunks.push(Chunk::of(chunk)));
-        Known { recipe: Some(KnownRecipe { spec, chunks: Arc::new(chunks) }) }
+        Known { recipe: Some(KnownRecipe { spec, chunks: Arc::new(chunks) }), changed: None }
+    }
+
+    /// Ranges that are not known to be those of a base; some may be all the same.
+    fn changed(&mut self, handle: &Handle, base: &Digest) -> Option<Vec<Range<u64>>> {
+        let old = Arc::clone(self.bases.get(base.as_bytes())?);
+        let (_, node) = self.open.get(handle)?;
+        let new = Arc::clone(&node.bytes);
+        let block = self.dice.between(64, 3 * CHANGED_BLOCK_BYTES as usize);
+        let mut changed = Vec::<Range<u64>>::new();
+        for (at, bytes) in new.chunks(block).enumerate().map(|(no, bytes)| (no * block, bytes)) {
+            let is_same = old.get(at..at + bytes.len()) == Some(bytes);
+            let range = at as u64..(at + bytes.len()) as u64;
+            match changed.last_mut() {
+                _ if is_same && !self.dice.percent(self.faults.overstate) => {}
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => changed.push(range),
+            }
+        }
+        Some(changed)
     }
 
     /// A segment, each step of the search a patch of its own.

@@ -404,6 +404,17 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
         ("Trouble.located", ToReceiver::Trouble(located).encode()),
         ("Want", ToSender::Want { file, how: How::Recipe }.encode()),
+        ("Base", ToSender::Base { file, base: Digest::from_bytes([0xba; 32]) }.encode()),
+        ("Start.changes", {
+            let (meta, how) = (meta.clone(), How::Changes);
+            ToReceiver::Start {
+                file,
+                meta,
+                how,
+                spec: deltic_protocol::limits::Limits::changed_blocks(),
+            }
+            .encode()
+        }),
         (
             "Resume",
             ToSender::Resume {
@@ -553,6 +564,8 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
         (file(), any::<[u8; 32]>(), spec()).prop_map(|(file, key, spec)| {
             ToSender::Resume { file, key: Key::from_bytes(key), spec }
         }),
+        (file(), any::<[u8; 32]>())
+            .prop_map(|(file, base)| ToSender::Base { file, base: Digest::from_bytes(base) }),
         (file(), number()).prop_map(|(file, from)| ToSender::Append { file, from }),
         file().prop_map(|upto| ToSender::Settled { upto }),
         (vec(file(), 0..4), file(), any::<bool>())
@@ -889,7 +902,7 @@ fn patch_step() -> impl Strategy<Value = PatchStep> {
 }
 
 fn how() -> impl Strategy<Value = How> {
-    of(&[How::Recipe, How::Whole, How::Strategy, How::Stronger, How::Tail])
+    of(&[How::Recipe, How::Whole, How::Strategy, How::Stronger, How::Tail, How::Changes])
 }
 
 fn short() -> impl Strategy<Value = GroupPrefix> {

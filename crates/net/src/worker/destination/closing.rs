@@ -73,6 +73,9 @@ impl<S: Store> DestinationWorker<S> {
         if let (Ok(Some(version)), Some(digest)) = (&committed, &digest) {
             self.kept.digests.note_written(version, begun, digest);
         }
+        if let (Ok(Some(version)), true) = (&committed, self.holds_bases()) {
+            self.kept.bases.hold(version, begun, proof.digest());
+        }
         if let (Ok(version), true) = (&committed, self.keeps_notes) {
             let old = slot.old.first().filter(|_| slot.in_place);
             old.inspect(|old| self.kept.recipes.forget(*old));
@@ -177,7 +180,33 @@ impl<S: Store> DestinationWorker<S> {
         (small_digest(&self.agreed.names, &bytes) == *digest).then_some(bytes)
     }
 
-    pub(super) fn confirm(&self, handle: Handle, proof: &Proof) -> Result<(), Setback> {
+    /// True if it is noted which bases are put in place.
+    fn holds_bases(&self) -> bool {
+        let Options { durable, writing, .. } = &self.options;
+        self.keeps_notes && *durable && !writing.inplace && self.agreed.terms.bases
+    }
+
+    /// Gives a name its metadata; a file that was just found to be a base is it still.
+    pub(super) fn set_meta(&self, path: &RelPath, meta: &Meta) -> Result<(), StoreError> {
+        let identity = || self.store.open(path).ok()?.identity();
+        let confirmed = self.kept.bases.take_confirmed(path);
+        let confirmed = confirmed.filter(|(version, _)| identity() == Some(*version));
+        let begun = Moment::now();
+        self.store.set_meta(path, meta, self.keep)?;
+        if let Some((_, base)) = confirmed
+            && let Some(version) = identity()
+        {
+            self.kept.bases.hold(&version, begun, &base);
+        }
+        Ok(())
+    }
+
+    pub(super) fn confirm(
+        &self,
+        handle: Handle,
+        path: &RelPath,
+        proof: &Proof,
+    ) -> Result<(), Setback> {
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let old = slot.old.first();
         let read = |start, buffer: &mut [u8]| old.map_or(Ok(0), |old| old.read_at(start, buffer));
@@ -186,7 +215,13 @@ impl<S: Store> DestinationWorker<S> {
         if let Some(old) = old {
             old.check_unchanged().map_err(|error| setback(&error))?;
         }
-        if holds { Ok(()) } else { Err(unproven(&RelPath::root())) }
+        if !holds {
+            return Err(unproven(&RelPath::root()));
+        }
+        if let (Some(old), true) = (old, self.holds_bases()) {
+            self.kept.bases.confirm(path, old, proof.digest());
+        }
+        Ok(())
     }
 
     pub(super) fn abandon(&self, handle: Handle) -> Result<(), StoreError> {

@@ -90,7 +90,7 @@ impl<S: Store> DestinationWorker<S> {
     pub(super) fn open_old(
         &self,
         handle: Handle,
-        &Sought { path, ref elsewhere, most, ref goes_on, recipe }: &Sought<'_>,
+        &Sought { path, ref elsewhere, most, ref goes_on, recipe, base }: &Sought<'_>,
     ) -> Result<OldLens, StoreError> {
         let in_place = match self.store.open(path) {
             Ok(snapshot) => Some(snapshot),
@@ -128,6 +128,8 @@ impl<S: Store> DestinationWorker<S> {
         let recipe =
             recipe.and_then(|(old, spec)| self.kept.recipes.find(old, spec, self.agreed.terms));
         let named = recipe.as_ref().map(|recipe| self.named(recipe));
+        let base = in_place.as_ref().filter(|_| base);
+        let base = base.and_then(|old| self.kept.bases.held(old));
         let lens = OldLens {
             in_place: in_place.as_ref().map(len),
             has_other_names: in_place.as_ref().is_some_and(S::Snapshot::has_other_names),
@@ -136,6 +138,7 @@ impl<S: Store> DestinationWorker<S> {
             leftovers: leftovers.iter().map(len).collect(),
             kept: None,
             recipe,
+            base,
         };
         let others = beside.into_iter().chain(snapshot).chain(leftovers);
         let old = in_place.into_iter().chain(others).collect();

@@ -84,6 +84,8 @@ pub(super) struct Sought<'a> {
     pub(super) goes_on: Option<Meta>,
     /// The chunker of a recipe that would be of use.
     pub(super) recipe: Option<ChunkerSpec>,
+    /// True where it is of use which base the one in place is.
+    pub(super) base: bool,
 }
 
 /// An attempt, and what grows in it.

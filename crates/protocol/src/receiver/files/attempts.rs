@@ -91,17 +91,18 @@ impl Files {
             self.take_offer(file);
             return cx.frames.push_back(ToSender::Append { file, from });
         }
-        if incoming.how == How::Whole && goes_on.is_none() {
+        let base = by_recipe && cx.setting.uses_bases() && incoming.may_hold_base();
+        if incoming.how == How::Whole && goes_on.is_none() && !base {
             return self.ask_for(cx, file, Expected::default());
         }
         let path = incoming.candidate.path.clone();
         let elsewhere = incoming.elsewhere(cx.setting.options.compare.fuzzy, self.moved.most());
         let most = match incoming.how {
             How::Recipe | How::Strategy | How::Stronger => most_leftover(&incoming.candidate),
-            How::Whole | How::Tail => 0,
+            How::Whole | How::Tail | How::Changes => 0,
         };
         let recipe = (incoming.how == How::Recipe).then(|| incoming.expected_spec(&strategy));
-        let work = Work::OpenOld { handle, path, most, goes_on, recipe, elsewhere };
+        let work = Work::OpenOld { handle, path, most, goes_on, recipe, base, elsewhere };
         cx.ask(work, FilePending::OpenOld(handle));
     }
 
@@ -130,7 +131,8 @@ impl Files {
             Some((recipe.key, recipe.spec, known))
         });
         let kept = lens.kept.take();
-        if how != How::Whole {
+        let base = lens.base.take().filter(|_| lens.in_place.is_some());
+        if how != How::Whole || base.is_some() {
             incoming.take_old(&cx.setting.options, lens);
         }
         let first = incoming.old.len_of(incoming.old.first_part());
@@ -142,9 +144,11 @@ impl Files {
             self.resume(cx, file, (key, spec), Expected { kept, ..Expected::default() });
         } else if let Some((key, spec, known)) = recipe {
             let ahead = Some(Box::new(known));
-            self.resume(cx, file, (key, spec), Expected { ahead, ..Expected::default() });
+            self.resume(cx, file, (key, spec), Expected { ahead, base, ..Expected::default() });
             // What killed runs left is read.
             self.index_more(cx, handle);
+        } else if base.is_some() {
+            self.ask_for(cx, file, Expected { base, ..Expected::default() });
         } else if first > 0 && can_tell(&strategy, first) {
             let ahead =
                 (how == How::Recipe).then(|| Box::new(Old::new(incoming.expected_spec(&strategy))));
@@ -172,7 +176,9 @@ impl Files {
     /// Goes on indexing the old versions before `Start`.
     fn index_more(&mut self, cx: &mut Context, handle: Handle) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
-        if let Some((expected, mut fx)) = incoming.expected(cx, file) {
+        if let Some((expected, mut fx)) = incoming.expected(cx, file)
+            && expected.base.is_none()
+        {
             expected.index_more(&mut fx);
         }
     }
@@ -192,18 +198,23 @@ impl Files {
         (key, spec): (Key, ChunkerSpec),
         expected: Expected,
     ) {
+        let base = expected.base;
         self.asked_for(file, Expected { spec: Some(spec), ..expected });
         self.take_offer(file);
+        cx.frames.extend(base.map(|base| ToSender::Base { file, base }));
         cx.frames.push_back(ToSender::Resume { file, key, spec });
     }
 
     /// Wants a file; one that is offered begins at once.
     fn ask_for(&mut self, cx: &mut Context, file: FileNo, expected: Expected) {
+        let base = expected.base;
         let incoming = self.asked_for(file, expected);
         let (how, handle) = (incoming.how, incoming.handle);
+        cx.frames.extend(base.map(|base| ToSender::Base { file, base }));
         cx.frames.push_back(ToSender::Want { file, how });
         if let Some(offered) = self.take_offer(file)
             && how == How::Recipe
+            && base.is_none()
         {
             self.begin_offered(cx, handle, offered);
         }

@@ -144,7 +144,7 @@ impl Incoming {
 
     /// True where it was asked for once, by recipe and from its first byte, and nothing has come of it.
     pub(super) fn waits_for_first_start(&self) -> bool {
-        let resumes = matches!(&self.stage, Stage::Asked(expected) if expected.spec.is_some());
+        let resumes = matches!(&self.stage, Stage::Asked(expected) if expected.spec.is_some() || expected.base.is_some());
         let has_begun = matches!(self.stage, Stage::Running(_));
         let is_first = self.tries.wants == 1 && self.is_asked() && !has_begun;
         is_first && self.how == How::Recipe && !resumes
@@ -169,6 +169,19 @@ impl Incoming {
         let is_comparison = may_be_same && !compared;
         let worthwhile = self.how == How::Recipe || meta.len > LARGE_FILE_BYTES;
         (!self.tries.sought && worthwhile && !is_comparison).then(|| meta.clone())
+    }
+
+    /// True where it is worth asking which base the old version is. What was matched and is doubted has none.
+    pub(super) fn may_hold_base(&self) -> bool {
+        let Candidate { meta, old, differs, compared, .. } = &self.candidate;
+        let is_comparison = *differs == Differs::default() && !compared;
+        let worthwhile = match self.how {
+            How::Recipe => true,
+            // Nothing else needs the old version.
+            How::Whole => meta.len > LARGE_FILE_BYTES && !self.tries.sought,
+            How::Strategy | How::Stronger | How::Tail | How::Changes => false,
+        };
+        old.is_some() && worthwhile && !is_comparison
     }
 
     /// The chunker that the sender will most likely use.

@@ -7,9 +7,10 @@ use deltic_core::strategy::Conversation;
 use deltic_tree::Meta;
 
 use crate::error::PeerError;
-use crate::limits::LARGE_FILE_BYTES;
+use crate::limits::{LARGE_FILE_BYTES, Limits};
 use crate::message::{FileNo, How};
 use crate::receiver::context::Context;
+use crate::receiver::transfer::indexing::Expected;
 use crate::receiver::transfer::{Transfer, is_agreed, may_cut};
 use crate::report::{Side, Trouble, TroubleKind};
 use crate::work::{Handle, Setback, Then};
@@ -38,18 +39,21 @@ fn check_start(
 ) -> Result<(), PeerError> {
     let limits = &cx.setting.limits;
     let in_blocks = matches!(how, How::Whole | How::Tail);
-    let fits = how == incoming.how && (!in_blocks || spec == limits.blocks());
     let Stage::Asked(expected) = &incoming.stage else {
         return Err(PeerError::Unexpected("start"));
     };
+    let by_changes = how == How::Changes && expected.base.is_some();
+    let fits = by_changes || how == incoming.how && (!in_blocks || spec == limits.blocks());
     if !fits || !is_plain_file(meta) {
         return Err(PeerError::Unexpected("start"));
     }
     let agreed = match how {
         How::Recipe | How::Whole | How::Tail => is_agreed(&spec) && limits.admit(&spec),
         How::Strategy | How::Stronger => may_cut(&cx.strategy(), meta.len, spec),
+        How::Changes => spec == Limits::changed_blocks(),
     };
-    if !agreed || expected.spec.is_some_and(|asked| asked != spec) {
+    let asked = expected.spec.filter(|_| how != How::Changes);
+    if !agreed || asked.is_some_and(|asked| asked != spec) {
         return Err(PeerError::Unexpected("chunker"));
     }
     Ok(())
@@ -79,7 +83,14 @@ impl Files {
         let listed = &candidate.meta;
         let has_changed = (meta.len, meta.modified) != (listed.len, listed.modified);
         let meta = renewed(cx, listed, meta);
-        let mut transfer = Box::new(Transfer::new(meta, how, cx));
+        let base = match &incoming.stage {
+            Stage::Asked(Expected { base, .. }) => base.filter(|_| how.0 == How::Changes),
+            _ => None,
+        };
+        let mut transfer = Box::new(match base {
+            Some(base) => Transfer::since(meta, (base, incoming.old.len_in_place().unwrap_or(0))),
+            None => Transfer::new(meta, how, cx),
+        });
         if how.0 == How::Tail && !transfer.begin_at(candidate.tail_from()) {
             return Err(PeerError::Unexpected("a tail of less than nothing"));
         }

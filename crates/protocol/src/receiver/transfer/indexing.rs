@@ -1,8 +1,8 @@
 //! Cutting old: before `Start` by what the list lets expect, then by what `Start` says.
 
-use deltic_core::Chunks;
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::recipe::Chunk;
+use deltic_core::{Chunks, Digest};
 
 use crate::receiver::ask::Work;
 use crate::receiver::pending::FilePending;
@@ -20,6 +20,8 @@ pub(crate) struct Expected {
     pub(crate) kept: Option<Chunks>,
     /// The index of old, cut by what `Start` most likely says.
     pub(crate) ahead: Option<Box<Old>>,
+    /// The base that the sender was told of.
+    pub(crate) base: Option<Digest>,
 }
 
 impl Expected {

@@ -9,6 +9,7 @@
 
 mod assembly;
 mod blocks;
+mod changes;
 mod copies;
 pub(crate) mod file_context;
 pub(crate) mod gap;
@@ -27,12 +28,13 @@ mod tests;
 use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, ChunkerSpec};
+use deltic_core::delta::Op;
 use deltic_core::recipe::Digest;
 use deltic_core::{Fingerprint, Span, Strategy};
 use deltic_tree::Meta;
 
 use crate::error::PeerError;
-use crate::limits::OFFERED_GROUPS;
+use crate::limits::{Limits, OFFERED_GROUPS};
 use crate::message::{ChunkLine, Extent, GroupLine, How, Payload, ToSender};
 use crate::sums::{PatchStep, SumLine};
 use crate::work::Turn;
@@ -43,6 +45,7 @@ use super::load::Share;
 use super::pending::FilePending;
 use assembly::{Assembly, Literals};
 use blocks::Blocks;
+use changes::Changes;
 use copies::copy_runs;
 use file_context::{FileContext, Outcome};
 use indexing::Expected;
@@ -67,7 +70,29 @@ pub(crate) struct Transfer {
 enum Method {
     Recipe(Box<Recipe>),
     Blocks(Blocks),
+    Changes(Changes),
     Preset(Box<PresetState>),
+}
+
+impl Method {
+    /// The copies that were kept and lie before `place`, where copies and literals follow each other.
+    fn take_before(&mut self, place: u64) -> Vec<Op> {
+        match self {
+            Self::Preset(preset) => preset.take_before(place),
+            Self::Changes(changes) => changes.take_before(place),
+            Self::Recipe(_) | Self::Blocks(_) => Vec::new(),
+        }
+    }
+
+    /// The copies that were kept to the end, if there are any.
+    fn take_late(&mut self) -> Option<Vec<Op>> {
+        match self {
+            Self::Preset(preset) => preset.take_late(),
+            Self::Changes(changes) => Some(changes.take_before(u64::MAX)),
+            Self::Recipe(_) | Self::Blocks(_) => None,
+        }
+        .filter(|late| !late.is_empty())
+    }
 }
 
 /// The progress of a transfer.
@@ -99,6 +124,15 @@ impl Transfer {
             }
         };
         let build = Assembly::new(new, turn);
+        Self { meta, build, method, phase: Phase::Coming, is_growing: false }
+    }
+
+    /// The beginning of a transfer of what the version `meta` has changed since a base of `old` bytes.
+    pub(crate) fn since(meta: Meta, (base, old): (Digest, u64)) -> Self {
+        let spec = Limits::changed_blocks();
+        let new = New { len: meta.len, modified: meta.modified, from: 0, spec };
+        let method = Method::Changes(Changes::new(base, old, meta.len));
+        let build = Assembly::new(new, Turn::Any);
         Self { meta, build, method, phase: Phase::Coming, is_growing: false }
     }
 
@@ -142,7 +176,7 @@ impl Transfer {
                     fx.cx.frames.push_back(ToSender::Need { file: fx.file, chunks: vec![all] });
                 }
             }
-            Method::Blocks(_) => {}
+            Method::Blocks(_) | Method::Changes(_) => {}
             Method::Preset(preset) => preset.begin(fx),
         }
     }
@@ -153,7 +187,7 @@ impl Transfer {
         match &self.method {
             Method::Recipe(_) => false,
             Method::Blocks(blocks) => !blocks.is_asked(),
-            Method::Preset(_) => true,
+            Method::Changes(_) | Method::Preset(_) => true,
         }
     }
 
@@ -176,7 +210,7 @@ impl Transfer {
     pub(crate) fn share(&self) -> Share {
         match &self.method {
             Method::Recipe(recipe) => recipe.share(),
-            Method::Blocks(_) | Method::Preset(_) => Share::default(),
+            Method::Blocks(_) | Method::Changes(_) | Method::Preset(_) => Share::default(),
         }
     }
 
@@ -237,6 +271,7 @@ impl Transfer {
         match &mut self.method {
             Method::Recipe(recipe) => recipe.receive(chunk),
             Method::Blocks(blocks) => blocks.receive(chunk),
+            Method::Changes(changes) => changes.receive(chunk),
             Method::Preset(preset) => {
                 let span = preset.receive(chunk).ok_or(UNASKED)?;
                 Ok(Piece { span, brief: None })
@@ -272,9 +307,9 @@ impl Transfer {
                 fx.advance(self.build.settled());
                 return Ok(());
             }
-            (Method::Preset(preset), [first, .., last] | [first @ last]) => {
-                let earlier = preset.take_before(first.span.start);
-                between = copy_runs(&preset.take_before(last.span.start));
+            (method, [first, .., last] | [first @ last]) => {
+                let earlier = method.take_before(first.span.start);
+                between = copy_runs(&method.take_before(last.span.start));
                 if !earlier.is_empty() {
                     self.build.copy(fx, earlier, true, None);
                 }
@@ -350,9 +385,14 @@ impl Transfer {
 
     /// Takes what proves the whole, behind all of it.
     pub(crate) fn end(&mut self, digest: Digest) -> Result<(), PeerError> {
-        let is_told = match &self.method {
+        let is_told = match &mut self.method {
             Method::Recipe(recipe) => recipe.is_told(),
             Method::Blocks(blocks) => blocks.is_asked() || blocks.has_all(),
+            Method::Changes(changes) => {
+                let is_told = changes.end();
+                self.build.matched.in_old(0, changes.kept());
+                is_told
+            }
             Method::Preset(preset) => preset.is_told(),
         };
         if self.phase != Phase::Coming || !is_told {
@@ -401,7 +441,7 @@ impl Transfer {
             (pending, answer) => match &mut self.method {
                 Method::Recipe(recipe) => recipe.answer(fx, &mut self.build, pending, answer),
                 Method::Preset(preset) => preset.answer(fx, &mut self.build, pending, answer),
-                Method::Blocks(_) => {}
+                Method::Blocks(_) | Method::Changes(_) => {}
             },
         }
     }
@@ -422,6 +462,7 @@ impl Transfer {
             match &mut self.method {
                 Method::Recipe(recipe) => recipe.wrote(*chunk, fingerprint),
                 Method::Blocks(blocks) => blocks.wrote(*chunk, fingerprint),
+                Method::Changes(changes) => changes.wrote(*chunk, fingerprint),
                 Method::Preset(preset) => preset.wrote(*chunk, fingerprint),
             }
             self.build.literal += u64::from(span.len);
@@ -438,8 +479,7 @@ impl Transfer {
             && !fx.cx.jobs.is_busy(fx.handle)
             && !self.is_busy()
         {
-            let Method::Preset(preset) = &mut self.method else { return true };
-            let Some(late) = preset.take_late() else { return true };
+            let Some(late) = self.method.take_late() else { return true };
             self.build.copy(fx, late, self.build.literal > 0, None);
             if fx.is_over() {
                 return false;
@@ -452,6 +492,7 @@ impl Transfer {
         let comes = match &self.method {
             Method::Recipe(recipe) => recipe.is_busy(),
             Method::Blocks(blocks) => !blocks.has_all(),
+            Method::Changes(_) => false,
             Method::Preset(preset) => preset.is_busy(),
         };
         comes || self.build.is_busy()
@@ -477,7 +518,8 @@ impl Transfer {
             fx.cx.ask_to_write(Turn::Any, work, pending);
         } else if self.is_identical(fx) {
             let proof = self.prove(digest);
-            fx.cx.ask(Work::Confirm { handle, proof }, FilePending::Confirm(handle));
+            let path = path.clone();
+            fx.cx.ask(Work::Confirm { handle, path, proof }, FilePending::Confirm(handle));
         } else {
             // Of a prefix of the one in place: what was held back is needed after all.
             if self.build.holds() && !matches!(self.method, Method::Blocks(_)) {
@@ -508,6 +550,7 @@ impl Transfer {
         let of = match &mut self.method {
             Method::Recipe(recipe) => all(recipe.prove()),
             Method::Blocks(blocks) => all(ProofChunks::all(blocks.chunks())),
+            Method::Changes(changes) => changes.prove(),
             Method::Preset(preset) => preset.prove(),
         };
         Proof { digest, of }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use deltic_core::recipe::{Chunk, Digest, DigestBuilder, Grouper};
-use deltic_core::{ChunkNo, Chunks, Fingerprint, Index, Span};
+use deltic_core::{ChunkNo, Chunks, Fingerprint, Index, Span, digest_of_changes};
 
 /// The evidence that a rebuilt file is the sender's, to the last bit.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) enum ProofOf {
     Chunks(Box<ProofChunks>),
     /// The bytes of new.
     Bytes,
+    /// A base, the length of new in bytes, and the blocks that are others, by their numbers.
+    Changes(Digest, u64, Vec<(u32, Chunk)>),
 }
 
 /// The new version's chunks, which are known from several sources.
@@ -100,6 +102,7 @@ impl Proof {
         let digest = match &self.of {
             ProofOf::Bytes => of_bytes()?,
             ProofOf::Chunks(chunks) => chunks.digest(),
+            ProofOf::Changes(base, len, blocks) => digest_of_changes(base, *len, blocks),
         };
         Ok(digest == self.digest)
     }
@@ -109,15 +112,22 @@ impl Proof {
     pub const fn digest_of_bytes(&self) -> Option<&Digest> {
         match self.of {
             ProofOf::Bytes => Some(&self.digest),
-            ProofOf::Chunks(_) => None,
+            ProofOf::Chunks(_) | ProofOf::Changes(..) => None,
         }
+    }
+
+    /// The digest: of the bytes, of the chunks, or of a base and what changed since. Once it holds both ends can call
+    /// the version by it.
+    #[must_use]
+    pub const fn digest(&self) -> &Digest {
+        &self.digest
     }
 
     /// The chunks of new, in order, where they are what its digest is taken of.
     pub fn chunks(&self) -> Option<impl Iterator<Item = Chunk>> {
         match &self.of {
             ProofOf::Chunks(chunks) => Some(chunks.iter()),
-            ProofOf::Bytes => None,
+            ProofOf::Bytes | ProofOf::Changes(..) => None,
         }
     }
 }

@@ -1,10 +1,12 @@
-//! A file on its way to the receiver: by recipe, in blocks, or as a strategy of the papers has it.
+//! A file on its way to the receiver: by recipe, in blocks, by what changed since a base, or as a strategy of the
+//! papers has it.
 //!
 //! A transfer knows no tree and no other file. Frames about it and answers to its work come in; frames and work leave
 //! through the [`Context`].
 
 mod attempt;
 mod blocks;
+mod changes;
 mod recipe;
 mod table;
 
@@ -12,7 +14,7 @@ use std::ops::Range;
 
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
-use deltic_core::{Key, StrongSum};
+use deltic_core::{Digest, Key, StrongSum};
 
 use crate::cutting::Part;
 use crate::error::PeerError;
@@ -26,6 +28,7 @@ use super::context::Context;
 use super::presets::Preset;
 
 use blocks::{Blocks, fill};
+use changes::Changes;
 use recipe::{Recipe, UNOFFERED};
 
 pub(super) use attempt::{Attempt, CHANGED, cut_otherwise};
@@ -35,6 +38,8 @@ pub(super) use table::{ChunkTable, Needs};
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub(super) at: Attempt,
+    /// The base that the receiver holds, as it says.
+    pub(super) base: Option<Digest>,
     way: Way,
 }
 
@@ -43,6 +48,7 @@ pub(super) struct Transfer {
 enum Way {
     Recipe(Box<Recipe>),
     Blocks(Blocks),
+    Changes(Changes),
     Preset(Box<Preset>),
 }
 
@@ -99,7 +105,7 @@ impl Transfer {
             }
             None => Way::Blocks(Blocks::new(begins.start(), blocks)),
         };
-        Self { at, way }
+        Self { at, base: None, way }
     }
 
     /// Returns true where frames of it answer questions, so that they may come in any order.
@@ -107,7 +113,7 @@ impl Transfer {
         match &self.way {
             Way::Recipe(_) => true,
             Way::Blocks(blocks) => blocks.asked,
-            Way::Preset(_) => false,
+            Way::Changes(_) | Way::Preset(_) => false,
         }
     }
 
@@ -115,7 +121,7 @@ impl Transfer {
     pub(super) fn is_within(&self, limits: &Limits) -> bool {
         match &self.way {
             Way::Recipe(recipe) => limits.admit(&recipe.spec),
-            Way::Blocks(_) | Way::Preset(_) => true,
+            Way::Blocks(_) | Way::Changes(_) | Way::Preset(_) => true,
         }
     }
 
@@ -127,7 +133,7 @@ impl Transfer {
     pub(super) fn groups_unanswered(&self) -> u64 {
         match &self.way {
             Way::Recipe(recipe) => recipe.groups_unanswered(),
-            Way::Blocks(_) | Way::Preset(_) => 0,
+            Way::Blocks(_) | Way::Changes(_) | Way::Preset(_) => 0,
         }
     }
 
@@ -135,13 +141,18 @@ impl Transfer {
     pub(super) fn old_sums(&self) -> usize {
         match &self.way {
             Way::Preset(preset) => preset.old_sums,
-            Way::Recipe(_) | Way::Blocks(_) => 0,
+            Way::Recipe(_) | Way::Blocks(_) | Way::Changes(_) => 0,
         }
     }
 
     pub(super) fn opened(&mut self, cx: &mut Context, opened: Opened) -> Result<(), Trouble> {
         let Opened { meta, body, known } = opened;
         self.at.len = meta.len;
+        let changes = self.base.zip(known.changed.as_deref());
+        let changes = changes.and_then(|(base, changed)| Changes::new(base, changed, meta.len));
+        if let Some(changes) = changes {
+            (self.at.how, self.way) = (How::Changes, Way::Changes(changes));
+        }
         let spec = match &mut self.way {
             Way::Recipe(recipe) => {
                 recipe.opened(cx, meta.len, known);
@@ -151,6 +162,7 @@ impl Transfer {
                 blocks.count(&self.at, meta.len)?;
                 blocks.spec
             }
+            Way::Changes(_) => Limits::changed_blocks(),
             Way::Preset(preset) => preset.opened(cx, meta.len),
         };
         let Attempt { file, how, is_offer, .. } = self.at;
@@ -164,6 +176,7 @@ impl Transfer {
             }
             (Way::Blocks(blocks), _) => blocks.read_more(&self.at, cx),
             (Way::Recipe(recipe), _) => recipe.begin(&self.at, cx)?,
+            (Way::Changes(changes), _) => changes.begin(&mut self.at, cx),
             (Way::Preset(preset), _) => preset.begin(&self.at, cx),
         }
         Ok(())
@@ -173,7 +186,7 @@ impl Transfer {
     pub(super) fn go_on(&mut self, cx: &mut Context) -> bool {
         match &mut self.way {
             Way::Recipe(recipe) => recipe.go_on(&mut self.at, cx),
-            Way::Blocks(_) | Way::Preset(_) => false,
+            Way::Blocks(_) | Way::Changes(_) | Way::Preset(_) => false,
         }
     }
 
@@ -185,14 +198,14 @@ impl Transfer {
     ) -> Result<(), Trouble> {
         match &mut self.way {
             Way::Recipe(recipe) => recipe.scanned(&self.at, cx, part, run),
-            Way::Blocks(_) | Way::Preset(_) => Ok(()),
+            Way::Blocks(_) | Way::Changes(_) | Way::Preset(_) => Ok(()),
         }
     }
 
     pub(super) fn sealed(&mut self, cx: &mut Context, sealed: Sealed) -> Result<(), Trouble> {
         match &mut self.way {
             Way::Recipe(recipe) => recipe.sealed(&mut self.at, cx, sealed),
-            Way::Blocks(_) => self.at.end(cx, sealed),
+            Way::Blocks(_) | Way::Changes(_) => self.at.end(cx, sealed),
             Way::Preset(preset) => preset.sealed(&self.at, cx, sealed),
         }
         Ok(())
@@ -205,13 +218,17 @@ impl Transfer {
         (chunks, bytes): (Vec<Range<u32>>, u64),
         (payload, sums): (Payload, Vec<Chunk>),
     ) -> Result<(), Trouble> {
-        if let Way::Blocks(blocks) = &mut self.way {
-            blocks.note(chunks[0].start, &sums);
+        match &mut self.way {
+            Way::Blocks(blocks) => blocks.note(chunks[0].start, &sums),
+            Way::Changes(changes) => changes.note(&chunks, sums),
+            Way::Recipe(_) | Way::Preset(_) => {}
         }
         cx.send(fill(&self.at, chunks, payload));
         self.at.settle(cx, bytes);
-        if let Way::Blocks(blocks) = &mut self.way {
-            blocks.read_more(&self.at, cx);
+        match &mut self.way {
+            Way::Blocks(blocks) => blocks.read_more(&self.at, cx),
+            Way::Changes(changes) => changes.read_more(&self.at, cx),
+            Way::Recipe(_) | Way::Preset(_) => {}
         }
         Ok(())
     }
@@ -228,7 +245,7 @@ impl Transfer {
     ) -> Result<(), PeerError> {
         match &mut self.way {
             Way::Recipe(recipe) => recipe.lack(&mut self.at, cx, lacked),
-            Way::Blocks(_) | Way::Preset(_) => Err(PeerError::Unexpected("lack")),
+            Way::Blocks(_) | Way::Changes(_) | Way::Preset(_) => Err(PeerError::Unexpected("lack")),
         }
     }
 
@@ -240,6 +257,7 @@ impl Transfer {
         match &mut self.way {
             Way::Recipe(recipe) => recipe.need(&mut self.at, cx, needed),
             Way::Blocks(blocks) => blocks.need(needed),
+            Way::Changes(_) => Err(PeerError::Unexpected("need")),
             Way::Preset(preset) => preset.need(&self.at, cx, needed),
         }
     }
@@ -247,7 +265,7 @@ impl Transfer {
     pub(super) fn mend(&mut self, cx: &mut Context, lines: Vec<GapLine>) -> Result<(), PeerError> {
         match &mut self.way {
             Way::Recipe(recipe) => recipe.mend(&self.at, cx, lines),
-            Way::Blocks(_) | Way::Preset(_) => Err(UNOFFERED),
+            Way::Blocks(_) | Way::Changes(_) | Way::Preset(_) => Err(UNOFFERED),
         }
     }
 
@@ -255,7 +273,7 @@ impl Transfer {
     fn preset(&mut self) -> Option<(&mut Preset, &mut Attempt)> {
         match &mut self.way {
             Way::Preset(preset) => Some((preset, &mut self.at)),
-            Way::Recipe(_) | Way::Blocks(_) => None,
+            Way::Recipe(_) | Way::Blocks(_) | Way::Changes(_) => None,
         }
     }
 

@@ -30,6 +30,9 @@ pub(super) const PASSED_OVER: &str = "changes:passed-over";
 /// The sender may say which sources it removed.
 pub(super) const REMOVED: &str = "sources:removed";
 
+/// A receiver may say which base its old version is, and a sender answer by what changed since.
+pub(super) const BASES: &str = "bases";
+
 /// Behind it, how many files of a session an end can hold open at once.
 pub(super) const FILES: &str = "files:";
 

@@ -10,8 +10,8 @@ use crate::options::{Delete, Guard};
 use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
-    CHECKS, CREDIT, DELETE_SHARE, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS,
-    TROUBLES, ZEROS, ZSTD, capability,
+    BASES, CHECKS, CREDIT, DELETE_SHARE, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE,
+    STREAMS, TROUBLES, ZEROS, ZSTD, capability,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -36,14 +36,10 @@ pub struct Common {
     /// The session may have more streams than one.
     pub streams: bool,
     delete_share: bool,
-    /// Totals may say how much was resumed.
-    pub resumed: bool,
-    /// Troubles may say where they happened.
-    pub troubles: bool,
-    /// Changes may say why a name is passed over.
-    pub passed_over: bool,
-    /// The sender may say which sources it removed.
-    pub removed: bool,
+    /// Facts for people.
+    pub reports: Reports,
+    /// The receiver may say which base its old version is.
+    pub bases: bool,
     /// Chunks are named by the keyed sum; else by BLAKE3 with a key.
     pub keyed: bool,
     /// [`Hello::names`] of the sender are the session's: what it offers before it has heard the receiver is good.
@@ -58,6 +54,19 @@ pub struct Common {
     pub key: Key,
     /// The sender's part, which the key is made of.
     pub part: Key,
+}
+
+/// Facts for people that ends may tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reports {
+    /// Totals may say how much was resumed.
+    pub resumed: bool,
+    /// Troubles may say where they happened.
+    pub troubles: bool,
+    /// Changes may say why a name is passed over.
+    pub passed_over: bool,
+    /// The sender may say which sources it removed.
+    pub removed: bool,
 }
 
 impl Terms {
@@ -130,9 +139,13 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let strategies = known.fold(0, |bits, (place, _)| bits | 1 << place);
     let (zstd, zeros) = (both(ZSTD), both(ZEROS));
     let (streams, keyed) = (both(STREAMS), both(KEYED));
-    let (delete_share, resumed) = (both(DELETE_SHARE), both(RESUMED));
-    let (troubles, passed_over) = (both(TROUBLES), both(PASSED_OVER));
-    let removed = both(REMOVED);
+    let (delete_share, bases) = (both(DELETE_SHARE), both(BASES));
+    let reports = Reports {
+        resumed: both(RESUMED),
+        troubles: both(TROUBLES),
+        passed_over: both(PASSED_OVER),
+        removed: both(REMOVED),
+    };
     let offers = keyed == sender.capabilities.contains(KEYED);
     let (part, key) = (sender.part, sender.part.for_session());
     let most_files = sender.most_files();
@@ -147,10 +160,8 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         zeros,
         streams,
         delete_share,
-        resumed,
-        troubles,
-        passed_over,
-        removed,
+        reports,
+        bases,
         keyed,
         offers,
         strategies,

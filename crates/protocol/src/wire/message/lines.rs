@@ -27,6 +27,9 @@ pub enum How {
     Stronger,
     /// From some byte on, as literals of fixed blocks; asked for by [`ToSender::Append`](super::ToSender::Append).
     Tail,
+    /// By what changed since the base that the receiver holds; the sender's answer to
+    /// [`ToSender::Base`](super::ToSender::Base).
+    Changes,
 }
 
 /// A group of a recipe as it travels: enough to find it, not to prove it.
@@ -94,7 +97,7 @@ pub struct DigestLine {
     pub digest: Option<Digest>,
 }
 
-closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3, Tail = 4);
+closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3, Tail = 4, Changes = 5);
 closed_set!(Extent: More = 0, Last = 1, Part = 2, Empty = 3);
 
 impl Wire for FileNo {

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use deltic_core::Key;
 use deltic_core::chunk::ChunkerSpec;
+use deltic_core::{Digest, Key};
 
 use crate::error::PeerError;
 use crate::report::{Change, MadeRoot, Question, Totals, Trouble};
@@ -23,6 +23,8 @@ pub enum ToSender {
     Digest(Vec<FileNo>),
     /// Send this file; replaces an earlier attempt at it.
     Want { file: FileNo, how: How },
+    /// The old version of the file that is wanted next is this base: the answer may be what changed since.
+    Base { file: FileNo, base: Digest },
     /// Send this file by recipe, cut by `spec` and named with `key`: so it was when its transfer was interrupted.
     Resume { file: FileNo, key: Key, spec: ChunkerSpec },
     /// Directories that are as their tallies say, and others, which are to be listed; by numbers of tallies, counted
@@ -85,6 +87,7 @@ frames!(ToSender {
     43 Match { file, needs, tokens }
     47 Tallied { alike, unlike }
     41 Resume { file, key, spec }
+    63 Base { file, base }
     48 Append { file, from }
     62 Credit { bytes, more, held_us }
     44 Arrived { files, upto, last };

@@ -1,0 +1,120 @@
+//! Versions that both ends call by one digest: a sender that knows where the bytes of one lay sees what has changed
+//! since without reading it (docs/decisions/0037).
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock};
+
+use deltic_core::Digest;
+use deltic_protocol::limits::LARGE_FILE_BYTES;
+use deltic_protocol::options::Options;
+use deltic_protocol::work::Handle;
+use deltic_store::{Extents, Snapshot, Version};
+use deltic_store_local::cache::{self, Moment, Noted};
+use deltic_tree::RelPath;
+
+use crate::lock::lock;
+
+/// Changes go by themselves where they are no more than this share of a file; of more a recipe may find that they only
+/// moved.
+const LEAST_SHARE: u64 = 4;
+
+/// The bases that are known.
+#[derive(Debug, Default)]
+pub(super) struct Bases {
+    dir: Option<PathBuf>,
+    /// Opened when the first is asked for: most runs ask for none.
+    kept: OnceLock<Option<cache::Bases>>,
+    /// Files that are being sent.
+    sending: Mutex<HashMap<Handle, Sending>>,
+    /// Files that are what they were to become but for their times and the like, which they get next.
+    confirmed: Mutex<HashMap<RelPath, (Version, Digest)>>,
+}
+
+/// A file that is being sent.
+#[derive(Debug)]
+struct Sending {
+    extents: Extents,
+    /// The base that it goes by, and the one before that.
+    since: Option<(Digest, Option<Digest>)>,
+}
+
+impl Bases {
+    /// Opens those in `dir`, if the options let them count.
+    pub(super) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
+        Self { dir: dir.filter(|_| options.compare.cached), ..Self::default() }
+    }
+
+    /// The bases of files of this length.
+    fn kept(&self, len: u64) -> Option<&cache::Bases> {
+        if len <= LARGE_FILE_BYTES {
+            return None;
+        }
+        self.kept.get_or_init(|| cache::Bases::open(self.dir.as_deref()?)).as_ref()
+    }
+
+    /// Ranges of a file that is to be sent that have changed since `base`, if those are known and are not too much of
+    /// it. What its store says of it is kept until it is [sent](Self::sent).
+    pub(super) fn begin(
+        &self,
+        handle: Handle,
+        snapshot: &impl Snapshot,
+        base: Option<&Digest>,
+    ) -> Option<Vec<Range<u64>>> {
+        let len = snapshot.meta().len;
+        let kept = self.kept(len)?;
+        // Without them it goes as any other.
+        let extents = snapshot.extents().ok().flatten()?;
+        let found = base.and_then(|base| {
+            let Noted { extents: old, before } = kept.noted(base)?;
+            let changed = extents.changed_since(&Extents::decode(&old)?)?;
+            let bytes: u64 = changed.iter().map(|range| range.end - range.start).sum();
+            (bytes <= len / LEAST_SHARE).then_some((changed, (*base, before)))
+        });
+        let (changed, since) = found.unzip();
+        lock(&self.sending).insert(handle, Sending { extents, since });
+        changed
+    }
+
+    /// Notes that a file was sent as the base that is called so.
+    pub(super) fn sent(&self, handle: Handle, len: u64, base: &Digest) {
+        let sending = lock(&self.sending).remove(&handle);
+        if let (Some(Sending { extents, since }), Some(kept)) = (sending, self.kept(len)) {
+            let (since, before) = since.unzip();
+            kept.note(base, &Noted { extents: extents.encode(), before: since });
+            // The receiver has the last one still if it does not get this far.
+            before.flatten().inspect(|before| kept.forget(before));
+        }
+    }
+
+    /// Forgets what is known of a file that is not sent any more.
+    pub(super) fn drop_sending(&self, handle: Handle) {
+        lock(&self.sending).remove(&handle);
+    }
+
+    /// The base that an old version is.
+    pub(super) fn held(&self, old: &impl Snapshot) -> Option<Digest> {
+        self.kept(old.meta().len)?.held(&old.identity()?)
+    }
+
+    /// Notes that a file was put in place as the base that is called so, which began at `begun`.
+    pub(super) fn hold(&self, version: &Version, begun: Moment, base: &Digest) {
+        if let Some(kept) = self.kept(version.len) {
+            kept.hold(version, begun, base);
+        }
+    }
+
+    /// Notes that the file at a path is the base that is called so; it may still get other times.
+    pub(super) fn confirm(&self, path: &RelPath, old: &impl Snapshot, base: &Digest) {
+        if let (Some(kept), Some(version)) = (self.kept(old.meta().len), old.identity()) {
+            kept.hold(&version, Moment::now(), base);
+            lock(&self.confirmed).insert(path.clone(), (version, *base));
+        }
+    }
+
+    /// Takes what was [confirmed](Self::confirm) of the file at a path, if that is still to get its times.
+    pub(super) fn take_confirmed(&self, path: &RelPath) -> Option<(Version, Digest)> {
+        lock(&self.confirmed).remove(path)
+    }
+}

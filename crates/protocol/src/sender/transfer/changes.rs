@@ -1,0 +1,111 @@
+//! A file that is sent by what changed since a base: the receiver has the rest where it lay.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use deltic_core::recipe::Chunk;
+use deltic_core::{Digest, Span};
+
+use crate::limits::CHANGED_BLOCK_BYTES;
+
+use super::super::ask::{Sealing, Sums, Work};
+use super::super::context::Context;
+use super::super::pending::Pending;
+use super::attempt::Attempt;
+use crate::work::Turn;
+
+const BLOCK: u64 = CHANGED_BLOCK_BYTES as u64;
+
+/// Reads that are asked for at once. They are made one after the other: blocks go in order.
+const READS: usize = 4;
+
+/// The blocks that changed, as far as they were read.
+#[derive(Debug)]
+pub(super) struct Changes {
+    base: Digest,
+    /// Blocks that are to be read, ascending.
+    unread: VecDeque<Range<u32>>,
+    /// Bytes of all that changed.
+    bytes: u64,
+    reading: usize,
+    /// The blocks that were read.
+    blocks: Vec<(u32, Chunk)>,
+}
+
+impl Changes {
+    /// Blocks of a file of `len` bytes that `changed` since `base`; `None` where these are too many to count, or no
+    /// part of it.
+    pub(super) fn new(base: Digest, changed: &[Range<u64>], len: u64) -> Option<Self> {
+        u32::try_from(len.div_ceil(BLOCK)).ok()?;
+        let mut unread = VecDeque::<Range<u32>>::new();
+        for range in changed {
+            if range.start >= range.end || range.end > len {
+                return None;
+            }
+            let blocks = (range.start / BLOCK) as u32..range.end.div_ceil(BLOCK) as u32;
+            match unread.back_mut() {
+                Some(last) if blocks.start <= last.end => last.end = last.end.max(blocks.end),
+                _ => unread.push_back(blocks),
+            }
+        }
+        let bytes = |blocks: &Range<u32>| {
+            (u64::from(blocks.end) * BLOCK).min(len) - u64::from(blocks.start) * BLOCK
+        };
+        let bytes = unread.iter().map(bytes).sum();
+        Some(Self { base, unread, bytes, reading: 0, blocks: Vec::new() })
+    }
+
+    /// Begins to read, now that `Start` is sent.
+    pub(super) fn begin(&mut self, at: &mut Attempt, cx: &mut Context) {
+        at.settle(cx, at.len - self.bytes);
+        self.read_more(at, cx);
+    }
+
+    /// Reads the next blocks, or seals the file after the last.
+    pub(super) fn read_more(&mut self, at: &Attempt, cx: &mut Context) {
+        let (zstd, handle, sums) = (cx.options.compress, at.handle, Sums::Take);
+        while self.reading < READS && !self.unread.is_empty() {
+            let (chunks, bytes) = self.take(at.len, cx);
+            let span = |block: u32| {
+                let start = u64::from(block) * BLOCK;
+                Span::new(start, (at.len - start).min(BLOCK) as u32)
+            };
+            let spans = chunks.iter().cloned().flatten().map(span).collect();
+            let work = Work::Read { handle, spans, sums, zstd };
+            cx.jobs.ask_as(Turn::Own, work, Pending::Read { handle, chunks, bytes });
+            self.reading += 1;
+        }
+        if self.reading == 0 {
+            let blocks = Arc::new(std::mem::take(&mut self.blocks));
+            at.seal(cx, Sealing::Changes(self.base, blocks));
+        }
+    }
+
+    /// Takes up to a fill's worth of blocks of a file of `len` bytes; the bytes that they have.
+    fn take(&mut self, len: u64, cx: &Context) -> (Vec<Range<u32>>, u64) {
+        let most = ((cx.limits.fill_bytes() / BLOCK) as u32).max(1);
+        let (mut taken, mut count, mut bytes) = (Vec::new(), 0, 0);
+        while count < most
+            && taken.len() < cx.limits.batch()
+            && let Some(range) = self.unread.front_mut()
+        {
+            let end = range.end.min(range.start + (most - count));
+            let blocks = range.start..end;
+            count += end - range.start;
+            bytes += (u64::from(end) * BLOCK).min(len) - u64::from(range.start) * BLOCK;
+            range.start = end;
+            if range.start == range.end {
+                self.unread.pop_front();
+            }
+            taken.push(blocks);
+        }
+        (taken, bytes)
+    }
+
+    /// Notes blocks that were read.
+    pub(super) fn note(&mut self, blocks: &[Range<u32>], sums: Vec<Chunk>) {
+        self.reading -= 1;
+        self.blocks.extend(blocks.iter().cloned().flatten().zip(sums));
+    }
+}
