@@ -1,0 +1,130 @@
+//! A sender whose storage tells what changed since the last run reads and sends that alone. Root only: the storage is
+//! btrfs, on a file of its own.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use common::{Mounted, Run, World, noise};
+
+/// Longer than a large file has to be.
+const LEN: usize = 40 << 20;
+const SECTOR: u64 = 4096;
+
+/// Two trees on btrfs, `disk/s` and `disk/d`, which were synced once.
+fn btrfs(world: &World) -> Option<Mounted<'_>> {
+    let without = "btrfs cannot be mounted here";
+    let image = fs::File::create(world.path("image"));
+    image.and_then(|image| image.set_len(512 << 20)).expect("there is room");
+    let made = || Run::of(&mut world.command("mkfs.btrfs", ["-q", "image"])).code == Some(0);
+    if !(common::is_installed("mkfs.btrfs") && made()) {
+        common::skip(without);
+        return None;
+    }
+    Mounted::by((world, "disk"), ("mount", &["-o", "loop", "image", "disk"]), without)
+}
+
+/// Writes over sectors of a file, which then has this time.
+fn write_over(world: &World, name: &str, sectors: &[u64], time: i64) {
+    let file = fs::File::options().write(true).open(world.path(name)).expect("it is there");
+    for sector in sectors {
+        let bytes = noise(SECTOR as usize, time as u64 + sector);
+        file.write_all_at(&bytes, sector * SECTOR).expect("there is room");
+    }
+    world.set_time(name, time);
+}
+
+/// Bytes that travelled, in both directions.
+fn travelled(run: &Run) -> u64 {
+    run.stat("Total bytes sent") + run.stat("Total bytes received")
+}
+
+#[test]
+fn only_what_changed_since_the_last_run_is_read_and_sent() {
+    for way in common::WAYS {
+        let world = World::new();
+        let Some(_disk) = btrfs(&world) else { return };
+        world.write("disk/s/image", noise(LEN, 1));
+        world.set_time("disk/s/image", 1_000_000_000);
+        let words = format!("-a --stats {} {}", way.from("disk/s/"), way.to("disk/d"));
+        let check = |changed: u64| {
+            let run = world.ok(&words);
+            world.assert_same("disk/s", "disk/d");
+            assert_eq!(run.stat("Literal data"), changed, "{way:?}");
+            assert!(travelled(&run) < changed + changed / 8 + 3000, "{way:?} {run:#?}");
+        };
+        world.ok(&words);
+        write_over(&world, "disk/s/image", &[0, 7, 8, 5000], 1_000_000_001);
+        check(4 * SECTOR);
+        // What came so is a base again.
+        write_over(&world, "disk/s/image", &[7, 10_239], 1_000_000_002);
+        check(2 * SECTOR);
+        // Its time alone is another.
+        world.set_time("disk/s/image", 1_000_000_003);
+        check(0);
+        write_over(&world, "disk/s/image", &[1], 1_000_000_004);
+        check(SECTOR);
+        // It is a copy that shares blocks; it has become longer, and shorter.
+        let words = ["cp", "-p", "--reflink=always", "disk/s/image", "disk/s/other"];
+        assert_eq!(Run::of(&mut world.command(words[0], &words[1..])).code, Some(0));
+        fs::rename(world.path("disk/s/other"), world.path("disk/s/image")).unwrap();
+        write_over(&world, "disk/s/image", &[10_240, 10_241], 1_000_000_005);
+        check(2 * SECTOR);
+        let file = fs::File::options().write(true).open(world.path("disk/s/image")).unwrap();
+        file.set_len(9000 * SECTOR).unwrap();
+        world.set_time("disk/s/image", 1_000_000_006);
+        check(0);
+    }
+}
+
+#[test]
+fn a_lost_or_spoilt_base_ends_in_the_ordinary_way() {
+    let world = World::new();
+    let Some(_disk) = btrfs(&world) else { return };
+    world.write("disk/s/image", noise(LEN, 1));
+    world.set_time("disk/s/image", 1_000_000_000);
+    let words = "-a --stats disk/s/ h:disk/d";
+    world.ok(words);
+    let round = |n: i64, spoil: &dyn Fn()| {
+        write_over(&world, "disk/s/image", &[n as u64], 1_000_000_000 + n);
+        spoil();
+        let run = world.ok(words);
+        world.assert_same("disk/s", "disk/d");
+        assert!(run.stat("Literal data") < LEN as u64 / 8, "{run:#?}");
+        // A recipe of so long a file has more bytes than all else.
+        travelled(&run) < SECTOR + 3000
+    };
+    assert!(round(1, &|| ()));
+    // Somebody wrote to it, and gave it its time back.
+    let behind = || write_over(&world, "disk/d/image", &[3000], 1_000_000_001);
+    assert!(!round(2, &behind));
+    // The caches are gone: at the sender, at the receiver.
+    for lost in ["extents-1", "bases-1"] {
+        assert!(round(3, &|| ()), "{lost}");
+        let gone = || {
+            let path = world.path(".cache/deltic").join(lost);
+            if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+        };
+        assert!(!round(4, &gone), "{lost}");
+    }
+    // All of it was written anew.
+    let anew = || {
+        let bytes = world.read("disk/s/image");
+        fs::remove_file(world.path("disk/s/image")).unwrap();
+        world.write("disk/s/image", bytes);
+        world.set_time("disk/s/image", 1_000_000_005);
+    };
+    assert!(!round(5, &anew), "it is matched all the same");
+    // What changes in place is no base.
+    let words = format!("{words} --inplace");
+    write_over(&world, "disk/s/image", &[6], 1_000_000_006);
+    world.ok(&words);
+    world.assert_same("disk/s", "disk/d");
+    assert!(!round(7, &|| ()));
+    // Nothing is believed.
+    write_over(&world, "disk/s/image", &[8], 1_000_000_008);
+    let run = world.ok("-a --stats --no-cache disk/s/ h:disk/d");
+    world.assert_same("disk/s", "disk/d");
+    assert!(travelled(&run) > SECTOR + 3000, "{run:#?}");
+}
