@@ -48,20 +48,53 @@ pub(crate) struct Options {
 pub(crate) fn again(options: &Options) -> Result<()> {
     options.programs.announce(&options.peers)?;
     let rig = Rig::new(&options.programs, &options.at.dir)?;
-    let new = rig.path("new");
-    progress(&format!("writing {}", options.size));
-    write_base(&new, options.size.bytes(), options.size.bytes())?;
-    let mut runs = vec![Vec::new(); options.peers.len()];
-    for round in 0..options.runs + 2 {
-        change(&new, options, round)?;
-        for (peer, runs) in options.peers.iter().zip(&mut runs) {
-            progress(&format!("round {round}/{}: {}", options.runs + 1, peer.name()));
-            let dest = rig.path(peer.name());
-            if options.cold {
+    let (len, places) = (options.size.bytes(), options.places);
+    let flags: &[&str] = if options.inplace { &["-t", "--inplace"] } else { &["-t"] };
+    let change = Change { len, places, whole_blocks: false, cold: options.cold, flags };
+    let of = rounds(&rig, &rig.path(""), (&options.peers, options.runs), &change)?;
+    let mut header = vec!["file", "peer"];
+    header.extend(FIGURES);
+    let mut table = Table::new(0, header.iter().copied());
+    tabulate(&[options.size.to_string()], &of, &mut table);
+    publish(&table, &options.at.out, "again")
+}
+
+/// A change before each sync.
+pub(super) struct Change {
+    /// Length of the file in bytes.
+    pub(super) len: u64,
+    /// Places that are written over.
+    pub(super) places: u32,
+    /// Each is a whole block of 4 KiB, at its place; else some bytes anywhere.
+    pub(super) whole_blocks: bool,
+    /// The system forgets what it read of the old version.
+    pub(super) cold: bool,
+    /// Options of the syncs.
+    pub(super) flags: &'static [&'static str],
+}
+
+/// Syncs a file in `dir` so many times with each peer, after a first copy and a first change: the
+/// medians.
+pub(super) fn rounds(
+    rig: &Rig,
+    dir: &Path,
+    (peers, count): (&[Peer], u32),
+    change: &Change,
+) -> Result<Vec<(Peer, Transfer)>> {
+    let new = dir.join("new");
+    progress("writing the file");
+    write_base(&new, change.len, change.len)?;
+    let mut runs = vec![Vec::new(); peers.len()];
+    for round in 0..count + 2 {
+        change.make(&new, (round, count))?;
+        for (peer, runs) in peers.iter().zip(&mut runs) {
+            progress(&format!("round {round}/{}: {}", count + 1, peer.name()));
+            let dest = dir.join(peer.name());
+            if change.cold {
                 forget(&new)?;
             }
-            let flags: &[&str] = if options.inplace { &["-t", "--inplace"] } else { &["-t"] };
-            let run = rig.transfer(*peer, Task { flags, ..Task::default() }, (&new, &dest))?;
+            let task = Task { flags: change.flags, ..Task::default() };
+            let run = rig.transfer(*peer, task, (&new, &dest))?;
             if !same_content(&new, &dest)? {
                 bail!("{} left a file that is not the new one", peer.name());
             }
@@ -72,27 +105,27 @@ pub(crate) fn again(options: &Options) -> Result<()> {
         }
     }
     progress("");
-    let mut header = vec!["file", "peer"];
-    header.extend(FIGURES);
-    let mut table = Table::new(0, header.iter().copied());
-    let of: Vec<(Peer, Transfer)> =
-        options.peers.iter().zip(&runs).map(|(peer, runs)| (*peer, medians(runs))).collect();
-    tabulate(&[options.size.to_string()], &of, &mut table);
-    publish(&table, &options.at.out, "again")
+    Ok(peers.iter().zip(&runs).map(|(peer, runs)| (*peer, medians(runs))).collect())
 }
 
-/// Writes over some places of the file, which gets a time of its own in the past.
-fn change(new: &Path, options: &Options, round: u32) -> Result<()> {
-    let mut random = Random::new(u64::from(round));
-    let mut file = File::options().write(true).open(new)?;
-    for _ in 0..options.places {
-        file.seek(SeekFrom::Start(random.below(options.size.bytes() - PIECE as u64)))?;
-        file.write_all(&random.bytes(PIECE))?;
+impl Change {
+    /// Writes over some places of the file, which gets a time of its own in the past.
+    fn make(&self, new: &Path, (round, count): (u32, u32)) -> Result<()> {
+        let mut random = Random::new(u64::from(round));
+        let mut file = File::options().write(true).open(new)?;
+        let (bytes, unit) = if self.whole_blocks { (BLOCK, BLOCK as u64) } else { (PIECE, 1) };
+        for _ in 0..self.places {
+            let at = random.below((self.len - bytes as u64) / unit) * unit;
+            file.seek(SeekFrom::Start(at))?;
+            file.write_all(&random.bytes(bytes))?;
+        }
+        let days = u64::from(count + 2 - round);
+        let time = SystemTime::now() - Duration::from_secs(86_400 * days);
+        Ok(file.set_times(FileTimes::new().set_modified(time))?)
     }
-    let days = u64::from(options.runs + 2 - round);
-    let time = SystemTime::now() - Duration::from_secs(86_400 * days);
-    Ok(file.set_times(FileTimes::new().set_modified(time))?)
 }
+
+const BLOCK: usize = 4096;
 
 /// Empties the page cache, but for the new version.
 fn forget(new: &Path) -> Result<()> {

@@ -4,7 +4,7 @@
 //! fit are synced, the exit code tells, nothing is left behind, and a retry on a freed disk completes.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use super::disk::Disk;
 use super::figures::publish;
 use super::files::Files;
 use super::peer::{Peer, Programs, Task};
@@ -53,7 +54,7 @@ pub(crate) fn enospc(options: &Options) -> Result<()> {
     }
     options.programs.announce(&options.peers)?;
     let rig = Rig::new(&options.programs, &options.dir)?;
-    if let Err(error) = Disk::new(&rig) {
+    if let Err(error) = new_disk(&rig) {
         eprintln!("SKIPPED: no loop mount here: {error:#}");
         return Ok(());
     }
@@ -82,10 +83,10 @@ pub(crate) fn enospc(options: &Options) -> Result<()> {
 }
 
 fn one(rig: &Rig, peer: Peer, (old, new): (&Files, &Files), free: u64) -> Result<Outcome> {
-    let disk = Disk::new(rig)?;
+    let disk = new_disk(rig)?;
     let dest = disk.mount.join("dest");
     old.write(&dest)?;
-    let filler = disk.fill_but(free)?;
+    let filler = fill_but(&disk, free)?;
     let succeeded = sync(rig, peer, &dest)?;
     let mut faults = Vec::new();
     let left = new.differing(&dest);
@@ -129,50 +130,22 @@ fn summary(peer: Peer, outcomes: &[Outcome]) -> Vec<String> {
     vec![peer.name().into(), outcomes.len().to_string(), fitted.to_string(), faults]
 }
 
-/// A fresh file system on a loop device, gone when dropped.
-struct Disk {
-    image: PathBuf,
-    mount: PathBuf,
+fn new_disk(rig: &Rig) -> Result<Disk> {
+    Disk::new(rig, DISK, &["mkfs.ext4", "-q", "-m0"])
 }
 
-impl Disk {
-    fn new(rig: &Rig) -> Result<Self> {
-        // A new name each time: a reused one has shown stale blocks.
-        let name = Random::new(
-            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos() as u64,
-        )
-        .number();
-        let (image, mount) = (rig.path(&format!("{name:x}.img")), rig.path(&format!("{name:x}")));
-        File::create(&image)?.set_len(DISK)?;
-        fs::create_dir(&mount)?;
-        helper("mkfs.ext4", &[OsStr::new("-q"), OsStr::new("-m0"), image.as_os_str()])?;
-        helper("mount", &[OsStr::new("-oloop"), image.as_os_str(), mount.as_os_str()])?;
-        Ok(Self { image, mount })
-    }
-
-    /// Writes a file that leaves `free` bytes.
-    fn fill_but(&self, free: u64) -> Result<PathBuf> {
-        let filler = self.mount.join("filler");
-        // Delayed allocation: what is free is known only once everything has its blocks.
-        helper("sync", &[OsStr::new("-f"), self.mount.as_os_str()])?;
-        let said = helper("stat", &[OsStr::new("-fc%a %S"), self.mount.as_os_str()])?;
-        let mut numbers = said.split_whitespace().map(str::parse::<u64>);
-        let mut next = || numbers.next().context("stat -f has two numbers")?.context("a number");
-        let available = next()? * next()?;
-        let len = available.saturating_sub(free).to_string();
-        helper("fallocate", &[OsStr::new("-l"), OsStr::new(&len), filler.as_os_str()])?;
-        Ok(filler)
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        if let Err(error) = helper("umount", &[self.mount.as_os_str()]) {
-            eprintln!("{error:#}");
-        }
-        fs::remove_file(&self.image).ok();
-        fs::remove_dir(&self.mount).ok();
-    }
+/// Writes a file on a disk that leaves `free` bytes.
+fn fill_but(disk: &Disk, free: u64) -> Result<PathBuf> {
+    let filler = disk.mount.join("filler");
+    // Delayed allocation: what is free is known only once everything has its blocks.
+    helper("sync", &[OsStr::new("-f"), disk.mount.as_os_str()])?;
+    let said = helper("stat", &[OsStr::new("-fc%a %S"), disk.mount.as_os_str()])?;
+    let mut numbers = said.split_whitespace().map(str::parse::<u64>);
+    let mut next = || numbers.next().context("stat -f has two numbers")?.context("a number");
+    let available = next()? * next()?;
+    let len = available.saturating_sub(free).to_string();
+    helper("fallocate", &[OsStr::new("-l"), OsStr::new(&len), filler.as_os_str()])?;
+    Ok(filler)
 }
 
 /// A large file that changes all over, and small new ones that come after it by name.

@@ -3,6 +3,7 @@
 
 pub(crate) mod again;
 mod data;
+mod disk;
 pub(crate) mod e2e;
 pub(crate) mod enospc;
 mod figures;
@@ -14,4 +15,5 @@ mod processes;
 pub(crate) mod relay;
 mod release;
 mod run;
+pub(crate) mod storage;
 pub(crate) mod tree;

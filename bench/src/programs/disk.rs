@@ -1,0 +1,45 @@
+//! File systems of their own, on loop devices. Root only.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use anyhow::Result;
+
+use super::run::{Rig, helper};
+use crate::random::Random;
+
+/// A fresh file system on a loop device, gone when dropped.
+pub(super) struct Disk {
+    image: PathBuf,
+    pub(super) mount: PathBuf,
+}
+
+impl Disk {
+    /// Makes one of `len` bytes by a command that gets the name of the device, and mounts it.
+    pub(super) fn new(rig: &Rig, len: u64, make: &[&str]) -> Result<Self> {
+        // A new name each time: a reused one has shown stale blocks.
+        let name = Random::new(
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos() as u64,
+        )
+        .number();
+        let (image, mount) = (rig.path(&format!("{name:x}.img")), rig.path(&format!("{name:x}")));
+        File::create(&image)?.set_len(len)?;
+        fs::create_dir(&mount)?;
+        let words = make[1..].iter().map(OsStr::new).chain([image.as_os_str()]);
+        helper(make[0], &words.collect::<Vec<_>>())?;
+        helper("mount", &[OsStr::new("-oloop"), image.as_os_str(), mount.as_os_str()])?;
+        Ok(Self { image, mount })
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if let Err(error) = helper("umount", &[self.mount.as_os_str()]) {
+            eprintln!("{error:#}");
+        }
+        fs::remove_file(&self.image).ok();
+        fs::remove_dir(&self.mount).ok();
+    }
+}
