@@ -155,10 +155,14 @@ impl Drop for Channel {
 
 type Arriving = mpsc::Sender<io::Result<Bytes>>;
 
-/// The channels of a connection, and its way out.
+/// The open channels of a connection; clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Channels(Arc<Mutex<BTreeMap<u32, Arriving>>>);
+
+/// The channels of a connection, and its way out: nobody says anything more once all clones are gone.
 #[derive(Clone, Debug)]
 pub struct Mux {
-    channels: Arc<Mutex<BTreeMap<u32, Arriving>>>,
+    channels: Channels,
     leaving: mpsc::Sender<Bytes>,
 }
 
@@ -166,7 +170,7 @@ impl Mux {
     /// Opens channel `number`, whose bytes arrive from now on; nothing where it is open.
     #[must_use]
     pub fn open(&self, number: u32) -> Option<Channel> {
-        let mut channels = self.channels();
+        let mut channels = self.channels.all();
         if channels.contains_key(&number) {
             return None;
         }
@@ -176,18 +180,10 @@ impl Mux {
         Some(Channel { number, arriving, at_hand: Bytes::new(), leaving, ended: false })
     }
 
-    /// Counts the open channels.
+    /// The open channels.
     #[must_use]
-    pub fn count(&self) -> usize {
-        self.channels().len()
-    }
-
-    /// Closes channel `number`; who reads it is told `why`, or that it ends.
-    pub async fn close(&self, number: u32, why: Option<io::Error>) {
-        let channel = self.channels().remove(&number);
-        if let (Some(channel), Some(why)) = (channel, why) {
-            channel.send(Err(why)).await.ok();
-        }
+    pub const fn channels(&self) -> &Channels {
+        &self.channels
     }
 
     /// Sends a control message.
@@ -200,13 +196,34 @@ impl Mux {
         sent.map_err(|_| io::Error::new(io::ErrorKind::WouldBlock, "nobody reads the answers"))
     }
 
-    fn channels(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, Arriving>> {
-        lock(&self.channels)
+    /// Asks the other end for a sign of life, unless much waits to be sent: then that does.
+    pub fn ping(&self) {
+        self.leaving.try_send(Bytes::new()).ok();
+    }
+}
+
+impl Channels {
+    /// Counts them.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.all().len()
+    }
+
+    /// Closes channel `number`; who reads it is told `why`, or that it ends.
+    pub async fn close(&self, number: u32, why: Option<io::Error>) {
+        let channel = self.all().remove(&number);
+        if let (Some(channel), Some(why)) = (channel, why) {
+            channel.send(Err(why)).await.ok();
+        }
+    }
+
+    fn all(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, Arriving>> {
+        lock(&self.0)
     }
 
     /// Ends all channels with their connection.
     fn end(&self, ended: &io::Result<()>) {
-        let channels = std::mem::take(&mut *self.channels());
+        let channels = std::mem::take(&mut *self.all());
         for (_, channel) in channels {
             let why = match ended {
                 Ok(()) => io::Error::from(io::ErrorKind::UnexpectedEof),
@@ -221,7 +238,7 @@ impl Mux {
         if bytes.is_empty() {
             return self.close(number, None).await;
         }
-        let channel = self.channels().get(&number).cloned();
+        let channel = self.all().get(&number).cloned();
         if let Some(channel) = channel
             && channel.send(Ok(bytes)).await.is_err()
         {
@@ -233,7 +250,7 @@ impl Mux {
 /// A connection whose channels may be opened.
 pub struct Connection<T> {
     socket: WebSocketStream<T>,
-    mux: Mux,
+    channels: Channels,
     leaving: mpsc::Receiver<Bytes>,
 }
 
@@ -242,12 +259,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
     #[must_use]
     pub fn new(socket: WebSocketStream<T>) -> (Self, Mux) {
         let (sender, leaving) = mpsc::channel(WAITING);
-        let mux = Mux { channels: Arc::default(), leaving: sender };
-        (Self { socket, mux: mux.clone(), leaving }, mux)
+        let channels = Channels::default();
+        let mux = Mux { channels: channels.clone(), leaving: sender };
+        (Self { socket, channels, leaving }, mux)
     }
 
-    /// Carries messages until one end closes the connection, or `ended` and all that waits is sent; control messages go
-    /// to `hear`. `alive` is told of each message.
+    /// Carries messages until one end closes the connection, or `ended`, or nobody has a channel or the way out any more,
+    /// and all that waits is sent; control messages go to `hear`. `alive` is told of each message.
     ///
     /// # Errors
     /// What ended the connection before one end did. All channels end with it.
@@ -257,7 +275,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         mut alive: impl FnMut(),
         ended: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        let Self { socket, mux, mut leaving } = self;
+        let Self { socket, channels, mut leaving } = self;
         let (mut sink, mut stream) = socket.split();
         let (begun, mut pings) = (Instant::now(), 0);
         let hearing = async {
@@ -278,7 +296,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                 let (number, bytes) = decode(message.into_payload().into()).map_err(invalid)?;
                 match number {
                     0 => hear(bytes)?,
-                    number => mux.deliver(number, bytes).await,
+                    number => channels.deliver(number, bytes).await,
                 }
             }
             Ok(())
@@ -309,15 +327,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             ended = hearing => ended,
             ended = saying => ended,
         };
-        mux.end(&ended);
+        channels.end(&ended);
         ended
-    }
-}
-
-impl Mux {
-    /// Asks the other end for a sign of life, unless much waits to be sent: then that does.
-    pub fn ping(&self) {
-        self.leaving.try_send(Bytes::new()).ok();
     }
 }
 
@@ -344,6 +355,25 @@ mod tests {
                 prop_assert_eq!(encode(number, &rest), Bytes::from(bytes));
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_connection_ends_with_its_last_channel() {
+        let (here, there) = tokio::io::duplex(4096);
+        let here = tokio_websockets::ClientBuilder::new().take_over(here);
+        let there = tokio_websockets::ServerBuilder::new().serve(there);
+        let ((here, mux), (there, _others)) = (Connection::new(here), Connection::new(there));
+        let carry = |connection: Connection<_>| {
+            tokio::spawn(connection.carry(|_| Ok(()), || {}, std::future::pending()))
+        };
+        let (here, there) = (carry(here), carry(there));
+        let channel = mux.open(1).expect("it is the first");
+        drop(mux);
+        tokio::task::yield_now().await;
+        assert!(!here.is_finished());
+        drop(channel);
+        here.await.expect("it does not panic").expect("nothing went wrong");
+        there.await.expect("it does not panic").ok();
     }
 
     #[test]

@@ -178,14 +178,14 @@ impl Address {
             .expect("these headers are ours to set");
         let (socket, _) = request.connect_on(stream).await.map_err(|error| refused(self, error))?;
         let (connection, mux) = Connection::new(socket);
-        let (heard, volume) = (mux.clone(), self.host());
+        let (channels, volume) = (mux.channels().clone(), self.host());
         tokio::spawn(async move {
             let hear = |message: bytes::Bytes| {
                 if let FromServer::Refused { channel, why, .. } = parse(&message)? {
                     let why = SyncError::SelectionThere(format!("{volume}: {why}"));
                     let why = io::Error::other(why);
-                    let mux = heard.clone();
-                    tokio::spawn(async move { mux.close(channel, Some(why)).await });
+                    let channels = channels.clone();
+                    tokio::spawn(async move { channels.close(channel, Some(why)).await });
                 }
                 Ok(())
             };
@@ -222,7 +222,7 @@ fn failed(what: &str, server: &str) -> impl FnOnce(io::Error) -> SyncError + use
 }
 
 /// A connection to a server, and the sessions of a volume over it; clones share it. It lasts until the
-/// server ends it, or as long as the runtime.
+/// server ends it, or all clones and sessions are gone.
 #[derive(Clone, Debug)]
 pub struct Link {
     mux: Mux,

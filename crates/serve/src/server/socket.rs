@@ -219,7 +219,7 @@ impl Connected {
             return Err(Problem::new(StatusCode::FORBIDDEN, why));
         }
         let permit = self.server.session_permit(&known)?;
-        if number == 0 || self.mux.count() >= MAX_CHANNELS {
+        if number == 0 || self.mux.channels().count() >= MAX_CHANNELS {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels"));
         }
         let used = || Problem::new(StatusCode::CONFLICT, "the channel is open already");
@@ -238,7 +238,7 @@ impl Connected {
             let ended = serve_within(channel, limits, &with).await;
             server.journal.session((&volume, &token), &ended);
             lock(&sessions).remove(&number);
-            mux.close(number, None).await;
+            mux.channels().close(number, None).await;
         });
         Ok(())
     }
