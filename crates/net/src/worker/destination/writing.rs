@@ -11,6 +11,7 @@ use deltic_engine::check::all_proven;
 use deltic_engine::gap::Rebuilt;
 use deltic_engine::pack::unpacked;
 use deltic_engine::{Unproven, journal};
+use deltic_protocol::limits::Limits;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
 use deltic_protocol::work::{Handle, Setback};
@@ -38,8 +39,9 @@ impl<S: Store> DestinationWorker<S> {
             return Ok(Arc::clone(growing));
         }
         let rebuild = self.deferred.with_room(|| self.store.create(path, new.len))?;
-        // Of a tail nothing says that what it follows is the same in another session.
-        if self.keeps_notes && new.from == 0 && journal::is_kept(new.len) {
+        // Of a tail nothing says that what it follows is the same in another session. Changes are few: they come again.
+        let is_told = new.from == 0 && new.spec != Limits::changed_blocks();
+        if self.keeps_notes && is_told && journal::is_kept(new.len) {
             let noted =
                 rebuild.note(&journal::version(&new, &self.key_of(&slot), self.agreed.terms));
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
