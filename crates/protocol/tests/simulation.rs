@@ -583,6 +583,21 @@ fn only_changes_since_a_known_base_are_read() {
     }
 }
 
+/// With checksums a file that differs is no base, whatever is known of it: its bytes may have rotted.
+#[test]
+fn contents_that_differ_come_though_nothing_changed_since_the_base() {
+    let (new, mut old) = (Dice::new(8).bytes(300_000), Dice::new(8).bytes(300_000));
+    old[100_000] ^= 1;
+    let mut case = plain(tree_of(&[("a", new.clone())]), tree_of(&[("a", old.clone())]));
+    case.destination_faults = DestinationFaults { based: 100, ..Default::default() };
+    (case.options.compare.cached, case.options.checksum) = (true, true);
+    let mut session = Session::new(&case, &mut Dice::new(9));
+    let believed = session.source.bases.values_mut();
+    believed.for_each(|bytes| *bytes = std::sync::Arc::new(new.clone()));
+    let totals = session.finish();
+    check_result(&case, &session, &totals);
+}
+
 /// A base that the sender does not know is of no use, and does no harm.
 #[test]
 fn an_unknown_base_ends_in_the_ordinary_way() {

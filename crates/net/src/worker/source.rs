@@ -15,7 +15,6 @@ use deltic_engine::search::NewSearch;
 use deltic_engine::sums::{Portions, StrongSums};
 use deltic_engine::{Short, gap};
 use deltic_protocol::known::Known;
-use deltic_protocol::limits::CHANGED_BLOCK_BYTES;
 use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
@@ -349,7 +348,11 @@ impl<T: Tree> SourceWorker<T> {
             let body = Some(self.read_body(&snapshot, self.packs(zstd), bears)?);
             return Ok(Opened { meta, body, known: Known::default() });
         }
-        let changed = self.kept.bases.begin(handle, &snapshot, base.as_ref());
+        // The digest of a tail is of no whole version.
+        let changed = match how {
+            How::Tail => None,
+            _ => self.kept.bases.begin(handle, &snapshot, base.as_ref()),
+        };
         if changed.is_none() {
             self.kept.digests.begin(handle, how, &snapshot);
         }
@@ -409,32 +412,13 @@ impl<T: Tree> SourceWorker<T> {
     ) -> Result<bool, StoreError> {
         let chunks = match proof {
             Sealing::Chunks(chunks) => chunks,
-            Sealing::Changes(_, blocks) => return self.blocks_read_again(snapshot, names, blocks),
+            // The others were not read the first time.
+            Sealing::Changes(..) => return Ok(false),
             Sealing::Bytes(digest) => return Ok(digest_of_all(snapshot, &self.buffers)? == *digest),
         };
         let task = SameAgain::new(names, Arc::clone(chunks), snapshot.meta().len);
         let Ok(is_same) = perform(&self.buffers, Stage::Sum, task, read_one(snapshot))?;
         Ok(is_same)
-    }
-
-    /// Reads blocks again; true if they are what they were.
-    fn blocks_read_again(
-        &self,
-        snapshot: &T::Snapshot,
-        names: &Fingerprinter,
-        blocks: &[(u32, Chunk)],
-    ) -> Result<bool, StoreError> {
-        self.buffers.with(CHANGED_BLOCK_BYTES as usize, |bytes| {
-            for (block, chunk) in blocks {
-                let bytes = &mut bytes[..chunk.len as usize];
-                let start = u64::from(*block) * u64::from(CHANGED_BLOCK_BYTES);
-                let got = within(Stage::Read, || snapshot.read_at(start, bytes))?;
-                if got < bytes.len() || names.chunk(bytes) != *chunk {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
-        })
     }
 
     fn snapshot(&self, handle: Handle) -> Arc<T::Snapshot> {

@@ -38,10 +38,11 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// True where it counts which base an old version is: what changes in place has none.
+    /// True where it counts which base an old version is. Files that change in place have none. With checksums, files
+    /// whose contents were found to differ are no bases any more, whatever is known of them.
     pub(super) const fn uses_bases(&self) -> bool {
-        let Options { dry_run, compare, writing, .. } = &self.options;
-        self.tells_bases && compare.cached && !*dry_run && !writing.inplace
+        let Options { dry_run, checksum, compare, writing, .. } = &self.options;
+        self.tells_bases && compare.cached && !*dry_run && !*checksum && !writing.inplace
     }
 }
 

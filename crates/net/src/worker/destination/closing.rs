@@ -218,7 +218,8 @@ impl<S: Store> DestinationWorker<S> {
         if !holds {
             return Err(unproven(&RelPath::root()));
         }
-        if let (Some(old), true) = (old, self.holds_bases()) {
+        // Of a version that was read and not written nobody knows since when it is what it is.
+        if let (Some(old), true) = (old, self.holds_bases() && proof.is_of_base()) {
             self.kept.bases.confirm(path, old, proof.digest());
         }
         Ok(())

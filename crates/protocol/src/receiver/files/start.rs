@@ -82,6 +82,7 @@ impl Files {
         }
         let listed = &candidate.meta;
         let has_changed = (meta.len, meta.modified) != (listed.len, listed.modified);
+        let meta_len = meta.len;
         let meta = renewed(cx, listed, meta);
         let base = match &incoming.stage {
             Stage::Asked(Expected { base, .. }) => base.filter(|_| how.0 == How::Changes),
@@ -94,8 +95,13 @@ impl Files {
         if how.0 == How::Tail && !transfer.begin_at(candidate.tail_from()) {
             return Err(PeerError::Unexpected("a tail of less than nothing"));
         }
-        let resumes = matches!(&incoming.stage, Stage::Asked(expected) if expected.kept.is_some());
-        if resumes && has_changed {
+        // One that comes in one piece has no handle: what is open of its base would stay open.
+        let is_single =
+            how.0 == How::Whole && meta_len <= u64::from(cx.setting.limits.block_bytes());
+        let holds =
+            |expected: &Expected| expected.kept.is_some() || is_single && expected.base.is_some();
+        let holds = matches!(&incoming.stage, Stage::Asked(expected) if holds(expected));
+        if holds && has_changed {
             let words = |path: &str| format!("cannot read {path}: it has changed");
             let trouble = Trouble::at(TroubleKind::Vanished, &candidate.path, words);
             let trouble = trouble.on(Side::Sender);

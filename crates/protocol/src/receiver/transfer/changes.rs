@@ -8,7 +8,7 @@ use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Span};
 
 use crate::error::PeerError;
-use crate::limits::CHANGED_BLOCK_BYTES;
+use crate::limits::{CHANGED_BLOCK_BYTES, MAX_CHANGED_BLOCKS};
 use crate::receiver::ask::Piece;
 
 use super::proof::ProofOf;
@@ -61,6 +61,9 @@ impl Changes {
         let start = u64::from(block) * BLOCK;
         if start < self.end || start >= self.new || !self.stays(start) {
             return Err(UNASKED);
+        }
+        if self.blocks.len() == MAX_CHANGED_BLOCKS {
+            return Err(PeerError::Limit("blocks that changed"));
         }
         self.end = (start + BLOCK).min(self.new);
         self.blocks.push((block, None));

@@ -308,7 +308,10 @@ impl Transfer {
                 return Ok(());
             }
             (method, [first, .., last] | [first @ last]) => {
-                let earlier = method.take_before(first.span.start);
+                // Those of changes are long, and go in any order.
+                let is_ordered = matches!(method, Method::Preset(_));
+                let until = if is_ordered { first.span.start } else { last.span.start };
+                let earlier = method.take_before(until);
                 between = copy_runs(&method.take_before(last.span.start));
                 if !earlier.is_empty() {
                     self.build.copy(fx, earlier, true, None);

@@ -116,6 +116,12 @@ impl Proof {
         }
     }
 
+    /// True where it goes by what changed since a base.
+    #[must_use]
+    pub const fn is_of_base(&self) -> bool {
+        matches!(self.of, ProofOf::Changes(..))
+    }
+
     /// The digest: of the bytes, of the chunks, or of a base and what changed since. Once it holds both ends can call
     /// the version by it.
     #[must_use]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use deltic_core::recipe::Chunk;
 use deltic_core::{Digest, Span};
 
-use crate::limits::CHANGED_BLOCK_BYTES;
+use crate::limits::{CHANGED_BLOCK_BYTES, MAX_CHANGED_BLOCKS};
 
 use super::super::ask::{Sealing, Sums, Work};
 use super::super::context::Context;
@@ -52,6 +52,10 @@ impl Changes {
         let bytes = |blocks: &Range<u32>| {
             (u64::from(blocks.end) * BLOCK).min(len) - u64::from(blocks.start) * BLOCK
         };
+        let count: usize = unread.iter().map(|blocks| (blocks.end - blocks.start) as usize).sum();
+        if count > MAX_CHANGED_BLOCKS {
+            return None;
+        }
         let bytes = unread.iter().map(bytes).sum();
         Some(Self { base, unread, bytes, reading: 0, blocks: Vec::new() })
     }
