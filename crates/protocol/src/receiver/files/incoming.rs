@@ -144,10 +144,11 @@ impl Incoming {
 
     /// True where it was asked for once, by recipe and from its first byte, and nothing has come of it.
     pub(super) fn waits_for_first_start(&self) -> bool {
-        let resumes = matches!(&self.stage, Stage::Asked(expected) if expected.spec.is_some() || expected.base.is_some());
+        let is_special = |expected: &Expected| expected.spec.is_some() || expected.base.is_some();
+        let is_special = matches!(&self.stage, Stage::Asked(expected) if is_special(expected));
         let has_begun = matches!(self.stage, Stage::Running(_));
         let is_first = self.tries.wants == 1 && self.is_asked() && !has_begun;
-        is_first && self.how == How::Recipe && !resumes
+        is_first && self.how == How::Recipe && !is_special
     }
 
     /// True where it is on its way in order.

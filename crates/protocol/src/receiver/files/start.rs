@@ -30,13 +30,13 @@ fn renewed(cx: &Context, listed: &Meta, opened: Meta) -> Meta {
     Meta { mode, user, group, more, ..opened }
 }
 
-/// Refuses a start that is not an answer to what was asked.
-fn check_start(
+/// Refuses a start that is not an answer to what was asked; what was.
+fn check_start<'a>(
     cx: &Context,
-    incoming: &Incoming,
+    incoming: &'a Incoming,
     meta: &Meta,
     (how, spec): (How, ChunkerSpec),
-) -> Result<(), PeerError> {
+) -> Result<&'a Expected, PeerError> {
     let limits = &cx.setting.limits;
     let in_blocks = matches!(how, How::Whole | How::Tail);
     let Stage::Asked(expected) = &incoming.stage else {
@@ -56,7 +56,7 @@ fn check_start(
     if !agreed || asked.is_some_and(|asked| asked != spec) {
         return Err(PeerError::Unexpected("chunker"));
     }
-    Ok(())
+    Ok(expected)
 }
 
 impl Files {
@@ -74,7 +74,7 @@ impl Files {
         if matches!(incoming.stage, Stage::Over { .. }) {
             return Ok(());
         }
-        check_start(cx, incoming, &meta, how)?;
+        let expected = check_start(cx, incoming, &meta, how)?;
         let candidate = &incoming.candidate;
         if has_outgrown(incoming, meta.len) {
             self.outgrown(cx, handle);
@@ -84,13 +84,11 @@ impl Files {
         let has_changed = (meta.len, meta.modified) != (listed.len, listed.modified);
         let meta_len = meta.len;
         let meta = renewed(cx, listed, meta);
-        let base = match &incoming.stage {
-            Stage::Asked(Expected { base, .. }) => base.filter(|_| how.0 == How::Changes),
-            _ => None,
-        };
-        let mut transfer = Box::new(match base {
-            Some(base) => Transfer::since(meta, (base, incoming.old.len_in_place().unwrap_or(0))),
-            None => Transfer::new(meta, how, cx),
+        let mut transfer = Box::new(match expected.base {
+            Some(base) if how.0 == How::Changes => {
+                Transfer::since(meta, (base, incoming.old.len_in_place().unwrap_or(0)))
+            }
+            _ => Transfer::new(meta, how, cx),
         });
         if how.0 == How::Tail && !transfer.begin_at(candidate.tail_from()) {
             return Err(PeerError::Unexpected("a tail of less than nothing"));
@@ -98,9 +96,7 @@ impl Files {
         // One that comes in one piece has no handle: what is open of its base would stay open.
         let is_single =
             how.0 == How::Whole && meta_len <= u64::from(cx.setting.limits.block_bytes());
-        let holds =
-            |expected: &Expected| expected.kept.is_some() || is_single && expected.base.is_some();
-        let holds = matches!(&incoming.stage, Stage::Asked(expected) if holds(expected));
+        let holds = expected.kept.is_some() || is_single && expected.base.is_some();
         if holds && has_changed {
             let words = |path: &str| format!("cannot read {path}: it has changed");
             let trouble = Trouble::at(TroubleKind::Vanished, &candidate.path, words);
