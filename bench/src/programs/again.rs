@@ -93,6 +93,8 @@ pub(super) fn rounds(
             if change.cold {
                 forget(&new)?;
             }
+            // Else it waits for what another one left unwritten.
+            helper("sync", &[])?;
             let task = Task { flags: change.flags, ..Task::default() };
             let run = rig.transfer(*peer, task, (&new, &dest))?;
             if !same_content(&new, &dest)? {
