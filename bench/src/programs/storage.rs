@@ -20,10 +20,10 @@ pub(crate) struct Options {
     /// Length of the image
     #[arg(long, default_value = "4GiB")]
     size: Size,
-    /// How many of its blocks of 4 KiB are written over before each sync
+    /// Blocks of 4 KiB that are written over before each sync
     #[arg(long, default_value_t = 100)]
     blocks: u32,
-    /// What to compare
+    /// Programs to compare
     #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,deltic-no-cache,rsync")]
     peers: Vec<Peer>,
     /// Syncs of each that count; the median counts

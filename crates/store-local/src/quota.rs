@@ -4,7 +4,7 @@
 //! counts from then on, beside the version that it replaces. An unfinished file that stays for the next attempt keeps
 //! its share. Each step that replaces or removes a name gives back what that held.
 //!
-//! What other programs do in the volume is found by [`Quota::recount`] alone.
+//! Only [`Quota::recount`] finds what other programs do in the volume.
 
 mod counting;
 

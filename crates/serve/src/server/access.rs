@@ -184,7 +184,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) enum Refusal {
     /// Its own has ended.
     Ended,
-    /// It has made as many as it may.
+    /// The token has made as many as it may.
     TooMany,
     /// The file of tokens cannot be read or replaced.
     Io(io::Error),

@@ -23,7 +23,7 @@ pub struct Bases {
 /// The notes of a sender about a base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noted {
-    /// Where its bytes lay, as the store encodes it.
+    /// The extents, as the store encodes them.
     pub extents: Vec<u8>,
     /// The base that it was made of, if that is so.
     pub before: Option<Digest>,
@@ -84,7 +84,7 @@ const TABLE_NAME: &[u8] = b"bases-1";
 const DIR_NAME: &str = "extents-1";
 /// Room for the extents of some ten thousand disk images, or of hundreds in many pieces.
 const MAX_BYTES: u64 = 256 << 20;
-/// They are short, and may be many.
+/// Notes between two looks at all of them: they are short, and may be many.
 const ROOM_EVERY: u32 = 32;
 
 #[cfg(test)]
