@@ -156,6 +156,48 @@ fn a_token_allows_what_it_says_and_only_as_long_as_it_stands() {
 }
 
 #[test]
+fn a_token_for_a_part_of_a_volume_syncs_there_and_nowhere_else() {
+    let world = World::new();
+    world.write("src/a", "a");
+    world.write("photos/new/deep/b", "b");
+    world.write("photos/newer/secret", "secret");
+    world.link("..", "photos/new/up");
+    world.link("../newer", "photos/new/side");
+    let server = Server::set_volume(&world, "versions = 3\nquota_bytes = 10000000", "");
+    world.write("guest", server.add_token("--path new/ guest"));
+    let guest = |words: &str| format!("sync -a --token @guest {words}");
+    server.ok(&guest("src/ URL/photos/new/"));
+    server.ok(&guest("URL/photos/new/deep/ got/"));
+    assert_eq!(world.read("got/b"), b"b");
+    world.write("src/a", "longer");
+    server.ok(&guest("--backup --backup-dir=/old src/ URL/photos/new/"));
+    assert_eq!(world.read("photos/new/a"), b"longer");
+    assert_eq!(world.read("photos/new/old/a"), b"a");
+    // What was replaced has a version, as in all of the volume.
+    world.write("src/a", "longest");
+    server.ok(&guest("src/ URL/photos/new/"));
+    assert!(world.exists("photos/.deltic-versions/new/a"));
+    for (words, why) in [
+        ("src/ URL/photos/", "the token is not for that"),
+        ("src/ URL/photos/newer/", "the token is not for that"),
+        ("URL/photos/newer/secret got/", "the token is not for that"),
+        ("URL/photos/none/secret got/", "the token is not for that"),
+        ("URL/photos/new/../newer/ got/", "'..' is not allowed"),
+        ("URL/photos/new/up/ got/", "leads out"),
+        ("URL/photos/new/side/ got/", "leads out"),
+        ("src/ URL/photos/new/side/", "leads out"),
+        ("--backup --backup-dir=../../newer src/ URL/photos/new/deep/", "leads out"),
+        ("--link-dest=../newer src/ URL/photos/new/", "leads out"),
+        ("src/ URL/photos:new/", "no such volume"),
+    ] {
+        server.fails(3, &guest(words), why);
+    }
+    assert_eq!(world.read("photos/newer/secret"), b"secret");
+    server.fails(3, "token add --state state --path ../x guest", "--path=../x");
+    world.assert_clean("photos/new");
+}
+
+#[test]
 fn a_server_of_its_own_key_is_known_by_its_pin() {
     let world = World::new();
     world.write("src/a", noise(100_000, 3));

@@ -36,9 +36,9 @@ use crate::lock;
 
 pub use jail::{
     KeepVersions, QuotaLimits, VolumeDir, confine, confine_to_volumes, keeps_versions, leads_out,
-    volume_path,
+    part_path, volume_path,
 };
-pub(crate) use jail::{is_confined, kept_volume, may_read, rebased};
+pub(crate) use jail::{is_confined, is_in_volume, kept_volume, may_read, rebased};
 pub(crate) use mode::{set_mode_of_held, set_mode_of_open};
 pub use way::Trust;
 pub(crate) use way::{Led, WayEnd};

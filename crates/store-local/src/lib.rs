@@ -50,7 +50,7 @@ pub use backup::Backup;
 pub use cache::Cache;
 pub use dir::{
     KeepVersions, QuotaLimits, Trust, VolumeDir, confine, confine_to_volumes, keeps_versions,
-    leads_out, own_dir, volume_path,
+    leads_out, own_dir, part_path, volume_path,
 };
 pub use errno::reason;
 pub use inner::KeepLinks;

@@ -19,7 +19,7 @@ use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::Errno;
 
-use crate::dir::{Dir, QuotaLimits, Use, VolumeDir, volume_path};
+use crate::dir::{Dir, QuotaLimits, Use, VolumeDir, is_in_volume, volume_path};
 use crate::lock;
 use crate::log::STAGED_SUFFIX;
 use crate::snapshot::{file_type, inode_of};
@@ -144,7 +144,7 @@ impl Quota {
         let quotas = QUOTAS.get()?;
         quotas
             .iter()
-            .find(|(volume, _)| path.starts_with(volume))
+            .find(|(volume, _)| is_in_volume(path, volume))
             .map(|(_, quota)| Arc::clone(quota))
     }
 

@@ -94,6 +94,9 @@ pub(crate) enum TokenCommand {
         /// For these volumes alone; else for all
         #[arg(long, value_name = "NAME")]
         volume: Vec<String>,
+        /// For this directory in each of them alone, with all that is below it
+        #[arg(long, value_name = "DIR")]
+        path: Option<String>,
         /// Files may be read, and none written
         #[arg(long, conflicts_with = "wo")]
         ro: bool,

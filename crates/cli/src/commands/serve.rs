@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use deltic_serve::client::Address;
 use deltic_serve::server::access::{Grant, TokenFile};
 use deltic_serve::server::config::{AccessConfig, Config, ConfigError, PORT, Tls, VolumeConfig};
@@ -184,7 +184,7 @@ fn reachable(ip: IpAddr) -> IpAddr {
 pub(crate) fn token(args: &TokenArgs) -> Result<()> {
     let mut output = Output::stdout();
     match &args.command {
-        TokenCommand::Add { name, volume, ro, wo, no_delete, expires, state } => {
+        TokenCommand::Add { name, volume, path, ro, wo, no_delete, expires, state } => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let end = |age: &Age| Some(now.as_secs().saturating_add(age.0?));
             let grant = Grant {
@@ -196,6 +196,10 @@ pub(crate) fn token(args: &TokenArgs) -> Result<()> {
                 write: !ro,
                 delete: !ro && !no_delete,
                 expires: expires.as_ref().and_then(end),
+            };
+            let grant = match path {
+                None => grant,
+                Some(path) => grant.within(path).map_err(|why| anyhow!("--path={path}: {why}"))?,
             };
             let state = self::state(state)?;
             make_own(&state)?;

@@ -15,10 +15,10 @@ use deltic_protocol::options::{AlternateUse, Delete, Missing, Options, Powers};
 use deltic_store_local::cache::Cache;
 use deltic_store_local::{
     NamedDir, Trust, VolumeDir, confine, confine_to_volumes, keep_quotas, keeps_versions,
-    leads_out, volume_path,
+    leads_out, part_path, volume_path,
 };
 use deltic_tree::path::printable;
-use deltic_tree::{Follow, Name};
+use deltic_tree::{Follow, Name, RelPath};
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
@@ -41,6 +41,8 @@ pub struct Restriction {
     dir: PathBuf,
     /// True for a volume: its paths begin with its name, and nobody there is the superuser.
     is_volume: bool,
+    /// Directory in a volume that is kept to; the root for all of it.
+    part: RelPath,
     wall: Wall,
 }
 
@@ -109,14 +111,22 @@ impl Restriction {
         let in_dir = if access == Access::Read { reading() } else { all };
         let dirs = [(&*dir, in_dir)].into_iter().chain(cache.map(|cache| (cache, all)));
         let wall = wall(dirs).unwrap_or(Wall::None);
-        Ok(Self { access, no_delete, dir, is_volume: false, wall })
+        Ok(Self { access, no_delete, dir, wall, ..Self::default() })
     }
 
     /// Limits of sessions in the volume `name` of a process that [keeps to volumes](keep_to_volumes).
     #[must_use]
     pub fn to_volume(name: &Name, access: Access, no_delete: bool) -> Self {
         let dir = volume_path(name);
-        Self { access, no_delete, dir, is_volume: true, wall: Wall::None }
+        Self { access, no_delete, dir, is_volume: true, ..Self::default() }
+    }
+
+    /// Limits of sessions in the directory `part` of a volume, which is to be there. Operands name paths of the volume;
+    /// to options and rules, that directory is the root.
+    #[must_use]
+    pub fn to_part(name: &Name, part: RelPath, access: Access, no_delete: bool) -> Self {
+        let dir = part_path(name, &part);
+        Self { dir, part, ..Self::to_volume(name, access, no_delete) }
     }
 
     /// State of the second wall.
@@ -287,6 +297,11 @@ impl Restriction {
         }
         let below = &path[path.iter().take_while(|byte| **byte == b'/').count()..];
         if self.is_volume {
+            let rest = below.strip_prefix(self.part.as_bytes());
+            let is_in = |rest: &&[u8]| self.part.is_root() || matches!(rest, [] | [b'/', ..]);
+            let Some(below) = rest.filter(is_in) else {
+                return self.refuse(&format!("{}: the token is not for that", shown()));
+            };
             return Ok([self.dir.as_os_str().as_bytes(), b"/", below].concat().into());
         }
         Ok(if below.is_empty() && !path.is_empty() {

@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deltic_tree::RelPath;
+use deltic_tree::path::BadPath;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -60,6 +61,20 @@ impl Grant {
         }
     }
 
+    /// Cuts it to a directory of its volumes.
+    ///
+    /// # Errors
+    /// Why the path is none of a directory that clients reach.
+    pub fn within(self, path: &str) -> Result<Self, String> {
+        let path = path.trim_matches('/');
+        let parsed = RelPath::parse(path.as_bytes()).map_err(|why| why.to_string())?;
+        deltic_store::check_path("reach", &parsed).map_err(|_| "a name of deltic's own")?;
+        if parsed.is_root() {
+            return Err("that is all of a volume".into());
+        }
+        Ok(Self { path: Some(path.to_owned()), ..self })
+    }
+
     /// Whether it is for a volume.
     #[must_use]
     pub fn is_for(&self, volume: &str) -> bool {
@@ -69,9 +84,15 @@ impl Grant {
     /// True if it is for a path in its volumes.
     #[must_use]
     pub fn covers(&self, path: &RelPath) -> bool {
-        let Some(own) = &self.path else { return true };
-        let below = path.as_bytes().strip_prefix(own.as_bytes());
-        below.is_some_and(|below| matches!(below.first(), None | Some(b'/')))
+        self.part().is_ok_and(|part| part.is_none_or(|part| path.starts_with(&part)))
+    }
+
+    /// The path that it is for, if it is not for all.
+    ///
+    /// # Errors
+    /// Where it is no path, as a file that somebody wrote may have it: then the token is for nothing.
+    pub fn part(&self) -> Result<Option<RelPath>, BadPath> {
+        self.path.as_deref().map(|path| RelPath::parse(path.as_bytes())).transpose()
     }
 
     fn has_ended(&self, now: SystemTime) -> bool {

@@ -214,10 +214,7 @@ impl Connected {
         let known = self.server.known(token)?;
         self.server.count_request(&self.by, &known)?;
         let (volume, rights) = self.server.volume(&known, volume)?;
-        if known.grant.path.is_some() {
-            let why = "this token is for a part of a volume, which plain HTTP alone reaches";
-            return Err(Problem::new(StatusCode::FORBIDDEN, why));
-        }
+        let part = known.grant.part().map_err(|_| Problem::unknown())?;
         let permit = self.server.session_permit(&known)?;
         if number == 0 || self.mux.channels().count() >= MAX_CHANNELS {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels"));
@@ -227,7 +224,7 @@ impl Connected {
         let cancel = Cancel::default();
         lock(&self.sessions).insert(number, cancel.clone());
         let with = Embedding { cancel, ..self.server.embedding.clone() };
-        let (limits, mux) = (volume.limits(rights), self.mux.clone());
+        let (limits, mux) = (volume.limits(rights, part), self.mux.clone());
         let (server, volume) = (Arc::clone(&self.server), volume.name.to_string());
         let fields = json!({ "from": self.by.ip, "token": name(&token), "volume": volume });
         server.journal.note("open", fields);

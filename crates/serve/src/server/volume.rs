@@ -4,7 +4,7 @@ use deltic_net::Restriction;
 use deltic_net::restrict::Access;
 use deltic_store::{Durability, StoreError};
 use deltic_store_local::{LocalOptions, LocalStore, NamedDir, OldVersions, Trust, volume_path};
-use deltic_tree::{MetaMask, Name};
+use deltic_tree::{MetaMask, Name, RelPath};
 
 use super::access::Grant;
 use super::config::{AccessConfig, VolumeConfig};
@@ -48,14 +48,17 @@ impl Volume {
         (rights.read || rights.write).then_some(rights)
     }
 
-    /// The limits of a session with these rights.
-    pub(crate) fn limits(&self, rights: Rights) -> Restriction {
+    /// The limits of a session with these rights, in all of the volume or the directory `part`.
+    pub(crate) fn limits(&self, rights: Rights, part: Option<RelPath>) -> Restriction {
         let access = match (rights.read, rights.write) {
             (true, true) => Access::Both,
             (true, false) => Access::Read,
             (false, _) => Access::Write,
         };
-        Restriction::to_volume(&self.name, access, !rights.delete)
+        match part {
+            None => Restriction::to_volume(&self.name, access, !rights.delete),
+            Some(part) => Restriction::to_part(&self.name, part, access, !rights.delete),
+        }
     }
 
     /// Old versions of its files, if it keeps some.

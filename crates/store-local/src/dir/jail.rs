@@ -5,22 +5,23 @@
 //! ([`Dir`]). The directories are the whole process's, as the working directory is: so no way can forget them.
 //!
 //! A process that keeps to one directory has it as its working directory. One that keeps to volumes has none: there a
-//! way is absolute, its first name is the volume's, and an absolute symlink leads nowhere.
+//! way is absolute, its first name is the volume's, and an absolute symlink leads nowhere. The first name may be that of
+//! a [part](part_path) of a volume: ways that begin there lead out of the part as little as out of a volume.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use deltic_store::is_staging_name;
-use deltic_tree::Name;
+use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::{Dir, Led, Trust, inode};
+use super::{Dir, Led, Trust, Use, inode};
 
 /// A directory that is kept to.
 #[derive(Debug)]
@@ -107,18 +108,83 @@ pub fn confine_to_volumes(volumes: &[VolumeDir]) -> io::Result<()> {
 }
 
 /// The volume that `path` leads into, if it keeps old versions, with the way from there on.
-pub(crate) fn kept_volume(path: &Path) -> Result<Option<(Dir, KeepVersions, &Path)>, Errno> {
+pub(crate) fn kept_volume(path: &Path) -> Result<Option<(Dir, KeepVersions, PathBuf)>, Errno> {
     let Some(Kept::Volumes(jails)) = KEPT.get() else { return Ok(None) };
-    let Some(jail) = volume_of(jails, path) else { return Ok(None) };
-    let Some(versions) = jail.versions else { return Ok(None) };
-    let way = path.strip_prefix(&jail.path).map_err(|_| Errno::XDEV)?;
-    Ok(Some((Dir::of(held(jail)?)?, versions, way)))
+    let Some(top) = top_of(jails, path) else { return Ok(None) };
+    let Some(versions) = top.jail.versions else { return Ok(None) };
+    let way = Path::new(OsStr::from_bytes(top.part.as_bytes())).join(top.below);
+    Ok(Some((Dir::of(held(top.jail)?)?, versions, way)))
 }
 
 /// The path of the volume `name` in a process that [keeps to volumes](confine_to_volumes).
 #[must_use]
 pub fn volume_path(name: &Name) -> PathBuf {
     Path::new(ROOT).join(OsStr::from_bytes(name.as_bytes()))
+}
+
+/// The path of the directory `part` of the volume `name` as a root of its own: no way that begins with it leads out of
+/// that directory. Only a text can be a part.
+#[must_use]
+pub fn part_path(name: &Name, part: &RelPath) -> PathBuf {
+    let part = String::from_utf8_lossy(part.as_bytes()).replace('%', "%25").replace('/', "%2F");
+    let mut first = name.as_bytes().to_vec();
+    first.extend([b":", part.as_bytes()].concat());
+    Path::new(ROOT).join(OsStr::from_bytes(&first))
+}
+
+/// What a way in a volume begins at.
+struct Top<'a> {
+    jail: &'a Jail,
+    /// The part of the volume, or all of it.
+    part: RelPath,
+    /// The first name of the way.
+    name: &'a OsStr,
+    /// The way from there on.
+    below: &'a Path,
+}
+
+impl Top<'_> {
+    /// The directory, to which no symlink leads.
+    fn dir(&self) -> Result<OwnedFd, Errno> {
+        let volume = held(self.jail)?;
+        if self.part.is_root() {
+            return Ok(volume);
+        }
+        self.part.components().try_for_each(|name| check_name(OsStr::from_bytes(name)))?;
+        Ok(Dir::of(volume)?.dir(&self.part, Use::Pass)?.fd)
+    }
+
+    /// What paths below it begin with.
+    fn path(&self) -> PathBuf {
+        Path::new(ROOT).join(self.name)
+    }
+}
+
+/// Finds what the way `path` begins at.
+fn top_of<'a>(jails: &'a [Jail], path: &'a Path) -> Option<Top<'a>> {
+    let mut names = path.components();
+    let (Some(Component::RootDir), Some(Component::Normal(name))) = (names.next(), names.next())
+    else {
+        return None;
+    };
+    let first = name.as_bytes();
+    let (volume, part) = match first.iter().position(|byte| *byte == b':') {
+        None => (first, RelPath::root()),
+        Some(at) => {
+            let part = std::str::from_utf8(&first[at + 1..]).ok()?;
+            let part = part.replace("%2F", "/").replace("%25", "%");
+            (&first[..at], RelPath::parse(part.as_bytes()).ok()?)
+        }
+    };
+    let is_it = |jail: &&Jail| jail.path.as_os_str().as_bytes().strip_prefix(b"/") == Some(volume);
+    let jail = jails.iter().find(is_it)?;
+    Some(Top { jail, part, name, below: names.as_path() })
+}
+
+/// True if `path` leads into the volume that is at `volume`.
+pub(crate) fn is_in_volume(path: &Path, volume: &Path) -> bool {
+    let Some(Kept::Volumes(jails)) = KEPT.get() else { return path.starts_with(volume) };
+    top_of(jails, path).is_some_and(|top| top.jail.path == volume)
 }
 
 fn keep(kept: Kept) -> io::Result<()> {
@@ -140,7 +206,9 @@ pub(crate) fn may_read(base: &[u8], path: &[u8]) -> bool {
         None => true,
         Some(Kept::One(jail)) => !within(jail, base) || within(jail, path),
         Some(Kept::Volumes(jails)) => {
-            jails.iter().any(|jail| within(jail, base) && within(jail, path))
+            let top =
+                |path| top_of(jails, Path::new(OsStr::from_bytes(path))).map(|top| top.path());
+            top(base).is_some_and(|base| top(path) == Some(base))
         }
     }
 }
@@ -150,20 +218,18 @@ pub(crate) fn may_read(base: &[u8], path: &[u8]) -> bool {
 pub(crate) fn rebased(base: &[u8], path: &[u8]) -> Vec<u8> {
     let root = match KEPT.get() {
         None => None,
-        Some(Kept::One(jail)) => Some(jail),
-        Some(Kept::Volumes(jails)) => volume_of(jails, Path::new(OsStr::from_bytes(base))),
+        Some(Kept::One(jail)) => Some(jail.path.clone()),
+        Some(Kept::Volumes(jails)) => {
+            top_of(jails, Path::new(OsStr::from_bytes(base))).map(|top| top.path())
+        }
     };
-    [root.map_or(&b""[..], |jail| jail.path.as_os_str().as_bytes()), path].concat()
+    [root.unwrap_or_default().as_os_str().as_bytes(), path].concat()
 }
 
 /// True if `path` leads into a volume that keeps old versions.
 #[must_use]
 pub fn keeps_versions(path: &Path) -> bool {
     kept_volume(path).is_ok_and(|volume| volume.is_some())
-}
-
-fn volume_of<'a>(jails: &'a [Jail], path: &Path) -> Option<&'a Jail> {
-    jails.iter().find(|jail| path.starts_with(&jail.path))
 }
 
 const ROOT: &str = "/";
@@ -178,7 +244,10 @@ pub(super) fn top(way: &Path, is_link: bool) -> Result<(OwnedFd, &Path), Errno> 
         Some(Kept::One(jail)) => jail,
         // What a link calls a root is the system's.
         Some(Kept::Volumes(_)) if is_link => return Err(Errno::XDEV),
-        Some(Kept::Volumes(jails)) => volume_of(jails, way).ok_or(Errno::XDEV)?,
+        Some(Kept::Volumes(jails)) => {
+            let top = top_of(jails, way).ok_or(Errno::XDEV)?;
+            return Ok((top.dir()?, top.below));
+        }
     };
     let below = way.strip_prefix(&jail.path).map_err(|_| Errno::XDEV)?;
     Ok((held(jail)?, below))
@@ -189,15 +258,16 @@ fn held(jail: &Jail) -> Result<OwnedFd, Errno> {
     held.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Fails where `..` of `dir` would lead out.
-pub(super) fn check_above(dir: BorrowedFd<'_>) -> Result<(), Errno> {
-    let jails = match KEPT.get() {
+/// Fails where `..` of `dir` would lead out: of what is kept to, or of `top`, which the way began at.
+pub(super) fn check_above(dir: BorrowedFd<'_>, top: (u64, u64)) -> Result<(), Errno> {
+    let (jails, top) = match KEPT.get() {
         None => return Ok(()),
-        Some(Kept::One(jail)) => std::slice::from_ref(jail),
-        Some(Kept::Volumes(jails)) => jails,
+        Some(Kept::One(jail)) => (std::slice::from_ref(jail), None),
+        Some(Kept::Volumes(jails)) => (&**jails, Some(top)),
     };
     let is = inode(&fs::fstat(dir)?);
-    if jails.iter().any(|jail| jail.inode == is) { Err(Errno::XDEV) } else { Ok(()) }
+    let is_top = top == Some(is) || jails.iter().any(|jail| jail.inode == is);
+    if is_top { Err(Errno::XDEV) } else { Ok(()) }
 }
 
 /// Fails where a way would lead into what a volume keeps for itself.
@@ -225,7 +295,9 @@ impl Dir {
         let jail = match KEPT.get() {
             None => return Ok(None),
             Some(Kept::One(jail)) => jail,
-            Some(Kept::Volumes(jails)) => volume_of(jails, path).ok_or(Errno::XDEV)?,
+            Some(Kept::Volumes(jails)) => {
+                return Self::of(top_of(jails, path).ok_or(Errno::XDEV)?.dir()?).map(Some);
+            }
         };
         Self::of(held(jail)?).map(Some)
     }

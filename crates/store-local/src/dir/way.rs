@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Dir, Use, jail};
+use super::{Dir, Use, inode, jail};
 
 /// Whose symlinks are followed on the way to what an option or an argument names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,9 +83,11 @@ impl Dir {
                 Ok(())
             };
         put(&mut held, &mut at, &mut ahead, way, false)?;
+        // Where a way may be kept to what it begins at, no symlink begins another one.
+        let top = inode(&fs::fstat(&held)?);
         while let Some(name) = ahead.pop() {
             if name == ".." {
-                jail::check_above(held.as_fd())?;
+                jail::check_above(held.as_fd(), top)?;
             }
             jail::check_name(&name)?;
             let is_last = ahead.is_empty();

@@ -1,12 +1,14 @@
 //! A process that keeps to one directory.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use super::*;
 use rustix::fs::Mode;
 
-use crate::dir::{Dir, Trust, VolumeDir, confine_to_volumes, may_read, rebased};
+use crate::dir::{Dir, Trust, VolumeDir, confine_to_volumes, may_read, part_path, rebased};
 use crate::{NamedDir, NamedFile, QuotaLimits, confine, leads_out, look, look_at};
 
 const CHILD: &str = "DELTIC_TEST_JAIL";
@@ -133,6 +135,9 @@ fn no_way_leads_out_of_the_volume_that_it_begins_in() {
         ("other", Path::new("/notes/dir")),
         ("real", &at("photos/dir")),
         ("self", Path::new("/proc/self/cwd")),
+        ("dir/in", Path::new("deep")),
+        ("dir/out", Path::new("..")),
+        ("dir/deep/up", Path::new("../..")),
     ] {
         symlink(target, at("photos").join(name)).unwrap();
     }
@@ -192,4 +197,31 @@ fn keep_to_volumes(world: &Path) {
     assert!(may_read(b"/photos/a", b"/photos") && !may_read(b"/photos/a", b"/n/b"));
     assert_eq!(rebased(b"/photos/a", b"/rules"), b"/photos/rules");
     assert!(confine(world).is_err());
+    keep_to_parts();
+}
+
+/// Ways that begin at a part of a volume stay in the part.
+fn keep_to_parts() {
+    let photos = deltic_tree::Name::new(b"photos").unwrap();
+    let part = |text: &str| deltic_tree::RelPath::parse(text.as_bytes()).unwrap();
+    assert_eq!(part_path(&photos, &part("dir/de%2Fep")), Path::new("/photos:dir%2Fde%252Fep"));
+    let dir = part_path(&photos, &part("dir"));
+    let leads_in = |below: &str| {
+        let path = [dir.as_os_str().as_bytes(), below.as_bytes()].concat();
+        let path = Path::new(OsStr::from_bytes(&path));
+        assert_eq!(Dir::open_root(path).is_err(), leads_out(path), "{path:?}");
+        !leads_out(path)
+    };
+    assert!(leads_in("") && leads_in("/deep") && leads_in("/deep/..") && leads_in("/in"));
+    for below in ["/..", "/../dir", "/deep/../..", "/out", "/deep/up", "/deep/up/dir"] {
+        assert!(!leads_in(below), "{below}");
+    }
+    // No symlink leads to a part, and nothing else is one.
+    for first in ["photos:round", "photos:..", "photos:dir%2F..", "photos:.deltic-x", "x:dir"] {
+        let path = Path::new("/").join(first);
+        assert!(Dir::open_root(&path).is_err() && look(&path).is_err(), "{first}");
+    }
+    assert!(may_read(b"/photos:dir/deep", b"/photos:dir/x"));
+    assert!(!may_read(b"/photos:dir/deep", b"/photos/x"));
+    assert_eq!(rebased(b"/photos:dir/deep", b"/rules"), b"/photos:dir/rules");
 }
