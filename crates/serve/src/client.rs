@@ -1,6 +1,7 @@
 //! The client: dials a server, and has a stream to a volume there.
 
 mod request;
+mod tunnel;
 
 use std::fmt;
 use std::io;
@@ -8,7 +9,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use deltic_net::SyncError;
 use deltic_net::plan::{Dial, Stream};
@@ -18,6 +19,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tokio_websockets::ClientBuilder;
 
@@ -146,17 +148,42 @@ pub struct Credentials {
 }
 
 impl Address {
-    /// Dials the volume, once for each session.
+    /// Dials the volume, once for each session: over a WebSocket, or by plain HTTP where something cuts that.
     #[must_use]
     pub fn dial(self, credentials: Credentials) -> Dial {
-        let to = Arc::new((self, credentials));
+        let (to, is_cut) = (Arc::new((self, credentials)), Arc::new(AtomicBool::new(false)));
         Dial::new(move || {
-            let to = Arc::clone(&to);
-            Box::pin(async move {
-                let channel = to.0.connect(&to.1).await?.open()?;
-                Ok(Box::pin(channel) as Pin<Box<dyn Stream>>)
-            })
+            let (to, is_cut) = (Arc::clone(&to), Arc::clone(&is_cut));
+            Box::pin(async move { to.0.open(&to.1, is_cut).await })
         })
+    }
+
+    /// Opens a stream for a session; remembers that WebSockets are cut.
+    async fn open(
+        &self,
+        credentials: &Credentials,
+        is_cut: Arc<AtomicBool>,
+    ) -> Result<Pin<Box<dyn Stream>>, SyncError> {
+        if is_cut.load(Ordering::Relaxed) {
+            return Ok(Box::pin(self.tunnel(credentials).await?));
+        }
+        match self.link(credentials).await {
+            Ok((link, heard)) => {
+                let channel = link.open()?;
+                // What ends before the server said a word is cut on the way.
+                tokio::spawn(async move { is_cut.store(heard.await.is_err(), Ordering::Relaxed) });
+                Ok(Box::pin(channel))
+            }
+            Err(NoLink::Refused(why)) => Err(why),
+            Err(NoLink::Cut(why)) => match self.tunnel(credentials).await {
+                Ok(stream) => {
+                    is_cut.store(true, Ordering::Relaxed);
+                    Ok(Box::pin(stream))
+                }
+                Err(said @ SyncError::SelectionThere(_)) => Err(said),
+                Err(_) => Err(why),
+            },
+        }
     }
 
     /// Connects to the server, for sessions of this volume.
@@ -164,7 +191,18 @@ impl Address {
     /// # Errors
     /// [`SyncError::Dial`] where it is not reached or not trusted, [`SyncError::Refused`] where it does not let us in.
     pub async fn connect(&self, credentials: &Credentials) -> Result<Link, SyncError> {
-        let stream = self.reach(credentials).await?;
+        match self.link(credentials).await {
+            Ok((link, _)) => Ok(link),
+            Err(NoLink::Refused(why) | NoLink::Cut(why)) => Err(why),
+        }
+    }
+
+    /// The same, with who hears once the server has said anything.
+    async fn link(
+        &self,
+        credentials: &Credentials,
+    ) -> Result<(Link, oneshot::Receiver<()>), NoLink> {
+        let stream = self.reach(credentials).await.map_err(NoLink::Refused)?;
         let secret = if self.is_secret { "s" } else { "" };
         let uri = format!("ws{secret}://{}{SOCKET_PATH}", self.authority);
         let uri: Uri = uri.parse().expect("it was parsed before");
@@ -179,8 +217,11 @@ impl Address {
         let (socket, _) = request.connect_on(stream).await.map_err(|error| refused(self, error))?;
         let (connection, mux) = Connection::new(socket);
         let (channels, volume) = (mux.channels().clone(), self.host());
+        let (first, heard) = oneshot::channel();
         tokio::spawn(async move {
+            let mut first = Some(first);
             let hear = |message: bytes::Bytes| {
+                first.take().map(|first| first.send(()));
                 if let FromServer::Refused { channel, why, .. } = parse(&message)? {
                     let why = SyncError::SelectionThere(format!("{volume}: {why}"));
                     let why = io::Error::other(why);
@@ -192,7 +233,7 @@ impl Address {
             // How it ended, whoever has the channel hears.
             connection.carry(hear, || {}, std::future::pending()).await.ok();
         });
-        Ok(Link { mux, to: self.clone(), opened: Arc::default() })
+        Ok((Link { mux, to: self.clone(), opened: Arc::default() }, heard))
     }
 
     /// Opens a stream to the server, by TLS unless it is this machine.
@@ -255,25 +296,34 @@ impl Link {
     }
 }
 
+/// Why there is no connection for sessions.
+enum NoLink {
+    /// The server is not reached, or does not let us in.
+    Refused(SyncError),
+    /// The request for a WebSocket had another answer, or none: something on the way may have cut it.
+    Cut(SyncError),
+}
+
 /// Says why a server did not let us in.
-fn refused(to: &Address, error: tokio_websockets::Error) -> SyncError {
+fn refused(to: &Address, error: tokio_websockets::Error) -> NoLink {
     use tokio_websockets::upgrade::Error as Upgrade;
-    let server = to.server();
-    let why = match &error {
+    let (why, is_said): (String, _) = match &error {
         tokio_websockets::Error::Upgrade(Upgrade::DidNotSwitchProtocols(status)) => {
             match StatusCode::from_u16(*status) {
                 Ok(StatusCode::UNAUTHORIZED) => {
-                    "the token is not one of this server, or has ended".into()
+                    ("the token is not one of this server, or has ended".into(), true)
                 }
                 Ok(StatusCode::NOT_FOUND | StatusCode::UPGRADE_REQUIRED) => {
-                    "no deltic serves there".into()
+                    ("no deltic serves there".into(), false)
                 }
-                _ => format!("it answered {status}"),
+                Ok(StatusCode::TOO_MANY_REQUESTS) => (format!("it answered {status}"), true),
+                _ => (format!("it answered {status}"), false),
             }
         }
-        error => format!("no deltic serves there ({error})"),
+        error => (format!("no deltic serves there ({error})"), false),
     };
-    SyncError::Refused(format!("{server}: {why}"))
+    let why = SyncError::Refused(format!("{}: {why}", to.server()));
+    if is_said { NoLink::Refused(why) } else { NoLink::Cut(why) }
 }
 
 fn client_config(pin: Option<&str>) -> Result<ClientConfig, rustls::Error> {

@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use deltic_net::SyncError;
 use http::{Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
@@ -67,36 +67,80 @@ impl Address {
         credentials: &Credentials,
         (method, query): (Method, &str),
     ) -> Result<Bytes, SyncError> {
-        let failed = |what: &str| failed(what, &self.server());
-        let broken = |error| failed("ask")(io::Error::other(error));
-        let stream = self.reach(credentials).await?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-        tokio::spawn(connection);
-        let path =
-            format!("/v1/volumes/{}/files/{}", escape(self.volume.as_bytes()), escape(&self.path));
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("{path}?{query}"))
-            .header(header::HOST, &self.authority)
-            .header(header::AUTHORIZATION, format!("Bearer {}", credentials.token.reveal()))
-            .body(Empty::<Bytes>::new());
-        let request = request.map_err(|error| failed("ask")(io::Error::other(error)))?;
-        let answer = sender.send_request(request).await.map_err(broken)?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
-        let body = body.map_err(|error| failed("ask")(io::Error::other(error)))?.to_bytes();
+        let (volume, path) = (escape(self.volume.as_bytes()), escape(&self.path));
+        let path = format!("/v1/volumes/{volume}/files/{path}?{query}");
+        Requests::new(self, credentials).ask((method, &path), Bytes::new()).await
+    }
+}
+
+/// Requests to a server, one after the other, over one connection as long as that lasts.
+pub(super) struct Requests {
+    to: Address,
+    credentials: Credentials,
+    open: Option<http1::SendRequest<Full<Bytes>>>,
+}
+
+impl Requests {
+    pub(super) fn new(to: &Address, credentials: &Credentials) -> Self {
+        Self { to: to.clone(), credentials: credentials.clone(), open: None }
+    }
+
+    /// Makes a request, and takes anything but a success for an error.
+    pub(super) async fn ask(
+        &mut self,
+        what: (Method, &str),
+        body: Bytes,
+    ) -> Result<Bytes, SyncError> {
+        let (status, body) = self.send(what, body).await?;
         if status.is_success() {
             return Ok(body);
         }
-        let server = self.server();
+        let server = self.to.server();
         if status == StatusCode::UNAUTHORIZED {
             let why = format!("{server}: the token is not one of this server, or has ended");
             return Err(SyncError::Refused(why));
         }
-        let why = serde_json::from_slice(&body).map(|Problem { detail }| detail);
-        let why = why.unwrap_or_else(|_| format!("no deltic serves there (it answered {status})"));
-        Err(SyncError::SelectionThere(format!("{}: {why}", self.host())))
+        Err(match serde_json::from_slice(&body) {
+            Ok(Problem { detail }) => {
+                SyncError::SelectionThere(format!("{}: {detail}", self.to.host()))
+            }
+            Err(_) => SyncError::Refused(format!(
+                "{server}: no deltic serves there (it answered {status})"
+            )),
+        })
+    }
+
+    /// Makes a request. After an error the next one goes over a new connection.
+    pub(super) async fn send(
+        &mut self,
+        (method, path): (Method, &str),
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), SyncError> {
+        let failed = |error| failed("ask", &self.to.server())(io::Error::other(error));
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, &self.to.authority)
+            .header(header::AUTHORIZATION, format!("Bearer {}", self.credentials.token.reveal()))
+            .body(Full::new(body))
+            .map_err(|error| failed(error.to_string()))?;
+        let mut sender = match self.open.take().filter(|open| !open.is_closed()) {
+            Some(open) => open,
+            None => {
+                let stream = self.to.reach(&self.credentials).await?;
+                let connected = http1::handshake(TokioIo::new(stream)).await;
+                let (sender, connection) = connected.map_err(|error| failed(error.to_string()))?;
+                tokio::spawn(connection);
+                sender
+            }
+        };
+        let answer = sender.send_request(request).await;
+        let answer = answer.map_err(|error| failed(error.to_string()))?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+        let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
+        self.open = Some(sender);
+        Ok((status, body))
     }
 }
 

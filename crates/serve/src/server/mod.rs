@@ -8,6 +8,7 @@ mod accept;
 pub mod access;
 mod admission;
 mod audit;
+mod calls;
 pub mod config;
 mod journal;
 pub mod keep;
@@ -16,12 +17,14 @@ mod patience;
 mod problem;
 mod rates;
 mod rest;
+mod session;
 mod shared;
 mod signals;
 mod socket;
 mod systemd;
 mod tickets;
 pub mod tls;
+mod tunnel;
 mod volume;
 
 use std::net::{SocketAddr, TcpListener};
@@ -57,6 +60,7 @@ use self::signals::Signals;
 use self::systemd::{Notify, opened_socket};
 use self::tickets::Tickets;
 use self::tls::identity;
+use self::tunnel::Streams;
 use self::volume::Volume;
 use crate::SOCKET_PATH;
 use crate::token::Token;
@@ -120,6 +124,8 @@ pub fn prepare(
     let wall =
         keep_to_volumes(&named, std::slice::from_ref(&config.state), &reads(config, settings))
             .map_err(ConfigError::io("keep to the volumes"))?;
+    // A kernel without seccomp has the other walls.
+    calls::refuse().ok();
     let volumes = config.volumes.iter().zip(&named);
     let volumes = volumes
         .map(|((text, volume), dir)| (text.clone(), Volume::new(dir.name.clone(), volume)))
@@ -134,6 +140,7 @@ pub fn prepare(
         tls: watch::Sender::new(tls),
         journal: Journal { audit, metrics: Metrics::default() },
         tickets: Tickets::default(),
+        streams: Streams::default(),
         session_limit: limits.sessions,
         admission: Admission::new(limits, config.proxies.clone()),
         embedding: Embedding {
@@ -253,6 +260,7 @@ fn router(server: Arc<Server>) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route(SOCKET_PATH, get(socket::upgrade))
+        .merge(tunnel::routes())
         .merge(rest::routes())
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such address"))
         .layer(from_fn_with_state(Arc::clone(&server), journal::watch))

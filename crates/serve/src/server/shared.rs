@@ -15,6 +15,7 @@ use super::admission::{Admission, Client, Counted, Peer};
 use super::journal::Journal;
 use super::problem::Problem;
 use super::tickets::Tickets;
+use super::tunnel::Streams;
 use super::volume::{Right, Rights, Volume};
 use crate::token::{Token, TokenHash};
 
@@ -26,6 +27,7 @@ pub(crate) struct Server {
     pub(crate) admission: Admission,
     pub(crate) journal: Journal,
     pub(crate) tickets: Tickets,
+    pub(super) streams: Streams,
     /// Keys of TLS, where it is used.
     pub(super) tls: watch::Sender<Option<Arc<ServerConfig>>>,
     pub(crate) embedding: Embedding,

@@ -13,7 +13,7 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use deltic_net::embed::{Cancel, Embedding, serve_within};
+use deltic_net::embed::Cancel;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use sha1::{Digest, Sha1};
@@ -213,9 +213,7 @@ impl Connected {
         let token = self.token.borrow().ok_or_else(Problem::unknown)?;
         let known = self.server.known(token)?;
         self.server.count_request(&self.by, &known)?;
-        let (volume, rights) = self.server.volume(&known, volume)?;
-        let part = known.grant.part().map_err(|_| Problem::unknown())?;
-        let permit = self.server.session_permit(&known)?;
+        let session = self.server.open_session(&known, volume)?;
         if number == 0 || self.mux.channels().count() >= MAX_CHANNELS {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels"));
         }
@@ -223,17 +221,10 @@ impl Connected {
         let channel = self.mux.open(number).ok_or_else(used)?;
         let cancel = Cancel::default();
         lock(&self.sessions).insert(number, cancel.clone());
-        let with = Embedding { cancel, ..self.server.embedding.clone() };
-        let (limits, mux) = (volume.limits(rights, part), self.mux.clone());
-        let (server, volume) = (Arc::clone(&self.server), volume.name.to_string());
-        let fields = json!({ "from": self.by.ip, "token": name(&token), "volume": volume });
-        server.journal.note("open", fields);
+        let (server, mux, from) = (Arc::clone(&self.server), self.mux.clone(), self.by.ip);
         let sessions = Arc::clone(&self.sessions);
         self.tracker.spawn(async move {
-            let _permit = permit;
-            // The other end was told how it ended.
-            let ended = serve_within(channel, limits, &with).await;
-            server.journal.session((&volume, &token), &ended);
+            session.hold(&server, from, (channel, cancel)).await;
             lock(&sessions).remove(&number);
             mux.channels().close(number, None).await;
         });

@@ -5,8 +5,8 @@
 //! ([`Dir`]). The directories are the whole process's, as the working directory is: so no way can forget them.
 //!
 //! A process that keeps to one directory has it as its working directory. One that keeps to volumes has none: there a
-//! way is absolute, its first name is the volume's, and an absolute symlink leads nowhere. The first name may be that of
-//! a [part](part_path) of a volume: ways that begin there lead out of the part as little as out of a volume.
+//! way is absolute, its first name is the volume's, and an absolute symlink leads nowhere. The first name may be that
+//! of a [part](part_path) of a volume: ways that begin there lead out of the part as little as out of a volume.
 
 use std::ffi::OsStr;
 use std::io;
@@ -132,7 +132,7 @@ pub fn part_path(name: &Name, part: &RelPath) -> PathBuf {
     Path::new(ROOT).join(OsStr::from_bytes(&first))
 }
 
-/// What a way in a volume begins at.
+/// Beginning of a way in a volume.
 struct Top<'a> {
     jail: &'a Jail,
     /// The part of the volume, or all of it.
@@ -154,7 +154,7 @@ impl Top<'_> {
         Ok(Dir::of(volume)?.dir(&self.part, Use::Pass)?.fd)
     }
 
-    /// What paths below it begin with.
+    /// Beginning of all paths below it.
     fn path(&self) -> PathBuf {
         Path::new(ROOT).join(self.name)
     }
@@ -258,8 +258,17 @@ fn held(jail: &Jail) -> Result<OwnedFd, Errno> {
     held.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Fails where `..` of `dir` would lead out: of what is kept to, or of `top`, which the way began at.
-pub(super) fn check_above(dir: BorrowedFd<'_>, top: (u64, u64)) -> Result<(), Errno> {
+/// Fails where the step from `dir` to `name` would lead out of what is kept to, or of `top`, which the way began at; or
+/// into what a volume keeps for itself.
+pub(super) fn check_step(dir: BorrowedFd<'_>, name: &OsStr, top: (u64, u64)) -> Result<(), Errno> {
+    match name.as_bytes() {
+        b".." => check_above(dir, top),
+        _ => check_name(name),
+    }
+}
+
+/// Fails where `..` of `dir` would lead out.
+fn check_above(dir: BorrowedFd<'_>, top: (u64, u64)) -> Result<(), Errno> {
     let (jails, top) = match KEPT.get() {
         None => return Ok(()),
         Some(Kept::One(jail)) => (std::slice::from_ref(jail), None),
@@ -271,7 +280,7 @@ pub(super) fn check_above(dir: BorrowedFd<'_>, top: (u64, u64)) -> Result<(), Er
 }
 
 /// Fails where a way would lead into what a volume keeps for itself.
-pub(super) fn check_name(name: &OsStr) -> Result<(), Errno> {
+fn check_name(name: &OsStr) -> Result<(), Errno> {
     let is_ours = matches!(KEPT.get(), Some(Kept::Volumes(_))) && is_staging_name(name.as_bytes());
     if is_ours { Err(Errno::XDEV) } else { Ok(()) }
 }

@@ -86,10 +86,7 @@ impl Dir {
         // Where a way may be kept to what it begins at, no symlink begins another one.
         let top = inode(&fs::fstat(&held)?);
         while let Some(name) = ahead.pop() {
-            if name == ".." {
-                jail::check_above(held.as_fd(), top)?;
-            }
-            jail::check_name(&name)?;
+            jail::check_step(held.as_fd(), &name, top)?;
             let is_last = ahead.is_empty();
             let end = |dir, name, is_magic| Ok(Led::To(WayEnd { dir, name, is_magic }));
             let mut next = match fs::openat(&held, &name, flags, Mode::empty()) {

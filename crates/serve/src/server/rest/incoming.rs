@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, BodyDataStream};
 use axum::http::{HeaderMap, StatusCode, header};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -68,6 +68,20 @@ impl Incoming {
         }
         Ok(Some(piece))
     }
+}
+
+/// All of a body of at most `most` bytes.
+pub(in crate::server) async fn collect(
+    headers: &HeaderMap,
+    body: Body,
+    most: u64,
+) -> Result<Bytes, Problem> {
+    let mut body = Incoming::new(headers, body, (most, 1))?;
+    let mut bytes = BytesMut::new();
+    while let Some(piece) = body.next().await? {
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes.freeze())
 }
 
 /// The next bytes of a body, until it has ended.

@@ -24,7 +24,8 @@ use axum::{Json, Router};
 use deltic_store_local::{Quota, Usage};
 use serde_json::json;
 
-use self::request::no_store;
+pub(super) use self::incoming::collect;
+pub(super) use self::request::no_store;
 pub(super) use self::versions::keep_house;
 use super::shared::{Known, Server};
 use super::volume::Rights;

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::incoming::Incoming;
+use super::incoming::collect;
 use super::request::{no_store, on_disk, path};
 use crate::server::access::{Grant, Refusal};
 use crate::server::audit::name;
@@ -182,11 +182,7 @@ pub(super) async fn issue_ticket(
 
 /// Parses a short body of JSON.
 async fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T, Problem> {
-    let mut body = Incoming::new(headers, body, (MAX_BODY, 1))?;
-    let mut bytes = Vec::new();
-    while let Some(piece) = body.next().await? {
-        bytes.extend_from_slice(&piece);
-    }
+    let bytes = collect(headers, body, MAX_BODY).await?;
     let bad = |why| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {why}"));
     serde_json::from_slice(&bytes).map_err(bad)
 }

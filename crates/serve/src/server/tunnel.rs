@@ -1,0 +1,321 @@
+//! Sessions over plain HTTP, for clients whose WebSockets something on the way cuts.
+//!
+//! A stream has a secret name. Its bytes go up by POST and come down by GET, in requests that end soon, so a proxy that
+//! holds bodies back until they are whole holds nobody up. Bytes have offsets: a request that is made again, because
+//! its answer was lost, changes nothing. A client that breaks off a connection goes on over another one.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{Extension, Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use bytes::{Buf, Bytes, BytesMut};
+use deltic_net::embed::Cancel;
+use futures_util::FutureExt;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
+use tokio::sync::{Mutex as Turns, Notify};
+use tokio::time::timeout;
+
+use super::admission::Peer;
+use super::problem::Problem;
+use super::rest::{collect, no_store};
+use super::session::Opened;
+use super::shared::{Known, Server, bearer};
+use crate::lock;
+use crate::token::{Token, TokenHash};
+
+/// Most bytes of a request and of an answer. Proxies take bodies of 1 MiB by default.
+pub(crate) const MAX_BODY: usize = 512 << 10;
+/// Most bytes on the way to a session, and from it.
+const WAITING: usize = 256 << 10;
+/// Least room for bytes that a session says.
+const PIECE: usize = 16 << 10;
+/// Longest time that a request waits for a session. Proxies give one up that is silent for a minute.
+const WAIT: Duration = Duration::from_secs(20);
+
+pub(super) fn routes() -> Router<Arc<Server>> {
+    Router::new()
+        .route("/v1/streams", post(open))
+        .route("/v1/streams/{id}", get(down).post(up).delete(close))
+}
+
+/// All streams, by the hashes of their names.
+#[derive(Debug, Default)]
+pub(crate) struct Streams(Mutex<HashMap<TokenHash, Arc<Stream>>>);
+
+/// A session's bytes.
+#[derive(Debug)]
+struct Stream {
+    /// Token of whoever opened it.
+    token: TokenHash,
+    up: Turns<Up>,
+    down: Turns<Down>,
+    /// Requests under way.
+    requests: AtomicUsize,
+    /// End of the last one.
+    touched: Mutex<Instant>,
+    /// Told once the client has all, or wants nothing more.
+    over: Notify,
+}
+
+/// The way to the session.
+#[derive(Debug)]
+struct Up {
+    /// Bytes that it has taken.
+    at: u64,
+    /// Nothing where our end of it has ended.
+    to: Option<WriteHalf<DuplexStream>>,
+}
+
+/// The way from the session.
+#[derive(Debug)]
+struct Down {
+    /// Where `last` begins.
+    at: u64,
+    /// Bytes of the last answer, until the next one is asked for.
+    last: BytesMut,
+    from: ReadHalf<DuplexStream>,
+}
+
+/// A request that is under way.
+struct Under<'a>(&'a Stream);
+
+impl Drop for Under<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.touched) = Instant::now();
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Streams {
+    /// The stream of a name, for whoever opened it.
+    fn find(&self, headers: &HeaderMap, id: &str) -> Result<Arc<Stream>, Problem> {
+        let unknown = || Problem::new(StatusCode::NOT_FOUND, "no such stream, or it has ended");
+        let token = bearer(headers).flatten().ok_or_else(unknown)?.hash();
+        let id = id.parse::<Token>().map_err(|_| unknown())?.hash();
+        let stream = lock(&self.0).get(&id).cloned();
+        stream.filter(|stream| stream.token == token).ok_or_else(unknown)
+    }
+}
+
+impl Stream {
+    fn new(token: TokenHash, transport: DuplexStream) -> Self {
+        let (from, to) = split(transport);
+        Self {
+            token,
+            up: Turns::new(Up { at: 0, to: Some(to) }),
+            down: Turns::new(Down { at: 0, last: BytesMut::new(), from }),
+            requests: AtomicUsize::new(0),
+            touched: Mutex::new(Instant::now()),
+            over: Notify::new(),
+        }
+    }
+
+    fn ask(&self) -> Under<'_> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        Under(self)
+    }
+
+    /// Ends once nobody has asked for that long.
+    async fn forgotten(&self, patience: Duration) {
+        loop {
+            let silent = lock(&self.touched).elapsed();
+            let is_asked = self.requests.load(Ordering::Relaxed) > 0;
+            if silent >= patience && !is_asked {
+                return;
+            }
+            let wait = if is_asked { patience } else { patience.saturating_sub(silent) };
+            tokio::time::sleep(wait.max(Duration::from_millis(100))).await;
+        }
+    }
+
+    /// Holds the session to its end, and the stream until the client has heard that or is forgotten.
+    async fn hold(
+        self: Arc<Self>,
+        server: Arc<Server>,
+        session: impl Future<Output = ()>,
+        cancel: Cancel,
+    ) {
+        let _here = server.somebody();
+        let patience = server.admission.limits().stall();
+        tokio::pin!(session);
+        let has_ended = tokio::select! {
+            () = &mut session => true,
+            () = server.access.revoked(&self.token) => false,
+            () = self.forgotten(patience) => false,
+            () = self.over.notified() => false,
+        };
+        if !has_ended {
+            cancel.cancel();
+            return session.await;
+        }
+        tokio::select! {
+            () = self.over.notified() => {}
+            () = self.forgotten(patience) => {}
+        }
+    }
+}
+
+/// What a client says of a stream that it wants.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    volume: String,
+}
+
+/// Opens a session in a volume.
+async fn open(
+    State(server): State<Arc<Server>>,
+    Extension(peer): Extension<Arc<Peer>>,
+    known: Known,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body = collect(&headers, body, 4 << 10).await?;
+    let bad = |why| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {why}"));
+    let Wanted { volume } = serde_json::from_slice(&body).map_err(bad)?;
+    let session = server.open_session(&known, &volume)?;
+    let name = Token::random();
+    let (near, far) = duplex(WAITING);
+    let stream = Arc::new(Stream::new(known.token, near));
+    {
+        let mut streams = lock(&server.streams.0);
+        // Those that have ended stay until the client has heard it.
+        if streams.len() >= 2 * server.session_limit {
+            return Err(Problem::busy("too many streams at once; try again in a moment"));
+        }
+        streams.insert(name.hash(), Arc::clone(&stream));
+    }
+    let from = server.admission.client(&peer, &headers).ip;
+    let (serving, id) = (Arc::clone(&server), name.hash());
+    server.tracker.spawn(async move {
+        hold(stream, &serving, session, (from, far)).await;
+        lock(&serving.streams.0).remove(&id);
+    });
+    let opened = json!({ "stream": name.reveal(), "body_bytes": MAX_BODY });
+    Ok(no_store((StatusCode::CREATED, Json(opened))))
+}
+
+async fn hold(
+    stream: Arc<Stream>,
+    server: &Arc<Server>,
+    session: Opened,
+    (from, transport): (std::net::IpAddr, DuplexStream),
+) {
+    let cancel = Cancel::default();
+    let session = session.hold(server, from, (transport, cancel.clone()));
+    stream.hold(Arc::clone(server), session, cancel).await;
+}
+
+/// Part of a stream that a request is about.
+#[derive(Deserialize)]
+struct At {
+    /// Bytes before it.
+    at: u64,
+    /// True if nothing comes behind it.
+    #[serde(default)]
+    end: bool,
+}
+
+/// Takes bytes for the session: as many as it takes soon, and says how many these are by now.
+async fn up(
+    State(server): State<Arc<Server>>,
+    Path(id): Path<String>,
+    Query(At { at, end }): Query<At>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let stream = server.streams.find(&headers, &id)?;
+    let _under = stream.ask();
+    let bytes = collect(&headers, body, MAX_BODY as u64).await?;
+    let mut up = stream.up.lock().await;
+    let seen = up.at.checked_sub(at).ok_or_else(|| gap(up.at))?;
+    let seen = usize::try_from(seen).unwrap_or(usize::MAX).min(bytes.len());
+    let mut rest = bytes.slice(seen..);
+    timeout(wait(&server), take(&mut up, &mut rest)).await.ok();
+    if end && rest.is_empty() {
+        up.to = None;
+    }
+    Ok(no_store(Json(json!({ "at": up.at }))))
+}
+
+/// Hands bytes to the session. Whatever stops this, it is known how many it has.
+async fn take(up: &mut Up, rest: &mut Bytes) {
+    while !rest.is_empty() {
+        let written = match &mut up.to {
+            None => Ok(rest.len()),
+            Some(to) => to.write(rest).await,
+        };
+        // To a session that has ended nothing is lost: how it ended comes down.
+        let taken = written.unwrap_or_else(|_| {
+            up.to = None;
+            rest.len()
+        });
+        up.at += taken as u64;
+        rest.advance(taken);
+    }
+}
+
+/// Answers with bytes of the session; with no content where none came soon, and with an empty body at their end.
+async fn down(
+    State(server): State<Arc<Server>>,
+    Path(id): Path<String>,
+    Query(At { at, .. }): Query<At>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let stream = server.streams.find(&headers, &id)?;
+    let _under = stream.ask();
+    let mut down = stream.down.lock().await;
+    let Down { at: begun, last, from } = &mut *down;
+    if at == *begun + last.len() as u64 {
+        *begun = at;
+        // Whoever falls idle holds no buffer.
+        *last = BytesMut::new();
+    } else if at != *begun {
+        return Err(gap(*begun));
+    }
+    if last.is_empty() {
+        last.reserve(PIECE);
+        if timeout(wait(&server), from.read_buf(last)).await.is_err() {
+            return Ok(no_store(StatusCode::NO_CONTENT));
+        }
+        while last.len() < MAX_BODY {
+            last.reserve(PIECE);
+            let more = from.read_buf(last).now_or_never();
+            if !more.is_some_and(|more| more.is_ok_and(|len| len > 0)) {
+                break;
+            }
+        }
+    }
+    if last.is_empty() {
+        stream.over.notify_one();
+    }
+    let bytes = Bytes::copy_from_slice(last);
+    Ok(no_store(([(header::CONTENT_TYPE, "application/octet-stream")], bytes)))
+}
+
+/// Gives a session up.
+async fn close(
+    State(server): State<Arc<Server>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    server.streams.find(&headers, &id)?.over.notify_one();
+    Ok(no_store(StatusCode::NO_CONTENT.into_response()))
+}
+
+fn wait(server: &Server) -> Duration {
+    WAIT.min(server.admission.limits().stall() / 3)
+}
+
+fn gap(at: u64) -> Problem {
+    Problem::new(StatusCode::CONFLICT, format!("the stream goes on at {at}"))
+}
