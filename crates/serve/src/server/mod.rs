@@ -21,6 +21,7 @@ mod session;
 mod shared;
 mod signals;
 mod socket;
+mod streams;
 mod systemd;
 mod tickets;
 pub mod tls;
@@ -54,13 +55,13 @@ use self::journal::Journal;
 use self::keep::Keep;
 use self::metrics::Metrics;
 use self::problem::Problem;
-use self::shared::Server;
+use self::shared::{Room, Server};
 pub use self::signals::Operator;
 use self::signals::Signals;
+use self::streams::Streams;
 use self::systemd::{Notify, opened_socket};
 use self::tickets::Tickets;
 use self::tls::identity;
-use self::tunnel::Streams;
 use self::volume::Volume;
 use crate::SOCKET_PATH;
 use crate::token::Token;
@@ -121,11 +122,7 @@ pub fn prepare(
         Some(VolumeDir { name, path: volume.path.clone(), versions, quota: volume.quota() })
     });
     let named: Vec<_> = named.collect();
-    let wall =
-        keep_to_volumes(&named, std::slice::from_ref(&config.state), &reads(config, settings))
-            .map_err(ConfigError::io("keep to the volumes"))?;
-    // A kernel without seccomp has the other walls.
-    calls::refuse().ok();
+    let wall = keep_to(&named, config, settings)?;
     let volumes = config.volumes.iter().zip(&named);
     let volumes = volumes
         .map(|((text, volume), dir)| (text.clone(), Volume::new(dir.name.clone(), volume)))
@@ -141,14 +138,13 @@ pub fn prepare(
         journal: Journal { audit, metrics: Metrics::default() },
         tickets: Tickets::default(),
         streams: Streams::default(),
-        session_limit: limits.sessions,
         admission: Admission::new(limits, config.proxies.clone()),
         embedding: Embedding {
             budget: Budget { work_bytes: bytes(limits.session_bytes), ..Budget::default() },
             recipes: Some(RecipeCache::new(bytes(limits.recipe_bytes))),
             ..Embedding::default()
         },
-        sessions: Arc::new(Semaphore::new(limits.sessions)),
+        sessions: Room::new(limits.sessions),
         disk: Arc::new(Semaphore::new(DISK_REQUESTS)),
         upload_bytes: limits.upload_bytes,
         draining: watch::Sender::new(false),
@@ -157,6 +153,19 @@ pub fn prepare(
         tag_key,
     };
     Ok(Prepared { server, listener, metrics, pin, connections, wall, address })
+}
+
+/// Puts up the walls around the volumes.
+fn keep_to(
+    volumes: &[VolumeDir],
+    config: &Config,
+    settings: Option<&Path>,
+) -> Result<Wall, ConfigError> {
+    let own = std::slice::from_ref(&config.state);
+    let wall = keep_to_volumes(volumes, own, &reads(config, settings));
+    // A kernel without seccomp has the other one.
+    calls::refuse().ok();
+    wall.map_err(ConfigError::io("keep to the volumes"))
 }
 
 fn listen(at: SocketAddr) -> Result<TcpListener, ConfigError> {

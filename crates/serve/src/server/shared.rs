@@ -14,8 +14,8 @@ use super::access::{Access, Grant};
 use super::admission::{Admission, Client, Counted, Peer};
 use super::journal::Journal;
 use super::problem::Problem;
+use super::streams::Streams;
 use super::tickets::Tickets;
-use super::tunnel::Streams;
 use super::volume::{Right, Rights, Volume};
 use crate::token::{Token, TokenHash};
 
@@ -31,9 +31,7 @@ pub(crate) struct Server {
     /// Keys of TLS, where it is used.
     pub(super) tls: watch::Sender<Option<Arc<ServerConfig>>>,
     pub(crate) embedding: Embedding,
-    pub(super) sessions: Arc<Semaphore>,
-    /// Most sessions at once.
-    pub(super) session_limit: usize,
+    pub(super) sessions: Room,
     pub(crate) disk: Arc<Semaphore>,
     pub(crate) upload_bytes: u64,
     pub(crate) draining: watch::Sender<bool>,
@@ -138,7 +136,7 @@ impl Server {
             true => None,
             false => Some(self.admission.session(known.first)?),
         };
-        let permit = Arc::clone(&self.sessions).try_acquire_owned();
+        let permit = Arc::clone(&self.sessions.left).try_acquire_owned();
         let why = "the server has as many sessions as it may; try again in a moment";
         let permit = permit.map_err(|_| Problem::busy(why))?;
         Ok(SessionPermit { _permit: permit, _counted: counted })
@@ -146,13 +144,27 @@ impl Server {
 
     /// The number of sessions at the moment.
     pub(super) fn sessions(&self) -> u64 {
-        self.session_limit.saturating_sub(self.sessions.available_permits()) as u64
+        self.sessions.most.saturating_sub(self.sessions.left.available_permits()) as u64
     }
 
     /// Counts a client as long as the guard lives.
     pub(crate) fn somebody(self: &Arc<Self>) -> Somebody {
         self.clients.send_modify(|clients| *clients += 1);
         Somebody(Arc::clone(self))
+    }
+}
+
+/// Room for sessions.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// Most at once.
+    pub(super) most: usize,
+    left: Arc<Semaphore>,
+}
+
+impl Room {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, left: Arc::new(Semaphore::new(most)) }
     }
 }
 

@@ -4,10 +4,9 @@
 //! holds bodies back until they are whole holds nobody up. Bytes have offsets: a request that is made again, because
 //! its answer was lost, changes nothing. A client that breaks off a connection goes on over another one.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
@@ -20,8 +19,7 @@ use deltic_net::embed::Cancel;
 use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
-use tokio::sync::{Mutex as Turns, Notify};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 
 use super::admission::Peer;
@@ -29,11 +27,11 @@ use super::problem::Problem;
 use super::rest::{collect, no_store};
 use super::session::Opened;
 use super::shared::{Known, Server, bearer};
-use crate::lock;
-use crate::token::{Token, TokenHash};
+use super::streams::{Down, Stream, Up};
+use crate::token::Token;
 
 /// Most bytes of a request and of an answer. Proxies take bodies of 1 MiB by default.
-pub(crate) const MAX_BODY: usize = 512 << 10;
+const MAX_BODY: usize = 512 << 10;
 /// Most bytes on the way to a session, and from it.
 const WAITING: usize = 256 << 10;
 /// Least room for bytes that a session says.
@@ -45,123 +43,6 @@ pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/v1/streams", post(open))
         .route("/v1/streams/{id}", get(down).post(up).delete(close))
-}
-
-/// All streams, by the hashes of their names.
-#[derive(Debug, Default)]
-pub(crate) struct Streams(Mutex<HashMap<TokenHash, Arc<Stream>>>);
-
-/// A session's bytes.
-#[derive(Debug)]
-struct Stream {
-    /// Token of whoever opened it.
-    token: TokenHash,
-    up: Turns<Up>,
-    down: Turns<Down>,
-    /// Requests under way.
-    requests: AtomicUsize,
-    /// End of the last one.
-    touched: Mutex<Instant>,
-    /// Told once the client has all, or wants nothing more.
-    over: Notify,
-}
-
-/// The way to the session.
-#[derive(Debug)]
-struct Up {
-    /// Bytes that it has taken.
-    at: u64,
-    /// Nothing where our end of it has ended.
-    to: Option<WriteHalf<DuplexStream>>,
-}
-
-/// The way from the session.
-#[derive(Debug)]
-struct Down {
-    /// Where `last` begins.
-    at: u64,
-    /// Bytes of the last answer, until the next one is asked for.
-    last: BytesMut,
-    from: ReadHalf<DuplexStream>,
-}
-
-/// A request that is under way.
-struct Under<'a>(&'a Stream);
-
-impl Drop for Under<'_> {
-    fn drop(&mut self) {
-        *lock(&self.0.touched) = Instant::now();
-        self.0.requests.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Streams {
-    /// The stream of a name, for whoever opened it.
-    fn find(&self, headers: &HeaderMap, id: &str) -> Result<Arc<Stream>, Problem> {
-        let unknown = || Problem::new(StatusCode::NOT_FOUND, "no such stream, or it has ended");
-        let token = bearer(headers).flatten().ok_or_else(unknown)?.hash();
-        let id = id.parse::<Token>().map_err(|_| unknown())?.hash();
-        let stream = lock(&self.0).get(&id).cloned();
-        stream.filter(|stream| stream.token == token).ok_or_else(unknown)
-    }
-}
-
-impl Stream {
-    fn new(token: TokenHash, transport: DuplexStream) -> Self {
-        let (from, to) = split(transport);
-        Self {
-            token,
-            up: Turns::new(Up { at: 0, to: Some(to) }),
-            down: Turns::new(Down { at: 0, last: BytesMut::new(), from }),
-            requests: AtomicUsize::new(0),
-            touched: Mutex::new(Instant::now()),
-            over: Notify::new(),
-        }
-    }
-
-    fn ask(&self) -> Under<'_> {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        Under(self)
-    }
-
-    /// Ends once nobody has asked for that long.
-    async fn forgotten(&self, patience: Duration) {
-        loop {
-            let silent = lock(&self.touched).elapsed();
-            let is_asked = self.requests.load(Ordering::Relaxed) > 0;
-            if silent >= patience && !is_asked {
-                return;
-            }
-            let wait = if is_asked { patience } else { patience.saturating_sub(silent) };
-            tokio::time::sleep(wait.max(Duration::from_millis(100))).await;
-        }
-    }
-
-    /// Holds the session to its end, and the stream until the client has heard that or is forgotten.
-    async fn hold(
-        self: Arc<Self>,
-        server: Arc<Server>,
-        session: impl Future<Output = ()>,
-        cancel: Cancel,
-    ) {
-        let _here = server.somebody();
-        let patience = server.admission.limits().stall();
-        tokio::pin!(session);
-        let has_ended = tokio::select! {
-            () = &mut session => true,
-            () = server.access.revoked(&self.token) => false,
-            () = self.forgotten(patience) => false,
-            () = self.over.notified() => false,
-        };
-        if !has_ended {
-            cancel.cancel();
-            return session.await;
-        }
-        tokio::select! {
-            () = self.over.notified() => {}
-            () = self.forgotten(patience) => {}
-        }
-    }
 }
 
 /// What a client says of a stream that it wants.
@@ -186,33 +67,54 @@ async fn open(
     let name = Token::random();
     let (near, far) = duplex(WAITING);
     let stream = Arc::new(Stream::new(known.token, near));
-    {
-        let mut streams = lock(&server.streams.0);
-        // Those that have ended stay until the client has heard it.
-        if streams.len() >= 2 * server.session_limit {
-            return Err(Problem::busy("too many streams at once; try again in a moment"));
-        }
-        streams.insert(name.hash(), Arc::clone(&stream));
+    // Those that have ended stay until the client has heard it.
+    if !server.streams.keep(name.hash(), &stream, 2 * server.sessions.most) {
+        return Err(Problem::busy("too many streams at once; try again in a moment"));
     }
     let from = server.admission.client(&peer, &headers).ip;
     let (serving, id) = (Arc::clone(&server), name.hash());
     server.tracker.spawn(async move {
         hold(stream, &serving, session, (from, far)).await;
-        lock(&serving.streams.0).remove(&id);
+        serving.streams.forget(&id);
     });
     let opened = json!({ "stream": name.reveal(), "body_bytes": MAX_BODY });
     Ok(no_store((StatusCode::CREATED, Json(opened))))
 }
 
+/// Holds the session to its end, and the stream until the client has heard that or is forgotten.
 async fn hold(
     stream: Arc<Stream>,
     server: &Arc<Server>,
     session: Opened,
-    (from, transport): (std::net::IpAddr, DuplexStream),
+    (from, transport): (IpAddr, DuplexStream),
 ) {
-    let cancel = Cancel::default();
+    let _here = server.somebody();
+    let (cancel, patience) = (Cancel::default(), server.admission.limits().stall());
     let session = session.hold(server, from, (transport, cancel.clone()));
-    stream.hold(Arc::clone(server), session, cancel).await;
+    tokio::pin!(session);
+    let has_ended = tokio::select! {
+        () = &mut session => true,
+        () = server.access.revoked(&stream.token) => false,
+        () = stream.forgotten(patience) => false,
+        () = stream.over.notified() => false,
+    };
+    if !has_ended {
+        cancel.cancel();
+        return session.await;
+    }
+    tokio::select! {
+        () = stream.over.notified() => {}
+        () = stream.forgotten(patience) => {}
+    }
+}
+
+/// Finds the stream of a name, for whoever opened it.
+fn find(server: &Server, headers: &HeaderMap, name: &str) -> Result<Arc<Stream>, Problem> {
+    let token = bearer(headers).flatten().map(|token| token.hash());
+    let name = name.parse::<Token>().ok().map(|name| name.hash());
+    let found = token.zip(name).and_then(|(token, name)| server.streams.find(&token, &name));
+    let unknown = || Problem::new(StatusCode::NOT_FOUND, "no such stream, or it has ended");
+    found.ok_or_else(unknown)
 }
 
 /// Part of a stream that a request is about.
@@ -233,7 +135,7 @@ async fn up(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let stream = server.streams.find(&headers, &id)?;
+    let stream = find(&server, &headers, &id)?;
     let _under = stream.ask();
     let bytes = collect(&headers, body, MAX_BODY as u64).await?;
     let mut up = stream.up.lock().await;
@@ -271,7 +173,7 @@ async fn down(
     Query(At { at, .. }): Query<At>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let stream = server.streams.find(&headers, &id)?;
+    let stream = find(&server, &headers, &id)?;
     let _under = stream.ask();
     let mut down = stream.down.lock().await;
     let Down { at: begun, last, from } = &mut *down;
@@ -308,7 +210,7 @@ async fn close(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    server.streams.find(&headers, &id)?.over.notify_one();
+    find(&server, &headers, &id)?.over.notify_one();
     Ok(no_store(StatusCode::NO_CONTENT.into_response()))
 }
 

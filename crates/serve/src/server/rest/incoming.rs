@@ -71,7 +71,7 @@ impl Incoming {
 }
 
 /// All of a body of at most `most` bytes.
-pub(in crate::server) async fn collect(
+pub(crate) async fn collect(
     headers: &HeaderMap,
     body: Body,
     most: u64,

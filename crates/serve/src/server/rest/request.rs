@@ -109,7 +109,7 @@ impl At {
 }
 
 /// Says that an answer is nobody else's.
-pub(in crate::server) fn no_store(response: impl IntoResponse) -> Response {
+pub(crate) fn no_store(response: impl IntoResponse) -> Response {
     let mut response = response.into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
