@@ -11,7 +11,7 @@ use std::thread;
 use common::server::Server;
 use common::{World, edited, noise};
 
-/// What something on the way does.
+/// Harm that something on the way does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cuts {
     /// Answers a request for a WebSocket itself.

@@ -27,14 +27,14 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const LONGEST_AWAY: Duration = Duration::from_secs(60);
 
-/// What a server says of a stream that it opened.
+/// A stream that the server opened.
 #[derive(Deserialize)]
 struct Opened {
     stream: String,
     body_bytes: usize,
 }
 
-/// What a server says of bytes that went up.
+/// Bytes that went up, as the server counts them.
 #[derive(Deserialize)]
 struct Taken {
     at: u64,
@@ -69,7 +69,7 @@ impl Address {
     }
 }
 
-/// One of the two ways of a stream.
+/// A stream's way up or down.
 struct Way {
     requests: Requests,
     path: String,

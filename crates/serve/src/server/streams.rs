@@ -36,14 +36,14 @@ pub(super) struct Stream {
 pub(super) struct Up {
     /// Bytes that it has taken.
     pub(super) at: u64,
-    /// Nothing where our end of it has ended.
+    /// Our end, until it has ended.
     pub(super) to: Option<WriteHalf<DuplexStream>>,
 }
 
 /// The way from the session.
 #[derive(Debug)]
 pub(super) struct Down {
-    /// Where `last` begins.
+    /// Offset of `last`.
     pub(super) at: u64,
     /// Bytes of the last answer, until the next one is asked for.
     pub(super) last: BytesMut,

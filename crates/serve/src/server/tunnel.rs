@@ -45,7 +45,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/v1/streams/{id}", get(down).post(up).delete(close))
 }
 
-/// What a client says of a stream that it wants.
+/// Stream that a client wants.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
