@@ -54,7 +54,7 @@ bench: toolchain ## measure deltic and rsync side by side (takes long; tables go
 fmt: toolchain
 	cargo fmt --all --check
 
-# Files, functions, parameters and import circles; tools/shape-known.txt lists what is still out of shape.
+# Lengths of files and functions, parameters, and import circles.
 shape:
 	if tools/ensure.sh python3 python3; then \
 	  python3 tools/shape.py; \

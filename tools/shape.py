@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Holds the code to the shape that CONTRIBUTING.md asks for. Run it in the repository's root.
 
-  shape.py            lists every place that is out of shape; fails if there is one that tools/shape-known.txt does not list
-  shape.py --write    writes that list anew; it may only get shorter
+  shape.py    lists every place that is out of shape; fails if there is one
 
 A file has at most 600 lines, a function 60: one `match` or literal of short entries is a table, and may be longer. A struct
 has 15 fields, but for plain data: it is cloned, parsed or serialised, and no field is private. A function has 5 parameters;
@@ -16,7 +15,6 @@ from pathlib import Path
 
 MAX_LINES, MAX_FUNCTION, MAX_FIELDS, MAX_PARAMETERS, MAX_CIRCLE = 600, 60, 15, 5, 2
 MAX_ENTRY = 12
-KNOWN = Path("tools/shape-known.txt")
 BLANK = re.compile(
     r'//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\.|[^\'\\])\'', re.S
 )
@@ -255,16 +253,10 @@ def survey():
 
 def main():
     found = dict(survey())
-    if "--write" in sys.argv:
-        KNOWN.write_text("".join(f"{place}\n" for place in sorted(found)), encoding="utf-8")
-    known = set(KNOWN.read_text(encoding="utf-8").splitlines()) if KNOWN.exists() else set()
     for place, figure in sorted(found.items()):
-        print(f"{'' if place in known else 'NEW '}{place} ({figure})")
-    gone = sorted(known - set(found))
-    for place in gone:
-        print(f"mended, take it out of {KNOWN}: {place}")
+        print(f"{place} ({figure})")
     print(f"{len(found)} places out of shape")
-    sys.exit(1 if gone or set(found) - known else 0)
+    sys.exit(1 if found else 0)
 
 
 main()

@@ -94,18 +94,12 @@ pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outc
     let ended = held(&config.clone(), with, watch, |watch| {
         Box::pin(async move {
             match plan.batch.clone() {
-                None => converse(plan, config, watch).await,
                 Some(plan::Batch::Read(file)) => {
                     let batch = Batch::open(file, &plan)?;
                     let plan = batch.plan(plan);
                     converse(plan, SessionConfig { batch: Some(batch), ..config }, watch).await
                 }
-                Some(plan::Batch::Write(file)) => {
-                    batch::write(plan, (file, false), converse, (config, watch)).await
-                }
-                Some(plan::Batch::OnlyWrite(file)) => {
-                    batch::write(plan, (file, true), converse, (config, watch)).await
-                }
+                _ => batch::write(plan, converse, (config, watch)).await,
             }
         })
     })

@@ -45,14 +45,7 @@ use dirt::{Change, Dirt};
 use inotify::Site;
 use tree::Watches;
 
-/// How long changes are gathered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
-    /// Until nothing more has come for so long.
-    pub delay: Duration,
-    /// But no longer than this.
-    pub longest: Duration,
-}
+pub use batch::Pace;
 
 /// What is to be synced next.
 #[derive(Debug)]

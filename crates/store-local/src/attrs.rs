@@ -57,15 +57,33 @@ pub(super) enum On<'a> {
     Link(&'a Dir, &'a Name),
 }
 
+/// What decides the mode of a new entry besides what is kept of its source.
+#[derive(Clone, Debug)]
+pub(super) struct NewMode {
+    /// The mode of the old version.
+    pub(super) old: Option<u32>,
+    pub(super) umask: u32,
+    /// What its directory hands down.
+    pub(super) heritage: Heritage,
+}
+
+impl NewMode {
+    /// For an entry without an old version.
+    pub(super) const fn below(heritage: Heritage, umask: u32) -> Self {
+        Self { old: None, umask, heritage }
+    }
+
+    /// For one whose directory hands down nothing, in place of an old version of mode `old`.
+    pub(super) fn replacing(old: Option<u32>, umask: u32) -> Self {
+        Self { old, umask, heritage: Heritage::default() }
+    }
+}
+
 impl<'a> Attrs<'a> {
-    /// For an entry that the tree has not shown yet, or whose old version had `old_mode`.
-    pub(super) fn of_new(
-        meta: &'a Meta,
-        what: (Keep, Ways<'a>),
-        old_mode: Option<u32>,
-        (umask, heritage): (u32, Heritage),
-    ) -> Self {
-        let mode = Some(what.0.mode_of_new(meta, old_mode, heritage.umask(umask)));
+    /// For an entry that the tree has not shown yet, or that gets a mode by `new`.
+    pub(super) fn of_new(meta: &'a Meta, what: (Keep, Ways<'a>), new: NewMode) -> Self {
+        let NewMode { old, umask, heritage } = new;
+        let mode = Some(what.0.mode_of_new(meta, old, heritage.umask(umask)));
         let mode_is_optional = !what.0.modes;
         Self { mode, mode_is_optional, heritage, ..Self::of_existing(meta, what) }
     }

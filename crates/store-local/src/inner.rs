@@ -10,8 +10,9 @@ use deltic_store::{StoreError, Version};
 use deltic_tree::{Meta, MetaMask, Name, PathMap, RelPath};
 use rustix::fs::{self, Stat};
 use rustix::io::Errno;
+use rustix::process;
 
-use crate::attrs::Ways;
+use crate::attrs::{Ways, umask};
 use crate::backup::{Backup, Listed};
 use crate::copy::Copier;
 use crate::dir::{Dir, Use};
@@ -43,15 +44,8 @@ pub enum KeepLinks {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) backup: Option<Backup>,
-    /// Old versions of the volume, if the store is in one that keeps them.
-    pub(crate) versions: Option<OldVersions>,
-    /// Space that files may take, in a volume that says so.
-    pub(crate) quota: Option<Arc<Quota>>,
-    pub(crate) listed: Listed,
-    pub(crate) one_file_system: bool,
-    /// True if nobody goes on with unfinished versions.
-    pub(crate) one_shot: bool,
+    pub(crate) old: Kept,
+    pub(crate) policy: Policy,
     pub(crate) root: Arc<Dir>,
     pub(crate) root_path: PathBuf,
     pub(crate) scopes: Scopes,
@@ -61,14 +55,47 @@ pub(crate) struct Inner {
     pub(crate) temp: Option<Stages>,
     pub(crate) writing: Writing,
     pub(crate) removals: Removals,
-    /// What waits for [`Store::land`].
+    pub(crate) commits: Commits,
+    pub(crate) copier: Copier,
+    pub(crate) touched: Touched,
+    pub(crate) makes: Makes,
+    /// Directories that were looked at under their own names, by device and number, where symlinks may lead to them.
+    pub(crate) looked_at: Mutex<HashSet<(u64, u64)>>,
+}
+
+/// What keeps what is replaced or goes.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) backup: Option<Backup>,
+    pub(crate) listed: Listed,
+    /// Old versions of the volume, if the store is in one that keeps them.
+    pub(crate) versions: Option<OldVersions>,
+}
+
+/// What the run and the volume allow.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    /// Space that files may take, in a volume that says so.
+    pub(crate) quota: Option<Arc<Quota>>,
+    pub(crate) one_file_system: bool,
+    /// True if nobody goes on with unfinished versions.
+    pub(crate) one_shot: bool,
+    pub(crate) keeps: KeepLinks,
+}
+
+/// New versions that do not simply take the place of the old ones.
+#[derive(Debug)]
+pub(crate) struct Commits {
+    /// Those that wait for [`Posix::land`](deltic_store::Posix::land).
     pub(crate) delayed: Mutex<Delayed>,
     /// Files of several names that changed where they are.
     pub(crate) left: LeftFiles,
-    pub(crate) keeps: KeepLinks,
     pub(crate) under_way: UnderWay,
-    pub(crate) copier: Copier,
-    pub(crate) touched: Touched,
+}
+
+/// How entries are made, and directories that are not done.
+#[derive(Debug)]
+pub(crate) struct Makes {
     pub(crate) umask: u32,
     /// User and group of what this process makes.
     pub(crate) owner: (u32, u32),
@@ -77,13 +104,23 @@ pub(crate) struct Inner {
     pub(crate) unfinished: Mutex<PathMap<Unfinished>>,
     /// Bits that the modes of directories are to lack, because their ACLs could not be set.
     pub(crate) withheld: Mutex<PathMap<u32>>,
-    /// Directories that were looked at under their own names, by device and number, where symlinks may lead to them.
-    pub(crate) looked_at: Mutex<HashSet<(u64, u64)>>,
+}
+
+impl Makes {
+    pub(crate) fn of_process() -> Self {
+        Self {
+            umask: umask(),
+            owner: (process::geteuid().as_raw(), process::getegid().as_raw()),
+            heritages: Heritages::default(),
+            unfinished: Mutex::default(),
+            withheld: Mutex::default(),
+        }
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.one_shot {
+        if self.policy.one_shot {
             self.stages.tidy();
         }
     }
@@ -118,7 +155,7 @@ impl Inner {
 
     /// True if another file system is mounted there, and is to be left alone.
     pub(crate) fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
-        self.one_file_system && !self.is_home(dir.stat(name))
+        self.policy.one_file_system && !self.is_home(dir.stat(name))
     }
 
     /// True if the directory `name` of `dir` is left alone: another file system is mounted there, or a symlink that is
@@ -159,11 +196,11 @@ impl Inner {
 
     /// What the directory of `place` hands down.
     pub(crate) fn heritage(&self, place: &Place) -> Result<Heritage, Errno> {
-        let known = lock(&self.unfinished).get(&place.dir_path).copied();
+        let known = lock(&self.makes.unfinished).get(&place.dir_path).copied();
         match known {
             // Nothing has given it anything to hand down yet.
             Some(Unfinished::Plain) => Ok(Heritage::default()),
-            _ => self.heritages.of(place),
+            _ => self.makes.heritages.of(place),
         }
     }
 
@@ -179,7 +216,8 @@ impl Inner {
 
     /// True if a file may change where it is. One of several names would change under all of them.
     pub(crate) fn may_change(&self, stamp: Stamp) -> bool {
-        stamp.has_one_name() || !self.writing.names_apart && self.left.of(stamp.inode()).is_some()
+        stamp.has_one_name()
+            || !self.writing.names_apart && self.commits.left.of(stamp.inode()).is_some()
     }
 
     /// The new version is at `place`: what was left of attempts at it goes.
@@ -217,17 +255,17 @@ impl Inner {
 
     /// True if old versions are kept.
     pub(crate) fn keeps_old(&self) -> bool {
-        self.backup.is_some() || self.versions.is_some()
+        self.old.backup.is_some() || self.old.versions.is_some()
     }
 
     /// True if the old version at `path` is kept in the directory that it was in, when it is removed.
     pub(crate) fn backs_up_beside(&self, path: &RelPath) -> bool {
-        self.backup.as_ref().is_some_and(Backup::is_beside) && !self.is_backup(path)
+        self.old.backup.as_ref().is_some_and(Backup::is_beside) && !self.is_backup(path)
     }
 
     /// True if `path` is that of an old version which was kept.
     pub(crate) fn is_backup(&self, path: &RelPath) -> bool {
-        self.backup.as_ref().is_some_and(|backup| backup.has(path))
+        self.old.backup.as_ref().is_some_and(|backup| backup.has(path))
     }
 
     /// True if `name` is that of a file beside which stands nothing, and `comes` nothing, that it could be the old
@@ -238,7 +276,7 @@ impl Inner {
         name: &Name,
         comes: &dyn Fn(&Name) -> bool,
     ) -> bool {
-        let of = self.backup.as_ref().and_then(|backup| backup.stem(name));
+        let of = self.old.backup.as_ref().and_then(|backup| backup.stem(name));
         of.is_some_and(|of| !comes(&of) && dir.find(&of) == Ok(None))
             && dir.stat(name).is_ok_and(|stat| !file_type(&stat).is_dir())
     }
@@ -246,6 +284,6 @@ impl Inner {
     /// True if `name` of `dir` stays for the old versions that it is, or has in it.
     pub(crate) fn protects(&self, dir: &RelPath, name: &Name) -> bool {
         let path = || dir.join(name).ok();
-        self.backup.as_ref().is_some_and(|old| path().is_some_and(|path| old.protects(&path)))
+        self.old.backup.as_ref().is_some_and(|old| path().is_some_and(|path| old.protects(&path)))
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn link_waiting(
     (leader, seen): (&RelPath, Option<&Meta>),
 ) -> Result<bool, StoreError> {
     const LINK: &str = "link";
-    let waiting = lock(&store.delayed).leader(leader);
+    let waiting = lock(&store.commits.delayed).leader(leader);
     let Some(Finished { home, whose, name, inode, .. }) = waiting else { return Ok(false) };
     let place = Place::of(&store.root, LINK, path)?;
     let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
@@ -46,7 +46,7 @@ pub(super) fn link_waiting(
         meta: None,
         expected: replaces,
     };
-    lock(&store.delayed).push(finished, false)?;
+    lock(&store.commits.delayed).push(finished, false)?;
     Ok(true)
 }
 
@@ -99,7 +99,7 @@ impl Expected {
     fn check_left(&self, place: &Place, store: &Inner) -> Result<Option<Stat>, StoreError> {
         let conflict = || StoreError::Conflict { path: place.path.clone() };
         let find = || place.dir.find(&place.name).at(COMMIT, &place.path);
-        let left = find()?.and_then(|stat| store.left.known(inode_of(&stat)));
+        let left = find()?.and_then(|stat| store.commits.left.known(inode_of(&stat)));
         let left = left.ok_or_else(conflict)?;
         // It does not change until we are done.
         let left = lock(&left);

@@ -70,56 +70,117 @@ const BATCH_NAMES: usize = 4;
 /// Names that are looked at in one part.
 pub(super) const PART_NAMES: usize = 8 << 10;
 
-/// What `dir`, open to read and called `path`, holds and `judge` admits, looked at as `how` says.
-pub(super) fn list(
-    (dir, path): (&Dir, &RelPath),
-    judge: &mut Judge,
-    how: (Follow, MetaMask),
-    part: Part,
-) -> Listing {
-    let mut listing = Listing::default();
-    let device = match (&part, how) {
-        // Elsewhere a name need not be the file that it looks like.
-        (Part::FirstVersions, (Follow::Never, see)) if !see.fake_super => Some(lasting_device(dir)),
-        _ => None,
-    };
-    let (most, mut portion) = (part.most(), Portion::of(&part));
-    let Some(mut rest) = names_for(&[dir], path, (&|_| false, part), &mut listing) else {
-        return listing;
-    };
-    let look = |name: &Name| match device {
-        Some(device) => look_at_version(dir, name, how.1).map(|(meta, stamp)| {
-            let lasts = meta.is_file() && device == Some(stamp.device());
-            (meta, Some(lasts.then(|| stamp.version())))
-        }),
-        None => look((dir, path), name, how),
-    };
-    listing.entries.reserve_exact(rest.len().min(most));
-    while portion.next() > 0 && rest.len() > 0 {
-        let (some, before) = (portion.next(), listing.entries.len());
-        look_at_some((dir, path), (judge, how), look, (&mut rest).take(some), &mut listing);
-        portion.add(some, listing.entries[before..].iter());
-    }
-    listing.rest = (rest.len() > 0).then_some(rest);
-    listing
+/// A directory that is open to read, and how its entries are looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Look<'a> {
+    pub(super) dir: &'a Dir,
+    pub(super) path: &'a RelPath,
+    pub(super) follow: Follow,
+    pub(super) see: MetaMask,
 }
 
-/// What comes first of it but for names that `keep` admits, which are not looked at.
-pub(super) fn list_but(
-    (dir, path): (&Dir, &RelPath),
-    judge: &mut Judge,
-    how: (Follow, MetaMask),
-    keep: &dyn Fn(&Name) -> bool,
-) -> Listing {
-    let mut listing = Listing::default();
-    let Some(mut rest) = names_for(&[dir], path, (keep, Part::First), &mut listing) else {
-        return listing;
-    };
-    let (look, names) = (|name: &Name| look((dir, path), name, how), (&mut rest).take(PART_NAMES));
-    look_at_some((dir, path), (judge, how), look, names, &mut listing);
-    listing.rest = (rest.len() > 0).then_some(rest);
-    listing
+impl Look<'_> {
+    /// The entries that `judge` admits.
+    pub(super) fn list(self, judge: &mut Judge, part: Part) -> Listing {
+        let mut listing = Listing::default();
+        // Elsewhere a name need not be the file that it looks like.
+        let is_plain = self.follow == Follow::Never && !self.see.fake_super;
+        let tells_versions = is_plain && matches!(part, Part::FirstVersions);
+        let device = tells_versions.then(|| lasting_device(self.dir));
+        let (most, mut portion) = (part.most(), Portion::of(&part));
+        let names = names_for(&[self.dir], self.path, (&|_| false, part), &mut listing);
+        let Some(mut rest) = names else { return listing };
+        let look = |name: &Name| match device {
+            Some(device) => look_at_version(self.dir, name, self.see).map(|(meta, stamp)| {
+                let lasts = meta.is_file() && device == Some(stamp.device());
+                (meta, Some(lasts.then(|| stamp.version())))
+            }),
+            None => self.look(name),
+        };
+        listing.entries.reserve_exact(rest.len().min(most));
+        while portion.next() > 0 && rest.len() > 0 {
+            let (some, before) = (portion.next(), listing.entries.len());
+            self.add(judge, look, (&mut rest).take(some), &mut listing);
+            portion.add(some, listing.entries[before..].iter());
+        }
+        listing.rest = (rest.len() > 0).then_some(rest);
+        listing
+    }
+
+    /// The first entries that `judge` admits. Names that `keep` admits are not looked at.
+    pub(super) fn list_but(self, judge: &mut Judge, keep: &dyn Fn(&Name) -> bool) -> Listing {
+        let mut listing = Listing::default();
+        let names = names_for(&[self.dir], self.path, (keep, Part::First), &mut listing);
+        let Some(mut rest) = names else { return listing };
+        let look = |name: &Name| self.look(name);
+        self.add(judge, look, (&mut rest).take(PART_NAMES), &mut listing);
+        listing.rest = (rest.len() > 0).then_some(rest);
+        listing
+    }
+
+    /// The entries called one of `names` that `judge` admits.
+    pub(super) fn list_names(self, judge: &mut Judge, names: &[Name]) -> Listing {
+        let mut listing = Listing::default();
+        let look = |name: &Name| self.look(name);
+        self.add(judge, look, names.iter().cloned(), &mut listing);
+        listing
+    }
+
+    /// Adds what `look` finds of `names`, as far as `judge` admits it.
+    fn add(
+        self,
+        judge: &mut Judge,
+        look: impl Fn(&Name) -> Result<Looked, Errno>,
+        names: impl Iterator<Item = Name>,
+        listing: &mut Listing,
+    ) {
+        for name in names {
+            match look(&name) {
+                Ok((mut meta, version)) if judge.admits(&name, meta.is_dir()) => {
+                    self.sift(&name, &mut meta, judge);
+                    listing.entries.push(Entry { name, meta });
+                    listing.versions.extend(version);
+                }
+                Ok(_) => {}
+                // One that vanished meanwhile is no entry, and what is left out, whatever it may be, need not be looked
+                // at.
+                Err(Errno::NOENT) => {}
+                Err(_) if [false, true].iter().any(|is_dir| !judge.admits(&name, *is_dir)) => {}
+                Err(errno) => {
+                    let path = self.path.join(&name).unwrap_or_else(|_| self.path.clone());
+                    listing.errors.push(match dangles(self.dir, &name, errno) {
+                        true => StoreError::Dangling { action: "look at", path },
+                        false => store_error("look at", &path, errno),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Takes the extended attributes that `judge` excludes away from what `name` is taken for.
+    pub(super) fn sift(self, name: &Name, meta: &mut Meta, judge: &Judge) {
+        let is_name = self.follow == Follow::Never || meta.is_symlink();
+        let reach = if is_name { Reach::Name } else { Reach::Followed };
+        let admits = |name: &[u8]| judge.admits_xattr(name);
+        look_again(|| reach(self.dir.path_to(name)), meta, self.see, &admits);
+        judge.sift(meta);
+    }
+
+    /// What `name` is taken for. Its own path is made only where that matters.
+    fn look(self, name: &Name) -> Result<Looked, Errno> {
+        let meta = match self.follow {
+            Follow::Never => look_at(self.dir, name, self.see),
+            follow => {
+                let path = self.path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
+                follow::look(self.dir, (name, &path), (follow, self.see))
+            }
+        };
+        Ok((meta?, None))
+    }
 }
+
+/// What an entry is, and, where versions are told, which version of a file that lasts.
+type Looked = (Meta, Option<Option<Version>>);
 
 pub(super) fn inode(dir: &Dir) -> Result<Inode, Errno> {
     fs::fstat(dir).map(|stat| Inode { device: stat.st_dev, number: stat.st_ino })
@@ -173,83 +234,7 @@ fn pile_up(
     }
 }
 
-/// What those of `names` are that `dir`, called `path`, has and `judge` admits, looked at as `how` says.
-pub(super) fn look_at_names(
-    (dir, path): (&Dir, &RelPath),
-    judge: &mut Judge,
-    how: (Follow, MetaMask),
-    names: &[Name],
-) -> Listing {
-    let mut listing = Listing::default();
-    let names = names.iter().cloned();
-    let look = |name: &Name| look((dir, path), name, how);
-    look_at_some((dir, path), (judge, how), look, names, &mut listing);
-    listing
-}
-
-/// What an entry is, and, where versions are told, which version of a file that lasts.
-type Looked = (Meta, Option<Option<Version>>);
-
-fn look_at_some(
-    (dir, path): (&Dir, &RelPath),
-    (judge, how): (&mut Judge, (Follow, MetaMask)),
-    look: impl Fn(&Name) -> Result<Looked, Errno>,
-    names: impl Iterator<Item = Name>,
-    listing: &mut Listing,
-) {
-    for name in names {
-        match look(&name) {
-            Ok((mut meta, version)) if judge.admits(&name, meta.is_dir()) => {
-                sift((dir, &name), &mut meta, how, judge);
-                listing.entries.push(Entry { name, meta });
-                listing.versions.extend(version);
-            }
-            Ok(_) => {}
-            // One that vanished meanwhile is no entry, and what is left out, whatever it may be, need not be looked at.
-            Err(Errno::NOENT) => {}
-            Err(_) if [false, true].iter().any(|is_dir| !judge.admits(&name, *is_dir)) => {}
-            Err(errno) => {
-                let path = path.join(&name).unwrap_or_else(|_| path.clone());
-                listing.errors.push(match dangles(dir, &name, errno) {
-                    true => StoreError::Dangling { action: "look at", path },
-                    false => store_error("look at", &path, errno),
-                });
-            }
-        }
-    }
-}
-
 /// Whether `errno` says of `name` that it is a link which leads to nothing, and not one in a circle.
 pub(super) fn dangles(dir: &Dir, name: &Name, errno: Errno) -> bool {
     errno == Errno::LOOP && dir.stat_behind(name).err() == Some(Errno::NOENT)
-}
-
-/// Takes the extended attributes that `judge` excludes away from what `name` of `dir` is taken for.
-pub(super) fn sift(
-    (dir, name): (&Dir, &Name),
-    meta: &mut Meta,
-    (follow, see): (Follow, MetaMask),
-    judge: &Judge,
-) {
-    let reach =
-        if follow == Follow::Never || meta.is_symlink() { Reach::Name } else { Reach::Followed };
-    let admits = |name: &[u8]| judge.admits_xattr(name);
-    look_again(|| reach(dir.path_to(name)), meta, see, &admits);
-    judge.sift(meta);
-}
-
-/// What `name` of `dir`, which is at `path`, is taken for. Its own path is made only where that matters.
-fn look(
-    (dir, path): (&Dir, &RelPath),
-    name: &Name,
-    (follow, see): (Follow, MetaMask),
-) -> Result<Looked, Errno> {
-    let meta = match follow {
-        Follow::Never => look_at(dir, name, see),
-        follow => {
-            let path = path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
-            follow::look(dir, (name, &path), (follow, see))
-        }
-    };
-    Ok((meta?, None))
 }

@@ -9,10 +9,9 @@ use deltic_tree::{Meta, RelPath};
 use rustix::fs::{self, FlockOperation, Stat};
 use rustix::io::Errno;
 
-use super::attrs::{Attrs, On};
+use super::attrs::{Attrs, NewMode, On};
 use super::copy::{End, read_through, write_at};
 use super::finished::{Expected, Finished};
-use super::heritage::Heritage;
 use super::holes::{Under, write_sparse};
 use super::inner::Inner;
 use super::inplace::Changing;
@@ -223,7 +222,8 @@ impl LocalRebuild {
         let old_mode = old_mode.map(|stat| self.mode_of(place, &stat));
         let keep = (commit.keep, self.store.ways());
         let heritage = self.store.heritage(place).at(COMMIT, &self.path)?;
-        let attrs = Attrs::of_new(commit.meta, keep, old_mode, (self.store.umask, heritage));
+        let mode = NewMode { old: old_mode, umask: self.store.makes.umask, heritage };
+        let attrs = Attrs::of_new(commit.meta, keep, mode);
         let unset = attrs.set(On::Open(file.as_fd()));
         if self.store.touched.is_durable() {
             flush(file).at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
@@ -295,9 +295,10 @@ impl LocalRebuild {
     ) -> Result<(), StoreError> {
         if changing.version().has_one_name() {
             let old = expected.check(place, &self.store)?;
-            return self.change((changing, changing.version()), commit, (place, old, None));
+            let old = self.of_version(old, changing.version())?;
+            return self.change(changing, commit, (place, old, None));
         }
-        let left = self.store.left.of(changing.version().inode());
+        let left = self.store.commits.left.of(changing.version().inode());
         let left = left.expect("its turn was there when it began");
         let mut left = lock(&left);
         let now = place.dir.find(&place.name).at(COMMIT, &self.path)?;
@@ -313,7 +314,9 @@ impl LocalRebuild {
             None => (changing.version(), expected.check_alone(place, self.store.see)?),
         };
         let other = left.rewritten_as.clone();
-        let changed = self.change((changing, version), commit, (place, old, other.as_ref()));
+        let changed = self
+            .of_version(old, version)
+            .and_then(|old| self.change(changing, commit, (place, old, other.as_ref())));
         left.version = fs::fstat(changing.file()).ok().map(|now| Stamp::of(&now));
         let torn_or_done = |error: &StoreError| {
             matches!(error, StoreError::Torn { .. } | StoreError::Unset { .. })
@@ -324,20 +327,22 @@ impl LocalRebuild {
         changed
     }
 
-    /// Writes what is staged into the file that is to change, and is of this version; under its name `other` it did
-    /// before.
+    /// The file in place, if it is of this version.
+    fn of_version(&self, old: Option<Stat>, version: Stamp) -> Result<Stat, StoreError> {
+        let conflict = || StoreError::Conflict { path: self.path.clone() };
+        old.filter(|old| Stamp::of(old).is_but_for_names(version)).ok_or_else(conflict)
+    }
+
+    /// Writes what is staged into the file that is to change; under its name `other` it did before.
     fn change(
         &self,
-        (changing, version): (&Changing, Stamp),
+        changing: &Changing,
         commit: &Commit<'_, LocalSnapshot>,
-        (place, old, other): (&Place, Option<Stat>, Option<&RelPath>),
+        (place, old, other): (&Place, Stat, Option<&RelPath>),
     ) -> Result<(), StoreError> {
-        let Some(old) = old.filter(|old| Stamp::of(old).is_but_for_names(version)) else {
-            return Err(StoreError::Conflict { path: self.path.clone() });
-        };
         let writer = changing.writer(place)?;
         let backup = self.store.back_up_copy(place, ((changing.file(), &old), other))?;
-        let begun = self.store.under_way.begin(&self.path);
+        let begun = self.store.commits.under_way.begin(&self.path);
         // Nobody hears this any more.
         let _begun = begun.ok_or(Errno::CANCELED).at("change", &self.path)?;
         if self.store.writing.preallocate || !self.store.writing.sparse {
@@ -354,9 +359,8 @@ impl LocalRebuild {
             StoreError::Torn { path: self.path.clone(), source: errno.into() }
         })?;
         let keep = (commit.keep, self.store.ways());
-        let umask = (self.store.umask, Heritage::default());
-        let old_mode = Some(self.mode_of(place, &old));
-        let attrs = Attrs::of_new(commit.meta, keep, old_mode, umask);
+        let mode = NewMode::replacing(Some(self.mode_of(place, &old)), self.store.makes.umask);
+        let attrs = Attrs::of_new(commit.meta, keep, mode);
         self.store.gone(&old);
         let mut unset = attrs.set(On::Open(changing.file().as_fd()));
         unset.add("backup's", backup);
@@ -522,7 +526,7 @@ impl Rebuild for LocalRebuild {
         if self.store.writing.delay {
             self.doom(Fate::Gone);
             std::mem::take(&mut self.reserved).leave(self.inode);
-            lock(&self.store.delayed).push(finished, commit.meta.linked().is_some())?;
+            lock(&self.store.commits.delayed).push(finished, commit.meta.linked().is_some())?;
             return unset.of(&self.path).map(|()| None);
         }
         finished.land(&self.store, &place)?;
@@ -545,7 +549,7 @@ impl Drop for LocalRebuild {
         let Staged { home, name, .. } = &self.staged;
         match *lock(&self.fate) {
             Fate::Gone => {}
-            Fate::Worthwhile if !self.store.one_shot => {
+            Fate::Worthwhile if !self.store.policy.one_shot => {
                 self.show(Other::Goes);
                 std::mem::take(&mut self.reserved).leave(self.inode);
                 // Closing does it too, but not while a child that is being started has the handle as well.

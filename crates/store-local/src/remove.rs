@@ -193,7 +193,7 @@ impl Removal {
             return Err(store_error("remove the mount point", path, Errno::BUSY));
         }
         let goes =
-            going.gives_way || !*is_led_to && may_go(store, judges, (dir, name, item), Fate::Stays);
+            going.gives_way || !*is_led_to && store.may_go(judges, (dir, name, item), Fate::Stays);
         match item {
             _ if !goes => {}
             EntryType::Dir => removal.enter(store, path, scope)?,
@@ -249,7 +249,7 @@ impl Removal {
             };
         }
         let dir = held.hold(store, &frame.path).at(REMOVE, &path)?;
-        if !may_go(store, &mut frame.judges, (dir, &name, item), Fate::Goes) {
+        if !store.may_go(&mut frame.judges, (dir, &name, item), Fate::Goes) {
             self.stay(Stays::Protected);
             return Ok(());
         }
@@ -431,16 +431,18 @@ impl Held {
     }
 }
 
-/// Whether `name` of `dir`, which is an `item`, may go.
-fn may_go(
-    store: &Inner,
-    judges: &mut [Judge; 2],
-    (dir, name, item): (&Dir, &Name, EntryType),
-    fate: Fate,
-) -> bool {
-    let is_dir = item == EntryType::Dir;
-    judges.iter_mut().all(|judge| judge.admits_as(name, is_dir, fate))
-        && !(is_dir && store.is_apart(dir, name))
+impl Inner {
+    /// True if `name` of `dir`, which is an `item`, may go.
+    fn may_go(
+        &self,
+        judges: &mut [Judge; 2],
+        (dir, name, item): (&Dir, &Name, EntryType),
+        fate: Fate,
+    ) -> bool {
+        let is_dir = item == EntryType::Dir;
+        judges.iter_mut().all(|judge| judge.admits_as(name, is_dir, fate))
+            && !(is_dir && self.is_apart(dir, name))
+    }
 }
 
 fn item_of(file_type: FileType) -> EntryType {

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 
 use super::above::scopes;
 use super::follow;
-use super::list::{Part, dangles, inode};
+use super::list::{Look, Part, dangles, inode};
 use super::more::{Reach, look_again};
 use super::named::{NamedDir, full_path};
 use super::place::Place;
@@ -76,8 +76,9 @@ pub struct SourceOptions {
 }
 
 impl SourceOptions {
-    fn how(&self) -> (Follow, MetaMask) {
-        (self.follow, self.see)
+    /// Looks at entries of `dir` at `path`.
+    fn look<'a>(&self, (dir, path): (&'a Dir, &'a RelPath)) -> Look<'a> {
+        Look { dir, path, follow: self.follow, see: self.see }
     }
 }
 

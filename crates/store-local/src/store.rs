@@ -13,17 +13,16 @@ use deltic_tree::path::printable;
 use deltic_tree::{Entry, Follow, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process;
 
 use super::above::scopes;
-use super::attrs::{Attrs, On, open_to_owner, umask};
+use super::attrs::{Attrs, NewMode, On, open_to_owner};
 use super::backup::{Backup, Listed};
 use super::copy::Copier;
-use super::heritage::{Heritage, Heritages};
-use super::inner::{Inner, KeepLinks, Unfinished};
+use super::heritage::Heritage;
+use super::inner::{Commits, Inner, KeepLinks, Kept, Makes, Policy, Unfinished};
 use super::inplace::{LeftFiles, UnderWay};
 use super::land::link_waiting;
-use super::list::{Part, list, list_but};
+use super::list::{Look, Part};
 use super::more::{Reach, default_acl};
 use super::named::{NamedDir, full_path};
 use super::place::{COMMIT, Place};
@@ -132,7 +131,7 @@ impl LocalStore {
     pub fn with_new_root(self) -> Self {
         // A default ACL may close it to its owner.
         open_to_owner(&self.0.root, &RelPath::root());
-        lock(&self.0.unfinished).insert(&RelPath::root(), Unfinished::Heir);
+        lock(&self.0.makes.unfinished).insert(&RelPath::root(), Unfinished::Heir);
         self
     }
 
@@ -143,7 +142,7 @@ impl LocalStore {
     }
 
     fn has_new_root(&self) -> bool {
-        lock(&self.0.unfinished).get(&RelPath::root()) == Some(&Unfinished::Heir)
+        lock(&self.0.makes.unfinished).get(&RelPath::root()) == Some(&Unfinished::Heir)
     }
 
     /// The directory `root` that is not there: what a dry run looks at. It is taken for an empty one.
@@ -198,27 +197,25 @@ impl LocalStore {
             root_path: path.to_owned(),
             scopes: scopes(options.rules.clone(), path, Start::Root),
             see: options.see,
-            backup: options.backup,
-            versions,
-            quota: Quota::of_root(path),
-            listed: Listed::default(),
-            one_file_system: options.one_file_system,
-            one_shot: options.one_shot,
+            old: Kept { backup: options.backup, listed: Listed::default(), versions },
+            policy: Policy {
+                quota: Quota::of_root(path),
+                one_file_system: options.one_file_system,
+                one_shot: options.one_shot,
+                keeps: options.keep_dirlinks,
+            },
             stages: own,
             temp,
             writing: options.writing,
             removals: Removals::new(scopes(options.rules, path, Start::Root)),
-            delayed: Mutex::default(),
-            left: LeftFiles::default(),
-            keeps: options.keep_dirlinks,
-            under_way: options.under_way,
+            commits: Commits {
+                delayed: Mutex::default(),
+                left: LeftFiles::default(),
+                under_way: options.under_way,
+            },
             copier: Copier::default(),
             touched: Touched::new(options.durability),
-            umask: umask(),
-            owner: (process::geteuid().as_raw(), process::getegid().as_raw()),
-            heritages: Heritages::default(),
-            unfinished: Mutex::default(),
-            withheld: Mutex::default(),
+            makes: Makes::of_process(),
             looked_at: Mutex::default(),
         })))
     }
@@ -241,6 +238,7 @@ impl LocalStore {
         // Whose an entry is costs nothing to tell.
         let MetaMask { users, groups, .. } = self.0.see;
         let see = MetaMask { users, groups, ..self.0.see.plain() };
+        let look = Look { dir: &held, path: dir, follow: Follow::Never, see };
         let mut listing = match much {
             Much::But(keep) => {
                 let own = RefCell::new(self.0.scopes.judge(dir, &*self.0.root)?);
@@ -250,13 +248,13 @@ impl LocalStore {
                         && !(self.0.is_of_before(&held, name, keep) && risks(name))
                 };
                 let keep = |name: &Name| keep(name) || is_kept(name);
-                list_but((&held, dir), &mut judge, (Follow::Never, see), &keep)
+                look.list_but(&mut judge, &keep)
             }
-            Much::Part(part) => list((&held, dir), &mut judge, (Follow::Never, see), part),
+            Much::Part(part) => look.list(&mut judge, part),
         };
         listing.warnings = self.0.scopes.filter().warnings();
         // Where versions are told nothing goes.
-        if self.0.one_file_system && listing.versions.is_empty() {
+        if self.0.policy.one_file_system && listing.versions.is_empty() {
             let is_home = self.0.is_home(fs::fstat(&held));
             let is_mount =
                 |entry: &Entry| entry.meta.is_dir() && self.0.is_mount(&held, &entry.name);
@@ -311,7 +309,7 @@ impl LocalStore {
         if path.is_root() {
             let mut own = look_at_root(&self.0.root, self.0.see).at(LOOK, path)?;
             if self.has_new_root() {
-                own.mode |= 0o777 & !self.0.umask;
+                own.mode |= 0o777 & !self.0.makes.umask;
             }
             if self.0.root.may_keep_links() {
                 let stat = fs::fstat(&*self.0.root).at(LOOK, path)?;
@@ -332,7 +330,7 @@ impl LocalStore {
     fn are_in_bare_dir(&self, paths: &[RelPath]) -> bool {
         let first = paths.first().filter(|_| paths.len() >= WORTH_LISTING);
         let Some((dir, _)) = first.and_then(RelPath::split_last) else { return false };
-        let known = lock(&self.0.unfinished).get(&dir).copied();
+        let known = lock(&self.0.makes.unfinished).get(&dir).copied();
         let is_made = matches!(known, Some(Unfinished::Plain | Unfinished::Heir));
         is_made && paths.iter().all(|path| is_right_in(&dir, path)) && self.is_empty(&dir)
     }
@@ -418,7 +416,7 @@ impl Posix for LocalStore {
         self.make_at(("make symlink", path), make, |dir, name, heritage| {
             let heritage = Heritage { acl: None, ..heritage };
             let what = (keep, self.0.ways());
-            let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
+            let attrs = Attrs::of_new(meta, what, NewMode::below(heritage, self.0.makes.umask));
             Ok(attrs.set(On::Link(dir, name)))
         })
     }
@@ -434,7 +432,7 @@ impl Posix for LocalStore {
         self.make_at((action, path), make, |dir, name, heritage| {
             let held = dir.open(name, OFlags::PATH)?;
             let what = (keep, self.0.ways());
-            let attrs = Attrs::of_new(meta, what, None, (self.0.umask, heritage));
+            let attrs = Attrs::of_new(meta, what, NewMode::below(heritage, self.0.makes.umask));
             Ok(attrs.set(On::Handle(held.as_fd())))
         })
     }
@@ -447,7 +445,7 @@ impl Posix for LocalStore {
     fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
         check_path(LOOK, path)?;
         let root = &self.0.root;
-        let behind = match self.0.keeps {
+        let behind = match self.0.policy.keeps {
             KeepLinks::Ours => root.keep_our_link(path),
             KeepLinks::None | KeepLinks::All => root.keep_link(path),
         };
@@ -476,7 +474,7 @@ impl Posix for LocalStore {
     }
 
     fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
-        let delayed = lock(&self.0.delayed).take();
+        let delayed = lock(&self.0.commits.delayed).take();
         let (mut last, mut failed) = (None::<Place>, Vec::new());
         for finished in delayed {
             let place = match last.take() {
@@ -499,7 +497,7 @@ impl Store for LocalStore {
     }
 
     fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
-        self.0.backup.iter().for_each(|backup| self.0.listed.note(backup, paths));
+        self.0.old.backup.iter().for_each(|backup| self.0.old.listed.note(backup, paths));
         if self.are_in_bare_dir(paths) {
             return paths.iter().map(|path| check_path(LOOK, path).map(|()| None)).collect();
         }
@@ -551,7 +549,7 @@ impl Store for LocalStore {
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
-        let made = lock(&self.0.unfinished).remove(path).map(Unfinished::old_mode);
+        let made = lock(&self.0.makes.unfinished).remove(path).map(Unfinished::old_mode);
         let attrs = self.attrs(meta, keep, made);
         let place = || self.place(SET_META, path);
         match &meta.kind {
@@ -580,7 +578,7 @@ impl Store for LocalStore {
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        let kept = self.0.versions.as_ref().map_or(Ok(()), OldVersions::flush);
+        let kept = self.0.old.versions.as_ref().map_or(Ok(()), OldVersions::flush);
         self.0.touched.flush(&self.0.root).and(kept)
     }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs;
 use rustix::io::Errno;
 
-use super::attrs::{Attrs, On};
+use super::attrs::{Attrs, NewMode, On};
 use super::copy::write_at;
 use super::inner::Inner;
 use super::place::{COMMIT, Place};
@@ -25,14 +25,15 @@ pub(super) fn put_new(
     (file, keep): (&Whole<'_>, Keep),
 ) -> Result<Option<Version>, StoreError> {
     let heritage = store.heritage(place).at(COMMIT, &place.path)?;
-    let attrs = Attrs::of_new(file.meta, (keep, store.ways()), None, (store.umask, heritage));
+    let attrs =
+        Attrs::of_new(file.meta, (keep, store.ways()), NewMode::below(heritage, store.makes.umask));
     let what = (file.bytes, &attrs);
     let reserved = store.reserve(&place.path, file.bytes.len() as u64)?;
     if let Some(put) = put_nameless(store, place, what) {
         reserved.keep_if(&put);
         return put;
     }
-    let staged = store.stages.create_as(place, attrs.birth_mode(store.owner))?;
+    let staged = store.stages.create_as(place, attrs.birth_mode(store.makes.owner))?;
     let put = fill(store, place, &staged.file, what);
     let put = put.and_then(|unset| land(store, place, &staged).map(|()| unset));
     if put.is_err()
@@ -56,7 +57,7 @@ fn put_nameless(
     if store.touched.is_durable() {
         return None;
     }
-    let (file, home) = store.stages.create_nameless(place, what.1.birth_mode(store.owner))?;
+    let (file, home) = store.stages.create_nameless(place, what.1.birth_mode(store.makes.owner))?;
     let unset = match fill(store, place, &file, what) {
         Ok(unset) => unset,
         Err(error) => return Some(Err(error)),

@@ -2,7 +2,6 @@
 
 #![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
 
-use std::fs::File;
 use std::sync::Arc;
 
 use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Record, Steps};
@@ -23,13 +22,17 @@ use crate::host::user::{Conversation, Watch};
 use crate::plan::{self, Plan};
 use crate::worker::trouble;
 
-/// Runs a plan and keeps it, or only keeps it. `converse` holds a session.
+/// Runs a plan and keeps it, or only keeps it, where it asks for that. `converse` holds a session.
 pub(crate) async fn write(
     plan: Plan,
-    (file, only): (Arc<File>, bool),
     converse: impl for<'a> Fn(Plan, SessionConfig, Watch<'a>) -> Conversation<'a>,
     (config, watch): (SessionConfig, Watch<'_>),
 ) -> Result<(), SyncError> {
+    let (file, only) = match plan.batch.clone() {
+        Some(plan::Batch::Write(file)) => (file, false),
+        Some(plan::Batch::OnlyWrite(file)) => (file, true),
+        Some(plan::Batch::Read(_)) | None => return converse(plan, config, watch).await,
+    };
     let pulls = matches!(plan.sources, plan::Sources::Remote { .. });
     if pulls && only {
         let why = "--only-write-batch: the sources are on the other machine: run it there, or --write-batch here";

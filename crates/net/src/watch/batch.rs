@@ -4,8 +4,16 @@
 
 use std::time::Duration;
 
-use super::Pace;
 use super::dirt::{Change, Dirt};
+
+/// How long changes are gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Until nothing more has come for so long.
+    pub delay: Duration,
+    /// But no longer than this.
+    pub longest: Duration,
+}
 
 /// Changes that wait for the next round.
 #[derive(Debug)]

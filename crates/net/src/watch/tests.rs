@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use deltic_tree::{Name, RelPath};
 
-use super::Pace;
-use super::batch::{Batch, Fault};
+use super::batch::{Batch, Fault, Pace};
 use super::dirt::{Change, Dirt};
 use super::tree::{Event, Ground, Kind, Listed, Unwatched, WatchNo, Watches};
 

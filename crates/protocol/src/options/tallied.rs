@@ -11,44 +11,15 @@ impl Options {
     /// or nothing builds.
     #[must_use]
     pub fn tallied(&self) -> Option<Compared> {
-        let Self { recursive, modes, times, checksum, metadata, follow, tells_unchanged, .. } =
+        let Self { recursive, modes, times, checksum, metadata, follow, .. } = self;
+        let Self { remove, select, compare, tells_unchanged, .. } = self;
+        let Self { dry_run: _, delete: _, rules: _, links: _, durable: _, whole_file: _, .. } =
             self;
-        let Self { remove, select, compare, dry_run: _, delete: _, rules: _, .. } = self;
         let Self {
-            links: _,
-            durable: _,
-            whole_file: _,
-            strategy: _,
-            block_bytes: _,
-            writing: _,
-            ..
+            strategy: _, block_bytes: _, writing: _, compress: _, compress_level: _, ..
         } = self;
-        let Self {
-            compress: _, compress_level: _, threads: _, streams: _, tells_owners: _, ..
-        } = self;
-        let Metadata {
-            users,
-            groups,
-            executability,
-            omit_dir_times,
-            omit_link_times,
-            accessed,
-            acls,
-            xattrs,
-            hard_links,
-            reads_notes,
-            writes_notes,
-            chmod,
-            // They come with attributes, change nothing that is compared, or say which number here is which there.
-            all_xattrs: _,
-            devices: _,
-            specials: _,
-            untouched: _,
-            numeric_ids: _,
-            powers: _,
-            user_map: _,
-            group_map: _,
-        } = metadata;
+        let Self { threads: _, streams: _, tells_owners: _, .. } = self;
+        let metadata = metadata.tallied()?;
         let Links { follow, safe, munge, keep_dirs, unmunge, insecure: _ } = follow;
         let Remove { sources, backup, force: _, ignore_errors: _, asks: _ } = remove;
         let Select {
@@ -80,21 +51,56 @@ impl Options {
         let quick = !size_only && !ignore_times && !matches!(window, Window::Secs(_));
         // Nobody reads a file for a tally: what is in it is known, or it is not tallied.
         let quick = quick && (!checksum || *cached);
-        let noted = *reads_notes || *writes_notes;
-        let plain = !accessed && !acls && !xattrs && !hard_links && !noted && chmod.is_empty();
         let links = *follow == Follow::Never && !safe && !munge && !keep_dirs && !unmunge;
         let named = !relative && !list_only && !tells_unchanged && *missing != Missing::Delete;
         let kept = !sources && backup.is_none() && alternates.dirs.is_empty();
-        (*recursive && quick && plain && links && named && kept).then_some(Compared {
+        (*recursive && quick && links && named && kept).then_some(Compared {
             contents: *checksum,
             file_times: *times || !checksum,
             modes: *modes,
-            executability: *executability,
-            dir_times: *times && !omit_dir_times,
-            link_times: *times && !omit_link_times,
+            dir_times: *times && metadata.dir_times,
+            link_times: *times && metadata.link_times,
             special_times: *times,
+            ..metadata
+        })
+    }
+}
+
+impl Metadata {
+    /// What a tally compares of metadata alone; nothing where that is more than a tally says.
+    fn tallied(&self) -> Option<Compared> {
+        let Self {
+            users,
+            groups,
+            executability,
+            omit_dir_times,
+            omit_link_times,
+            accessed,
+            acls,
+            xattrs,
+            hard_links,
+            reads_notes,
+            writes_notes,
+            chmod,
+            // They come with attributes, change nothing that is compared, or say which number here is which there.
+            all_xattrs: _,
+            devices: _,
+            specials: _,
+            untouched: _,
+            numeric_ids: _,
+            powers: _,
+            user_map: _,
+            group_map: _,
+        } = self;
+        let noted = *reads_notes || *writes_notes;
+        let plain = !accessed && !acls && !xattrs && !hard_links && !noted && chmod.is_empty();
+        plain.then_some(Compared {
+            executability: *executability,
+            dir_times: !omit_dir_times,
+            link_times: !omit_link_times,
             users: *users,
             groups: *groups,
+            ..Compared::default()
         })
     }
 }

@@ -10,11 +10,10 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::{BACK_UP, Backup, Goes, Kept, Spot, Taken};
-use crate::attrs::{Attrs, On};
+use crate::attrs::{Attrs, NewMode, On};
 use crate::copy::End;
 use crate::dir::Dir;
 use crate::errno::{At, store_error};
-use crate::heritage::Heritage;
 use crate::inner::Inner;
 use crate::inplace::is_torn;
 use crate::place::Place;
@@ -44,9 +43,9 @@ impl Inner {
         (goes, was): (Goes, Option<(u64, u64)>),
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let Some(backup) = &self.backup else { return then() };
+        let Some(backup) = &self.old.backup else { return then() };
         self.touched.add(&place.dir_path);
-        let taken = self.listed.taken();
+        let taken = self.old.listed.taken();
         let old = OldVersion::find(self, place, goes)?;
         let moved = old.map_or(Ok(None), |old| old.expecting(was).keep(backup, &taken))?;
         match (moved, goes) {
@@ -67,8 +66,8 @@ impl Inner {
         place: &Place,
         (old, other): ((&OwnedFd, &Stat), Option<&RelPath>),
     ) -> Result<Unset, StoreError> {
-        let Some(backup) = &self.backup else { return Ok(Unset::default()) };
-        let taken = self.listed.taken();
+        let Some(backup) = &self.old.backup else { return Ok(Unset::default()) };
+        let taken = self.old.listed.taken();
         let spot = backup.spot(&self.root, place, &taken)?;
         if is_torn(old.1) && spot.has_file().at(BACK_UP, &place.path)? {
             return Ok(Unset::default());
@@ -172,7 +171,7 @@ impl Inner {
         let (acls, xattrs) = (see.acls, see.xattrs != XattrScope::Nothing);
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
         let ways = (see, &Filter::default());
-        Attrs::of_new(old, (keep, ways), None, (self.umask, Heritage::default())).set(on)
+        Attrs::of_new(old, (keep, ways), NewMode::replacing(None, self.makes.umask)).set(on)
     }
 
     /// The mode of a copy that has the owner it was made with: that lends nobody the rights of another than the `old`

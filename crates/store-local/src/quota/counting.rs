@@ -30,7 +30,10 @@ impl Inner {
     /// # Errors
     /// [`StoreError::Full`] where the quota of the volume has not so much left.
     pub(crate) fn reserve(&self, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
-        self.quota.as_ref().map_or(Ok(Reserved::default()), |quota| quota.reserve(path, bytes))
+        self.policy
+            .quota
+            .as_ref()
+            .map_or(Ok(Reserved::default()), |quota| quota.reserve(path, bytes))
     }
 
     /// Reserves a name at `place`, if nothing is there.
@@ -38,7 +41,7 @@ impl Inner {
     /// # Errors
     /// As [`Self::reserve`].
     pub(crate) fn reserve_name(&self, place: &Place) -> Result<Reserved, StoreError> {
-        match self.quota.is_some() && place.dir.find(&place.name) == Ok(None) {
+        match self.policy.quota.is_some() && place.dir.find(&place.name) == Ok(None) {
             true => self.reserve(&place.path, 0),
             false => Ok(Reserved::default()),
         }
@@ -63,7 +66,7 @@ impl Inner {
 
     /// True if names that go are counted.
     pub(crate) fn counts(&self) -> bool {
-        self.quota.as_ref().is_some_and(|quota| quota.counts())
+        self.policy.quota.as_ref().is_some_and(|quota| quota.counts())
     }
 
     /// Calls `then`, which replaces or removes what is at `place`, and gives back what that held, unless it is kept.
@@ -72,15 +75,17 @@ impl Inner {
         place: &Place,
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let Some(quota) = self.quota.as_ref().filter(|quota| quota.counts()) else { return then() };
+        let Some(quota) = self.policy.quota.as_ref().filter(|quota| quota.counts()) else {
+            return then();
+        };
         let _turn = lock(turn(place).at("count", &place.path)?);
         let old = place.dir.find(&place.name).at("count", &place.path)?;
         then()?;
         if let Some(old) = old {
             let kept = match file_type(&old) {
                 FileType::Directory => false,
-                FileType::RegularFile => self.versions.is_some() || self.backup.is_some(),
-                _ => self.backup.is_some(),
+                FileType::RegularFile => self.old.versions.is_some() || self.old.backup.is_some(),
+                _ => self.old.backup.is_some(),
             };
             if !kept {
                 quota.gone(&old);
@@ -91,7 +96,7 @@ impl Inner {
 
     /// Takes it that an entry is gone that no [count](Self::counting) saw.
     pub(crate) fn gone(&self, old: &Stat) {
-        if let Some(quota) = self.quota.as_ref().filter(|quota| quota.counts()) {
+        if let Some(quota) = self.policy.quota.as_ref().filter(|quota| quota.counts()) {
             quota.gone(old);
         }
     }

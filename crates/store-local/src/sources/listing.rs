@@ -13,7 +13,7 @@ use super::source::device_of;
 use super::{SourceOptions, Sources, names_of, path_in};
 use crate::dir::{Dir, Use};
 use crate::errno::At as _;
-use crate::list::{Part, Portion, inode, list, look_at_names, names_for};
+use crate::list::{Part, Portion, inode, names_for};
 use crate::lock;
 use deltic_store::filter::Judge;
 use deltic_store::{Listing, StoreError, check_path};
@@ -60,7 +60,7 @@ impl Sources {
                 let names: Vec<Name> = (&mut rest).take(portion.next()).collect();
                 let before = entries.len();
                 for (at, held, judge) in &mut judged {
-                    let found = look_at_names((held, dir), judge, self.options.how(), &names);
+                    let found = self.options.look((held, dir)).list_names(judge, &names);
                     all.errors.extend(found.errors);
                     entries.extend(found.entries.into_iter().map(|entry| (*at, entry)));
                 }
@@ -69,7 +69,7 @@ impl Sources {
             all.rest = (rest.len() > 0).then_some(rest);
         } else {
             for (at, held, mut judge) in self.judged(dir, held, &mut all) {
-                let found = list((held, dir), &mut judge, self.options.how(), Part::All);
+                let found = self.options.look((held, dir)).list(&mut judge, Part::All);
                 all.errors.extend(found.errors);
                 entries.extend(found.entries.into_iter().map(|entry| (at, entry)));
             }

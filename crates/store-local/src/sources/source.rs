@@ -13,7 +13,7 @@ use super::SourceOptions;
 use crate::dir::{Dir, Trust, Use};
 use crate::errno::{At, io_error, store_error};
 use crate::follow;
-use crate::list::{Part, dangles, list, sift};
+use crate::list::{Part, dangles};
 use crate::named::NamedDir;
 use crate::snapshot::{file_type, look_at, look_at_root, look_behind};
 use deltic_store::filter::Scopes;
@@ -181,7 +181,7 @@ impl<'a> Source<'a> {
         let root = self.held("list", dir)?;
         let mut judge = self.base.scopes.judge(dir, root)?;
         let held = root.dir(dir, Use::Read).at("list", dir)?;
-        Ok(list((&held, dir), &mut judge, options.how(), part))
+        Ok(options.look((&held, dir)).list(&mut judge, part))
     }
 
     /// Lists what is in its directory.
@@ -192,7 +192,7 @@ impl<'a> Source<'a> {
     ) -> Result<Listing, StoreError> {
         let (dir, root) = (self.hold()?, RelPath::root());
         let mut judge = self.base.scopes.judge(&root, self.held("list", &root)?)?;
-        Ok(list((&dir, &root), &mut judge, options.how(), part))
+        Ok(options.look((&dir, &root)).list(&mut judge, part))
     }
 
     /// Its directory, open to read.
@@ -216,7 +216,9 @@ impl<'a> Source<'a> {
         let dir = self.base.dir.as_ref().map_err(|errno| self.error("open", *errno))?;
         let unseen = |errno| self.unseen(errno, options);
         let held = dir.dir(at, Use::Pass).map_err(unseen)?;
-        let mut meta = follow::look(&held, (name, &path), options.how()).map_err(|errno| {
+        let look = options.look((&held, at));
+        let how = (options.follow, options.see);
+        let mut meta = follow::look(&held, (name, &path), how).map_err(|errno| {
             match dangles(&held, name, errno) {
                 true => self.error_for("look at", "the symlink has no referent"),
                 false => unseen(errno),
@@ -233,7 +235,7 @@ impl<'a> Source<'a> {
             return Err(unseen(Errno::NOTDIR));
         }
         if path != self.path {
-            sift((&held, name), &mut meta, options.how(), &self.base.scopes.top(at));
+            look.sift(name, &mut meta, &self.base.scopes.top(at));
             return Ok(Some(Entry { name: name.clone(), meta }));
         }
         // At the root no directory was entered yet, so none has said anything.
@@ -243,7 +245,7 @@ impl<'a> Source<'a> {
             self.base.scopes.judge(at, &**dir)?
         };
         let admitted = judge.admits(name, meta.is_dir());
-        sift((&held, name), &mut meta, options.how(), &judge);
+        look.sift(name, &mut meta, &judge);
         Ok(admitted.then_some(Entry { name: name.clone(), meta }))
     }
 }

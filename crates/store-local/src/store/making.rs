@@ -8,7 +8,7 @@ use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
 use super::{LocalStore, Unfinished};
-use crate::attrs::{Attrs, On, open_to_owner, set_mode};
+use crate::attrs::{Attrs, NewMode, On, open_to_owner, set_mode};
 use crate::backup::Goes;
 use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};
@@ -40,11 +40,11 @@ impl LocalStore {
         let above = self.0.heritage(&place);
         let is_plain = above.as_ref().is_ok_and(|above| *above == Heritage::default());
         let above = above.unwrap_or_default();
-        let owner = (self.0.owner.0, above.group.unwrap_or(self.0.owner.1));
+        let owner = (self.0.makes.owner.0, above.group.unwrap_or(self.0.makes.owner.1));
         let shown = shown(will);
         let of_new = |meta| {
-            let withheld = (above.umask(self.0.umask), Heritage::default());
-            Attrs::of_new(meta, (Keep::default(), self.0.ways()), None, withheld)
+            let mode = NewMode::replacing(None, above.umask(self.0.makes.umask));
+            Attrs::of_new(meta, (Keep::default(), self.0.ways()), mode)
         };
         let shown = shown.as_ref().map(of_new);
         let mode = shown.as_ref().map_or(Mode::RWXU, |attrs| attrs.birth_mode(owner) | Mode::RWXU);
@@ -62,7 +62,7 @@ impl LocalStore {
                     made.at(MAKE, path)?;
                     reserved.keep();
                     let lacks = if is_plain { Unfinished::Plain } else { Unfinished::Heir };
-                    lock(&self.0.unfinished).insert(path, lacks);
+                    lock(&self.0.makes.unfinished).insert(path, lacks);
                     if above.closes_to_owner() {
                         let made = self.0.root.dir(path, Use::Pass);
                         let open = |dir: Dir| set_mode(&dir, fs::fstat(&dir)?.st_mode | OWNER_BITS);
@@ -97,9 +97,9 @@ impl LocalStore {
         let attrs = Attrs::of_existing(meta, (keep, self.0.ways()));
         let (unset, withheld) = attrs.set_early(On::Handle(dir.as_fd()));
         if withheld != 0 {
-            lock(&self.0.withheld).insert(path, withheld);
+            lock(&self.0.makes.withheld).insert(path, withheld);
         }
-        self.0.heritages.clear();
+        self.0.makes.heritages.clear();
         self.0.touched.add(path);
         unset.of(path)
     }
@@ -108,7 +108,7 @@ impl LocalStore {
     /// it will say so.
     fn open_to_owner(&self, path: &RelPath) {
         if let Some(mode) = open_to_owner(&self.0.root, path) {
-            lock(&self.0.unfinished).insert(path, Unfinished::Opened(mode));
+            lock(&self.0.makes.unfinished).insert(path, Unfinished::Opened(mode));
         }
     }
 
@@ -119,7 +119,7 @@ impl LocalStore {
         let attrs = Attrs::of_existing(meta, (keep, self.0.ways()));
         let dir = self.0.root.dir(path, Use::Pass);
         let _ = dir.and_then(|dir| attrs.set_first(On::Handle(dir.as_fd())));
-        self.0.heritages.clear();
+        self.0.makes.heritages.clear();
         self.0.touched.add(path);
     }
 
@@ -128,16 +128,16 @@ impl LocalStore {
         let dir = self.0.root.dir(path, Use::Pass)?;
         // What cannot be set is told when all is.
         let _ = attrs.inheriting(fs::fstat(&dir)?.st_mode).set(On::Handle(dir.as_fd()));
-        self.0.heritages.clear();
+        self.0.makes.heritages.clear();
         Ok(())
     }
 
     /// Makes a new root ready for what is made in it.
     fn show_root(&self, will: Option<(&Meta, Keep)>) {
         let Some(meta) = shown(will) else { return self.set_first(&RelPath::root(), will) };
-        let umask = self.heritage_of_root().umask(self.0.umask);
+        let umask = self.heritage_of_root().umask(self.0.makes.umask);
         let what = (Keep::default(), self.0.ways());
-        let attrs = Attrs::of_new(&meta, what, None, (umask, Heritage::default()));
+        let attrs = Attrs::of_new(&meta, what, NewMode::replacing(None, umask));
         let _ = self.show(&RelPath::root(), attrs);
     }
 

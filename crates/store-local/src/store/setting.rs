@@ -8,7 +8,7 @@ use rustix::fs::{self, Dev, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{LocalStore, SET_META};
-use crate::attrs::{Attrs, On};
+use crate::attrs::{Attrs, NewMode, On};
 use crate::backup::Goes;
 use crate::copy::write_at;
 use crate::dir::{Dir, Use};
@@ -37,12 +37,12 @@ impl LocalStore {
             }
             _ => Heritage::default(),
         };
-        let umask = above.umask(self.0.umask);
-        let withheld = lock(&self.0.withheld).remove(path).unwrap_or_default();
+        let umask = above.umask(self.0.makes.umask);
+        let withheld = lock(&self.0.makes.withheld).remove(path).unwrap_or_default();
         let set = |on: On<'_>, dir: &Dir| {
             let what = (keep, self.0.ways());
             let attrs = match made {
-                Some(old) => Attrs::of_new(meta, what, old, (umask, Heritage::default())),
+                Some(old) => Attrs::of_new(meta, what, NewMode::replacing(old, umask)),
                 None => Attrs::of_existing(meta, what),
             };
             let is = fs::fstat(dir)?;
@@ -60,7 +60,7 @@ impl LocalStore {
         .at(SET_META, path)?;
         // One that is as it should be costs no write, and no flush.
         let Some(unset) = set else { return Ok(()) };
-        self.0.heritages.clear();
+        self.0.makes.heritages.clear();
         self.0.touched.add(path);
         unset.of(path)
     }
@@ -95,7 +95,7 @@ impl LocalStore {
         set: impl FnOnce() -> Result<(), StoreError>,
         now: impl FnOnce() -> Result<Stat, Errno>,
     ) -> Result<(), StoreError> {
-        let left = (stat.st_nlink > 1).then(|| self.0.left.of(inode_of(stat)));
+        let left = (stat.st_nlink > 1).then(|| self.0.commits.left.of(inode_of(stat)));
         let Some(left) = left.flatten() else { return set() };
         let mut left = lock(&left);
         if left.rewritten_as.is_some() {
@@ -117,8 +117,8 @@ impl LocalStore {
         let make = |dir: &Dir, name: &Name| write_at(dir.create(name)?.as_fd(), 0, bytes);
         self.make_at((action, path), make, |dir, name, heritage| {
             let file = dir.open(name, OFlags::RDONLY)?;
-            let above = (self.0.umask, heritage);
-            let attrs = Attrs::of_new(meta, (keep, self.0.ways()), None, above);
+            let mode = NewMode::below(heritage, self.0.makes.umask);
+            let attrs = Attrs::of_new(meta, (keep, self.0.ways()), mode);
             let unset = attrs.set(On::Open(file.as_fd()));
             // It would be a file of no content, and nothing else.
             unset
@@ -165,9 +165,7 @@ impl LocalStore {
     ) -> Attrs<'a> {
         let what = (keep, self.0.ways());
         match made {
-            Some(old_mode) => {
-                Attrs::of_new(meta, what, old_mode, (self.0.umask, Heritage::default()))
-            }
+            Some(old) => Attrs::of_new(meta, what, NewMode::replacing(old, self.0.makes.umask)),
             None => Attrs::of_existing(meta, what),
         }
     }

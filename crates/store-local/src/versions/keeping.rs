@@ -25,7 +25,7 @@ impl Inner {
         was: Option<(u64, u64)>,
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let Some(versions) = &self.versions else { return then() };
+        let Some(versions) = &self.old.versions else { return then() };
         let path = versions.path(&place.path).at(KEEP, &place.path)?;
         let _turn = lock(turn(&path));
         let found = place.dir.find(&place.name).at(KEEP, &place.path)?;
