@@ -738,3 +738,20 @@ fn what_is_put_into_a_directory_gets_what_that_hands_down() {
     assert_eq!(noted(&world.path("dst/dir/other"), ACCESS), None);
     assert_eq!(world.path("dst/dir/other").metadata().unwrap().gid(), 0);
 }
+
+/// The default ACL that a new directory got from the sender counts at once for what is made in it.
+#[test]
+fn a_new_directory_whose_default_acl_shuts_its_owner_out_is_filled() {
+    if !as_root() || !is_installed("setpriv") {
+        return;
+    }
+    let world = World::new();
+    world.link("nowhere", "src/dir/below/link");
+    world.mkdir("dst");
+    note(&world.path("src/dir"), DEFAULT, &Acl { owner: 6, ..acl(1, 2) }.to_bytes());
+    own(&world.path("dst"), SOMEBODY, SOMEBODY);
+    let run = as_somebody(&world, DELTIC, &["sync", "-rlpA", "src/", "dst"]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    assert_eq!(fs::read_link(world.path("dst/dir/below/link")).unwrap().as_os_str(), "nowhere");
+    assert_eq!(world.mode("dst/dir/below") & 0o7777, world.mode("src/dir/below") & 0o7777);
+}

@@ -99,6 +99,12 @@ impl LocalStore {
         if withheld != 0 {
             lock(&self.0.makes.withheld).insert(path, withheld);
         }
+        let mut unfinished = lock(&self.0.makes.unfinished);
+        // Its default ACL is what it hands down from now on.
+        if unfinished.get(path) == Some(&Unfinished::Plain) && meta.default_acl().is_some() {
+            unfinished.insert(path, Unfinished::Heir);
+        }
+        drop(unfinished);
         self.0.makes.heritages.clear();
         self.0.touched.add(path);
         unset.of(path)
