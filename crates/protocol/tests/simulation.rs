@@ -598,6 +598,20 @@ fn contents_that_differ_come_though_nothing_changed_since_the_base() {
     check_result(&case, &session, &totals);
 }
 
+/// Nor is a recipe that was kept of it.
+#[test]
+fn contents_that_differ_come_though_a_recipe_of_the_same_was_kept() {
+    let (new, mut old) = (Dice::new(8).bytes(300_000), Dice::new(8).bytes(300_000));
+    old[100_000] ^= 1;
+    let mut case = plain(tree_of(&[("a", new.clone())]), tree_of(&[("a", old)]));
+    case.destination_faults = DestinationFaults { known: 100, ..Default::default() };
+    (case.options.compare.cached, case.options.checksum) = (true, true);
+    let mut session = Session::new(&case, &mut Dice::new(9));
+    session.destination.believed.insert(path("a"), std::sync::Arc::new(new));
+    let totals = session.finish();
+    check_result(&case, &session, &totals);
+}
+
 /// A base that the sender does not know is of no use, and does no harm.
 #[test]
 fn an_unknown_base_ends_in_the_ordinary_way() {

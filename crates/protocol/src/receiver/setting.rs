@@ -38,11 +38,17 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// True where it counts which base an old version is. Files that change in place have none. With checksums, files
-    /// whose contents were found to differ are no bases any more, whatever is known of them.
+    /// True where recipes that were kept count. With checksums none does: contents that were found to differ may have
+    /// rotted since.
+    pub(super) const fn uses_recipes(&self) -> bool {
+        !self.options.checksum
+    }
+
+    /// True where it counts which base an old version is. Files that change in place have none.
     pub(super) const fn uses_bases(&self) -> bool {
-        let Options { dry_run, checksum, compare, writing, .. } = &self.options;
-        self.tells_bases && compare.cached && !*dry_run && !*checksum && !writing.inplace
+        let Options { dry_run, compare, writing, .. } = &self.options;
+        let counts = self.uses_recipes() && compare.cached;
+        self.tells_bases && counts && !*dry_run && !writing.inplace
     }
 }
 

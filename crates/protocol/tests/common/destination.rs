@@ -79,6 +79,8 @@ pub struct Destination {
     pub placed: Vec<(By, Span)>,
     /// How often all bytes of a version were hashed for its proof.
     pub whole_passes: usize,
+    /// What files held when their recipes were kept, where that has rotted since.
+    pub believed: BTreeMap<RelPath, Arc<Vec<u8>>>,
     /// Files that were given other names.
     inodes: u64,
     /// So many names came into each directory since they were counted.
@@ -158,6 +160,7 @@ impl Destination {
             written: 0,
             placed: Vec::new(),
             whole_passes: 0,
+            believed: BTreeMap::new(),
             inodes: 0,
             uncounted: 0,
         }
@@ -773,7 +776,9 @@ impl Destination {
             leftovers: left.iter().map(|bytes| bytes.len() as u64).collect(),
             recipe: (in_place.as_ref().zip(recipe))
                 .filter(|_| self.dice.percent(self.faults.known))
-                .map(|(node, spec)| recipe_of(&node.bytes, *spec)),
+                .map(|(node, spec)| {
+                    recipe_of(self.believed.get(path).unwrap_or(&node.bytes), *spec)
+                }),
             base: (in_place.as_ref().filter(|_| base && self.dice.percent(self.faults.based)))
                 .map(|node| bytes_digest(&node.bytes)),
             ..OldLens::default()

@@ -101,7 +101,8 @@ impl Files {
             How::Recipe | How::Strategy | How::Stronger => most_leftover(&incoming.candidate),
             How::Whole | How::Tail | How::Changes => 0,
         };
-        let recipe = (incoming.how == How::Recipe).then(|| incoming.expected_spec(&strategy));
+        let known = incoming.how == How::Recipe && cx.setting.uses_recipes();
+        let recipe = known.then(|| incoming.expected_spec(&strategy));
         let work = Work::OpenOld { handle, path, most, goes_on, recipe, base, elsewhere };
         cx.ask(work, FilePending::OpenOld(handle));
     }
