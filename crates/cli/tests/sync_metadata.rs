@@ -746,6 +746,7 @@ fn a_new_directory_whose_default_acl_shuts_its_owner_out_is_filled() {
         return;
     }
     let world = World::new();
+    world.mkdir("src/dir/below");
     world.link("nowhere", "src/dir/below/link");
     world.mkdir("dst");
     note(&world.path("src/dir"), DEFAULT, &Acl { owner: 6, ..acl(1, 2) }.to_bytes());
