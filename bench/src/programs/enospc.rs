@@ -1,6 +1,6 @@
 //! A full disk: a small ext4 whose free space lies below, at and above what a sync needs.
 //!
-//! Must hold (RELIABILITY.md, T4, promise 5): the file that does not fit keeps its old content, the files that
+//! Must hold (docs/promises.md): the file that does not fit keeps its old content, the files that
 //! fit are synced, the exit code tells, nothing is left behind, and a retry on a freed disk completes.
 
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
 //! SIGKILL at a random moment, to a random member of a sync; then the same sync again, undisturbed.
 //!
-//! Must hold (RELIABILITY.md, T1, promise 4): every name shows the old or the new content at once; the second
+//! Must hold (docs/promises.md): every name shows the old or the new content at once; the second
 //! run succeeds, leaves equal trees and no litter, and sends little of what had arrived before.
 
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
 //! The recipe of a file: its chunks, the groups that they form, and the digest that proves both.
 //!
 //! Groups are to chunks what chunks are to bytes: content-defined runs, so that a recipe travels as groups and only
-//! those that the receiver lacks are spelled out (DESIGN §2, "two levels"). The digest goes over the groups' full
+//! those that the receiver lacks are spelled out (docs/decisions/0001). The digest goes over the groups' full
 //! fingerprints, which go over the chunks' full fingerprints: whoever finds the same digest over what was written has
 //! the same bytes, whatever travelled in between.
 

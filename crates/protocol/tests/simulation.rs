@@ -1,4 +1,4 @@
-//! Whole sessions between both machines, in an order that a dice picks: the laws of DESIGN §4 hold at every step.
+//! Whole sessions between both machines, in an order that a dice picks: docs/laws.md holds at every step.
 //!
 //! `DELTIC_SEED` runs one session and `DELTIC_SESSIONS` sets how many run.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, missing_docs)]

@@ -6,10 +6,10 @@ use crate::args::show::{Outbuf, Show, Stderr};
 use crate::args::sync::{HELP, SyncArgs};
 use crate::report::escape::Escape;
 use crate::report::format::{self, Format};
-use crate::report::held::Deletions;
 use crate::report::hint::Far;
 use crate::report::numbers::Numbers;
 use crate::report::view::{ListLine, Live, Log, Summary, View};
+use crate::report::waiting::Deletions;
 use crate::words::levels::Info;
 
 /// Streams that are terminals, and whether they are to be coloured.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use deltic_protocol::report::Change;
 
-use crate::report::held::{Among, Deletions, Held};
 use crate::report::output::Output;
 use crate::report::progress::Progress;
 use crate::report::view::View;
+use crate::report::waiting::{Among, Deletions, Held};
 
 /// Lines on standard output.
 pub(super) struct Lines {

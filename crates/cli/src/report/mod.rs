@@ -7,7 +7,6 @@ pub(crate) mod events;
 pub(crate) mod exit;
 pub(crate) mod explain;
 pub(crate) mod format;
-pub(crate) mod held;
 pub(crate) mod hint;
 pub(crate) mod itemize;
 mod journal;
@@ -24,6 +23,7 @@ pub(crate) mod question;
 pub(crate) mod reporter;
 pub(crate) mod summary;
 pub(crate) mod view;
+pub(crate) mod waiting;
 
 use deltic_net::Plan;
 

@@ -16,7 +16,6 @@ use crate::report::escape::Escape;
 use crate::report::exit::Exit;
 use crate::report::explain::Explain;
 use crate::report::format::{self, Format, Setting};
-use crate::report::held::Among;
 use crate::report::hint;
 use crate::report::journal::{Journal, is_shown, is_up_to_date, line};
 use crate::report::lines::Lines;
@@ -28,6 +27,7 @@ use crate::report::question;
 use crate::report::reporter::Reporter;
 use crate::report::summary::{self, Tally};
 use crate::report::view::{ListLine, Summary, View};
+use crate::report::waiting::Among;
 
 /// Reports a run in words.
 pub(super) struct PersonReporter {

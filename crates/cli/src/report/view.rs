@@ -8,9 +8,9 @@ use deltic_protocol::report::TroubleKind;
 
 use crate::report::escape::Escape;
 use crate::report::format::Format;
-use crate::report::held::Deletions;
 use crate::report::hint::Far;
 use crate::report::numbers::Numbers;
+use crate::report::waiting::Deletions;
 use crate::words::levels::{Debug, Info};
 
 /// Choice of what the user sees of a run.

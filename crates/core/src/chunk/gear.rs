@@ -1,5 +1,5 @@
-//! Gear chunks (Ddelta, Xia et al. 2014), and with normalised sizes, after FastCDC (its 2020 version; the presets of
-//! DESIGN §1 build on it).
+//! Gear chunks (Ddelta, Xia et al. 2014), and with normalised sizes, after FastCDC (its 2020 version; some
+//! presets build on it).
 //!
 //! ```text
 //! hash(i)  = sum over k in 0..64 of  GEAR[data[i - 1 - k]] << k         (mod 2^64; the 64 bytes before i)
@@ -14,7 +14,7 @@
 //! Differences from the papers, and why:
 //!
 //! 1. The hash is warmed up over the bytes before `min`. A cut then depends on 64 bytes of content, never on where
-//!    the chunk began, so boundaries re-align after an edit as soon as one candidate is shared (DESIGN §6). To hash
+//!    the chunk began, so boundaries re-align after an edit as soon as one candidate is shared. To hash
 //!    all bytes from the chunk's start, as Ddelta does, finds the same cuts: what lies further back has left the
 //!    hash.
 //! 2. The judged bits are the hash's highest, which all of the window reaches, and they are judged by one comparison.

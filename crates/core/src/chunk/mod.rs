@@ -1,4 +1,4 @@
-//! Chunk boundaries (DESIGN §4, laws 1 and 4): one file per algorithm, and [`ChunkerSpec`], the choice as plain data.
+//! Chunk boundaries (docs/laws.md, 1 and 4): one file per algorithm, and [`ChunkerSpec`], the choice as plain data.
 
 mod ae;
 mod chunker;

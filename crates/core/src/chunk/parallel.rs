@@ -1,4 +1,4 @@
-//! Segments cut independently, joined to the chunks of one pass (DESIGN §4, law 2; chunk invariability in ParaSync
+//! Segments cut independently, joined to the chunks of one pass (docs/laws.md, 2; chunk invariability in ParaSync
 //! §2.3).
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! The fine level: what little changed between two neighbours that match (DESIGN §2).
+//! The fine level: what little changed between two neighbours that match (docs/decisions/0018).
 //!
 //! A *gap in new* is where chunks of new matched nothing, but the ones before and behind did. Between the same
 //! neighbours lies a *gap in old*. The receiver has the old one and sends short sums of its blocks; the sender rolls

@@ -1,11 +1,11 @@
 //! The receiver's index of old: its chunks and groups, found by the part of their fingerprints that travels.
 //!
-//! Content is chosen by others, so three attacks are made impossible (RELIABILITY §3.2). Look-ups never walk a chain
+//! Content is chosen by others, so three attacks are made impossible (SECURITY.md). Look-ups never walk a chain
 //! of equal chunks: only the first of them is in the table. Nobody can aim at slots of the table: its hash has a
 //! random key. Memory has a bound: the budget. A fingerprint prefix finds bytes and proves nothing; the digest does.
 //!
 //! A match is looked for right after the last one first: runs of copies stay long, and files of equal chunks cost no
-//! table look-up (locality, DESIGN §6).
+//! table look-up.
 
 mod cuckoo;
 mod table;

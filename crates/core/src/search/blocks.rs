@@ -1,4 +1,4 @@
-//! The block sums of old: what the receiver tells in the signature conversation (DESIGN §1).
+//! The block sums of old: what the receiver tells in the signature conversation (docs/papers.md).
 
 use crate::chunk::{AtEnd, FixedLen};
 use crate::span::Span;

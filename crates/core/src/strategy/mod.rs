@@ -1,5 +1,5 @@
 //! Strategies: how two ends bring a file up to date, as plain data. Deltic's own way, and each system of the papers
-//! as a preset (DESIGN §1, docs/papers.md).
+//! as a preset (docs/papers.md).
 //!
 //! A strategy chooses among stages that all strategies share; no preset has code of its own. What no strategy can
 //! choose is safety: none commits a file on the word of a weak sum, or of a hash that can be forged

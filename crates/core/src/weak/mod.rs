@@ -1,4 +1,4 @@
-//! Weak sums: cheap to take, good to suggest a match, proof of nothing (DESIGN §6).
+//! Weak sums: cheap to take, good to suggest a match, proof of nothing.
 
 mod adler;
 mod crc32c;

@@ -1,4 +1,4 @@
-//! The laws of DESIGN §4 that concern pure computing, each as a property against the slow oracle.
+//! The laws of docs/laws.md that concern pure computing, each as a property against the slow oracle.
 
 mod chunk;
 mod codec;

@@ -1,4 +1,4 @@
-//! Every bound on what a peer may send, in one place (docs/protocol.md, "Limits").
+//! Bounds on what a peer may send (docs/protocol.md, "Limits"); those of groups are `deltic_core::recipe`'s.
 //!
 //! They are part of the protocol: both ends enforce them on what comes in and honour them in what goes out.
 

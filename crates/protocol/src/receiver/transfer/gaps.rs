@@ -1,4 +1,4 @@
-//! Gaps: runs of new that nothing matched, told against what old has in their places (DESIGN §2, "two levels").
+//! Gaps: runs of new that nothing matched, told against what old has in their places (docs/decisions/0018).
 //!
 //! A chunk costs thousands of bytes where an edit costs hundreds. But both neighbours of a gap in new are mostly found
 //! in old, and between the two old has a gap as well: a former version of the same bytes. So the sender is told what

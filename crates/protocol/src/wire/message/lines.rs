@@ -56,7 +56,7 @@ pub struct ChunkLine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkLines(pub Vec<ChunkLine>);
 
-/// A gap in new that faces a gap in old between the same neighbours, and what old has there (DESIGN §2, "two levels").
+/// A gap in new that faces a gap in old between the same neighbours, and what old has there (docs/decisions/0018).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GapLine {
     /// The chunks that nothing matched.
