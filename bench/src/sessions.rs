@@ -180,6 +180,7 @@ fn plan(source: &Path, destination: Destination) -> Plan {
         by_blake3: false,
         cache: None,
         batch: None,
+        reasons: None,
     }
 }
 

@@ -330,6 +330,7 @@ impl Client {
             by_blake3: false,
             cache: None,
             batch: None,
+            reasons: None,
         };
         let begun = Instant::now();
         let embedding = Embedding::default();

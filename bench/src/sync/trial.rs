@@ -211,6 +211,7 @@ impl Way {
             by_blake3: false,
             cache: None,
             batch: None,
+            reasons: None,
         }
     }
 

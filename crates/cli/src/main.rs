@@ -57,6 +57,7 @@ fn run(command: Command) -> Exit {
         Command::Versions(args) => ended(|| commands::versions::list(&args)),
         Command::Restore(args) => ended(|| commands::versions::restore(&args)),
         Command::Install(args) => commands::install::run(&args),
+        Command::Facts(args) => ended(|| commands::facts::run(&args)),
         Command::Agent(args) => commands::agent::run(&args),
     }
 }

@@ -16,12 +16,13 @@ const MOST_NAMED: usize = 3;
 /// Longest cell of several names.
 const MAX_CELL: usize = 260;
 /// The commands of which options are listed; an option of several stands with the first.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "sync",
     "watch",
     "verify",
     "doctor",
     "install",
+    "facts",
     "serve",
     "login",
     "versions",

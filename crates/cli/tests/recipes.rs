@@ -173,7 +173,7 @@ fn systemd_reads_the_units() {
         world.write(&name, std::fs::read(unit.path()).expect("it can be read"));
         names.push(name);
     }
-    assert_eq!(names.len(), 5);
+    assert_eq!(names.len(), 7);
     let run = Run::of(
         &mut world
             .command("systemd-analyze", ["verify"].map(String::from).into_iter().chain(names)),

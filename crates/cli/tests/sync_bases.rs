@@ -4,9 +4,18 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::io::{IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use common::{Mounted, Run, World, noise};
+use common::attrs::{SOMEBODY, own};
+use common::{DELTIC, Mounted, Run, SHELL, World, noise};
+use rustix::fs::OFlags;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// Longer than a large file has to be.
 const LEN: usize = 40 << 20;
@@ -127,4 +136,104 @@ fn a_lost_or_spoilt_base_ends_in_the_ordinary_way() {
     let run = world.ok("-a --stats --no-cache disk/s/ h:disk/d");
     world.assert_same("disk/s", "disk/d");
     assert!(travelled(&run) > SECTOR + 3000, "{run:#?}");
+}
+
+/// A service that has the right which the rest of us lack, for as long as this lives.
+struct Service(std::process::Child);
+
+impl Service {
+    fn at(world: &World, socket: &str) -> Self {
+        let mut command = std::process::Command::new(DELTIC);
+        command.args(["facts", "--socket", socket]).current_dir(world.path(""));
+        let child = command.spawn().expect("it starts");
+        for _ in 0..1000 {
+            if UnixStream::connect(world.path(socket)).is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Self(child)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn an_ordinary_user_asks_the_service_what_changed_and_is_told_why_nobody_tells() {
+    let world = World::new();
+    let Some(_disk) = btrfs(&world) else { return };
+    if !common::is_installed("setpriv") {
+        return;
+    }
+    world.write("disk/s/image", noise(LEN, 1));
+    world.set_time("disk/s/image", 1_000_000_000);
+    for name in ["", "disk", "disk/s"] {
+        world.chmod(name, 0o777);
+    }
+    for name in ["disk/s", "disk/s/image"] {
+        own(&world.path(name), SOMEBODY, SOMEBODY);
+    }
+    let id = SOMEBODY.to_string();
+    let lower = ["--reuid", &id, "--regid", &id, "--clear-groups", DELTIC];
+    let sync = |words: &str| {
+        let first = ["sync", "-a", "--stats", "--explain", "-e", SHELL, "--deltic-path", DELTIC];
+        let words = lower.into_iter().chain(first).chain(words.split(' '));
+        let mut command = world.command("setpriv", words);
+        command.env("DELTIC_FACTS_SOCKET", world.path("facts"));
+        let run = Run::of(&mut command);
+        assert_eq!(run.code, Some(0), "{run:#?}");
+        world.assert_same("disk/s", "disk/d");
+        run
+    };
+    let run = sync("disk/s/ h:disk/d");
+    assert!(run.stdout.contains("image: read, as storage does not tell"), "{run:#?}");
+    assert!(run.stdout.contains("CAP_SYS_ADMIN"), "{run:#?}");
+    let _service = Service::at(&world, "facts");
+    write_over(&world, "disk/s/image", &[5], 1_000_000_001);
+    sync("disk/s/ h:disk/d");
+    write_over(&world, "disk/s/image", &[7, 8], 1_000_000_002);
+    let run = sync("disk/s/ h:disk/d");
+    assert_eq!(run.stat("Literal data"), 2 * SECTOR, "{run:#?}");
+    assert!(travelled(&run) < 3 * SECTOR, "{run:#?}");
+    assert!(run.stdout.contains("of 40.00 MiB, read the 8.00 KiB that changed"), "{run:#?}");
+}
+
+/// What is not open to read is not answered for, and neither is what is no file.
+#[test]
+fn the_service_answers_for_files_that_are_open_to_read_alone() {
+    let world = World::new();
+    let Some(_disk) = btrfs(&world) else { return };
+    world.write("disk/s/image", noise(1 << 20, 1));
+    let _service = Service::at(&world, "facts");
+    let ask = |file: &dyn AsFd, question: &[u8]| {
+        let stream = UnixStream::connect(world.path("facts")).unwrap();
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let (mut along, files) = (SendAncillaryBuffer::new(&mut room), [file.as_fd()]);
+        along.push(SendAncillaryMessage::ScmRights(&files));
+        sendmsg(&stream, &[IoSlice::new(question)], &mut along, SendFlags::empty()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        (&stream).read_to_end(&mut answer).ok();
+        answer
+    };
+    let extents = [1, 0, 0, 16, 0, 0, 0, 0, 0];
+    let image = world.path("disk/s/image");
+    let readable = fs::File::open(&image).unwrap();
+    assert!(ask(&readable, &extents).len() > 40);
+    assert_eq!(ask(&readable, &extents[..5]), b"", "a short question");
+    assert_eq!(ask(&readable, &[9; 9]), b"", "another question");
+    let only_written = fs::File::options().write(true).open(&image).unwrap();
+    assert_eq!(ask(&only_written, &extents), b"");
+    let path = fs::File::options()
+        .read(true)
+        .custom_flags(OFlags::PATH.bits() as i32)
+        .open(&image)
+        .unwrap();
+    assert_eq!(ask(&path, &extents), b"");
+    assert_eq!(ask(&fs::File::open(world.path("disk/s")).unwrap(), &extents), b"");
 }

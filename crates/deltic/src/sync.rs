@@ -241,6 +241,7 @@ impl Sync {
             by_blake3: false,
             cache: self.cache,
             batch: None,
+            reasons: None,
         })
     }
 }

@@ -13,6 +13,7 @@ use crate::host::AnyHost;
 use crate::host::user::User;
 use crate::monitor::Monitor;
 use crate::plan;
+use crate::reasons::Reasons;
 use crate::transport::{Counters, Shell};
 use crate::worker::recipes::RecipeCache;
 
@@ -41,6 +42,8 @@ pub(crate) struct SessionConfig {
     pub(crate) beside: Option<PathBuf>,
     /// Keeps what is told of the list.
     pub(crate) tap: Option<Arc<Tap>>,
+    /// Takes reasons for which files are read.
+    pub(crate) reasons: Option<Reasons>,
     /// A batch that stands for the sources.
     pub(crate) batch: Option<Batch>,
     /// The threads that do the work, and the share of them.

@@ -174,7 +174,8 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
         Destination::Remote { path, .. } => path,
     })?;
     let (bwlimit, cache) = (plan.bwlimit, plan.cache.clone());
-    let config = SessionConfig { bwlimit, cache, ..with.config() };
+    let reasons = plan.reasons.clone();
+    let config = SessionConfig { bwlimit, cache, reasons, ..with.config() };
     let Destination::Local(to) = &plan.destination else { return Ok(config) };
     if plan.options.select.list_only {
         return Ok(config);
@@ -255,8 +256,9 @@ async fn connect(
         return Ok((link.into(), further, None));
     }
     let (ours, theirs) = transport::memory();
-    let SessionConfig { cache, under_way, executor, budget, .. } = config.clone();
-    let config = SessionConfig { cache, under_way, executor, budget, ..SessionConfig::default() };
+    let SessionConfig { cache, reasons, under_way, executor, budget, .. } = config.clone();
+    let rest = SessionConfig::default();
+    let config = SessionConfig { cache, reasons, under_way, executor, budget, ..rest };
     // Its errors reach us as its last word.
     Ok((ours, Further::Never, Some(Task::spawn(serve(theirs, config)))))
 }

@@ -20,6 +20,7 @@ pub mod monitor;
 mod outlets;
 mod patience;
 pub mod plan;
+pub mod reasons;
 pub mod rehearsal;
 mod run;
 mod session;
@@ -30,6 +31,7 @@ mod transport;
 pub mod watch;
 mod worker;
 
+pub use deltic_store_local::facts::service as facts;
 pub use deltic_store_local::reason;
 pub use deltic_store_local::{NamedFile, Trust, own_dir, umask};
 pub use embed::Outcome;

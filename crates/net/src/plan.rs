@@ -17,6 +17,7 @@ use deltic_core::Packed;
 use deltic_protocol::options::Options;
 
 use crate::error::SyncError;
+use crate::reasons::Reasons;
 
 /// One run: every source on one side, one destination on the other. At most one side is remote.
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub struct Plan {
     pub cache: Option<PathBuf>,
     /// Whether this run is kept in a file, or comes out of one.
     pub batch: Option<Batch>,
+    /// Takes what this end says of why it read files, if somebody asks.
+    pub reasons: Option<Reasons>,
 }
 
 #[cfg(test)]
@@ -61,6 +64,7 @@ impl Plan {
             bwlimit: None,
             by_blake3: false,
             cache: None,
+            reasons: None,
             batch: None,
         }
     }

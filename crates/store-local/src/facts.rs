@@ -1,9 +1,11 @@
 //! Facts that file systems keep about the files of a tree.
 //!
-//! The file systems that have none cost one call. What needs a privilege that this process lacks is asked for once.
+//! The file systems that have none cost one call. What needs a privilege that this process lacks is asked for once, and
+//! then of a [service] that has it.
 
 mod btrfs;
 mod ioctl;
+pub mod service;
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,16 +19,36 @@ use crate::boot::boot;
 /// The extents of `file`, of which `len` bytes are looked at. They are of the version that it is before and after the
 /// call, if it is the same.
 pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
-    static IS_REFUSED: AtomicBool = AtomicBool::new(false);
-    if IS_REFUSED.load(Ordering::Relaxed) || fs::fstatfs(file).ok()?.f_type != BTRFS {
+    if fs::fstatfs(file).ok()?.f_type != BTRFS {
         return None;
     }
-    match btrfs::extents(file, len) {
-        Ok(extents) => extents,
-        Err(errno) => {
-            IS_REFUSED.fetch_or(errno == Errno::PERM, Ordering::Relaxed);
-            None
+    if !IS_REFUSED.load(Ordering::Relaxed) {
+        match btrfs::extents(file, len) {
+            Err(Errno::PERM) => IS_REFUSED.store(true, Ordering::Relaxed),
+            told => return told.ok().flatten(),
         }
+    }
+    service::extents(file, len)
+}
+
+/// True if this process lacks the privilege to ask.
+static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Why the extents of `file`, which were asked for, are not told.
+pub(super) fn lack(file: BorrowedFd<'_>) -> String {
+    match fs::fstatfs(file) {
+        Ok(system) if system.f_type != BTRFS => {
+            "its file system keeps none (btrfs does)".to_owned()
+        }
+        Ok(_) if IS_REFUSED.load(Ordering::Relaxed) && !service::answered() => {
+            let socket = service::socket();
+            let socket = socket.display();
+            format!("that takes CAP_SYS_ADMIN, and no `deltic facts` answers at {socket}")
+        }
+        Ok(_) => {
+            "btrfs does not tell (Linux 6.8 and later do), or the file has too many".to_owned()
+        }
+        Err(errno) => errno.to_string(),
     }
 }
 

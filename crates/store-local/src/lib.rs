@@ -10,7 +10,7 @@ pub mod cache;
 mod copy;
 mod dir;
 mod errno;
-mod facts;
+pub mod facts;
 mod finished;
 mod flush;
 mod follow;

@@ -191,6 +191,10 @@ impl Snapshot for LocalSnapshot {
         self.check_unchanged()?;
         Ok(extents)
     }
+
+    fn lack(&self) -> String {
+        facts::lack(self.as_fd())
+    }
 }
 
 impl AsFd for LocalSnapshot {

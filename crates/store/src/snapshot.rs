@@ -73,6 +73,11 @@ pub trait Snapshot: Send + Sync + 'static {
     fn extents(&self) -> Result<Option<Extents>, StoreError> {
         Ok(None)
     }
+
+    /// Why there are none, in words that follow `cannot tell where its bytes lie:`.
+    fn lack(&self) -> String {
+        "this store keeps no such facts".to_owned()
+    }
 }
 
 /// A version of a file. Any store can fill it: two that are equal are of one content.

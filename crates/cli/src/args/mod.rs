@@ -39,7 +39,7 @@ use self::refusal::Refusal;
 use self::server::{LoginCommandArgs, RestoreArgs, ServeArgs, TokenArgs, VersionsArgs};
 use self::settings::{Applied, Places};
 use self::sync::SyncArgs;
-use self::tools::{BenchArgs, CompletionsArgs, ManArgs};
+use self::tools::{BenchArgs, CompletionsArgs, FactsArgs, ManArgs};
 use self::verify::VerifyArgs;
 use self::watch::WatchArgs;
 use crate::words::is_rsync;
@@ -90,6 +90,7 @@ pub(crate) enum Command {
     Man(ManArgs),
     Doctor(DoctorArgs),
     Install(InstallArgs),
+    Facts(FactsArgs),
     Serve(ServeArgs),
     Token(TokenArgs),
     Login(LoginCommandArgs),

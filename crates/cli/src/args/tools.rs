@@ -41,6 +41,24 @@ pub(crate) struct CompletionsArgs {
     pub(crate) name: String,
 }
 
+/// Tell other users' syncs what changed in their files
+///
+/// Btrfs tells which parts of a file changed since the last sync, but to
+/// CAP_SYS_ADMIN alone. This service has it, and answers for files that whoever
+/// asks has open to read. All others may connect; root alone starts it:
+///
+///   systemctl enable --now deltic-facts.socket
+///   sudo deltic facts                               by hand
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct FactsArgs {
+    /// Listen here
+    ///
+    /// [default: /run/deltic/facts.sock]
+    #[arg(long, value_name = "PATH", env = "DELTIC_FACTS_SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
 /// Print the manual page of a command, or write all pages
 ///
 ///   deltic man | man -l -

@@ -79,6 +79,7 @@ fn plan(args: &VerifyArgs) -> Result<Plan> {
         patience: Patience::default(),
         cache: crate::plan::cache::dir(),
         batch: None,
+        reasons: None,
     })
 }
 

@@ -13,6 +13,7 @@ use anyhow::{Result, bail};
 use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Remote, Sources};
+use deltic_net::reasons::Reasons;
 use deltic_protocol::limits::MAX_BLOCK_BYTES;
 use deltic_protocol::options::{Delete, Options, Select};
 use deltic_tree::path::printable;
@@ -87,6 +88,7 @@ impl Request {
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
             batch: None,
+            reasons: args.show.explain.then(Reasons::default),
         };
         check_home(&args.operands, &plan.options).map_err(BadOperand::of)?;
         let (mut view, is_dry) = (view::view(args, terminals)?, plan.options.dry_run);

@@ -462,6 +462,7 @@ mod tests {
             by_blake3: false,
             cache: None,
             batch: None,
+            reasons: None,
             bwlimit: None,
         };
         assert_eq!(

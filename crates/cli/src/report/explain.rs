@@ -10,6 +10,7 @@ use deltic_core::Strategy;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Sources};
+use deltic_net::reasons::{Reason, Reasons};
 use deltic_protocol::limits::WHOLE_BELOW_BYTES;
 use deltic_protocol::report::{Action, Change, EntryType};
 use indicatif::HumanBytes;
@@ -52,6 +53,8 @@ pub(crate) struct Explain {
     shows_resumes: bool,
     local: bool,
     shares: BTreeMap<Why, Share>,
+    /// Why large files were read.
+    reasons: Reasons,
 }
 
 impl Explain {
@@ -64,6 +67,7 @@ impl Explain {
             shows_resumes: !plan.options.dry_run && plan.options.compare.alternates.dirs.is_empty(),
             local: matches!(ends, (Sources::Local(_), Destination::Local(_))),
             shares: BTreeMap::new(),
+            reasons: plan.reasons.clone().unwrap_or_default(),
         }
     }
 
@@ -93,6 +97,12 @@ impl Explain {
             format!("{} {}; sent {sent} of {bytes}", counted(files, "file"), self.words(*why))
         };
         self.shares.iter().map(line).collect()
+    }
+
+    /// Why this end read large files, in lines.
+    pub(crate) fn reasons(&self) -> Vec<String> {
+        let words = |(path, reason)| format!("{path}: {}", words_of(&reason));
+        self.reasons.all().into_iter().map(words).collect()
     }
 
     fn why(&self, change: &Change) -> Why {
@@ -150,6 +160,23 @@ impl Explain {
             Why::Attributes => "not sent, as only attributes differed".to_owned(),
         }
     }
+}
+
+fn words_of(reason: &Reason) -> String {
+    let words = match reason {
+        Reason::Changed { changed, len } => {
+            let (changed, len) = (HumanBytes(*changed), HumanBytes(*len));
+            return format!("of {len}, read the {changed} that changed since the last sync");
+        }
+        Reason::NoFacts(why) => {
+            return format!("read, as storage does not tell what changed: {why}");
+        }
+        Reason::NoBase => "the destination has no version of it that a sync left",
+        Reason::ForgottenBase => "nothing is kept here of the version at the destination",
+        Reason::NewMount => "its file system was mounted anew since the last sync",
+        Reason::MuchChanged => "so much of it changed that some may only have moved",
+    };
+    format!("read, as {words}")
 }
 
 #[cfg(test)]

@@ -324,6 +324,9 @@ impl PersonReporter {
         if let Some(explain) = self.explain.as_ref().filter(|_| self.view.info.name == 0) {
             explain.lines().iter().for_each(|line| self.lines.output.line(line));
         }
+        if let Some(explain) = &self.explain {
+            explain.reasons().iter().for_each(|line| self.lines.output.line(line));
+        }
         let lines = summary::lines(&self.view, outcome, &self.tally, exit);
         lines.iter().for_each(|line| self.lines.output.line(line));
         if let Some(log) = &mut self.log {

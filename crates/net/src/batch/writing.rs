@@ -1,7 +1,5 @@
 //! Writes a batch: what passes of the list, then the content of every file that changed.
 
-#![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
-
 use std::sync::Arc;
 
 use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Record, Steps};

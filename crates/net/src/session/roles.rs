@@ -88,8 +88,8 @@ impl Session {
 
     /// Facts that earlier sessions kept.
     fn kept(&self, options: &Options) -> Kept {
-        let SessionConfig { cache, recipes, .. } = &self.config;
-        Kept::new(cache.clone(), recipes.clone(), options)
+        let SessionConfig { cache, recipes, reasons, .. } = &self.config;
+        Kept::new(cache.clone(), recipes.clone(), options).explaining(reasons.clone())
     }
 
     pub(super) async fn send(

@@ -15,6 +15,7 @@ use deltic_store_local::cache::{self, Moment, Noted};
 use deltic_tree::RelPath;
 
 use crate::lock::lock;
+use crate::reasons::{Reason, Reasons};
 
 /// Changes go by themselves where they are no more than this share of a file; of more a recipe may find that they only
 /// moved.
@@ -24,6 +25,8 @@ const LEAST_SHARE: u64 = 4;
 #[derive(Debug, Default)]
 pub(super) struct Bases {
     dir: Option<PathBuf>,
+    /// Told of each file that is sent.
+    reasons: Option<Reasons>,
     /// Opened when the first is asked for: most runs ask for none.
     kept: OnceLock<Option<cache::Bases>>,
     /// Files that are being sent.
@@ -37,13 +40,18 @@ pub(super) struct Bases {
 struct Sending {
     extents: Extents,
     /// The base that it goes by, and the one before that.
-    since: Option<(Digest, Option<Digest>)>,
+    since: Option<Since>,
 }
 
 impl Bases {
     /// Opens those in `dir`, if the options let them count.
     pub(super) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
         Self { dir: dir.filter(|_| options.compare.cached), ..Self::default() }
+    }
+
+    /// Tells `reasons` why each file is read whole, or not.
+    pub(super) fn explaining(self, reasons: Option<Reasons>) -> Self {
+        Self { reasons, ..self }
     }
 
     /// The bases of files of this length.
@@ -59,20 +67,27 @@ impl Bases {
     pub(super) fn begin(
         &self,
         handle: Handle,
-        snapshot: &impl Snapshot,
+        (path, snapshot): (&RelPath, &impl Snapshot),
         base: Option<&Digest>,
     ) -> Option<Vec<Range<u64>>> {
         let len = snapshot.meta().len;
         let kept = self.kept(len)?;
         // Without them it goes as any other.
-        let extents = snapshot.extents().ok().flatten()?;
-        let found = base.and_then(|base| {
-            let Noted { extents: old, before } = kept.noted(base)?;
-            let changed = extents.changed_since(&Extents::decode(&old)?)?;
-            let bytes: u64 = changed.iter().map(|range| range.end - range.start).sum();
-            (bytes <= len / LEAST_SHARE).then_some((changed, (*base, before)))
-        });
-        let (changed, since) = found.unzip();
+        let extents = snapshot.extents().ok().flatten();
+        let found = match (&extents, base) {
+            (None, _) => Err(Reason::NoFacts(
+                self.reasons.as_ref().map_or_else(String::new, |_| snapshot.lack()),
+            )),
+            (Some(_), None) => Err(Reason::NoBase),
+            (Some(extents), Some(base)) => since(kept, base, extents),
+        };
+        if let Some(reasons) = &self.reasons {
+            let told =
+                |(changed, _): &(Vec<_>, _)| Reason::Changed { changed: bytes_of(changed), len };
+            reasons.add(path, found.as_ref().map_or_else(Reason::clone, told));
+        }
+        let extents = extents?;
+        let (changed, since) = found.ok().unzip();
         lock(&self.sending).insert(handle, Sending { extents, since });
         changed
     }
@@ -117,4 +132,27 @@ impl Bases {
     pub(super) fn take_confirmed(&self, path: &RelPath) -> Option<(Version, Digest)> {
         lock(&self.confirmed).remove(path)
     }
+}
+
+/// The base that a file goes by, and the one before that.
+type Since = (Digest, Option<Digest>);
+
+/// Ranges that have changed since `base`, or why they are not known, or of no use.
+fn since(
+    kept: &cache::Bases,
+    base: &Digest,
+    now: &Extents,
+) -> Result<(Vec<Range<u64>>, Since), Reason> {
+    let old =
+        kept.noted(base).and_then(|noted| Some((Extents::decode(&noted.extents)?, noted.before)));
+    let (old, before) = old.ok_or(Reason::ForgottenBase)?;
+    let changed = now.changed_since(&old).ok_or(Reason::NewMount)?;
+    match bytes_of(&changed) <= now.len() / LEAST_SHARE {
+        true => Ok((changed, (*base, before))),
+        false => Err(Reason::MuchChanged),
+    }
+}
+
+fn bytes_of(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
 }

@@ -7,6 +7,7 @@ use deltic_protocol::options::Options;
 use super::bases::Bases;
 use super::digests::Digests;
 use super::recipes::{RecipeCache, Recipes};
+use crate::reasons::Reasons;
 
 /// Digests and recipes that are known without reading a file.
 #[derive(Debug, Default)]
@@ -26,5 +27,10 @@ impl Kept {
         let digests = Digests::new(dir.clone(), options);
         let bases = Bases::new(dir.clone(), options);
         Self { digests, recipes: Recipes::new(dir, recipes, options), bases }
+    }
+
+    /// Tells `reasons` why files are read whole, or not.
+    pub(crate) fn explaining(self, reasons: Option<Reasons>) -> Self {
+        Self { bases: self.bases.explaining(reasons), ..self }
     }
 }

@@ -129,7 +129,8 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             rest.push(Opening { handle, how, zstd, key, bears, base });
         }
         let opened = self.tree.open_all(&paths);
-        rest.into_iter().zip(opened).map(|(opening, opened)| self.opened(opening, opened)).collect()
+        let openings = rest.iter().zip(&paths).zip(opened);
+        openings.map(|((opening, path), opened)| self.opened(opening, path, opened)).collect()
     }
 
     fn perform(&self, work: Work) -> Answer {
@@ -137,7 +138,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             Work::List { dir, tally, rest } => Answer::Listed(self.list(&dir, tally, rest)),
             Work::Open { handle, path, how, zstd, key, bears, base } => {
                 let opened = self.tree.open(&path);
-                self.opened(Opening { handle, how, zstd, key, bears, base }, opened)
+                self.opened(&Opening { handle, how, zstd, key, bears, base }, &path, opened)
             }
             Work::Scan { handle, spec, segment } => {
                 let (snapshot, names) = (self.snapshot(handle), self.names(handle));
@@ -331,17 +332,27 @@ impl<T: Tree> SourceWorker<T> {
         Some(hasher.digest())
     }
 
-    fn opened(&self, opening: Opening, snapshot: Result<T::Snapshot, StoreError>) -> Answer {
-        if let Some(key) = opening.key {
-            let names = self.agreed().terms.fingerprinter_with(&key);
+    fn opened(
+        &self,
+        opening: &Opening,
+        path: &RelPath,
+        snapshot: Result<T::Snapshot, StoreError>,
+    ) -> Answer {
+        if let Some(key) = &opening.key {
+            let names = self.agreed().terms.fingerprinter_with(key);
             lock(&self.resumed).insert(opening.handle, names);
         }
-        let opened = snapshot.and_then(|snapshot| self.hold(&opening, snapshot));
+        let opened = snapshot.and_then(|snapshot| self.hold(opening, path, snapshot));
         Answer::Opened(opened.map_err(|error| trouble(&error)))
     }
 
     /// Holds a file open, or reads all of it.
-    fn hold(&self, opening: &Opening, snapshot: T::Snapshot) -> Result<Opened, StoreError> {
+    fn hold(
+        &self,
+        opening: &Opening,
+        path: &RelPath,
+        snapshot: T::Snapshot,
+    ) -> Result<Opened, StoreError> {
         let Opening { handle, how, zstd, bears, base, .. } = *opening;
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(self.agreed().terms.limits.block_bytes()) {
@@ -351,7 +362,7 @@ impl<T: Tree> SourceWorker<T> {
         // The digest of a tail is of no whole version.
         let changed = match how {
             How::Tail => None,
-            _ => self.kept.bases.begin(handle, &snapshot, base.as_ref()),
+            _ => self.kept.bases.begin(handle, (path, &snapshot), base.as_ref()),
         };
         if changed.is_none() {
             self.kept.digests.begin(handle, how, &snapshot);

@@ -25,6 +25,7 @@ pub fn plan(source: PathBuf, destination: Destination, options: Options) -> Plan
         by_blake3: false,
         cache: None,
         batch: None,
+        reasons: None,
     }
 }
 

@@ -94,6 +94,7 @@ impl Way {
             by_blake3: false,
             cache: None,
             batch: None,
+            reasons: None,
         };
         let mut trouble = None;
         let ended: Result<Outcome, SyncError> =

@@ -1,0 +1,243 @@
+//! A service that asks a file system for others. It holds the capability that they lack, and answers for files that
+//! they have open to read.
+//!
+//! A question is nine bytes that bring a descriptor along: which fact is asked for, and how many bytes of the file. An
+//! answer is a length of four bytes, and as many bytes; none where the fact cannot be told.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use std::{env, thread as threads};
+
+use deltic_store::Extents;
+use rustix::fs::{self, FileType, OFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
+};
+use rustix::thread::{self, CapabilitySet, CapabilitySets};
+
+use super::{btrfs, ioctl};
+use crate::lock;
+
+/// Where the service listens, unless `DELTIC_FACTS_SOCKET` names another place.
+#[must_use]
+pub fn socket() -> PathBuf {
+    env::var_os("DELTIC_FACTS_SOCKET").map_or_else(|| SOCKET.into(), PathBuf::from)
+}
+
+const SOCKET: &str = "/run/deltic/facts.sock";
+
+/// Asks the service for the extents of a file that is open to read; `None` where there is none, or it cannot tell.
+pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
+    // What is dirty is written here, where a disk that does not answer hangs nobody else.
+    ioctl::flush(file).ok()?;
+    let answer = ask(EXTENTS, file, len)?;
+    Extents::decode(&answer).filter(|extents| extents.len() == len)
+}
+
+/// True if the service answered a question of this process.
+pub(super) fn answered() -> bool {
+    ANSWERED.get().is_some()
+}
+
+static ANSWERED: OnceLock<()> = OnceLock::new();
+
+fn ask(kind: u8, file: BorrowedFd<'_>, len: u64) -> Option<Vec<u8>> {
+    static CONNECTION: Mutex<Connection> = Mutex::new(Connection::New);
+    let mut connection = lock(&CONNECTION);
+    // One that was idle for long is closed by the service.
+    for _ in 0..2 {
+        let stream = match &*connection {
+            Connection::Lost => return None,
+            Connection::New => connect(&socket()),
+            Connection::Open(stream) => stream.try_clone(),
+        };
+        let Ok(stream) = stream else { break };
+        match question(&stream, kind, file, len).and_then(|()| answer(&stream)) {
+            Ok(bytes) => {
+                *connection = Connection::Open(stream);
+                ANSWERED.get_or_init(|| ());
+                return Some(bytes);
+            }
+            Err(_) => *connection = Connection::New,
+        }
+    }
+    *connection = Connection::Lost;
+    None
+}
+
+enum Connection {
+    New,
+    Open(UnixStream),
+    /// There is no service, or none that answers.
+    Lost,
+}
+
+/// Connects to a service that is the superuser's or our own: what another one says is not to be relied on.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(path)?;
+    let owner = sockopt::socket_peercred(&stream)?.uid;
+    if !owner.is_root() && owner != rustix::process::geteuid() {
+        return Err(Errno::PERM.into());
+    }
+    stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
+    stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
+    Ok(stream)
+}
+
+fn question(stream: &UnixStream, kind: u8, file: BorrowedFd<'_>, len: u64) -> io::Result<()> {
+    let mut words = [kind; QUESTION_BYTES];
+    words[1..].copy_from_slice(&len.to_le_bytes());
+    let (mut room, files) = ([MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))], [file]);
+    let mut along = SendAncillaryBuffer::new(&mut room);
+    along.push(SendAncillaryMessage::ScmRights(&files));
+    let sent = sendmsg(stream, &[IoSlice::new(&words)], &mut along, SendFlags::NOSIGNAL)?;
+    if sent < words.len() { Err(Errno::MSGSIZE.into()) } else { Ok(()) }
+}
+
+fn answer(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
+    let mut len = [0; 4];
+    stream.read_exact(&mut len)?;
+    let len = u32::from_le_bytes(len) as usize;
+    if len > MAX_ANSWER_BYTES {
+        return Err(Errno::MSGSIZE.into());
+    }
+    let mut bytes = vec![0; len];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Gives up all rights of this process but the one that answers take.
+///
+/// # Errors
+/// Where it does not have that one.
+pub fn keep_one_right() -> io::Result<()> {
+    let (only, none) = (CapabilitySet::SYS_ADMIN, CapabilitySet::empty());
+    let sets = CapabilitySets { effective: only, permitted: only, inheritable: none };
+    thread::set_no_new_privs(true)?;
+    Ok(thread::set_capabilities(None, sets)?)
+}
+
+/// Answers whoever connects, until the process ends.
+///
+/// # Errors
+/// Where nobody can be listened to any more.
+pub fn serve(listener: &UnixListener) -> io::Result<Infallible> {
+    let users: Arc<Mutex<HashMap<u32, usize>>> = Arc::default();
+    loop {
+        let (stream, _) = match listener.accept() {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            accepted => accepted?,
+        };
+        let Ok(peer) = sockopt::socket_peercred(&stream) else { continue };
+        let Some(seat) = Seat::take(&users, peer.uid.as_raw()) else { continue };
+        let begun = threads::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+            let _seat = seat;
+            // Whoever breaks off or asks what is no question hears no more.
+            let _ = converse(&stream);
+        });
+        drop(begun);
+    }
+}
+
+/// One connection of those that the users may have.
+struct Seat {
+    users: Arc<Mutex<HashMap<u32, usize>>>,
+    user: u32,
+}
+
+impl Seat {
+    fn take(users: &Arc<Mutex<HashMap<u32, usize>>>, user: u32) -> Option<Self> {
+        let mut taken = lock(users);
+        let all: usize = taken.values().sum();
+        let own = taken.entry(user).or_default();
+        if all >= MAX_CONNECTIONS || *own >= MAX_OF_USER {
+            return None;
+        }
+        *own += 1;
+        Some(Self { users: Arc::clone(users), user })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.users);
+        if let Some(own) = taken.get_mut(&self.user) {
+            *own -= 1;
+            if *own == 0 {
+                taken.remove(&self.user);
+            }
+        }
+    }
+}
+
+fn converse(mut stream: &UnixStream) -> io::Result<()> {
+    // One at a time: facts of a file in a million pieces take memory.
+    static TURN: Mutex<()> = Mutex::new(());
+    stream.set_read_timeout(Some(IDLE_FOR))?;
+    stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
+    while let Some((kind, len, file)) = hear(stream)? {
+        may_read(&file)?;
+        let bytes = {
+            let _turn = lock(&TURN);
+            match kind {
+                EXTENTS => btrfs::extents(file.as_fd(), len).ok().flatten(),
+                _ => return Err(Errno::NOSYS.into()),
+            }
+        };
+        let bytes = bytes.map(|extents| extents.encode()).unwrap_or_default();
+        let bytes = if bytes.len() > MAX_ANSWER_BYTES { Vec::new() } else { bytes };
+        stream.write_all(&(bytes.len() as u32).to_le_bytes())?;
+        stream.write_all(&bytes)?;
+    }
+    Ok(())
+}
+
+/// The next question, with its file; `None` at the end.
+fn hear(stream: &UnixStream) -> io::Result<Option<(u8, u64, OwnedFd)>> {
+    let mut words = [0; QUESTION_BYTES];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut along = RecvAncillaryBuffer::new(&mut room);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+    let heard = recvmsg(stream, &mut [IoSliceMut::new(&mut words)], &mut along, flags)?;
+    let mut files = along.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    match (heard.bytes, files.next().and_then(|mut files| files.next())) {
+        (0, None) => Ok(None),
+        (QUESTION_BYTES, Some(file)) => {
+            let [kind, len @ ..] = words;
+            Ok(Some((kind, u64::from_le_bytes(len), file)))
+        }
+        _ => Err(Errno::BADMSG.into()),
+    }
+}
+
+/// Refuses what whoever sent it could not read: a path without rights, or a file open to write.
+fn may_read(file: &OwnedFd) -> io::Result<()> {
+    let flags = fs::fcntl_getfl(file)?;
+    let is_readable = !flags.intersects(OFlags::PATH) && flags & OFlags::RWMODE != OFlags::WRONLY;
+    let is_file = FileType::from_raw_mode(fs::fstat(file)?.st_mode) == FileType::RegularFile;
+    if is_readable && is_file { Ok(()) } else { Err(Errno::ACCESS.into()) }
+}
+
+/// The question for extents.
+const EXTENTS: u8 = 1;
+const QUESTION_BYTES: usize = 9;
+/// Length of an answer in bytes: of facts in a million pieces.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+const IDLE_FOR: Duration = Duration::from_secs(60);
+const MAX_CONNECTIONS: usize = 64;
+/// Connections of one user.
+const MAX_OF_USER: usize = 8;
+const STACK_BYTES: usize = 256 << 10;
