@@ -4,6 +4,7 @@
 //! then of a [service] that has it.
 
 mod btrfs;
+mod history;
 mod ioctl;
 pub mod service;
 
@@ -11,10 +12,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use deltic_store::Extents;
-use rustix::fs::{self, AtFlags, StatxFlags};
+use rustix::fs;
 use rustix::io::Errno;
-
-use crate::boot::boot;
 
 /// The extents of `file`, of which `len` bytes are looked at. They are of the version that it is before and after the
 /// call, if it is the same.
@@ -52,21 +51,4 @@ pub(super) fn lack(file: BorrowedFd<'_>) -> String {
     }
 }
 
-/// Digest of one mount of one file system. No transaction is undone below a mounted file system, so what they wrote
-/// stays what it was.
-///
-/// After another mount a crash may have undone the last transactions, or a snapshot of the device many. Transactions of
-/// the same numbers then write other bytes to the same addresses.
-fn history(file: BorrowedFd<'_>, of: &[u8]) -> Option<[u8; 32]> {
-    let mount = fs::statx(file, "", AtFlags::EMPTY_PATH, MNT_ID_UNIQUE).ok()?;
-    if mount.stx_mask & MNT_ID_UNIQUE.bits() == 0 {
-        return None;
-    }
-    let mut hasher = blake3::Hasher::new_derive_key("deltic 2026-11 history of a mount");
-    hasher.update(boot()?).update(&mount.stx_mnt_id.to_le_bytes()).update(of);
-    Some(hasher.finalize().into())
-}
-
-/// Unlike `STATX_MNT_ID` no mount gets it again until the next boot (since Linux 6.8).
-const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 const BTRFS: fs::FsWord = 0x9123_683e;

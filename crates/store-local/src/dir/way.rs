@@ -68,7 +68,7 @@ impl Dir {
     pub(crate) fn end_of(self, way: &Path, trust: Trust) -> Result<Led<WayEnd>, Errno> {
         let ours = [0, rustix::process::geteuid().as_raw()];
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (mut held, mut at, mut links) = (self, PathBuf::new(), 0);
+        let (mut held, mut at, mut links) = (self, PathBuf::new(), 0..MAX_LINKS);
         // The names ahead, the next one last.
         let mut ahead: Vec<OsString> = Vec::new();
         let put =
@@ -114,10 +114,7 @@ impl Dir {
                 held = Self { fd: next, ..held };
                 continue;
             }
-            links += 1;
-            if links > MAX_LINKS {
-                return Err(Errno::LOOP);
-            }
+            links.next().ok_or(Errno::LOOP)?;
             let target = fs::readlinkat(&next, "", Vec::new())?.into_bytes();
             at.pop();
             put(&mut held, &mut at, &mut ahead, Path::new(&OsString::from_vec(target)), true)?;

@@ -12,7 +12,7 @@ use deltic_store::facts::{Is, MAX_PARTS, TooMany};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 
-use super::history;
+use super::history::history;
 use super::ioctl::{self, SEARCH_HEAD_BYTES, SearchBuffer};
 
 /// The extents of the first `len` bytes of `file`, flushed; `None` where they cannot be told.

@@ -1,0 +1,25 @@
+//! The history of a file system in which identities are unique: one mount of it.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{self, AtFlags, StatxFlags};
+
+use crate::boot::boot;
+
+/// Digest of one mount of one file system. No transaction is undone below a mounted file system, so what they wrote
+/// stays what it was.
+///
+/// After another mount a crash may have undone the last transactions, or a snapshot of the device many. Transactions of
+/// the same numbers then write other bytes to the same addresses.
+pub(super) fn history(file: BorrowedFd<'_>, of: &[u8]) -> Option<[u8; 32]> {
+    let mount = fs::statx(file, "", AtFlags::EMPTY_PATH, MNT_ID_UNIQUE).ok()?;
+    if mount.stx_mask & MNT_ID_UNIQUE.bits() == 0 {
+        return None;
+    }
+    let mut hasher = blake3::Hasher::new_derive_key("deltic 2026-11 history of a mount");
+    hasher.update(boot()?).update(&mount.stx_mnt_id.to_le_bytes()).update(of);
+    Some(hasher.finalize().into())
+}
+
+/// Unlike `STATX_MNT_ID` no mount gets it again until the next boot (since Linux 6.8).
+const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
