@@ -19,6 +19,7 @@ pub mod reference;
 pub mod search;
 pub mod simd;
 pub mod span;
+pub mod stored;
 pub mod strategy;
 pub mod strong;
 #[doc(hidden)]
@@ -43,6 +44,7 @@ pub use recipe::{
 pub use search::{BlockSpec, BlockSums, Locality, Searcher};
 pub use simd::Isa;
 pub use span::Span;
+pub use stored::{StoredSums, SumKind};
 pub use strategy::Strategy;
 pub use strong::{Strong, StrongSum, SumKey};
 pub use weak::{Adler, Crc32c, Rolling, Weak};

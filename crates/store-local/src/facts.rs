@@ -6,11 +6,15 @@
 mod btrfs;
 mod history;
 mod ioctl;
+mod search;
 pub mod service;
+mod sums;
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use deltic_core::StoredSums;
 use deltic_store::Extents;
 use rustix::fs;
 use rustix::io::Errno;
@@ -32,6 +36,24 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
 
 /// True if this process lacks the privilege to ask.
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// The sums that are kept of a part of `file`, which has `len` bytes; of the version that it is before and after the
+/// call, if it is the same. The service tells none.
+pub(super) fn stored_sums(
+    file: BorrowedFd<'_>,
+    range: &Range<u64>,
+    len: u64,
+) -> Option<StoredSums> {
+    // Files may tell their sums where the tree is refused.
+    static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+    if IS_REFUSED.load(Ordering::Relaxed) || fs::fstatfs(file).ok()?.f_type != BTRFS {
+        return None;
+    }
+    sums::sums(file, range, len).unwrap_or_else(|errno| {
+        IS_REFUSED.fetch_or(errno == Errno::PERM, Ordering::Relaxed);
+        None
+    })
+}
 
 /// Why the extents of `file`, which were asked for, are not told.
 pub(super) fn lack(file: BorrowedFd<'_>) -> String {

@@ -1,8 +1,10 @@
 //! A file of a local tree, held open.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use deltic_core::StoredSums;
 use deltic_tree::meta::{Device, DeviceClass, Inode, Linked, XattrScope};
 use deltic_tree::{ExtraMeta, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
 use rustix::fs::{self, FileType, OFlags, Stat};
@@ -194,6 +196,12 @@ impl Snapshot for LocalSnapshot {
 
     fn lack(&self) -> String {
         facts::lack(self.as_fd())
+    }
+
+    fn stored_sums(&self, range: &Range<u64>) -> Result<Option<StoredSums>, StoreError> {
+        let sums = facts::stored_sums(self.as_fd(), range, self.stamp.len);
+        self.check_unchanged()?;
+        Ok(sums)
     }
 }
 

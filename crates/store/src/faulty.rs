@@ -8,6 +8,7 @@ mod plan;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use deltic_core::StoredSums;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Meta, Name, RelPath};
 
@@ -126,6 +127,11 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
     fn extents(&self) -> Result<Option<Extents>, StoreError> {
         self.plan.enter(Call::Check, &self.path)?;
         self.inner.extents()
+    }
+
+    fn stored_sums(&self, range: &Range<u64>) -> Result<Option<StoredSums>, StoreError> {
+        self.plan.enter(Call::Check, &self.path)?;
+        self.inner.stored_sums(range)
     }
 }
 

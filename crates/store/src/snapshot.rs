@@ -1,5 +1,8 @@
 //! Versions of files, held open.
 
+use std::ops::Range;
+
+use deltic_core::StoredSums;
 use deltic_tree::{Meta, Timestamp};
 
 use crate::{Extents, StoreError};
@@ -77,6 +80,16 @@ pub trait Snapshot: Send + Sync + 'static {
     /// Why there are none, in words that follow `cannot tell where its bytes lie:`.
     fn lack(&self) -> String {
         "this store keeps no such facts".to_owned()
+    }
+
+    /// Sums that the store keeps of the blocks of `range`: those of the bytes that a read gives. Bytes that were
+    /// written are flushed first. It takes memory for each block of the range. `None` where the store keeps none.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where the file is not what was opened any more.
+    fn stored_sums(&self, range: &Range<u64>) -> Result<Option<StoredSums>, StoreError> {
+        let _ = range;
+        Ok(None)
     }
 }
 

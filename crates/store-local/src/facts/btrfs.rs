@@ -7,13 +7,15 @@
 
 use std::os::fd::BorrowedFd;
 
+use deltic_core::SumKind;
 use deltic_store::Extents;
 use deltic_store::facts::{Is, MAX_PARTS, TooMany};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 
 use super::history::history;
-use super::ioctl::{self, SEARCH_HEAD_BYTES, SearchBuffer};
+use super::ioctl;
+use super::search::{Search, half, word};
 
 /// The extents of the first `len` bytes of `file`, flushed; `None` where they cannot be told.
 pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Result<Option<Extents>, Errno> {
@@ -40,30 +42,46 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Result<Option<Extents>,
 }
 
 /// Transactions are committed every 30 seconds, and whenever something waits for it.
-const TRIES: usize = 5;
+pub(super) const TRIES: usize = 5;
 
 /// The file system of a file, now.
-struct Info {
+pub(super) struct Info {
     fsid: [u8; 16],
-    sector_bytes: u64,
+    pub(super) sector_bytes: u64,
+    /// Length of a node of a tree.
+    pub(super) node_bytes: u64,
     /// The transaction that runs, or the last one that did.
-    transaction: u64,
+    pub(super) transaction: u64,
+    /// The kind of its sums.
+    pub(super) sums: Option<SumKind>,
 }
 
 impl Info {
-    fn of(file: BorrowedFd<'_>) -> Result<Self, Errno> {
+    pub(super) fn of(file: BorrowedFd<'_>) -> Result<Self, Errno> {
+        const SUMS: u64 = 1;
         const GENERATION: u64 = 1 << 1;
-        let info = ioctl::fs_info(file, GENERATION)?;
+        let info = ioctl::fs_info(file, SUMS | GENERATION)?;
         let fsid = *info[16..].first_chunk().ok_or(Errno::INVAL)?;
-        if word(&info, 48)? & GENERATION == 0 {
+        let told = word(&info, 48)?;
+        if told & GENERATION == 0 {
             return Err(Errno::OPNOTSUPP);
         }
-        Ok(Self { fsid, sector_bytes: half(&info, 36)?, transaction: word(&info, 56)? })
+        // Kind, and length of a sum in bytes.
+        let sums = match info[44..48] {
+            _ if told & SUMS == 0 => None,
+            [0, 0, 4, 0] => Some(SumKind::Crc32c),
+            [1, 0, 8, 0] => Some(SumKind::Xxh64),
+            [2, 0, 32, 0] => Some(SumKind::Sha256),
+            [3, 0, 32, 0] => Some(SumKind::Blake2b),
+            _ => None,
+        };
+        let (node_bytes, sector_bytes) = (half(&info, 32)?, half(&info, 36)?);
+        Ok(Self { fsid, sector_bytes, node_bytes, transaction: word(&info, 56)?, sums })
     }
 }
 
 /// Number and flags of the inode.
-fn inode(search: &mut Search<'_>) -> Result<(u64, u64), Errno> {
+pub(super) fn inode(search: &mut Search<'_>) -> Result<(u64, u64), Errno> {
     let number = fstat(search.file)?.st_ino;
     let (key, mut flags) = ([number, INODE_ITEM, 0], None);
     search.each(TREE_OF_FILE, key, key, |_, item| {
@@ -74,14 +92,14 @@ fn inode(search: &mut Search<'_>) -> Result<(u64, u64), Errno> {
 }
 
 /// A part of a file that has an item: the others are holes.
-struct Item {
-    start: u64,
-    len: u64,
-    is: Place,
+pub(super) struct Item {
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) is: Place,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+pub(super) enum Place {
     Zero,
     Unknown,
     /// Piece of an extent. The item is of a `transaction` that is not older than the extent.
@@ -91,23 +109,23 @@ enum Place {
 
 /// Bytes on the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Extent {
-    address: u64,
+pub(super) struct Extent {
+    pub(super) address: u64,
     len: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Piece {
+pub(super) struct Piece {
     transaction: u64,
-    /// Method of compression.
-    method: u8,
+    /// Method of compression; 0 for none.
+    pub(super) method: u8,
     /// Offset into the extent, of bytes that are not compressed.
-    from: u64,
+    pub(super) from: u64,
 }
 
 impl Item {
     /// The item of extent data that begins at `start`.
-    fn read(start: u64, item: &[u8], sector_bytes: u64) -> Result<Self, Errno> {
+    pub(super) fn read(start: u64, item: &[u8], sector_bytes: u64) -> Result<Self, Errno> {
         let byte = |at: usize| item.get(at).copied().ok_or(Errno::INVAL);
         let (method, kind) = (byte(16)?, byte(20)?);
         let is_plain = byte(17)? == 0 && byte(18)? == 0 && byte(19)? == 0;
@@ -230,89 +248,13 @@ fn parts(items: &[Item], mut extents: Extents, len: u64) -> Result<Extents, TooM
     Ok(extents)
 }
 
-/// Looks for items in trees.
-struct Search<'a> {
-    file: BorrowedFd<'a>,
-    buffer: Box<SearchBuffer>,
-}
-
-/// Object, type and offset of an item.
-type Key = [u64; 3];
-
-impl<'a> Search<'a> {
-    fn new(file: BorrowedFd<'a>) -> Self {
-        let buffer = vec![0; size_of::<SearchBuffer>()].into_boxed_slice();
-        Self { file, buffer: buffer.try_into().unwrap_or_else(|_| unreachable!()) }
-    }
-
-    /// Calls `each` with the items of the type of `first` from that key to `last`, in their order. All items between
-    /// are passed, of whatever type.
-    fn each(
-        &mut self,
-        tree: u64,
-        first: Key,
-        last: Key,
-        mut each: impl FnMut(Key, &[u8]) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
-        let mut next = Some(first);
-        while let Some(from) = next.filter(|from| *from <= last) {
-            self.ask(tree, from, last)?;
-            let (found, mut rest) = self.buffer.split_at(SEARCH_HEAD_BYTES);
-            let count = half(found, 64)?;
-            next = None;
-            for _ in 0..count {
-                let key = [word(rest, 8)?, half(rest, 24)?, word(rest, 16)?];
-                let len = half(rest, 28)? as usize;
-                let (item, more) = rest[32..].split_at_checked(len).ok_or(Errno::INVAL)?;
-                if key[1] == first[1] {
-                    each(key, item)?;
-                }
-                rest = more;
-                next = after(key);
-            }
-        }
-        Ok(())
-    }
-
-    fn ask(&mut self, tree: u64, [object, kind, offset]: Key, last: Key) -> Result<(), Errno> {
-        let head = [tree, object, last[0], offset, last[2], 0, u64::MAX];
-        let types = [kind as u32, last[1] as u32, u32::MAX, 0];
-        let head = head.iter().flat_map(|field| field.to_ne_bytes());
-        let types = types.iter().flat_map(|field| field.to_ne_bytes());
-        for (to, byte) in self.buffer.iter_mut().zip(head.chain(types)) {
-            *to = byte;
-        }
-        ioctl::tree_search(self.file, &mut self.buffer)
-    }
-}
-
-/// The key that follows at once.
-fn after([object, kind, offset]: Key) -> Option<Key> {
-    match (offset.checked_add(1), kind) {
-        (Some(offset), _) => Some([object, kind, offset]),
-        (None, ..0xff) => Some([object, kind + 1, 0]),
-        (None, _) => Some([object.checked_add(1)?, 0, 0]),
-    }
-}
-
-/// Items are little-endian, what is around them is as the machine: all machines that Deltic is built for are both.
-fn word(bytes: &[u8], at: usize) -> Result<u64, Errno> {
-    let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
-    bytes.map(|bytes| u64::from_le_bytes(*bytes)).ok_or(Errno::INVAL)
-}
-
-fn half(bytes: &[u8], at: usize) -> Result<u64, Errno> {
-    let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
-    bytes.map(|bytes| u32::from_le_bytes(*bytes).into()).ok_or(Errno::INVAL)
-}
-
-const TREE_OF_FILE: u64 = 0;
+pub(super) const TREE_OF_FILE: u64 = 0;
 const EXTENT_TREE: u64 = 2;
 const INODE_ITEM: u64 = 1;
-const EXTENT_DATA: u64 = 108;
+pub(super) const EXTENT_DATA: u64 = 108;
 const EXTENT_ITEM: u64 = 168;
-const NODATASUM: u64 = 1;
-const NODATACOW: u64 = 2;
+pub(super) const NODATASUM: u64 = 1;
+pub(super) const NODATACOW: u64 = 2;
 const INLINE: u8 = 0;
 const REGULAR: u8 = 1;
 const PREALLOCATED: u8 = 2;
@@ -389,13 +331,5 @@ mod tests {
         let cut = (0..whole.len()).filter(|len| Item::read(0, &whole[..*len], SECTOR).is_ok());
         assert_eq!(cut.count(), 0);
         assert_eq!(parts_of(&[(0, &whole), (SECTOR, &whole)], SECTOR * 9), None, "they overlap");
-    }
-
-    #[test]
-    fn a_key_is_followed_by_the_next_type_and_the_next_object() {
-        assert_eq!(after([1, 2, 3]), Some([1, 2, 4]));
-        assert_eq!(after([1, 2, u64::MAX]), Some([1, 3, 0]));
-        assert_eq!(after([1, 255, u64::MAX]), Some([2, 0, 0]));
-        assert_eq!(after([u64::MAX, 255, u64::MAX]), None);
     }
 }

@@ -42,15 +42,32 @@ pub(super) fn tree_search(file: BorrowedFd<'_>, buffer: &mut SearchBuffer) -> Re
     unsafe { ioctl(file, call) }
 }
 
+/// The question, and room for the answer.
+pub(super) type SumsBuffer = [u8; SUMS_HEAD_BYTES + SUMS_ROOM_BYTES];
+
+/// Asks for the sums of a part of `file` (`BTRFS_IOC_GET_CSUMS`), which needs no privilege.
+pub(super) fn sums(file: BorrowedFd<'_>, buffer: &mut SumsBuffer) -> Result<(), Errno> {
+    let room = (SUMS_ROOM_BYTES as u64).to_ne_bytes();
+    buffer[16..16 + room.len()].copy_from_slice(&room);
+    // SAFETY: the head is a `struct btrfs_ioctl_get_csums_args`, whose `buf_size` is the length of the room behind it.
+    let call = unsafe { Updater::<GET_CSUMS, _>::new(buffer) };
+    // SAFETY: the call reads and writes the head, and writes no more behind it than `buf_size`.
+    unsafe { ioctl(file, call) }
+}
+
 pub(super) const INFO_BYTES: usize = 1024;
 const INFO_FLAGS: usize = 48;
 /// `struct btrfs_ioctl_search_key`, and the size of the room.
 pub(super) const SEARCH_HEAD_BYTES: usize = 104 + 8;
 /// Larger ones are slower: the kernel touches all of it at each call.
 pub(super) const SEARCH_ROOM_BYTES: usize = 256 << 10;
+/// Place, length, size of the room and flags.
+pub(super) const SUMS_HEAD_BYTES: usize = 32;
+const SUMS_ROOM_BYTES: usize = 256 << 10;
 
 const FIEMAP_FLAG_SYNC: u64 = if cfg!(target_endian = "little") { 1 } else { 1 << 32 };
 const FIEMAP: Opcode = opcode::read_write::<[u8; 32]>(b'f', 11);
 const FS_INFO: Opcode = opcode::read::<[u8; INFO_BYTES]>(BTRFS, 31);
 const TREE_SEARCH_V2: Opcode = opcode::read_write::<[u8; SEARCH_HEAD_BYTES]>(BTRFS, 17);
+const GET_CSUMS: Opcode = opcode::read_write::<[u8; SUMS_HEAD_BYTES]>(BTRFS, 66);
 const BTRFS: u8 = 0x94;

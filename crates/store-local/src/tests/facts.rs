@@ -2,6 +2,7 @@
 
 mod changes;
 mod fuzz;
+mod sums;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

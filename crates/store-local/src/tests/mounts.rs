@@ -49,11 +49,14 @@ fn tmpfs(at: &Path, options: &str) -> Option<Mounted> {
     None
 }
 
+/// Mounts what the command `mkfs` makes of an image.
 pub(super) fn loop_mount(at: &Path, mkfs: &str) -> Option<Mounted> {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("image");
     fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
-    if succeeds(Command::new(mkfs).arg("-q").arg(&image))
+    let mut words = mkfs.split(' ');
+    let program = words.next().unwrap_or_default();
+    if succeeds(Command::new(program).args(words).arg("-q").arg(&image))
         && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(at))
     {
         return Some(Mounted { at: at.to_owned(), image: Some(dir) });

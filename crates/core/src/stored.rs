@@ -1,0 +1,355 @@
+//! Sums that a storage layer keeps of the blocks of a file, and sums of chunks that are joined from them (SkySync §3.1,
+//! §3.2.1).
+//!
+//! A store fills [`StoredSums`] for a part of a version. [`Joined`] takes CRC-32C of chunks that lie anywhere in it:
+//! what whole blocks have is joined, and only odd bytes at both ends of a chunk are summed. Those at its front need no
+//! bytes either where the chunk before ended in the same block: the block's sum without that end is theirs.
+
+use std::ops::Range;
+
+use crate::weak::Crc32c;
+
+/// Kind of a stored sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SumKind {
+    /// CRC-32C with both inversions, little-endian.
+    Crc32c,
+    /// XXH64, little-endian.
+    Xxh64,
+    /// SHA-256.
+    Sha256,
+    /// BLAKE2b of 256 bits.
+    Blake2b,
+}
+
+impl SumKind {
+    /// Length of a sum in bytes.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Crc32c => 4,
+            Self::Xxh64 => 8,
+            Self::Sha256 | Self::Blake2b => 32,
+        }
+    }
+}
+
+/// Knowledge of a store about one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockSum<'a> {
+    /// The block's sum.
+    Sum(&'a [u8]),
+    /// Zeros.
+    Zero,
+    /// Unknown: only reading tells.
+    Unknown,
+}
+
+/// The sums of the blocks that a part of a version lies in. It takes one byte and one sum for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSums {
+    kind: SumKind,
+    block: u32,
+    start: u64,
+    states: Vec<State>,
+    sums: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unknown,
+    Zero,
+    Sum,
+}
+
+impl StoredSums {
+    /// Sums of `kind` of blocks of `block` bytes, for all blocks that have bytes of `range`. None is known yet.
+    ///
+    /// # Panics
+    /// If blocks have no bytes.
+    #[must_use]
+    pub fn new(kind: SumKind, block: u32, range: &Range<u64>) -> Self {
+        let len = u64::from(block);
+        let start = range.start - range.start % len;
+        let count = range.end.saturating_sub(start).div_ceil(len) as usize;
+        let (states, sums) = (vec![State::Unknown; count], vec![0; count * kind.bytes()]);
+        Self { kind, block, start, states, sums }
+    }
+
+    /// Kind of the sums.
+    #[must_use]
+    pub const fn kind(&self) -> SumKind {
+        self.kind
+    }
+
+    /// Length of a block in bytes.
+    #[must_use]
+    pub const fn block_bytes(&self) -> u32 {
+        self.block
+    }
+
+    /// The bytes that they are about: whole blocks, so perhaps more than the version has.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.start..self.start + self.states.len() as u64 * u64::from(self.block)
+    }
+
+    /// Notes `sums` of blocks that follow each other from `start` on, as far as they are in range.
+    ///
+    /// # Panics
+    /// If `start` is not that of a block, or there is a piece of a sum.
+    pub fn put(&mut self, start: u64, sums: &[u8]) {
+        let each = self.kind.bytes();
+        assert!(start.is_multiple_of(u64::from(self.block)) && sums.len().is_multiple_of(each));
+        let end = start + (sums.len() / each) as u64 * u64::from(self.block);
+        let blocks = self.blocks(&(start..end));
+        if blocks.is_empty() {
+            return;
+        }
+        let first = self.start + blocks.start as u64 * u64::from(self.block);
+        let from = ((first - start) / u64::from(self.block)) as usize * each;
+        self.states[blocks.clone()].fill(State::Sum);
+        let to = blocks.start * each..blocks.end * each;
+        self.sums[to.clone()].copy_from_slice(&sums[from..from + to.len()]);
+    }
+
+    /// Notes that `range` is zeros: the blocks that lie in it whole.
+    pub fn put_zeros(&mut self, range: &Range<u64>) {
+        let block = u64::from(self.block);
+        let whole = range.start.next_multiple_of(block)..range.end - range.end % block;
+        let blocks = self.blocks(&whole);
+        self.states[blocks].fill(State::Zero);
+    }
+
+    /// Forgets the sum of the block that has the byte at `at`. Zeros stay.
+    pub fn forget(&mut self, at: u64) {
+        let range = self.range();
+        if range.contains(&at) {
+            let state = &mut self.states[((at - range.start) / u64::from(self.block)) as usize];
+            *state = if *state == State::Sum { State::Unknown } else { *state };
+        }
+    }
+
+    /// The sum of the block that has the byte at `at`; of blocks out of range none is known.
+    #[must_use]
+    pub fn at(&self, at: u64) -> BlockSum<'_> {
+        let range = self.range();
+        if !range.contains(&at) {
+            return BlockSum::Unknown;
+        }
+        let no = ((at - range.start) / u64::from(self.block)) as usize;
+        let each = self.kind.bytes();
+        match self.states[no] {
+            State::Unknown => BlockSum::Unknown,
+            State::Zero => BlockSum::Zero,
+            State::Sum => BlockSum::Sum(&self.sums[no * each..(no + 1) * each]),
+        }
+    }
+
+    /// CRC-32C of the block that begins at `start`, if the store knows that.
+    #[must_use]
+    fn crc32c(&self, start: u64, zeros: Crc32c) -> Option<Crc32c> {
+        match self.at(start) {
+            BlockSum::Zero => Some(zeros),
+            BlockSum::Sum(sum) if self.kind == SumKind::Crc32c => {
+                Some(Crc32c::new(u32::from_le_bytes(sum.try_into().ok()?)))
+            }
+            BlockSum::Sum(_) | BlockSum::Unknown => None,
+        }
+    }
+
+    /// The numbers of the blocks of `range`, which are whole, as far as they are here.
+    fn blocks(&self, range: &Range<u64>) -> Range<usize> {
+        let no = |at: u64| {
+            let no = at.saturating_sub(self.start) / u64::from(self.block);
+            no.min(self.states.len() as u64) as usize
+        };
+        no(range.start)..no(range.end).max(no(range.start))
+    }
+}
+
+/// CRC-32C of chunks of a version, from its beginning to its end, joined from what is stored of it.
+#[derive(Debug)]
+pub struct Joined<'a> {
+    stored: &'a StoredSums,
+    zeros: Crc32c,
+    /// End of the last chunk, and the sum of its bytes in the block that it ends in, if it has all of that block's
+    /// front.
+    tail: Option<(u64, Crc32c)>,
+    summed: u64,
+}
+
+impl<'a> Joined<'a> {
+    /// Joins what is `stored`.
+    #[must_use]
+    pub fn new(stored: &'a StoredSums) -> Self {
+        let zeros = Crc32c::of(&vec![0; stored.block as usize]);
+        Self { stored, zeros, tail: None, summed: 0 }
+    }
+
+    /// Bytes that were summed so far, because nothing was stored that they are of.
+    #[must_use]
+    pub const fn summed(&self) -> u64 {
+        self.summed
+    }
+
+    /// The sum of `chunk`, which begins at `start`.
+    pub fn next(&mut self, start: u64, chunk: &[u8]) -> Crc32c {
+        let block = u64::from(self.stored.block);
+        let end = start + chunk.len() as u64;
+        let (first, last) = (start.next_multiple_of(block), end - end % block);
+        if first > last {
+            // Within one block. What follows it there has to be summed.
+            self.tail = None;
+            return self.sum(Crc32c::EMPTY, chunk);
+        }
+        let at = |place: u64| (place - start) as usize;
+        let mut sum = self.front(start, &chunk[..at(first)]);
+        for place in (first..last).step_by(self.stored.block as usize) {
+            sum = match self.stored.crc32c(place, self.zeros) {
+                Some(next) => sum.concat(next, block),
+                None => self.sum(sum, &chunk[at(place)..][..self.stored.block as usize]),
+            };
+        }
+        let back = &chunk[at(last)..];
+        let tail = self.sum(Crc32c::EMPTY, back);
+        self.tail = Some((end, tail));
+        sum.concat(tail, back.len() as u64)
+    }
+
+    /// The sum of the bytes of a chunk before the first block that begins in it.
+    fn front(&mut self, start: u64, bytes: &[u8]) -> Crc32c {
+        let tail = self.tail.filter(|(end, _)| *end == start && !bytes.is_empty());
+        let whole = tail.and_then(|(_, tail)| {
+            // The sum of the whole block is that of both parts joined.
+            let whole =
+                self.stored.crc32c(start - start % u64::from(self.stored.block), self.zeros)?;
+            let before = tail.concat(Crc32c::EMPTY, bytes.len() as u64);
+            Some(Crc32c::new(whole.get() ^ before.get()))
+        });
+        whole.unwrap_or_else(|| self.sum(Crc32c::EMPTY, bytes))
+    }
+
+    fn sum(&mut self, before: Crc32c, bytes: &[u8]) -> Crc32c {
+        self.summed += bytes.len() as u64;
+        before.append(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u32 = 4096;
+
+    fn noise(len: usize) -> Vec<u8> {
+        let mut state = len as u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        (0..len).map(|_| next()).collect()
+    }
+
+    /// Sums that a store keeps of `bytes` from `from` on: none of the last part of a block.
+    fn stored(bytes: &[u8], from: u64) -> StoredSums {
+        let range = from..bytes.len() as u64;
+        let mut sums = StoredSums::new(SumKind::Crc32c, BLOCK, &range);
+        let first = sums.range().start as usize;
+        for (no, block) in bytes[first..].chunks_exact(BLOCK as usize).enumerate() {
+            let start = (first + no * BLOCK as usize) as u64;
+            if block.iter().all(|byte| *byte == 0) {
+                sums.put_zeros(&(start..start + u64::from(BLOCK)));
+            } else {
+                sums.put(start, &Crc32c::of(block).get().to_le_bytes());
+            }
+        }
+        sums
+    }
+
+    /// Cuts `bytes` into chunks of these lengths, over and over.
+    fn check(bytes: &[u8], stored: &StoredSums, from: usize, lens: &[usize]) -> u64 {
+        let (mut joined, mut at) = (Joined::new(stored), from);
+        for len in lens.iter().cycle() {
+            let end = bytes.len().min(at + len);
+            let sum = joined.next(at as u64, &bytes[at..end]);
+            assert_eq!(sum, Crc32c::of(&bytes[at..end]), "{at}..{end}");
+            at = end;
+            if at == bytes.len() {
+                return joined.summed();
+            }
+        }
+        unreachable!("the lengths go on for ever")
+    }
+
+    #[test]
+    fn sums_of_chunks_are_those_of_their_bytes_wherever_they_lie() {
+        let mut bytes = noise(300_001);
+        bytes[40_000..90_000].fill(0);
+        let lens: [&[usize]; 7] = [
+            &[8192],
+            &[4096],
+            &[1],
+            &[4095, 4097],
+            &[1, 4096, 8191, 3],
+            &[5000, 7777, 12_288, 100],
+            &[99_999],
+        ];
+        let mut holes = stored(&bytes, 0);
+        for at in (0..300_000).step_by(7 * 4096) {
+            holes.forget(at);
+        }
+        let nothing = StoredSums::new(SumKind::Crc32c, BLOCK, &(0..300_001));
+        for lens in lens {
+            for from in [0, 5, 4096, 70_001] {
+                check(&bytes, &stored(&bytes, from as u64), from, lens);
+                check(&bytes, &stored(&bytes, 100_000), from, lens);
+                check(&bytes, &holes, from, lens);
+                let summed = check(&bytes, &nothing, from, lens);
+                assert_eq!(summed, (bytes.len() - from) as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn only_odd_bytes_at_one_end_of_a_chunk_are_summed() {
+        let bytes = noise(1 << 20);
+        let stored = stored(&bytes, 0);
+        assert_eq!(check(&bytes, &stored, 0, &[8192]), 0);
+        // Each chunk ends 100 bytes further on in a block: the sums of those behind are of the block without them.
+        let chunks = (bytes.len() / 8292) as u64;
+        let summed = check(&bytes, &stored, 0, &[8292]);
+        assert!(summed < (chunks + 1) * u64::from(BLOCK) * 6 / 10, "{summed} of {chunks} chunks");
+    }
+
+    #[test]
+    fn a_sum_of_another_kind_joins_nothing_but_zeros() {
+        let bytes = [vec![0; 8192], noise(8192)].concat();
+        let mut stored = StoredSums::new(SumKind::Xxh64, BLOCK, &(0..16384));
+        stored.put_zeros(&(0..8192));
+        stored.put(8192, &[7; 16]);
+        assert_eq!(check(&bytes, &stored, 0, &[16384]), 8192);
+    }
+
+    #[test]
+    fn sums_out_of_range_are_not_kept() {
+        let mut sums = StoredSums::new(SumKind::Xxh64, BLOCK, &(10_000..20_000));
+        assert_eq!(sums.range(), 8192..20_480);
+        let eight = |no: u8| [no; 8];
+        sums.put(4096, &[eight(1), eight(2), eight(3)].concat());
+        sums.put(16_384, &[eight(5), eight(6), eight(7)].concat());
+        sums.put(0, &eight(8));
+        sums.put(40_960, &eight(9));
+        let found = |at| sums.at(at);
+        assert_eq!(found(8191), BlockSum::Unknown);
+        assert_eq!([8192, 12_288].map(found), [BlockSum::Sum(&[2; 8]), BlockSum::Sum(&[3; 8])]);
+        assert_eq!([16_384, 20_479].map(found), [BlockSum::Sum(&[5; 8]); 2]);
+        assert_eq!(found(20_480), BlockSum::Unknown);
+        sums.put_zeros(&(8191..16_383));
+        assert_eq!([sums.at(8192), sums.at(12_288)], [BlockSum::Zero, BlockSum::Sum(&[3; 8])]);
+        sums.forget(8192);
+        sums.forget(12_300);
+        sums.forget(50_000);
+        assert_eq!([sums.at(8192), sums.at(12_288)], [BlockSum::Zero, BlockSum::Unknown]);
+    }
+}

@@ -1,0 +1,96 @@
+//! Items of the trees of btrfs (`BTRFS_IOC_TREE_SEARCH_V2`).
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+
+use super::ioctl::{self, SEARCH_HEAD_BYTES, SearchBuffer};
+
+/// Looks for items in trees.
+pub(super) struct Search<'a> {
+    pub(super) file: BorrowedFd<'a>,
+    buffer: Box<SearchBuffer>,
+}
+
+/// Object, type and offset of an item.
+pub(super) type Key = [u64; 3];
+
+impl<'a> Search<'a> {
+    pub(super) fn new(file: BorrowedFd<'a>) -> Self {
+        let buffer = vec![0; size_of::<SearchBuffer>()].into_boxed_slice();
+        Self { file, buffer: buffer.try_into().unwrap_or_else(|_| unreachable!()) }
+    }
+
+    /// Calls `each` with the items of the type of `first` from that key to `last`, in their order. All items between
+    /// are passed, of whatever type.
+    pub(super) fn each(
+        &mut self,
+        tree: u64,
+        first: Key,
+        last: Key,
+        mut each: impl FnMut(Key, &[u8]) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let mut next = Some(first);
+        while let Some(from) = next.filter(|from| *from <= last) {
+            self.ask(tree, from, last)?;
+            let (found, mut rest) = self.buffer.split_at(SEARCH_HEAD_BYTES);
+            let count = half(found, 64)?;
+            next = None;
+            for _ in 0..count {
+                let key = [word(rest, 8)?, half(rest, 24)?, word(rest, 16)?];
+                let len = half(rest, 28)? as usize;
+                let (item, more) = rest[32..].split_at_checked(len).ok_or(Errno::INVAL)?;
+                if key[1] == first[1] {
+                    each(key, item)?;
+                }
+                rest = more;
+                next = after(key);
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, tree: u64, [object, kind, offset]: Key, last: Key) -> Result<(), Errno> {
+        let head = [tree, object, last[0], offset, last[2], 0, u64::MAX];
+        let types = [kind as u32, last[1] as u32, u32::MAX, 0];
+        let head = head.iter().flat_map(|field| field.to_ne_bytes());
+        let types = types.iter().flat_map(|field| field.to_ne_bytes());
+        for (to, byte) in self.buffer.iter_mut().zip(head.chain(types)) {
+            *to = byte;
+        }
+        ioctl::tree_search(self.file, &mut self.buffer)
+    }
+}
+
+/// The key that follows at once.
+fn after([object, kind, offset]: Key) -> Option<Key> {
+    match (offset.checked_add(1), kind) {
+        (Some(offset), _) => Some([object, kind, offset]),
+        (None, ..0xff) => Some([object, kind + 1, 0]),
+        (None, _) => Some([object.checked_add(1)?, 0, 0]),
+    }
+}
+
+/// Items are little-endian, what is around them is as the machine: all machines that Deltic is built for are both.
+pub(super) fn word(bytes: &[u8], at: usize) -> Result<u64, Errno> {
+    let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    bytes.map(|bytes| u64::from_le_bytes(*bytes)).ok_or(Errno::INVAL)
+}
+
+pub(super) fn half(bytes: &[u8], at: usize) -> Result<u64, Errno> {
+    let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    bytes.map(|bytes| u32::from_le_bytes(*bytes).into()).ok_or(Errno::INVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_followed_by_the_next_type_and_the_next_object() {
+        assert_eq!(after([1, 2, 3]), Some([1, 2, 4]));
+        assert_eq!(after([1, 2, u64::MAX]), Some([1, 3, 0]));
+        assert_eq!(after([1, 255, u64::MAX]), Some([2, 0, 0]));
+        assert_eq!(after([u64::MAX, 255, u64::MAX]), None);
+    }
+}

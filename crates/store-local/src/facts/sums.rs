@@ -1,0 +1,308 @@
+//! Sums that btrfs keeps of the sectors of files, read without reading the files.
+//!
+//! A sum is that of the sector's bytes as they were written. So dirty bytes are flushed first. The last sector of a
+//! file has no sum that counts: `truncate` leaves old bytes behind the end there, under the old sum. Parts that are
+//! compressed, inline, encrypted or have no sums are unknown; holes and reserved room are zeros.
+//!
+//! New kernels tell the sums of a file to whoever may read it. Of older ones the tree of sums is asked, which needs
+//! `CAP_SYS_ADMIN` (`docs/decisions/0038`).
+
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use deltic_core::StoredSums;
+use rustix::io::Errno;
+
+use super::btrfs::{
+    EXTENT_DATA, Info, Item, NODATACOW, NODATASUM, Place, TREE_OF_FILE, TRIES, inode,
+};
+use super::ioctl::{self, SUMS_HEAD_BYTES, SumsBuffer};
+use super::search::{Search, half, word};
+
+/// The sums of a part of a file that has `len` bytes, flushed; `None` where they cannot be told.
+pub(super) fn sums(
+    file: BorrowedFd<'_>,
+    range: &Range<u64>,
+    len: u64,
+) -> Result<Option<StoredSums>, Errno> {
+    ioctl::flush(file)?;
+    for _ in 0..TRIES {
+        let before = Info::of(file)?;
+        let (Some(kind), Ok(sector)) = (before.sums, before.sector_bytes.try_into()) else {
+            return Ok(None);
+        };
+        let mut sums = StoredSums::new(kind, sector, &(range.start..range.end.min(len)));
+        fill(file, &before, &mut sums)?;
+        // Within a transaction no address is freed and allocated again.
+        if Info::of(file)?.transaction == before.transaction {
+            if !len.is_multiple_of(before.sector_bytes) {
+                sums.forget(len);
+            }
+            return Ok(Some(sums));
+        }
+    }
+    Ok(None)
+}
+
+fn fill(file: BorrowedFd<'_>, info: &Info, sums: &mut StoredSums) -> Result<(), Errno> {
+    static IS_MISSING: AtomicBool = AtomicBool::new(false);
+    if !IS_MISSING.load(Ordering::Relaxed) {
+        match told_by_file(file, sums) {
+            Err(Errno::NOTTY) => IS_MISSING.store(true, Ordering::Relaxed),
+            told => return told,
+        }
+    }
+    told_by_tree(&mut Search::new(file), info, sums)
+}
+
+/// Asks the file itself.
+fn told_by_file(file: BorrowedFd<'_>, sums: &mut StoredSums) -> Result<(), Errno> {
+    let buffer = vec![0; size_of::<SumsBuffer>()].into_boxed_slice();
+    let mut buffer: Box<SumsBuffer> = buffer.try_into().unwrap_or_else(|_| unreachable!());
+    let Range { mut start, end } = sums.range();
+    while start < end {
+        let head = [start, end - start, 0, 0].map(u64::to_ne_bytes);
+        buffer[..SUMS_HEAD_BYTES].copy_from_slice(head.as_flattened());
+        ioctl::sums(file, &mut buffer)?;
+        let (head, entries) = buffer.split_at(SUMS_HEAD_BYTES);
+        let written = entries.get(..word(head, 16)? as usize).ok_or(Errno::INVAL)?;
+        let next = take_entries(written, sums)?;
+        if next <= start {
+            // Behind the end of the file, or nothing that we know.
+            break;
+        }
+        start = next;
+    }
+    Ok(())
+}
+
+/// Takes what a call told; the place behind it.
+fn take_entries(mut entries: &[u8], sums: &mut StoredSums) -> Result<u64, Errno> {
+    let (mut next, sector) = (0, u64::from(sums.block_bytes()));
+    while !entries.is_empty() {
+        let (start, len, kind) = (word(entries, 0)?, word(entries, 8)?, half(entries, 16)?);
+        let end = start.checked_add(len).ok_or(Errno::INVAL)?;
+        if !start.is_multiple_of(sector) {
+            return Err(Errno::INVAL);
+        }
+        entries = entries.get(24..).ok_or(Errno::INVAL)?;
+        if kind == HAS_SUMS {
+            let bytes = len.div_ceil(sector).checked_mul(sums.kind().bytes() as u64);
+            let of = bytes.and_then(|bytes| entries.split_at_checked(bytes.try_into().ok()?));
+            let (told, rest) = of.ok_or(Errno::INVAL)?;
+            sums.put(start, told);
+            entries = rest;
+        } else if kind == ZEROED {
+            sums.put_zeros(&(start..end));
+        }
+        next = end;
+    }
+    Ok(next)
+}
+
+/// Asks the tree of the sums of all extents.
+fn told_by_tree(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> Result<(), Errno> {
+    let (inode, flags) = inode(search)?;
+    if flags & (NODATASUM | NODATACOW) != 0 {
+        return Ok(());
+    }
+    let range = sums.range();
+    let items = items(search, inode, &range, info.sector_bytes)?;
+    let mut pieces = pieces(&items, &range, sums);
+    pieces.sort_unstable();
+    let mut rest = &pieces[..];
+    while let Some(first) = rest.first() {
+        let (mut end, mut count) = (first.end(), 1);
+        while let Some(next) = rest.get(count).filter(|next| next.address <= end + NEAR_BYTES) {
+            end = end.max(next.end());
+            count += 1;
+        }
+        let (near, after) = rest.split_at(count);
+        sums_of(search, info, near, sums)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+/// The items that have bytes of `range`, and perhaps some before. No item tells the one before it, so it is looked for
+/// further and further back.
+fn items(
+    search: &mut Search<'_>,
+    inode: u64,
+    range: &Range<u64>,
+    sector_bytes: u64,
+) -> Result<Vec<Item>, Errno> {
+    let mut back = 0;
+    loop {
+        let from = range.start.saturating_sub(back);
+        let (mut items, mut is_reached) = (Vec::new(), from == 0);
+        let last = [inode, EXTENT_DATA, range.end.saturating_sub(1)];
+        search.each(TREE_OF_FILE, [inode, EXTENT_DATA, from], last, |[_, _, start], item| {
+            is_reached |= start <= range.start;
+            items.push(Item::read(start, item, sector_bytes)?);
+            Ok(())
+        })?;
+        if is_reached {
+            return Ok(items);
+        }
+        back = (back * 16).max(FIRST_LOOK_BACK);
+    }
+}
+
+/// Most extents are no longer.
+const FIRST_LOOK_BACK: u64 = 128 << 10;
+
+/// Bytes of a file as they are on the device, from the address on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    address: u64,
+    len: u64,
+    start: u64,
+}
+
+impl Piece {
+    const fn end(&self) -> u64 {
+        self.address + self.len
+    }
+}
+
+/// The pieces of `range` that have sums of their own. What is zeros is noted in `sums`.
+fn pieces(items: &[Item], range: &Range<u64>, sums: &mut StoredSums) -> Vec<Piece> {
+    let (mut pieces, mut at) = (Vec::new(), range.start);
+    for item in items {
+        let end = item.start.saturating_add(item.len);
+        let start = item.start.clamp(range.start, range.end);
+        if at < start {
+            sums.put_zeros(&(at..start));
+        }
+        let of = start..end.min(range.end);
+        at = at.max(of.end);
+        if of.is_empty() {
+            continue;
+        }
+        match item.is {
+            Place::Zero => sums.put_zeros(&of),
+            Place::In(extent, piece) if piece.method == 0 => {
+                let into = piece.from.saturating_add(of.start - item.start);
+                let address = extent.address.saturating_add(into);
+                pieces.push(Piece { address, len: of.end - of.start, start: of.start });
+            }
+            Place::In(..) | Place::Unknown | Place::Identified(_) => {}
+        }
+    }
+    if at < range.end {
+        sums.put_zeros(&(at..range.end));
+    }
+    pieces
+}
+
+/// Looks for the sums of pieces that lie near each other, in the order of their addresses.
+fn sums_of(
+    search: &mut Search<'_>,
+    info: &Info,
+    pieces: &[Piece],
+    sums: &mut StoredSums,
+) -> Result<(), Errno> {
+    let each = sums.kind().bytes() as u64;
+    // An item has the sums of sectors that follow each other, as many as a node has room for.
+    let longest = info.node_bytes / each * info.sector_bytes;
+    let from = pieces.first().map_or(0, |piece| piece.address.saturating_sub(longest));
+    let to = pieces.iter().map(Piece::end).max().unwrap_or(0);
+    let first = [SUMS_OBJECT, SUMS, from];
+    let mut passed = 0;
+    search.each(
+        SUM_TREE,
+        first,
+        [SUMS_OBJECT, SUMS, to.saturating_sub(1)],
+        |[_, _, start], item| {
+            let end = start.saturating_add(item.len() as u64 / each * info.sector_bytes);
+            passed += pieces[passed..].iter().take_while(|piece| piece.end() <= start).count();
+            for piece in &pieces[passed..] {
+                let both = piece.address.max(start)..piece.end().min(end);
+                if piece.address >= end {
+                    break;
+                }
+                if both.is_empty() {
+                    continue;
+                }
+                let at = |address: u64| ((address - start) / info.sector_bytes * each) as usize;
+                let told = item.get(at(both.start)..at(both.end)).ok_or(Errno::INVAL)?;
+                sums.put(piece.start + (both.start - piece.address), told);
+            }
+            Ok(())
+        },
+    )
+}
+
+/// Pieces that lie as close are looked for at once: a search costs more than the sums between them.
+const NEAR_BYTES: u64 = 1 << 20;
+
+const SUM_TREE: u64 = 7;
+const SUMS_OBJECT: u64 = -10_i64 as u64;
+const SUMS: u64 = 128;
+const HAS_SUMS: u64 = 1;
+const ZEROED: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use deltic_core::SumKind;
+    use deltic_core::stored::BlockSum;
+
+    use super::*;
+
+    const SECTOR: u64 = 4096;
+
+    fn entry(start: u64, len: u64, kind: u32, sums: &[u8]) -> Vec<u8> {
+        let mut entry = Vec::new();
+        entry.extend(start.to_le_bytes());
+        entry.extend(len.to_le_bytes());
+        entry.extend(kind.to_le_bytes());
+        entry.extend([0; 4]);
+        entry.extend(sums);
+        entry
+    }
+
+    /// The answer of a kernel that has the call, after its header (`struct btrfs_ioctl_get_csums_entry`).
+    #[test]
+    fn an_answer_of_a_file_is_taken_as_far_as_it_goes() {
+        let answer = [
+            entry(0, SECTOR * 2, 1, &[1, 1, 1, 1, 2, 2, 2, 2]),
+            entry(SECTOR * 2, SECTOR, 2, &[]),
+            entry(SECTOR * 3, SECTOR, 4, &[]),
+            entry(SECTOR * 4, SECTOR, 8, &[]),
+            entry(SECTOR * 5, 10, 1, &[3; 4]),
+        ]
+        .concat();
+        let mut sums = StoredSums::new(SumKind::Crc32c, SECTOR as u32, &(0..SECTOR * 9));
+        assert_eq!(take_entries(&answer, &mut sums), Ok(SECTOR * 5 + 10));
+        let expected = [
+            BlockSum::Sum(&[1; 4]),
+            BlockSum::Sum(&[2; 4]),
+            BlockSum::Zero,
+            BlockSum::Unknown,
+            BlockSum::Unknown,
+            BlockSum::Sum(&[3; 4]),
+            BlockSum::Unknown,
+        ];
+        for (no, expected) in (0..).zip(expected) {
+            assert_eq!(sums.at(no * SECTOR), expected, "{no}");
+        }
+        assert_eq!(take_entries(&[], &mut sums), Ok(0));
+    }
+
+    #[test]
+    fn an_answer_that_no_kernel_gives_is_refused() {
+        let mut sums = StoredSums::new(SumKind::Crc32c, SECTOR as u32, &(0..SECTOR * 9));
+        let refused = [
+            entry(0, SECTOR * 2, 1, &[1; 4]),
+            entry(5, SECTOR, 1, &[1; 4]),
+            entry(u64::MAX - SECTOR + 1, SECTOR * 2, 1, &[1; 8]),
+            entry(0, u64::MAX, 1, &[1; 8]),
+            entry(0, SECTOR, 1, &[1; 4])[..20].to_vec(),
+        ];
+        for answer in refused {
+            assert_eq!(take_entries(&answer, &mut sums), Err(Errno::INVAL), "{answer:?}");
+        }
+    }
+}
