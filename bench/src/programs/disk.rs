@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use anyhow::Result;
+use rustix::fs::Advice;
 
 use super::run::{Rig, helper};
 use crate::random::Random;
@@ -29,8 +30,23 @@ impl Disk {
         fs::create_dir(&mount)?;
         let words = make[1..].iter().map(OsStr::new).chain([image.as_os_str()]);
         helper(make[0], &words.collect::<Vec<_>>())?;
-        helper("mount", &[OsStr::new("-oloop"), image.as_os_str(), mount.as_os_str()])?;
-        Ok(Self { image, mount })
+        let disk = Self { image, mount };
+        disk.mount()?;
+        Ok(disk)
+    }
+
+    fn mount(&self) -> Result<()> {
+        helper("mount", &[OsStr::new("-oloop"), self.image.as_os_str(), self.mount.as_os_str()])?;
+        Ok(())
+    }
+
+    /// Mounts it anew with nothing of it in memory.
+    pub(super) fn mount_again(&self) -> Result<()> {
+        helper("umount", &[self.mount.as_os_str()])?;
+        let image = File::open(&self.image)?;
+        image.sync_all()?;
+        rustix::fs::fadvise(&image, 0, None, Advice::DontNeed)?;
+        self.mount()
     }
 }
 

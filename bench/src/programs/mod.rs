@@ -16,4 +16,5 @@ pub(crate) mod relay;
 mod release;
 mod run;
 pub(crate) mod storage;
+pub(crate) mod sums;
 pub(crate) mod tree;

@@ -1,0 +1,157 @@
+//! Sums of blocks: what btrfs tells of them, beside reading the file and taking them.
+
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use deltic_core::stored::BlockSum;
+use deltic_core::{Crc32c, StoredSums};
+use deltic_store::{Snapshot, Tree};
+use deltic_store_local::{LocalOptions, LocalStore};
+use deltic_tree::RelPath;
+
+use super::disk::Disk;
+use super::figures::{median, publish, seconds};
+use super::peer::Programs;
+use super::run::{Places, Rig};
+use crate::progress::progress;
+use crate::random::Random;
+use crate::size::Size;
+use crate::table::Table;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Length of the large file
+    #[arg(long, default_value = "4GiB")]
+    size: Size,
+    /// Number of small files, of 16 KiB each
+    #[arg(long, default_value_t = 20_000)]
+    files: u32,
+    /// Rounds that count; the median counts
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    #[command(flatten)]
+    at: Places,
+    #[command(flatten)]
+    programs: Programs,
+}
+
+pub(crate) fn sums(options: &Options) -> Result<()> {
+    if !nix::unistd::Uid::effective().is_root() {
+        eprintln!("SKIPPED: btrfs on a loop device needs root, and so does its tree of sums");
+        return Ok(());
+    }
+    let rig = Rig::new(&options.programs, &options.at.dir)?;
+    let small = u64::from(options.files) * SMALL_BYTES * 2;
+    let disk = match Disk::new(&rig, options.size.bytes() + small + (2 << 30), &MKFS) {
+        Ok(disk) => disk,
+        Err(error) => {
+            eprintln!("SKIPPED: no btrfs here: {error:#}");
+            return Ok(());
+        }
+    };
+    let mut table = Table::new(2, ["files", "cache", "sums kept", "read and CRC-32C", "ratio"]);
+    let large = (format!("one of {}", options.size), 1, options.size.bytes());
+    let small = (format!("{} of 16 KiB", options.files), options.files, SMALL_BYTES);
+    for (label, count, len) in [large, small] {
+        let names = write(&disk, count, len)?;
+        for cache in ["cold", "warm"] {
+            let (mut kept, mut taken) = (Vec::new(), Vec::new());
+            for run in 0..options.runs {
+                progress(&format!("{label}, {cache}, {run}"));
+                let mut found = Vec::new();
+                for (ask, times) in [(Ask::Kept, &mut kept), (Ask::Taken, &mut taken)] {
+                    if cache == "cold" {
+                        disk.mount_again()?;
+                    } else {
+                        timed(&disk, &names, ask)?;
+                    }
+                    let (time, sums) = timed(&disk, &names, ask)?;
+                    times.push(time);
+                    found.push(sums);
+                }
+                ensure!(found[0] == found[1], "{label}: sums differ: {found:x?}");
+            }
+            let [kept, taken] = [kept, taken].map(|times| median(&times, |time| *time));
+            let ratio = format!("{:.1}", taken.as_secs_f64() / kept.as_secs_f64());
+            table.row([label.clone(), cache.into(), millis(kept), seconds(taken), ratio]);
+        }
+    }
+    progress("");
+    publish(&table, &options.at.out, "sums")
+}
+
+const MKFS: [&str; 2] = ["mkfs.btrfs", "-q"];
+const SMALL_BYTES: u64 = 16 << 10;
+
+fn millis(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
+
+/// Writes files of noise.
+fn write(disk: &Disk, count: u32, len: u64) -> Result<Vec<RelPath>> {
+    let mut random = Random::new(len);
+    let mut piece = vec![0; len.min(1 << 20) as usize];
+    (0..count)
+        .map(|no| {
+            let name = format!("{len}-{no}");
+            let mut file = File::create(disk.mount.join(&name))?;
+            for _ in 0..len.div_ceil(piece.len() as u64) {
+                random.fill(&mut piece);
+                file.write_all(&piece)?;
+            }
+            RelPath::parse(name.as_bytes()).context("a name is a path")
+        })
+        .collect()
+}
+
+#[derive(Clone, Copy)]
+enum Ask {
+    /// The file system tells the sums.
+    Kept,
+    /// The bytes are read, and the sums taken.
+    Taken,
+}
+
+/// The time for the sums of all blocks of these files, and what they are together.
+fn timed(disk: &Disk, names: &[RelPath], ask: Ask) -> Result<(Duration, u32)> {
+    let store = LocalStore::open(&disk.mount, LocalOptions::default())?;
+    let (mut buffer, mut all) = (vec![0; STEP_BYTES as usize], 0);
+    let begun = Instant::now();
+    for name in names {
+        let snapshot = store.open(name)?;
+        let len = snapshot.meta().len;
+        for start in (0..len).step_by(STEP_BYTES as usize) {
+            let range = start..len.min(start + STEP_BYTES);
+            all ^= match ask {
+                Ask::Kept => {
+                    let sums = snapshot.stored_sums(&range)?;
+                    together(&sums.context("btrfs tells no sums here")?)?
+                }
+                Ask::Taken => {
+                    let bytes = &mut buffer[..(range.end - range.start) as usize];
+                    snapshot.read_at(start, bytes)?;
+                    let sums = bytes.chunks(BLOCK_BYTES).map(|block| Crc32c::of(block).get());
+                    sums.fold(0, |all, sum| all ^ sum)
+                }
+            };
+        }
+    }
+    Ok((begun.elapsed(), all))
+}
+
+/// Noise has a sum in each block.
+fn together(sums: &StoredSums) -> Result<u32> {
+    let mut blocks = sums.range().step_by(sums.block_bytes() as usize);
+    blocks.try_fold(0, |all, at| match sums.at(at) {
+        BlockSum::Sum(sum) => Ok(all ^ u32::from_le_bytes(sum.try_into()?)),
+        other => bail!("btrfs says {other:?} of a block of noise"),
+    })
+}
+
+const BLOCK_BYTES: usize = 4096;
+
+/// Bytes that are asked for at once.
+const STEP_BYTES: u64 = 64 << 20;
