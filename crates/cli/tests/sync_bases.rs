@@ -13,26 +13,13 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use common::attrs::{SOMEBODY, own};
-use common::{DELTIC, Mounted, Run, SHELL, World, noise};
+use common::{DELTIC, Run, SHELL, World, btrfs, noise};
 use rustix::fs::OFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// Longer than a large file has to be.
 const LEN: usize = 40 << 20;
 const SECTOR: u64 = 4096;
-
-/// Two trees on btrfs, `disk/s` and `disk/d`, which were synced once.
-fn btrfs(world: &World) -> Option<Mounted<'_>> {
-    let without = "btrfs cannot be mounted here";
-    let image = fs::File::create(world.path("image"));
-    image.and_then(|image| image.set_len(512 << 20)).expect("there is room");
-    let made = || Run::of(&mut world.command("mkfs.btrfs", ["-q", "image"])).code == Some(0);
-    if !(common::is_installed("mkfs.btrfs") && made()) {
-        common::skip(without);
-        return None;
-    }
-    Mounted::by((world, "disk"), ("mount", &["-o", "loop", "image", "disk"]), without)
-}
 
 /// Writes over sectors of a file, which then has this time.
 fn write_over(world: &World, name: &str, sectors: &[u64], time: i64) {

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Run, WAYS, Way, World, edited, noise};
+use std::fs;
+
+use common::{Run, WAYS, Way, World, btrfs, edited, noise};
 use deltic_core::Strategy;
 use deltic_core::strategy::Conversation;
 
@@ -52,6 +54,42 @@ fn world() -> World {
 fn sync(world: &World, strategy: &str, way: Way, more: &str) -> Run {
     let (from, to) = (way.from("src/"), way.to("dst/"));
     world.ok(&format!("-rt --stats --no-fsync --strategy {strategy} {more} {from} {to}"))
+}
+
+/// SkySync joins sums that btrfs keeps, and takes those that no other file system keeps: nobody sees which.
+#[test]
+fn sums_of_storage_are_those_of_the_bytes() {
+    let world = world();
+    let Some(_disk) = btrfs(&world) else { return };
+    for strategy in ["skysync-f", "skysync-c"] {
+        for dir in ["plain", "disk/kept"] {
+            let copy = |from: &str| {
+                world.mkdir(dir);
+                let words = ["-a", from, dir];
+                assert_eq!(Run::of(&mut world.command("cp", words)).code, Some(0));
+            };
+            copy("src");
+            copy("dst");
+        }
+        let run = |from: &str, to: &str| {
+            let words = "-rt --stats --no-fsync --strategy";
+            let run = world.ok(&format!("{words} {strategy} {from}/src/ {to}/dst/"));
+            world.assert_same("src", &format!("{to}/dst"));
+            ["Literal data", "Matched data"].map(|name| run.stat(name))
+        };
+        let computed = run("plain", "plain");
+        assert_eq!(run("disk/kept", "disk/kept"), computed, "{strategy}");
+        // One end keeps sums, the other computes them.
+        for dir in ["plain", "disk/kept"] {
+            fs::remove_dir_all(world.path(format!("{dir}/dst"))).unwrap();
+            let words = ["-a", "dst", dir];
+            assert_eq!(Run::of(&mut world.command("cp", words)).code, Some(0));
+        }
+        assert_eq!(run("disk/kept", "plain"), computed, "{strategy}");
+        assert_eq!(run("plain", "disk/kept"), computed, "{strategy}");
+        fs::remove_dir_all(world.path("plain")).unwrap();
+        fs::remove_dir_all(world.path("disk/kept")).unwrap();
+    }
 }
 
 #[test]

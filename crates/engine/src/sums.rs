@@ -5,7 +5,10 @@ use std::ops::Range;
 
 use deltic_core::chunk::{Judge, TwoStage, cut_all};
 use deltic_core::recipe::FileDigest;
-use deltic_core::{AtEnd, Chunker, Crc32c, Digest, Isa, Span, Strong, StrongSum, SumKey};
+use deltic_core::stored::Joined;
+use deltic_core::{
+    AtEnd, Chunker, Crc32c, Digest, Isa, Span, StoredSums, Strong, StrongSum, SumKey, Weak,
+};
 use deltic_protocol::limits::SEGMENT_BYTES;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{Sum, Summing};
@@ -42,6 +45,8 @@ pub struct Portions<'a> {
     pub key: &'a SumKey,
     /// Length of the file in bytes.
     pub file_len: u64,
+    /// Sums that the file's store keeps of the portion.
+    pub stored: Option<StoredSums>,
 }
 
 impl Portions<'_> {
@@ -58,7 +63,7 @@ impl Portions<'_> {
         let wanted = (range.end - range.start) as usize;
         if let Portion::From(start) = portion {
             let at_end = at_end(start, bytes.len(), wanted, self.file_len);
-            return Some(self.cut(bytes, at_end, digest));
+            return Some(self.cut((start, bytes), at_end, digest));
         }
         if bytes.len() < wanted {
             return None;
@@ -71,27 +76,35 @@ impl Portions<'_> {
             Portion::SubChunks(range, judge) => {
                 self.sub_chunks((range, judge), bytes, (Crc32c::of, strong))
             }
-            Portion::Chunks(_, lens) => self.chunks(&lens, bytes, range.end == self.file_len),
+            Portion::Chunks(start, lens) => {
+                self.chunks(&lens, (start, bytes), range.end == self.file_len)
+            }
             Portion::From(_) => unreachable!("it is summed above"),
         })
     }
 
-    fn cut(&self, bytes: &[u8], at_end: AtEnd, digest: Option<&mut FileDigest>) -> Summed {
+    fn cut(
+        &self,
+        (start, bytes): (u64, &[u8]),
+        at_end: AtEnd,
+        digest: Option<&mut FileDigest>,
+    ) -> Summed {
         let chunker = self.summing.chunker.build();
         debug_assert!(chunker.max_len() < READ_BYTES, "a segment makes progress");
-        let mut sums = Vec::new();
-        let consumed = cut_all(&chunker, bytes, at_end, |chunk| sums.push(self.sum_of(chunk)));
+        let (mut sums, mut summer) = (Vec::new(), self.summer(start));
+        let consumed = cut_all(&chunker, bytes, at_end, |chunk| sums.push(summer.next(chunk)));
         if let Some(digest) = digest {
             digest.push(&bytes[..consumed]);
         }
         Summed::Chunks(sums, at_end == AtEnd::Yes)
     }
 
-    fn chunks(&self, lens: &[u32], mut bytes: &[u8], is_last: bool) -> Summed {
+    fn chunks(&self, lens: &[u32], (start, mut bytes): (u64, &[u8]), is_last: bool) -> Summed {
+        let mut summer = self.summer(start);
         let sums = lens.iter().map(|len| {
             let (chunk, after) = bytes.split_at(*len as usize);
             bytes = after;
-            self.sum_of(chunk)
+            summer.next(chunk)
         });
         Summed::Chunks(sums.collect(), is_last)
     }
@@ -107,10 +120,31 @@ impl Portions<'_> {
         Summed::SubChunks(stages.sub_chunks(&range, bytes, judge, sums))
     }
 
-    fn sum_of(&self, chunk: &[u8]) -> Sum {
-        let strong = self.summing.strong;
-        let strong = strong.map_or(StrongSum::NONE, |strong| strong.of(Some(self.key), chunk));
-        Sum { len: chunk.len() as u32, weak: self.summing.weak.of(chunk), strong }
+    /// Sums chunks that follow each other from `start` on.
+    fn summer(&self, start: u64) -> Summer<'_> {
+        let stored = self.stored.as_ref().filter(|_| self.summing.weak == Weak::Crc32c);
+        Summer { portions: self, joined: stored.map(Joined::new), at: start }
+    }
+}
+
+/// Sums of chunks, one behind the other.
+struct Summer<'a> {
+    portions: &'a Portions<'a>,
+    joined: Option<Joined<'a>>,
+    at: u64,
+}
+
+impl Summer<'_> {
+    fn next(&mut self, chunk: &[u8]) -> Sum {
+        let Summing { weak, strong, .. } = self.portions.summing;
+        let weak = match &mut self.joined {
+            Some(joined) => joined.next(self.at, chunk).get(),
+            None => weak.of(chunk),
+        };
+        self.at += chunk.len() as u64;
+        let key = Some(self.portions.key);
+        let strong = strong.map_or(StrongSum::NONE, |strong| strong.of(key, chunk));
+        Sum { len: chunk.len() as u32, weak, strong }
     }
 }
 

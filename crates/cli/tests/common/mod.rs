@@ -304,6 +304,19 @@ impl Drop for Mounted<'_> {
     }
 }
 
+/// A btrfs of half a GiB at `disk`.
+pub fn btrfs(world: &World) -> Option<Mounted<'_>> {
+    let without = "btrfs cannot be mounted here";
+    let image = fs::File::create(world.path("image"));
+    image.and_then(|image| image.set_len(512 << 20)).expect("there is room");
+    let made = || Run::of(&mut world.command("mkfs.btrfs", ["-q", "image"])).code == Some(0);
+    if !(is_installed("mkfs.btrfs") && made()) {
+        skip(without);
+        return None;
+    }
+    Mounted::by((world, "disk"), ("mount", &["-o", "loop", "image", "disk"]), without)
+}
+
 pub fn is_root() -> bool {
     Path::new("/proc/self").metadata().is_ok_and(|meta| meta.uid() == 0)
 }

@@ -34,7 +34,7 @@ use super::digests::{digest_of_all, list};
 use super::kept::Kept;
 use super::owners::Called;
 use super::packing::Packer;
-use super::steps::{cut_segment, perform, read_one, sum_portion, with_segment};
+use super::steps::{cut_segment, perform, read_one, stored_sums, sum_portion, with_segment};
 use super::{Agreed, Buffers, trouble, weight};
 use crate::executor::Cost;
 use crate::host::user::User;
@@ -480,8 +480,10 @@ impl<T: Tree> SourceWorker<T> {
     ) -> Result<(Summed, Option<Box<FileDigest>>), Trouble> {
         let snapshot = self.snapshot(handle);
         let (key, file_len) = (&self.agreed().key, snapshot.meta().len);
-        let (portions, work) =
-            (Portions { summing, key, file_len }, (portion, digest.as_deref_mut()));
+        let stored = stored_sums(&self.strategy, &*snapshot, &portion);
+        let stored = stored.map_err(|error| trouble(&error))?;
+        let portions = Portions { summing, key, file_len, stored };
+        let work = (portion, digest.as_deref_mut());
         let summed = sum_portion(&self.buffers, &*snapshot, &portions, work);
         let summed = summed.map_err(|error| trouble(&error))?;
         Ok((summed.ok_or_else(|| shrunk(&*snapshot))?, digest))

@@ -2,7 +2,8 @@
 
 use deltic_core::chunk::{Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
-use deltic_core::{AtEnd, ChunkerSpec, Digest, Fingerprinter, Span};
+use deltic_core::strategy::Sums;
+use deltic_core::{AtEnd, ChunkerSpec, Digest, Fingerprinter, Span, StoredSums, Strategy};
 use deltic_engine::sums::{self, Portions, READ_BYTES, WholeDigest};
 use deltic_engine::{Task, run, scan};
 use deltic_protocol::summing::{Portion, Summed};
@@ -50,6 +51,24 @@ pub(super) fn cut_segment(
         Err(Some(error)) => Err(error),
     }
 }
+
+/// Sums that the store keeps of a portion, where the strategy uses them and the question pays.
+pub(super) fn stored_sums(
+    strategy: &Strategy,
+    snapshot: &impl Snapshot,
+    portion: &Portion,
+) -> Result<Option<StoredSums>, StoreError> {
+    let pays = snapshot.meta().len >= LEAST_ASKED_BYTES;
+    match portion {
+        Portion::From(_) | Portion::Chunks(..) if strategy.sums == Sums::Stored && pays => {
+            snapshot.stored_sums(&sums::read_range(portion))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Shorter files that are in memory are summed sooner than a file system tells their sums.
+const LEAST_ASKED_BYTES: u64 = 64 << 10;
 
 /// Reads a portion and makes of it what is asked for; `None` where the file is shorter.
 pub(super) fn sum_portion(

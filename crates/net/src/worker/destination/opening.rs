@@ -21,7 +21,7 @@ use deltic_tree::{Entry, Meta, Names, RelPath};
 
 use crate::lock::lock;
 use crate::monitor::Stage;
-use crate::worker::steps::{perform, sum_portion, with_segment};
+use crate::worker::steps::{perform, stored_sums, sum_portion, with_segment};
 use crate::worker::{failed, setback, warned};
 
 use super::slot::{Growing, Slot, Sought};
@@ -221,7 +221,10 @@ impl<S: Store> DestinationWorker<S> {
     ) -> Result<Summed, Setback> {
         let slot = self.slot(handle);
         let old = slot.version(part);
-        let portions = Portions { summing, key: &self.agreed.key, file_len: old.meta().len };
+        let (key, file_len) = (&self.agreed.key, old.meta().len);
+        let stored = stored_sums(&self.options.strategy, old, &portion);
+        let stored = stored.map_err(|error| setback(&error))?;
+        let portions = Portions { summing, key, file_len, stored };
         let summed = sum_portion(&self.buffers, old, &portions, (portion, None));
         summed.map_err(|error| setback(&error))?.ok_or_else(shrunk)
     }
