@@ -28,7 +28,7 @@ pub enum Reason {
     ForgottenBase,
     /// Its file system was mounted anew since the last sync.
     NewMount,
-    /// So much of it changed that some may only have moved.
+    /// Much of it changed: some may only have moved.
     MuchChanged,
 }
 

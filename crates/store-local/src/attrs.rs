@@ -57,13 +57,13 @@ pub(super) enum On<'a> {
     Link(&'a Dir, &'a Name),
 }
 
-/// What decides the mode of a new entry besides what is kept of its source.
+/// Inputs of a new entry's mode, besides what is kept of its source.
 #[derive(Clone, Debug)]
 pub(super) struct NewMode {
     /// The mode of the old version.
     pub(super) old: Option<u32>,
     pub(super) umask: u32,
-    /// What its directory hands down.
+    /// Handed down by its directory.
     pub(super) heritage: Heritage,
 }
 

@@ -63,7 +63,7 @@ pub(crate) struct Inner {
     pub(crate) looked_at: Mutex<HashSet<(u64, u64)>>,
 }
 
-/// What keeps what is replaced or goes.
+/// Keepers of old versions.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) backup: Option<Backup>,
@@ -72,7 +72,7 @@ pub(crate) struct Kept {
     pub(crate) versions: Option<OldVersions>,
 }
 
-/// What the run and the volume allow.
+/// Limits by the run and the volume.
 #[derive(Debug)]
 pub(crate) struct Policy {
     /// Space that files may take, in a volume that says so.
@@ -93,7 +93,7 @@ pub(crate) struct Commits {
     pub(crate) under_way: UnderWay,
 }
 
-/// How entries are made, and directories that are not done.
+/// Inputs of new entries, and directories that are not done.
 #[derive(Debug)]
 pub(crate) struct Makes {
     pub(crate) umask: u32,

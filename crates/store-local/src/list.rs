@@ -166,7 +166,7 @@ impl Look<'_> {
         judge.sift(meta);
     }
 
-    /// What `name` is taken for. Its own path is made only where that matters.
+    /// Looks at `name`. Its own path is made only where that matters.
     fn look(self, name: &Name) -> Result<Looked, Errno> {
         let meta = match self.follow {
             Follow::Never => look_at(self.dir, name, self.see),
@@ -179,7 +179,7 @@ impl Look<'_> {
     }
 }
 
-/// What an entry is, and, where versions are told, which version of a file that lasts.
+/// An entry, and, where versions are told, the version of a file that lasts.
 type Looked = (Meta, Option<Option<Version>>);
 
 pub(super) fn inode(dir: &Dir) -> Result<Inode, Errno> {

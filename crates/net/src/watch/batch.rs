@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::dirt::{Change, Dirt};
 
-/// How long changes are gathered.
+/// Time in which changes are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Until nothing more has come for so long.

@@ -67,7 +67,7 @@ impl Options {
 }
 
 impl Metadata {
-    /// What a tally compares of metadata alone; nothing where that is more than a tally says.
+    /// Metadata that a tally compares; `None` where a run compares more.
     fn tallied(&self) -> Option<Compared> {
         let Self {
             users,

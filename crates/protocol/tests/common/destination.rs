@@ -79,7 +79,7 @@ pub struct Destination {
     pub placed: Vec<(By, Span)>,
     /// How often all bytes of a version were hashed for its proof.
     pub whole_passes: usize,
-    /// What files held when their recipes were kept, where that has rotted since.
+    /// Contents that files had when their recipes were kept, and which have rotted since.
     pub believed: BTreeMap<RelPath, Arc<Vec<u8>>>,
     /// Files that were given other names.
     inodes: u64,

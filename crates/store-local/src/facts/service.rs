@@ -27,7 +27,7 @@ use rustix::thread::{self, CapabilitySet, CapabilitySets};
 use super::{btrfs, ioctl};
 use crate::lock;
 
-/// Where the service listens, unless `DELTIC_FACTS_SOCKET` names another place.
+/// Path at which the service listens, unless `DELTIC_FACTS_SOCKET` names another place.
 #[must_use]
 pub fn socket() -> PathBuf {
     env::var_os("DELTIC_FACTS_SOCKET").map_or_else(|| SOCKET.into(), PathBuf::from)
@@ -148,7 +148,7 @@ pub fn serve(listener: &UnixListener) -> io::Result<Infallible> {
     }
 }
 
-/// One connection of those that the users may have.
+/// A connection, counted for its user.
 struct Seat {
     users: Arc<Mutex<HashMap<u32, usize>>>,
     user: u32,

@@ -71,11 +71,7 @@ impl Incoming {
 }
 
 /// All of a body of at most `most` bytes.
-pub(crate) async fn collect(
-    headers: &HeaderMap,
-    body: Body,
-    most: u64,
-) -> Result<Bytes, Problem> {
+pub(crate) async fn collect(headers: &HeaderMap, body: Body, most: u64) -> Result<Bytes, Problem> {
     let mut body = Incoming::new(headers, body, (most, 1))?;
     let mut bytes = BytesMut::new();
     while let Some(piece) = body.next().await? {
