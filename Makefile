@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test bench differential storage fmt shape clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build static install demo test bench differential storage storage-remote fmt shape clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
@@ -40,6 +40,11 @@ storage: toolchain ## check facts of btrfs against random changes, from another 
 	tools/ensure.sh mkfs.btrfs btrfs-progs
 	DELTIC_FACTS_SEED=$(or $(SEED),$(shell date +%s000)) \
 	  cargo test --locked -p deltic-store-local facts::fuzz -- --ignored --nocapture
+
+# Each script says what it installs; real clouds are not asked.
+storage-remote: toolchain ## sync from real servers of S3, Azure, Google and HDFS (SYSTEMS="s3 azure gs hdfs")
+	cargo build --locked -p deltic-cli
+	for system in $(or $(SYSTEMS),s3 azure gs hdfs); do tools/storage/remote.sh $$system target/debug/deltic || exit 1; done
 
 bench: toolchain ## measure deltic and rsync side by side (takes long; tables go to bench/out)
 	tools/ensure.sh rsync rsync

@@ -12,6 +12,7 @@ use crate::executor::{Budget, Executor};
 use crate::host::AnyHost;
 use crate::host::user::User;
 use crate::monitor::Monitor;
+use crate::old_sums::OldSums;
 use crate::plan;
 use crate::reasons::Reasons;
 use crate::transport::{Counters, Shell};
@@ -31,6 +32,8 @@ pub(crate) struct SessionConfig {
     pub(crate) cache: Option<PathBuf>,
     /// Recipes that sessions of this process keep for each other.
     pub(crate) recipes: Option<RecipeCache>,
+    /// Sums old versions as the other end, which is in this process too, sums what it has.
+    pub(crate) old_sums: Option<Arc<dyn OldSums>>,
     pub(crate) user: User,
     /// Told which files are changing where they are.
     pub(crate) under_way: UnderWay,

@@ -7,14 +7,18 @@
 //! A write beyond the longest file that the process may make raises the system's signal, which ends a process that
 //! does not hear it ([`let_long_writes_fail`](crate::let_long_writes_fail) has it heard).
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
 
+use deltic_protocol::options::Options;
 use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
+use deltic_store::Tree;
 use deltic_store_local::UnderWay;
+use deltic_tree::Name;
 
 use crate::batch::{self, Batch};
 use crate::config::{Further, SessionConfig};
@@ -23,6 +27,7 @@ use crate::executor::{Budget, Executor};
 use crate::host::restrict::Restriction;
 use crate::host::user::{Conversation, User, Watch};
 use crate::host::{Agent, AnyHost, destination, place};
+use crate::old_sums::OldSums;
 use crate::patience;
 use crate::plan::{self, Destination, Plan, Sources, Traffic, far_host};
 use crate::session::{Session, dial};
@@ -175,7 +180,8 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
     })?;
     let (bwlimit, cache) = (plan.bwlimit, plan.cache.clone());
     let reasons = plan.reasons.clone();
-    let config = SessionConfig { bwlimit, cache, reasons, ..with.config() };
+    let old_sums = plan.dial.as_ref().and_then(|dial| dial.old_sums.clone());
+    let config = SessionConfig { bwlimit, cache, reasons, old_sums, ..with.config() };
     let Destination::Local(to) = &plan.destination else { return Ok(config) };
     if plan.options.select.list_only {
         return Ok(config);
@@ -277,6 +283,25 @@ pub async fn serve_within(
     with: &Embedding,
 ) -> Result<Outcome, SyncError> {
     serve_as(AnyHost::new(limits), transport, with).await
+}
+
+/// Serves one session from a tree that `open` makes of what the other end of `transport` asks for, with the name of its
+/// only entry, if that is a file and nothing else was asked for. That end is in this process. What is known of files is in the directory `cache`, or known to `old_sums`.
+///
+/// # Errors
+/// [`SyncError`] where the session did not end well; the other end has been told.
+pub async fn serve_tree<T: Tree>(
+    open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<(T, Option<Name>), SyncError> + Send + 'static,
+    transport: impl AsyncRead + AsyncWrite + Send + 'static,
+    (cache, old_sums): (Option<PathBuf>, Arc<dyn OldSums>),
+    with: &Embedding,
+) -> Result<(), SyncError> {
+    let config = SessionConfig { cache, old_sums: Some(old_sums), ..with.config() };
+    held(&config.clone(), with, &mut |_| (), |_| {
+        Box::pin(Session::new(transport::over(transport), config).serve_tree(open))
+    })
+    .await
+    .map(drop)
 }
 
 async fn serve_as(

@@ -17,6 +17,7 @@ mod greeting;
 mod host;
 mod lock;
 pub mod monitor;
+pub mod old_sums;
 mod outlets;
 mod patience;
 pub mod plan;

@@ -17,6 +17,7 @@ use deltic_core::Packed;
 use deltic_protocol::options::Options;
 
 use crate::error::SyncError;
+use crate::old_sums::OldSums;
 use crate::reasons::Reasons;
 
 /// One run: every source on one side, one destination on the other. At most one side is remote.
@@ -175,16 +176,25 @@ pub type Dialling = Pin<Box<dyn Future<Output = Result<Pin<Box<dyn Stream>>, Syn
 
 /// Opens connections to the other end, one for each session.
 #[derive(Clone)]
-pub struct Dial(Arc<dyn Fn() -> Dialling + Send + Sync>);
+pub struct Dial {
+    open: Arc<dyn Fn() -> Dialling + Send + Sync>,
+    pub(crate) old_sums: Option<Arc<dyn OldSums>>,
+}
 
 impl Dial {
     /// Opens them by `open`.
     pub fn new(open: impl Fn() -> Dialling + Send + Sync + 'static) -> Self {
-        Self(Arc::new(open))
+        Self { open: Arc::new(open), old_sums: None }
+    }
+
+    /// The same where the other end is in this process, and old versions can be summed as it sums what it has.
+    #[must_use]
+    pub fn with_old_sums(self, sums: Arc<dyn OldSums>) -> Self {
+        Self { old_sums: Some(sums), ..self }
     }
 
     pub(crate) fn open(&self) -> Dialling {
-        (self.0)()
+        (self.open)()
     }
 }
 

@@ -19,6 +19,11 @@ pub trait Snapshot: Send + Sync + 'static {
     /// as of files that a kernel makes up when they are read.
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
 
+    /// Says which ranges will be read, ascending and apart: a store that is a network away may begin to fetch them.
+    fn will_read(&self, ranges: &[Range<u64>]) {
+        let _ = ranges;
+    }
+
     /// Checks that what was read so far is of one version.
     ///
     /// # Errors

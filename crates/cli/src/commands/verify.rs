@@ -62,9 +62,8 @@ fn plan(args: &VerifyArgs) -> Result<Plan> {
         "two trees, or two files, are compared; write `deltic verify A B`"
     );
     let (sources, destination) = ends(&args.operands)?;
-    let dial = crate::plan::server::dial(&sources, &destination, &args.login)?;
-    Ok(Plan {
-        dial,
+    let mut plan = Plan {
+        dial: None,
         by_blake3: false,
         sources: contents(sources, &destination),
         names: Names::None,
@@ -80,7 +79,9 @@ fn plan(args: &VerifyArgs) -> Result<Plan> {
         cache: crate::plan::cache::dir(),
         batch: None,
         reasons: None,
-    })
+    };
+    plan.dial = crate::plan::dial(&mut plan, &args.login)?;
+    Ok(plan)
 }
 
 /// A directory stands for what is in it, with a slash at its end or without one.

@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod server;
+pub(crate) mod store;
 mod view;
 
 use std::ffi::{OsStr, OsString};
@@ -12,13 +13,14 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{Result, bail};
 use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::Plan;
-use deltic_net::plan::{Destination, Remote, Sources};
+use deltic_net::plan::{Destination, Dial, Remote, Sources};
 use deltic_net::reasons::Reasons;
 use deltic_protocol::limits::MAX_BLOCK_BYTES;
 use deltic_protocol::options::{Delete, Options, Select};
 use deltic_tree::path::printable;
 
 use crate::args::metadata::{Far, remote_words};
+use crate::args::server::LoginArgs;
 use crate::args::sync::SyncArgs;
 use crate::args::travel::Batch;
 use crate::report::hint;
@@ -71,7 +73,6 @@ impl Request {
             (Sources::Local(_), Destination::Remote { .. }) => Far::Destination,
             (Sources::Remote { .. }, _) => Far::Sources,
         };
-        let dial = server::dial(&sources, &destination, &args.login)?;
         let mut plan = Plan {
             names: args.select.names((&sources, &destination), args.follow.trust())?,
             sources,
@@ -84,12 +85,13 @@ impl Request {
             },
             bwlimit: args.travel.bwlimit.and_then(Rate::limit),
             patience: args.travel.patience(matches!(far, Far::Nothing) || can_ask())?,
-            dial,
+            dial: None,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
             batch: None,
             reasons: args.show.explain.then(Reasons::default),
         };
+        plan.dial = dial(&mut plan, &args.login)?;
         check_home(&args.operands, &plan.options).map_err(BadOperand::of)?;
         let (mut view, is_dry) = (view::view(args, terminals)?, plan.options.dry_run);
         view.far = hint::Far::of(&plan, &args.operands, args.accepted.port);
@@ -97,6 +99,15 @@ impl Request {
         plan.options.tells_owners = view.owners;
         plan.options.tells_digests = view.digests;
         Ok(Self { plan, view, batch: batch.filter(|_| reads || !is_dry) })
+    }
+}
+
+/// Finds the way to the other end of a plan, if no remote shell is it.
+pub(crate) fn dial(plan: &mut Plan, login: &LoginArgs) -> Result<Option<Dial>> {
+    let ends = (&plan.sources, &plan.destination);
+    match store::dial(ends, plan.cache.clone(), &mut plan.options)? {
+        Some(dial) => Ok(Some(dial)),
+        None => server::dial(&plan.sources, &plan.destination, login),
     }
 }
 

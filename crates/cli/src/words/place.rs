@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use deltic_remote::{Kind, kind_of};
 use deltic_serve::client::Address;
 use deltic_tree::path::printable;
 
@@ -40,6 +41,9 @@ impl Place {
                 "'{shown}': rsync daemons are not supported; Deltic starts itself over ssh, as host:path"
             );
         }
+        if let (Some(kind), Some(rest)) = (kind_of(&host), path.strip_prefix(b"//")) {
+            return at_store(&shown, kind, (&host, rest));
+        }
         if let Some(why) = elsewhere(&host, path) {
             bail!("'{shown}': {why}");
         }
@@ -62,6 +66,19 @@ fn at_server(shown: &str, word: &OsStr) -> Result<Place> {
     Ok(Place::Remote { host: Some(host), path: OsString::from_vec(path) })
 }
 
+/// A store that a URL names, and a path there.
+fn at_store(shown: &str, kind: Kind, (scheme, rest): (&[u8], &[u8])) -> Result<Place> {
+    let (host, path) = match rest.iter().position(|byte| *byte == b'/') {
+        Some(slash) => (&rest[..slash], &rest[slash + 1..]),
+        None => (rest, &b""[..]),
+    };
+    ensure!(!host.is_empty(), "'{shown}': write {}", kind.form());
+    let host = [scheme, b"://", host].concat();
+    let host = String::from_utf8(host).map_err(|_| anyhow!("'{shown}': not UTF-8"))?;
+    let path = if path.is_empty() { b"./" } else { path };
+    Ok(Place::Remote { host: Some(host), path: OsStr::from_bytes(path).into() })
+}
+
 /// Why this is no host and no path of it, if it looks like what other programs take.
 fn elsewhere(host: &[u8], path: &[u8]) -> Option<String> {
     if let ([letter], [b'\\', ..]) = (host, path)
@@ -81,7 +98,7 @@ fn elsewhere(host: &[u8], path: &[u8]) -> Option<String> {
             Some(format!("an address of another kind; write {shell}'{host}:/{path}'"))
         }
         b"file" => Some(format!("an address of another kind; write '/{}'", rest.trim_start_matches('/'))),
-        b"s3" | b"gs" | b"gcs" | b"az" | b"abfs" | b"b2" | b"ftp" | b"ftps"
+        b"abfs" | b"b2" | b"ftp" | b"ftps"
         | b"dav" | b"davs" | b"webdav" | b"smb" | b"cifs" | b"nfs" | b"afp" => Some(
             "not supported: Deltic talks to itself over ssh, as host:path, or to what is mounted here"
                 .into(),
@@ -179,7 +196,8 @@ mod tests {
             ("", "empty"),
             ("host::module", "daemons"),
             ("rsync://host/module", "daemons"),
-            ("s3://bucket/key", "mounted"),
+            ("b2://bucket/key", "mounted"),
+            ("s3:///key", "s3://BUCKET/PATH"),
             ("http://host/x", "use https://"),
             ("https://host/", "no volume"),
             ("https://host/x#t=y", "deltic login"),

@@ -10,6 +10,7 @@ use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::{Expect, Receiver, Setting};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
+use deltic_store::Tree;
 use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Sources, remove_root};
 use deltic_tree::{Name, RelPath};
 
@@ -87,9 +88,10 @@ impl Session {
     }
 
     /// Facts that earlier sessions kept.
-    fn kept(&self, options: &Options) -> Kept {
-        let SessionConfig { cache, recipes, reasons, .. } = &self.config;
-        Kept::new(cache.clone(), recipes.clone(), options).explaining(reasons.clone())
+    pub(super) fn kept(&self, options: &Options) -> Kept {
+        let SessionConfig { cache, recipes, reasons, old_sums, .. } = &self.config;
+        let kept = Kept::new(cache.clone(), recipes.clone(), options, old_sums.clone());
+        kept.explaining(reasons.clone())
     }
 
     pub(super) async fn send(
@@ -100,6 +102,16 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let worker = self.sending(sources, &options);
+        self.send_by(worker, options, Agreed { terms, joining, user_is_here }, watch).await
+    }
+
+    pub(super) async fn send_by<T: Tree>(
+        &mut self,
+        worker: SourceWorker<T>,
+        options: Options,
+        Agreed { terms, joining, user_is_here }: Agreed,
+        watch: Watch<'_>,
+    ) -> Result<(), SyncError> {
         worker.agree(terms);
         let run = RunConfig { joining, greeting: None, share: self.share(&options) };
         let mut machine = Sender::new(options).over(self.rate());
@@ -134,6 +146,7 @@ impl Session {
             root_is_wanted: root.as_os_str().as_bytes().ends_with(b"/"),
             takes_offers: agreed.terms.offers,
             tells_bases: agreed.terms.bases,
+            sums_old: self.config.old_sums.is_some(),
             tells_resumed: agreed.terms.reports.resumed,
             tells_passed_over: agreed.terms.reports.passed_over,
             limits: agreed.terms.limits,

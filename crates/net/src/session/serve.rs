@@ -5,6 +5,7 @@ use std::sync::Arc;
 use deltic_protocol::hello::{Names, NamesFrom, Reply, Request};
 use deltic_protocol::options::Options;
 use deltic_protocol::{Hello, PeerError, Terms};
+use deltic_store::Tree;
 use deltic_store_local::Trust;
 use deltic_tree::Name;
 use deltic_tree::meta::Inode;
@@ -18,6 +19,7 @@ use crate::host::user::Watch;
 use crate::patience::run_out;
 use crate::plan::Patience;
 use crate::streams::{Door, Joining};
+use crate::worker::source::SourceWorker;
 
 use super::roles::{Agreed, single_entry};
 use super::{Session, removes_sources};
@@ -28,6 +30,47 @@ impl Session {
         // A future as large as a session's is moved once, and not once for each that holds it.
         let result = Box::pin(self.answer(watch)).await;
         self.end(result).await
+    }
+
+    /// Sends from the tree that `open` makes of what the dialling end asks for.
+    pub(crate) async fn serve_tree<T: Tree>(
+        mut self,
+        open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<(T, Option<Name>), SyncError>
+        + Send
+        + 'static,
+    ) -> Result<(), SyncError> {
+        let result = Box::pin(self.answer_from(open)).await;
+        self.end(result).await
+    }
+
+    async fn answer_from<T: Tree>(
+        &mut self,
+        open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<(T, Option<Name>), SyncError>
+        + Send
+        + 'static,
+    ) -> Result<(), SyncError> {
+        self.say(self.ours.encode()).await;
+        let (theirs, request) = self.hear_request().await?;
+        let terms = agree(Role::Sends, &self.ours, &theirs)?;
+        self.theirs = Some(theirs);
+        let Request::Send { sources, names, options } = request else {
+            return Err(SyncError::Usage("nothing is written there".into()));
+        };
+        terms.admits(&options.strategy, options.delete)?;
+        if !matches!(names, NamesFrom::Nowhere) {
+            let why = "--files-from: not with a source that is a URL of a store";
+            return Err(SyncError::Options(why.into()));
+        }
+        let asked = options.clone();
+        let paths = sources.into_iter().map(Into::into).collect();
+        // It asks somebody far away.
+        let opened = tokio::task::spawn_blocking(move || open(paths, &asked)).await;
+        let (tree, single) = opened.map_err(|_| SyncError::Internal)??;
+        let joining = self.agree(terms, single, 1).await;
+        let worker = SourceWorker::new(tree, (None, Vec::new()), (&options, &self.ours))
+            .with_kept(self.kept(&options));
+        let agreed = Agreed { terms, joining, user_is_here: false };
+        self.send_by(worker, options, agreed, &mut |_| ()).await
     }
 
     /// Greets, hears the request, and serves it.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::Digest;
 use deltic_protocol::limits::LARGE_FILE_BYTES;
@@ -15,6 +15,7 @@ use deltic_store_local::cache::{self, Moment, Noted};
 use deltic_tree::RelPath;
 
 use crate::lock::lock;
+use crate::old_sums::OldSums;
 use crate::reasons::{Reason, Reasons};
 
 /// Changes go by themselves where they are no more than this share of a file; of more a recipe may find that they only
@@ -33,6 +34,8 @@ pub(super) struct Bases {
     sending: Mutex<HashMap<Handle, Sending>>,
     /// Files that are what they were to become but for their times and the like, which they get next.
     confirmed: Mutex<HashMap<RelPath, (Version, Digest)>>,
+    /// Knows bases that no run left.
+    old_sums: Option<Arc<dyn OldSums>>,
 }
 
 /// A file that is being sent.
@@ -45,8 +48,12 @@ struct Sending {
 
 impl Bases {
     /// Opens those in `dir`, if the options let them count.
-    pub(super) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
-        Self { dir: dir.filter(|_| options.compare.cached), ..Self::default() }
+    pub(super) fn new(
+        dir: Option<PathBuf>,
+        options: &Options,
+        old_sums: Option<Arc<dyn OldSums>>,
+    ) -> Self {
+        Self { dir: dir.filter(|_| options.compare.cached), old_sums, ..Self::default() }
     }
 
     /// Tells `reasons` why each file is read whole, or not.
@@ -71,7 +78,10 @@ impl Bases {
         base: Option<&Digest>,
     ) -> Option<Vec<Range<u64>>> {
         let len = snapshot.meta().len;
-        let kept = self.kept(len)?;
+        let kept = self.kept(len);
+        if kept.is_none() && (self.old_sums.is_none() || base.is_none()) {
+            return None;
+        }
         // Without them it goes as any other.
         let extents = snapshot.extents().ok().flatten();
         let found = match (&extents, base) {
@@ -79,7 +89,7 @@ impl Bases {
                 self.reasons.as_ref().map_or_else(String::new, |_| snapshot.lack()),
             )),
             (Some(_), None) => Err(Reason::NoBase),
-            (Some(extents), Some(base)) => since(kept, base, extents),
+            (Some(extents), Some(base)) => self.since(kept, base, extents),
         };
         if let Some(reasons) = &self.reasons {
             let told =
@@ -88,8 +98,38 @@ impl Bases {
         }
         let extents = extents?;
         let (changed, since) = found.ok().unzip();
+        changed.iter().for_each(|changed| snapshot.will_read(changed));
         lock(&self.sending).insert(handle, Sending { extents, since });
         changed
+    }
+
+    /// Ranges that have changed since `base`, or why they are not known, or of no use.
+    fn since(
+        &self,
+        kept: Option<&cache::Bases>,
+        base: &Digest,
+        now: &Extents,
+    ) -> Result<(Vec<Range<u64>>, Since), Reason> {
+        let (old, before) = self.noted(kept, base).ok_or(Reason::ForgottenBase)?;
+        let changed = now.changed_since(&old).ok_or(Reason::NewMount)?;
+        // What is read from far away costs more than what a recipe could save.
+        match self.old_sums.is_some() || bytes_of(&changed) <= now.len() / LEAST_SHARE {
+            true => Ok((changed, (*base, before))),
+            false => Err(Reason::MuchChanged),
+        }
+    }
+
+    /// The extents of a base, and the base that it was made of.
+    fn noted(
+        &self,
+        kept: Option<&cache::Bases>,
+        base: &Digest,
+    ) -> Option<(Extents, Option<Digest>)> {
+        if let Some(extents) = self.old_sums.as_ref().and_then(|sums| sums.noted(base)) {
+            return Some((extents, None));
+        }
+        let Noted { extents, before } = kept?.noted(base)?;
+        Some((Extents::decode(&extents)?, before))
     }
 
     /// Notes that a file was sent as the base that is called so.
@@ -108,9 +148,14 @@ impl Bases {
         lock(&self.sending).remove(&handle);
     }
 
-    /// The base that an old version is.
-    pub(super) fn held(&self, old: &impl Snapshot) -> Option<Digest> {
-        self.kept(old.meta().len)?.held(&old.identity()?)
+    /// The base that the old version at a path is.
+    pub(super) fn held(&self, path: &RelPath, old: &impl Snapshot) -> Option<Digest> {
+        let kept = self.kept(old.meta().len);
+        let held = kept.and_then(|kept| kept.held(&old.identity()?));
+        let Some(sums) = &self.old_sums else { return held };
+        // Both ends keep their notes in one place.
+        held.filter(|base| kept.is_some_and(|kept| kept.noted(base).is_some()))
+            .or_else(|| sums.base(path, old))
     }
 
     /// Notes that a file was put in place as the base that is called so, which began at `begun`.
@@ -136,22 +181,6 @@ impl Bases {
 
 /// The base that a file goes by, and the one before that.
 type Since = (Digest, Option<Digest>);
-
-/// Ranges that have changed since `base`, or why they are not known, or of no use.
-fn since(
-    kept: &cache::Bases,
-    base: &Digest,
-    now: &Extents,
-) -> Result<(Vec<Range<u64>>, Since), Reason> {
-    let old =
-        kept.noted(base).and_then(|noted| Some((Extents::decode(&noted.extents)?, noted.before)));
-    let (old, before) = old.ok_or(Reason::ForgottenBase)?;
-    let changed = now.changed_since(&old).ok_or(Reason::NewMount)?;
-    match bytes_of(&changed) <= now.len() / LEAST_SHARE {
-        true => Ok((changed, (*base, before))),
-        false => Err(Reason::MuchChanged),
-    }
-}
 
 fn bytes_of(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()

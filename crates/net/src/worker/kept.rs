@@ -1,8 +1,11 @@
 //! Facts about files that earlier runs kept.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use deltic_protocol::options::Options;
+
+use crate::old_sums::OldSums;
 
 use super::bases::Bases;
 use super::digests::Digests;
@@ -18,14 +21,16 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Opens those in `dir` and takes the recipes of the process, if the options let them count.
+    /// Opens those in `dir` and takes the recipes of the process, if the options let them count; `old_sums` knows bases
+    /// besides.
     pub(crate) fn new(
         dir: Option<PathBuf>,
         recipes: Option<RecipeCache>,
         options: &Options,
+        old_sums: Option<Arc<dyn OldSums>>,
     ) -> Self {
         let digests = Digests::new(dir.clone(), options);
-        let bases = Bases::new(dir.clone(), options);
+        let bases = Bases::new(dir.clone(), options, old_sums);
         Self { digests, recipes: Recipes::new(dir, recipes, options), bases }
     }
 

@@ -116,6 +116,7 @@ impl Session {
                 .map(|names| Expect { names: names.into_iter().collect(), ..Expect::default() }),
             takes_offers: case.takes_offers,
             tells_bases: true,
+            sums_old: false,
             limits: case.limits,
             tells_resumed: true,
             tells_passed_over: true,

@@ -129,7 +129,7 @@ impl<S: Store> DestinationWorker<S> {
             recipe.and_then(|(old, spec)| self.kept.recipes.find(old, spec, self.agreed.terms));
         let named = recipe.as_ref().map(|recipe| self.named(recipe));
         let base = in_place.as_ref().filter(|_| base);
-        let base = base.and_then(|old| self.kept.bases.held(old));
+        let base = base.and_then(|old| self.kept.bases.held(path, old));
         let lens = OldLens {
             in_place: in_place.as_ref().map(len),
             has_other_names: in_place.as_ref().is_some_and(S::Snapshot::has_other_names),

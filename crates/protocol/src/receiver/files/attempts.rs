@@ -91,7 +91,8 @@ impl Files {
             self.take_offer(file);
             return cx.frames.push_back(ToSender::Append { file, from });
         }
-        let base = by_recipe && cx.setting.uses_bases() && incoming.may_hold_base();
+        let base =
+            by_recipe && cx.setting.uses_bases() && incoming.may_hold_base(cx.setting.sums_old);
         if incoming.how == How::Whole && goes_on.is_none() && !base {
             return self.ask_for(cx, file, Expected::default());
         }

@@ -173,13 +173,13 @@ impl Incoming {
     }
 
     /// True where it is worth asking which base the old version is. What was matched and is doubted has none.
-    pub(super) fn may_hold_base(&self) -> bool {
+    pub(super) fn may_hold_base(&self, sums_old: bool) -> bool {
         let Candidate { meta, old, differs, compared, .. } = &self.candidate;
         let is_comparison = *differs == Differs::default() && !compared;
         let worthwhile = match self.how {
             How::Recipe => true,
             // Nothing else needs the old version.
-            How::Whole => meta.len > LARGE_FILE_BYTES && !self.tries.sought,
+            How::Whole => (sums_old || meta.len > LARGE_FILE_BYTES) && !self.tries.sought,
             How::Strategy | How::Stronger | How::Tail | How::Changes => false,
         };
         old.is_some() && worthwhile && !is_comparison

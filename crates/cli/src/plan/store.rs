@@ -1,0 +1,46 @@
+//! Sources that a URL of an object store or a file system elsewhere names.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use deltic_net::plan::{Destination, Dial, Sources, far_host};
+use deltic_protocol::options::Options;
+use deltic_remote::{OfProcess, Remote, kind_of};
+
+use super::BadOperand;
+
+/// True if a host stands for a store.
+pub(crate) fn is_store(host: &str) -> bool {
+    host.split_once("://").is_some_and(|(scheme, _)| kind_of(scheme.as_bytes()).is_some())
+}
+
+/// Reaches the store of a run, if it has one, and fits the options to what such a store keeps.
+pub(crate) fn dial(
+    (sources, destination): (&Sources, &Destination),
+    cache: Option<PathBuf>,
+    options: &mut Options,
+) -> Result<Option<Dial>> {
+    let Some(host) = far_host(sources, destination).filter(|host| is_store(host)) else {
+        return Ok(None);
+    };
+    if matches!(destination, Destination::Remote { .. }) {
+        let why = anyhow!(
+            "{host}: Deltic reads there and does not write yet; sync to a path, or over ssh"
+        );
+        return Err(BadOperand::of(why));
+    }
+    if options.remove.sources {
+        bail!("--remove-source-files: nothing is removed from {host}");
+    }
+    let remote = Remote::new(host, &OfProcess).map_err(|error| BadOperand::of(error.into()))?;
+    // A recipe would cost reading all of what is far away; both ends are here, so nothing is packed.
+    options.whole_file = true;
+    options.compress = false;
+    options.streams = 1;
+    // Owners and modes are not kept there: files get those of any new file.
+    options.modes = false;
+    options.metadata.users = false;
+    options.metadata.groups = false;
+    options.metadata.omit_dir_times |= !remote.has_dir_times();
+    Ok(Some(remote.dial(cache)))
+}

@@ -1,0 +1,365 @@
+//! Reads of one object: several under way, ahead of whoever asks, and each unit checked by its sum.
+//!
+//! What will be read is told as ranges (`plan`); windows of these are fetched in order by a few threads, and each is
+//! held until it was handed out once. A read elsewhere is a request of its own. In a plan that covers a unit with a sum
+//! the bytes that came must have that sum; else the read of its last window fails.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::RemoteError;
+use crate::sums::{Sum, Summer, Sums, pad};
+use crate::system::{Object, System};
+
+/// Bytes of one request at most.
+const WINDOW_BYTES: u64 = 2 << 20;
+/// Windows of an object that are fetched or wait to be handed out.
+const WINDOWS: usize = 8;
+/// Threads that fetch windows of an object.
+const THREADS: usize = 4;
+/// Ranges begin and end at multiples of this: readers read blocks.
+const BLOCK: u64 = 4096;
+
+/// An object that is read.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    system: Arc<dyn System>,
+    path: String,
+    object: Object,
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Windows that nobody fetches yet, ascending.
+    queue: VecDeque<Range<u64>>,
+    /// Windows by their start.
+    windows: BTreeMap<u64, Window>,
+    check: Check,
+    threads: usize,
+    is_planned: bool,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct Window {
+    end: u64,
+    bytes: Fetched,
+    /// Bytes that were handed out.
+    taken: u64,
+}
+
+#[derive(Debug)]
+enum Fetched {
+    Waits,
+    Here(Arc<[u8]>),
+    Failed(String),
+    Changed,
+}
+
+impl Ahead {
+    pub(crate) fn new(system: Arc<dyn System>, path: String, object: Object) -> Self {
+        let (state, moved) = (Mutex::default(), Condvar::new());
+        Self { shared: Arc::new(Shared { system, path, object, state, moved }) }
+    }
+
+    /// Says what will be read, ascending and apart, and by which sums it is checked. Only the first plan counts.
+    pub(crate) fn plan(&self, ranges: &[Range<u64>], sums: &Sums) {
+        let mut state = self.shared.lock();
+        if std::mem::replace(&mut state.is_planned, true) {
+            return;
+        }
+        let len = self.shared.object.len;
+        let mut joined: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            let start = range.start / BLOCK * BLOCK;
+            let end = range.end.next_multiple_of(BLOCK).min(len);
+            match joined.last_mut() {
+                Some(last) if start <= last.end => last.end = last.end.max(end),
+                _ => joined.push(start..end),
+            }
+        }
+        state.check = Check::new(&joined, sums, len);
+        for range in joined {
+            let mut at = range.start;
+            while at < range.end {
+                let end = range.end.min(at + WINDOW_BYTES);
+                state.queue.push_back(at..end);
+                at = end;
+            }
+        }
+    }
+
+    /// Fills `buf` from `start`, as far as the object reaches.
+    pub(crate) fn read(&self, start: u64, buf: &mut [u8]) -> Result<usize, RemoteError> {
+        let len = self.shared.object.len;
+        let want = (len.saturating_sub(start)).min(buf.len() as u64) as usize;
+        let mut got = 0;
+        while got < want {
+            let at = start + got as u64;
+            let rest = &mut buf[got..want];
+            got += match self.planned(at, rest)? {
+                Some(some) => some,
+                None => {
+                    let some = rest.len().min(WINDOW_BYTES as usize);
+                    let range = at..at + some as u64;
+                    let Shared { system, path, object, .. } = &*self.shared;
+                    system.read(path, object, range, &mut rest[..some])?;
+                    some
+                }
+            };
+        }
+        Ok(got)
+    }
+
+    /// Bytes from `at` on out of a window, once that is here; `None` where it is in none.
+    fn planned(&self, at: u64, buf: &mut [u8]) -> Result<Option<usize>, RemoteError> {
+        let mut state = self.shared.lock();
+        loop {
+            let is_queued = state.queue.iter().any(|range| range.contains(&at));
+            let Some((&start, window)) = state.windows.range(..=at).next_back() else {
+                match is_queued {
+                    true => state = self.shared.wait_for(at, state),
+                    false => return Ok(None),
+                }
+                continue;
+            };
+            if at >= window.end {
+                match is_queued {
+                    true => state = self.shared.wait_for(at, state),
+                    false => return Ok(None),
+                }
+                continue;
+            }
+            match &window.bytes {
+                Fetched::Waits => {
+                    self.shared.start_threads(&mut state);
+                    state = self.shared.wait(state);
+                }
+                Fetched::Changed => return Err(RemoteError::Changed),
+                Fetched::Failed(why) => return Err(RemoteError::Wrong(why.clone())),
+                Fetched::Here(bytes) => {
+                    let from = (at - start) as usize;
+                    let some = buf.len().min(bytes.len() - from);
+                    buf[..some].copy_from_slice(&bytes[from..from + some]);
+                    self.shared.take(&mut state, start, some as u64);
+                    return Ok(Some(some));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.is_over = true;
+        state.queue.clear();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.moved.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the window that holds `at` is fetched; whoever reads out of order does not wait for room.
+    fn wait_for<'a>(
+        self: &'a Arc<Self>,
+        at: u64,
+        mut state: MutexGuard<'a, State>,
+    ) -> MutexGuard<'a, State> {
+        if state.windows.len() >= WINDOWS {
+            // What is held may be what nobody wants next.
+            let found = state.queue.iter().position(|range| range.contains(&at));
+            if let Some(range) = found.and_then(|found| state.queue.remove(found)) {
+                state.queue.push_front(range);
+                self.start_thread(&mut state);
+            }
+        }
+        self.start_threads(&mut state);
+        self.wait(state)
+    }
+
+    fn start_threads(self: &Arc<Self>, state: &mut State) {
+        while state.threads < THREADS
+            && state.threads < state.queue.len()
+            && state.windows.len() + state.threads < WINDOWS
+        {
+            self.start_thread(state);
+        }
+    }
+
+    fn start_thread(self: &Arc<Self>, state: &mut State) {
+        let Some(range) = state.queue.pop_front() else { return };
+        let window = Window { end: range.end, bytes: Fetched::Waits, taken: 0 };
+        state.windows.insert(range.start, window);
+        state.threads += 1;
+        let shared = Arc::clone(self);
+        let fetch = move || shared.fetch(range);
+        if thread::Builder::new().name("fetch".into()).spawn(fetch).is_err() {
+            state.threads -= 1;
+            let failed = Fetched::Failed("no thread can be started".into());
+            state.windows.values_mut().for_each(|window| {
+                if matches!(window.bytes, Fetched::Waits) {
+                    window.bytes = Fetched::Failed(String::new());
+                }
+            });
+            if let Some(mut last) = state.windows.last_entry() {
+                last.get_mut().bytes = failed;
+            }
+        }
+    }
+
+    /// Fetches a window, and then others while there is room for them.
+    fn fetch(self: Arc<Self>, mut range: Range<u64>) {
+        loop {
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            let read = self.system.read(&self.path, &self.object, range.clone(), &mut bytes);
+            let mut state = self.lock();
+            let fetched = match read {
+                Ok(()) => Fetched::Here(bytes.into()),
+                Err(RemoteError::Changed) => Fetched::Changed,
+                Err(error) => Fetched::Failed(error.to_string()),
+            };
+            if let Some(window) = state.windows.get_mut(&range.start) {
+                window.bytes = fetched;
+            }
+            state.check_arrived();
+            self.moved.notify_all();
+            let has_room = state.windows.len() < WINDOWS && !state.is_over;
+            let Some(next) = has_room.then(|| state.queue.pop_front()).flatten() else {
+                state.threads -= 1;
+                return;
+            };
+            let window = Window { end: next.end, bytes: Fetched::Waits, taken: 0 };
+            state.windows.insert(next.start, window);
+            range = next;
+        }
+    }
+
+    /// Notes that bytes of a window were handed out; all of it, and it is dropped.
+    fn take(self: &Arc<Self>, state: &mut State, start: u64, bytes: u64) {
+        let checked = state.check.at();
+        let Some(window) = state.windows.get_mut(&start) else { return };
+        window.taken += bytes;
+        if window.taken >= window.end - start && checked.is_none_or(|at| at >= window.end) {
+            state.windows.remove(&start);
+        }
+        self.start_threads(state);
+    }
+}
+
+impl State {
+    /// Sums the windows that are next to be summed.
+    fn check_arrived(&mut self) {
+        while let Some(at) = self.check.at() {
+            let Some(window) = self.windows.get_mut(&at) else { return };
+            let Fetched::Here(bytes) = &window.bytes else { return };
+            let bytes = Arc::clone(bytes);
+            let end = window.end;
+            let is_done = window.taken >= end - at;
+            if let Err(why) = self.check.push(&bytes) {
+                window.bytes = Fetched::Failed(why);
+            } else if is_done {
+                self.windows.remove(&at);
+            }
+        }
+    }
+}
+
+/// Sums what arrives, in order, against the sums that it should have.
+#[derive(Debug, Default)]
+struct Check {
+    /// What is still to be summed; the first begins where the next bytes belong.
+    rest: VecDeque<Range<u64>>,
+    /// Sums that are to come out, by the range that they are of.
+    units: VecDeque<(Range<u64>, u64, Sum)>,
+    summing: Option<Running>,
+}
+
+struct Running(Summer);
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Running")
+    }
+}
+
+impl Check {
+    fn new(ranges: &[Range<u64>], sums: &Sums, len: u64) -> Self {
+        let is_read = |unit: &Range<u64>| {
+            ranges.iter().any(|it| it.start <= unit.start && unit.end <= it.end)
+        };
+        let mut start = 0;
+        let mut units = VecDeque::new();
+        for unit in &sums.units {
+            let range = start..start + unit.len;
+            start = range.end;
+            if let Some(sum) = &unit.sum
+                && sum.algorithm.summer().is_some()
+                && is_read(&range)
+            {
+                units.push_back((range, unit.padded - unit.len, sum.clone()));
+            }
+        }
+        if let Some(sum) = &sums.whole
+            && units.is_empty()
+            && sum.algorithm.summer().is_some()
+            && is_read(&(0..len))
+            && len > 0
+        {
+            units.push_back((0..len, 0, sum.clone()));
+        }
+        let rest = if units.is_empty() { VecDeque::new() } else { ranges.to_vec().into() };
+        Self { rest, units, summing: None }
+    }
+
+    /// Where the next bytes to be summed begin.
+    fn at(&self) -> Option<u64> {
+        if self.units.is_empty() { None } else { self.rest.front().map(|range| range.start) }
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let Some(front) = self.rest.front_mut() else { return Ok(()) };
+        let (mut at, end) = (front.start, front.start + bytes.len() as u64);
+        front.start = end;
+        if front.start >= front.end {
+            self.rest.pop_front();
+        }
+        let begin = at;
+        while let Some((range, zeros, sum)) = self.units.front() {
+            let (from, to) = (at.max(range.start), end.min(range.end));
+            if from >= to {
+                break;
+            }
+            let fresh = || sum.algorithm.summer().map(Running);
+            let Some(Running(mut summer)) = self.summing.take().or_else(fresh) else { break };
+            summer.push(&bytes[(from - begin) as usize..(to - begin) as usize]);
+            at = to;
+            if to < range.end {
+                self.summing = Some(Running(summer));
+                break;
+            }
+            pad(&mut summer, *zeros);
+            if summer.finish() != sum.bytes {
+                let Range { start, end } = range;
+                return Err(format!("bytes {start} to {end} are not those that their sum is of"));
+            }
+            self.units.pop_front();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,390 @@
+//! Azure's blobs, and servers that speak as it does.
+//!
+//! A blob that was put in blocks has a list of them with ids that the writer chose. Ids that are the SHA-256 of the
+//! block in hexadecimal digits are sums; all others say nothing, as many writers count. Besides, a blob may have the
+//! MD5 of all its bytes.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use http::{Request, StatusCode, Uri};
+use jiff::Timestamp as Instant;
+use roxmltree::{Document, Node};
+
+use crate::http::{Answer, Client, Redirects, escaped, range_header};
+use crate::sums::{Algorithm, Sum, Sums, Unit};
+use crate::system::{Found, Object, System};
+use crate::tree::UNTIMED;
+use crate::{Env, RemoteError, instant};
+
+/// Version of the interface.
+const VERSION: &str = "2021-12-02";
+/// Names that are asked for at once.
+const NAMES: usize = 5000;
+
+/// A container.
+#[derive(Debug)]
+pub(crate) struct Azure {
+    client: Client,
+    container: String,
+    account: Account,
+}
+
+/// Parameters or headers of a request, by their names.
+type Pairs<'a> = [(&'a str, String)];
+
+/// An account, and where it is.
+struct Account {
+    name: String,
+    /// URL of the account, without a slash at its end.
+    base: String,
+    who: Who,
+}
+
+enum Who {
+    Key(Vec<u8>),
+    /// The parameters of a shared access signature.
+    Shared(String),
+    Anybody,
+}
+
+impl std::fmt::Debug for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Account({})", self.name)
+    }
+}
+
+impl Account {
+    fn find(env: &dyn Env) -> Result<Self, RemoteError> {
+        let bad = |why: &str| RemoteError::Address(why.into());
+        let var = |names: &[&str]| {
+            names.iter().find_map(|name| env.var(name).filter(|value| !value.is_empty()))
+        };
+        let text = var(&["AZURE_STORAGE_CONNECTION_STRING"]).unwrap_or_default();
+        let part = |name: &str| {
+            let mut parts = text.split(';').filter_map(|part| part.split_once('='));
+            parts.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+        };
+        let name = var(&["AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"]);
+        let name = name.or_else(|| part("AccountName"));
+        let name = name.ok_or_else(|| {
+            bad("no account: set AZURE_STORAGE_ACCOUNT or AZURE_STORAGE_CONNECTION_STRING")
+        })?;
+        let scheme = part("DefaultEndpointsProtocol").unwrap_or_else(|| "https".into());
+        let suffix = part("EndpointSuffix").unwrap_or_else(|| "core.windows.net".into());
+        let base = var(&["AZURE_STORAGE_BLOB_ENDPOINT"]).or_else(|| part("BlobEndpoint"));
+        let base = base.unwrap_or_else(|| format!("{scheme}://{name}.blob.{suffix}"));
+        let key = var(&["AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY"]);
+        let shared = var(&["AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS"]);
+        let who = match (key.or_else(|| part("AccountKey")), shared) {
+            (Some(key), _) => {
+                let key = BASE64.decode(key.trim());
+                Who::Key(key.map_err(|_| bad("the key of the account is not base 64"))?)
+            }
+            (None, shared) => match shared.or_else(|| part("SharedAccessSignature")) {
+                Some(shared) => Who::Shared(shared.trim_start_matches('?').to_owned()),
+                None => Who::Anybody,
+            },
+        };
+        Ok(Self { name, base: base.trim_end_matches('/').to_owned(), who })
+    }
+
+    /// The value of `Authorization` for a request, whose headers and parameters ascend.
+    fn signed(
+        &self,
+        key: &[u8],
+        (method, path): (&str, &str),
+        (query, headers): (&Pairs<'_>, &Pairs<'_>),
+    ) -> String {
+        // Eleven headers, of which one is sent; a range goes in one of Azure's own.
+        let tag = headers.iter().find(|(name, _)| *name == "if-match");
+        let tag = tag.map(|(_, value)| value.as_str()).unwrap_or_default();
+        let mut text = format!("{method}{}{tag}{}", "\n".repeat(8), "\n".repeat(4));
+        for (name, value) in headers.iter().filter(|(name, _)| name.starts_with("x-ms-")) {
+            let _ = writeln!(text, "{name}:{value}");
+        }
+        let _ = write!(text, "/{}{path}", self.name);
+        for (name, value) in query {
+            let _ = write!(text, "\n{name}:{value}");
+        }
+        let mut mac =
+            Hmac::<sha2::Sha256>::new_from_slice(key).expect("a key of any length is one");
+        mac.update(text.as_bytes());
+        let mac = BASE64.encode(mac.finalize().into_bytes());
+        format!("SharedKey {}:{mac}", self.name)
+    }
+}
+
+impl Azure {
+    pub(crate) fn open(container: &str, env: &dyn Env) -> Result<Self, RemoteError> {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        if !container.bytes().all(|byte| is_plain(byte) || matches!(byte, b'-' | b'$')) {
+            let why = "not the name of a container; write azure://CONTAINER/PATH";
+            return Err(RemoteError::Address(format!("azure://{container}: {why}")));
+        }
+        let (client, container) = (Client::new(Redirects::Tell), container.to_owned());
+        Ok(Self { client, container, account: Account::find(env)? })
+    }
+
+    /// A request about a blob, or the container; parameters and headers ascend.
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        (query, headers): (&Pairs<'_>, &Pairs<'_>),
+    ) -> Result<Request<()>, RemoteError> {
+        let bad = |why: String| RemoteError::Address(format!("{}: {why}", self.url(path)));
+        let Account { base, who, .. } = &self.account;
+        let slash = if path.is_empty() { "" } else { "/" };
+        let url = format!("{base}/{}{slash}{}", self.container, escaped(path, true));
+        let uri: Uri = url.parse().map_err(|_| bad("its endpoint is no URL".into()))?;
+        let now = Instant::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        let mut headers = headers.to_vec();
+        headers.push(("x-ms-date", now));
+        headers.push(("x-ms-version", VERSION.into()));
+        headers.sort();
+        let mut pairs: Vec<String> =
+            query.iter().map(|(name, value)| format!("{name}={}", escaped(value, false))).collect();
+        match who {
+            Who::Key(key) => {
+                let signed = self.account.signed(key, (method, uri.path()), (query, &headers));
+                headers.push(("authorization", signed));
+            }
+            Who::Shared(shared) => pairs.push(shared.clone()),
+            Who::Anybody => {}
+        }
+        let mark = if pairs.is_empty() { "" } else { "?" };
+        let request =
+            Request::builder().method(method).uri(format!("{url}{mark}{}", pairs.join("&")));
+        let request = headers.into_iter().fold(request, |it, (name, value)| it.header(name, value));
+        request.body(()).map_err(|error| bad(error.to_string()))
+    }
+
+    fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        with: (&Pairs<'_>, &Pairs<'_>),
+    ) -> Result<Answer, RemoteError> {
+        self.client.ask(&|| self.request(method, path, with))
+    }
+
+    fn refused(&self, answer: &Answer) -> RemoteError {
+        let code = answer.header("x-ms-error-code").unwrap_or_default().to_owned();
+        let why = match (answer.status.as_u16(), code.as_str()) {
+            (404, "ContainerNotFound") => {
+                format!("there is no container {}", self.container)
+            }
+            (404, _) => return RemoteError::NotFound,
+            (412, _) => return RemoteError::Changed,
+            (401 | 403, _) if matches!(self.account.who, Who::Anybody) => format!(
+                "{code}; no key was found: AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, \
+                 AZURE_STORAGE_CONNECTION_STRING"
+            ),
+            (_, code) => format!("{} {code}", answer.status),
+        };
+        RemoteError::Refused { server: self.account.base.clone(), why }
+    }
+
+    /// Names below a prefix; where the next page begins.
+    fn page(
+        &self,
+        prefix: &str,
+        (most, marker): (usize, Option<&str>),
+        each: &mut dyn FnMut(String, Found),
+    ) -> Result<(bool, Option<String>), RemoteError> {
+        let mut query = vec![
+            ("comp", "list".to_owned()),
+            ("delimiter", "/".to_owned()),
+            ("maxresults", most.to_string()),
+            ("prefix", prefix.to_owned()),
+            ("restype", "container".to_owned()),
+        ];
+        if let Some(marker) = marker {
+            query.insert(2, ("marker", marker.to_owned()));
+        }
+        let answer = self.ask("GET", "", (&query, &[]))?;
+        if answer.status != StatusCode::OK {
+            return Err(self.refused(&answer));
+        }
+        let text = answer.text();
+        let document = Document::parse(text.trim_start_matches('\u{feff}'))
+            .map_err(|error| RemoteError::Wrong(format!("a list that is no XML: {error}")))?;
+        let root = document.root_element();
+        let mut any = false;
+        for node in root.children().filter(|node| node.has_tag_name("Blobs")) {
+            for node in node.children().filter(Node::is_element) {
+                let name = child(node, "Name").and_then(|node| node.text()).unwrap_or_default();
+                let Some(name) = name.strip_prefix(prefix) else { continue };
+                any = true;
+                let found = match node.tag_name().name() {
+                    "BlobPrefix" => Found::Dir { modified: UNTIMED },
+                    _ if name.is_empty() => continue,
+                    _ => Found::Object(object_in(node)?),
+                };
+                let name = match found {
+                    Found::Dir { .. } => name.strip_suffix('/').unwrap_or(name),
+                    Found::Object(_) => name,
+                };
+                each(name.to_owned(), found);
+            }
+        }
+        let next = child(root, "NextMarker").and_then(|node| node.text());
+        Ok((any, next.filter(|next| !next.is_empty()).map(str::to_owned)))
+    }
+}
+
+impl System for Azure {
+    fn url(&self, path: &str) -> String {
+        format!("azure://{}/{path}", self.container)
+    }
+
+    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+        if !path.is_empty() {
+            let answer = self.ask("HEAD", path, (&[], &[]))?;
+            match answer.status {
+                StatusCode::OK => return object_of(&answer).map(Found::Object).map(Some),
+                StatusCode::NOT_FOUND => {}
+                _ => return Err(self.refused(&answer)),
+            }
+        }
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let (any, _) = self.page(&prefix, (1, None), &mut |_, _| ())?;
+        Ok((any || path.is_empty()).then_some(Found::Dir { modified: UNTIMED }))
+    }
+
+    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let (mut marker, mut is_there) = (None, path.is_empty());
+        loop {
+            let (any, next) = self.page(&prefix, (NAMES, marker.as_deref()), each)?;
+            is_there |= any;
+            match next {
+                // A server that says the same for ever would keep us here.
+                Some(next) if marker.as_ref() != Some(&next) => marker = Some(next),
+                Some(_) => return Err(RemoteError::Wrong("a list that does not go on".into())),
+                None if is_there => return Ok(()),
+                None => return Err(RemoteError::NotFound),
+            }
+        }
+    }
+
+    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+        let query = [("blocklisttype", "committed".to_owned()), ("comp", "blocklist".to_owned())];
+        let answer = self.ask("GET", path, (&query, &[]))?;
+        match answer.status.as_u16() {
+            200 if answer.header("etag").map(tag) != Some(tag(&object.token)) => {
+                return Err(RemoteError::Changed);
+            }
+            200 => {}
+            // A blob of pages, or one that is appended to.
+            400 | 409 => return Ok(Sums::default()),
+            _ => return Err(self.refused(&answer)),
+        }
+        let text = answer.text();
+        let document = Document::parse(text.trim_start_matches('\u{feff}'))
+            .map_err(|error| RemoteError::Wrong(format!("a list of blocks: {error}")))?;
+        let blocks = document.descendants().filter(|node| node.has_tag_name("Block"));
+        let units = blocks.filter_map(|node| {
+            let len: u64 = child(node, "Size")?.text()?.parse().ok()?;
+            let id = child(node, "Name")?.text()?;
+            (len > 0).then(|| Unit::new(len, named_sum(id)))
+        });
+        let units: Vec<Unit> = units.collect();
+        let is_known = units.iter().all(|unit| unit.sum.is_some()) && !units.is_empty();
+        if is_known {
+            return Ok(Sums { units, whole: None });
+        }
+        let answer = self.ask("HEAD", path, (&[], &[("if-match", object.token.clone())]))?;
+        let whole = answer
+            .header("content-md5")
+            .and_then(|text| Sum::new(Algorithm::Md5, &BASE64.decode(text).ok()?).ok());
+        Ok(whole.map_or_else(Sums::default, |sum| Sums::of_whole(object.len, sum)))
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        object: &Object,
+        range: Range<u64>,
+        buf: &mut [u8],
+    ) -> Result<(), RemoteError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let headers = [("if-match", object.token.clone()), ("x-ms-range", range_header(&range))];
+        let make = || self.request("GET", path, (&[], &headers));
+        let read = self.client.range(&make, (range.clone(), object.len), buf)?;
+        read.map_err(|answer| self.refused(&answer))
+    }
+
+    fn received(&self) -> u64 {
+        self.client.received()
+    }
+}
+
+/// The sum that the id of a block is: SHA-256 in lower hexadecimal digits. Digits alone may count blocks.
+fn named_sum(id: &str) -> Option<Sum> {
+    let text = BASE64.decode(id).ok()?;
+    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    if text.len() != 64 || !text.iter().all(is_hex) || text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let byte = |pair: &[u8]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
+    let bytes: Vec<u8> = text.chunks_exact(2).map(byte).collect::<Option<_>>()?;
+    Sum::new(Algorithm::Sha256, &bytes).ok()
+}
+
+fn object_of(answer: &Answer) -> Result<Object, RemoteError> {
+    let wrong = |what: &str| RemoteError::Wrong(format!("an answer to HEAD without {what}"));
+    let len = answer.content_length().ok_or_else(|| wrong("a length"))?;
+    let token = quoted(answer.header("etag").ok_or_else(|| wrong("an entity tag"))?);
+    let modified = answer.header("last-modified").and_then(instant::of_http).unwrap_or(UNTIMED);
+    Ok(Object { len, modified, token })
+}
+
+fn object_in(node: Node<'_, '_>) -> Result<Object, RemoteError> {
+    let wrong = |what: &str| RemoteError::Wrong(format!("a list without {what}"));
+    let properties = child(node, "Properties").ok_or_else(|| wrong("properties"))?;
+    let word = |name: &str| child(properties, name).and_then(|node| node.text());
+    let len = word("Content-Length").and_then(|len| len.parse().ok());
+    Ok(Object {
+        len: len.ok_or_else(|| wrong("a length"))?,
+        modified: word("Last-Modified").and_then(instant::of_http).unwrap_or(UNTIMED),
+        token: quoted(word("Etag").ok_or_else(|| wrong("an entity tag"))?),
+    })
+}
+
+fn tag(text: &str) -> &str {
+    text.trim_matches('"')
+}
+
+/// Lists leave the quotes out.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", tag(text))
+}
+
+fn child<'a, 'b>(node: Node<'a, 'b>, name: &str) -> Option<Node<'a, 'b>> {
+    node.children().find(|child| child.has_tag_name(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ids_that_are_hexadecimal_sums_are_sums() {
+        let id = |text: &str| named_sum(&BASE64.encode(text));
+        let sum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(id(sum).unwrap().bytes.len(), 32);
+        // As the client of Python counts, and other ways to name blocks.
+        for other in [&format!("{:064}", 7), &format!("{:032}", 7), &sum.to_uppercase(), "block-1"]
+        {
+            assert_eq!(id(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Who asks Google: a token that was given, or one that a file of credentials buys.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use ring::rand::SystemRandom;
+use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use serde_json::{Value, json};
+
+use crate::http::{Client, escaped};
+use crate::{Env, RemoteError};
+
+/// Rights that a token is asked for.
+const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_only";
+const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
+/// A token is bought anew so long before it ends.
+const MARGIN: Duration = Duration::from_secs(60);
+const HOUR_SECS: u64 = 3600;
+
+/// Who asks.
+#[derive(Debug)]
+pub(super) enum Credentials {
+    /// Some buckets are for everybody.
+    Anybody,
+    /// A token that somebody bought.
+    Given(String),
+    /// A file that buys tokens.
+    Buys(Box<Buyer>),
+}
+
+/// The content of a file of credentials, and the last token.
+pub(super) struct Buyer {
+    file: Value,
+    last: Mutex<Option<(String, Instant)>>,
+}
+
+impl std::fmt::Debug for Buyer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Buyer")
+    }
+}
+
+impl Credentials {
+    /// Finds what the environment names, or what `gcloud auth application-default login` left.
+    pub(super) fn find(env: &dyn Env) -> Result<Self, RemoteError> {
+        let var = |name: &str| env.var(name).filter(|value| !value.is_empty());
+        let given = var("GOOGLE_OAUTH_ACCESS_TOKEN").or_else(|| var("CLOUDSDK_AUTH_ACCESS_TOKEN"));
+        if let Some(token) = given {
+            return Ok(Self::Given(token));
+        }
+        let text = match var("GOOGLE_APPLICATION_CREDENTIALS") {
+            Some(path) => Some(env.read(&path).ok_or_else(|| {
+                RemoteError::Address(format!("GOOGLE_APPLICATION_CREDENTIALS: cannot read {path}"))
+            })?),
+            None => var("HOME").and_then(|home| {
+                env.read(&format!("{home}/.config/gcloud/application_default_credentials.json"))
+            }),
+        };
+        let Some(text) = text else { return Ok(Self::Anybody) };
+        let file: Value = serde_json::from_str(&text)
+            .map_err(|_| RemoteError::Address("the file of credentials is no JSON".into()))?;
+        let kind = file["type"].as_str().unwrap_or_default();
+        if !matches!(kind, "service_account" | "authorized_user") {
+            let why = format!("credentials of type '{kind}' are not supported");
+            return Err(RemoteError::Address(format!(
+                "{why}; `gcloud auth print-access-token` gives one for GOOGLE_OAUTH_ACCESS_TOKEN"
+            )));
+        }
+        Ok(Self::Buys(Box::new(Buyer { file, last: Mutex::default() })))
+    }
+
+    /// The token of a request, if it has one.
+    pub(super) fn token(&self, client: &Client) -> Result<Option<String>, RemoteError> {
+        match self {
+            Self::Anybody => Ok(None),
+            Self::Given(token) => Ok(Some(token.clone())),
+            Self::Buys(buyer) => buyer.token(client).map(Some),
+        }
+    }
+}
+
+impl Buyer {
+    fn token(&self, client: &Client) -> Result<String, RemoteError> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((token, until)) = last.as_ref().filter(|(_, until)| *until > Instant::now()) {
+            let _ = until;
+            return Ok(token.clone());
+        }
+        let url = self.file["token_uri"].as_str().unwrap_or(TOKEN_URL);
+        let answer = client.post_form(url, &self.form(url)?)?;
+        let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let Some(token) = told["access_token"].as_str().filter(|_| answer.status.is_success())
+        else {
+            let why = told["error_description"].as_str().or_else(|| told["error"].as_str());
+            let why = format!("{} {}", answer.status, why.unwrap_or_default());
+            return Err(RemoteError::Refused { server: url.to_owned(), why });
+        };
+        let secs = told["expires_in"].as_u64().unwrap_or(HOUR_SECS).min(HOUR_SECS);
+        let until = Instant::now() + Duration::from_secs(secs).saturating_sub(MARGIN);
+        *last = Some((token.to_owned(), until));
+        Ok(token.to_owned())
+    }
+
+    fn form(&self, url: &str) -> Result<String, RemoteError> {
+        let lacks = |name: &str| RemoteError::Address(format!("the credentials have no {name}"));
+        let field = |name: &str| self.file[name].as_str().ok_or_else(|| lacks(name));
+        if self.file["type"] == "authorized_user" {
+            let pair = |name: &str| Ok(format!("&{name}={}", escaped(field(name)?, false)));
+            let pairs = ["client_id", "client_secret", "refresh_token"].map(pair);
+            let pairs: Vec<String> = pairs.into_iter().collect::<Result<_, RemoteError>>()?;
+            return Ok(format!("grant_type=refresh_token{}", pairs.concat()));
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let claims = json!({
+            "iss": field("client_email")?, "scope": SCOPE, "aud": url, "iat": now,
+            "exp": now + HOUR_SECS,
+        });
+        let head = json!({"alg": "RS256", "typ": "JWT"});
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let text = format!("{}.{}", part(&head), part(&claims));
+        let signature = signed(&text, field("private_key")?)?;
+        let grant = escaped("urn:ietf:params:oauth:grant-type:jwt-bearer", false);
+        Ok(format!("grant_type={grant}&assertion={text}.{signature}"))
+    }
+}
+
+/// The signature of `text` by a private key in PEM.
+fn signed(text: &str, pem: &str) -> Result<String, RemoteError> {
+    let bad = || RemoteError::Address("the private key of the credentials is none of RSA".into());
+    let inner: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
+    let der = STANDARD.decode(inner.trim()).map_err(|_| bad())?;
+    let key = RsaKeyPair::from_pkcs8(&der).map_err(|_| bad())?;
+    let mut signature = vec![0; key.public().modulus_len()];
+    let sign = key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature);
+    sign.map_err(|_| bad())?;
+    Ok(URL_SAFE_NO_PAD.encode(signature))
+}

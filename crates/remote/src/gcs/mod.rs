@@ -1,0 +1,212 @@
+//! Google's object store, and servers that speak as it does: by the JSON interface.
+//!
+//! An object has the CRC-32C of all its bytes: an equal one is not read, another one is read as a whole and checked.
+
+mod credentials;
+
+use std::ops::Range;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use http::{Request, StatusCode};
+use serde_json::Value;
+
+use crate::http::{Answer, Client, Redirects, escaped, range_header};
+use crate::sums::{Algorithm, Sum, Sums};
+use crate::system::{Found, Object, System};
+use crate::tree::UNTIMED;
+use crate::{Env, RemoteError, instant};
+
+use credentials::Credentials;
+
+/// Names that are asked for at once.
+const NAMES: usize = 1000;
+
+/// A bucket.
+#[derive(Debug)]
+pub(crate) struct Gcs {
+    client: Client,
+    bucket: String,
+    /// URL of the server, without a slash at its end.
+    base: String,
+    credentials: Credentials,
+}
+
+impl Gcs {
+    pub(crate) fn open(bucket: &str, env: &dyn Env) -> Result<Self, RemoteError> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        if !bucket.bytes().all(is_plain) {
+            let why = "not the name of a bucket; write gs://BUCKET/PATH";
+            return Err(RemoteError::Address(format!("gs://{bucket}: {why}")));
+        }
+        let emulator = env.var("STORAGE_EMULATOR_HOST").filter(|host| !host.is_empty());
+        let (base, credentials) = match emulator {
+            Some(host) if host.contains("://") => (host, Credentials::Anybody),
+            Some(host) => (format!("http://{host}"), Credentials::Anybody),
+            None => ("https://storage.googleapis.com".to_owned(), Credentials::find(env)?),
+        };
+        let base = base.trim_end_matches('/').to_owned();
+        Ok(Self { client: Client::new(Redirects::Tell), bucket: bucket.into(), base, credentials })
+    }
+
+    fn request(
+        &self,
+        (object, query): (Option<&str>, &str),
+        headers: &[(&str, String)],
+    ) -> Result<Request<()>, RemoteError> {
+        let object = object.map(|name| format!("/{}", escaped(name, false))).unwrap_or_default();
+        let url = format!("{}/storage/v1/b/{}/o{object}?{query}", self.base, self.bucket);
+        let mut request = Request::get(url);
+        if let Some(token) = self.credentials.token(&self.client)? {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let request = headers.iter().fold(request, |it, (name, value)| it.header(*name, value));
+        request.body(()).map_err(|error| RemoteError::Address(error.to_string()))
+    }
+
+    fn ask(&self, of: (Option<&str>, &str)) -> Result<Value, RemoteError> {
+        let answer = self.client.ask(&|| self.request(of, &[]))?;
+        if answer.status != StatusCode::OK {
+            return Err(self.refused(&answer));
+        }
+        serde_json::from_slice(&answer.body)
+            .map_err(|_| RemoteError::Wrong("an answer that is no JSON".into()))
+    }
+
+    fn refused(&self, answer: &Answer) -> RemoteError {
+        let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let words = told["error"]["message"].as_str().unwrap_or_default();
+        let why = match answer.status.as_u16() {
+            404 => return RemoteError::NotFound,
+            412 => return RemoteError::Changed,
+            401 | 403 if matches!(self.credentials, Credentials::Anybody) => format!(
+                "{words}; no credentials were found: GOOGLE_APPLICATION_CREDENTIALS, \
+                 `gcloud auth application-default login`, GOOGLE_OAUTH_ACCESS_TOKEN"
+            ),
+            _ => format!("{} {words}", answer.status),
+        };
+        RemoteError::Refused { server: self.base.clone(), why }
+    }
+
+    fn page(
+        &self,
+        prefix: &str,
+        (most, token): (usize, Option<&str>),
+        each: &mut dyn FnMut(String, Found),
+    ) -> Result<(bool, Option<String>), RemoteError> {
+        let mut query =
+            format!("delimiter=%2F&maxResults={most}&prefix={}", escaped(prefix, false));
+        if let Some(token) = token {
+            query.push_str(&format!("&pageToken={}", escaped(token, false)));
+        }
+        let told = match self.ask((None, &query)) {
+            Err(RemoteError::NotFound) => {
+                let (server, bucket) = (self.base.clone(), &self.bucket);
+                let why = format!("there is no bucket {bucket}");
+                return Err(RemoteError::Refused { server, why });
+            }
+            told => told?,
+        };
+        let mut any = false;
+        for item in told["items"].as_array().into_iter().flatten() {
+            let name = item["name"].as_str().and_then(|name| name.strip_prefix(prefix));
+            any |= name.is_some();
+            if let Some(name) = name.filter(|name| !name.is_empty()) {
+                each(name.to_owned(), Found::Object(object_of(item)?));
+            }
+        }
+        for name in told["prefixes"].as_array().into_iter().flatten() {
+            if let Some(name) = name.as_str().and_then(|name| name.strip_prefix(prefix)) {
+                any = true;
+                let name = name.strip_suffix('/').unwrap_or(name);
+                each(name.to_owned(), Found::Dir { modified: UNTIMED });
+            }
+        }
+        Ok((any, told["nextPageToken"].as_str().map(str::to_owned)))
+    }
+}
+
+impl System for Gcs {
+    fn url(&self, path: &str) -> String {
+        format!("gs://{}/{path}", self.bucket)
+    }
+
+    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+        if !path.is_empty() {
+            match self.ask((Some(path), "")) {
+                Ok(told) => return object_of(&told).map(Found::Object).map(Some),
+                Err(RemoteError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let (any, _) = self.page(&prefix, (1, None), &mut |_, _| ())?;
+        Ok((any || path.is_empty()).then_some(Found::Dir { modified: UNTIMED }))
+    }
+
+    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let (mut token, mut is_there) = (None, path.is_empty());
+        loop {
+            let (any, next) = self.page(&prefix, (NAMES, token.as_deref()), each)?;
+            is_there |= any;
+            match next {
+                Some(next) if token.as_ref() != Some(&next) => token = Some(next),
+                Some(_) => return Err(RemoteError::Wrong("a list that does not go on".into())),
+                None if is_there => return Ok(()),
+                None => return Err(RemoteError::NotFound),
+            }
+        }
+    }
+
+    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+        let told = match self.ask((Some(path), "")) {
+            Err(RemoteError::NotFound) => return Err(RemoteError::Changed),
+            told => told?,
+        };
+        if object_of(&told)?.token != object.token {
+            return Err(RemoteError::Changed);
+        }
+        let sum = |name: &str, algorithm| {
+            let bytes = BASE64.decode(told[name].as_str()?).ok()?;
+            Sum::new(algorithm, &bytes).ok()
+        };
+        // What was composed of others has no MD5.
+        let whole = sum("md5Hash", Algorithm::Md5).or_else(|| sum("crc32c", Algorithm::Crc32c));
+        Ok(whole.map_or_else(Sums::default, |sum| Sums::of_whole(object.len, sum)))
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        object: &Object,
+        range: Range<u64>,
+        buf: &mut [u8],
+    ) -> Result<(), RemoteError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let query = format!("alt=media&generation={}", object.token);
+        let headers = [("range", range_header(&range))];
+        let make = || self.request((Some(path), &query), &headers);
+        let read = self.client.range(&make, (range.clone(), object.len), buf)?;
+        read.map_err(|answer| match self.refused(&answer) {
+            // That generation is gone.
+            RemoteError::NotFound => RemoteError::Changed,
+            error => error,
+        })
+    }
+
+    fn received(&self) -> u64 {
+        self.client.received()
+    }
+}
+
+fn object_of(told: &Value) -> Result<Object, RemoteError> {
+    let wrong = |what: &str| RemoteError::Wrong(format!("an object without {what}"));
+    let text = |name: &str| told[name].as_str();
+    let len = text("size").and_then(|size| size.parse().ok()).ok_or_else(|| wrong("a size"))?;
+    let token = text("generation").ok_or_else(|| wrong("a generation"))?.to_owned();
+    let modified = text("updated").and_then(instant::of_iso).unwrap_or(UNTIMED);
+    Ok(Object { len, modified, token })
+}

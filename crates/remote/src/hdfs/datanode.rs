@@ -1,0 +1,229 @@
+//! Sums of a block, from a datanode: operation 85 of its protocol, with a length of stripes.
+//!
+//! Messages are Protocol Buffers with a varint of their length in front. What is sent has six fields, so they are
+//! written here.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::RemoteError;
+use crate::sums::{Algorithm, Sum, Unit};
+
+const VERSION: u16 = 28;
+const BLOCK_CHECKSUM: u8 = 85;
+/// One CRC of all that is asked for, and with a length of stripes one of each.
+const COMPOSITE: u64 = 2;
+/// Most bytes of an answer.
+const MAX_ANSWER: usize = 16 << 20;
+
+/// A block of a file, and who has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pool: String,
+    id: u64,
+    stamp: u64,
+    len: u64,
+    hosts: Vec<(String, u16)>,
+}
+
+impl Block {
+    /// From the JSON of `GET_BLOCK_LOCATIONS`; nothing where only programs with a token may ask.
+    pub(super) fn parse(told: &Value) -> Option<Self> {
+        let block = &told["block"];
+        let number = |name: &str| block[name].as_u64();
+        if told["isCorrupt"].as_bool() == Some(true) || has_token(&told["blockToken"]) {
+            return None;
+        }
+        let host = |at: &Value| {
+            let port = u16::try_from(at["xferPort"].as_u64()?).ok()?;
+            let host = at["ipAddr"].as_str().filter(|ip| !ip.is_empty());
+            Some((host.or_else(|| at["hostName"].as_str())?.to_owned(), port))
+        };
+        Some(Self {
+            pool: block["blockPoolId"].as_str()?.to_owned(),
+            id: number("blockId")?,
+            stamp: number("generationStamp")?,
+            len: number("numBytes")?,
+            hosts: told["locations"].as_array()?.iter().filter_map(host).collect(),
+        })
+    }
+
+    /// The sums of its units, from the first datanode that answers; nothing where it knows no such sums.
+    ///
+    /// # Errors
+    /// [`RemoteError::Unreachable`] where no datanode answers.
+    pub(super) fn sums(
+        &self,
+        unit: u64,
+        patience: Duration,
+    ) -> Result<Option<Vec<Unit>>, RemoteError> {
+        let mut last = None;
+        for (host, port) in &self.hosts {
+            match self.ask((host, *port), unit, patience) {
+                Ok(answer) => return self.units(&answer, unit),
+                // One that is older closes the connection.
+                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                    return Ok(None);
+                }
+                Err(error) => last = Some((format!("{host}:{port}"), error)),
+            }
+        }
+        let Some((server, error)) = last else { return Ok(None) };
+        let why = format!("{} (a datanode)", deltic_store::reason(&error));
+        Err(RemoteError::Unreachable { server, why })
+    }
+
+    fn ask(&self, host: (&str, u16), unit: u64, patience: Duration) -> std::io::Result<Vec<u8>> {
+        let address = host.to_socket_addrs()?.next().ok_or(std::io::ErrorKind::NotFound)?;
+        let mut stream = TcpStream::connect_timeout(&address, patience)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        stream.write_all(&self.request(unit))?;
+        let len = read_varint(&mut stream)?;
+        let len = usize::try_from(len).ok().filter(|len| *len <= MAX_ANSWER);
+        let mut answer = vec![0; len.ok_or(std::io::ErrorKind::InvalidData)?];
+        stream.read_exact(&mut answer)?;
+        Ok(answer)
+    }
+
+    fn request(&self, unit: u64) -> Vec<u8> {
+        let Self { pool, id, stamp, len, .. } = self;
+        let block = [bytes(1, pool.as_bytes()), number(2, *id), number(3, *stamp), number(4, *len)]
+            .concat();
+        let no_token = [bytes(1, b""), bytes(2, b""), bytes(3, b""), bytes(4, b"")].concat();
+        let header = [bytes(1, &block), bytes(2, &no_token)].concat();
+        let options = [number(1, COMPOSITE), number(2, unit)].concat();
+        let message = [bytes(1, &header), bytes(2, &options)].concat();
+        let mut request = VERSION.to_be_bytes().to_vec();
+        request.push(BLOCK_CHECKSUM);
+        put_varint(&mut request, message.len() as u64);
+        request.extend(message);
+        request
+    }
+
+    /// Reads the answer.
+    fn units(&self, answer: &[u8], unit: u64) -> Result<Option<Vec<Unit>>, RemoteError> {
+        let odd = || RemoteError::Wrong("an answer of a datanode that is none".into());
+        let fields = Fields::parse(answer).ok_or_else(odd)?;
+        match fields.number(1) {
+            None | Some(0) => {}
+            // The token is wrong, or it has no such block any more.
+            Some(_) => return Ok(None),
+        }
+        let told = Fields::parse(fields.bytes(3).ok_or_else(odd)?).ok_or_else(odd)?;
+        let algorithm = match told.number(4) {
+            Some(1) => Algorithm::Crc32,
+            Some(2) => Algorithm::Crc32c,
+            _ => return Ok(None),
+        };
+        let kind = told.bytes(5).and_then(Fields::parse).and_then(|of| of.number(1));
+        let sums = told.bytes(3).ok_or_else(odd)?;
+        let count = self.len.div_ceil(unit);
+        if kind.is_some_and(|kind| kind != COMPOSITE) || sums.len() as u64 != count * 4 {
+            return Ok(None);
+        }
+        let each = sums.chunks_exact(4).zip(0..count).map(|(sum, no)| {
+            let len = unit.min(self.len - no * unit);
+            Ok(Unit::new(len, Some(Sum::new(algorithm, sum)?)))
+        });
+        each.collect::<Result<_, RemoteError>>().map(Some)
+    }
+}
+
+/// True if a token in the form of WebHDFS says who may ask: one that says nothing is four empty texts.
+fn has_token(token: &Value) -> bool {
+    token["urlString"]
+        .as_str()
+        .is_some_and(|text| text.trim_end_matches('=').bytes().any(|b| b != b'A'))
+}
+
+/// The fields of a message, as far as they are used.
+struct Fields<'a>(Vec<(u64, Field<'a>)>);
+
+enum Field<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Fields<'a> {
+    fn parse(mut rest: &'a [u8]) -> Option<Self> {
+        let mut fields = Vec::new();
+        while !rest.is_empty() {
+            let key = take_varint(&mut rest)?;
+            let field = match key & 7 {
+                0 => Field::Number(take_varint(&mut rest)?),
+                2 => {
+                    let len = usize::try_from(take_varint(&mut rest)?).ok()?;
+                    let (bytes, behind) = rest.split_at_checked(len)?;
+                    rest = behind;
+                    Field::Bytes(bytes)
+                }
+                _ => return None,
+            };
+            fields.push((key >> 3, field));
+        }
+        Some(Self(fields))
+    }
+
+    fn number(&self, no: u64) -> Option<u64> {
+        self.0.iter().find_map(|(at, field)| match field {
+            Field::Number(value) if *at == no => Some(*value),
+            _ => None,
+        })
+    }
+
+    fn bytes(&self, no: u64) -> Option<&'a [u8]> {
+        self.0.iter().find_map(|(at, field)| match field {
+            Field::Bytes(bytes) if *at == no => Some(*bytes),
+            _ => None,
+        })
+    }
+}
+
+fn put_varint(to: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        to.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    to.push(value as u8);
+}
+
+fn take_varint(from: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = from.split_first()?;
+        *from = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn read_varint(from: &mut impl Read) -> std::io::Result<u64> {
+    let (mut text, mut byte) = (Vec::new(), [0x80]);
+    while byte[0] >= 0x80 && text.len() < 10 {
+        from.read_exact(&mut byte)?;
+        text.push(byte[0]);
+    }
+    take_varint(&mut &text[..]).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+}
+
+fn number(no: u64, value: u64) -> Vec<u8> {
+    let mut to = Vec::new();
+    put_varint(&mut to, no << 3);
+    put_varint(&mut to, value);
+    to
+}
+
+fn bytes(no: u64, value: &[u8]) -> Vec<u8> {
+    let mut to = Vec::new();
+    put_varint(&mut to, no << 3 | 2);
+    put_varint(&mut to, value.len() as u64);
+    to.extend(value);
+    to
+}

@@ -1,0 +1,234 @@
+//! HDFS: names and content by WebHDFS, sums by the protocol of its datanodes.
+//!
+//! A file's identity is its number, its length and its time of change. Sums are CRCs of units of each block, which a
+//! datanode joins from those that it stores: nothing is read there either.
+
+mod datanode;
+
+use std::ops::Range;
+use std::thread;
+use std::time::Duration;
+
+use http::{Request, StatusCode};
+use serde_json::Value;
+
+use crate::http::{Answer, Client, Redirects, escaped};
+use crate::sums::Sums;
+use crate::system::{Found, Object, System};
+use crate::{Env, RemoteError, instant};
+
+use datanode::Block;
+
+/// Port of WebHDFS unless the URL says another.
+const PORT: u16 = 9870;
+/// Ports of namenodes that speak no HTTP.
+const RPC_PORTS: [u16; 2] = [8020, 9000];
+/// Shortest unit; units of long files are longer, so that there are no more of them than this.
+const UNIT_BYTES: u64 = 64 << 10;
+const MAX_UNITS: u64 = 1 << 18;
+/// Blocks of which sums are asked for at once.
+const AT_ONCE: usize = 8;
+/// Longest wait for a datanode.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A cluster.
+#[derive(Debug)]
+pub(crate) struct Hdfs {
+    client: Client,
+    authority: String,
+    user: String,
+}
+
+impl Hdfs {
+    pub(crate) fn open(authority: &str, env: &dyn Env) -> Result<Self, RemoteError> {
+        let bad = |why: String| RemoteError::Address(format!("hdfs://{authority}: {why}"));
+        let parsed: http::uri::Authority =
+            authority.parse().map_err(|_| bad("write hdfs://NAMENODE:PORT/PATH".into()))?;
+        let port = parsed.port_u16();
+        if let Some(port) = port.filter(|port| RPC_PORTS.contains(port)) {
+            return Err(bad(format!("{port} is the port of programs in Java; WebHDFS has {PORT}")));
+        }
+        if parsed.as_str().contains('@') {
+            return Err(bad("HADOOP_USER_NAME names the user".into()));
+        }
+        let authority = format!("{}:{}", parsed.host(), port.unwrap_or(PORT));
+        let user = ["HADOOP_USER_NAME", "USER", "LOGNAME"].iter().find_map(|name| env.var(name));
+        let user = user.unwrap_or_else(|| "root".into());
+        Ok(Self { client: Client::new(Redirects::Follow), authority, user })
+    }
+
+    fn request(&self, path: &str, query: &str) -> Result<Request<()>, RemoteError> {
+        let Self { authority, user, .. } = self;
+        let (path, user) = (escaped(path, true), escaped(user, false));
+        let url = format!("http://{authority}/webhdfs/v1/{path}?op={query}&user.name={user}");
+        Request::get(url)
+            .body(())
+            .map_err(|error| RemoteError::Address(format!("{}: {error}", self.url(&path))))
+    }
+
+    /// The answer to `op` about a path.
+    fn ask(&self, path: &str, query: &str) -> Result<Value, RemoteError> {
+        let answer = self.client.ask(&|| self.request(path, query))?;
+        match answer.status {
+            StatusCode::OK => json(&answer),
+            _ => Err(self.refused(&answer)),
+        }
+    }
+
+    fn refused(&self, answer: &Answer) -> RemoteError {
+        let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let told = &told["RemoteException"];
+        let words = told["message"].as_str().unwrap_or_default();
+        let words = words.lines().next().unwrap_or_default();
+        let why = match (answer.status.as_u16(), told["exception"].as_str().unwrap_or_default()) {
+            (_, "FileNotFoundException") => return RemoteError::NotFound,
+            (401, _) => "it asks who we are: clusters with Kerberos are not supported; \
+                         mount it, or copy from a machine of the cluster"
+                .to_owned(),
+            (_, "StandbyException") => "it is the standby namenode; name the active one".into(),
+            (status, exception) => format!("{status} {exception} {words}").trim_end().to_owned(),
+        };
+        RemoteError::Refused { server: self.authority.clone(), why }
+    }
+
+    /// The blocks of a file, as far as their datanodes may be asked for sums.
+    fn blocks(&self, path: &str, object: &Object) -> Result<Option<Vec<Block>>, RemoteError> {
+        let told = match self.ask(path, "GET_BLOCK_LOCATIONS") {
+            Ok(told) => told,
+            // A namenode that does not know the operation; data can still be read.
+            Err(RemoteError::Refused { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let located = &told["LocatedBlocks"];
+        if located["fileLength"].as_u64() != Some(object.len) {
+            return Err(RemoteError::Changed);
+        }
+        if located["isUnderConstruction"].as_bool() != Some(false) {
+            return Ok(None);
+        }
+        let Some(blocks) = located["locatedBlocks"].as_array() else { return Ok(None) };
+        Ok(blocks.iter().map(Block::parse).collect())
+    }
+}
+
+impl System for Hdfs {
+    fn url(&self, path: &str) -> String {
+        format!("hdfs://{}/{path}", self.authority)
+    }
+
+    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+        match self.ask(path, "GETFILESTATUS") {
+            Ok(told) => found(&told["FileStatus"]).map(Some),
+            Err(RemoteError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+        let mut after = String::new();
+        loop {
+            let query = match after.is_empty() {
+                true => "LISTSTATUS_BATCH".to_owned(),
+                false => format!("LISTSTATUS_BATCH&startAfter={}", escaped(&after, false)),
+            };
+            let told = self.ask(path, &query)?;
+            let listing = &told["DirectoryListing"];
+            let entries = &listing["partialListing"]["FileStatuses"]["FileStatus"];
+            let entries = entries.as_array().ok_or_else(|| odd("a list"))?;
+            for entry in entries {
+                let name = entry["pathSuffix"].as_str().ok_or_else(|| odd("a name"))?;
+                if name.is_empty() {
+                    // It is a file, of which one asked for the list.
+                    return Err(RemoteError::NotFound);
+                }
+                name.clone_into(&mut after);
+                if entry["type"] != "SYMLINK" {
+                    each(name.to_owned(), found(entry)?);
+                }
+            }
+            if entries.is_empty() || listing["remainingEntries"].as_u64().unwrap_or(0) == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+        let told = self.ask(path, "GETFILESTATUS")?;
+        let status = &told["FileStatus"];
+        if !matches!(found(status)?, Found::Object(now) if now == *object) {
+            return Err(RemoteError::Changed);
+        }
+        // Those are sums of what is stored, and that is encrypted, or lies in stripes.
+        let is = |name: &str| status[name].as_bool() == Some(true);
+        if object.len == 0 || is("encBit") || is("ecBit") {
+            return Ok(Sums::default());
+        }
+        let Some(blocks) = self.blocks(path, object)? else { return Ok(Sums::default()) };
+        let unit = UNIT_BYTES.max(object.len.div_ceil(MAX_UNITS).next_power_of_two());
+        let mut sums = Sums::default();
+        for some in blocks.chunks(AT_ONCE) {
+            let told: Vec<_> = thread::scope(|scope| {
+                let ask = |block| scope.spawn(move || Block::sums(block, unit, PATIENCE));
+                let asked: Vec<_> = some.iter().map(ask).collect();
+                asked.into_iter().map(|asked| asked.join().unwrap_or(Ok(None))).collect()
+            });
+            for units in told {
+                match units? {
+                    Some(units) => sums.units.extend(units),
+                    None => return Ok(Sums::default()),
+                }
+            }
+        }
+        Ok(sums)
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        object: &Object,
+        range: Range<u64>,
+        buf: &mut [u8],
+    ) -> Result<(), RemoteError> {
+        let query = format!("OPEN&offset={}&length={}", range.start, range.end - range.start);
+        let make = || self.request(path, &query);
+        let read = self.client.range(&make, (range, object.len), buf)?;
+        read.map_err(|answer| self.refused(&answer))
+    }
+
+    fn check(&self, path: &str, object: &Object) -> Result<(), RemoteError> {
+        match self.look(path)? {
+            Some(Found::Object(now)) if now == *object => Ok(()),
+            _ => Err(RemoteError::Changed),
+        }
+    }
+
+    fn received(&self) -> u64 {
+        self.client.received()
+    }
+
+    fn has_dir_times(&self) -> bool {
+        true
+    }
+}
+
+fn json(answer: &Answer) -> Result<Value, RemoteError> {
+    serde_json::from_slice(&answer.body).map_err(|_| odd("JSON"))
+}
+
+fn odd(what: &str) -> RemoteError {
+    RemoteError::Wrong(format!("an answer of WebHDFS without {what}"))
+}
+
+fn found(status: &Value) -> Result<Found, RemoteError> {
+    let millis = status["modificationTime"].as_i64().ok_or_else(|| odd("a time"))?;
+    let modified = instant::of_millis(millis);
+    match status["type"].as_str() {
+        Some("DIRECTORY") => Ok(Found::Dir { modified }),
+        Some("FILE") => {
+            let len = status["length"].as_u64().ok_or_else(|| odd("a length"))?;
+            let token = format!("{}:{len}:{millis}", status["fileId"]);
+            Ok(Found::Object(Object { len, modified, token }))
+        }
+        _ => Err(odd("the type of an entry")),
+    }
+}

@@ -1,0 +1,53 @@
+//! Object stores and file systems that a URL names, as trees that are sent from: listed, compared by the sums that the
+//! system keeps, and read by ranges.
+//!
+//! [`Remote`] is such a place. Its [`RemoteTree`] takes part in an ordinary session, whose other end is in this process
+//! too. [`Alike`] sums old versions here as the system sums its own: so even a first sync over an old version reads what
+//! differs and no more. `system` is what each of them can do, `ahead` reads, `sums` compares. Nothing is written
+//! there. Why so: docs/decisions/0041.
+
+mod address;
+mod ahead;
+mod alike;
+mod azure;
+mod error;
+mod gcs;
+mod hdfs;
+mod http;
+mod instant;
+mod s3;
+mod session;
+mod sums;
+mod system;
+#[cfg(test)]
+mod testing;
+mod tree;
+
+pub use address::{Kind, kind_of};
+pub use alike::Alike;
+pub use error::RemoteError;
+pub use session::Remote;
+pub use sums::{Algorithm, Sum, Sums, Unit};
+pub use tree::{RemoteSnapshot, RemoteTree, Takes};
+
+/// What a program knows of its surroundings.
+pub trait Env {
+    /// A variable.
+    fn var(&self, name: &str) -> Option<String>;
+    /// The text of a file, if there is one.
+    fn read(&self, path: &str) -> Option<String>;
+}
+
+/// The surroundings of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct OfProcess;
+
+impl Env for OfProcess {
+    fn var(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        std::fs::read_to_string(path).ok()
+    }
+}

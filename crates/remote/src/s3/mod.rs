@@ -1,0 +1,425 @@
+//! S3: Amazon's, and servers that speak as it does.
+//!
+//! Sums come from `GetObjectAttributes`: one for each part of an object that was put in parts with a checksum, and the
+//! sum of the whole where that is one of all its bytes.
+
+mod credentials;
+mod sign;
+
+use std::ops::Range;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use http::{Request, StatusCode, Uri};
+use jiff::Timestamp as Instant;
+use roxmltree::{Document, Node};
+
+use crate::http::{Answer, Client, Redirects, escaped, range_header};
+use crate::sums::{Algorithm, Sum, Sums, Unit};
+use crate::system::{Found, Object, System};
+use crate::tree::UNTIMED;
+use crate::{Env, RemoteError, instant};
+
+use credentials::Account;
+use sign::ToSign;
+
+/// Parts of an object that are asked for at once, and most in all: S3 has no more.
+const PARTS: usize = 1000;
+const MAX_PARTS: usize = 10_000;
+
+/// A bucket.
+#[derive(Debug)]
+pub(crate) struct S3 {
+    client: Client,
+    bucket: String,
+    account: Account,
+    /// Scheme, and host with port.
+    base: (String, String),
+    /// What stands before the key in a path: the bucket, where it is not in the host.
+    above: String,
+}
+
+/// Parameters or headers of a request, by their names.
+type Pairs<'a> = [(&'a str, String)];
+
+impl S3 {
+    pub(crate) fn open(bucket: &str, env: &dyn Env) -> Result<Self, RemoteError> {
+        let bad = |why: &str| RemoteError::Address(format!("s3://{bucket}: {why}"));
+        let is_plain =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        if bucket.len() < 3 || !bucket.bytes().all(is_plain) {
+            return Err(bad("not the name of a bucket; write s3://BUCKET/PATH"));
+        }
+        let account = Account::find(env)?;
+        let (base, above) = match &account.endpoint {
+            Some(endpoint) => {
+                let uri: Uri = endpoint.parse().map_err(|_| bad("AWS_ENDPOINT_URL is no URL"))?;
+                let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.authority()) else {
+                    return Err(bad("AWS_ENDPOINT_URL is no URL: http://HOST:PORT"));
+                };
+                let above = uri.path().trim_end_matches('/');
+                ((scheme.to_owned(), host.to_string()), format!("{above}/{bucket}"))
+            }
+            None => {
+                let host = format!("s3.{}.amazonaws.com", account.region);
+                // A certificate is for one name before the dot.
+                let in_path =
+                    bucket.bytes().any(|byte| !matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+                match in_path {
+                    true => (("https".to_owned(), host), format!("/{bucket}")),
+                    false => (("https".to_owned(), format!("{bucket}.{host}")), String::new()),
+                }
+            }
+        };
+        let client = Client::new(Redirects::Tell);
+        Ok(Self { client, bucket: bucket.into(), account, base, above })
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        key: &str,
+        (query, headers): (&Pairs<'_>, &Pairs<'_>),
+    ) -> Result<Request<()>, RemoteError> {
+        let (scheme, host) = &self.base;
+        let path = format!("{}/{}", self.above, escaped(key, true));
+        let to_sign = ToSign { host, path: &path, query, headers };
+        let with = (self.account.keys.as_ref(), self.account.region.as_str());
+        let headers = to_sign.signed(method, with, Instant::now());
+        let query = to_sign.query();
+        let mark = if query.is_empty() { "" } else { "?" };
+        let url = format!("{scheme}://{host}{path}{mark}{query}");
+        sign::request((method, &url), headers)
+            .map_err(|error| RemoteError::Address(format!("{}: {error}", self.url(key))))
+    }
+
+    fn ask(
+        &self,
+        method: &str,
+        key: &str,
+        with: (&Pairs<'_>, &Pairs<'_>),
+    ) -> Result<Answer, RemoteError> {
+        self.client.ask(&|| self.request(method, key, with))
+    }
+
+    /// The error that an answer is.
+    fn refused(&self, answer: &Answer) -> RemoteError {
+        let text = answer.text();
+        let document = Document::parse(&text).ok();
+        let word = |name: &str| {
+            let document = document.as_ref()?;
+            let node = document.descendants().find(|node| node.has_tag_name(name))?;
+            node.text().map(str::to_owned)
+        };
+        let code = word("Code").unwrap_or_default();
+        let what = word("Message").unwrap_or_else(|| answer.status.to_string());
+        let hint = match (answer.status.as_u16(), code.as_str()) {
+            (404, "NoSuchBucket") => format!("; there is no bucket {}", self.bucket),
+            (404, _) => return RemoteError::NotFound,
+            (412, _) => return RemoteError::Changed,
+            (301 | 307 | 400, _) if answer.header("x-amz-bucket-region").is_some() => {
+                let region = answer.header("x-amz-bucket-region").unwrap_or_default();
+                format!("; the bucket is in another region: set AWS_REGION={region}")
+            }
+            (401 | 403, _) if self.account.keys.is_none() => {
+                "; no keys were found: AWS_ACCESS_KEY_ID, AWS_PROFILE, ~/.aws/credentials".into()
+            }
+            _ => String::new(),
+        };
+        let (code, colon) = if code.is_empty() { ("", "") } else { (code.as_str(), ": ") };
+        RemoteError::Refused {
+            server: self.base.1.clone(),
+            why: format!("{code}{colon}{what}{hint}"),
+        }
+    }
+
+    fn page(
+        &self,
+        prefix: &str,
+        (limit, token): (usize, Option<&str>),
+    ) -> Result<Page, RemoteError> {
+        let mut query = vec![
+            ("delimiter", "/".to_owned()),
+            ("encoding-type", "url".to_owned()),
+            ("list-type", "2".to_owned()),
+            ("max-keys", limit.to_string()),
+            ("prefix", prefix.to_owned()),
+        ];
+        if let Some(token) = token {
+            query.insert(0, ("continuation-token", token.to_owned()));
+        }
+        let answer = self.ask("GET", "", (&query, &[]))?;
+        if answer.status != StatusCode::OK {
+            return Err(self.refused(&answer));
+        }
+        Page::parse(&answer.text(), prefix)
+    }
+}
+
+impl System for S3 {
+    fn url(&self, path: &str) -> String {
+        format!("s3://{}/{path}", self.bucket)
+    }
+
+    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+        if !path.is_empty() {
+            let answer = self.ask("HEAD", path, (&[], &[]))?;
+            match answer.status {
+                StatusCode::OK => return object_of(&answer).map(Found::Object).map(Some),
+                StatusCode::NOT_FOUND => {}
+                _ => return Err(self.refused(&answer)),
+            }
+        }
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let page = self.page(&prefix, (1, None))?;
+        let is_there = path.is_empty() || page.is_marked || !page.found.is_empty();
+        Ok(is_there.then_some(Found::Dir { modified: UNTIMED }))
+    }
+
+    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let (mut token, mut any) = (None, path.is_empty());
+        loop {
+            let page = self.page(&prefix, (PARTS, token.as_deref()))?;
+            any |= page.is_marked || !page.found.is_empty();
+            page.found.into_iter().for_each(|(name, found)| each(name, found));
+            match page.next {
+                // A server that says the same for ever would keep us here.
+                Some(next) if token.as_ref() != Some(&next) => token = Some(next),
+                Some(_) => return Err(RemoteError::Wrong("a list that does not go on".into())),
+                None if any => return Ok(()),
+                None => return Err(RemoteError::NotFound),
+            }
+        }
+    }
+
+    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+        let (mut sums, mut marker) = (Sums::default(), 0);
+        loop {
+            let headers = [
+                ("x-amz-max-parts", PARTS.to_string()),
+                ("x-amz-object-attributes", "Checksum,ETag,ObjectParts,ObjectSize".to_owned()),
+                ("x-amz-part-number-marker", marker.to_string()),
+            ];
+            let answer = self.ask("GET", path, (&[("attributes", String::new())], &headers))?;
+            match answer.status.as_u16() {
+                200 => {}
+                // A server that has no such call, or does not let us make it, keeps no sums for us.
+                400 | 403 | 405 | 501 => return self.sums_of_whole(path, object),
+                _ => return Err(self.refused(&answer)),
+            }
+            let text = answer.text();
+            let Ok(attributes) = Attributes::parse(&text) else {
+                return self.sums_of_whole(path, object);
+            };
+            if attributes.etag.is_some_and(|etag| etag != object.token.trim_matches('"')) {
+                return Err(RemoteError::Changed);
+            }
+            sums.whole = attributes.whole;
+            sums.units.extend(attributes.parts);
+            match attributes.next {
+                Some(next) if next > marker && sums.units.len() < MAX_PARTS => marker = next,
+                _ => break,
+            }
+        }
+        let has_all = sums.units.iter().map(|unit| unit.len).sum::<u64>() == object.len;
+        if !has_all || !sums.is_known() {
+            return match sums.whole {
+                Some(whole) => Ok(Sums::of_whole(object.len, whole)),
+                None => self.sums_of_whole(path, object),
+            };
+        }
+        Ok(sums)
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        object: &Object,
+        range: Range<u64>,
+        buf: &mut [u8],
+    ) -> Result<(), RemoteError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let headers = [("if-match", object.token.clone()), ("range", range_header(&range))];
+        let make = || self.request("GET", path, (&[], &headers));
+        self.client
+            .range(&make, (range.clone(), object.len), buf)?
+            .map_err(|answer| self.refused(&answer))
+    }
+
+    fn received(&self) -> u64 {
+        self.client.received()
+    }
+}
+
+impl S3 {
+    /// The sum of the whole, as `HEAD` tells it.
+    fn sums_of_whole(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+        let headers =
+            [("if-match", object.token.clone()), ("x-amz-checksum-mode", "ENABLED".to_owned())];
+        let answer = self.ask("HEAD", path, (&[], &headers))?;
+        if answer.status != StatusCode::OK {
+            return Err(self.refused(&answer));
+        }
+        let of = |(name, algorithm): &(&str, Algorithm)| {
+            let header = format!("x-amz-checksum-{}", name.to_ascii_lowercase());
+            sum_of(answer.header(&header)?, *algorithm)
+        };
+        match SUMS.iter().find_map(of) {
+            Some(sum) => Ok(Sums::of_whole(object.len, sum)),
+            None => Ok(Sums::default()),
+        }
+    }
+}
+
+/// Sums by their names, the strongest first.
+const SUMS: [(&str, Algorithm); 5] = [
+    ("SHA256", Algorithm::Sha256),
+    ("SHA1", Algorithm::Sha1),
+    ("CRC64NVME", Algorithm::Crc64Nvme),
+    ("CRC32C", Algorithm::Crc32c),
+    ("CRC32", Algorithm::Crc32),
+];
+
+/// The sum in base 64; none where it is one of sums, which ends with the number of these.
+fn sum_of(text: &str, algorithm: Algorithm) -> Option<Sum> {
+    Sum::new(algorithm, &BASE64.decode(text).ok()?).ok()
+}
+
+fn object_of(answer: &Answer) -> Result<Object, RemoteError> {
+    let wrong = |what: &str| RemoteError::Wrong(format!("an answer to HEAD without {what}"));
+    let len = answer.content_length().ok_or_else(|| wrong("a length"))?;
+    let token = answer.header("etag").ok_or_else(|| wrong("an entity tag"))?.to_owned();
+    let modified = answer.header("last-modified").and_then(instant::of_http).unwrap_or(UNTIMED);
+    Ok(Object { len, modified, token })
+}
+
+/// A page of a list.
+struct Page {
+    found: Vec<(String, Found)>,
+    next: Option<String>,
+    /// True if the prefix itself is an object, which stands for an empty directory.
+    is_marked: bool,
+}
+
+impl Page {
+    fn parse(text: &str, prefix: &str) -> Result<Self, RemoteError> {
+        let wrong = |what: &str| RemoteError::Wrong(format!("a list without {what}"));
+        let document = Document::parse(text)
+            .map_err(|error| RemoteError::Wrong(format!("a list that is no XML: {error}")))?;
+        let root = document.root_element();
+        let is_escaped = child(root, "EncodingType") == Some("url");
+        let named = |text: &str| if is_escaped { unescaped(text) } else { text.to_owned() };
+        let mut page = Self { found: Vec::new(), next: None, is_marked: false };
+        for node in root.children() {
+            match node.tag_name().name() {
+                "Contents" => {
+                    let key = named(child(node, "Key").ok_or_else(|| wrong("a key"))?);
+                    let Some(name) = key.strip_prefix(prefix) else { continue };
+                    if name.is_empty() {
+                        page.is_marked = true;
+                        continue;
+                    }
+                    let len = child(node, "Size").and_then(|size| size.parse().ok());
+                    let object = Object {
+                        len: len.ok_or_else(|| wrong("a size"))?,
+                        modified: child(node, "LastModified")
+                            .and_then(instant::of_iso)
+                            .unwrap_or(UNTIMED),
+                        token: child(node, "ETag").ok_or_else(|| wrong("an entity tag"))?.into(),
+                    };
+                    page.found.push((name.to_owned(), Found::Object(object)));
+                }
+                "CommonPrefixes" => {
+                    let key = named(child(node, "Prefix").ok_or_else(|| wrong("a prefix"))?);
+                    let Some(name) = key.strip_prefix(prefix) else { continue };
+                    let name = name.strip_suffix('/').unwrap_or(name);
+                    page.found.push((name.to_owned(), Found::Dir { modified: UNTIMED }));
+                }
+                _ => {}
+            }
+        }
+        if child(root, "IsTruncated") == Some("true") {
+            let next =
+                child(root, "NextContinuationToken").ok_or_else(|| wrong("its next token"))?;
+            page.next = Some(next.to_owned());
+        }
+        Ok(page)
+    }
+}
+
+/// What `GetObjectAttributes` tells.
+struct Attributes {
+    etag: Option<String>,
+    whole: Option<Sum>,
+    parts: Vec<Unit>,
+    next: Option<usize>,
+}
+
+impl Attributes {
+    fn parse(text: &str) -> Result<Self, roxmltree::Error> {
+        let document = Document::parse(text)?;
+        let root = document.root_element();
+        let sums = |node: Node<'_, '_>| {
+            SUMS.iter().find_map(|(name, algorithm)| {
+                sum_of(child(node, &format!("Checksum{name}"))?, *algorithm)
+            })
+        };
+        let find = |name: &str| root.children().find(|node| node.has_tag_name(name));
+        let find = |name: &str| {
+            find(name).or_else(|| root.children().find(|node| node.tag_name().name() == name))
+        };
+        let checksum = find("Checksum");
+        let is_composite =
+            checksum.and_then(|node| child(node, "ChecksumType")) == Some("COMPOSITE");
+        let parts = find("ObjectParts");
+        let whole = checksum.filter(|_| !is_composite).and_then(sums);
+        let part = |node: Node<'_, '_>| {
+            let len: u64 = child(node, "Size")?.parse().ok()?;
+            (len > 0).then(|| Unit::new(len, sums(node)))
+        };
+        let units = parts.into_iter().flat_map(|node| node.children());
+        let units =
+            units.filter(|node| node.tag_name().name() == "Part").filter_map(part).collect();
+        let is_cut = parts.and_then(|node| child(node, "IsTruncated")) == Some("true");
+        let next = parts.filter(|_| is_cut).and_then(|node| child(node, "NextPartNumberMarker"));
+        Ok(Self {
+            etag: child(root, "ETag").map(|etag| etag.trim_matches('"').to_owned()),
+            whole,
+            parts: units,
+            next: next.and_then(|next| next.parse().ok()),
+        })
+    }
+}
+
+/// The text of an element below `node`, whatever its namespace.
+fn child<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
+    node.children().find(|child| child.tag_name().name() == name)?.text()
+}
+
+/// Replaces `%XX`, and `+` by a blank, as lists have them.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        let digits = behind.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let value = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match (byte, value) {
+            (b'%', Some(value)) => {
+                bytes.push(value);
+                rest = &behind[2..];
+            }
+            (b'+', _) => {
+                bytes.push(b' ');
+                rest = behind;
+            }
+            _ => {
+                bytes.push(byte);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,133 @@
+//! Signature version 4 of AWS, in the header `Authorization`.
+
+use hmac::{Hmac, KeyInit, Mac};
+use http::Request;
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+use super::credentials::Keys;
+use crate::http::escaped;
+
+/// Sum of an empty body.
+const NO_BODY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+/// What is signed of a request without a body.
+pub(super) struct ToSign<'a> {
+    pub(super) host: &'a str,
+    /// Path with escapes.
+    pub(super) path: &'a str,
+    /// Names and values without escapes, ascending by name.
+    pub(super) query: &'a [(&'a str, String)],
+    /// Headers besides the usual ones; names in lower case, ascending.
+    pub(super) headers: &'a [(&'a str, String)],
+}
+
+impl ToSign<'_> {
+    /// The query with escapes.
+    pub(super) fn query(&self) -> String {
+        let pair = |(name, value): &(&str, String)| {
+            format!("{}={}", escaped(name, false), escaped(value, false))
+        };
+        self.query.iter().map(pair).collect::<Vec<_>>().join("&")
+    }
+
+    /// The headers that a request needs, with the signature if there are keys.
+    pub(super) fn signed(
+        &self,
+        method: &str,
+        (keys, region): (Option<&Keys>, &str),
+        now: Timestamp,
+    ) -> Vec<(String, String)> {
+        let mut headers: Vec<_> =
+            self.headers.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let Some(keys) = keys else { return headers };
+        let stamp = now.strftime("%Y%m%dT%H%M%SZ").to_string();
+        let day = &stamp[..8];
+        headers.push(("x-amz-content-sha256".into(), NO_BODY.into()));
+        headers.push(("x-amz-date".into(), stamp.clone()));
+        if let Some(token) = &keys.token {
+            headers.push(("x-amz-security-token".into(), token.clone()));
+        }
+        let mut all = headers.clone();
+        all.push(("host".into(), self.host.to_owned()));
+        all.sort();
+        let names = all.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(";");
+        let lines: String =
+            all.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
+        let query = self.query();
+        let request = format!("{method}\n{}\n{query}\n{lines}\n{names}\n{NO_BODY}", self.path);
+        let scope = format!("{day}/{region}/s3/aws4_request");
+        let sum = hex(&Sha256::digest(request.as_bytes()));
+        let text = format!("AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{sum}");
+        let first = format!("AWS4{}", keys.secret);
+        let key = [day, region, "s3", "aws4_request"]
+            .iter()
+            .fold(first.into_bytes(), |key, part| mac(&key, part.as_bytes()));
+        let signature = hex(&mac(&key, text.as_bytes()));
+        headers.push((
+            "authorization".into(),
+            format!(
+                "AWS4-HMAC-SHA256 Credential={}/{scope},SignedHeaders={names},Signature={signature}",
+                keys.id
+            ),
+        ));
+        headers
+    }
+}
+
+/// A request with these headers.
+pub(super) fn request(
+    (method, url): (&str, &str),
+    headers: Vec<(String, String)>,
+) -> Result<Request<()>, http::Error> {
+    let request = Request::builder().method(method).uri(url);
+    headers.into_iter().fold(request, |it, (name, value)| it.header(name, value)).body(())
+}
+
+fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length is one");
+    mac.update(text);
+    mac.finalize().into_bytes().to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of "Signature Calculations for the Authorization Header" in the manual of Amazon S3.
+    #[test]
+    fn the_signatures_are_those_of_the_manual() {
+        let keys = Keys {
+            id: "AKIAIOSFODNN7EXAMPLE".into(),
+            secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into(),
+            token: None,
+        };
+        let now: Timestamp = "2013-05-24T00:00:00Z".parse().unwrap();
+        let host = "examplebucket.s3.amazonaws.com";
+        let range = [("range", "bytes=0-9".to_owned())];
+        let list = [("max-keys", "2".to_owned()), ("prefix", "J".to_owned())];
+        for (path, query, headers, signature) in [
+            (
+                "/test.txt",
+                &[][..],
+                &range[..],
+                "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+            ),
+            (
+                "/",
+                &list[..],
+                &[][..],
+                "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+            ),
+        ] {
+            let to_sign = ToSign { host, path, query, headers };
+            let signed = to_sign.signed("GET", (Some(&keys), "us-east-1"), now);
+            let (_, header) = signed.last().unwrap();
+            assert!(header.ends_with(signature), "{header}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A system as the other end of a session in this process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use deltic_net::SyncError;
+use deltic_net::embed::{Embedding, serve_tree};
+use deltic_net::executor::{Executor, Limits};
+use deltic_net::old_sums::OldSums;
+use deltic_net::plan::{Dial, Dialling, Stream};
+use deltic_protocol::options::Options;
+use deltic_store::Filter;
+use deltic_tree::rule::Side;
+
+use crate::alike::Alike;
+use crate::system::System;
+use crate::tree::{RemoteTree, Takes};
+use crate::{Env, Kind, RemoteError};
+
+/// Files that are asked for at once: each waits for its answer.
+const AT_ONCE: usize = 16;
+/// Bytes on the way between both ends in this process.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// A system that a URL names.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    system: Arc<dyn System>,
+}
+
+impl Remote {
+    /// The system at `SCHEME://HOST`. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// [`RemoteError::Address`] where that is none, or its credentials make no sense.
+    pub fn new(url: &str, env: &dyn Env) -> Result<Self, RemoteError> {
+        Ok(Self { system: Kind::open(url, env)? })
+    }
+
+    /// The tree of these paths.
+    ///
+    /// # Errors
+    /// [`RemoteError::Address`] where one is none.
+    pub fn tree(&self, paths: &[Vec<u8>], takes: Takes) -> Result<RemoteTree, RemoteError> {
+        RemoteTree::new(Arc::clone(&self.system), paths, takes)
+    }
+
+    /// Bytes that came from it so far.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.system.received()
+    }
+
+    /// True if its directories have times of their own.
+    #[must_use]
+    pub fn has_dir_times(&self) -> bool {
+        self.system.has_dir_times()
+    }
+
+    /// Dials it: each session has its other end in this process, which knows what is in the directory `cache`.
+    #[must_use]
+    pub fn dial(&self, cache: Option<PathBuf>) -> Dial {
+        let alike = Arc::new(Alike::default());
+        let (remote, sums) = (self.clone(), Arc::clone(&alike));
+        let open = move || remote.connect(cache.clone(), &alike);
+        Dial::new(open).with_old_sums(sums)
+    }
+
+    fn connect(&self, cache: Option<PathBuf>, alike: &Arc<Alike>) -> Dialling {
+        let (remote, alike) = (self.clone(), Arc::clone(alike));
+        Box::pin(async move {
+            let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+            let sums: Arc<dyn OldSums> = alike.clone();
+            // Threads here wait for a network, and compute little.
+            let limits = Limits { compute: AT_ONCE, ..Limits::default() };
+            let with = Embedding { executor: Executor::new(limits), ..Embedding::default() };
+            let open = move |paths: Vec<Vec<u8>>, options: &Options| {
+                let tree = remote.tree(&paths, takes(options)).map_err(refused)?;
+                let single = tree.single().map_err(refused)?;
+                alike.send(&tree);
+                Ok((tree, single))
+            };
+            tokio::spawn(async move {
+                // The other end hears of errors by the last word.
+                serve_tree(open, theirs, (cache, sums), &with).await.ok();
+            });
+            let stream: Box<dyn Stream> = Box::new(ours);
+            Ok(Box::into_pin(stream))
+        })
+    }
+}
+
+fn takes(options: &Options) -> Takes {
+    Takes {
+        rules: Filter::new(&options.rules, Side::Sender),
+        recursive: options.recursive,
+        dirs: options.select.dirs,
+    }
+}
+
+fn refused(error: RemoteError) -> SyncError {
+    SyncError::Selection(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

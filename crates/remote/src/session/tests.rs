@@ -1,0 +1,194 @@
+//! Whole sessions, from a system in memory to a directory here.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use deltic_net::plan::{Destination, Names, Patience, Remote as Shell, Sources};
+use deltic_net::{Outcome, Plan, SyncError, User};
+use deltic_protocol::options::{Compare, Options};
+use deltic_protocol::report::{Notice, Trouble};
+
+use super::Remote;
+use crate::testing::Shelf;
+
+/// A system, a destination, and a place for notes.
+struct World {
+    shelf: Arc<Shelf>,
+    dir: tempfile::TempDir,
+}
+
+impl World {
+    fn new(shelf: Shelf) -> Self {
+        Self { shelf: Arc::new(shelf), dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn out(&self) -> std::path::PathBuf {
+        self.dir.path().join("out")
+    }
+
+    /// Syncs all; how it went, what it complained of, and the bytes that were read of objects.
+    fn sync(&self) -> (Result<Outcome, SyncError>, Vec<Trouble>, u64) {
+        self.sync_as(&["./"], Options::default())
+    }
+
+    fn sync_as(
+        &self,
+        paths: &[&str],
+        options: Options,
+    ) -> (Result<Outcome, SyncError>, Vec<Trouble>, u64) {
+        let compare = Compare { cached: true, ..Compare::default() };
+        let options =
+            Options { recursive: true, times: true, whole_file: true, compare, ..options };
+        let cache = self.dir.path().join("cache");
+        let remote = Remote { system: self.shelf.clone() };
+        let plan = Plan {
+            sources: Sources::Remote {
+                host: "shelf://".into(),
+                paths: paths.iter().map(Into::into).collect(),
+            },
+            names: Names::None,
+            destination: Destination::Local(self.out()),
+            options,
+            remote: Shell { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
+            dial: Some(remote.dial(Some(cache.clone()))),
+            bwlimit: None,
+            patience: Patience::default(),
+            by_blake3: false,
+            cache: Some(cache),
+            batch: None,
+            reasons: None,
+        };
+        let (mut troubles, before) = (Vec::new(), remote.received());
+        let ended = deltic_net::run(plan, &User::default(), &mut |notice| {
+            if let Notice::Trouble(trouble) = notice {
+                troubles.push(trouble);
+            }
+        });
+        (ended, troubles, remote.received() - before)
+    }
+
+    fn holds(&self, name: &str, bytes: &[u8]) -> bool {
+        fs::read(self.out().join(name)).unwrap() == bytes
+    }
+}
+
+fn bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+fn age(path: &Path) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+}
+
+const UNIT: u64 = 64 << 10;
+
+#[test]
+fn an_old_version_that_nobody_knows_costs_only_the_units_that_differ() {
+    for len in [UNIT as usize * 40, UNIT as usize * 40 + 1000, 300_000] {
+        let new = bytes(len, 1);
+        let world = World::new(Shelf { unit: UNIT, ..Shelf::default() }.with("a/img", &new));
+        let mut old = new.clone();
+        old[UNIT as usize * 3 + 5] ^= 1;
+        fs::create_dir_all(world.out().join("a")).unwrap();
+        fs::write(world.out().join("a/img"), &old).unwrap();
+        age(&world.out().join("a/img"));
+        let (ended, troubles, read) = world.sync();
+        ended.unwrap();
+        assert!(troubles.is_empty() && world.holds("a/img", &new), "{troubles:?}");
+        assert_eq!(read, UNIT, "{len}");
+    }
+}
+
+#[test]
+fn a_longer_a_shorter_and_an_equal_old_version_are_bases_too() {
+    let new = bytes(UNIT as usize * 20 + 777, 2);
+    for (old, most) in [
+        ([&new[..], b"more"].concat(), 0),
+        (new[..UNIT as usize * 10 + 1].to_vec(), UNIT * 10 + 777),
+        (new.clone(), 0),
+    ] {
+        let world = World::new(Shelf { unit: UNIT, ..Shelf::default() }.with("img", &new));
+        fs::create_dir_all(world.out()).unwrap();
+        fs::write(world.out().join("img"), &old).unwrap();
+        age(&world.out().join("img"));
+        let (ended, _, read) = world.sync();
+        ended.unwrap();
+        assert!(world.holds("img", &new));
+        assert!(read <= most, "{read} bytes of {most}");
+    }
+}
+
+#[test]
+fn a_first_copy_reads_once_and_the_next_sync_only_what_changed() {
+    let mut new = bytes(40 << 20, 3);
+    let world = World::new(Shelf { unit: UNIT, ..Shelf::default() }.with("img", &new));
+    let (ended, _, read) = world.sync();
+    ended.unwrap();
+    assert_eq!(read, 40 << 20);
+    new[7_000_000] ^= 1;
+    new.push(0);
+    world.shelf.put("img", &new);
+    let (ended, _, read) = world.sync();
+    ended.unwrap();
+    assert!(world.holds("img", &new));
+    assert_eq!(read, UNIT + 1);
+    let (_, _, read) = world.sync();
+    assert_eq!(read, 0);
+}
+
+#[test]
+fn bytes_that_are_not_those_of_their_sums_replace_nothing() {
+    for len in [UNIT as usize * 40, 5 << 20] {
+        let new = bytes(len, 4);
+        let world =
+            World::new(Shelf { unit: UNIT, lies: true, ..Shelf::default() }.with("img", &new));
+        fs::create_dir_all(world.out()).unwrap();
+        fs::write(world.out().join("img"), b"old").unwrap();
+        let (_, troubles, _) = world.sync();
+        assert!(world.holds("img", b"old"));
+        let told = troubles.first().expect("it is told").message.clone();
+        assert!(told.contains("not those that their sum is of"), "{told}");
+    }
+}
+
+#[test]
+fn without_sums_all_is_read_once_and_small_files_too() {
+    let shelf = Shelf::default().with("img", &bytes(9 << 20, 5)).with("d/e/small", b"small");
+    let world = World::new(shelf.with("d/empty", b""));
+    let (ended, troubles, read) = world.sync();
+    ended.unwrap();
+    assert!(troubles.is_empty(), "{troubles:?}");
+    assert!(world.holds("img", &bytes(9 << 20, 5)) && world.holds("d/e/small", b"small"));
+    assert!(world.holds("d/empty", b""));
+    assert_eq!(read, (9 << 20) + 5);
+}
+
+#[test]
+fn names_that_no_file_can_have_are_told_and_the_others_come() {
+    let shelf = Shelf::default().with("a/../b", b"1").with("a//b", b"2").with("ok", b"3");
+    let world = World::new(shelf.with("both", b"4").with("both/below", b"5"));
+    let (_, troubles, _) = world.sync();
+    assert!(world.holds("ok", b"3") && world.holds("both/below", b"5"));
+    let told: Vec<_> = troubles.iter().map(|trouble| trouble.message.clone()).collect();
+    for name in ["shelf://a/..", "shelf://a/:", "shelf://both: it is an object"] {
+        assert!(told.iter().any(|told| told.contains(name)), "{name}: {told:?}");
+    }
+}
+
+#[test]
+fn one_object_comes_under_its_name_or_the_one_that_is_given() {
+    let new = bytes(3 << 20, 6);
+    let world = World::new(Shelf { unit: UNIT, ..Shelf::default() }.with("a/img", &new));
+    let mut old = new.clone();
+    old[0] ^= 1;
+    fs::write(world.out(), &old).unwrap();
+    age(&world.out());
+    let (ended, _, read) = world.sync_as(&["a/img"], Options::default());
+    ended.unwrap();
+    assert!(fs::read(world.out()).unwrap() == new);
+    assert_eq!(read, UNIT);
+}

@@ -1,0 +1,258 @@
+//! The sums that a system keeps of an object, and the same of bytes here.
+//!
+//! Two units of one length are taken for the same bytes where their sums are equal: whoever names a system by its URL
+//! trusts it (docs/decisions/0041).
+
+use blake3::Hasher as Blake3;
+use deltic_store::facts::Is;
+use deltic_store::{Extents, Snapshot, StoreError};
+use sha2::Digest as _;
+
+use crate::RemoteError;
+
+/// A kind of sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// CRC-32 of IEEE 802.3, as zlib has it.
+    Crc32,
+    /// CRC-32C (Castagnoli).
+    Crc32c,
+    /// CRC-64/NVME.
+    Crc64Nvme,
+    /// MD5.
+    Md5,
+    /// SHA-1.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// A name that only equal bytes have, by the word of who wrote them: nothing here can be summed like that.
+    Name,
+}
+
+/// A sum: bytes, most significant first where it is a number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sum {
+    /// How it was taken.
+    pub algorithm: Algorithm,
+    /// The sum itself.
+    pub bytes: Box<[u8]>,
+}
+
+/// A part of an object, and its sum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Length in bytes, never 0.
+    pub len: u64,
+    /// Length that zeros fill it up to before it is summed, if that is longer.
+    pub padded: u64,
+    /// Its sum, where there is one.
+    pub sum: Option<Sum>,
+}
+
+/// All that is known of an object's content without reading it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Units from the first byte to the last; none where nothing is known.
+    pub units: Vec<Unit>,
+    /// The sum of all bytes.
+    pub whole: Option<Sum>,
+}
+
+/// A sum that is being taken.
+pub(crate) enum Summer {
+    Crc32(crc32fast::Hasher),
+    Crc32c(u32),
+    Crc64Nvme(crc64fast_nvme::Digest),
+    Md5(md5::Md5),
+    Sha1(sha1::Sha1),
+    Sha256(sha2::Sha256),
+}
+
+impl Algorithm {
+    pub(crate) fn summer(self) -> Option<Summer> {
+        Some(match self {
+            Self::Crc32 => Summer::Crc32(crc32fast::Hasher::new()),
+            Self::Crc32c => Summer::Crc32c(0),
+            Self::Crc64Nvme => Summer::Crc64Nvme(crc64fast_nvme::Digest::new()),
+            Self::Md5 => Summer::Md5(md5::Md5::new()),
+            Self::Sha1 => Summer::Sha1(sha1::Sha1::new()),
+            Self::Sha256 => Summer::Sha256(sha2::Sha256::new()),
+            Self::Name => return None,
+        })
+    }
+
+    /// Length of a sum in bytes; `None` of names, which have any.
+    pub(crate) const fn len(self) -> Option<usize> {
+        match self {
+            Self::Crc32 | Self::Crc32c => Some(4),
+            Self::Crc64Nvme => Some(8),
+            Self::Md5 => Some(16),
+            Self::Sha1 => Some(20),
+            Self::Sha256 => Some(32),
+            Self::Name => None,
+        }
+    }
+}
+
+impl Summer {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Crc32(sum) => sum.update(bytes),
+            Self::Crc32c(sum) => *sum = crc32c::crc32c_append(*sum, bytes),
+            Self::Crc64Nvme(sum) => sum.write(bytes),
+            Self::Md5(sum) => sum.update(bytes),
+            Self::Sha1(sum) => sum.update(bytes),
+            Self::Sha256(sum) => sum.update(bytes),
+        }
+    }
+
+    pub(crate) fn finish(self) -> Box<[u8]> {
+        match self {
+            Self::Crc32(sum) => sum.finalize().to_be_bytes().into(),
+            Self::Crc32c(sum) => sum.to_be_bytes().into(),
+            Self::Crc64Nvme(sum) => sum.sum64().to_be_bytes().into(),
+            Self::Md5(sum) => sum.finalize().to_vec().into(),
+            Self::Sha1(sum) => sum.finalize().to_vec().into(),
+            Self::Sha256(sum) => sum.finalize().to_vec().into(),
+        }
+    }
+}
+
+impl Sum {
+    /// A sum of the right length.
+    ///
+    /// # Errors
+    /// [`RemoteError::Wrong`].
+    pub fn new(algorithm: Algorithm, bytes: &[u8]) -> Result<Self, RemoteError> {
+        if algorithm.len().is_some_and(|len| len != bytes.len()) {
+            let why = format!("a sum of {} bytes, which {algorithm:?} has not", bytes.len());
+            return Err(RemoteError::Wrong(why));
+        }
+        Ok(Self { algorithm, bytes: bytes.into() })
+    }
+}
+
+impl Unit {
+    /// A unit without padding.
+    #[must_use]
+    pub const fn new(len: u64, sum: Option<Sum>) -> Self {
+        Self { len, padded: len, sum }
+    }
+
+    /// What its bytes are called: the same for all bytes of that length and sum, whoever keeps them.
+    fn is(&self, sum: Option<&Sum>) -> Is {
+        let Some(sum) = sum else { return Is::Unknown };
+        let mut hasher = Blake3::new_derive_key(CONTEXT);
+        hasher.update(&[sum.algorithm as u8]);
+        hasher.update(&self.len.to_le_bytes());
+        hasher.update(&self.padded.to_le_bytes());
+        hasher.update(&sum.bytes);
+        let mut id = [0; 24];
+        hasher.finalize_xof().fill(&mut id);
+        let field = |at: usize| u64::from_le_bytes(id[at..at + 8].try_into().expect("8 bytes"));
+        Is::Id { id: [field(0), field(8), field(16)], from: 0 }
+    }
+
+    /// The same unit of another version, of which the bytes are fed by `read`.
+    fn summed(
+        &self,
+        mut read: impl FnMut(&mut Summer) -> Result<(), StoreError>,
+    ) -> Result<Option<Sum>, StoreError> {
+        let Some(algorithm) = self.sum.as_ref().map(|sum| sum.algorithm) else { return Ok(None) };
+        let Some(mut summer) = algorithm.summer() else { return Ok(None) };
+        read(&mut summer)?;
+        pad(&mut summer, self.padded - self.len);
+        Ok(Some(Sum { algorithm, bytes: summer.finish() }))
+    }
+}
+
+/// Feeds so many zeros.
+pub(crate) fn pad(summer: &mut Summer, mut zeros: u64) {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    while zeros > 0 {
+        let some = zeros.min(ZEROS.len() as u64);
+        summer.push(&ZEROS[..some as usize]);
+        zeros -= some;
+    }
+}
+
+impl Sums {
+    /// One sum of everything.
+    #[must_use]
+    pub fn of_whole(len: u64, sum: Sum) -> Self {
+        Self { units: vec![Unit::new(len.max(1), Some(sum.clone()))], whole: Some(sum) }
+    }
+
+    /// True if anything of it can be compared.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.units.iter().any(|unit| unit.sum.is_some())
+    }
+
+    /// Checks that the units are those of `len` bytes.
+    ///
+    /// # Errors
+    /// [`RemoteError::Wrong`].
+    pub fn check(self, len: u64) -> Result<Self, RemoteError> {
+        let bytes = self.units.iter().try_fold(0_u64, |all, unit| all.checked_add(unit.len));
+        let fits = self.units.is_empty() || bytes == Some(len) || len == 0;
+        let padded = self.units.iter().all(|unit| unit.padded >= unit.len);
+        if fits && padded {
+            return Ok(self);
+        }
+        Err(RemoteError::Wrong(format!("the sums of {bytes:?} bytes, of which there are {len}")))
+    }
+
+    /// The extents of an object of `len` bytes that has them.
+    #[must_use]
+    pub fn extents(&self, len: u64) -> Option<Extents> {
+        if len == 0 || !self.is_known() {
+            return None;
+        }
+        let mut extents = Extents::new(STORE);
+        for unit in &self.units {
+            extents.push(unit.len, unit.is(unit.sum.as_ref())).ok()?;
+        }
+        (extents.len() == len).then_some(extents)
+    }
+
+    /// The extents of `old`, which is summed in the same units.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn extents_of(&self, old: &dyn Snapshot) -> Result<Option<Extents>, StoreError> {
+        let len = old.meta().len;
+        let mut extents = Extents::new(STORE);
+        let mut buffer = vec![0; READ_BYTES.min(len as usize)];
+        let mut start = 0;
+        for unit in &self.units {
+            if start + unit.len > len {
+                break;
+            }
+            let sum = unit.summed(|summer| {
+                let (mut at, end) = (start, start + unit.len);
+                while at < end {
+                    let want = ((end - at) as usize).min(buffer.len());
+                    let got = old.read_at(at, &mut buffer[..want])?;
+                    if got == 0 {
+                        let path = deltic_tree::RelPath::root();
+                        return Err(StoreError::Short { path, len });
+                    }
+                    summer.push(&buffer[..got]);
+                    at += got as u64;
+                }
+                Ok(())
+            })?;
+            if extents.push(unit.len, unit.is(sum.as_ref())).is_err() {
+                return Ok(None);
+            }
+            start += unit.len;
+        }
+        Ok(extents.push(len - start, Is::Unknown).is_ok().then_some(extents))
+    }
+}
+
+/// Stands for all stores of which the identities are sums of content: those are the same everywhere.
+const STORE: [u8; 32] = *b"deltic: units by sums of content";
+const CONTEXT: &str = "deltic 2026-11-26 units of remote systems by their sums";
+const READ_BYTES: usize = 1 << 20;

@@ -1,0 +1,142 @@
+//! Surroundings and a system for tests.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use deltic_tree::Timestamp;
+
+use crate::sums::{Algorithm, Sum, Sums, Unit};
+use crate::system::{Found, Object, System};
+use crate::tree::UNTIMED;
+use crate::{Env, RemoteError};
+
+/// Variables and files.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Vars {
+    vars: HashMap<String, String>,
+    files: HashMap<String, String>,
+}
+
+impl Vars {
+    pub(crate) fn of(vars: &[(&str, &str)]) -> Self {
+        vars.iter().fold(Self::default(), |all, (name, value)| all.with(name, value))
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.vars.insert(name.into(), value.into());
+        self
+    }
+
+    pub(crate) fn file(mut self, path: &str, text: &str) -> Self {
+        self.files.insert(path.into(), text.into());
+        self
+    }
+}
+
+impl Env for Vars {
+    fn var(&self, name: &str) -> Option<String> {
+        self.vars.get(name).cloned()
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        self.files.get(path).cloned()
+    }
+}
+
+/// Objects in memory, which are summed in units; it counts the bytes that are read, and can change or lie.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    pub(crate) objects: Mutex<BTreeMap<String, Vec<u8>>>,
+    /// Length of units in bytes; 0 where nothing is summed.
+    pub(crate) unit: u64,
+    /// Sums are of other bytes than those that are read.
+    pub(crate) lies: bool,
+    pub(crate) read: AtomicU64,
+}
+
+impl Shelf {
+    pub(crate) fn with(self, path: &str, bytes: &[u8]) -> Self {
+        self.put(path, bytes);
+        self
+    }
+
+    pub(crate) fn put(&self, path: &str, bytes: &[u8]) {
+        self.objects.lock().unwrap().insert(path.into(), bytes.into());
+    }
+
+    fn object(bytes: &[u8]) -> Object {
+        let token = blake3::hash(bytes).to_string();
+        Object { len: bytes.len() as u64, modified: Timestamp { secs: 7, nanos: 0 }, token }
+    }
+}
+
+impl System for Shelf {
+    fn url(&self, path: &str) -> String {
+        format!("shelf://{path}")
+    }
+
+    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+        let objects = self.objects.lock().unwrap();
+        let object = objects.get(path).map(|bytes| Found::Object(Self::object(bytes)));
+        let is_dir = objects.keys().any(|key| key.starts_with(&format!("{path}/")));
+        Ok(object.or_else(|| is_dir.then_some(Found::Dir { modified: UNTIMED })))
+    }
+
+    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+        let objects = self.objects.lock().unwrap();
+        let mut dirs = BTreeSet::new();
+        for (key, bytes) in objects.iter() {
+            let Some(name) = key.strip_prefix(&prefix) else { continue };
+            match name.split_once('/') {
+                Some((dir, _)) => drop(dirs.insert(dir)),
+                None => each(name.into(), Found::Object(Self::object(bytes))),
+            }
+        }
+        dirs.into_iter().for_each(|dir| each(dir.into(), Found::Dir { modified: UNTIMED }));
+        Ok(())
+    }
+
+    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+        let objects = self.objects.lock().unwrap();
+        let bytes = objects.get(path).ok_or(RemoteError::NotFound)?;
+        if Self::object(bytes) != *object {
+            return Err(RemoteError::Changed);
+        }
+        if self.unit == 0 {
+            return Ok(Sums::default());
+        }
+        let sum = |bytes: &[u8]| {
+            let mut summer = Algorithm::Crc32c.summer().unwrap();
+            summer.push(bytes);
+            let mut sum = summer.finish();
+            sum[0] ^= u8::from(self.lies);
+            Sum::new(Algorithm::Crc32c, &sum).ok()
+        };
+        let unit = |bytes: &[u8]| Unit::new(bytes.len() as u64, sum(bytes));
+        Ok(Sums { units: bytes.chunks(self.unit as usize).map(unit).collect(), whole: None })
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        object: &Object,
+        range: Range<u64>,
+        buf: &mut [u8],
+    ) -> Result<(), RemoteError> {
+        let objects = self.objects.lock().unwrap();
+        let bytes = objects.get(path).ok_or(RemoteError::NotFound)?;
+        if Self::object(bytes) != *object {
+            return Err(RemoteError::Changed);
+        }
+        self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        buf.copy_from_slice(&bytes[range.start as usize..range.end as usize]);
+        Ok(())
+    }
+
+    fn received(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+}

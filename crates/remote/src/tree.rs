@@ -1,0 +1,380 @@
+//! A system elsewhere as a tree that is sent from.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use std::ops::Range;
+
+use deltic_store::filter::{Linked, Reads, Scopes, Start, read_bounded};
+use deltic_store::{Extents, Filter, Listing, Snapshot, StoreError, Tree, is_staging_name};
+use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
+
+use crate::RemoteError;
+use crate::ahead::Ahead;
+use crate::sums::Sums;
+use crate::system::{Found, Object, System};
+
+/// Objects of which what a list said is kept until they are opened.
+const MAX_SEEN: usize = 1 << 16;
+/// Objects of which sums are kept until they are opened.
+const MAX_TOLD: usize = 64;
+
+/// Paths of a system, as one tree: `dir` stands for an entry of that name, `dir/` for what is in it.
+#[derive(Clone, Debug)]
+pub struct RemoteTree(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    system: Arc<dyn System>,
+    roots: Vec<Root>,
+    takes: Takes,
+    scopes: Scopes,
+    /// Which root a name at the top came from.
+    tops: Mutex<HashMap<Name, usize>>,
+    seen: Mutex<HashMap<RelPath, Object>>,
+    /// Sums that old versions were just summed by: whoever opens the object next needs them too.
+    told: Mutex<HashMap<RelPath, (Object, Sums)>>,
+}
+
+/// What a directory holds, and why names in it are left out.
+type Held = (Vec<(Name, Found)>, Vec<StoreError>);
+
+/// A path that was named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Root {
+    /// The path, without a slash at its end.
+    path: String,
+    /// Its own name; nothing where it stands for what is in it.
+    name: Option<Name>,
+}
+
+/// Which directories take part.
+#[derive(Clone, Debug, Default)]
+pub struct Takes {
+    /// Names that take part.
+    pub rules: Filter,
+    /// Directories take part with all that is below them.
+    pub recursive: bool,
+    /// Directories take part as such.
+    pub dirs: bool,
+}
+
+/// A version of an object, which is read by ranges.
+#[derive(Debug)]
+pub struct RemoteSnapshot {
+    tree: RemoteTree,
+    at: RelPath,
+    path: String,
+    object: Object,
+    meta: Meta,
+    sums: OnceLock<Sums>,
+    ahead: Ahead,
+}
+
+impl RemoteTree {
+    /// Holds these paths of a system.
+    ///
+    /// # Errors
+    /// [`RemoteError::Address`] where a path is none.
+    pub(crate) fn new(
+        system: Arc<dyn System>,
+        paths: &[Vec<u8>],
+        takes: Takes,
+    ) -> Result<Self, RemoteError> {
+        let roots = paths.iter().map(|path| Root::new(path)).collect::<Result<_, _>>()?;
+        let scopes = Scopes::new(takes.rules.clone(), Box::default(), Start::Root);
+        let (tops, seen, told) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self(Arc::new(Inner { system, roots, takes, scopes, tops, seen, told })))
+    }
+
+    /// The name of the one object that was named, if nothing else was.
+    ///
+    /// # Errors
+    /// Where nobody can say what it is.
+    pub fn single(&self) -> Result<Option<Name>, RemoteError> {
+        let [Root { path, name: Some(name) }] = &self.0.roots[..] else { return Ok(None) };
+        let found = self.0.system.look(path)?;
+        Ok(matches!(found, Some(Found::Object(_))).then(|| name.clone()))
+    }
+
+    /// Bytes that came from the system so far.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.0.system.received()
+    }
+
+    /// The path in the system.
+    fn path_of(&self, at: &RelPath) -> Option<String> {
+        let mut names = at.components();
+        let first = Name::new(names.next()?).ok()?;
+        let root = match &self.0.roots[..] {
+            [only] => only,
+            roots => roots.get(*lock(&self.0.tops).get(&first)?)?,
+        };
+        let text = std::str::from_utf8(at.as_bytes()).ok()?;
+        match &root.name {
+            Some(name) if *name == first => {
+                let below = text.get(first.as_bytes().len()..)?;
+                Some(format!("{}{below}", root.path))
+            }
+            Some(_) => None,
+            None => Some(joined(&root.path, text)),
+        }
+    }
+
+    fn look(&self, at: &RelPath) -> Result<Option<Found>, RemoteError> {
+        let Some(path) = self.path_of(at) else { return Ok(None) };
+        self.0.system.look(&path)
+    }
+
+    /// What the top holds.
+    fn top(&self) -> Result<Vec<(Name, Found, Vec<StoreError>)>, StoreError> {
+        let mut all: Vec<(Name, Found, Vec<StoreError>)> = Vec::new();
+        let mut tops = HashMap::new();
+        for (at, root) in self.0.roots.iter().enumerate() {
+            let found = match &root.name {
+                None => self.listed(&root.path),
+                Some(name) => match self.0.system.look(&root.path) {
+                    Ok(Some(found)) => Ok((vec![(name.clone(), found)], Vec::new())),
+                    Ok(None) => Err(RemoteError::NotFound),
+                    Err(error) => Err(error),
+                },
+            };
+            let (found, errors) = found.map_err(|error| self.unusable(&root.path, &error))?;
+            let mut errors = Some(errors);
+            for (name, found) in found {
+                if tops.contains_key(&name) {
+                    continue;
+                }
+                tops.insert(name.clone(), at);
+                all.push((name, found, errors.take().unwrap_or_default()));
+            }
+        }
+        *lock(&self.0.tops) = tops;
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        Ok(all)
+    }
+
+    /// The directory at a path of the system, and what of it has no name that a file can have.
+    fn listed(&self, path: &str) -> Result<Held, RemoteError> {
+        let (mut found, mut errors) = (HashMap::<Name, Found>::new(), Vec::new());
+        let unusable = |name: &str, why: &str| StoreError::Argument {
+            action: "read",
+            argument: PathBuf::from(self.0.system.url(&joined(path, name))),
+            source: std::io::Error::new(std::io::ErrorKind::InvalidInput, why.to_owned()),
+        };
+        self.0.system.list(path, &mut |text, is| match Name::new(text.as_bytes()) {
+            Err(bad) => errors.push(unusable(&text, &bad.to_string())),
+            Ok(name) if is_staging_name(name.as_bytes()) => {}
+            Ok(name) => {
+                let is_object = matches!(is, Found::Object(_));
+                match found.insert(name.clone(), is) {
+                    None => {}
+                    // One of them is an object, the other what is below it.
+                    Some(before) => {
+                        let dir = if is_object { before } else { found[&name].clone() };
+                        found.insert(name, dir);
+                        errors
+                            .push(unusable(&text, "it is an object, and there are names below it"));
+                    }
+                }
+            }
+        })?;
+        Ok((found.into_iter().collect(), errors))
+    }
+
+    fn unusable(&self, path: &str, error: &RemoteError) -> StoreError {
+        StoreError::Argument {
+            action: "read",
+            argument: PathBuf::from(self.0.system.url(path)),
+            source: std::io::Error::other(error.to_string()),
+        }
+    }
+
+    fn open_object(&self, at: &RelPath) -> Result<RemoteSnapshot, RemoteError> {
+        let path = self.path_of(at).ok_or(RemoteError::NotFound)?;
+        let seen = lock(&self.0.seen).remove(at);
+        let object = match seen {
+            Some(object) => object,
+            None => match self.0.system.look(&path)? {
+                Some(Found::Object(object)) => object,
+                Some(Found::Dir { .. }) => {
+                    return Err(RemoteError::Wrong("not a regular file".into()));
+                }
+                None => return Err(RemoteError::NotFound),
+            },
+        };
+        let ahead = Ahead::new(Arc::clone(&self.0.system), path.clone(), object.clone());
+        let meta = meta_of(&Found::Object(object.clone()));
+        let told = lock(&self.0.told).remove(at).filter(|(of, _)| *of == object);
+        let sums = told.map_or_else(OnceLock::new, |(_, sums)| OnceLock::from(sums));
+        let (tree, at) = (self.clone(), at.clone());
+        Ok(RemoteSnapshot { tree, at, path, object, meta, sums, ahead })
+    }
+
+    /// The sums of the object at a path of the tree, if there are any.
+    pub(crate) fn sums(&self, at: &RelPath) -> Result<Option<Sums>, RemoteError> {
+        // One object comes under the name that the destination gives it.
+        let only = match &self.0.roots[..] {
+            [Root { name: Some(name), .. }] if at.components().count() == 1 => {
+                RelPath::root().join(name).ok()
+            }
+            _ => None,
+        };
+        let at = only.as_ref().unwrap_or(at);
+        let Some(path) = self.path_of(at) else { return Ok(None) };
+        let seen = lock(&self.0.seen).get(at).cloned();
+        let found = seen.map_or_else(|| self.look(at), |object| Ok(Some(Found::Object(object))))?;
+        let Some(Found::Object(object)) = found else { return Ok(None) };
+        let sums = self.0.system.sums(&path, &object)?.check(object.len)?;
+        let mut told = lock(&self.0.told);
+        if told.len() < MAX_TOLD {
+            told.insert(at.clone(), (object, sums.clone()));
+        }
+        Ok(Some(sums))
+    }
+}
+
+impl Root {
+    fn new(path: &[u8]) -> Result<Self, RemoteError> {
+        let shown = deltic_tree::path::printable(path);
+        let bad = |why: &str| RemoteError::Address(format!("{shown}: {why}"));
+        let text = std::str::from_utf8(path).map_err(|_| bad("not UTF-8"))?;
+        let text = text.trim_start_matches('/');
+        let path = text.trim_end_matches('/').to_owned();
+        if matches!(text, "" | "." | "./") {
+            return Ok(Self { path: String::new(), name: None });
+        }
+        let name = match text.ends_with('/') {
+            true => None,
+            false => {
+                let name = path.rsplit('/').next().unwrap_or(&path);
+                Some(Name::new(name.as_bytes()).map_err(|why| bad(&why.to_string()))?)
+            }
+        };
+        Ok(Self { path, name })
+    }
+}
+
+impl Tree for RemoteTree {
+    type Snapshot = RemoteSnapshot;
+
+    fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
+        let mut listing = Listing::default();
+        let found = if dir.is_root() {
+            let top = self.top()?;
+            top.into_iter()
+                .map(|(name, found, errors)| {
+                    listing.errors.extend(errors);
+                    (name, found)
+                })
+                .collect()
+        } else {
+            let path = self.path_of(dir).ok_or_else(|| RemoteError::NotFound.at("list", dir))?;
+            let (mut found, errors) = self.listed(&path).map_err(|error| error.at("list", dir))?;
+            listing.errors = errors;
+            found.sort_by(|one, other| one.0.cmp(&other.0));
+            found
+        };
+        let mut judge = self.0.scopes.judge(dir, self)?;
+        let mut seen = lock(&self.0.seen);
+        for (name, found) in found {
+            let is_dir = matches!(found, Found::Dir { .. });
+            let Ok(path) = dir.join(&name) else { continue };
+            if !judge.admits(&name, is_dir) {
+                continue;
+            }
+            if is_dir && !self.0.takes.recursive && !self.0.takes.dirs {
+                listing.skipped.push(path);
+                continue;
+            }
+            let meta = meta_of(&found);
+            if let Found::Object(object) = found
+                && seen.len() < MAX_SEEN
+            {
+                seen.insert(path, object);
+            }
+            listing.entries.push(Entry { name, meta });
+        }
+        Ok(listing)
+    }
+
+    fn open(&self, path: &RelPath) -> Result<RemoteSnapshot, StoreError> {
+        self.open_object(path).map_err(|error| error.at("open", path))
+    }
+}
+
+impl Reads for RemoteTree {
+    fn read(&self, path: &RelPath, _: Linked) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.open(path) {
+            Ok(snapshot) => read_bounded(&snapshot, path).map(Some),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn has(&self, path: &RelPath) -> bool {
+        matches!(self.look(path), Ok(Some(_)))
+    }
+}
+
+impl RemoteSnapshot {
+    fn known(&self) -> Result<&Sums, StoreError> {
+        if let Some(sums) = self.sums.get() {
+            return Ok(sums);
+        }
+        let sums = self.tree.0.system.sums(&self.path, &self.object);
+        let sums = sums.and_then(|sums| sums.check(self.object.len));
+        let sums = sums.map_err(|error| error.at("open", &self.at))?;
+        Ok(self.sums.get_or_init(|| sums))
+    }
+}
+
+impl Snapshot for RemoteSnapshot {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        if start < self.object.len && self.object.len > buf.len() as u64 {
+            let sums = self.known()?;
+            self.ahead.plan(std::slice::from_ref(&(start..self.object.len)), sums);
+        }
+        self.ahead.read(start, buf).map_err(|error| error.at("read", &self.at))
+    }
+
+    fn will_read(&self, ranges: &[Range<u64>]) {
+        if let Ok(sums) = self.known() {
+            self.ahead.plan(ranges, sums);
+        }
+    }
+
+    fn check_unchanged(&self) -> Result<(), StoreError> {
+        let checked = self.tree.0.system.check(&self.path, &self.object);
+        checked.map_err(|error| error.at("read", &self.at))
+    }
+
+    fn extents(&self) -> Result<Option<Extents>, StoreError> {
+        Ok(self.known()?.extents(self.object.len))
+    }
+}
+
+/// What a tree says of what was found. Modes are those of new files here.
+fn meta_of(found: &Found) -> Meta {
+    match found {
+        Found::Dir { modified } => Meta::plain(Kind::Dir, 0, *modified, 0o777),
+        Found::Object(object) => Meta::plain(Kind::File, object.len, object.modified, 0o666),
+    }
+}
+
+fn joined(dir: &str, name: &str) -> String {
+    if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// No time.
+pub(crate) const UNTIMED: Timestamp = Timestamp { secs: 0, nanos: 0 };

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Checks sources that a URL names against a real server: remote.sh s3|azure|gs|hdfs DELTIC [DIR].
+#
+# Installs into DIR (default /tmp/deltic-storage), once: s3: MinIO by `go install` and boto3 by pip; azure: azurite by
+# npm and its client by pip; gs: fake-gcs-server by `go install`; hdfs: Hadoop's MiniDFSCluster by Maven, ~100 MB.
+# Then it puts 100 MiB there, syncs them, changes a byte, and says what the next sync fetches; it fails where that is
+# more than 1.3 times the unit that changed, or the file is not the same.
+set -eu
+system=$1 deltic=$(realpath "$2") dir=${3:-/tmp/deltic-storage}
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$dir" && dir=$(realpath "$dir") && cd "$dir"
+log=$dir/$system.log
+pid=
+
+python() {
+    [ -d "$dir/py" ] || python3 -m venv "$dir/py"
+    "$dir/py/bin/python" -c "import $1" 2>/dev/null || "$dir/py/bin/pip" -q install "$2"
+}
+
+up() { # port command...: starts it, and waits until the port answers
+    port=$1
+    shift
+    "$@" >"$log" 2>&1 &
+    pid=$!
+    for _ in $(seq 600); do
+        if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then return; fi
+        sleep 0.1
+    done
+    echo "$system does not answer; see $log" >&2
+    exit 1
+}
+
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true' EXIT
+rm -rf data out home && mkdir -p data out home classes
+case $system in
+s3)
+    python boto3 'boto3[crt]'
+    [ -x bin/minio ] || GOBIN=$dir/bin go install github.com/minio/minio@latest
+    export AWS_ACCESS_KEY_ID=deltic AWS_SECRET_ACCESS_KEY=deltic-secret AWS_REGION=us-east-1
+    export AWS_ENDPOINT_URL=http://127.0.0.1:9410 AWS_DEFAULT_REGION=us-east-1
+    export MINIO_ROOT_USER=$AWS_ACCESS_KEY_ID MINIO_ROOT_PASSWORD=$AWS_SECRET_ACCESS_KEY
+    up 9410 bin/minio server --address 127.0.0.1:9410 data
+    put() { "$dir/py/bin/python" "$here/put-s3.py" bucket dir/img img; }
+    url=s3://bucket/dir/ unit=8388608
+    ;;
+azure)
+    python azure.storage.blob azure-storage-blob
+    [ -d node_modules/azurite ] || npm install --no-audit --no-fund azurite >"$log" 2>&1
+    name=devstoreaccount1
+    # The key of the emulator is everybody's.
+    key=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==
+    endpoint=http://127.0.0.1:9510/$name
+    export AZURE_STORAGE_CONNECTION_STRING="AccountName=$name;AccountKey=$key;BlobEndpoint=$endpoint"
+    up 9510 node_modules/.bin/azurite-blob --silent --skipApiVersionCheck --location data --blobPort 9510
+    put() { "$dir/py/bin/python" "$here/put-azure.py" container dir/img img; }
+    url=azure://container/dir/ unit=1048576
+    ;;
+gs)
+    [ -x bin/fake-gcs-server ] || GOBIN=$dir/bin go install github.com/fsouza/fake-gcs-server@latest
+    export STORAGE_EMULATOR_HOST=127.0.0.1:9610
+    up 9610 bin/fake-gcs-server -scheme http -host 127.0.0.1 -port 9610 -backend memory
+    curl -sf -o /dev/null -H 'Content-Type: application/json' -d '{"name":"bucket"}' \
+        http://127.0.0.1:9610/storage/v1/b
+    put() {
+        curl -sf -o /dev/null -X POST --data-binary @img \
+            'http://127.0.0.1:9610/upload/storage/v1/b/bucket/o?uploadType=media&name=dir/img'
+    }
+    # It sums the whole.
+    url=gs://bucket/dir/ unit=104857600
+    ;;
+hdfs)
+    [ -d lib ] || mvn -q -B -f "$here/hdfs-pom.xml" dependency:copy-dependencies -DoutputDirectory="$dir/lib"
+    jars=$(echo lib/*.jar | tr ' ' ':')
+    [ -f classes/Mini.class ] || javac -cp "$jars" -d classes "$here/Mini.java"
+    rm -f in && mkfifo in
+    java --add-opens java.base/java.lang=ALL-UNNAMED -Dhadoop.log.dir=data -Dtest.build.data=data \
+        -cp "classes:$jars" Mini data <in >"$log" 2>/dev/null &
+    pid=$!
+    exec 9>in
+    until grep -q PORT "$log"; do sleep 0.2; done
+    puts=0
+    put() {
+        echo "put $dir/img /dir/img" >&9
+        puts=$((puts + 1))
+        until [ "$(grep -c PUT "$log")" = $puts ]; do sleep 0.1; done
+    }
+    export HADOOP_USER_NAME=root
+    url=hdfs://127.0.0.1:$(sed -n 's/PORT //p' "$log")/dir/ unit=65536
+    ;;
+*)
+    sed -n '3,5p' "$0" >&2
+    exit 2
+    ;;
+esac
+
+export HOME=$dir/home
+sync() { "$deltic" sync -rt --json "$url" out/; }
+check() { # most bytes
+    got=$(sync | sed -n 's/.*"received_bytes":\([0-9]*\).*/\1/p' | tail -n 1)
+    cmp img out/img
+    echo "$system: $got bytes came"
+    [ "$got" -le "$1" ]
+}
+head -c 104857600 /dev/urandom >img
+put
+echo "$system: first copy" && check 109051904
+printf x | dd of=img bs=1 seek=50000000 conv=notrunc 2>/dev/null
+put
+echo "$system: one byte changed, and the last run left notes" && check $((unit * 13 / 10 + 4096))
+rm -rf home/.cache && touch -d yesterday out/img
+echo "$system: equal content, which nobody knows" && check 4096
+printf y | dd of=out/img bs=1 seek=50000000 conv=notrunc 2>/dev/null
+rm -rf home/.cache && touch -d yesterday out/img
+echo "$system: another content, which nobody knows" && check $((unit * 13 / 10 + 4096))
