@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test bench differential storage storage-remote fmt shape clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build static install demo test bench differential storage storage-remote proxies fmt shape clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
@@ -45,6 +45,12 @@ storage: toolchain ## check facts of btrfs against random changes, from another 
 storage-remote: toolchain ## sync from real servers of S3, Azure, Google and HDFS (SYSTEMS="s3 azure gs hdfs")
 	cargo build --locked -p deltic-cli
 	for system in $(or $(SYSTEMS),s3 azure gs hdfs); do tools/storage/remote.sh $$system target/debug/deltic || exit 1; done
+
+proxies: toolchain ## sync through nginx and Caddy in their default settings
+	tools/ensure.sh nginx nginx || echo "SKIPPED: nginx"
+	tools/ensure.sh caddy caddy || echo "SKIPPED: caddy"
+	cargo build --release --locked -p deltic-cli
+	tools/proxies.sh $(target)/release/deltic
 
 bench: toolchain ## measure deltic and rsync side by side (takes long; tables go to bench/out)
 	tools/ensure.sh rsync rsync
