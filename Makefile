@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test bench differential storage storage-remote proxies fmt shape clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build static install demo test bench differential storage storage-remote proxies fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
@@ -51,6 +51,10 @@ proxies: toolchain ## sync through nginx and Caddy in their default settings
 	tools/ensure.sh caddy caddy || echo "SKIPPED: caddy"
 	cargo build --release --locked -p deltic-cli
 	tools/proxies.sh $(target)/release/deltic
+
+fuzz: toolchain ## fuzz what a server hears, each target for a minute (SECONDS_EACH, TARGETS)
+	tools/ensure.sh g++ g++
+	tools/fuzz.sh $(or $(SECONDS_EACH),60) $(TARGETS)
 
 bench: toolchain ## measure deltic and rsync side by side (takes long; tables go to bench/out)
 	tools/ensure.sh rsync rsync

@@ -81,7 +81,7 @@ impl Door {
     }
 
     /// Answers the requests of a connection.
-    async fn answer(
+    pub(super) async fn answer(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         peer: Arc<Peer>,

@@ -10,6 +10,8 @@ mod admission;
 mod audit;
 mod calls;
 pub mod config;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod journal;
 pub mod keep;
 mod metrics;

@@ -1,0 +1,117 @@
+//! A server for fuzzers, which listens to nobody: what a connection brings is handed to it (`make fuzz`).
+//!
+//! No input makes it panic, answer 500, or keep a connection whose other end is gone.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+use super::accept::Door;
+use super::config::Config;
+use super::shared::Server;
+use super::{prepare, router};
+use crate::token::Token;
+
+/// Most bytes of a conversation, and of its answers.
+const MOST: usize = 4 << 20;
+/// Longest time for a conversation whose client has said all.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A server of the volume `photos`, with a file `dir/file`.
+pub struct Here {
+    runtime: Runtime,
+    door: Arc<Door>,
+    server: Arc<Server>,
+    token: Token,
+}
+
+impl Here {
+    /// The server of this process, in the directory `DELTIC_FUZZ`, which has `photos` and `state`.
+    ///
+    /// # Panics
+    /// Where there is no such directory.
+    pub fn once() -> &'static Self {
+        static HERE: OnceLock<Here> = OnceLock::new();
+        HERE.get_or_init(|| {
+            let world = std::env::var_os("DELTIC_FUZZ").expect("DELTIC_FUZZ names a directory");
+            Self::new(Path::new(&world))
+        })
+    }
+
+    fn new(world: &Path) -> Self {
+        let photos = world.join("photos");
+        std::fs::create_dir_all(photos.join("dir")).expect("it can be made");
+        let old: Vec<u8> = (0..20_000_u32).map(|at| (at % 251) as u8).collect();
+        std::fs::write(photos.join("dir/file"), old).expect("it can be written");
+        let settings = json!({
+            "state": world.join("state"),
+            "listen": "127.0.0.1:0",
+            "volumes": { "photos": { "path": photos, "versions": 2, "quota_bytes": 64 << 20, "free_bytes": 0 } },
+            "limits": { "head_seconds": 1, "stall_seconds": 3 },
+        });
+        let config: Config = serde_json::from_value(settings).expect("they are settings");
+        let token = Token::random();
+        let prepared = prepare(&config, Some(&token), None).expect("it is ours");
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime =
+            runtime.worker_threads(1).enable_all().build().expect("the system has threads");
+        let server = Arc::new(prepared.server);
+        let door = Door::new(Arc::clone(&server), router(Arc::clone(&server)), 8);
+        Self { runtime, door, server, token }
+    }
+
+    /// Puts the token where `TOKEN` stands.
+    #[must_use]
+    pub fn with_token(&self, bytes: &[u8]) -> Vec<u8> {
+        const MARK: &[u8] = b"TOKEN";
+        let Some(at) = bytes.windows(MARK.len()).position(|word| word == MARK) else {
+            return bytes.to_vec();
+        };
+        let token = self.token.reveal();
+        [&bytes[..at], token.as_bytes(), &bytes[at + MARK.len()..]].concat()
+    }
+
+    /// Makes a request with a body, for any version of a file.
+    ///
+    /// # Panics
+    /// As [`Here::converse`].
+    pub fn ask(&self, request: &str, body: &[u8]) {
+        let (token, len) = (self.token.reveal(), body.len());
+        let head = format!(
+            "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\nIf-Match: *\r\n\
+             Content-Length: {len}\r\n\r\n"
+        );
+        self.converse(&[head.as_bytes(), body].concat());
+    }
+
+    /// Hands the server what one connection brings, and takes its answers.
+    ///
+    /// # Panics
+    /// Where the server does not end the connection, or says that it failed.
+    pub fn converse(&self, bytes: &[u8]) {
+        let peer = self.server.admission.connect(Ipv4Addr::LOCALHOST.into());
+        let peer = Arc::new(peer.expect("this machine is not counted"));
+        let conversation = async {
+            let (mut client, theirs) = duplex(MOST);
+            let asking = async {
+                client.write_all(&bytes[..bytes.len().min(MOST)]).await.ok();
+                client.shutdown().await.ok();
+                let mut answer = Vec::new();
+                client.take(MOST as u64).read_to_end(&mut answer).await.ok();
+                answer
+            };
+            tokio::join!(asking, self.door.answer(theirs, peer)).0
+        };
+        let answer = self.runtime.block_on(async { timeout(PATIENCE, conversation).await });
+        let answer = answer.expect("a connection ends whose other end is gone");
+        let shown = String::from_utf8_lossy(&answer);
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "{shown}");
+        assert!(answer.get(8..12) != Some(b" 500"), "{shown}");
+    }
+}
