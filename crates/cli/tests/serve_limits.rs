@@ -127,6 +127,49 @@ fn wrong_tokens_are_put_off_and_the_right_one_is_not() {
     assert_eq!(server.status("GET", "/v1/volumes", ""), 200);
 }
 
+/// Wrong tokens of a run; `DELTIC_WRONG_TOKENS` says another number.
+const WRONG_TOKENS: u32 = 20_000;
+
+/// Memory of a process, in KiB.
+fn memory(server: &Server<'_>) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id()));
+    let status = status.expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has some");
+    line.trim_end_matches("kB").trim().parse().expect("it is a number")
+}
+
+/// Each comes from an address of its own, as a proxy says, so none is put off.
+#[test]
+fn wrong_tokens_by_the_thousand_let_nobody_in_and_fill_no_memory() {
+    let all = std::env::var("DELTIC_WRONG_TOKENS").ok().and_then(|text| text.parse().ok());
+    let world = World::new();
+    let server = Server::set(&world, "proxies = [\"127.0.0.1\"]\n");
+    let before = memory(&server);
+    let mut stream = server.connect();
+    let mut sent = 0;
+    while sent < all.unwrap_or(WRONG_TOKENS) {
+        let batch = (sent..sent + 100).map(|number| {
+            let from = std::net::Ipv4Addr::from(0x0b00_0000 + number);
+            let token = deltic_serve::token::Token::random().reveal();
+            format!(
+                "GET /v1/volumes HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nX-Forwarded-For: {from}\r\n\r\n"
+            )
+        });
+        stream.write_all(batch.collect::<String>().as_bytes()).expect("it listens");
+        let (mut answers, mut buf) = (String::new(), [0; 16 << 10]);
+        while answers.matches("HTTP/1.1 ").count() < 100 || !answers.ends_with('}') {
+            let len = stream.read(&mut buf).expect("it answers");
+            assert!(len > 0, "it ends the connection: {answers}");
+            answers.push_str(&String::from_utf8_lossy(&buf[..len]));
+        }
+        assert_eq!(answers.matches("HTTP/1.1 401").count(), 100, "{answers}");
+        sent += 100;
+    }
+    let grown = memory(&server).saturating_sub(before);
+    assert!(grown < 32 << 10, "{grown} KiB for {sent} wrong tokens");
+    assert_eq!(server.status("GET", "/v1/volumes", ""), 200);
+}
+
 #[test]
 fn behind_a_proxy_the_client_that_it_names_is_put_off() {
     let world = World::new();

@@ -24,6 +24,8 @@ enum Cuts {
     After(u64, usize),
     /// The same, and ends those of WebSockets without an answer.
     All(u64, usize),
+    /// Changes one byte of the first connection, behind so many, on the way up (0) or down (1).
+    Changes(u64, usize),
 }
 
 /// Something on the way, and what went over it.
@@ -84,13 +86,26 @@ fn converse(
     };
     let left = Arc::new(AtomicU64::new(most));
     let ways = [(&client, &server), (&server, &client)];
+    let mut way = 0;
     let copies = ways.map(|(from, to)| {
+        let changed = match cuts {
+            Cuts::Changes(at, of) if number == 0 && of == way => at,
+            _ => u64::MAX,
+        };
+        way += 1;
         let (mut from, mut to) =
             (from.try_clone().expect("it is open"), to.try_clone().expect("it is open"));
         let (left, passed) = (Arc::clone(&left), Arc::clone(passed));
         thread::spawn(move || {
             let mut buf = vec![0; 16 << 10];
+            let mut come = 0;
             while let Ok(len @ 1..) = from.read(&mut buf) {
+                if let Some(byte) =
+                    changed.checked_sub(come).and_then(|at| buf[..len].get_mut(at as usize))
+                {
+                    *byte ^= 1 << (changed % 8);
+                }
+                come += len as u64;
                 let before = left.load(Ordering::Relaxed);
                 left.store(before.saturating_sub(len as u64), Ordering::Relaxed);
                 passed.fetch_add(len as u64, Ordering::Relaxed);
@@ -182,4 +197,35 @@ fn a_session_over_plain_http_outlives_its_connections() {
     // It is one session, and nobody notices.
     assert_eq!(run.stderr, "");
     assert!(proxy.connections.load(Ordering::Relaxed) > 6, "nothing was cut");
+}
+
+/// Number of sessions of which a byte is changed; `DELTIC_MUTATIONS` says another one.
+const MUTATIONS: u64 = 40;
+
+#[test]
+fn a_session_of_which_a_byte_is_changed_leaves_the_old_file_or_the_new_one() {
+    let rounds = std::env::var("DELTIC_MUTATIONS").ok().and_then(|text| text.parse().ok());
+    let world = World::new();
+    let server = Server::start(&world, "");
+    world.write("token", server.token());
+    let (old, new) = (noise(200_000, 3), edited(&noise(200_000, 3), 70_000));
+    for round in 0..rounds.unwrap_or(MUTATIONS) {
+        // Up go some thousand bytes, down a few hundred less.
+        let way = (round % 2) as usize;
+        let at = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) % [6_000, 3_000][way];
+        world.write("photos/file", &old);
+        world.write("src/file", &new);
+        world.set_time("photos/file", 1_000_000_000);
+        let proxy = Proxy::to(&server, Cuts::Changes(at, way));
+        let run = server
+            .deltic(&format!("sync -a --timeout 5 --token @token src/ {}/photos/", proxy.url));
+        let is = world.read("photos/file");
+        assert!(is == new || is == old, "byte {at} of way {way}: the file is neither\n{run:#?}");
+        assert!(
+            run.code != Some(0) || is == new,
+            "byte {at} of way {way}: not all is there\n{run:#?}"
+        );
+        assert!(!run.stderr.contains("panicked"), "byte {at} of way {way}\n{run:#?}");
+        assert_eq!(server.status("GET", "/healthz", ""), 200, "byte {at} of way {way}");
+    }
 }
