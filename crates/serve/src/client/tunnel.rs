@@ -16,6 +16,7 @@ use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream, ReadBuf, ReadHalf, WriteHalf, duplex,
     split,
 };
+use tokio::time::{sleep, timeout};
 
 use super::request::Requests;
 use super::{Address, Credentials};
@@ -26,6 +27,10 @@ const WAITING: usize = 256 << 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const LONGEST_AWAY: Duration = Duration::from_secs(60);
+/// Longest time for an answer. A body that goes up has as long, on a slow line too.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
+/// Most bytes that go up at once, whatever the server takes.
+const MAX_BODY: usize = 512 << 10;
 
 /// A stream that the server opened.
 #[derive(Deserialize)]
@@ -63,7 +68,7 @@ impl Address {
             Way { requests: Requests::new(self, credentials), path },
         );
         // Whoever has the stream hears of its end, and nothing more of why.
-        tokio::spawn(above.up(from, opened.body_bytes));
+        tokio::spawn(above.up(from, opened.body_bytes.clamp(1, MAX_BODY)));
         tokio::spawn(below.down(to));
         Ok(near)
     }
@@ -90,6 +95,9 @@ impl Way {
             let more = usize::try_from(taken.checked_sub(at)?).ok()?;
             bytes.advance(more.min(bytes.len()));
             at = taken;
+            if more == 0 && !bytes.is_empty() {
+                sleep(FIRST_PAUSE).await;
+            }
         }
         Some(())
     }
@@ -123,15 +131,17 @@ impl Way {
         body: Bytes,
     ) -> Option<(StatusCode, Bytes)> {
         let path = format!("{}{query}", self.path);
-        let (mut pause, begun) = (FIRST_PAUSE, Instant::now());
+        let (mut pause, mut away) = (FIRST_PAUSE, None);
         loop {
-            let answer = self.requests.send((method.clone(), &path), body.clone()).await;
+            let asked = self.requests.send((method.clone(), &path), body.clone());
+            // What is on the way may have forgotten the connection.
+            let answer = timeout(ANSWERS_WITHIN, asked).await;
             match answer {
-                Ok((status, bytes)) if status.is_success() => return Some((status, bytes)),
+                Ok(Ok((status, bytes))) if status.is_success() => return Some((status, bytes)),
                 // A proxy says so of a server that starts anew.
-                Ok((status, _)) if !status.is_server_error() => return None,
-                Ok(_) | Err(_) if begun.elapsed() > LONGEST_AWAY => return None,
-                Ok(_) | Err(_) => tokio::time::sleep(pause).await,
+                Ok(Ok((status, _))) if !status.is_server_error() => return None,
+                _ if away.get_or_insert_with(Instant::now).elapsed() > LONGEST_AWAY => return None,
+                _ => sleep(pause).await,
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }

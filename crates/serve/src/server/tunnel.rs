@@ -38,6 +38,8 @@ const WAITING: usize = 256 << 10;
 const PIECE: usize = 16 << 10;
 /// Longest time that a request waits for a session. Proxies give one up that is silent for a minute.
 const WAIT: Duration = Duration::from_secs(20);
+/// Longest time that a stream whose session has ended is kept for its client.
+const LINGER: Duration = Duration::from_secs(60);
 
 pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
@@ -102,10 +104,14 @@ async fn hold(
         cancel.cancel();
         return session.await;
     }
-    tokio::select! {
-        () = stream.over.notified() => {}
-        () = stream.forgotten(patience) => {}
-    }
+    // Its place among the sessions is another's by now, so nothing keeps it for long.
+    let heard = async {
+        tokio::select! {
+            () = stream.over.notified() => {}
+            () = stream.forgotten(patience) => {}
+        }
+    };
+    timeout(LINGER, heard).await.ok();
 }
 
 /// Finds the stream of a name, for whoever opened it.

@@ -11,8 +11,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::time::{Duration, Instant};
 use std::{env, thread as threads};
 
 use deltic_store::Extents;
@@ -56,8 +56,8 @@ fn ask(kind: u8, file: BorrowedFd<'_>, len: u64) -> Option<Vec<u8>> {
     // One that was idle for long is closed by the service.
     for _ in 0..2 {
         let stream = match &*connection {
-            Connection::Lost => return None,
-            Connection::New => connect(&socket()),
+            Connection::Lost(since) if since.elapsed() < AWAY_FOR => return None,
+            Connection::Lost(_) | Connection::New => connect(&socket()),
             Connection::Open(stream) => stream.try_clone(),
         };
         let Ok(stream) = stream else { break };
@@ -70,15 +70,15 @@ fn ask(kind: u8, file: BorrowedFd<'_>, len: u64) -> Option<Vec<u8>> {
             Err(_) => *connection = Connection::New,
         }
     }
-    *connection = Connection::Lost;
+    *connection = Connection::Lost(Instant::now());
     None
 }
 
 enum Connection {
     New,
     Open(UnixStream),
-    /// There is no service, or none that answers.
-    Lost,
+    /// There was no service, or none that answered.
+    Lost(Instant),
 }
 
 /// Connects to a service that is the superuser's or our own: what another one says is not to be relied on.
@@ -133,9 +133,15 @@ pub fn keep_one_right() -> io::Result<()> {
 pub fn serve(listener: &UnixListener) -> io::Result<Infallible> {
     let users: Arc<Mutex<HashMap<u32, usize>>> = Arc::default();
     loop {
-        let (stream, _) = match listener.accept() {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-            accepted => accepted?,
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            // It is no socket that is listened at.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(error),
+            // Too many are open, or somebody broke off.
+            Err(_) => {
+                threads::sleep(TURN_PAUSE);
+                continue;
+            }
         };
         let Ok(peer) = sockopt::socket_peercred(&stream) else { continue };
         let Some(seat) = Seat::take(&users, peer.uid.as_raw()) else { continue };
@@ -179,9 +185,7 @@ impl Drop for Seat {
     }
 }
 
-fn converse(mut stream: &UnixStream) -> io::Result<()> {
-    // One at a time: facts of a file in a million pieces take memory.
-    static TURN: Mutex<()> = Mutex::new(());
+fn converse(stream: &UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(IDLE_FOR))?;
     stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
     while let Some((kind, len, file)) = hear(stream)? {
@@ -191,17 +195,43 @@ fn converse(mut stream: &UnixStream) -> io::Result<()> {
             return Err(Errno::OPNOTSUPP.into());
         }
         ioctl::flush(file.as_fd())?;
-        let bytes = {
-            let _turn = lock(&TURN);
-            match kind {
-                EXTENTS => btrfs::extents(file.as_fd(), len).ok().flatten(),
-                _ => return Err(Errno::NOSYS.into()),
-            }
-        };
-        let bytes = bytes.map(|extents| extents.encode()).unwrap_or_default();
-        let bytes = if bytes.len() > MAX_ANSWER_BYTES { Vec::new() } else { bytes };
-        stream.write_all(&(bytes.len() as u32).to_le_bytes())?;
-        stream.write_all(&bytes)?;
+        if kind != EXTENTS {
+            return Err(Errno::NOSYS.into());
+        }
+        let extents = turn().and_then(|_turn| {
+            let extents = btrfs::extents(file.as_fd(), len).ok().flatten()?;
+            Some(extents.encode()).filter(|bytes| bytes.len() <= MAX_ANSWER_BYTES)
+        });
+        drop(file);
+        say(stream, &extents.unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+/// The turn to ask a file system, unless others take long. It is of one at a time: facts of a file in a million pieces
+/// take memory.
+fn turn() -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let begun = Instant::now();
+    while begun.elapsed() < TURN_WITHIN {
+        match TURN.try_lock() {
+            Ok(turn) => return Some(turn),
+            Err(TryLockError::Poisoned(turn)) => return Some(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => threads::sleep(TURN_PAUSE),
+        }
+    }
+    None
+}
+
+/// Says an answer to whoever takes it in time.
+fn say(mut stream: &UnixStream, answer: &[u8]) -> io::Result<()> {
+    let begun = Instant::now();
+    stream.write_all(&(answer.len() as u32).to_le_bytes())?;
+    for piece in answer.chunks(64 << 10) {
+        if begun.elapsed() > ANSWERS_WITHIN {
+            return Err(Errno::TIMEDOUT.into());
+        }
+        stream.write_all(piece)?;
     }
     Ok(())
 }
@@ -238,8 +268,12 @@ fn may_read(file: &OwnedFd) -> io::Result<()> {
 /// The question for extents.
 const EXTENTS: u8 = 1;
 const QUESTION_BYTES: usize = 9;
-/// Length of an answer in bytes: of facts in a million pieces.
-const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// Length of an answer in bytes: of facts in some hundred thousand pieces.
+const MAX_ANSWER_BYTES: usize = 2 << 20;
+/// Time after which a service is looked for again.
+const AWAY_FOR: Duration = Duration::from_secs(60);
+const TURN_WITHIN: Duration = Duration::from_secs(3);
+const TURN_PAUSE: Duration = Duration::from_millis(5);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const IDLE_FOR: Duration = Duration::from_secs(60);
 const MAX_CONNECTIONS: usize = 64;
