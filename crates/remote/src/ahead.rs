@@ -2,7 +2,7 @@
 //!
 //! What will be read is told as ranges (`plan`); windows of these are fetched in order by a few threads, and each is
 //! held until it was handed out once. A read elsewhere is a request of its own. In a plan that covers a unit with a sum
-//! the bytes that came must have that sum; else the read of its last window fails.
+//! the bytes that came must have that sum; else every later read fails, and the check at the end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -39,11 +39,13 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Windows that nobody fetches yet, ascending.
+    /// What nobody fetches yet, ascending; windows are cut off it.
     queue: VecDeque<Range<u64>>,
     /// Windows by their start.
     windows: BTreeMap<u64, Window>,
     check: Check,
+    /// Why the bytes of some unit are not those of its sum: then none of them are to be used.
+    failed: Option<String>,
     threads: usize,
     is_planned: bool,
     is_over: bool,
@@ -88,14 +90,17 @@ impl Ahead {
             }
         }
         state.check = Check::new(&joined, sums, len);
-        for range in joined {
-            let mut at = range.start;
-            while at < range.end {
-                let end = range.end.min(at + WINDOW_BYTES);
-                state.queue.push_back(at..end);
-                at = end;
-            }
-        }
+        state.queue = joined.into();
+    }
+
+    /// True once it was said what will be read.
+    pub(crate) fn is_planned(&self) -> bool {
+        self.shared.lock().is_planned
+    }
+
+    /// Fails where bytes that came were not those of their sum, whether they were handed out or not.
+    pub(crate) fn check(&self) -> Result<(), RemoteError> {
+        self.shared.lock().check_failed()
     }
 
     /// Fills `buf` from `start`, as far as the object reaches.
@@ -124,7 +129,8 @@ impl Ahead {
     fn planned(&self, at: u64, buf: &mut [u8]) -> Result<Option<usize>, RemoteError> {
         let mut state = self.shared.lock();
         loop {
-            let is_queued = state.queue.iter().any(|range| range.contains(&at));
+            state.check_failed()?;
+            let is_queued = state.queued(at).is_some();
             let Some((&start, window)) = state.windows.range(..=at).next_back() else {
                 match is_queued {
                     true => state = self.shared.wait_for(at, state),
@@ -183,10 +189,8 @@ impl Shared {
     ) -> MutexGuard<'a, State> {
         if state.windows.len() >= WINDOWS {
             // What is held may be what nobody wants next.
-            let found = state.queue.iter().position(|range| range.contains(&at));
-            if let Some(range) = found.and_then(|found| state.queue.remove(found)) {
-                state.queue.push_front(range);
-                self.start_thread(&mut state);
+            if let Some(range) = state.pop_at(at) {
+                self.start_thread(&mut state, range);
             }
         }
         self.start_threads(&mut state);
@@ -194,16 +198,13 @@ impl Shared {
     }
 
     fn start_threads(self: &Arc<Self>, state: &mut State) {
-        while state.threads < THREADS
-            && state.threads < state.queue.len()
-            && state.windows.len() + state.threads < WINDOWS
-        {
-            self.start_thread(state);
+        while state.threads < THREADS && state.windows.len() + state.threads < WINDOWS {
+            let Some(range) = state.pop() else { return };
+            self.start_thread(state, range);
         }
     }
 
-    fn start_thread(self: &Arc<Self>, state: &mut State) {
-        let Some(range) = state.queue.pop_front() else { return };
+    fn start_thread(self: &Arc<Self>, state: &mut State, range: Range<u64>) {
         let window = Window { end: range.end, bytes: Fetched::Waits, taken: 0 };
         state.windows.insert(range.start, window);
         state.threads += 1;
@@ -240,7 +241,7 @@ impl Shared {
             state.check_arrived();
             self.moved.notify_all();
             let has_room = state.windows.len() < WINDOWS && !state.is_over;
-            let Some(next) = has_room.then(|| state.queue.pop_front()).flatten() else {
+            let Some(next) = has_room.then(|| state.pop()).flatten() else {
                 state.threads -= 1;
                 return;
             };
@@ -263,6 +264,35 @@ impl Shared {
 }
 
 impl State {
+    fn check_failed(&self) -> Result<(), RemoteError> {
+        self.failed.as_ref().map_or(Ok(()), |why| Err(RemoteError::Wrong(why.clone())))
+    }
+
+    /// Which range of the queue holds `at`.
+    fn queued(&self, at: u64) -> Option<usize> {
+        let found = self.queue.partition_point(|range| range.end <= at);
+        self.queue.get(found).is_some_and(|range| range.start <= at).then_some(found)
+    }
+
+    /// Takes the first window off the queue.
+    fn pop(&mut self) -> Option<Range<u64>> {
+        self.pop_at(self.queue.front()?.start)
+    }
+
+    /// Takes the window that holds `at` off the queue.
+    fn pop_at(&mut self, at: u64) -> Option<Range<u64>> {
+        let found = self.queued(at)?;
+        let range = self.queue.remove(found)?;
+        let start = at - (at - range.start) % WINDOW_BYTES;
+        let end = range.end.min(start + WINDOW_BYTES);
+        for rest in [end..range.end, range.start..start] {
+            if !rest.is_empty() {
+                self.queue.insert(found, rest);
+            }
+        }
+        Some(start..end)
+    }
+
     /// Sums the windows that are next to be summed.
     fn check_arrived(&mut self) {
         while let Some(at) = self.check.at() {
@@ -272,7 +302,9 @@ impl State {
             let end = window.end;
             let is_done = window.taken >= end - at;
             if let Err(why) = self.check.push(&bytes) {
-                window.bytes = Fetched::Failed(why);
+                window.bytes = Fetched::Failed(why.clone());
+                self.failed = Some(why);
+                return;
             } else if is_done {
                 self.windows.remove(&at);
             }
@@ -300,28 +332,29 @@ impl std::fmt::Debug for Running {
 
 impl Check {
     fn new(ranges: &[Range<u64>], sums: &Sums, len: u64) -> Self {
-        let is_read = |unit: &Range<u64>| {
-            ranges.iter().any(|it| it.start <= unit.start && unit.end <= it.end)
-        };
-        let mut start = 0;
+        let (mut start, mut rest) = (0, ranges);
         let mut units = VecDeque::new();
         for unit in &sums.units {
             let range = start..start + unit.len;
             start = range.end;
+            while rest.first().is_some_and(|first| first.end < range.end) {
+                rest = &rest[1..];
+            }
             if let Some(sum) = &unit.sum
                 && sum.algorithm.summer().is_some()
-                && is_read(&range)
+                && rest.first().is_some_and(|first| first.start <= range.start)
             {
                 units.push_back((range, unit.padded - unit.len, sum.clone()));
             }
         }
+        let has_gaps = units.len() < sums.units.len().max(1);
         if let Some(sum) = &sums.whole
-            && units.is_empty()
+            && has_gaps
             && sum.algorithm.summer().is_some()
-            && is_read(&(0..len))
+            && ranges.first() == Some(&(0..len))
             && len > 0
         {
-            units.push_back((0..len, 0, sum.clone()));
+            units = VecDeque::from([(0..len, 0, sum.clone())]);
         }
         let rest = if units.is_empty() { VecDeque::new() } else { ranges.to_vec().into() };
         Self { rest, units, summing: None }

@@ -53,6 +53,8 @@ pub(crate) struct Shelf {
     pub(crate) unit: u64,
     /// Sums are of other bytes than those that are read.
     pub(crate) lies: bool,
+    /// There is one sum of each object, and none of units.
+    pub(crate) whole: bool,
     pub(crate) read: AtomicU64,
 }
 
@@ -105,7 +107,7 @@ impl System for Shelf {
         if Self::object(bytes) != *object {
             return Err(RemoteError::Changed);
         }
-        if self.unit == 0 {
+        if self.unit == 0 && !self.whole {
             return Ok(Sums::default());
         }
         let sum = |bytes: &[u8]| {
@@ -115,6 +117,9 @@ impl System for Shelf {
             sum[0] ^= u8::from(self.lies);
             Sum::new(Algorithm::Crc32c, &sum).ok()
         };
+        if self.whole {
+            return Ok(sum(bytes).map_or_else(Sums::default, |sum| Sums::of_whole(object.len, sum)));
+        }
         let unit = |bytes: &[u8]| Unit::new(bytes.len() as u64, sum(bytes));
         Ok(Sums { units: bytes.chunks(self.unit as usize).map(unit).collect(), whole: None })
     }

@@ -69,6 +69,8 @@ pub struct RemoteSnapshot {
     object: Object,
     meta: Meta,
     sums: OnceLock<Sums>,
+    /// Held by whoever asks for them, so that it is asked once.
+    asks: Mutex<()>,
     ahead: Ahead,
 }
 
@@ -94,7 +96,7 @@ impl RemoteTree {
     /// Where nobody can say what it is.
     pub fn single(&self) -> Result<Option<Name>, RemoteError> {
         let [Root { path, name: Some(name) }] = &self.0.roots[..] else { return Ok(None) };
-        let found = self.0.system.look(path)?;
+        let found = self.looked(path)?;
         Ok(matches!(found, Some(Found::Object(_))).then(|| name.clone()))
     }
 
@@ -125,7 +127,14 @@ impl RemoteTree {
 
     fn look(&self, at: &RelPath) -> Result<Option<Found>, RemoteError> {
         let Some(path) = self.path_of(at) else { return Ok(None) };
-        self.0.system.look(&path)
+        self.looked(&path)
+    }
+
+    /// What is at a path of the system.
+    fn looked(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+        let found = self.0.system.look(path)?;
+        found.as_ref().map_or(Ok(()), bounded)?;
+        Ok(found)
     }
 
     /// What the top holds.
@@ -135,7 +144,7 @@ impl RemoteTree {
         for (at, root) in self.0.roots.iter().enumerate() {
             let found = match &root.name {
                 None => self.listed(&root.path),
-                Some(name) => match self.0.system.look(&root.path) {
+                Some(name) => match self.looked(&root.path) {
                     Ok(Some(found)) => Ok((vec![(name.clone(), found)], Vec::new())),
                     Ok(None) => Err(RemoteError::NotFound),
                     Err(error) => Err(error),
@@ -167,6 +176,7 @@ impl RemoteTree {
         self.0.system.list(path, &mut |text, is| match Name::new(text.as_bytes()) {
             Err(bad) => errors.push(unusable(&text, &bad.to_string())),
             Ok(name) if is_staging_name(name.as_bytes()) => {}
+            Ok(_) if bounded(&is).is_err() => errors.push(unusable(&text, TOO_LONG)),
             Ok(name) => {
                 let is_object = matches!(is, Found::Object(_));
                 match found.insert(name.clone(), is) {
@@ -197,7 +207,7 @@ impl RemoteTree {
         let seen = lock(&self.0.seen).remove(at);
         let object = match seen {
             Some(object) => object,
-            None => match self.0.system.look(&path)? {
+            None => match self.looked(&path)? {
                 Some(Found::Object(object)) => object,
                 Some(Found::Dir { .. }) => {
                     return Err(RemoteError::Wrong("not a regular file".into()));
@@ -210,7 +220,8 @@ impl RemoteTree {
         let told = lock(&self.0.told).remove(at).filter(|(of, _)| *of == object);
         let sums = told.map_or_else(OnceLock::new, |(_, sums)| OnceLock::from(sums));
         let (tree, at) = (self.clone(), at.clone());
-        Ok(RemoteSnapshot { tree, at, path, object, meta, sums, ahead })
+        let asks = Mutex::default();
+        Ok(RemoteSnapshot { tree, at, path, object, meta, sums, asks, ahead })
     }
 
     /// The sums of the object at a path of the tree, if there are any.
@@ -281,10 +292,18 @@ impl Tree for RemoteTree {
         let mut seen = lock(&self.0.seen);
         for (name, found) in found {
             let is_dir = matches!(found, Found::Dir { .. });
-            let Ok(path) = dir.join(&name) else { continue };
             if !judge.admits(&name, is_dir) {
                 continue;
             }
+            let path = match dir.join(&name) {
+                Ok(path) => path,
+                Err(why) => {
+                    let name = deltic_tree::path::printable(name.as_bytes());
+                    let path = joined(&self.path_of(dir).unwrap_or_default(), &name.to_string());
+                    listing.errors.push(self.unusable(&path, &RemoteError::Wrong(why.to_string())));
+                    continue;
+                }
+            };
             if is_dir && !self.0.takes.recursive && !self.0.takes.dirs {
                 listing.skipped.push(path);
                 continue;
@@ -324,6 +343,10 @@ impl RemoteSnapshot {
         if let Some(sums) = self.sums.get() {
             return Ok(sums);
         }
+        let _asks = lock(&self.asks);
+        if let Some(sums) = self.sums.get() {
+            return Ok(sums);
+        }
         let sums = self.tree.0.system.sums(&self.path, &self.object);
         let sums = sums.and_then(|sums| sums.check(self.object.len));
         let sums = sums.map_err(|error| error.at("open", &self.at))?;
@@ -337,9 +360,10 @@ impl Snapshot for RemoteSnapshot {
     }
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
-        if start < self.object.len && self.object.len > buf.len() as u64 {
+        if start < self.object.len && !buf.is_empty() && !self.ahead.is_planned() {
             let sums = self.known()?;
-            self.ahead.plan(std::slice::from_ref(&(start..self.object.len)), sums);
+            // From the first byte on, whoever comes first: a sum may be of all of them.
+            self.ahead.plan(std::slice::from_ref(&(0..self.object.len)), sums);
         }
         self.ahead.read(start, buf).map_err(|error| error.at("read", &self.at))
     }
@@ -351,7 +375,8 @@ impl Snapshot for RemoteSnapshot {
     }
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
-        let checked = self.tree.0.system.check(&self.path, &self.object);
+        let checked = self.ahead.check();
+        let checked = checked.and_then(|()| self.tree.0.system.check(&self.path, &self.object));
         checked.map_err(|error| error.at("read", &self.at))
     }
 
@@ -367,6 +392,18 @@ fn meta_of(found: &Found) -> Meta {
         Found::Object(object) => Meta::plain(Kind::File, object.len, object.modified, 0o666),
     }
 }
+
+/// Refuses an object of more bytes than any file has.
+fn bounded(found: &Found) -> Result<(), RemoteError> {
+    match found {
+        Found::Object(object) if object.len > i64::MAX as u64 => {
+            Err(RemoteError::Wrong(TOO_LONG.into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+const TOO_LONG: &str = "longer than any file can be";
 
 fn joined(dir: &str, name: &str) -> String {
     if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }

@@ -9,8 +9,12 @@ use deltic_net::{Outcome, Plan, SyncError, User};
 use deltic_protocol::options::{Compare, Options};
 use deltic_protocol::report::{Notice, Trouble};
 
+use deltic_store::{Snapshot as _, Tree as _};
+use deltic_tree::{Name, RelPath};
+
 use super::Remote;
 use crate::testing::Shelf;
+use crate::tree::Takes;
 
 /// A system, a destination, and a place for notes.
 struct World {
@@ -142,10 +146,11 @@ fn a_first_copy_reads_once_and_the_next_sync_only_what_changed() {
 
 #[test]
 fn bytes_that_are_not_those_of_their_sums_replace_nothing() {
-    for len in [UNIT as usize * 40, 5 << 20] {
+    let lens = [1000, UNIT as usize * 40, 5 << 20, 40 << 20];
+    for (len, whole) in lens.into_iter().flat_map(|len| [(len, false), (len, true)]) {
         let new = bytes(len, 4);
-        let world =
-            World::new(Shelf { unit: UNIT, lies: true, ..Shelf::default() }.with("img", &new));
+        let shelf = Shelf { unit: UNIT, lies: true, whole, ..Shelf::default() };
+        let world = World::new(shelf.with("img", &new));
         fs::create_dir_all(world.out()).unwrap();
         fs::write(world.out().join("img"), b"old").unwrap();
         let (_, troubles, _) = world.sync();
@@ -153,6 +158,33 @@ fn bytes_that_are_not_those_of_their_sums_replace_nothing() {
         let told = troubles.first().expect("it is told").message.clone();
         assert!(told.contains("not those that their sum is of"), "{told}");
     }
+}
+
+#[test]
+fn a_sum_that_fails_is_told_by_every_later_read_and_at_the_end() {
+    let shelf = Shelf { lies: true, whole: true, ..Shelf::default() };
+    let remote = Remote { system: Arc::new(shelf.with("img", &bytes(9 << 20, 8))) };
+    let tree = remote.tree(&[b"img".to_vec()], Takes::default()).unwrap();
+    let snapshot = tree.open(&RelPath::root().join(&Name::new(b"img").unwrap()).unwrap()).unwrap();
+    // The last window first, as one of several readers may be; the first, which fails nothing yet, at the end.
+    let mut buffer = vec![0; 1 << 20];
+    for at in (0..9_u64).rev() {
+        snapshot.read_at(at << 20, &mut buffer).ok();
+    }
+    for told in [snapshot.read_at(0, &mut buffer).map(drop), snapshot.check_unchanged()] {
+        let told = told.unwrap_err().to_string();
+        assert!(told.contains("bytes 0 to 9437184 are not those"), "{told}");
+    }
+}
+
+#[test]
+fn a_path_that_is_too_long_is_told() {
+    let deep = vec!["d".repeat(250); 40].join("/");
+    let world = World::new(Shelf::default().with(&format!("{deep}/img"), b"1").with("ok", b"2"));
+    let (_, troubles, _) = world.sync();
+    assert!(world.holds("ok", b"2"));
+    let told: Vec<_> = troubles.iter().map(|trouble| trouble.message.as_str()).collect();
+    assert!(told.iter().any(|told| told.contains("file name too long")), "{told:?}");
 }
 
 #[test]
