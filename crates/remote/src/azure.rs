@@ -14,7 +14,7 @@ use http::{Request, StatusCode, Uri};
 use jiff::Timestamp as Instant;
 use roxmltree::{Document, Node};
 
-use crate::http::{Answer, Client, Redirects, escaped, range_header};
+use crate::http::{Answer, Client, Redirects, Version, Wanted, bare_tag, escaped, range_header};
 use crate::sums::{Algorithm, Sum, Sums, Unit};
 use crate::system::{Found, Object, System};
 use crate::tree::UNTIMED;
@@ -210,31 +210,48 @@ impl Azure {
         if answer.status != StatusCode::OK {
             return Err(self.refused(&answer));
         }
-        let text = answer.text();
-        let document = Document::parse(text.trim_start_matches('\u{feff}'))
-            .map_err(|error| RemoteError::Wrong(format!("a list that is no XML: {error}")))?;
-        let root = document.root_element();
-        let mut any = false;
-        for node in root.children().filter(|node| node.has_tag_name("Blobs")) {
-            for node in node.children().filter(Node::is_element) {
-                let name = child(node, "Name").and_then(|node| node.text()).unwrap_or_default();
-                let Some(name) = name.strip_prefix(prefix) else { continue };
-                any = true;
-                let found = match node.tag_name().name() {
-                    "BlobPrefix" => Found::Dir { modified: UNTIMED },
-                    _ if name.is_empty() => continue,
-                    _ => Found::Object(object_in(node)?),
-                };
-                let name = match found {
-                    Found::Dir { .. } => name.strip_suffix('/').unwrap_or(name),
-                    Found::Object(_) => name,
-                };
-                each(name.to_owned(), found);
-            }
-        }
-        let next = child(root, "NextMarker").and_then(|node| node.text());
-        Ok((any, next.filter(|next| !next.is_empty()).map(str::to_owned)))
+        page_of(&answer.text(), prefix, each)
     }
+}
+
+/// A page of a list: whether there is anything in it, and where the next one begins.
+fn page_of(
+    text: &str,
+    prefix: &str,
+    each: &mut dyn FnMut(String, Found),
+) -> Result<(bool, Option<String>), RemoteError> {
+    let document = document(text, "a list")?;
+    let root = document.root_element();
+    let blobs = child(root, "Blobs").filter(|_| root.has_tag_name("EnumerationResults"));
+    let blobs = blobs.ok_or_else(|| {
+        // An answer of another kind would be an empty list, and that deletes.
+        let name = root.tag_name().name();
+        RemoteError::Wrong(format!("a list was asked for, and {name} came"))
+    })?;
+    let mut any = false;
+    for node in blobs.children().filter(Node::is_element) {
+        let name = child(node, "Name").and_then(|node| node.text()).unwrap_or_default();
+        let Some(name) = name.strip_prefix(prefix) else { continue };
+        any = true;
+        let found = match node.tag_name().name() {
+            "BlobPrefix" => Found::Dir { modified: UNTIMED },
+            _ if name.is_empty() => continue,
+            _ => Found::Object(object_in(node)?),
+        };
+        let name = match found {
+            Found::Dir { .. } => name.strip_suffix('/').unwrap_or(name),
+            Found::Object(_) => name,
+        };
+        each(name.to_owned(), found);
+    }
+    let next = child(root, "NextMarker").and_then(|node| node.text());
+    Ok((any, next.filter(|next| !next.is_empty()).map(str::to_owned)))
+}
+
+/// Reads XML, which begins with a mark of its byte order.
+fn document<'a>(text: &'a str, what: &str) -> Result<Document<'a>, RemoteError> {
+    Document::parse(text.trim_start_matches('\u{feff}'))
+        .map_err(|error| RemoteError::Wrong(format!("{what} that is no XML: {error}")))
 }
 
 impl System for Azure {
@@ -276,7 +293,7 @@ impl System for Azure {
         let query = [("blocklisttype", "committed".to_owned()), ("comp", "blocklist".to_owned())];
         let answer = self.ask("GET", path, (&query, &[]))?;
         match answer.status.as_u16() {
-            200 if answer.header("etag").map(tag) != Some(tag(&object.token)) => {
+            200 if answer.header("etag").map(bare_tag) != Some(bare_tag(&object.token)) => {
                 return Err(RemoteError::Changed);
             }
             200 => {}
@@ -285,8 +302,7 @@ impl System for Azure {
             _ => return Err(self.refused(&answer)),
         }
         let text = answer.text();
-        let document = Document::parse(text.trim_start_matches('\u{feff}'))
-            .map_err(|error| RemoteError::Wrong(format!("a list of blocks: {error}")))?;
+        let document = document(&text, "a list of blocks")?;
         let blocks = document.descendants().filter(|node| node.has_tag_name("Block"));
         let units = blocks.filter_map(|node| {
             let len: u64 = child(node, "Size")?.text()?.parse().ok()?;
@@ -317,7 +333,9 @@ impl System for Azure {
         }
         let headers = [("if-match", object.token.clone()), ("x-ms-range", range_header(&range))];
         let make = || self.request("GET", path, (&[], &headers));
-        let read = self.client.range(&make, (range.clone(), object.len), buf)?;
+        let version = Version::Tag(&object.token);
+        let wanted = Wanted { range: range.clone(), of: object.len, version };
+        let read = self.client.range(&make, &wanted, buf)?;
         read.map_err(|answer| self.refused(&answer))
     }
 
@@ -359,13 +377,9 @@ fn object_in(node: Node<'_, '_>) -> Result<Object, RemoteError> {
     })
 }
 
-fn tag(text: &str) -> &str {
-    text.trim_matches('"')
-}
-
 /// Lists leave the quotes out.
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", tag(text))
+    format!("\"{}\"", bare_tag(text))
 }
 
 fn child<'a, 'b>(node: Node<'a, 'b>, name: &str) -> Option<Node<'a, 'b>> {
@@ -375,6 +389,16 @@ fn child<'a, 'b>(node: Node<'a, 'b>, name: &str) -> Option<Node<'a, 'b>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_list_is_not_an_empty_one() {
+        let parse = |text: &str| page_of(text, "", &mut |name, _| panic!("{name}"));
+        let list = "\u{feff}<EnumerationResults><Blobs /><NextMarker /></EnumerationResults>";
+        assert_eq!(parse(list).unwrap(), (false, None));
+        for other in ["<EnumerationResults/>", "<html><Blobs/></html>"] {
+            assert!(parse(other).unwrap_err().to_string().contains("came"), "{other}");
+        }
+    }
 
     #[test]
     fn only_ids_that_are_hexadecimal_sums_are_sums() {

@@ -14,7 +14,7 @@ use ureq::{Agent, Body};
 use crate::RemoteError;
 
 /// Most bytes of an answer that is no file.
-pub(crate) const MAX_ANSWER_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_ANSWER_BYTES: u64 = 16 << 20;
 /// Most bytes of an error that are looked at.
 const MAX_WHY_BYTES: u64 = 64 << 10;
 /// Times that a request is made at most.
@@ -33,6 +33,26 @@ const CONNECTIONS: usize = 32;
 pub(crate) struct Client {
     agent: Agent,
     received: Arc<AtomicU64>,
+}
+
+/// What is read of which version of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) range: Range<u64>,
+    /// Length of the object in bytes.
+    pub(crate) of: u64,
+    pub(crate) version: Version<'a>,
+}
+
+/// How an answer tells of which version it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Version<'a> {
+    /// Its entity tag must be this.
+    Tag(&'a str),
+    /// A header must say this, if there is one.
+    Header(&'static str, &'a str),
+    /// It tells nothing: the range is in the query, and comes as a whole.
+    Untold,
 }
 
 /// An answer that was read.
@@ -126,33 +146,31 @@ impl Client {
     /// Reads a range into `buf`, which is as long; what else comes is an answer for `refuse` to put into words.
     ///
     /// # Errors
-    /// As [`Client::ask`]; [`RemoteError::Wrong`] where another range comes.
+    /// As [`Client::ask`]; [`RemoteError::Wrong`] where another range comes, [`RemoteError::Changed`] where it is of
+    /// another version.
     pub(crate) fn range(
         &self,
         make: &dyn Fn() -> Result<Request<()>, RemoteError>,
-        (range, of): (Range<u64>, u64),
+        wanted: &Wanted<'_>,
         buf: &mut [u8],
     ) -> Result<Result<(), Answer>, RemoteError> {
         self.tried(make, |mut answer| {
             let status = answer.status();
-            let len = header_of(answer.headers(), header::CONTENT_LENGTH.as_str());
-            let is_long = len.and_then(|len| len.parse().ok()).unwrap_or(of) == buf.len() as u64;
-            // Who is asked for a range in the query answers it as a whole.
-            let whole = status == StatusCode::OK && is_long;
-            if status != StatusCode::PARTIAL_CONTENT && !whole {
+            if !status.is_success() {
                 let mut body = Vec::new();
-                // An answer that ignores the range would be the whole file.
                 let read = answer.body_mut().as_reader().take(MAX_WHY_BYTES).read_to_end(&mut body);
                 read.map_err(|error| error.to_string())?;
                 let (parts, _) = answer.into_parts();
                 return Ok(Ok(Err(Answer { status, headers: parts.headers, body })));
             }
-            let says = content_range(answer.headers());
-            if says.as_ref().is_some_and(|says| *says != range) {
-                let why = format!("bytes {range:?} were asked for, and {says:?} came");
-                return Ok(Err(RemoteError::Wrong(why)));
+            if let Err(error) = wanted.check(status, answer.headers()) {
+                return Ok(Err(error));
             }
-            answer.body_mut().as_reader().read_exact(buf).map_err(|error| error.to_string())?;
+            let mut body = answer.body_mut().as_reader();
+            body.read_exact(buf).map_err(|error| error.to_string())?;
+            if body.read(&mut [0]).map_err(|error| error.to_string())? > 0 {
+                return Ok(Err(wanted.wrong("more bytes came")));
+            }
             self.received.fetch_add(buf.len() as u64, Ordering::Relaxed);
             Ok(Ok(Ok(())))
         })?
@@ -221,12 +239,66 @@ fn said(error: &ureq::Error) -> String {
     }
 }
 
-/// The range that `Content-Range: bytes 0-1/2` names.
-fn content_range(headers: &HeaderMap) -> Option<Range<u64>> {
+impl Wanted<'_> {
+    fn wrong(&self, what: &str) -> RemoteError {
+        let Range { start, end } = self.range;
+        RemoteError::Wrong(format!("bytes {start} to {end} of {} were asked for; {what}", self.of))
+    }
+
+    /// Checks that an answer is the range, of the version.
+    fn check(&self, status: StatusCode, headers: &HeaderMap) -> Result<(), RemoteError> {
+        match self.version {
+            Version::Tag(tag) => match header_of(headers, header::ETAG.as_str()) {
+                Some(now) if bare_tag(now) == bare_tag(tag) => {}
+                Some(_) => return Err(RemoteError::Changed),
+                None => return Err(self.wrong("the answer has no entity tag")),
+            },
+            Version::Header(name, value) => {
+                if header_of(headers, name).is_some_and(|now| now != value) {
+                    return Err(RemoteError::Changed);
+                }
+            }
+            Version::Untold => {}
+        }
+        match status {
+            StatusCode::PARTIAL_CONTENT => match content_range(headers) {
+                Some((range, _)) if range != self.range => {
+                    Err(self.wrong(&format!("bytes {} to {} came", range.start, range.end)))
+                }
+                Some((_, of)) if of.is_some_and(|of| of != self.of) => Err(RemoteError::Changed),
+                Some(_) => Ok(()),
+                None => Err(self.wrong("the answer does not say which bytes came")),
+            },
+            // Who is asked for a range in the query answers it as a whole.
+            StatusCode::OK if matches!(self.version, Version::Untold) || self.is_all() => {
+                let len = header_of(headers, header::CONTENT_LENGTH.as_str());
+                match len.and_then(|len| len.parse::<u64>().ok()) {
+                    Some(len) if len == self.range.end - self.range.start => Ok(()),
+                    Some(len) => Err(self.wrong(&format!("{len} bytes came"))),
+                    None => Err(self.wrong("the answer does not say how many came")),
+                }
+            }
+            _ => Err(self.wrong(&format!("the answer is {status}"))),
+        }
+    }
+
+    fn is_all(&self) -> bool {
+        self.range == (0..self.of)
+    }
+}
+
+/// An entity tag without its quotes.
+pub(crate) fn bare_tag(text: &str) -> &str {
+    text.trim_matches('"')
+}
+
+/// The range that `Content-Range: bytes 0-1/2` names, and the length behind it, unless that is `*`.
+fn content_range(headers: &HeaderMap) -> Option<(Range<u64>, Option<u64>)> {
     let says = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
-    let (range, _) = says.strip_prefix("bytes ")?.split_once('/')?;
+    let (range, of) = says.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
-    Some(first.parse().ok()?..last.parse::<u64>().ok()?.checked_add(1)?)
+    let range = first.parse().ok()?..last.parse::<u64>().ok()?.checked_add(1)?;
+    Some((range, if of == "*" { None } else { Some(of.parse().ok()?) }))
 }
 
 /// The text of the header that asks for a range.
@@ -247,4 +319,58 @@ pub(crate) fn escaped(text: &str, keeps_slashes: bool) -> String {
         }
     }
     to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::answers;
+
+    fn read(answer: &str, version: Version<'_>) -> Result<Vec<u8>, String> {
+        let server = answers(vec![answer.to_owned()]);
+        let client = Client::new(Redirects::Tell);
+        let make = || Ok(Request::get(format!("http://{server}/")).body(()).unwrap());
+        let (mut buf, wanted) = (vec![0; 4], Wanted { range: 2..6, of: 9, version });
+        match client.range(&make, &wanted, &mut buf) {
+            Ok(Ok(())) => Ok(buf),
+            Ok(Err(answer)) => Err(answer.status.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn only_the_range_of_the_version_that_was_asked_for_is_taken() {
+        let part = "HTTP/1.1 206 Partial\r\nconnection: close\r\n";
+        let tag = Version::Tag("\"a\"");
+        let right = format!("{part}etag: a\r\ncontent-range: bytes 2-5/9\r\n");
+        let taken = read(&format!("{right}content-length: 4\r\n\r\n2345"), tag);
+        assert_eq!(taken.unwrap(), b"2345");
+        for (head, why) in [
+            ("etag: b\r\ncontent-range: bytes 2-5/9\r\ncontent-length: 4", "changed"),
+            ("etag: a\r\ncontent-range: bytes 2-5/8\r\ncontent-length: 4", "changed"),
+            ("etag: a\r\ncontent-range: bytes 3-6/9\r\ncontent-length: 4", "bytes 3 to 7 came"),
+            ("content-range: bytes 2-5/9\r\ncontent-length: 4", "no entity tag"),
+            ("etag: a\r\ncontent-length: 4", "does not say which"),
+            ("etag: a\r\ncontent-range: bytes 2-5/9", "more bytes"),
+        ] {
+            let told = read(&format!("{part}{head}\r\n\r\n23456"), tag).unwrap_err();
+            assert!(told.contains(why), "{head}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_whole_answer_says_its_length_and_is_that_long() {
+        let all = "HTTP/1.1 200 OK\r\nconnection: close\r\n";
+        let taken = read(&format!("{all}content-length: 4\r\n\r\n2345"), Version::Untold);
+        assert_eq!(taken.unwrap(), b"2345");
+        for (head, version, why) in [
+            ("x: 1\r\n", Version::Untold, "how many"),
+            ("content-length: 5\r\n", Version::Untold, "5 bytes came"),
+            ("content-length: 4\r\n", Version::Header("x-goog-generation", "1"), "200 OK"),
+            ("x-goog-generation: 2\r\n", Version::Header("x-goog-generation", "1"), "changed"),
+        ] {
+            let told = read(&format!("{all}{head}\r\n23456"), version).unwrap_err();
+            assert!(told.contains(why), "{head}: {told}");
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! Surroundings and a system for tests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -144,4 +146,19 @@ impl System for Shelf {
     fn received(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
+}
+
+/// A server that gives these answers, one on each connection; its host and port.
+pub(crate) fn answers(answers: Vec<String>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            let request = BufReader::new(stream.try_clone().unwrap()).lines();
+            request.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    at
 }

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{Request, StatusCode};
 use serde_json::Value;
 
-use crate::http::{Answer, Client, Redirects, escaped, range_header};
+use crate::http::{Answer, Client, Redirects, Version, Wanted, escaped, range_header};
 use crate::sums::{Algorithm, Sum, Sums};
 use crate::system::{Found, Object, System};
 use crate::tree::UNTIMED;
@@ -107,6 +107,10 @@ impl Gcs {
             }
             told => told?,
         };
+        if told["kind"] != "storage#objects" {
+            // An answer of another kind would be an empty list, and that deletes.
+            return Err(RemoteError::Wrong("a list was asked for, and something else came".into()));
+        }
         let mut any = false;
         for item in told["items"].as_array().into_iter().flatten() {
             let name = item["name"].as_str().and_then(|name| name.strip_prefix(prefix));
@@ -187,9 +191,12 @@ impl System for Gcs {
             return Ok(());
         }
         let query = format!("alt=media&generation={}", object.token);
-        let headers = [("range", range_header(&range))];
+        // Else what is kept compressed comes as other bytes than those that are summed.
+        let headers = [("accept-encoding", "gzip".to_owned()), ("range", range_header(&range))];
         let make = || self.request((Some(path), &query), &headers);
-        let read = self.client.range(&make, (range.clone(), object.len), buf)?;
+        let version = Version::Header("x-goog-generation", &object.token);
+        let wanted = Wanted { range: range.clone(), of: object.len, version };
+        let read = self.client.range(&make, &wanted, buf)?;
         read.map_err(|answer| match self.refused(&answer) {
             // That generation is gone.
             RemoteError::NotFound => RemoteError::Changed,
@@ -206,7 +213,32 @@ fn object_of(told: &Value) -> Result<Object, RemoteError> {
     let wrong = |what: &str| RemoteError::Wrong(format!("an object without {what}"));
     let text = |name: &str| told[name].as_str();
     let len = text("size").and_then(|size| size.parse().ok()).ok_or_else(|| wrong("a size"))?;
-    let token = text("generation").ok_or_else(|| wrong("a generation"))?.to_owned();
+    let token = text("generation").filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let token = token.ok_or_else(|| wrong("a generation"))?.to_owned();
     let modified = text("updated").and_then(instant::of_iso).unwrap_or(UNTIMED);
     Ok(Object { len, modified, token })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Vars, answers};
+
+    #[test]
+    fn what_is_no_list_is_not_an_empty_one() {
+        let all = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
+        let list = format!("{all}{{\"kind\": \"storage#objects\"}}");
+        let server = answers(vec![list, format!("{all}{{}}")]);
+        let gcs = Gcs::open("bucket", &Vars::of(&[("STORAGE_EMULATOR_HOST", &server)])).unwrap();
+        gcs.list("", &mut |name, _| panic!("{name}")).unwrap();
+        let told = gcs.list("", &mut |name, _| panic!("{name}")).unwrap_err().to_string();
+        assert!(told.contains("something else came"), "{told}");
+    }
+
+    #[test]
+    fn a_generation_is_a_number() {
+        let of = |it: &str| object_of(&serde_json::json!({"size": "1", "generation": it}));
+        assert_eq!(of("12").unwrap().token, "12");
+        assert!(of("1&x=").is_err());
+    }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use http::{Request, StatusCode};
 use serde_json::Value;
 
-use crate::http::{Answer, Client, Redirects, escaped};
+use crate::http::{Answer, Client, Redirects, Version, Wanted, escaped};
 use crate::sums::Sums;
 use crate::system::{Found, Object, System};
 use crate::{Env, RemoteError, instant};
@@ -191,7 +191,8 @@ impl System for Hdfs {
     ) -> Result<(), RemoteError> {
         let query = format!("OPEN&offset={}&length={}", range.start, range.end - range.start);
         let make = || self.request(path, &query);
-        let read = self.client.range(&make, (range, object.len), buf)?;
+        let wanted = Wanted { range, of: object.len, version: Version::Untold };
+        let read = self.client.range(&make, &wanted, buf)?;
         read.map_err(|answer| self.refused(&answer))
     }
 

@@ -14,7 +14,7 @@ use http::{Request, StatusCode, Uri};
 use jiff::Timestamp as Instant;
 use roxmltree::{Document, Node};
 
-use crate::http::{Answer, Client, Redirects, escaped, range_header};
+use crate::http::{Answer, Client, Redirects, Version, Wanted, bare_tag, escaped, range_header};
 use crate::sums::{Algorithm, Sum, Sums, Unit};
 use crate::system::{Found, Object, System};
 use crate::tree::UNTIMED;
@@ -212,8 +212,11 @@ impl System for S3 {
             let Ok(attributes) = Attributes::parse(&text) else {
                 return self.sums_of_whole(path, object);
             };
-            if attributes.etag.is_some_and(|etag| etag != object.token.trim_matches('"')) {
-                return Err(RemoteError::Changed);
+            match attributes.etag {
+                Some(etag) if etag == bare_tag(&object.token) => {}
+                Some(_) => return Err(RemoteError::Changed),
+                // Whose sums these are, nobody says.
+                None => return self.sums_of_whole(path, object),
             }
             sums.whole = attributes.whole;
             sums.units.extend(attributes.parts);
@@ -244,9 +247,9 @@ impl System for S3 {
         }
         let headers = [("if-match", object.token.clone()), ("range", range_header(&range))];
         let make = || self.request("GET", path, (&[], &headers));
-        self.client
-            .range(&make, (range.clone(), object.len), buf)?
-            .map_err(|answer| self.refused(&answer))
+        let version = Version::Tag(&object.token);
+        let wanted = Wanted { range: range.clone(), of: object.len, version };
+        self.client.range(&make, &wanted, buf)?.map_err(|answer| self.refused(&answer))
     }
 
     fn received(&self) -> u64 {
@@ -262,6 +265,9 @@ impl S3 {
         let answer = self.ask("HEAD", path, (&[], &headers))?;
         if answer.status != StatusCode::OK {
             return Err(self.refused(&answer));
+        }
+        if answer.header("etag").map(bare_tag) != Some(bare_tag(&object.token)) {
+            return Err(RemoteError::Changed);
         }
         let of = |(name, algorithm): &(&str, Algorithm)| {
             let header = format!("x-amz-checksum-{}", name.to_ascii_lowercase());
@@ -310,6 +316,15 @@ impl Page {
         let document = Document::parse(text)
             .map_err(|error| RemoteError::Wrong(format!("a list that is no XML: {error}")))?;
         let root = document.root_element();
+        let is_cut = match (root.tag_name().name(), child(root, "IsTruncated")) {
+            ("ListBucketResult", Some("true")) => true,
+            ("ListBucketResult", Some("false")) => false,
+            // An answer of another kind would be an empty list, and that deletes.
+            ("ListBucketResult", _) => return Err(wrong("its end")),
+            (other, _) => {
+                return Err(RemoteError::Wrong(format!("a list was asked for, and {other} came")));
+            }
+        };
         let is_escaped = child(root, "EncodingType") == Some("url");
         let named = |text: &str| if is_escaped { unescaped(text) } else { text.to_owned() };
         let mut page = Self { found: Vec::new(), next: None, is_marked: false };
@@ -341,7 +356,7 @@ impl Page {
                 _ => {}
             }
         }
-        if child(root, "IsTruncated") == Some("true") {
+        if is_cut {
             let next =
                 child(root, "NextContinuationToken").ok_or_else(|| wrong("its next token"))?;
             page.next = Some(next.to_owned());
@@ -386,7 +401,7 @@ impl Attributes {
         let is_cut = parts.and_then(|node| child(node, "IsTruncated")) == Some("true");
         let next = parts.filter(|_| is_cut).and_then(|node| child(node, "NextPartNumberMarker"));
         Ok(Self {
-            etag: child(root, "ETag").map(|etag| etag.trim_matches('"').to_owned()),
+            etag: child(root, "ETag").map(|etag| bare_tag(etag).to_owned()),
             whole,
             parts: units,
             next: next.and_then(|next| next.parse().ok()),
@@ -422,4 +437,23 @@ fn unescaped(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_list_is_not_an_empty_one() {
+        let list = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
+        assert!(Page::parse(list, "").unwrap().found.is_empty());
+        for (other, why) in [
+            ("<ListBucketResult/>", "without its end"),
+            ("<html><IsTruncated>false</IsTruncated></html>", "html came"),
+            (&list.replace("false", "true"), "its next token"),
+        ] {
+            let told = Page::parse(other, "").err().unwrap().to_string();
+            assert!(told.contains(why), "{other}: {told}");
+        }
+    }
 }
