@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use http::{HeaderMap, Request, StatusCode, header};
+use roxmltree::{Document, ParsingOptions};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
@@ -17,6 +18,8 @@ use crate::RemoteError;
 pub(crate) const MAX_ANSWER_BYTES: u64 = 16 << 20;
 /// Most bytes of an error that are looked at.
 const MAX_WHY_BYTES: u64 = 64 << 10;
+/// Most nodes of XML.
+const MAX_NODES: u32 = 1 << 20;
 /// Times that a request is made at most.
 const TRIES: u32 = 4;
 /// Pause before the second try; each further one is twice as long.
@@ -319,6 +322,16 @@ pub(crate) fn escaped(text: &str, keeps_slashes: bool) -> String {
         }
     }
     to
+}
+
+/// Reads XML, which may begin with a mark of its byte order.
+///
+/// # Errors
+/// [`RemoteError::Wrong`] where `what` is none, or has too many nodes.
+pub(crate) fn xml<'a>(text: &'a str, what: &str) -> Result<Document<'a>, RemoteError> {
+    let options = ParsingOptions { nodes_limit: MAX_NODES, ..ParsingOptions::default() };
+    Document::parse_with_options(text.trim_start_matches('\u{feff}'), options)
+        .map_err(|error| RemoteError::Wrong(format!("{what} that is no XML: {error}")))
 }
 
 #[cfg(test)]

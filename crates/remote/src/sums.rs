@@ -195,6 +195,9 @@ impl Sums {
     /// [`RemoteError::Wrong`].
     pub fn check(self, len: u64) -> Result<Self, RemoteError> {
         let bytes = self.units.iter().try_fold(0_u64, |all, unit| all.checked_add(unit.len));
+        if self.units.len() > MAX_UNITS {
+            return Err(RemoteError::Wrong(format!("{} sums of one object", self.units.len())));
+        }
         let fits = self.units.is_empty() || bytes == Some(len) || len == 0;
         let padded = self.units.iter().all(|unit| unit.padded >= unit.len);
         if fits && padded {
@@ -255,4 +258,6 @@ impl Sums {
 /// Stands for all stores of which the identities are sums of content: those are the same everywhere.
 const STORE: [u8; 32] = *b"deltic: units by sums of content";
 const CONTEXT: &str = "deltic 2026-11-26 units of remote systems by their sums";
+/// Units of one object at most.
+const MAX_UNITS: usize = 1 << 20;
 const READ_BYTES: usize = 1 << 20;

@@ -85,3 +85,69 @@ pub(crate) struct Object {
     /// What no other version of it has: an entity tag, a generation.
     pub(crate) token: String,
 }
+
+/// Names of one directory at most.
+const MAX_NAMES: usize = 1 << 22;
+/// Pages without a name that may follow each other.
+const MAX_EMPTY: usize = 1000;
+
+/// Watches that the pages of a list come to an end.
+#[derive(Debug, Default)]
+pub(crate) struct Pages {
+    names: usize,
+    empty: usize,
+    last: String,
+}
+
+impl Pages {
+    /// Takes a page of so many names.
+    ///
+    /// # Errors
+    /// [`RemoteError::Wrong`] where there are more of them than anybody has.
+    pub(crate) fn take(&mut self, names: usize) -> Result<(), RemoteError> {
+        self.names += names;
+        self.empty = if names == 0 { self.empty + 1 } else { 0 };
+        if self.names > MAX_NAMES {
+            return Err(RemoteError::Wrong(format!("a directory of more than {MAX_NAMES} names")));
+        }
+        if self.empty > MAX_EMPTY {
+            return Err(Self::endless());
+        }
+        Ok(())
+    }
+
+    /// Takes the last name of a page, which is behind all that came before.
+    ///
+    /// # Errors
+    /// [`RemoteError::Wrong`] where it is not.
+    pub(crate) fn ascend(&mut self, last: Option<&str>) -> Result<(), RemoteError> {
+        let Some(last) = last else { return Ok(()) };
+        if !self.last.is_empty() && last <= self.last.as_str() {
+            return Err(Self::endless());
+        }
+        last.clone_into(&mut self.last);
+        Ok(())
+    }
+
+    /// A server that says the same for ever would keep us here.
+    pub(crate) fn endless() -> RemoteError {
+        RemoteError::Wrong("a list that does not go on".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_comes_to_an_end() {
+        let mut pages = Pages::default();
+        pages.ascend(Some("a")).unwrap();
+        pages.ascend(None).unwrap();
+        pages.ascend(Some("b")).unwrap();
+        assert!(pages.ascend(Some("b")).is_err() && pages.ascend(Some("a")).is_err());
+        assert!((0..=MAX_EMPTY).any(|_| pages.take(0).is_err()));
+        let mut pages = Pages::default();
+        assert!(pages.take(MAX_NAMES).is_ok() && pages.take(1).is_err());
+    }
+}

@@ -17,6 +17,8 @@ use crate::system::{Found, Object, System};
 
 /// Objects of which what a list said is kept until they are opened.
 const MAX_SEEN: usize = 1 << 16;
+/// Names of a directory at most of which it is told that they cannot be taken.
+const MAX_ERRORS: usize = 1000;
 /// Objects of which sums are kept until they are opened.
 const MAX_TOLD: usize = 64;
 
@@ -168,15 +170,20 @@ impl RemoteTree {
     /// The directory at a path of the system, and what of it has no name that a file can have.
     fn listed(&self, path: &str) -> Result<Held, RemoteError> {
         let (mut found, mut errors) = (HashMap::<Name, Found>::new(), Vec::new());
+        let mut more = 0_usize;
         let unusable = |name: &str, why: &str| StoreError::Argument {
             action: "read",
             argument: PathBuf::from(self.0.system.url(&joined(path, name))),
             source: std::io::Error::new(std::io::ErrorKind::InvalidInput, why.to_owned()),
         };
+        let mut refuse = |name: &str, why: &str| match errors.len() {
+            0..MAX_ERRORS => errors.push(unusable(name, why)),
+            _ => more += 1,
+        };
         self.0.system.list(path, &mut |text, is| match Name::new(text.as_bytes()) {
-            Err(bad) => errors.push(unusable(&text, &bad.to_string())),
+            Err(bad) => refuse(&text, &bad.to_string()),
             Ok(name) if is_staging_name(name.as_bytes()) => {}
-            Ok(_) if bounded(&is).is_err() => errors.push(unusable(&text, TOO_LONG)),
+            Ok(_) if bounded(&is).is_err() => refuse(&text, TOO_LONG),
             Ok(name) => {
                 let is_object = matches!(is, Found::Object(_));
                 match found.insert(name.clone(), is) {
@@ -185,12 +192,14 @@ impl RemoteTree {
                     Some(before) => {
                         let dir = if is_object { before } else { found[&name].clone() };
                         found.insert(name, dir);
-                        errors
-                            .push(unusable(&text, "it is an object, and there are names below it"));
+                        refuse(&text, "it is an object, and there are names below it");
                     }
                 }
             }
         })?;
+        if more > 0 {
+            errors.push(unusable("", &format!("{more} more names like these")));
+        }
         Ok((found.into_iter().collect(), errors))
     }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::http::{Answer, Client, Redirects, Version, Wanted, escaped, range_header};
 use crate::sums::{Algorithm, Sum, Sums};
-use crate::system::{Found, Object, System};
+use crate::system::{Found, Object, Pages, System};
 use crate::tree::UNTIMED;
 use crate::{Env, RemoteError, instant};
 
@@ -93,7 +93,7 @@ impl Gcs {
         prefix: &str,
         (most, token): (usize, Option<&str>),
         each: &mut dyn FnMut(String, Found),
-    ) -> Result<(bool, Option<String>), RemoteError> {
+    ) -> Result<(Option<String>, Option<String>), RemoteError> {
         let mut query =
             format!("delimiter=%2F&maxResults={most}&prefix={}", escaped(prefix, false));
         if let Some(token) = token {
@@ -111,22 +111,24 @@ impl Gcs {
             // An answer of another kind would be an empty list, and that deletes.
             return Err(RemoteError::Wrong("a list was asked for, and something else came".into()));
         }
-        let mut any = false;
+        let mut last = None;
         for item in told["items"].as_array().into_iter().flatten() {
-            let name = item["name"].as_str().and_then(|name| name.strip_prefix(prefix));
-            any |= name.is_some();
-            if let Some(name) = name.filter(|name| !name.is_empty()) {
+            let Some(key) = item["name"].as_str() else { continue };
+            let Some(name) = key.strip_prefix(prefix) else { continue };
+            last = last.max(Some(key));
+            if !name.is_empty() {
                 each(name.to_owned(), Found::Object(object_of(item)?));
             }
         }
-        for name in told["prefixes"].as_array().into_iter().flatten() {
-            if let Some(name) = name.as_str().and_then(|name| name.strip_prefix(prefix)) {
-                any = true;
-                let name = name.strip_suffix('/').unwrap_or(name);
-                each(name.to_owned(), Found::Dir { modified: UNTIMED });
-            }
+        for key in told["prefixes"].as_array().into_iter().flatten() {
+            let Some(key) = key.as_str() else { continue };
+            let Some(name) = key.strip_prefix(prefix) else { continue };
+            last = last.max(Some(key));
+            let name = name.strip_suffix('/').unwrap_or(name);
+            each(name.to_owned(), Found::Dir { modified: UNTIMED });
         }
-        Ok((any, told["nextPageToken"].as_str().map(str::to_owned)))
+        let last = last.map(str::to_owned);
+        Ok((last, told["nextPageToken"].as_str().map(str::to_owned)))
     }
 }
 
@@ -144,19 +146,26 @@ impl System for Gcs {
             }
         }
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let (any, _) = self.page(&prefix, (1, None), &mut |_, _| ())?;
-        Ok((any || path.is_empty()).then_some(Found::Dir { modified: UNTIMED }))
+        let (last, _) = self.page(&prefix, (1, None), &mut |_, _| ())?;
+        Ok((last.is_some() || path.is_empty()).then_some(Found::Dir { modified: UNTIMED }))
     }
 
     fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let (mut token, mut is_there) = (None, path.is_empty());
+        let (mut token, mut is_there, mut pages) = (None, path.is_empty(), Pages::default());
         loop {
-            let (any, next) = self.page(&prefix, (NAMES, token.as_deref()), each)?;
-            is_there |= any;
+            let mut names = 0;
+            let mut counted = |name, found| {
+                names += 1;
+                each(name, found);
+            };
+            let (last, next) = self.page(&prefix, (NAMES, token.as_deref()), &mut counted)?;
+            is_there |= last.is_some();
+            pages.take(names)?;
+            pages.ascend(last.as_deref())?;
             match next {
                 Some(next) if token.as_ref() != Some(&next) => token = Some(next),
-                Some(_) => return Err(RemoteError::Wrong("a list that does not go on".into())),
+                Some(_) => return Err(Pages::endless()),
                 None if is_there => return Ok(()),
                 None => return Err(RemoteError::NotFound),
             }

@@ -16,8 +16,10 @@ const VERSION: u16 = 28;
 const BLOCK_CHECKSUM: u8 = 85;
 /// One CRC of all that is asked for, and with a length of stripes one of each.
 const COMPOSITE: u64 = 2;
-/// Most bytes of an answer.
-const MAX_ANSWER: usize = 16 << 20;
+/// Most bytes of an answer: the sums of all units of a file, and some words.
+const MAX_ANSWER: usize = 2 << 20;
+/// Datanodes that are asked for one block at most.
+const MAX_HOSTS: usize = 3;
 
 /// A block of a file, and who has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,13 +44,19 @@ impl Block {
             let host = at["ipAddr"].as_str().filter(|ip| !ip.is_empty());
             Some((host.or_else(|| at["hostName"].as_str())?.to_owned(), port))
         };
+        let hosts = told["locations"].as_array()?.iter().filter_map(host).take(MAX_HOSTS);
         Some(Self {
-            pool: block["blockPoolId"].as_str()?.to_owned(),
+            pool: block["blockPoolId"].as_str().filter(|pool| is_pool(pool))?.to_owned(),
             id: number("blockId")?,
             stamp: number("generationStamp")?,
             len: number("numBytes")?,
-            hosts: told["locations"].as_array()?.iter().filter_map(host).collect(),
+            hosts: hosts.collect(),
         })
+    }
+
+    /// Its length in bytes.
+    pub(super) const fn len(&self) -> u64 {
+        self.len
     }
 
     /// The sums of its units, from the first datanode that answers; nothing where it knows no such sums.
@@ -122,7 +130,7 @@ impl Block {
         let kind = told.bytes(5).and_then(Fields::parse).and_then(|of| of.number(1));
         let sums = told.bytes(3).ok_or_else(odd)?;
         let count = self.len.div_ceil(unit);
-        if kind.is_some_and(|kind| kind != COMPOSITE) || sums.len() as u64 != count * 4 {
+        if kind != Some(COMPOSITE) || sums.len() as u64 != count * 4 {
             return Ok(None);
         }
         let each = sums.chunks_exact(4).zip(0..count).map(|(sum, no)| {
@@ -131,6 +139,13 @@ impl Block {
         });
         each.collect::<Result<_, RemoteError>>().map(Some)
     }
+}
+
+/// True for `BP-1234-10.0.0.1-5678`: what goes out as it is to a port that another named.
+fn is_pool(pool: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    let name = pool.strip_prefix("BP-").unwrap_or_default();
+    matches!(name.len(), 1..=200) && name.bytes().all(is_plain)
 }
 
 /// True if a token in the form of WebHDFS says who may ask: one that says nothing is four empty texts.

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::http::{Answer, Client, Redirects, Version, Wanted, escaped};
 use crate::sums::Sums;
-use crate::system::{Found, Object, System};
+use crate::system::{Found, Object, Pages, System};
 use crate::{Env, RemoteError, instant};
 
 use datanode::Block;
@@ -95,8 +95,8 @@ impl Hdfs {
     fn blocks(&self, path: &str, object: &Object) -> Result<Option<Vec<Block>>, RemoteError> {
         let told = match self.ask(path, "GET_BLOCK_LOCATIONS") {
             Ok(told) => told,
-            // A namenode that does not know the operation; data can still be read.
-            Err(RemoteError::Refused { .. }) => return Ok(None),
+            // A namenode that does not know the operation, or a list that is too long; data can still be read.
+            Err(RemoteError::Refused { .. } | RemoteError::Wrong(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
         let located = &told["LocatedBlocks"];
@@ -107,7 +107,11 @@ impl Hdfs {
             return Ok(None);
         }
         let Some(blocks) = located["locatedBlocks"].as_array() else { return Ok(None) };
-        Ok(blocks.iter().map(Block::parse).collect())
+        let blocks: Option<Vec<Block>> = blocks.iter().map(Block::parse).collect();
+        let len = |blocks: &Vec<Block>| {
+            blocks.iter().try_fold(0_u64, |all, block| all.checked_add(block.len()))
+        };
+        Ok(blocks.filter(|blocks| len(blocks) == Some(object.len)))
     }
 }
 
@@ -125,7 +129,7 @@ impl System for Hdfs {
     }
 
     fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
-        let mut after = String::new();
+        let (mut after, mut pages) = (String::new(), Pages::default());
         loop {
             let query = match after.is_empty() {
                 true => "LISTSTATUS_BATCH".to_owned(),
@@ -141,11 +145,15 @@ impl System for Hdfs {
                     // It is a file, of which one asked for the list.
                     return Err(RemoteError::NotFound);
                 }
+                if !is_behind(name, &after) {
+                    return Err(Pages::endless());
+                }
                 name.clone_into(&mut after);
                 if entry["type"] != "SYMLINK" {
                     each(name.to_owned(), found(entry)?);
                 }
             }
+            pages.take(entries.len())?;
             if entries.is_empty() || listing["remainingEntries"].as_u64().unwrap_or(0) == 0 {
                 return Ok(());
             }
@@ -210,6 +218,12 @@ impl System for Hdfs {
     fn has_dir_times(&self) -> bool {
         true
     }
+}
+
+/// True if a name is behind another in a list of a namenode, which compares bytes with signs.
+fn is_behind(name: &str, after: &str) -> bool {
+    let signed = |text: &str| text.bytes().map(u8::cast_signed).collect::<Vec<_>>();
+    signed(name) > signed(after)
 }
 
 fn json(answer: &Answer) -> Result<Value, RemoteError> {

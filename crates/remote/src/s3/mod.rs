@@ -12,11 +12,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{Request, StatusCode, Uri};
 use jiff::Timestamp as Instant;
-use roxmltree::{Document, Node};
+use roxmltree::Node;
 
-use crate::http::{Answer, Client, Redirects, Version, Wanted, bare_tag, escaped, range_header};
+use crate::http::{
+    Answer, Client, Redirects, Version, Wanted, bare_tag, escaped, range_header, xml,
+};
 use crate::sums::{Algorithm, Sum, Sums, Unit};
-use crate::system::{Found, Object, System};
+use crate::system::{Found, Object, Pages, System};
 use crate::tree::UNTIMED;
 use crate::{Env, RemoteError, instant};
 
@@ -105,7 +107,7 @@ impl S3 {
     /// The error that an answer is.
     fn refused(&self, answer: &Answer) -> RemoteError {
         let text = answer.text();
-        let document = Document::parse(&text).ok();
+        let document = xml(&text, "an error").ok();
         let word = |name: &str| {
             let document = document.as_ref()?;
             let node = document.descendants().find(|node| node.has_tag_name(name))?;
@@ -178,15 +180,16 @@ impl System for S3 {
 
     fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let (mut token, mut any) = (None, path.is_empty());
+        let (mut token, mut any, mut pages) = (None, path.is_empty(), Pages::default());
         loop {
             let page = self.page(&prefix, (PARTS, token.as_deref()))?;
             any |= page.is_marked || !page.found.is_empty();
+            pages.take(page.found.len())?;
+            pages.ascend(page.last.as_deref())?;
             page.found.into_iter().for_each(|(name, found)| each(name, found));
             match page.next {
-                // A server that says the same for ever would keep us here.
                 Some(next) if token.as_ref() != Some(&next) => token = Some(next),
-                Some(_) => return Err(RemoteError::Wrong("a list that does not go on".into())),
+                Some(_) => return Err(Pages::endless()),
                 None if any => return Ok(()),
                 None => return Err(RemoteError::NotFound),
             }
@@ -219,9 +222,12 @@ impl System for S3 {
                 None => return self.sums_of_whole(path, object),
             }
             sums.whole = attributes.whole;
+            let has_parts = !attributes.parts.is_empty();
             sums.units.extend(attributes.parts);
             match attributes.next {
-                Some(next) if next > marker && sums.units.len() < MAX_PARTS => marker = next,
+                Some(next) if has_parts && next > marker && sums.units.len() < MAX_PARTS => {
+                    marker = next
+                }
                 _ => break,
             }
         }
@@ -306,6 +312,8 @@ fn object_of(answer: &Answer) -> Result<Object, RemoteError> {
 struct Page {
     found: Vec<(String, Found)>,
     next: Option<String>,
+    /// The last key or prefix of it.
+    last: Option<String>,
     /// True if the prefix itself is an object, which stands for an empty directory.
     is_marked: bool,
 }
@@ -313,8 +321,7 @@ struct Page {
 impl Page {
     fn parse(text: &str, prefix: &str) -> Result<Self, RemoteError> {
         let wrong = |what: &str| RemoteError::Wrong(format!("a list without {what}"));
-        let document = Document::parse(text)
-            .map_err(|error| RemoteError::Wrong(format!("a list that is no XML: {error}")))?;
+        let document = xml(text, "a list")?;
         let root = document.root_element();
         let is_cut = match (root.tag_name().name(), child(root, "IsTruncated")) {
             ("ListBucketResult", Some("true")) => true,
@@ -327,11 +334,12 @@ impl Page {
         };
         let is_escaped = child(root, "EncodingType") == Some("url");
         let named = |text: &str| if is_escaped { unescaped(text) } else { text.to_owned() };
-        let mut page = Self { found: Vec::new(), next: None, is_marked: false };
+        let mut page = Self { found: Vec::new(), next: None, last: None, is_marked: false };
         for node in root.children() {
             match node.tag_name().name() {
                 "Contents" => {
                     let key = named(child(node, "Key").ok_or_else(|| wrong("a key"))?);
+                    page.last = page.last.max(Some(key.clone()));
                     let Some(name) = key.strip_prefix(prefix) else { continue };
                     if name.is_empty() {
                         page.is_marked = true;
@@ -349,6 +357,7 @@ impl Page {
                 }
                 "CommonPrefixes" => {
                     let key = named(child(node, "Prefix").ok_or_else(|| wrong("a prefix"))?);
+                    page.last = page.last.max(Some(key.clone()));
                     let Some(name) = key.strip_prefix(prefix) else { continue };
                     let name = name.strip_suffix('/').unwrap_or(name);
                     page.found.push((name.to_owned(), Found::Dir { modified: UNTIMED }));
@@ -374,8 +383,8 @@ struct Attributes {
 }
 
 impl Attributes {
-    fn parse(text: &str) -> Result<Self, roxmltree::Error> {
-        let document = Document::parse(text)?;
+    fn parse(text: &str) -> Result<Self, RemoteError> {
+        let document = xml(text, "attributes")?;
         let root = document.root_element();
         let sums = |node: Node<'_, '_>| {
             SUMS.iter().find_map(|(name, algorithm)| {
