@@ -39,7 +39,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What nobody fetches yet, ascending; windows are cut off it.
+    /// Ranges that nobody fetches yet, ascending; windows are cut off them.
     queue: VecDeque<Range<u64>>,
     /// Windows by their start.
     windows: BTreeMap<u64, Window>,
@@ -268,7 +268,7 @@ impl State {
         self.failed.as_ref().map_or(Ok(()), |why| Err(RemoteError::Wrong(why.clone())))
     }
 
-    /// Which range of the queue holds `at`.
+    /// Finds the range of the queue that holds `at`.
     fn queued(&self, at: u64) -> Option<usize> {
         let found = self.queue.partition_point(|range| range.end <= at);
         self.queue.get(found).is_some_and(|range| range.start <= at).then_some(found)
@@ -394,5 +394,24 @@ impl Check {
             self.units.pop_front();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_cut_off_ranges_wherever_one_reads() {
+        const W: u64 = WINDOW_BYTES;
+        let mut state =
+            State { queue: [0..W * 4 + 1, W * 9..W * 9 + 5].into(), ..State::default() };
+        assert_eq!(state.pop_at(W * 2 + 7), Some(W * 2..W * 3));
+        assert_eq!(state.pop_at(W * 2 + 7), None);
+        assert_eq!(state.pop_at(W * 9 + 5), None);
+        assert_eq!(state.queue, [0..W * 2, W * 3..W * 4 + 1, W * 9..W * 9 + 5]);
+        let rest: Vec<_> = std::iter::from_fn(|| state.pop()).collect();
+        let ends = [(0, W), (W, W * 2), (W * 3, W * 4), (W * 4, W * 4 + 1), (W * 9, W * 9 + 5)];
+        assert_eq!(rest, ends.map(|(start, end)| start..end));
     }
 }

@@ -388,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_list_is_not_an_empty_one() {
+    fn another_answer_is_no_empty_list() {
         let parse = |text: &str| page_of(text, "", &mut |name, _| panic!("{name}"));
         let list = "\u{feff}<EnumerationResults><Blobs /><NextMarker /></EnumerationResults>";
         assert_eq!(parse(list).unwrap(), (0, None));

@@ -1,13 +1,15 @@
 //! Requests, as all systems here make them: bounded answers, a few tries, words for what went wrong.
 
 use std::io::Read;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use http::{HeaderMap, Request, StatusCode, header};
+use http::uri::{Authority, Scheme};
+use http::{HeaderMap, Request, StatusCode, Uri, header};
 use roxmltree::{Document, ParsingOptions};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
@@ -20,6 +22,8 @@ pub(crate) const MAX_ANSWER_BYTES: u64 = 16 << 20;
 const MAX_WHY_BYTES: u64 = 64 << 10;
 /// Most nodes of XML.
 const MAX_NODES: u32 = 1 << 20;
+/// Answers that lead elsewhere, one after the other.
+const MAX_REDIRECTS: usize = 5;
 /// Times that a request is made at most.
 const TRIES: u32 = 4;
 /// Pause before the second try; each further one is twice as long.
@@ -35,10 +39,11 @@ const CONNECTIONS: usize = 32;
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     agent: Agent,
+    redirects: Redirects,
     received: Arc<AtomicU64>,
 }
 
-/// What is read of which version of an object.
+/// A range of one version of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) range: Range<u64>,
@@ -47,14 +52,14 @@ pub(crate) struct Wanted<'a> {
     pub(crate) version: Version<'a>,
 }
 
-/// How an answer tells of which version it is.
+/// The version that an answer must be of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Version<'a> {
     /// Its entity tag must be this.
     Tag(&'a str),
     /// A header must say this, if there is one.
     Header(&'static str, &'a str),
-    /// It tells nothing: the range is in the query, and comes as a whole.
+    /// Answers tell nothing: the range is in the query, and comes as a whole.
     Untold,
 }
 
@@ -69,7 +74,7 @@ pub(crate) struct Answer {
 /// Whether an answer leads elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Redirects {
-    /// It is followed.
+    /// It is followed, by `http`; to this machine or its wire only from there.
     Follow,
     /// It is an answer: what is signed for one host is of no use to another.
     Tell,
@@ -82,11 +87,10 @@ impl Client {
             .root_certs(RootCerts::PlatformVerifier)
             .unversioned_rustls_crypto_provider(provider)
             .build();
-        let most = if redirects == Redirects::Follow { 5 } else { 0 };
         let agent = Agent::config_builder()
             .http_status_as_error(false)
-            .max_redirects(most)
-            .max_redirects_will_error(redirects == Redirects::Follow)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
             .max_idle_connections(CONNECTIONS)
             .max_idle_connections_per_host(CONNECTIONS)
             .timeout_connect(Some(CONNECTING))
@@ -95,7 +99,7 @@ impl Client {
             .user_agent(concat!("deltic/", env!("CARGO_PKG_VERSION")))
             .tls_config(tls)
             .build();
-        Self { agent: agent.into(), received: Arc::default() }
+        Self { agent: agent.into(), redirects, received: Arc::default() }
     }
 
     /// Bytes of bodies that came.
@@ -189,7 +193,7 @@ impl Client {
         loop {
             let request = make()?;
             let server = request.uri().authority().map(ToString::to_string).unwrap_or_default();
-            let answered = match self.agent.run(request) {
+            let answered = match self.followed(request)? {
                 Ok(answer) if tries < TRIES && is_passing(answer.status()) => {
                     Err(format!("status {}", answer.status()))
                 }
@@ -206,6 +210,53 @@ impl Client {
             thread::sleep(pause);
             (tries, pause) = (tries + 1, pause * 2);
         }
+    }
+}
+
+impl Client {
+    /// Makes a request, and those that its answers lead to.
+    fn followed(
+        &self,
+        request: Request<()>,
+    ) -> Result<Result<http::Response<Body>, ureq::Error>, RemoteError> {
+        let first = request.uri().authority().cloned();
+        let mut answered = self.agent.run(request);
+        for _ in 0..MAX_REDIRECTS {
+            let Ok(answer) = &answered else { break };
+            let is_over = !answer.status().is_redirection() || self.redirects == Redirects::Tell;
+            if is_over {
+                break;
+            }
+            let to = header_of(answer.headers(), header::LOCATION.as_str()).unwrap_or_default();
+            let uri: Result<Uri, _> = to.parse();
+            let uri = uri.ok().filter(|uri| uri.scheme() == Some(&Scheme::HTTP));
+            let may = uri.filter(|uri| {
+                uri.authority()
+                    .is_some_and(|to| !is_here(to) || first.as_ref().is_some_and(is_here))
+            });
+            let Some(uri) = may else {
+                let to = deltic_tree::path::printable(to.as_bytes());
+                return Err(RemoteError::Wrong(format!("an answer that leads to '{to}'")));
+            };
+            let next = Request::get(uri).body(());
+            answered = self.agent.run(next.map_err(|error| RemoteError::Wrong(error.to_string()))?);
+        }
+        Ok(answered)
+    }
+}
+
+/// True for a host that only programs on this machine or its wire reach.
+fn is_here(authority: &Authority) -> bool {
+    let port = authority.port_u16().unwrap_or(80);
+    let host = authority.host().trim_matches(['[', ']']);
+    (host, port).to_socket_addrs().is_ok_and(|mut all| all.any(|it| is_near(it.ip())))
+}
+
+/// True for addresses of this machine, and those that are valid on one wire only.
+pub(crate) fn is_near(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.is_unspecified(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified(),
     }
 }
 
@@ -368,6 +419,34 @@ mod tests {
         ] {
             let told = read(&format!("{part}{head}\r\n\r\n23456"), tag).unwrap_err();
             assert!(told.contains(why), "{head}: {told}");
+        }
+    }
+
+    #[test]
+    fn an_answer_leads_to_http_only() {
+        let to =
+            |to: &str| format!("HTTP/1.1 307 Go\r\nconnection: close\r\nlocation: {to}\r\n\r\n");
+        let end = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhere".to_owned();
+        let ask = |first: String| {
+            let server = answers(vec![first]);
+            let make = || Ok(Request::get(format!("http://{server}/")).body(()).unwrap());
+            Client::new(Redirects::Follow).ask(&make).map(|answer| answer.text())
+        };
+        assert_eq!(ask(to(&format!("http://{}/x", answers(vec![end])))).unwrap(), "here");
+        for bad in ["https://127.0.0.1:1/", "file:///etc/passwd", "/x", ""] {
+            let told = ask(to(bad)).unwrap_err().to_string();
+            assert!(told.contains("an answer that leads to"), "{bad}: {told}");
+        }
+        for (ip, near) in [
+            ("127.9.0.1", true),
+            ("::ffff:127.0.0.1", true),
+            ("169.254.169.254", true),
+            ("fe80::1", true),
+            ("0.0.0.0", true),
+            ("10.0.0.1", false),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(is_near(ip.parse().unwrap()), near, "{ip}");
         }
     }
 

@@ -132,7 +132,7 @@ impl RemoteTree {
         self.looked(&path)
     }
 
-    /// What is at a path of the system.
+    /// Looks at a path of the system.
     fn looked(&self, path: &str) -> Result<Option<Found>, RemoteError> {
         let found = self.0.system.look(path)?;
         found.as_ref().map_or(Ok(()), bounded)?;

@@ -234,7 +234,7 @@ mod tests {
     use crate::testing::{Vars, answers};
 
     #[test]
-    fn what_is_no_list_is_not_an_empty_one() {
+    fn another_answer_is_no_empty_list() {
         let all = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
         let list = format!("{all}{{\"kind\": \"storage#objects\"}}");
         let server = answers(vec![list, format!("{all}{{}}")]);

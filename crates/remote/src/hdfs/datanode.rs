@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::RemoteError;
+use crate::http::is_near;
 use crate::sums::{Algorithm, Sum, Unit};
 
 const VERSION: u16 = 28;
@@ -59,23 +60,25 @@ impl Block {
         self.len
     }
 
-    /// The sums of its units, from the first datanode that answers; nothing where it knows no such sums.
+    /// The sums of its units, from the first datanode that answers; nothing where it knows no such sums. One on this
+    /// machine or its wire is asked only if that `may` be.
     ///
     /// # Errors
     /// [`RemoteError::Unreachable`] where no datanode answers.
     pub(super) fn sums(
         &self,
         unit: u64,
-        patience: Duration,
+        (patience, may): (Duration, bool),
     ) -> Result<Option<Vec<Unit>>, RemoteError> {
         let mut last = None;
         for (host, port) in &self.hosts {
-            match self.ask((host, *port), unit, patience) {
+            match self.ask((host, *port), unit, (patience, may)) {
                 Ok(answer) => return self.units(&answer, unit),
                 // One that is older closes the connection.
                 Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                     return Ok(None);
                 }
+                Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => {}
                 Err(error) => last = Some((format!("{host}:{port}"), error)),
             }
         }
@@ -84,8 +87,16 @@ impl Block {
         Err(RemoteError::Unreachable { server, why })
     }
 
-    fn ask(&self, host: (&str, u16), unit: u64, patience: Duration) -> std::io::Result<Vec<u8>> {
+    fn ask(
+        &self,
+        host: (&str, u16),
+        unit: u64,
+        (patience, may): (Duration, bool),
+    ) -> std::io::Result<Vec<u8>> {
         let address = host.to_socket_addrs()?.next().ok_or(std::io::ErrorKind::NotFound)?;
+        if is_near(address.ip()) && !may {
+            return Err(std::io::ErrorKind::AddrNotAvailable.into());
+        }
         let mut stream = TcpStream::connect_timeout(&address, patience)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
@@ -241,4 +252,38 @@ fn bytes(no: u64, value: &[u8]) -> Vec<u8> {
     put_varint(&mut to, value.len() as u64);
     to.extend(value);
     to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn block(pool: &str, port: u16) -> Option<Block> {
+        let at = serde_json::json!({"ipAddr": "127.0.0.1", "xferPort": port});
+        Block::parse(&serde_json::json!({
+            "block": {"blockPoolId": pool, "blockId": 1, "generationStamp": 2, "numBytes": 3},
+            "locations": [at, at, at, at],
+        }))
+    }
+
+    #[test]
+    fn only_the_name_of_a_pool_is_sent_and_three_datanodes_are_asked() {
+        assert_eq!(block("BP-12-10.0.0.1-34", 1).unwrap().hosts.len(), MAX_HOSTS);
+        for bad in ["", "BP-", "10.0.0.1", "BP-1\r\nGET /", &format!("BP-{}", "1".repeat(201))] {
+            assert_eq!(block(bad, 1), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_namenode_elsewhere_sends_nobody_to_this_machine() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let block = block("BP-1", listener.local_addr().unwrap().port()).unwrap();
+        let patience = Duration::from_millis(100);
+        assert_eq!(block.sums(64, (patience, false)).unwrap(), None);
+        assert!(listener.accept().is_err());
+        assert!(block.sums(64, (patience, true)).is_err());
+        assert!(listener.accept().is_ok());
+    }
 }

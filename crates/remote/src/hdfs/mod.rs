@@ -5,6 +5,7 @@
 
 mod datanode;
 
+use std::net::ToSocketAddrs as _;
 use std::ops::Range;
 use std::thread;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use http::{Request, StatusCode};
 use serde_json::Value;
 
-use crate::http::{Answer, Client, Redirects, Version, Wanted, escaped};
+use crate::http::{Answer, Client, Redirects, Version, Wanted, escaped, is_near};
 use crate::sums::Sums;
 use crate::system::{Found, Object, Pages, System};
 use crate::{Env, RemoteError, instant};
@@ -89,6 +90,12 @@ impl Hdfs {
             (status, exception) => format!("{status} {exception} {words}").trim_end().to_owned(),
         };
         RemoteError::Refused { server: self.authority.clone(), why }
+    }
+
+    /// True if the namenode is on this machine or its wire: then its datanodes may be, too.
+    fn is_near(&self) -> bool {
+        let all = self.authority.to_socket_addrs();
+        all.is_ok_and(|mut all| all.any(|address| is_near(address.ip())))
     }
 
     /// The blocks of a file, as far as their datanodes may be asked for sums.
@@ -172,11 +179,12 @@ impl System for Hdfs {
             return Ok(Sums::default());
         }
         let Some(blocks) = self.blocks(path, object)? else { return Ok(Sums::default()) };
+        let near = self.is_near();
         let unit = UNIT_BYTES.max(object.len.div_ceil(MAX_UNITS).next_power_of_two());
         let mut sums = Sums::default();
         for some in blocks.chunks(AT_ONCE) {
             let told: Vec<_> = thread::scope(|scope| {
-                let ask = |block| scope.spawn(move || Block::sums(block, unit, PATIENCE));
+                let ask = |block| scope.spawn(move || Block::sums(block, unit, (PATIENCE, near)));
                 let asked: Vec<_> = some.iter().map(ask).collect();
                 asked.into_iter().map(|asked| asked.join().unwrap_or(Ok(None))).collect()
             });
@@ -245,5 +253,18 @@ fn found(status: &Value) -> Result<Found, RemoteError> {
             Ok(Found::Object(Object { len, modified, token }))
         }
         _ => Err(odd("the type of an entry")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_list_ascend_as_a_namenode_compares_them() {
+        assert!(is_behind("a", "") && is_behind("b", "a") && is_behind("ab", "a"));
+        // Bytes have signs there.
+        assert!(is_behind("z", "\u{e4}") && is_behind("\u{e4}", ""));
+        assert!(!is_behind("a", "a") && !is_behind("a", "b") && !is_behind("", ""));
     }
 }

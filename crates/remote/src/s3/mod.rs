@@ -453,7 +453,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_list_is_not_an_empty_one() {
+    fn another_answer_is_no_empty_list() {
         let list = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
         assert!(Page::parse(list, "").unwrap().found.is_empty());
         for (other, why) in [
