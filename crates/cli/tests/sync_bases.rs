@@ -190,7 +190,7 @@ fn an_ordinary_user_asks_the_service_what_changed_and_is_told_why_nobody_tells()
     assert!(run.stdout.contains("of 40.00 MiB, read the 8.00 KiB that changed"), "{run:#?}");
 }
 
-/// What is not open to read is not answered for, and neither is what is no file.
+/// Descriptors that are not open to read, and those of no file, get no answer.
 #[test]
 fn the_service_answers_for_files_that_are_open_to_read_alone() {
     let world = World::new();

@@ -15,7 +15,7 @@ pub struct Reasons(Arc<Mutex<Vec<(RelPath, Reason)>>>);
 pub enum Reason {
     /// Storage told which bytes changed since the last sync: no others were read.
     Changed {
-        /// How many, in bytes.
+        /// Changed bytes.
         changed: u64,
         /// Length of the file in bytes.
         len: u64,
@@ -24,7 +24,7 @@ pub enum Reason {
     NoFacts(String),
     /// The destination has no version of it that a sync left.
     NoBase,
-    /// Nothing is kept here of the version that the destination has.
+    /// The version at the destination is not known here.
     ForgottenBase,
     /// Its file system was mounted anew since the last sync.
     NewMount,

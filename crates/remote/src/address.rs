@@ -31,7 +31,7 @@ pub fn kind_of(scheme: &[u8]) -> Option<Kind> {
 }
 
 impl Kind {
-    /// How people write it.
+    /// The form in which people write it.
     #[must_use]
     pub const fn form(self) -> &'static str {
         match self {

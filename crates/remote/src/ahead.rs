@@ -1,6 +1,6 @@
 //! Reads of one object: several under way, ahead of whoever asks, and each unit checked by its sum.
 //!
-//! What will be read is told as ranges (`plan`); windows of these are fetched in order by a few threads, and each is
+//! Reads are announced as ranges (`plan`); windows of these are fetched in order by a few threads, and each is
 //! held until it was handed out once. A read elsewhere is a request of its own. In a plan that covers a unit with a sum
 //! the bytes that came must have that sum; else every later read fails, and the check at the end.
 
@@ -315,7 +315,7 @@ impl State {
 /// Sums what arrives, in order, against the sums that it should have.
 #[derive(Debug, Default)]
 struct Check {
-    /// What is still to be summed; the first begins where the next bytes belong.
+    /// Ranges still to be summed; the first begins where the next bytes belong.
     rest: VecDeque<Range<u64>>,
     /// Sums that are to come out, by the range that they are of.
     units: VecDeque<(Range<u64>, u64, Sum)>,
@@ -360,7 +360,7 @@ impl Check {
         Self { rest, units, summing: None }
     }
 
-    /// Where the next bytes to be summed begin.
+    /// Offset of the next bytes to be summed.
     fn at(&self) -> Option<u64> {
         if self.units.is_empty() { None } else { self.rest.front().map(|range| range.start) }
     }

@@ -18,7 +18,7 @@ use crate::http::{
     Answer, Client, Redirects, Version, Wanted, bare_tag, escaped, range_header, xml,
 };
 use crate::sums::{Algorithm, Sum, Sums, Unit};
-use crate::system::{Found, Object, Pages, System};
+use crate::system::{Found, Listed, Object, System, list_pages, prefix_of};
 use crate::tree::UNTIMED;
 use crate::{Env, RemoteError, instant};
 
@@ -264,26 +264,16 @@ impl System for Azure {
                 _ => return Err(self.refused(&answer)),
             }
         }
-        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let (names, _) = self.page(&prefix, (1, None), &mut |_, _| ())?;
+        let (names, _) = self.page(&prefix_of(path), (1, None), &mut |_, _| ())?;
         Ok((names > 0 || path.is_empty()).then_some(Found::Dir { modified: UNTIMED }))
     }
 
     fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
-        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let (mut marker, mut is_there, mut pages) = (None, path.is_empty(), Pages::default());
-        loop {
-            let (names, next) = self.page(&prefix, (NAMES, marker.as_deref()), each)?;
-            is_there |= names > 0;
+        list_pages(path, |prefix, marker| {
+            let (names, next) = self.page(prefix, (NAMES, marker), each)?;
             // Accounts with directories sort otherwise than those without, so the order says nothing.
-            pages.take(names)?;
-            match next {
-                Some(next) if marker.as_ref() != Some(&next) => marker = Some(next),
-                Some(_) => return Err(Pages::endless()),
-                None if is_there => return Ok(()),
-                None => return Err(RemoteError::NotFound),
-            }
-        }
+            Ok(Listed { names, is_there: names > 0, last: None, next })
+        })
     }
 
     fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {

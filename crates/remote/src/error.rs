@@ -1,4 +1,4 @@
-//! What can go wrong between us and a system that is named by a URL.
+//! Errors between us and a system that is named by a URL.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub enum RemoteError {
     /// The URL is none, or names what is not there to be read.
     #[error("{0}")]
     Address(String),
-    /// Nothing answers, or the answer ends too early.
+    /// The server does not answer, or its answer ends too early.
     #[error("no answer from {server}: {why}")]
     Unreachable {
         /// Host and port.

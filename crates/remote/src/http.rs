@@ -115,22 +115,16 @@ impl Client {
         &self,
         make: &dyn Fn() -> Result<Request<()>, RemoteError>,
     ) -> Result<Answer, RemoteError> {
-        self.tried(make, |mut answer| {
-            let most = if answer.status().is_success() { MAX_ANSWER_BYTES } else { MAX_WHY_BYTES };
-            let mut body = Vec::new();
-            let read = answer.body_mut().as_reader().take(most + 1).read_to_end(&mut body);
-            self.received.fetch_add(body.len() as u64, Ordering::Relaxed);
-            read.map_err(|error| error.to_string())?;
-            if body.len() as u64 > most {
-                if answer.status().is_success() {
-                    return Ok(Err(RemoteError::Wrong(format!(
-                        "an answer of more than {most} bytes"
-                    ))));
-                }
-                body.truncate(most as usize);
+        self.tried(make, |answer| {
+            let is_success = answer.status().is_success();
+            let most = if is_success { MAX_ANSWER_BYTES + 1 } else { MAX_WHY_BYTES };
+            let answer = Answer::read(answer, most)?;
+            self.received.fetch_add(answer.body.len() as u64, Ordering::Relaxed);
+            if is_success && answer.body.len() as u64 == most {
+                let why = format!("an answer of more than {MAX_ANSWER_BYTES} bytes");
+                return Ok(Err(RemoteError::Wrong(why)));
             }
-            let (parts, _) = answer.into_parts();
-            Ok(Ok(Answer { status: parts.status, headers: parts.headers, body }))
+            Ok(Ok(answer))
         })?
     }
 
@@ -142,12 +136,8 @@ impl Client {
         let kind = "application/x-www-form-urlencoded";
         let sent = self.agent.post(url).content_type(kind).send(form);
         let unreachable = |why: String| RemoteError::Unreachable { server: url.to_owned(), why };
-        let mut answer = sent.map_err(|error| unreachable(said(&error)))?;
-        let mut body = Vec::new();
-        let read = answer.body_mut().as_reader().take(MAX_WHY_BYTES).read_to_end(&mut body);
-        read.map_err(|error| unreachable(error.to_string()))?;
-        let (parts, _) = answer.into_parts();
-        Ok(Answer { status: parts.status, headers: parts.headers, body })
+        let answer = sent.map_err(|error| unreachable(said(&error)))?;
+        Answer::read(answer, MAX_WHY_BYTES).map_err(unreachable)
     }
 
     /// Reads a range into `buf`, which is as long; what else comes is an answer for `refuse` to put into words.
@@ -164,11 +154,7 @@ impl Client {
         self.tried(make, |mut answer| {
             let status = answer.status();
             if !status.is_success() {
-                let mut body = Vec::new();
-                let read = answer.body_mut().as_reader().take(MAX_WHY_BYTES).read_to_end(&mut body);
-                read.map_err(|error| error.to_string())?;
-                let (parts, _) = answer.into_parts();
-                return Ok(Ok(Err(Answer { status, headers: parts.headers, body })));
+                return Answer::read(answer, MAX_WHY_BYTES).map(|answer| Ok(Err(answer)));
             }
             if let Err(error) = wanted.check(status, answer.headers()) {
                 return Ok(Err(error));
@@ -261,6 +247,15 @@ pub(crate) fn is_near(ip: IpAddr) -> bool {
 }
 
 impl Answer {
+    /// Reads the body, of which what is behind `most` bytes is left out.
+    fn read(mut answer: http::Response<Body>, most: u64) -> Result<Self, String> {
+        let mut body = Vec::new();
+        let read = answer.body_mut().as_reader().take(most).read_to_end(&mut body);
+        read.map_err(|error| error.to_string())?;
+        let (parts, _) = answer.into_parts();
+        Ok(Self { status: parts.status, headers: parts.headers, body })
+    }
+
     /// The value of a header, if it is text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header_of(&self.headers, name)

@@ -135,6 +135,48 @@ impl Pages {
     }
 }
 
+/// A page of a list.
+pub(crate) struct Listed {
+    /// Names in it.
+    pub(crate) names: usize,
+    /// True if it shows that the directory is there.
+    pub(crate) is_there: bool,
+    /// The last name, where names ascend.
+    pub(crate) last: Option<String>,
+    /// Word for the next page, if there is one.
+    pub(crate) next: Option<String>,
+}
+
+/// Lists the directory at a path, page after page, each by the word of the one before.
+///
+/// # Errors
+/// Those of a page; [`RemoteError::NotFound`] where no page shows that there is such a directory, [`RemoteError::Wrong`]
+/// where the list does not end.
+pub(crate) fn list_pages(
+    path: &str,
+    mut page: impl FnMut(&str, Option<&str>) -> Result<Listed, RemoteError>,
+) -> Result<(), RemoteError> {
+    let prefix = prefix_of(path);
+    let (mut word, mut is_there, mut pages) = (None, path.is_empty(), Pages::default());
+    loop {
+        let listed = page(&prefix, word.as_deref())?;
+        is_there |= listed.is_there;
+        pages.take(listed.names)?;
+        pages.ascend(listed.last.as_deref())?;
+        match listed.next {
+            Some(next) if word.as_ref() != Some(&next) => word = Some(next),
+            Some(_) => return Err(Pages::endless()),
+            None if is_there => return Ok(()),
+            None => return Err(RemoteError::NotFound),
+        }
+    }
+}
+
+/// Beginning of the keys of all that is in the directory at a path.
+pub(crate) fn prefix_of(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!("{path}/") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

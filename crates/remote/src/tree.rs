@@ -102,12 +102,6 @@ impl RemoteTree {
         Ok(matches!(found, Some(Found::Object(_))).then(|| name.clone()))
     }
 
-    /// Bytes that came from the system so far.
-    #[must_use]
-    pub fn received(&self) -> u64 {
-        self.0.system.received()
-    }
-
     /// The path in the system.
     fn path_of(&self, at: &RelPath) -> Option<String> {
         let mut names = at.components();

@@ -11,7 +11,7 @@ use super::dirt::{Change, Dirt};
 pub struct Pace {
     /// Until nothing more has come for so long.
     pub delay: Duration,
-    /// But no longer than this.
+    /// Longest wait for that.
     pub longest: Duration,
 }
 

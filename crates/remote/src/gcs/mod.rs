@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::http::{Answer, Client, Redirects, Version, Wanted, escaped, range_header};
 use crate::sums::{Algorithm, Sum, Sums};
-use crate::system::{Found, Object, Pages, System};
+use crate::system::{Found, Listed, Object, System, list_pages, prefix_of};
 use crate::tree::UNTIMED;
 use crate::{Env, RemoteError, instant};
 
@@ -145,31 +145,20 @@ impl System for Gcs {
                 Err(error) => return Err(error),
             }
         }
-        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let (last, _) = self.page(&prefix, (1, None), &mut |_, _| ())?;
+        let (last, _) = self.page(&prefix_of(path), (1, None), &mut |_, _| ())?;
         Ok((last.is_some() || path.is_empty()).then_some(Found::Dir { modified: UNTIMED }))
     }
 
     fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
-        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let (mut token, mut is_there, mut pages) = (None, path.is_empty(), Pages::default());
-        loop {
+        list_pages(path, |prefix, token| {
             let mut names = 0;
             let mut counted = |name, found| {
                 names += 1;
                 each(name, found);
             };
-            let (last, next) = self.page(&prefix, (NAMES, token.as_deref()), &mut counted)?;
-            is_there |= last.is_some();
-            pages.take(names)?;
-            pages.ascend(last.as_deref())?;
-            match next {
-                Some(next) if token.as_ref() != Some(&next) => token = Some(next),
-                Some(_) => return Err(Pages::endless()),
-                None if is_there => return Ok(()),
-                None => return Err(RemoteError::NotFound),
-            }
-        }
+            let (last, next) = self.page(prefix, (NAMES, token), &mut counted)?;
+            Ok(Listed { names, is_there: last.is_some(), last, next })
+        })
     }
 
     fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {

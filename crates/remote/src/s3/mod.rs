@@ -18,7 +18,7 @@ use crate::http::{
     Answer, Client, Redirects, Version, Wanted, bare_tag, escaped, range_header, xml,
 };
 use crate::sums::{Algorithm, Sum, Sums, Unit};
-use crate::system::{Found, Object, Pages, System};
+use crate::system::{Found, Listed, Object, System, list_pages, prefix_of};
 use crate::tree::UNTIMED;
 use crate::{Env, RemoteError, instant};
 
@@ -172,28 +172,18 @@ impl System for S3 {
                 _ => return Err(self.refused(&answer)),
             }
         }
-        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let page = self.page(&prefix, (1, None))?;
+        let page = self.page(&prefix_of(path), (1, None))?;
         let is_there = path.is_empty() || page.is_marked || !page.found.is_empty();
         Ok(is_there.then_some(Found::Dir { modified: UNTIMED }))
     }
 
     fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
-        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let (mut token, mut any, mut pages) = (None, path.is_empty(), Pages::default());
-        loop {
-            let page = self.page(&prefix, (PARTS, token.as_deref()))?;
-            any |= page.is_marked || !page.found.is_empty();
-            pages.take(page.found.len())?;
-            pages.ascend(page.last.as_deref())?;
-            page.found.into_iter().for_each(|(name, found)| each(name, found));
-            match page.next {
-                Some(next) if token.as_ref() != Some(&next) => token = Some(next),
-                Some(_) => return Err(Pages::endless()),
-                None if any => return Ok(()),
-                None => return Err(RemoteError::NotFound),
-            }
-        }
+        list_pages(path, |prefix, token| {
+            let Page { found, next, last, is_marked } = self.page(prefix, (PARTS, token))?;
+            let (names, is_there) = (found.len(), is_marked || !found.is_empty());
+            found.into_iter().for_each(|(name, found)| each(name, found));
+            Ok(Listed { names, is_there, last, next })
+        })
     }
 
     fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
