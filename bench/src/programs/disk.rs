@@ -18,6 +18,16 @@ pub(super) struct Disk {
 }
 
 impl Disk {
+    /// Makes a btrfs of `len` bytes; says why not where that cannot be done here.
+    pub(super) fn btrfs(rig: &Rig, len: u64) -> Option<Self> {
+        if !nix::unistd::Uid::effective().is_root() {
+            eprintln!("SKIPPED: btrfs on a loop device needs root, and so do its trees");
+            return None;
+        }
+        let made = Self::new(rig, len, &["mkfs.btrfs", "-q"]);
+        made.inspect_err(|error| eprintln!("SKIPPED: no btrfs here: {error:#}")).ok()
+    }
+
     /// Makes one of `len` bytes by a command that gets the name of the device, and mounts it.
     pub(super) fn new(rig: &Rig, len: u64, make: &[&str]) -> Result<Self> {
         // A new name each time: a reused one has shown stale blocks.
