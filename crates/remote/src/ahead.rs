@@ -84,6 +84,10 @@ impl Ahead {
         for range in ranges {
             let start = range.start / BLOCK * BLOCK;
             let end = range.end.next_multiple_of(BLOCK).min(len);
+            // A system is never asked for nothing.
+            if range.is_empty() || start >= end {
+                continue;
+            }
             match joined.last_mut() {
                 Some(last) if start <= last.end => last.end = last.end.max(end),
                 _ => joined.push(start..end),

@@ -33,7 +33,7 @@ pub(crate) trait System: Debug + Send + Sync + 'static {
     /// [`RemoteError::Changed`] where it is another by now.
     fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError>;
 
-    /// Fills `buf` with a range of an object, which is as long.
+    /// Fills `buf` with a range of an object, which is as long, and never empty.
     ///
     /// # Errors
     /// [`RemoteError::Changed`] where it is another by now.

@@ -4,7 +4,7 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{ChunkerSpec, Key};
 use deltic_tree::RelPath;
 
-use crate::limits::{MAX_ATTEMPTS, WHOLE_BELOW_BYTES};
+use crate::limits::{LARGE_FILE_BYTES, MAX_ATTEMPTS, WHOLE_BELOW_BYTES};
 use crate::message::{Done, FileNo, How, ToSender};
 use crate::options::{Append, Fuzzy, Options, Writing};
 use crate::receiver::ask::{Kept, OldLens, Work};
@@ -91,8 +91,12 @@ impl Files {
             self.take_offer(file);
             return cx.frames.push_back(ToSender::Append { file, from });
         }
-        let base =
-            by_recipe && cx.setting.uses_bases() && incoming.may_hold_base(cx.setting.sums_old);
+        // What comes in one block is not copied from an old version.
+        let least = match cx.setting.sums_old {
+            true => u64::from(cx.setting.limits.block_bytes()),
+            false => LARGE_FILE_BYTES,
+        };
+        let base = by_recipe && cx.setting.uses_bases() && incoming.may_hold_base(least);
         if incoming.how == How::Whole && goes_on.is_none() && !base {
             return self.ask_for(cx, file, Expected::default());
         }

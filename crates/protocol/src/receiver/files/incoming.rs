@@ -172,14 +172,15 @@ impl Incoming {
         (!self.tries.sought && worthwhile && !is_comparison).then(|| meta.clone())
     }
 
-    /// True where it is worth asking which base the old version is. What was matched and is doubted has none.
-    pub(super) fn may_hold_base(&self, sums_old: bool) -> bool {
+    /// True where it is worth asking which base the old version is: of files longer than `least` bytes. What was
+    /// matched and is doubted has none.
+    pub(super) fn may_hold_base(&self, least: u64) -> bool {
         let Candidate { meta, old, differs, compared, .. } = &self.candidate;
         let is_comparison = *differs == Differs::default() && !compared;
         let worthwhile = match self.how {
             How::Recipe => true,
             // Nothing else needs the old version.
-            How::Whole => (sums_old || meta.len > LARGE_FILE_BYTES) && !self.tries.sought,
+            How::Whole => meta.len > least && !self.tries.sought,
             How::Strategy | How::Stronger | How::Tail | How::Changes => false,
         };
         old.is_some() && worthwhile && !is_comparison
