@@ -4,7 +4,8 @@
 # Installs into DIR (default /tmp/deltic-storage), once: s3: MinIO by `go install` and boto3 by pip; azure: azurite by
 # npm and its client by pip; gs: fake-gcs-server by `go install`; hdfs: Hadoop's MiniDFSCluster by Maven, ~100 MB.
 # Then it puts 100 MiB there, syncs them, changes a byte, and says what the next sync fetches; it fails where that is
-# more than 1.3 times the unit that changed, or the file is not the same.
+# more than 1.3 times the unit that changed, or the file is not the same. Last it verifies both by their sums; as root
+# on a btrfs too, which keeps CRC-32C.
 set -eu
 system=$1 deltic=$(realpath "$2") dir=${3:-/tmp/deltic-storage}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -30,7 +31,7 @@ up() { # port command...: starts it, and waits until the port answers
     exit 1
 }
 
-trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true' EXIT
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true; umount disk 2>/dev/null || true' EXIT
 rm -rf data out home && mkdir -p data out home classes
 case $system in
 s3)
@@ -112,3 +113,29 @@ echo "$system: equal content, which nobody knows" && check 4096
 printf y | dd of=out/img bs=1 seek=50000000 conv=notrunc 2>/dev/null
 rm -rf home/.cache && touch -d yesterday out/img
 echo "$system: another content, which nobody knows" && check $((unit * 13 / 10 + 4096))
+
+# code, most bytes to be read here, most bytes to come
+verified() {
+    told=$("$deltic" verify --json "$4" "$5" | tail -n 1)
+    word() { echo "$told" | sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p"; }
+    echo "$system: verify $4 $5: $(word by) $(word sum), $(word read_bytes) read here, $(word received_bytes) came"
+    [ "$(word exit_code)" = "$1" ] && [ "$(word read_bytes)" -le "$2" ] && [ "$(word received_bytes)" -le "$3" ]
+}
+mkdir -p tree && cp out/img tree/img
+echo "$system: equal, in both orders"
+verified 0 104857600 65536 tree/ "$url"
+verified 0 104857600 65536 "$url" tree/
+printf z | dd of=tree/img bs=1 seek=70000000 conv=notrunc 2>/dev/null
+echo "$system: a byte differs" && verified 26 104857600 65536 tree/ "$url"
+# It keeps digests, which no file system here does.
+[ "$system" != azure ] || exit 0
+image=$(mktemp "$dir/btrfs.XXXXXX")
+mkdir -p disk
+if truncate -s 400M "$image" && mkfs.btrfs -q "$image" && mount -o loop "$image" disk; then
+    rm "$image"
+    cp out/img disk/
+    echo "$system: equal, and btrfs keeps the same sums" && verified 0 4096 65536 disk/ "$url"
+else
+    rm "$image"
+    echo "SKIPPED: no btrfs can be mounted here"
+fi

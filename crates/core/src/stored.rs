@@ -146,9 +146,9 @@ impl StoredSums {
         }
     }
 
-    /// CRC-32C of the block that begins at `start`, if the store knows that.
+    /// CRC-32C of the block that begins at `start`, if the store knows that; `zeros` is that of a block of zeros.
     #[must_use]
-    fn crc32c(&self, start: u64, zeros: Crc32c) -> Option<Crc32c> {
+    pub fn crc32c(&self, start: u64, zeros: Crc32c) -> Option<Crc32c> {
         match self.at(start) {
             BlockSum::Zero => Some(zeros),
             BlockSum::Sum(sum) if self.kind == SumKind::Crc32c => {

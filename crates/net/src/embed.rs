@@ -18,7 +18,6 @@ use deltic_protocol::options::Options;
 use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
 use deltic_store::Tree;
 use deltic_store_local::UnderWay;
-use deltic_tree::Name;
 
 use crate::batch::{self, Batch};
 use crate::config::{Further, SessionConfig};
@@ -30,6 +29,8 @@ use crate::host::{Agent, AnyHost, destination, place};
 use crate::old_sums::OldSums;
 use crate::patience;
 use crate::plan::{self, Destination, Plan, Sources, Traffic, far_host};
+use crate::reasons::Reasons;
+pub use crate::session::Served;
 use crate::session::{Session, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
@@ -285,18 +286,30 @@ pub async fn serve_within(
     serve_as(AnyHost::new(limits), transport, with).await
 }
 
-/// Serves one session from a tree that `open` makes of what the other end of `transport` asks for, with the name of its
-/// only entry, if that is a file and nothing else was asked for. That end is in this process. What is known of files is in the directory `cache`, or known to `old_sums`.
+/// Knowledge of an end in this process about files, and whom it tells.
+#[derive(Clone, Debug)]
+pub struct Knowledge {
+    /// Directory of what earlier runs kept.
+    pub cache: Option<PathBuf>,
+    /// Facts that the other end has too.
+    pub old_sums: Arc<dyn OldSums>,
+    /// Told why files are read whole, or not.
+    pub reasons: Option<Reasons>,
+}
+
+/// Serves one session from a tree that `open` makes of what the other end of `transport` asks for. That end is in this
+/// process.
 ///
 /// # Errors
 /// [`SyncError`] where the session did not end well; the other end has been told.
 pub async fn serve_tree<T: Tree>(
-    open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<(T, Option<Name>), SyncError> + Send + 'static,
+    open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
-    (cache, old_sums): (Option<PathBuf>, Arc<dyn OldSums>),
+    Knowledge { cache, old_sums, reasons }: Knowledge,
     with: &Embedding,
 ) -> Result<(), SyncError> {
-    let config = SessionConfig { cache, old_sums: Some(old_sums), ..with.config() };
+    let old_sums = Some(old_sums);
+    let config = SessionConfig { cache, old_sums, reasons, ..with.config() };
     held(&config.clone(), with, &mut |_| (), |_| {
         Box::pin(Session::new(transport::over(transport), config).serve_tree(open))
     })

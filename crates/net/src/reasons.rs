@@ -20,6 +20,13 @@ pub enum Reason {
         /// Length of the file in bytes.
         len: u64,
     },
+    /// Sums told which bytes differ from the version at the destination: no others were read.
+    Differs {
+        /// Bytes that differ.
+        differ: u64,
+        /// Length of the file in bytes.
+        len: u64,
+    },
     /// Storage does not tell, for the reason given.
     NoFacts(String),
     /// The destination has no version of it that a sync left.

@@ -1,43 +1,130 @@
-//! Old versions here, summed as a system sums its own: so they become bases that both ends know.
+//! Files here, summed as a system sums its own: so old versions become bases that both ends know, and contents are
+//! compared by sums.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use deltic_core::Digest;
 use deltic_net::old_sums::OldSums;
-use deltic_store::{Extents, Snapshot};
+use deltic_store::{Extents, Snapshot, StoreError};
 use deltic_tree::RelPath;
 
+use crate::RemoteError;
+use crate::evidence::{By, Evidence};
+use crate::here::Here;
+use crate::sums::Sums;
 use crate::tree::RemoteTree;
 
-/// Both ends' knowledge of old versions in one session.
+/// Both ends' knowledge of contents in one session. This is that of the end that has files here.
 #[derive(Debug, Default)]
 pub struct Alike {
     tree: OnceLock<RemoteTree>,
     known: Mutex<HashMap<Digest, Extents>>,
+    /// Sums of objects that one end has asked for, until the other does.
+    asked: Mutex<HashMap<RelPath, Arc<Asked>>>,
+    evidence: Evidence,
 }
+
+/// The sums of an object, once they are told: no sums of what is no object.
+type Asked = Mutex<Option<Option<Sums>>>;
+
+/// Objects at most of which sums are kept for the other end.
+const MAX_ASKED: usize = 1 << 14;
 
 impl Alike {
     /// Takes the tree that is sent; only the first counts.
     pub(crate) fn send(&self, tree: &RemoteTree) {
         self.tree.get_or_init(|| tree.clone());
     }
+
+    /// Evidence by which contents were compared.
+    pub(crate) fn evidence(&self) -> Evidence {
+        self.evidence.clone()
+    }
+
+    /// The sums of the object at a path. Each end asks once, and the system is asked for both at once.
+    fn sums(&self, path: &RelPath) -> Result<Option<Sums>, RemoteError> {
+        let Some(tree) = self.tree.get() else { return Ok(None) };
+        let path = tree.own(path);
+        let asked = {
+            let mut all = lock(&self.asked);
+            match all.remove(&path) {
+                Some(asked) => asked,
+                None => {
+                    let asked = Arc::new(Asked::default());
+                    if all.len() < MAX_ASKED {
+                        all.insert(path.clone(), Arc::clone(&asked));
+                    }
+                    asked
+                }
+            }
+        };
+        let mut told = lock(&asked);
+        if told.is_none() {
+            *told = Some(tree.sums(&path)?);
+        }
+        Ok(told.clone().flatten())
+    }
+
+    /// The sums of the object at a path, which has `len` bytes, and what it is called by them, if they tell that.
+    fn named(&self, path: &RelPath, len: u64) -> Result<Option<(Sums, Digest)>, StoreError> {
+        let sums = self.sums(path).map_err(|error| error.at("compare", path))?;
+        Ok(sums.and_then(|sums| sums.name(len).map(|name| (sums, name))))
+    }
 }
 
 impl OldSums for Alike {
     fn base(&self, path: &RelPath, old: &dyn Snapshot) -> Option<Digest> {
         let sums = self.tree.get()?.sums(path).ok()??;
-        let extents = sums.extents_of(old).ok()??;
+        let extents = Here::new(old).extents(&sums).ok()??;
         // Who changed it meanwhile would have other bytes than those that were summed.
         old.check_unchanged().ok()?;
         let base = Digest::from_bytes(*blake3::hash(&extents.encode()).as_bytes());
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(base, extents);
+        lock(&self.known).insert(base, extents);
         Some(base)
     }
 
     fn noted(&self, base: &Digest) -> Option<Extents> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(base)
+        lock(&self.known).remove(base)
     }
+
+    fn content(&self, path: &RelPath, file: &dyn Snapshot) -> Result<Option<Digest>, StoreError> {
+        let (mut here, len) = (Here::new(file), file.meta().len);
+        let named = self.named(path, len)?;
+        let compared = match &named {
+            Some((sums, _)) => here.compare(sums)?,
+            None => None,
+        };
+        let (Some((_, name)), Some((is_same, algorithm))) = (named, compared) else {
+            self.evidence.note(By::Bytes, len, len);
+            return Ok(None);
+        };
+        let by = if here.has_joined() { By::Kept(algorithm) } else { By::Summed(algorithm) };
+        self.evidence.note(by, len, here.read());
+        let other = || Digest::from_bytes(name.as_bytes().map(|byte| !byte));
+        Ok(Some(if is_same { name } else { other() }))
+    }
+}
+
+/// Knowledge of the end that has the system.
+#[derive(Debug)]
+pub(crate) struct Far(pub(crate) Arc<Alike>);
+
+impl OldSums for Far {
+    fn base(&self, _: &RelPath, _: &dyn Snapshot) -> Option<Digest> {
+        // Nothing is written there.
+        None
+    }
+
+    fn noted(&self, base: &Digest) -> Option<Extents> {
+        self.0.noted(base)
+    }
+
+    fn content(&self, path: &RelPath, file: &dyn Snapshot) -> Result<Option<Digest>, StoreError> {
+        Ok(self.0.named(path, file.meta().len)?.map(|(_, name)| name))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -102,6 +102,11 @@ impl Client {
         Self { agent: agent.into(), redirects, received: Arc::default() }
     }
 
+    /// Counts bytes that came otherwise.
+    pub(crate) fn count(&self, bytes: u64) {
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes of bodies that came.
     pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)

@@ -2,17 +2,20 @@
 //! system keeps, and read by ranges.
 //!
 //! [`Remote`] is such a place. Its [`RemoteTree`] takes part in an ordinary session, whose other end is in this process
-//! too. [`Alike`] sums old versions here as the system sums its own: so even a first sync over an old version reads what
-//! differs and no more. `system` is what each of them can do, `ahead` reads, `sums` compares. Nothing is written
-//! there. Why so: docs/decisions/0041.
+//! too. [`Alike`] sums files here as the system sums its own: so even a first sync over an old version reads what
+//! differs and no more, and equal contents are seen by their sums, which the file system here may keep as well
+//! (`here`). [`Evidence`] tells what they were compared by. `system` is what each system can do, `ahead` reads, `sums` names what
+//! is equal. Nothing is written there. Why so: docs/decisions/0041, 0044.
 
 mod address;
 mod ahead;
 mod alike;
 mod azure;
 mod error;
+mod evidence;
 mod gcs;
 mod hdfs;
+mod here;
 mod http;
 mod instant;
 mod s3;
@@ -26,6 +29,7 @@ mod tree;
 pub use address::{Kind, kind_of};
 pub use alike::Alike;
 pub use error::RemoteError;
+pub use evidence::{By, Compared, Counted, Evidence};
 pub use session::Remote;
 pub use sums::{Algorithm, Sum, Sums, Unit};
 pub use tree::{RemoteSnapshot, RemoteTree, Takes};

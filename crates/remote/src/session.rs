@@ -4,15 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use deltic_net::SyncError;
-use deltic_net::embed::{Embedding, serve_tree};
+use deltic_net::embed::{Embedding, Knowledge, Served, serve_tree};
 use deltic_net::executor::{Executor, Limits};
 use deltic_net::old_sums::OldSums;
 use deltic_net::plan::{Dial, Dialling, Stream};
+use deltic_net::reasons::Reasons;
 use deltic_protocol::options::Options;
 use deltic_store::Filter;
 use deltic_tree::rule::Side;
 
-use crate::alike::Alike;
+use crate::alike::{Alike, Far};
+use crate::evidence::Evidence;
 use crate::system::System;
 use crate::tree::{RemoteTree, Takes};
 use crate::{Env, Kind, RemoteError};
@@ -57,32 +59,38 @@ impl Remote {
         self.system.has_dir_times()
     }
 
-    /// Dials it: each session has its other end in this process, which knows what is in the directory `cache`.
+    /// Dials it: each session has its other end in this process, which knows what is in the directory `cache`, and
+    /// tells `reasons` why it reads what it reads. Tells what contents are compared by besides.
     #[must_use]
-    pub fn dial(&self, cache: Option<PathBuf>) -> Dial {
+    pub fn dial(&self, cache: Option<PathBuf>, reasons: Option<Reasons>) -> (Dial, Evidence) {
         let alike = Arc::new(Alike::default());
-        let (remote, sums) = (self.clone(), Arc::clone(&alike));
-        let open = move || remote.connect(cache.clone(), &alike);
-        Dial::new(open).with_old_sums(sums)
+        let (remote, sums, evidence) = (self.clone(), Arc::clone(&alike), alike.evidence());
+        let open = move || remote.connect((cache.clone(), reasons.clone()), &alike);
+        (Dial::new(open).with_old_sums(sums), evidence)
     }
 
-    fn connect(&self, cache: Option<PathBuf>, alike: &Arc<Alike>) -> Dialling {
+    fn connect(
+        &self,
+        (cache, reasons): (Option<PathBuf>, Option<Reasons>),
+        alike: &Arc<Alike>,
+    ) -> Dialling {
         let (remote, alike) = (self.clone(), Arc::clone(alike));
         Box::pin(async move {
             let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-            let sums: Arc<dyn OldSums> = alike.clone();
+            let old_sums: Arc<dyn OldSums> = Arc::new(Far(Arc::clone(&alike)));
+            let known = Knowledge { cache, old_sums, reasons };
             // Threads here wait for a network, and compute little.
             let limits = Limits { compute: AT_ONCE, ..Limits::default() };
             let with = Embedding { executor: Executor::new(limits), ..Embedding::default() };
             let open = move |paths: Vec<Vec<u8>>, options: &Options| {
                 let tree = remote.tree(&paths, takes(options)).map_err(refused)?;
-                let single = tree.single().map_err(refused)?;
+                let (own, single) = (tree.root(), tree.single());
                 alike.send(&tree);
-                Ok((tree, single))
+                Ok(Served { own: own.map_err(refused)?, single: single.map_err(refused)?, tree })
             };
             tokio::spawn(async move {
                 // The other end hears of errors by the last word.
-                serve_tree(open, theirs, (cache, sums), &with).await.ok();
+                serve_tree(open, theirs, known, &with).await.ok();
             });
             let stream: Box<dyn Stream> = Box::new(ours);
             Ok(Box::into_pin(stream))

@@ -3,15 +3,18 @@
 //! Two units of one length are taken for the same bytes where their sums are equal: whoever names a system by its URL
 //! trusts it (docs/decisions/0041).
 
+use std::borrow::Cow;
+
 use blake3::Hasher as Blake3;
+use deltic_core::Digest;
+use deltic_store::Extents;
 use deltic_store::facts::Is;
-use deltic_store::{Extents, Snapshot, StoreError};
 use sha2::Digest as _;
 
 use crate::RemoteError;
 
 /// A kind of sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// CRC-32 of IEEE 802.3, as zlib has it.
     Crc32,
@@ -81,6 +84,25 @@ impl Algorithm {
         })
     }
 
+    /// True if bytes here can be summed so.
+    const fn can_be_taken(self) -> bool {
+        !matches!(self, Self::Name)
+    }
+
+    /// Its name for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Crc32 => "CRC-32",
+            Self::Crc32c => "CRC-32C",
+            Self::Crc64Nvme => "CRC-64/NVME",
+            Self::Md5 => "MD5",
+            Self::Sha1 => "SHA-1",
+            Self::Sha256 => "SHA-256",
+            Self::Name => "names",
+        }
+    }
+
     /// Length of a sum in bytes; `None` of names, which have any.
     pub(crate) const fn len(self) -> Option<usize> {
         match self {
@@ -140,7 +162,7 @@ impl Unit {
     }
 
     /// What its bytes are called: the same for all bytes of that length and sum, whoever keeps them.
-    fn is(&self, sum: Option<&Sum>) -> Is {
+    pub(crate) fn is(&self, sum: Option<&Sum>) -> Is {
         let Some(sum) = sum else { return Is::Unknown };
         let mut hasher = Blake3::new_derive_key(CONTEXT);
         hasher.update(&[sum.algorithm as u8]);
@@ -153,16 +175,9 @@ impl Unit {
         Is::Id { id: [field(0), field(8), field(16)], from: 0 }
     }
 
-    /// The same unit of another version, of which the bytes are fed by `read`.
-    fn summed(
-        &self,
-        mut read: impl FnMut(&mut Summer) -> Result<(), StoreError>,
-    ) -> Result<Option<Sum>, StoreError> {
-        let Some(algorithm) = self.sum.as_ref().map(|sum| sum.algorithm) else { return Ok(None) };
-        let Some(mut summer) = algorithm.summer() else { return Ok(None) };
-        read(&mut summer)?;
-        pad(&mut summer, self.padded - self.len);
-        Ok(Some(Sum { algorithm, bytes: summer.finish() }))
+    /// The kind of its sum.
+    pub(crate) fn algorithm(&self) -> Option<Algorithm> {
+        self.sum.as_ref().map(|sum| sum.algorithm)
     }
 }
 
@@ -219,45 +234,42 @@ impl Sums {
         (extents.len() == len).then_some(extents)
     }
 
-    /// The extents of `old`, which is summed in the same units.
-    ///
-    /// # Errors
-    /// Where it cannot be read.
-    pub fn extents_of(&self, old: &dyn Snapshot) -> Result<Option<Extents>, StoreError> {
-        let len = old.meta().len;
-        let mut extents = Extents::new(STORE);
-        let mut buffer = vec![0; READ_BYTES.min(len as usize)];
-        let mut start = 0;
-        for unit in &self.units {
-            if start + unit.len > len {
-                break;
-            }
-            let sum = unit.summed(|summer| {
-                let (mut at, end) = (start, start + unit.len);
-                while at < end {
-                    let want = ((end - at) as usize).min(buffer.len());
-                    let got = old.read_at(at, &mut buffer[..want])?;
-                    if got == 0 {
-                        let path = deltic_tree::RelPath::root();
-                        return Err(StoreError::Short { path, len });
-                    }
-                    summer.push(&buffer[..got]);
-                    at += got as u64;
-                }
-                Ok(())
-            })?;
-            if extents.push(unit.len, unit.is(sum.as_ref())).is_err() {
-                return Ok(None);
-            }
-            start += unit.len;
+    /// Name of the content of an object of `len` bytes, by all sums of it; `None` where they do not tell it.
+    pub(crate) fn name(&self, len: u64) -> Option<Digest> {
+        if self.ways(len).is_empty() {
+            return None;
         }
-        Ok(extents.push(len - start, Is::Unknown).is_ok().then_some(extents))
+        let mut hasher = Blake3::new_derive_key(CONTENT);
+        hasher.update(&len.to_le_bytes());
+        let whole = self.whole.iter().map(|sum| (Unit::new(len, None), Some(sum)));
+        let units = self.units.iter().map(|unit| (unit.clone(), unit.sum.as_ref()));
+        for (unit, sum) in units.chain(whole) {
+            match unit.is(sum) {
+                Is::Id { id, .. } => hasher.update(id.map(u64::to_le_bytes).as_flattened()),
+                Is::Zero | Is::Unknown => hasher.update(&unit.len.to_le_bytes()),
+            };
+        }
+        Some(Digest::from_bytes(hasher.finalize().into()))
+    }
+
+    /// Units by which all of an object of `len` bytes can be compared with bytes here: each way to do it.
+    pub(crate) fn ways(&self, len: u64) -> Vec<Cow<'_, [Unit]>> {
+        let whole =
+            self.whole.iter().map(|sum| Cow::Owned(vec![Unit::new(len, Some(sum.clone()))]));
+        let ways = [Cow::Borrowed(&self.units[..])].into_iter().chain(whole);
+        ways.filter(|way| {
+            let is_known = |unit: &Unit| unit.algorithm().is_some_and(Algorithm::can_be_taken);
+            len > 0
+                && way.iter().map(|unit| unit.len).sum::<u64>() == len
+                && way.iter().all(is_known)
+        })
+        .collect()
     }
 }
 
 /// Stands for all stores of which the identities are sums of content: those are the same everywhere.
-const STORE: [u8; 32] = *b"deltic: units by sums of content";
+pub(crate) const STORE: [u8; 32] = *b"deltic: units by sums of content";
 const CONTEXT: &str = "deltic 2026-11-26 units of remote systems by their sums";
+const CONTENT: &str = "deltic 2026-11-26 contents of remote systems by their sums";
 /// Units of one object at most.
 const MAX_UNITS: usize = 1 << 20;
-const READ_BYTES: usize = 1 << 20;

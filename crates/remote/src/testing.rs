@@ -84,7 +84,8 @@ impl System for Shelf {
     fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
         let objects = self.objects.lock().unwrap();
         let object = objects.get(path).map(|bytes| Found::Object(Self::object(bytes)));
-        let is_dir = objects.keys().any(|key| key.starts_with(&format!("{path}/")));
+        let below = format!("{path}/");
+        let is_dir = path.is_empty() || objects.keys().any(|key| key.starts_with(&below));
         Ok(object.or_else(|| is_dir.then_some(Found::Dir { modified: UNTIMED })))
     }
 

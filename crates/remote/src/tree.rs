@@ -102,6 +102,18 @@ impl RemoteTree {
         Ok(matches!(found, Some(Found::Object(_))).then(|| name.clone()))
     }
 
+    /// The directory of which the content was named, if it is there.
+    ///
+    /// # Errors
+    /// Where nobody can say what it is.
+    pub(crate) fn root(&self) -> Result<Option<Meta>, RemoteError> {
+        let Some(root) = self.0.roots.iter().find(|root| root.name.is_none()) else {
+            return Ok(None);
+        };
+        let found = self.looked(&root.path)?;
+        Ok(found.filter(|found| matches!(found, Found::Dir { .. })).as_ref().map(meta_of))
+    }
+
     /// The path in the system.
     fn path_of(&self, at: &RelPath) -> Option<String> {
         let mut names = at.components();
@@ -220,23 +232,26 @@ impl RemoteTree {
         };
         let ahead = Ahead::new(Arc::clone(&self.0.system), path.clone(), object.clone());
         let meta = meta_of(&Found::Object(object.clone()));
-        let told = lock(&self.0.told).remove(at).filter(|(of, _)| *of == object);
-        let sums = told.map_or_else(OnceLock::new, |(_, sums)| OnceLock::from(sums));
         let (tree, at) = (self.clone(), at.clone());
-        let asks = Mutex::default();
+        let (sums, asks) = (OnceLock::new(), Mutex::default());
         Ok(RemoteSnapshot { tree, at, path, object, meta, sums, asks, ahead })
     }
 
-    /// The sums of the object at a path of the tree, if there are any.
-    pub(crate) fn sums(&self, at: &RelPath) -> Result<Option<Sums>, RemoteError> {
-        // One object comes under the name that the destination gives it.
+    /// The path in this tree of what comes to be at `at`: one object comes under the name that the destination gives
+    /// it.
+    pub(crate) fn own(&self, at: &RelPath) -> RelPath {
         let only = match &self.0.roots[..] {
             [Root { name: Some(name), .. }] if at.components().count() == 1 => {
                 RelPath::root().join(name).ok()
             }
             _ => None,
         };
-        let at = only.as_ref().unwrap_or(at);
+        only.unwrap_or_else(|| at.clone())
+    }
+
+    /// The sums of the object at a path of the tree, or what comes to be there, if there are any.
+    pub(crate) fn sums(&self, at: &RelPath) -> Result<Option<Sums>, RemoteError> {
+        let at = &self.own(at);
         let Some(path) = self.path_of(at) else { return Ok(None) };
         let seen = lock(&self.0.seen).get(at).cloned();
         let found = seen.map_or_else(|| self.look(at), |object| Ok(Some(Found::Object(object))))?;
@@ -257,7 +272,7 @@ impl Root {
         let text = std::str::from_utf8(path).map_err(|_| bad("not UTF-8"))?;
         let text = text.trim_start_matches('/');
         let path = text.trim_end_matches('/').to_owned();
-        if matches!(text, "" | "." | "./") {
+        if matches!(&*path, "" | ".") {
             return Ok(Self { path: String::new(), name: None });
         }
         let name = match text.ends_with('/') {
@@ -350,7 +365,11 @@ impl RemoteSnapshot {
         if let Some(sums) = self.sums.get() {
             return Ok(sums);
         }
-        let sums = self.tree.0.system.sums(&self.path, &self.object);
+        let told = lock(&self.tree.0.told).remove(&self.at).filter(|(of, _)| *of == self.object);
+        let sums = match told {
+            Some((_, sums)) => Ok(sums),
+            None => self.tree.0.system.sums(&self.path, &self.object),
+        };
         let sums = sums.and_then(|sums| sums.check(self.object.len));
         let sums = sums.map_err(|error| error.at("open", &self.at))?;
         Ok(self.sums.get_or_init(|| sums))
@@ -385,6 +404,10 @@ impl Snapshot for RemoteSnapshot {
 
     fn extents(&self) -> Result<Option<Extents>, StoreError> {
         Ok(self.known()?.extents(self.object.len))
+    }
+
+    fn lack(&self) -> String {
+        "the store keeps no sums of it".to_owned()
     }
 }
 

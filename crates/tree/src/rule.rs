@@ -48,6 +48,16 @@ impl Sides {
             (Self::Receiver, _) => matches!(side, Side::Receiver),
         }
     }
+
+    /// The same where the sender is called the receiver, and the other way round.
+    const fn exchanged(self, delete_excluded: bool) -> Self {
+        match self {
+            Self::Unsaid if delete_excluded => Self::Receiver,
+            Self::Sender => Self::Receiver,
+            Self::Receiver => Self::Sender,
+            Self::Unsaid | Self::Both => self,
+        }
+    }
 }
 
 /// Modifiers of a rule.
@@ -144,4 +154,19 @@ pub struct Rules {
     pub delete_excluded: bool,
     /// `--from0`: lines of files of rules end in a NUL.
     pub from0: bool,
+}
+
+impl Rules {
+    /// The same for a run whose ends are exchanged.
+    #[must_use]
+    pub fn exchanged(mut self) -> Self {
+        for rule in &mut self.list {
+            let marks = match rule {
+                Rule::Pattern(rule) => &mut rule.marks,
+                Rule::DirMerge(merge) => &mut merge.reading.marks,
+            };
+            marks.sides = marks.sides.exchanged(self.delete_excluded);
+        }
+        self
+    }
 }

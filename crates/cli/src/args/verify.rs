@@ -20,11 +20,15 @@ use crate::words::shell::ShellWords;
 /// has it; `kind`: one is a directory, say, and the other a file; `content`; or what else was asked for, such as
 /// `mode,time`, and `links` where it is another name of a file in A alone (-H). Symbolic links are compared by where
 /// they point, and devices by their numbers. The last line says what it came to.
+///
+/// One of the two may be a URL of a store: s3://, gs://, azure://, hdfs://. Then contents are compared by the sums that
+/// it keeps, and the file here is read, unless its file system keeps the same sums. What has no sum is read on both
+/// sides. The line before the last says which it was.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 #[command(override_usage = "deltic verify [OPTIONS] A B")]
 pub(crate) struct VerifyArgs {
-    /// A B: two directories or files; one may be host:path
+    /// A B: two directories or files; one may be host:path, or a URL of a store
     #[arg(value_name = "PATH", required = true)]
     pub(crate) operands: Vec<OsString>,
     /// Same as -ptgo
@@ -98,6 +102,8 @@ EXAMPLES:
       read everything on both machines and say what differs
   deltic verify -a --exclude '*.tmp' src /mnt/copy && echo equal
       attributes too
+  deltic verify /srv/images s3://backups/images
+      what a store keeps, by its sums
 
 EXIT CODES:
    0  nothing differs

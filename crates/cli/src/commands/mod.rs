@@ -5,6 +5,7 @@ mod batch;
 pub(crate) mod bench;
 pub(crate) mod delta;
 pub(crate) mod doctor;
+mod evidence;
 pub(crate) mod facts;
 mod far;
 mod files;

@@ -1,5 +1,6 @@
 //! `deltic verify`: a dry run that compares everything, told in other words.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, stderr};
@@ -15,9 +16,11 @@ use deltic_protocol::report::{Action, Change, EntryType, Notice};
 use deltic_tree::RelPath;
 use indicatif::HumanBytes;
 
+use super::evidence;
 use super::run::watched;
 use crate::args::verify::VerifyArgs;
-use crate::plan::ends;
+use crate::plan::store::{self, Store};
+use crate::plan::{ends, server};
 use crate::report::escape::Escape;
 use crate::report::events::{Event, Verified, attributes, millis};
 use crate::report::exit::Exit;
@@ -27,20 +30,21 @@ use crate::report::output::{self, Output};
 use crate::report::progress::Progress;
 use crate::report::reporter::Reporter;
 use crate::report::view::Live;
+use crate::words::place::is_store;
 use crate::words::rate::Rate;
 
 /// Compares, and tells what it finds.
 pub(crate) fn run(args: &VerifyArgs) -> Exit {
-    let plan = match plan(args) {
-        Ok(plan) => plan,
+    let comparison = match plan(args) {
+        Ok(comparison) => comparison,
         Err(refusal) => {
             let what = output::words(&refusal);
             output::complain(&what, args.applied.blame(&what).as_deref().or(Some(HELP)));
             return Exit::after_refusal(&refusal);
         }
     };
-    let mut reporter = Differences::new(args, &plan);
-    let (result, troubles) = watched(plan, None, true, &mut reporter);
+    let mut reporter = Differences::new(args, &comparison);
+    let (result, troubles) = watched(comparison.plan, None, true, &mut reporter);
     let exit = match Exit::of(&result, troubles) {
         Exit::Success if reporter.counts.differences > 0 => Exit::Different,
         exit => exit,
@@ -56,19 +60,33 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
 
 const HELP: &str = "see `deltic verify --help`";
 
-fn plan(args: &VerifyArgs) -> Result<Plan> {
+/// A comparison as it is made.
+struct Comparison {
+    plan: Plan,
+    /// The store that one of the trees is in.
+    store: Option<Store>,
+    /// True where B is the source: a store is never a destination.
+    exchanged: bool,
+}
+
+fn plan(args: &VerifyArgs) -> Result<Comparison> {
     ensure!(
         args.operands.len() == 2,
         "two trees, or two files, are compared; write `deltic verify A B`"
     );
-    let (sources, destination) = ends(&args.operands)?;
+    let (ends, exchanged) = from_store(ends(&args.operands)?);
+    let (sources, destination) = ends;
+    let mut options = options(args)?;
+    if exchanged {
+        options.rules = options.rules.exchanged();
+    }
     let mut plan = Plan {
         dial: None,
         by_blake3: false,
         sources: contents(sources, &destination),
         names: Names::None,
         destination,
-        options: options(args)?,
+        options,
         remote: Remote {
             shell: args.rsh.0.clone(),
             program: args.deltic_path.clone(),
@@ -80,8 +98,42 @@ fn plan(args: &VerifyArgs) -> Result<Plan> {
         batch: None,
         reasons: None,
     };
-    plan.dial = crate::plan::dial(&mut plan, &args.login)?;
-    Ok(plan)
+    let ends = (&plan.sources, &plan.destination);
+    let store = store::dial(ends, (plan.cache.clone(), None), &mut plan.options)?;
+    plan.dial = match &store {
+        Some(store) => Some(store.dial.clone()),
+        None => server::dial(&plan.sources, &plan.destination, &args.login)?,
+    };
+    Ok(Comparison { plan, store, exchanged })
+}
+
+/// Makes a store the source; says whether it was the other one.
+fn from_store(ends: (Sources, Destination)) -> ((Sources, Destination), bool) {
+    match ends {
+        (Sources::Local(mut paths), Destination::Remote { host, path })
+            if paths.len() == 1 && is_store(&host) =>
+        {
+            let destination = Destination::Local(paths.remove(0));
+            ((Sources::Remote { host, paths: vec![path] }, destination), true)
+        }
+        ends => (ends, false),
+    }
+}
+
+/// The plan with its ends as they were named.
+fn as_named(Comparison { plan, exchanged, .. }: &Comparison) -> Cow<'_, Plan> {
+    match (&plan.sources, &plan.destination) {
+        (Sources::Remote { host, paths }, Destination::Local(to)) if *exchanged => {
+            let path = paths.first().cloned().unwrap_or_default();
+            let destination = Destination::Remote { host: host.clone(), path };
+            Cow::Owned(Plan {
+                sources: Sources::Local(vec![to.clone()]),
+                destination,
+                ..plan.clone()
+            })
+        }
+        _ => Cow::Borrowed(plan),
+    }
 }
 
 /// A directory stands for what is in it, with a slash at its end or without one.
@@ -143,17 +195,21 @@ struct Differences {
     progress: Progress,
     output: Output,
     far: hint::Far,
+    store: Option<Store>,
+    /// True where what the run would make is what A lacks.
+    exchanged: bool,
 }
 
 impl Differences {
-    fn new(args: &VerifyArgs, plan: &Plan) -> Self {
+    fn new(args: &VerifyArgs, comparison: &Comparison) -> Self {
+        let Comparison { plan, store, exchanged } = comparison;
         let live = match args.no_progress || args.quiet {
             true => Live::Nothing,
             false => Live::on(stderr().is_terminal(), args.progress),
         };
         let mut output = Output::stdout();
         if args.json {
-            output.line(Event::start(plan).line());
+            output.line(Event::start(&as_named(comparison)).line());
         }
         let (json, quiet) = (args.json, args.quiet);
         Self {
@@ -164,6 +220,8 @@ impl Differences {
             quiet,
             progress: Progress::new(plan, live, Numbers::default()),
             output,
+            store: store.clone(),
+            exchanged: *exchanged,
         }
     }
 
@@ -190,13 +248,13 @@ impl Differences {
 
     fn change(&mut self, change: &Change) {
         if change.action == Action::Created && change.item == EntryType::File {
-            self.counts.missing_files += 1;
-            self.counts.missing_bytes += change.facts.len;
+            self.counts.alone_files += 1;
+            self.counts.alone_bytes += change.facts.len;
         }
         if self.is_below_missing(change) {
             return;
         }
-        let differences = differences(change);
+        let differences = differences(change, self.exchanged);
         self.counts.note(&differences);
         if self.json {
             return self.line(Event::difference(change, differences).line());
@@ -209,19 +267,21 @@ impl Differences {
 
     /// The totals.
     fn verified(&self, outcome: &Outcome, exit: Exit) -> Verified {
-        let Counts { differences, missing, extra, missing_files, missing_bytes } = self.counts;
+        let Counts { differences, missing, extra, alone_files, alone_bytes } = self.counts;
         let meter = self.progress.meter();
+        let received = self.store.as_ref().map(|store| store.remote.received());
         Verified {
             exit_code: exit.code(),
             elapsed_ms: millis(outcome.elapsed),
             sent_bytes: outcome.traffic.sent,
-            received_bytes: outcome.traffic.received,
-            files: meter.files.saturating_sub(missing_files),
-            compared_bytes: meter.bytes.saturating_sub(missing_bytes),
+            received_bytes: received.unwrap_or(outcome.traffic.received),
+            files: meter.files.saturating_sub(alone_files),
+            compared_bytes: meter.bytes.saturating_sub(alone_bytes),
             differences,
             missing,
             extra,
             failed: outcome.totals.failed,
+            evidence: self.store.as_ref().map(evidence::event),
         }
     }
 }
@@ -235,10 +295,10 @@ struct Counts {
     missing: u64,
     /// Names that A lacks, among them.
     extra: u64,
-    /// Files that B lacks, those in directories that it lacks too.
-    missing_files: u64,
+    /// Files that only the source has, those in directories that only it has too.
+    alone_files: u64,
     /// Their length.
-    missing_bytes: u64,
+    alone_bytes: u64,
 }
 
 impl Counts {
@@ -252,7 +312,7 @@ impl Counts {
 
 /// `equal: 304 files, 1.4 GiB compared`, or how it is not.
 fn verdict(verified: &Verified) -> String {
-    let Verified { files, compared_bytes, differences, failed, .. } = *verified;
+    let Verified { files, compared_bytes, differences, failed, .. } = verified.clone();
     let compared = format!("{}, {} compared", counted(files, "file"), HumanBytes(compared_bytes));
     match (failed, differences) {
         (0, 0) => format!("equal: {compared}"),
@@ -265,10 +325,13 @@ fn verdict(verified: &Verified) -> String {
     }
 }
 
-/// Kinds of difference; none where a name differs in nothing that was asked for.
-fn differences(change: &Change) -> Vec<&'static str> {
+/// Kinds of difference; none where a name differs in nothing that was asked for. `exchanged` where A is the
+/// destination.
+fn differences(change: &Change, exchanged: bool) -> Vec<&'static str> {
     match change.action {
         Action::Created if change.differs.kind => vec!["kind"],
+        Action::Created if exchanged => vec!["extra"],
+        Action::Deleted if exchanged => vec!["missing"],
         Action::Created => vec!["missing"],
         Action::Deleted => vec!["extra"],
         Action::Unchanged | Action::PassedOver(_) => Vec::new(),
@@ -318,6 +381,10 @@ impl Reporter for Differences {
             Ok(outcome) if exit == Exit::Partial && outcome.totals.listed() == 0 && !self.json => {}
             Ok(outcome) => {
                 let verified = self.verified(outcome, exit);
+                if let (Some(store), false) = (&self.store, self.json) {
+                    let words = evidence::words(store);
+                    self.line(words);
+                }
                 match self.json {
                     true => self.line(Event::Verified(Box::new(verified)).line()),
                     false => self.line(verdict(&verified)),
@@ -343,7 +410,7 @@ mod tests {
     fn plan_of(words: &str) -> Result<Plan> {
         let words = shlex::split(&format!("deltic verify {words}")).unwrap();
         match args::parse(words.into_iter().map(Into::into))?.command {
-            Command::Verify(args) => plan(&args),
+            Command::Verify(args) => plan(&args).map(|comparison| comparison.plan),
             _ => unreachable!("the words say verify"),
         }
     }

@@ -12,9 +12,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Result, bail};
 use deltic_core::strategy::{Conversation, Strategy};
-use deltic_net::Plan;
 use deltic_net::plan::{Destination, Dial, Remote, Sources};
 use deltic_net::reasons::Reasons;
+use deltic_net::Plan;
 use deltic_protocol::limits::MAX_BLOCK_BYTES;
 use deltic_protocol::options::{Delete, Options, Select};
 use deltic_tree::path::printable;
@@ -105,8 +105,9 @@ impl Request {
 /// Finds the way to the other end of a plan, if no remote shell is it.
 pub(crate) fn dial(plan: &mut Plan, login: &LoginArgs) -> Result<Option<Dial>> {
     let ends = (&plan.sources, &plan.destination);
-    match store::dial(ends, plan.cache.clone(), &mut plan.options)? {
-        Some(dial) => Ok(Some(dial)),
+    let known = (plan.cache.clone(), plan.reasons.clone());
+    match store::dial(ends, known, &mut plan.options)? {
+        Some(store) => Ok(Some(store.dial)),
         None => server::dial(&plan.sources, &plan.destination, login),
     }
 }

@@ -4,22 +4,30 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use deltic_net::plan::{Destination, Dial, Sources, far_host};
+use deltic_net::reasons::Reasons;
 use deltic_protocol::options::Options;
-use deltic_remote::{OfProcess, Remote, kind_of};
+use deltic_remote::{Evidence, OfProcess, Remote};
 
 use super::BadOperand;
+use crate::words::place::is_store;
 
-/// True if a host stands for a store.
-pub(crate) fn is_store(host: &str) -> bool {
-    host.split_once("://").is_some_and(|(scheme, _)| kind_of(scheme.as_bytes()).is_some())
+/// A store that is reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    /// The way there.
+    pub(crate) dial: Dial,
+    /// Evidence by which its contents are compared.
+    pub(crate) evidence: Evidence,
+    /// The store itself.
+    pub(crate) remote: Remote,
 }
 
 /// Reaches the store of a run, if it has one, and fits the options to what such a store keeps.
 pub(crate) fn dial(
     (sources, destination): (&Sources, &Destination),
-    cache: Option<PathBuf>,
+    (cache, reasons): (Option<PathBuf>, Option<Reasons>),
     options: &mut Options,
-) -> Result<Option<Dial>> {
+) -> Result<Option<Store>> {
     let Some(host) = far_host(sources, destination).filter(|host| is_store(host)) else {
         return Ok(None);
     };
@@ -42,5 +50,6 @@ pub(crate) fn dial(
     options.metadata.users = false;
     options.metadata.groups = false;
     options.metadata.omit_dir_times |= !remote.has_dir_times();
-    Ok(Some(remote.dial(cache)))
+    let (dial, evidence) = remote.dial(cache, reasons);
+    Ok(Some(Store { dial, evidence, remote }))
 }

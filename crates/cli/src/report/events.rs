@@ -171,7 +171,7 @@ pub(crate) struct Watched {
 }
 
 /// Totals of a comparison of two trees.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Verified {
     pub(crate) exit_code: u8,
     pub(crate) elapsed_ms: u64,
@@ -183,6 +183,25 @@ pub(crate) struct Verified {
     pub(crate) missing: u64,
     pub(crate) extra: u64,
     pub(crate) failed: u64,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) evidence: Option<Evidence>,
+}
+
+/// Evidence by which contents were compared, where one of the trees is a store's.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Evidence {
+    pub(crate) read_bytes: u64,
+    pub(crate) evidence: Vec<ByEvidence>,
+}
+
+/// Files that were compared by one kind of evidence.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ByEvidence {
+    pub(crate) by: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sum: Option<&'static str>,
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
 }
 
 impl<'a> Event<'a> {

@@ -16,6 +16,7 @@ use deltic_protocol::report::{Action, Change, EntryType};
 use indicatif::HumanBytes;
 
 use crate::report::numbers::counted;
+use crate::words::place::is_store;
 
 /// The way of a file, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +27,8 @@ enum Why {
     Short,
     /// `-W`, or both ends are on this machine.
     Whole,
+    /// From a store, but for what its sums say that the old version has.
+    Ranges,
     /// Against its old version, in chunks of this mean length.
     Chunks(u32),
     /// The same against a file of another name.
@@ -52,6 +55,8 @@ pub(crate) struct Explain {
     /// sent in a dry run, and alternates have old versions too.
     shows_resumes: bool,
     local: bool,
+    /// True if the sources are a store's.
+    store: bool,
     shares: BTreeMap<Why, Share>,
     /// Why large files were read.
     reasons: Reasons,
@@ -66,6 +71,7 @@ impl Explain {
             whole: plan.options.whole_file,
             shows_resumes: !plan.options.dry_run && plan.options.compare.alternates.dirs.is_empty(),
             local: matches!(ends, (Sources::Local(_), Destination::Local(_))),
+            store: matches!(&plan.sources, Sources::Remote { host, .. } if is_store(host)),
             shares: BTreeMap::new(),
             reasons: plan.reasons.clone().unwrap_or_default(),
         }
@@ -111,6 +117,7 @@ impl Explain {
         let was_begun =
             is_sent_here && self.shows_resumes && change.facts.literal < change.facts.len;
         match rule {
+            Why::Whole if self.store && change.facts.literal < change.facts.len => Why::Ranges,
             Why::New | Why::Whole if was_begun => Why::Resumed,
             _ => rule,
         }
@@ -147,7 +154,11 @@ impl Explain {
             Why::Whole if self.local => {
                 "whole, as both ends are here: copying costs less than comparing".to_owned()
             }
+            Why::Whole if self.store => {
+                "whole, as no sums say that the old version has parts of it".to_owned()
+            }
             Why::Whole => "whole (--whole-file)".to_owned(),
+            Why::Ranges => "as the parts whose sums differ from the old version's".to_owned(),
             Why::Chunks(avg) => format!(
                 "as changes to the old version, in chunks of about {}",
                 HumanBytes(avg.into())
@@ -167,6 +178,10 @@ fn words_of(reason: &Reason) -> String {
         Reason::Changed { changed, len } => {
             let (changed, len) = (HumanBytes(*changed), HumanBytes(*len));
             return format!("of {len}, read the {changed} that changed since the last sync");
+        }
+        Reason::Differs { differ, len } => {
+            let (differ, len) = (HumanBytes(*differ), HumanBytes(*len));
+            return format!("of {len}, read the {differ} whose sums differ");
         }
         Reason::NoFacts(why) => {
             return format!("read, as storage does not tell what changed: {why}");
@@ -231,6 +246,7 @@ mod tests {
             ("h:a b --strategy rsync", Updated, 1 << 20, "old version, by strategy 'rsync'"),
             ("-W a h:b", Updated, 1 << 20, "resumed from what an earlier run had written"),
             ("a b", Touched, 5, "not sent"),
+            ("gs://bucket/a b", Updated, 1 << 20, "as the parts whose sums differ"),
         ] {
             let line = explain(words).note(&change(EntryType::File, action, len)).unwrap();
             assert!(line.contains(reason), "{words}: {line}");
@@ -239,6 +255,8 @@ mod tests {
             ("a h:b", Created, "whole, as there was no old version; sent 1.00 MiB of 1.00 MiB"),
             ("-W a h:b", Updated, "whole (--whole-file)"),
             ("a b", Updated, "whole, as both ends are here"),
+            ("gs://bucket/a b", Updated, "whole, as no sums say that the old version has parts"),
+            ("gs://bucket/a b", Created, "whole, as there was no old version"),
         ] {
             let line = explain(words).note(&sent(EntryType::File, action, 1 << 20)).unwrap();
             assert!(line.contains(reason), "{words}: {line}");

@@ -52,6 +52,11 @@ impl Place {
     }
 }
 
+/// True if a host stands for a store that a URL names.
+pub(crate) fn is_store(host: &str) -> bool {
+    host.split_once("://").is_some_and(|(scheme, _)| kind_of(scheme.as_bytes()).is_some())
+}
+
 /// A volume of a server, and a path there.
 fn at_server(shown: &str, word: &OsStr) -> Result<Place> {
     let text = word.to_str().with_context(|| format!("'{shown}': not UTF-8"))?;

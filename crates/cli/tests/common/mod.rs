@@ -5,6 +5,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod attrs;
+pub mod bucket;
 pub mod dice;
 pub mod http;
 pub mod limited;

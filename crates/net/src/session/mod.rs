@@ -36,6 +36,7 @@ use crate::worker::Worker;
 use deltic_engine::machine::Machine;
 
 pub(crate) use dial::dial;
+pub use serve::Served;
 
 /// Longest time for the last frames to leave, and for further streams to end.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(120);

@@ -7,8 +7,8 @@ use deltic_protocol::options::Options;
 use deltic_protocol::{Hello, PeerError, Terms};
 use deltic_store::Tree;
 use deltic_store_local::Trust;
-use deltic_tree::Name;
 use deltic_tree::meta::Inode;
+use deltic_tree::{Meta, Name};
 
 use crate::config::Further;
 use crate::error::SyncError;
@@ -24,6 +24,17 @@ use crate::worker::source::SourceWorker;
 use super::roles::{Agreed, single_entry};
 use super::{Session, removes_sources};
 
+/// A tree that is served.
+#[derive(Debug)]
+pub struct Served<T> {
+    /// The tree.
+    pub tree: T,
+    /// Metadata of its root, where what is in a directory was asked for: what else is at its destination may go.
+    pub own: Option<Meta>,
+    /// The name of its only entry, if that is a file and nothing else was asked for.
+    pub single: Option<Name>,
+}
+
 impl Session {
     /// Does what the dialling end asks.
     pub(crate) async fn serve(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
@@ -35,9 +46,7 @@ impl Session {
     /// Sends from the tree that `open` makes of what the dialling end asks for.
     pub(crate) async fn serve_tree<T: Tree>(
         mut self,
-        open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<(T, Option<Name>), SyncError>
-        + Send
-        + 'static,
+        open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
     ) -> Result<(), SyncError> {
         let result = Box::pin(self.answer_from(open)).await;
         self.end(result).await
@@ -45,9 +54,7 @@ impl Session {
 
     async fn answer_from<T: Tree>(
         &mut self,
-        open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<(T, Option<Name>), SyncError>
-        + Send
-        + 'static,
+        open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
     ) -> Result<(), SyncError> {
         self.say(self.ours.encode()).await;
         let (theirs, request) = self.hear_request().await?;
@@ -58,16 +65,17 @@ impl Session {
         };
         terms.admits(&options.strategy, options.delete)?;
         if !matches!(names, NamesFrom::Nowhere) {
-            let why = "--files-from: not with a source that is a URL of a store";
+            let why = "--files-from: not with a source that is a URL of a store, which is listed as a whole; \
+                       --filter chooses names";
             return Err(SyncError::Options(why.into()));
         }
         let asked = options.clone();
         let paths = sources.into_iter().map(Into::into).collect();
         // It asks somebody far away.
         let opened = tokio::task::spawn_blocking(move || open(paths, &asked)).await;
-        let (tree, single) = opened.map_err(|_| SyncError::Internal)??;
+        let Served { tree, own, single } = opened.map_err(|_| SyncError::Internal)??;
         let joining = self.agree(terms, single, 1).await;
-        let worker = SourceWorker::new(tree, (None, Vec::new()), (&options, &self.ours))
+        let worker = SourceWorker::new(tree, (own, Vec::new()), (&options, &self.ours))
             .with_kept(self.kept(&options));
         let agreed = Agreed { terms, joining, user_is_here: false };
         self.send_by(worker, options, agreed, &mut |_| ()).await

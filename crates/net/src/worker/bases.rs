@@ -92,8 +92,10 @@ impl Bases {
             (Some(extents), Some(base)) => self.since(kept, base, extents),
         };
         if let Some(reasons) = &self.reasons {
-            let told =
-                |(changed, _): &(Vec<_>, _)| Reason::Changed { changed: bytes_of(changed), len };
+            let told = |(changed, _): &(Vec<_>, _)| match self.old_sums {
+                Some(_) => Reason::Differs { differ: bytes_of(changed), len },
+                None => Reason::Changed { changed: bytes_of(changed), len },
+            };
             reasons.add(path, found.as_ref().map_or_else(Reason::clone, told));
         }
         let extents = extents?;

@@ -21,6 +21,7 @@ use deltic_tree::{Compared, Entry, RelPath};
 use super::Buffers;
 use super::steps::digest_of_bytes;
 use crate::lock::lock;
+use crate::old_sums::OldSums;
 
 /// The longest file that is read for no more than to show its digest: nothing else goes on meanwhile.
 const MAX_SHOWN_BYTES: u64 = 64 << 20;
@@ -38,6 +39,8 @@ pub(super) struct Digests {
     tells: bool,
     /// Files under way at the sender.
     sending: Mutex<HashMap<Handle, Arc<Sending>>>,
+    /// Knows contents by sums: both ends ask it before they read.
+    by_sums: Option<Arc<dyn OldSums>>,
 }
 
 /// The digest of a file that is being sent.
@@ -68,6 +71,11 @@ impl Digests {
         let dir = dir.filter(|_| options.compare.cached);
         let Options { checksum, tells_digests, .. } = *options;
         Self { dir, max_age, compares: checksum, tells: tells_digests, ..Self::default() }
+    }
+
+    /// The same where contents are compared by sums, as far as there are any.
+    pub(super) fn with_sums(self, by_sums: Option<Arc<dyn OldSums>>) -> Self {
+        Self { by_sums, ..self }
     }
 
     /// True if a sender takes the digest of what it sends whole.
@@ -155,13 +163,20 @@ impl Digests {
         }
     }
 
-    /// The digest of each of these files; none where one cannot be read, or changed meanwhile.
+    /// The digest of each of these files, or what it is called by sums; none where one cannot be read, or changed
+    /// meanwhile.
     pub(super) fn of<T: Tree>(
         &self,
         tree: &T,
         paths: &[RelPath],
         buffers: &Buffers,
     ) -> Vec<Option<Digest>> {
+        if let Some(sums) = &self.by_sums {
+            let files = paths.iter().zip(tree.open_all(paths));
+            return files
+                .map(|(path, file)| self.content(&**sums, (path, &file.ok()?), buffers).ok())
+                .collect();
+        }
         let versions = self.cache().map_or_else(Vec::new, |cache| {
             cache.refresh();
             tree.versions(paths)
@@ -178,6 +193,20 @@ impl Digests {
         digests
     }
 
+    /// The name that `sums` gives the content of a file, else its digest.
+    fn content(
+        &self,
+        sums: &dyn OldSums,
+        (path, file): (&RelPath, &impl Snapshot),
+        buffers: &Buffers,
+    ) -> Result<Digest, StoreError> {
+        match sums.content(path, file)? {
+            Some(content) => file.check_settled().map(|()| content),
+            // What this end knows of earlier, the other one does not.
+            None => self.digest(file, None, buffers),
+        }
+    }
+
     /// Says of a change the digest of its file, if that is asked for: one that is known, or with contents compared one
     /// that does not take long.
     pub(super) fn describe<T: Tree>(&self, tree: &T, change: &mut Change, buffers: &Buffers) {
@@ -189,7 +218,7 @@ impl Digests {
         let paths = std::slice::from_ref(&change.path);
         change.facts.digest = if change.facts.len == 0 {
             Some(FileDigest::new().finish())
-        } else if self.compares && change.facts.len <= MAX_SHOWN_BYTES {
+        } else if self.compares && self.by_sums.is_none() && change.facts.len <= MAX_SHOWN_BYTES {
             self.of(tree, paths, buffers).pop().flatten()
         } else {
             self.cache().and_then(|_| self.find(tree.versions(paths).pop().flatten()?))
@@ -247,8 +276,8 @@ impl Digests {
         match (file.check_settled(), known) {
             (Ok(()), Some((cache, version))) => cache.note(&version, begun, &digest),
             // Another name of it was linked to meanwhile, or many: what reads the same again was there at once.
-            (Err(StoreError::Changed { .. }), _)
-                if file.only_got_names()? && digest_of_all(file, buffers)? == digest => {}
+            (Err(StoreError::Changed { .. }), _) if file.only_got_names()? && digest_of_all(file, buffers)? == digest => {
+            }
             (settled, _) => settled?,
         }
         Ok(digest)

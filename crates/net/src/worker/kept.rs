@@ -29,7 +29,7 @@ impl Kept {
         options: &Options,
         old_sums: Option<Arc<dyn OldSums>>,
     ) -> Self {
-        let digests = Digests::new(dir.clone(), options);
+        let digests = Digests::new(dir.clone(), options).with_sums(old_sums.clone());
         let bases = Bases::new(dir.clone(), options, old_sums);
         Self { digests, recipes: Recipes::new(dir, recipes, options), bases }
     }

@@ -173,9 +173,11 @@ impl System for Gcs {
             let bytes = BASE64.decode(told[name].as_str()?).ok()?;
             Sum::new(algorithm, &bytes).ok()
         };
-        // What was composed of others has no MD5.
-        let whole = sum("md5Hash", Algorithm::Md5).or_else(|| sum("crc32c", Algorithm::Crc32c));
-        Ok(whole.map_or_else(Sums::default, |sum| Sums::of_whole(object.len, sum)))
+        // What was composed of others has no MD5. Stores here may keep CRC-32C as well.
+        let whole = sum("crc32c", Algorithm::Crc32c);
+        let first = sum("md5Hash", Algorithm::Md5).or_else(|| whole.clone());
+        let sums = first.map_or_else(Sums::default, |sum| Sums::of_whole(object.len, sum));
+        Ok(Sums { whole: whole.or(sums.whole), ..sums })
     }
 
     fn read(

@@ -190,7 +190,10 @@ impl System for Hdfs {
             });
             for units in told {
                 match units? {
-                    Some(units) => sums.units.extend(units),
+                    Some(units) => {
+                        self.client.count(units.len() as u64 * 4);
+                        sums.units.extend(units);
+                    }
                     None => return Ok(Sums::default()),
                 }
             }

@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use deltic_net::plan::{Destination, Names, Patience, Remote as Shell, Sources};
 use deltic_net::{Outcome, Plan, SyncError, User};
-use deltic_protocol::options::{Compare, Options};
+use deltic_protocol::options::{Compare, Delete, Options};
 use deltic_protocol::report::{Notice, Trouble};
 
 use deltic_store::{Snapshot as _, Tree as _};
 use deltic_tree::{Name, RelPath};
 
 use super::Remote;
+use crate::evidence::{By, Compared, Counted, Evidence};
+use crate::sums::Algorithm;
+use crate::system::System as _;
 use crate::testing::Shelf;
 use crate::tree::Takes;
 
@@ -41,11 +44,40 @@ impl World {
         paths: &[&str],
         options: Options,
     ) -> (Result<Outcome, SyncError>, Vec<Trouble>, u64) {
+        let (mut troubles, before) = (Vec::new(), self.shelf.received());
+        let (plan, _) = self.plan(paths, options);
+        let ended = deltic_net::run(plan, &User::default(), &mut |notice| {
+            if let Notice::Trouble(trouble) = notice {
+                troubles.push(trouble);
+            }
+        });
+        (ended, troubles, self.shelf.received() - before)
+    }
+
+    /// Compares all contents: names of those that differ, what was compared by what, bytes that were read of objects.
+    fn compare(&self) -> (Vec<String>, Compared, u64) {
+        let (mut differ, before) = (Vec::new(), self.shelf.received());
+        let options = Options { checksum: true, dry_run: true, ..Options::default() };
+        let (plan, evidence) = self.plan(&["./"], options);
+        let ended = deltic_net::run(plan, &User::default(), &mut |notice| match notice {
+            Notice::Changed(change) if change.differs.content => {
+                differ.push(String::from_utf8_lossy(change.path.as_bytes()).into_owned());
+            }
+            Notice::Trouble(trouble) => panic!("{trouble:?}"),
+            _ => {}
+        });
+        ended.unwrap();
+        differ.sort();
+        (differ, evidence.compared(), self.shelf.received() - before)
+    }
+
+    fn plan(&self, paths: &[&str], options: Options) -> (Plan, Evidence) {
         let compare = Compare { cached: true, ..Compare::default() };
         let options =
             Options { recursive: true, times: true, whole_file: true, compare, ..options };
         let cache = self.dir.path().join("cache");
         let remote = Remote { system: self.shelf.clone() };
+        let (dial, evidence) = remote.dial(Some(cache.clone()), None);
         let plan = Plan {
             sources: Sources::Remote {
                 host: "shelf://".into(),
@@ -55,7 +87,7 @@ impl World {
             destination: Destination::Local(self.out()),
             options,
             remote: Shell { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
-            dial: Some(remote.dial(Some(cache.clone()))),
+            dial: Some(dial),
             bwlimit: None,
             patience: Patience::default(),
             by_blake3: false,
@@ -63,13 +95,7 @@ impl World {
             batch: None,
             reasons: None,
         };
-        let (mut troubles, before) = (Vec::new(), remote.received());
-        let ended = deltic_net::run(plan, &User::default(), &mut |notice| {
-            if let Notice::Trouble(trouble) = notice {
-                troubles.push(trouble);
-            }
-        });
-        (ended, troubles, remote.received() - before)
+        (plan, evidence)
     }
 
     fn holds(&self, name: &str, bytes: &[u8]) -> bool {
@@ -223,4 +249,76 @@ fn one_object_comes_under_its_name_or_the_one_that_is_given() {
     ended.unwrap();
     assert!(fs::read(world.out()).unwrap() == new);
     assert_eq!(read, UNIT);
+}
+
+#[test]
+fn contents_are_compared_by_the_sums_that_there_are_and_objects_are_not_read() {
+    let (len, big) = (UNIT as usize * 9 + 100, bytes(UNIT as usize * 9 + 100, 9));
+    let mut other = big.clone();
+    other[len - 1] ^= 1;
+    for shelf in
+        [Shelf { unit: UNIT, ..Shelf::default() }, Shelf { whole: true, ..Shelf::default() }]
+    {
+        let shelf = shelf.with("a/same", &big).with("other", &big).with("longer", &big);
+        let world = World::new(shelf.with("empty", b""));
+        fs::create_dir_all(world.out().join("a")).unwrap();
+        let files =
+            [("a/same", &big[..]), ("other", &other), ("longer", &big[1..]), ("empty", b"")];
+        for (name, bytes) in files {
+            fs::write(world.out().join(name), bytes).unwrap();
+        }
+        let (differ, Compared { by, read }, received) = world.compare();
+        assert_eq!(differ, ["longer", "other"]);
+        assert_eq!(received, 0);
+        // Temporary directories are on no btrfs.
+        let counted = Counted { files: 2, bytes: len as u64 * 2 };
+        assert_eq!(by.into_iter().collect::<Vec<_>>(), [(By::Summed(Algorithm::Crc32c), counted)]);
+        assert_eq!(read, len as u64 * 2);
+    }
+}
+
+#[test]
+fn contents_without_sums_are_read_at_both_ends() {
+    let big = bytes(5 << 20, 10);
+    let world = World::new(Shelf::default().with("same", &big).with("other", &big));
+    let mut other = big.clone();
+    other[0] ^= 1;
+    fs::create_dir_all(world.out()).unwrap();
+    fs::write(world.out().join("same"), &big).unwrap();
+    fs::write(world.out().join("other"), &other).unwrap();
+    let (differ, Compared { by, read }, received) = world.compare();
+    assert_eq!(differ, ["other"]);
+    assert_eq!((read, received), (10 << 20, 10 << 20));
+    let counted = Counted { files: 2, bytes: 10 << 20 };
+    assert_eq!(by.into_iter().collect::<Vec<_>>(), [(By::Bytes, counted)]);
+}
+
+#[test]
+fn sums_that_are_of_other_bytes_make_nothing_equal() {
+    let big = bytes(UNIT as usize * 2, 11);
+    let shelf = Shelf { unit: UNIT, lies: true, ..Shelf::default() };
+    let world = World::new(shelf.with("same", &big));
+    fs::create_dir_all(world.out()).unwrap();
+    fs::write(world.out().join("same"), &big).unwrap();
+    assert_eq!(world.compare().0, ["same"]);
+}
+
+#[test]
+fn what_the_system_does_not_have_is_removed_where_that_is_asked_for() {
+    let world = World::new(Shelf::default().with("a/b", b"1").with("c", b"2"));
+    for name in ["a", "d/e"] {
+        fs::create_dir_all(world.out().join(name)).unwrap();
+    }
+    for name in ["a/old", "d/e/old", "old"] {
+        fs::write(world.out().join(name), b"old").unwrap();
+    }
+    let options = Options { delete: Delete::AtMost(9), ..Options::default() };
+    let (ended, troubles, _) = world.sync_as(&["./"], options);
+    ended.unwrap();
+    assert!(troubles.is_empty(), "{troubles:?}");
+    let mut names: Vec<_> =
+        fs::read_dir(world.out()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a", "c"]);
+    assert!(!world.out().join("a/old").exists() && world.holds("a/b", b"1"));
 }

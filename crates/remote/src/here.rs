@@ -1,0 +1,343 @@
+//! A file here, summed as a system sums its own: from the CRC-32C that its store keeps of it, else by reading.
+
+use std::ops::Range;
+
+use deltic_core::stored::StoredSums;
+use deltic_core::{Crc32c, SumKind};
+use deltic_store::facts::Is;
+use deltic_store::{Extents, Snapshot, StoreError};
+
+use crate::sums::{Algorithm, STORE, Sum, Summer, Sums, Unit, pad};
+
+/// A file here whose parts are summed, ascending.
+pub(crate) struct Here<'a> {
+    file: &'a dyn Snapshot,
+    buffer: Vec<u8>,
+    /// Sums that the store keeps of the part that was asked for last; nothing once it kept none.
+    kept: Option<Kept>,
+    keeps_none: bool,
+    /// Bytes that were read so far.
+    read: u64,
+    /// Bytes whose sums were kept.
+    joined: u64,
+}
+
+struct Kept {
+    sums: StoredSums,
+    /// The sum of a block of zeros.
+    zeros: Crc32c,
+}
+
+impl<'a> Here<'a> {
+    pub(crate) fn new(file: &'a dyn Snapshot) -> Self {
+        let buffer = vec![0; READ_BYTES.min(file.meta().len as usize)];
+        Self { file, buffer, kept: None, keeps_none: false, read: 0, joined: 0 }
+    }
+
+    /// Bytes that were read so far.
+    pub(crate) const fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// True if sums came of what the store keeps.
+    pub(crate) const fn has_joined(&self) -> bool {
+        self.joined > 0
+    }
+
+    /// The extents of the file, summed in the units of an object.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or changed.
+    pub(crate) fn extents(&mut self, of: &Sums) -> Result<Option<Extents>, StoreError> {
+        let len = self.file.meta().len;
+        let (mut extents, mut start) = (Extents::new(STORE), 0);
+        for unit in &of.units {
+            if start + unit.len > len {
+                break;
+            }
+            let sum = self.unit(unit, start)?;
+            if extents.push(unit.len, unit.is(sum.as_ref())).is_err() {
+                return Ok(None);
+            }
+            start += unit.len;
+        }
+        Ok(extents.push(len - start, Is::Unknown).is_ok().then_some(extents))
+    }
+
+    /// Compares the file with an object that is as long and has these sums: by those that both stores keep, if there
+    /// are any, else by the first ones. Says whether they are equal, and what kind of sum says it; nothing of an object
+    /// that has no [name](Sums::name).
+    ///
+    /// # Errors
+    /// Where it cannot be read, or changed.
+    pub(crate) fn compare(&mut self, with: &Sums) -> Result<Option<(bool, Algorithm)>, StoreError> {
+        let ways = with.ways(self.file.meta().len);
+        let is_kind = |unit: &Unit| unit.algorithm() == Some(Algorithm::Crc32c);
+        let joins = ways.iter().find(|way| way.iter().all(is_kind));
+        let way = match joins {
+            Some(way) if self.load(0)? => Some(way),
+            _ => ways.first(),
+        };
+        let Some(way) = way else { return Ok(None) };
+        let (mut start, mut is_same) = (0, true);
+        for unit in way.iter() {
+            is_same = self.unit(unit, start)? == unit.sum;
+            start += unit.len;
+            if !is_same {
+                break;
+            }
+        }
+        Ok(way.first().and_then(Unit::algorithm).map(|by| (is_same, by)))
+    }
+
+    /// The sum that the file has in the place of a unit, which begins at `start`.
+    fn unit(&mut self, unit: &Unit, start: u64) -> Result<Option<Sum>, StoreError> {
+        let Some(algorithm) = unit.algorithm() else { return Ok(None) };
+        self.sum(algorithm, &(start..start + unit.len), unit.padded - unit.len)
+    }
+
+    /// The sum of a part, with so many zeros behind it; `None` of a kind that nothing here can be summed by.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or changed.
+    fn sum(
+        &mut self,
+        algorithm: Algorithm,
+        range: &Range<u64>,
+        zeros: u64,
+    ) -> Result<Option<Sum>, StoreError> {
+        let Some(mut summer) = algorithm.summer() else { return Ok(None) };
+        if algorithm == Algorithm::Crc32c && self.load(range.start)? {
+            summer = Summer::Crc32c(self.join(range)?.get());
+        } else {
+            self.feed(range, |bytes| summer.push(bytes))?;
+        }
+        pad(&mut summer, zeros);
+        Ok(Some(Sum { algorithm, bytes: summer.finish() }))
+    }
+
+    /// Joins the sums of the blocks of a part; what none is kept of is read.
+    fn join(&mut self, range: &Range<u64>) -> Result<Crc32c, StoreError> {
+        let (mut sum, mut at, mut odd) = (Crc32c::EMPTY, range.start, range.start);
+        while at < range.end {
+            let (kept, next) = self.block(at, range.end)?;
+            if let Some(kept) = kept {
+                sum = self.append(sum, &(odd..at))?.concat(kept, next - at);
+                self.joined += next - at;
+                odd = next;
+            }
+            at = next;
+        }
+        self.append(sum, &(odd..range.end))
+    }
+
+    /// The sum of the block that begins at `at`, if that ends before `end` and is kept; and where the next one begins.
+    fn block(&mut self, at: u64, end: u64) -> Result<(Option<Crc32c>, u64), StoreError> {
+        self.load(at)?;
+        let Some(Kept { sums, zeros }) = &self.kept else { return Ok((None, end)) };
+        let block = u64::from(sums.block_bytes());
+        let next = at - at % block + block;
+        let is_whole = at.is_multiple_of(block) && next <= end;
+        let sum = if is_whole { sums.crc32c(at, *zeros) } else { None };
+        Ok((sum, next.min(end)))
+    }
+
+    /// Has what is kept of the byte at `at` at hand; `false` where the store keeps nothing.
+    fn load(&mut self, at: u64) -> Result<bool, StoreError> {
+        let has = self.kept.as_ref().is_some_and(|kept| kept.sums.range().contains(&at));
+        if self.keeps_none || has {
+            return Ok(has);
+        }
+        let start = at - at % WINDOW_BYTES;
+        let window = start..self.file.meta().len.min(start + WINDOW_BYTES);
+        let sums = self.file.stored_sums(&window)?;
+        let sums = sums.filter(|sums| sums.kind() == SumKind::Crc32c && sums.range().contains(&at));
+        let zeros = |sums: &StoredSums| Crc32c::of(&vec![0; sums.block_bytes() as usize]);
+        self.kept = sums.map(|sums| Kept { zeros: zeros(&sums), sums });
+        self.keeps_none = self.kept.is_none();
+        Ok(!self.keeps_none)
+    }
+
+    /// Reads a part, and appends it.
+    fn append(&mut self, mut sum: Crc32c, range: &Range<u64>) -> Result<Crc32c, StoreError> {
+        self.feed(range, |bytes| sum = sum.append(bytes))?;
+        Ok(sum)
+    }
+
+    fn feed(&mut self, range: &Range<u64>, mut take: impl FnMut(&[u8])) -> Result<(), StoreError> {
+        let mut at = range.start;
+        while at < range.end {
+            let want = (range.end - at).min(self.buffer.len() as u64) as usize;
+            let got = self.file.read_at(at, &mut self.buffer[..want])?;
+            if got == 0 {
+                let (path, len) = (deltic_tree::RelPath::root(), self.file.meta().len);
+                return Err(StoreError::Short { path, len });
+            }
+            take(&self.buffer[..got]);
+            at += got as u64;
+            self.read += got as u64;
+        }
+        Ok(())
+    }
+}
+
+const READ_BYTES: usize = 1 << 20;
+/// Bytes of a file whose sums are asked for at once: what is kept of them takes little more than a megabyte.
+const WINDOW_BYTES: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use deltic_tree::{Kind, Meta};
+
+    use super::*;
+    use crate::tree::UNTIMED;
+
+    const BLOCK: u64 = 4096;
+
+    /// Bytes of which a store keeps the sums that it is to keep.
+    struct Bytes {
+        bytes: Vec<u8>,
+        meta: Meta,
+        kind: SumKind,
+        /// Blocks of which it keeps none, as of those that it packs.
+        unknown: Vec<u64>,
+    }
+
+    impl Bytes {
+        fn new(bytes: Vec<u8>, kind: SumKind, unknown: &[u64]) -> Self {
+            let meta = Meta::plain(Kind::File, bytes.len() as u64, UNTIMED, 0o666);
+            Self { bytes, meta, kind, unknown: unknown.into() }
+        }
+    }
+
+    impl Snapshot for Bytes {
+        fn meta(&self) -> &Meta {
+            &self.meta
+        }
+
+        fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+            let rest = &self.bytes[start as usize..];
+            let some = rest.len().min(buf.len());
+            buf[..some].copy_from_slice(&rest[..some]);
+            Ok(some)
+        }
+
+        fn check_unchanged(&self) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        fn stored_sums(&self, range: &Range<u64>) -> Result<Option<StoredSums>, StoreError> {
+            let mut sums = StoredSums::new(self.kind, BLOCK as u32, range);
+            for (no, block) in (0..).zip(self.bytes.chunks_exact(BLOCK as usize)) {
+                let at = no * BLOCK;
+                if block.iter().all(|byte| *byte == 0) {
+                    sums.put_zeros(&(at..at + BLOCK));
+                } else if !self.unknown.contains(&no) && self.kind == SumKind::Crc32c {
+                    sums.put(at, &crc32c::crc32c(block).to_le_bytes());
+                }
+            }
+            Ok(Some(sums))
+        }
+    }
+
+    fn noise(len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        blake3::Hasher::new().update(&len.to_le_bytes()).finalize_xof().fill(&mut bytes);
+        bytes
+    }
+
+    /// Sums of units of this length, filled up with zeros to `padded`.
+    fn sums(bytes: &[u8], algorithm: Algorithm, (each, padded): (usize, u64)) -> Sums {
+        let unit = |bytes: &[u8]| {
+            let mut summer = algorithm.summer().unwrap();
+            summer.push(bytes);
+            let len = bytes.len() as u64;
+            pad(&mut summer, padded.saturating_sub(len));
+            let sum = Sum::new(algorithm, &summer.finish()).unwrap();
+            Unit { len, padded: padded.max(len), sum: Some(sum) }
+        };
+        Sums { units: bytes.chunks(each).map(unit).collect(), whole: None }
+    }
+
+    #[test]
+    fn what_is_kept_is_joined_and_only_odd_bytes_are_read() {
+        let mut bytes = noise(300_001);
+        bytes[40_960..81_920].fill(0);
+        let tail = 300_001 % BLOCK;
+        let odd = |unknown: &[u64]| unknown.len() as u64 * BLOCK + tail;
+        for (each, unknown, most) in [
+            (65_536, &[][..], odd(&[])),
+            (300_001, &[], odd(&[])),
+            (65_536, &[0, 1, 17, 72], odd(&[0, 1, 17, 72])),
+            // Each unit but the first begins and ends within a block.
+            (100_000, &[], tail + 4 * BLOCK),
+        ] {
+            let file = Bytes::new(bytes.clone(), SumKind::Crc32c, unknown);
+            for padded in [0, 65_536, 400_000] {
+                let mut here = Here::new(&file);
+                let known = sums(&bytes, Algorithm::Crc32c, (each, padded));
+                let same = here.compare(&known).unwrap();
+                assert_eq!(same, Some((true, Algorithm::Crc32c)), "{each} {padded}");
+                assert!(here.has_joined() && here.read() <= most, "{each}: {}", here.read());
+            }
+        }
+    }
+
+    #[test]
+    fn a_byte_that_differs_is_seen_wherever_it_is() {
+        let bytes = noise(200_000);
+        let known = sums(&bytes, Algorithm::Crc32c, (65_536, 0));
+        let whole = sums(&bytes, Algorithm::Sha256, (200_000, 0));
+        for at in [0, 4095, 4096, 65_535, 65_536, 196_607, 196_608, 199_999] {
+            let mut other = bytes.clone();
+            other[at] ^= 0x10;
+            for (kind, unknown) in [(SumKind::Crc32c, &[3, 20][..]), (SumKind::Sha256, &[])] {
+                let file = Bytes::new(other.clone(), kind, unknown);
+                for known in [&known, &whole] {
+                    let (is_same, _) = Here::new(&file).compare(known).unwrap().unwrap();
+                    assert!(!is_same, "{at} {kind:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sums_of_another_kind_are_not_joined() {
+        let bytes = noise(100_000);
+        for (kind, algorithm) in
+            [(SumKind::Xxh64, Algorithm::Crc32c), (SumKind::Crc32c, Algorithm::Crc32)]
+        {
+            let file = Bytes::new(bytes.clone(), kind, &[]);
+            let mut here = Here::new(&file);
+            let known = sums(&bytes, algorithm, (40_000, 0));
+            assert_eq!(here.compare(&known).unwrap(), Some((true, algorithm)));
+            assert_eq!((here.has_joined(), here.read()), (false, 100_000));
+        }
+    }
+
+    #[test]
+    fn of_two_sums_of_everything_the_kept_one_counts_and_else_the_first() {
+        let bytes = noise(50_000);
+        let first = sums(&bytes, Algorithm::Md5, (50_000, 0));
+        let whole = sums(&bytes, Algorithm::Crc32c, (50_000, 0)).units.pop().unwrap().sum;
+        let known = Sums { whole, ..first };
+        for (kind, by) in [(SumKind::Crc32c, Algorithm::Crc32c), (SumKind::Blake2b, Algorithm::Md5)]
+        {
+            let file = Bytes::new(bytes.clone(), kind, &[]);
+            assert_eq!(Here::new(&file).compare(&known).unwrap(), Some((true, by)));
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_of_all_of_an_object_tells_nothing() {
+        let bytes = noise(50_000);
+        let mut known = sums(&bytes, Algorithm::Crc32c, (10_000, 0));
+        let file = Bytes::new(bytes, SumKind::Crc32c, &[]);
+        assert!(known.name(50_000).is_some() && known.name(50_001).is_none());
+        known.units[3].sum = None;
+        assert_eq!((known.name(50_000), Here::new(&file).compare(&known).unwrap()), (None, None));
+        assert!(Sums::default().name(0).is_none() && Sums::default().name(9).is_none());
+        known.units[3].sum = Some(Sum::new(Algorithm::Name, b"x").unwrap());
+        assert_eq!((known.name(50_000), Here::new(&file).compare(&known).unwrap()), (None, None));
+    }
+}
