@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test bench differential storage storage-remote proxies fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build static install demo test bench differential storage storage-remote storage-verity proxies fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
@@ -42,6 +42,10 @@ storage: toolchain ## check facts of btrfs against random changes, from another 
 	  cargo test --locked -p deltic-store-local facts::fuzz -- --ignored --nocapture
 
 # Each script says what it installs; real clouds are not asked.
+storage-verity: toolchain ## compare contents by fs-verity, on an emulated machine (root: it installs what it needs)
+	cargo build --locked -p deltic-cli
+	tools/storage/verity.sh target/debug/deltic
+
 storage-remote: toolchain ## sync from real servers of S3, Azure, Google and HDFS (SYSTEMS="s3 azure gs hdfs")
 	cargo build --locked -p deltic-cli
 	for system in $(or $(SYSTEMS),s3 azure gs hdfs); do tools/storage/remote.sh $$system target/debug/deltic || exit 1; done

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::time::Duration;
 
-use common::{DELTIC, Run, SHELL, WAYS, World, edited, noise};
+use common::{DELTIC, Run, SHELL, WAYS, World, bytes_read, edited, noise};
 
 const BIG: usize = 8 << 20;
 
@@ -26,19 +26,6 @@ fn world() -> World {
 /// Lets a tick of the file system's clock pass.
 fn rest() {
     std::thread::sleep(Duration::from_millis(150));
-}
-
-/// Bytes that `deltic` and what it waits for read; `None` where the system does not count.
-fn bytes_read(world: &World, words: &str) -> Option<u64> {
-    let line = format!("\"$0\" {words} && cat /proc/$$/io");
-    let run = Run::of(&mut world.command("sh", ["-c", &line, DELTIC]));
-    if !run.stderr.is_empty() && run.stderr.contains("/proc") {
-        common::skip("the system does not count what is read");
-        return None;
-    }
-    assert_eq!(run.code, Some(0), "{run:#?}");
-    let count = run.stdout.lines().find_map(|line| line.strip_prefix("rchar: "));
-    Some(count.expect("a count").parse().expect("a number"))
 }
 
 #[test]

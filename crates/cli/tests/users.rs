@@ -173,6 +173,7 @@ const WORDS: &[(&str, &str, i32, Shows)] = &[
     ("-a", "--fake-super --remote-option=--fake-super", 0, Yes),
     ("-rtc", "--no-cache", 0, No),
     ("-rtc", "--checksum-max-age=0", 0, No),
+    ("-rtc", "--trust-sums", 1, Yes),
     ("-rtc", "--cache", 0, No),
     ("-rt", "--sparse", 0, Yes),
     ("-rt", "--inplace", 0, Yes),

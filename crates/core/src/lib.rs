@@ -24,6 +24,7 @@ pub mod strategy;
 pub mod strong;
 #[doc(hidden)]
 pub mod suite;
+pub mod verity;
 pub mod weak;
 pub mod zeros;
 

@@ -32,6 +32,27 @@ impl SumKind {
             Self::Sha256 | Self::Blake2b => 32,
         }
     }
+
+    /// Strength of equal sums as evidence.
+    #[must_use]
+    pub const fn strength(self) -> Strength {
+        match self {
+            Self::Crc32c => Strength::Hint,
+            Self::Xxh64 => Strength::AgainstAccidents,
+            Self::Sha256 | Self::Blake2b => Strength::Proof,
+        }
+    }
+}
+
+/// Strength of two equal sums as evidence that their blocks are equal (docs/storage.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strength {
+    /// 32 bits: they may be equal, and it is worth a look.
+    Hint,
+    /// 64 bits: no accident made the sums equal.
+    AgainstAccidents,
+    /// A hash: they are equal.
+    Proof,
 }
 
 /// Knowledge of a store about one block.

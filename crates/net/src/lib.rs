@@ -33,6 +33,7 @@ pub mod watch;
 mod worker;
 
 pub use deltic_store_local::facts::service as facts;
+pub use deltic_store_local::facts::{Kept, kept as kept_sums};
 pub use deltic_store_local::reason;
 pub use deltic_store_local::{NamedFile, Trust, own_dir, umask};
 pub use embed::Outcome;

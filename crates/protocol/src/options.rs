@@ -13,7 +13,7 @@ use deltic_tree::{Follow, Kind};
 
 use crate::limits::{GUARDED_DELETES, GUARDED_PERCENT};
 
-pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, Window};
+pub use compare::{AlternateUse, Alternates, Compare, Fuzzy, TrustedSums, Window};
 pub use metadata::{Links, Metadata, Powers};
 pub use remove::{Backup, Remove};
 pub use select::{Missing, Select};

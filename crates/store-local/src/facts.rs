@@ -14,7 +14,8 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use deltic_core::StoredSums;
+use deltic_core::verity::Descriptor;
+use deltic_core::{StoredSums, SumKind};
 use deltic_store::Extents;
 use rustix::fs;
 use rustix::io::Errno;
@@ -53,6 +54,33 @@ pub(super) fn stored_sums(
         IS_REFUSED.fetch_or(errno == Errno::PERM, Ordering::Relaxed);
         None
     })
+}
+
+/// Sums that a file system keeps. Some of its files may have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Sums of blocks of so many bytes.
+    Blocks(SumKind, u32),
+    /// Digests of files that can never be written again (fs-verity).
+    Verity,
+}
+
+/// The sums that the file system of a directory keeps.
+#[must_use]
+pub fn kept(dir: BorrowedFd<'_>) -> Option<Kept> {
+    if fs::fstatfs(dir).ok()?.f_type == BTRFS {
+        let info = btrfs::Info::of(dir).ok()?;
+        return Some(Kept::Blocks(info.sums?, info.sector_bytes.try_into().ok()?));
+    }
+    matches!(ioctl::measure_verity(dir), Ok(_) | Err(Errno::NODATA)).then_some(Kept::Verity)
+}
+
+/// The digest that the kernel checks reads of `file` against, if it is one of the usual kind, of `len` bytes.
+pub(super) fn verity(file: BorrowedFd<'_>, len: u64) -> Option<[u8; 32]> {
+    let digest = ioctl::measure_verity(file).ok()?;
+    // Btrfs does not tell how it was taken, and other ways give other digests.
+    let told = Descriptor::read(&ioctl::verity_descriptor(file).ok()?)?;
+    (told.len == len && Some(told.digest()) == digest).then(|| told.digest())
 }
 
 /// Why the extents of `file`, which were asked for, are not told.

@@ -203,6 +203,10 @@ impl Snapshot for LocalSnapshot {
         self.check_unchanged()?;
         Ok(sums)
     }
+
+    fn verity(&self) -> Option<[u8; 32]> {
+        facts::verity(self.as_fd(), self.stamp.len)
+    }
 }
 
 impl AsFd for LocalSnapshot {

@@ -96,6 +96,12 @@ pub trait Snapshot: Send + Sync + 'static {
         let _ = range;
         Ok(None)
     }
+
+    /// The digest that each read of this version is checked against, so that all reads of it give the same: that of
+    /// fs-verity, with SHA-256, blocks of 4 KiB and no salt. `None` where the store has none.
+    fn verity(&self) -> Option<[u8; 32]> {
+        None
+    }
 }
 
 /// A version of a file. Any store can fill it: two that are equal are of one content.

@@ -40,6 +40,12 @@ pub(crate) struct CompareArgs {
     /// 0 reads every file, `forever` none that did not change.
     #[arg(long, value_name = "AGE", default_value = "30d")]
     pub(crate) checksum_max_age: Age,
+    /// With -c, compare sums that file systems keep
+    ///
+    /// For btrfs at this end that keeps XXH64, SHA-256 or BLAKE2b, or a file system with fs-verity. What has no sum is
+    /// read.
+    #[arg(long, requires = "checksum")]
+    pub(crate) trust_sums: bool,
     /// Skip files that are newer at DEST
     #[arg(short = 'u', long)]
     pub(crate) update: bool,
@@ -91,6 +97,8 @@ impl CompareArgs {
             ignore_existing: self.ignore_existing,
             cached: !self.no_cache,
             max_age_secs: self.checksum_max_age.0,
+            // The plan knows the places.
+            trusted: None,
             window: self.window()?,
             min_bytes: self.min_size.map_or(0, Bound::bytes),
             max_bytes: self.max_size.map(Bound::bytes),

@@ -70,6 +70,9 @@ pub(crate) struct VerifyArgs {
     /// Follow symbolic links of other users in paths
     #[arg(long)]
     pub(crate) insecure_links: bool,
+    /// Compare sums that file systems keep, and read what has none
+    #[arg(long)]
+    pub(crate) trust_sums: bool,
     /// Use N threads on each machine (default: all processors)
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_THREADS)))]
     pub(crate) threads: Option<u32>,

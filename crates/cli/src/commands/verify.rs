@@ -20,7 +20,7 @@ use super::evidence;
 use super::run::watched;
 use crate::args::verify::VerifyArgs;
 use crate::plan::store::{self, Store};
-use crate::plan::{ends, server};
+use crate::plan::{ends, server, trust_sums};
 use crate::report::escape::Escape;
 use crate::report::events::{Event, Verified, attributes, millis};
 use crate::report::exit::Exit;
@@ -104,6 +104,9 @@ fn plan(args: &VerifyArgs) -> Result<Comparison> {
         Some(store) => Some(store.dial.clone()),
         None => server::dial(&plan.sources, &plan.destination, &args.login)?,
     };
+    if store.is_none() {
+        trust_sums(&mut plan, args.trust_sums)?;
+    }
     Ok(Comparison { plan, store, exchanged })
 }
 

@@ -8,15 +8,18 @@ mod view;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use deltic_core::stored::Strength;
 use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::plan::{Destination, Dial, Remote, Sources};
 use deltic_net::reasons::Reasons;
-use deltic_net::Plan;
+use deltic_net::{Kept, Plan};
 use deltic_protocol::limits::MAX_BLOCK_BYTES;
-use deltic_protocol::options::{Delete, Options, Select};
+use deltic_protocol::options::{Delete, Options, Select, TrustedSums};
 use deltic_tree::path::printable;
 
 use crate::args::metadata::{Far, remote_words};
@@ -92,6 +95,7 @@ impl Request {
             reasons: args.show.explain.then(Reasons::default),
         };
         plan.dial = dial(&mut plan, &args.login)?;
+        trust_sums(&mut plan, args.compare.trust_sums)?;
         check_home(&args.operands, &plan.options).map_err(BadOperand::of)?;
         let (mut view, is_dry) = (view::view(args, terminals)?, plan.options.dry_run);
         view.far = hint::Far::of(&plan, &args.operands, args.accepted.port);
@@ -110,6 +114,37 @@ pub(crate) fn dial(plan: &mut Plan, login: &LoginArgs) -> Result<Option<Dial>> {
         Some(store) => Ok(Some(store.dial)),
         None => server::dial(&plan.sources, &plan.destination, login),
     }
+}
+
+/// Has contents compared by the sums that the file system at this end keeps, if that is asked for.
+pub(crate) fn trust_sums(plan: &mut Plan, is_asked: bool) -> Result<()> {
+    if !is_asked {
+        return Ok(());
+    }
+    let place = match (&plan.sources, &plan.destination) {
+        (Sources::Local(paths), _) => paths.first(),
+        (Sources::Remote { .. }, Destination::Local(path)) => Some(path),
+        (Sources::Remote { .. }, Destination::Remote { .. }) => None,
+    };
+    let Some(place) = place else { return Ok(()) };
+    let shown = printable(place.as_os_str().as_bytes());
+    // What is not there yet comes to be on the file system of what is.
+    let dir = place.ancestors().find(|dir| dir.is_dir()).unwrap_or_else(|| Path::new("."));
+    let dir = File::open(dir).with_context(|| format!("--trust-sums: open {shown}"))?;
+    match deltic_net::kept_sums(dir.as_fd()) {
+        Some(Kept::Verity) => plan.options.compare.trusted = Some(TrustedSums::Verity),
+        Some(Kept::Blocks(kind, block_bytes)) if kind.strength() > Strength::Hint => {
+            plan.options.compare.trusted = Some(TrustedSums::Blocks { kind, block_bytes });
+        }
+        Some(Kept::Blocks(..)) => bail!(
+            "--trust-sums: the file system of {shown} keeps sums of 32 bits, which prove nothing; \
+             it takes `mkfs.btrfs --csum xxhash`, sha256 or blake2"
+        ),
+        None => bail!(
+            "--trust-sums: the file system of {shown} keeps no sums (btrfs does, and those that have fs-verity)"
+        ),
+    }
+    Ok(())
 }
 
 /// True where a remote shell can ask somebody for a password: on a terminal, or by a program with a window.

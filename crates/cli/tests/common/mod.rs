@@ -307,15 +307,35 @@ impl Drop for Mounted<'_> {
 
 /// A btrfs of half a GiB at `disk`.
 pub fn btrfs(world: &World) -> Option<Mounted<'_>> {
+    btrfs_by(world, "crc32c")
+}
+
+/// The same with sums of another kind.
+pub fn btrfs_by<'a>(world: &'a World, sums: &str) -> Option<Mounted<'a>> {
     let without = "btrfs cannot be mounted here";
     let image = fs::File::create(world.path("image"));
     image.and_then(|image| image.set_len(512 << 20)).expect("there is room");
-    let made = || Run::of(&mut world.command("mkfs.btrfs", ["-q", "image"])).code == Some(0);
+    let made = || {
+        Run::of(&mut world.command("mkfs.btrfs", ["-q", "--csum", sums, "image"])).code == Some(0)
+    };
     if !(is_installed("mkfs.btrfs") && made()) {
         skip(without);
         return None;
     }
     Mounted::by((world, "disk"), ("mount", &["-o", "loop", "image", "disk"]), without)
+}
+
+/// Bytes that `deltic` and what it waits for read; `None` where the system does not count.
+pub fn bytes_read(world: &World, words: &str) -> Option<u64> {
+    let line = format!("\"$0\" {words} && cat /proc/$$/io");
+    let run = Run::of(&mut world.command("sh", ["-c", &line, DELTIC]));
+    if !run.stderr.is_empty() && run.stderr.contains("/proc") {
+        skip("the system does not count what is read");
+        return None;
+    }
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    let count = run.stdout.lines().find_map(|line| line.strip_prefix("rchar: "));
+    Some(count.expect("a count").parse().expect("a number"))
 }
 
 pub fn is_root() -> bool {

@@ -9,7 +9,7 @@ use deltic_core::Digest;
 use deltic_core::recipe::FileDigest;
 use deltic_engine::in_order::DigestInOrder;
 use deltic_protocol::message::How;
-use deltic_protocol::options::Options;
+use deltic_protocol::options::{Options, TrustedSums};
 use deltic_protocol::report::{Action, Change, EntryType};
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Snapshot, StoreError, Tree, Version};
@@ -20,6 +20,7 @@ use deltic_tree::{Compared, Entry, RelPath};
 
 use super::Buffers;
 use super::steps::digest_of_bytes;
+use super::trusted;
 use crate::lock::lock;
 use crate::old_sums::OldSums;
 
@@ -39,6 +40,8 @@ pub(super) struct Digests {
     tells: bool,
     /// Files under way at the sender.
     sending: Mutex<HashMap<Handle, Arc<Sending>>>,
+    /// Contents are named by sums of this kind, and not by their digests: nothing of that is kept.
+    trusted: Option<TrustedSums>,
     /// Knows contents by sums: both ends ask it before they read.
     by_sums: Option<Arc<dyn OldSums>>,
 }
@@ -68,14 +71,21 @@ impl Digests {
     /// With what is known in `dir`, if the options let it count.
     pub(super) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
         let max_age = options.compare.max_age_secs.map(Duration::from_secs);
-        let dir = dir.filter(|_| options.compare.cached);
+        let trusted = options.compare.trusted;
+        let dir = dir.filter(|_| options.compare.cached && trusted.is_none());
         let Options { checksum, tells_digests, .. } = *options;
-        Self { dir, max_age, compares: checksum, tells: tells_digests, ..Self::default() }
+        let (compares, tells) = (checksum, tells_digests);
+        Self { dir, max_age, compares, tells, trusted, ..Self::default() }
     }
 
     /// The same where contents are compared by sums, as far as there are any.
     pub(super) fn with_sums(self, by_sums: Option<Arc<dyn OldSums>>) -> Self {
         Self { by_sums, ..self }
+    }
+
+    /// True if what contents are compared by is not the digest of their bytes.
+    fn names_by_sums(&self) -> bool {
+        self.by_sums.is_some() || self.trusted.is_some()
     }
 
     /// True if a sender takes the digest of what it sends whole.
@@ -218,7 +228,7 @@ impl Digests {
         let paths = std::slice::from_ref(&change.path);
         change.facts.digest = if change.facts.len == 0 {
             Some(FileDigest::new().finish())
-        } else if self.compares && self.by_sums.is_none() && change.facts.len <= MAX_SHOWN_BYTES {
+        } else if self.compares && !self.names_by_sums() && change.facts.len <= MAX_SHOWN_BYTES {
             self.of(tree, paths, buffers).pop().flatten()
         } else {
             self.cache().and_then(|_| self.find(tree.versions(paths).pop().flatten()?))
@@ -272,11 +282,15 @@ impl Digests {
             return Ok(digest);
         }
         let begun = Moment::now();
-        let digest = digest_of_all(file, buffers)?;
+        let take = || match self.trusted {
+            Some(by) => trusted::name_of(file, by, buffers),
+            None => digest_of_all(file, buffers),
+        };
+        let digest = take()?;
         match (file.check_settled(), known) {
             (Ok(()), Some((cache, version))) => cache.note(&version, begun, &digest),
             // Another name of it was linked to meanwhile, or many: what reads the same again was there at once.
-            (Err(StoreError::Changed { .. }), _) if file.only_got_names()? && digest_of_all(file, buffers)? == digest => {
+            (Err(StoreError::Changed { .. }), _) if file.only_got_names()? && take()? == digest => {
             }
             (settled, _) => settled?,
         }

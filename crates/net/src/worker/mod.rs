@@ -13,6 +13,7 @@ mod packing;
 pub(crate) mod recipes;
 pub(crate) mod source;
 mod steps;
+mod trusted;
 mod weight;
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,5 +1,8 @@
 //! Comparison of files, and other trees that they are compared with.
 
+use std::ops::RangeInclusive;
+
+use deltic_core::SumKind;
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::Timestamp;
 
@@ -25,6 +28,8 @@ pub struct Compare {
     /// How many seconds ago a file may have been read whose digest is known (`--checksum-max-age`); `None`: however
     /// many.
     pub max_age_secs: Option<u64>,
+    /// Contents are compared by sums that stores keep (`--trust-sums`); of what has none they are taken.
+    pub trusted: Option<TrustedSums>,
     /// Difference within which times are the same (`--modify-window`).
     pub window: Window,
     /// Shortest file that is brought over, in bytes (`--min-size`).
@@ -35,6 +40,20 @@ pub struct Compare {
     pub alternates: Alternates,
     /// Places where a file without an old version may find one of another name (`--fuzzy`).
     pub fuzzy: Fuzzy,
+}
+
+/// Sums that a store keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrustedSums {
+    /// Sums of blocks.
+    Blocks {
+        /// Their kind.
+        kind: SumKind,
+        /// Length of a block in bytes.
+        block_bytes: u32,
+    },
+    /// Digests of files, as fs-verity takes them ([`deltic_core::verity`]).
+    Verity,
 }
 
 /// Times that are taken for the same.
@@ -119,6 +138,32 @@ pub enum Fuzzy {
 closed_set!(AlternateUse: Compare = 0, Copy = 1, Link = 2);
 closed_set!(Fuzzy: Never = 0, Here = 1, Everywhere = 2);
 
+/// Kinds of sums of blocks by their numbers: those that are more than a hint. 0 is fs-verity.
+const TRUSTED: [SumKind; 3] = [SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
+
+impl Wire for TrustedSums {
+    fn put(&self, to: &mut Vec<u8>) {
+        let Self::Blocks { kind, block_bytes } = self else { return to.put_u8(0) };
+        let no = TRUSTED.iter().position(|trusted| trusted == kind);
+        to.put_u8(no.map_or(u8::MAX, |no| no as u8 + 1));
+        block_bytes.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let Some(no) = from.u8()?.checked_sub(1) else { return Ok(Self::Verity) };
+        let kind = *TRUSTED.get(usize::from(no)).ok_or(CodecError::OutOfRange)?;
+        let block_bytes = from.varint_u32()?;
+        let is_block = block_bytes.is_power_of_two() && SUMMED_BYTES.contains(&block_bytes);
+        if !is_block {
+            return Err(CodecError::OutOfRange.into());
+        }
+        Ok(Self::Blocks { kind, block_bytes })
+    }
+}
+
+/// Lengths of blocks that stores keep sums of.
+const SUMMED_BYTES: RangeInclusive<u32> = 512..=1 << 16;
+
 /// 0 is as kept, 1 exact; else seconds and two.
 impl Wire for Window {
     fn put(&self, to: &mut Vec<u8>) {
@@ -158,17 +203,19 @@ impl Wire for Alternates {
 impl Wire for Compare {
     fn put(&self, to: &mut Vec<u8>) {
         let Self { size_only, ignore_times, update, existing, ignore_existing, cached, .. } = *self;
-        put_flags(to, [size_only, ignore_times, update, existing, ignore_existing, cached]);
+        let trusts = self.trusted.is_some();
+        put_flags(to, [size_only, ignore_times, update, existing, ignore_existing, cached, trusts]);
         self.window.put(to);
         self.min_bytes.put(to);
         self.max_bytes.put(to);
         self.alternates.put(to);
         self.fuzzy.put(to);
         self.max_age_secs.put(to);
+        self.trusted.iter().for_each(|trusted| trusted.put(to));
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
-        let [size_only, ignore_times, update, existing, ignore_existing, cached] =
+        let [size_only, ignore_times, update, existing, ignore_existing, cached, trusts] =
             take_flags(from)?;
         Ok(Self {
             size_only,
@@ -183,6 +230,7 @@ impl Wire for Compare {
             alternates: Wire::take(from)?,
             fuzzy: Wire::take(from)?,
             max_age_secs: Wire::take(from)?,
+            trusted: if trusts { Some(Wire::take(from)?) } else { None },
         })
     }
 }

@@ -47,10 +47,11 @@ impl Options {
             max_bytes: _,
             fuzzy: _,
             max_age_secs: _,
+            trusted,
         } = compare;
         let quick = !size_only && !ignore_times && !matches!(window, Window::Secs(_));
         // Nobody reads a file for a tally: what is in it is known, or it is not tallied.
-        let quick = quick && (!checksum || *cached);
+        let quick = quick && (!checksum || *cached && trusted.is_none());
         let links = *follow == Follow::Never && !safe && !munge && !keep_dirs && !unmunge;
         let named = !relative && !list_only && !tells_unchanged && *missing != Missing::Delete;
         let kept = !sources && backup.is_none() && alternates.dirs.is_empty();

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::{
-    BlockLen, ChunkPrefix, ChunkerSpec, Digest, GapSums, GroupPrefix, Key, StrongSum, ZeroRun,
+    BlockLen, ChunkPrefix, ChunkerSpec, Digest, GapSums, GroupPrefix, Key, StrongSum, SumKind,
+    ZeroRun,
 };
 use deltic_protocol::check::Checksum;
 use deltic_protocol::frame::HEADER_BYTES;
@@ -16,7 +17,7 @@ use deltic_protocol::message::{
 };
 use deltic_protocol::options::Writing;
 use deltic_protocol::options::{
-    AlternateUse, Alternates, Compare, Delete, Fuzzy, Guard, Options, Window,
+    AlternateUse, Alternates, Compare, Delete, Fuzzy, Guard, Options, TrustedSums, Window,
 };
 use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers, Remove, Select};
 use deltic_protocol::report::{
@@ -163,6 +164,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         alternates: Alternates { usage: AlternateUse::Link, dirs: vec![b"../old"[..].into()] },
         fuzzy: Fuzzy::Everywhere,
         max_age_secs: Some(86_400),
+        trusted: Some(TrustedSums::Blocks { kind: SumKind::Xxh64, block_bytes: 4096 }),
         ..Compare::default()
     };
     let by_comparison = Request::Receive {
@@ -816,20 +818,27 @@ fn compare() -> impl Strategy<Value = Compare> {
         (usage, vec(bytes(), 0..3)).prop_map(|(usage, dirs)| Alternates { usage, dirs });
     let fuzzy = of(&[Fuzzy::Never, Fuzzy::Here, Fuzzy::Everywhere]);
     let bounds = (number(), option(number()), option(number()));
+    let kinds = of(&[SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b]);
+    let blocks = |(kind, shift)| TrustedSums::Blocks { kind, block_bytes: 1_u32 << shift };
+    let sums = prop_oneof![(kinds, 9_u32..17).prop_map(blocks), Just(TrustedSums::Verity)];
+    let fuzzy = (fuzzy, option(sums));
     (any::<[bool; 6]>(), window, bounds, alternates, fuzzy).prop_map(
-        |(flag, window, (min_bytes, max_bytes, max_age_secs), alternates, fuzzy)| Compare {
-            size_only: flag[0],
-            ignore_times: flag[1],
-            update: flag[2],
-            existing: flag[3],
-            ignore_existing: flag[4],
-            cached: flag[5],
-            window,
-            min_bytes,
-            max_bytes,
-            alternates,
-            fuzzy,
-            max_age_secs,
+        |(flag, window, (min_bytes, max_bytes, max_age_secs), alternates, (fuzzy, trusted))| {
+            Compare {
+                size_only: flag[0],
+                ignore_times: flag[1],
+                update: flag[2],
+                existing: flag[3],
+                ignore_existing: flag[4],
+                cached: flag[5],
+                window,
+                min_bytes,
+                max_bytes,
+                alternates,
+                fuzzy,
+                max_age_secs,
+                trusted,
+            }
         },
     )
 }

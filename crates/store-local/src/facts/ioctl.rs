@@ -1,8 +1,9 @@
-//! Calls of btrfs that rustix does not have, each on an open file and on memory of a fixed size.
+//! Calls of btrfs and fs-verity that rustix does not have, each on an open file and on memory of a fixed size.
 #![allow(unsafe_code, reason = "ioctl: see docs/ARCHITECTURE.md, walls")]
 
 use std::os::fd::BorrowedFd;
 
+use deltic_core::verity::Descriptor;
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
@@ -42,6 +43,32 @@ pub(super) fn tree_search(file: BorrowedFd<'_>, buffer: &mut SearchBuffer) -> Re
     unsafe { ioctl(file, call) }
 }
 
+/// The digest that the kernel checks reads of `file` against (`FS_IOC_MEASURE_VERITY`); `None` where it is no SHA-256.
+pub(super) fn measure_verity(file: BorrowedFd<'_>) -> Result<Option<[u8; 32]>, Errno> {
+    const SHA256: u16 = 1;
+    let mut digest = [0_u8; VERITY_HEAD_BYTES + MAX_DIGEST_BYTES];
+    digest[2..4].copy_from_slice(&(MAX_DIGEST_BYTES as u16).to_ne_bytes());
+    // SAFETY: a `struct fsverity_digest` is these bytes, of which `digest_size` tells how many follow its head.
+    let call = unsafe { Updater::<MEASURE_VERITY, _>::new(&mut digest) };
+    // SAFETY: the call reads the head, and writes no more behind it than `digest_size`.
+    unsafe { ioctl(file, call)? };
+    let [algorithm, len] = [0, 2].map(|at| u16::from_ne_bytes([digest[at], digest[at + 1]]));
+    let bytes = digest[VERITY_HEAD_BYTES..].first_chunk().copied();
+    Ok(bytes.filter(|_| (algorithm, len) == (SHA256, 32)))
+}
+
+/// Description of how that was taken (`FS_IOC_READ_VERITY_METADATA`); zeros where less of it is told.
+pub(super) fn verity_descriptor(file: BorrowedFd<'_>) -> Result<[u8; Descriptor::BYTES], Errno> {
+    const DESCRIPTOR: u64 = 2;
+    let mut bytes = [0; Descriptor::BYTES];
+    let mut request = [DESCRIPTOR, 0, bytes.len() as u64, bytes.as_mut_ptr() as u64, 0];
+    // SAFETY: a `struct fsverity_read_metadata_arg` is these five words.
+    let call = unsafe { Updater::<READ_VERITY, _>::new(&mut request) };
+    // SAFETY: the call writes no more than so many bytes to the buffer, which is as long and outlives it.
+    unsafe { ioctl(file, call)? };
+    Ok(bytes)
+}
+
 /// The question, and room for the answer.
 pub(super) type SumsBuffer = [u8; SUMS_HEAD_BYTES + SUMS_ROOM_BYTES];
 
@@ -70,4 +97,8 @@ const FIEMAP: Opcode = opcode::read_write::<[u8; 32]>(b'f', 11);
 const FS_INFO: Opcode = opcode::read::<[u8; INFO_BYTES]>(BTRFS, 31);
 const TREE_SEARCH_V2: Opcode = opcode::read_write::<[u8; SEARCH_HEAD_BYTES]>(BTRFS, 17);
 const GET_CSUMS: Opcode = opcode::read_write::<[u8; SUMS_HEAD_BYTES]>(BTRFS, 66);
+const VERITY_HEAD_BYTES: usize = 4;
+const MAX_DIGEST_BYTES: usize = 64;
+const MEASURE_VERITY: Opcode = opcode::read_write::<[u8; VERITY_HEAD_BYTES]>(b'f', 134);
+const READ_VERITY: Opcode = opcode::read_write::<[u64; 5]>(b'f', 135);
 const BTRFS: u8 = 0x94;

@@ -1,0 +1,193 @@
+//! Digests of files as fs-verity takes them: a tree of SHA-256 over blocks, and what describes it.
+//!
+//! The kernel keeps that of a file that can never be written again, and checks what is read against it. So two files of
+//! one digest are equal, and neither need be read.
+
+use sha2::{Digest as _, Sha256};
+
+/// Length of a block of data, and of hashes, in bytes: what tools take unless they are told otherwise.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// The digest of a file that is read from its first byte to its last: SHA-256, blocks of [`BLOCK_BYTES`], no salt.
+#[derive(Clone, Debug, Default)]
+pub struct Verity {
+    /// Bytes of the block at hand.
+    block: Vec<u8>,
+    levels: Vec<Level>,
+    len: u64,
+}
+
+/// Hashes of blocks below it, as many as there are of the block at hand.
+#[derive(Clone, Debug, Default)]
+struct Level {
+    hashes: Vec<u8>,
+    /// Hashes of this level so far.
+    count: u64,
+}
+
+impl Verity {
+    /// The digest of no bytes so far.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes.
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        self.len += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let room = BLOCK_BYTES - self.block.len();
+            let (now, rest) = bytes.split_at(room.min(bytes.len()));
+            self.block.extend_from_slice(now);
+            bytes = rest;
+            if self.block.len() == BLOCK_BYTES {
+                let hash = Sha256::digest(&self.block).into();
+                self.block.clear();
+                self.add(0, hash);
+            }
+        }
+    }
+
+    /// The digest.
+    #[must_use]
+    pub fn finish(mut self) -> [u8; 32] {
+        let root = self.root();
+        Descriptor { len: self.len, root }.digest()
+    }
+
+    /// Adds a hash to a level, and so on upwards.
+    fn add(&mut self, level: usize, hash: [u8; 32]) {
+        if self.levels.len() == level {
+            self.levels.push(Level::default());
+        }
+        let at = &mut self.levels[level];
+        at.hashes.extend_from_slice(&hash);
+        at.count += 1;
+        if at.hashes.len() == BLOCK_BYTES {
+            let hash = Sha256::digest(&at.hashes).into();
+            at.hashes.clear();
+            self.add(level + 1, hash);
+        }
+    }
+
+    /// The only hash of the highest level; zeros of an empty file.
+    fn root(&mut self) -> [u8; 32] {
+        if !self.block.is_empty() {
+            let hash = padded(&self.block);
+            self.add(0, hash);
+        }
+        let mut level = 0;
+        while level < self.levels.len() {
+            let at = &mut self.levels[level];
+            if at.count == 1 {
+                return at.hashes[..].try_into().expect("it is one hash");
+            }
+            if !at.hashes.is_empty() {
+                let hash = padded(&at.hashes);
+                self.add(level + 1, hash);
+            }
+            level += 1;
+        }
+        [0; 32]
+    }
+}
+
+/// The hash of a block that zeros fill up.
+fn padded(bytes: &[u8]) -> [u8; 32] {
+    let mut block = [0; BLOCK_BYTES];
+    block[..bytes.len()].copy_from_slice(bytes);
+    Sha256::digest(block).into()
+}
+
+/// Description of the tree of a file of these parameters (`struct fsverity_descriptor`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Length of the file in bytes.
+    pub len: u64,
+    /// The hash of all.
+    pub root: [u8; 32],
+}
+
+impl Descriptor {
+    /// Length in bytes.
+    pub const BYTES: usize = 256;
+
+    /// Reads what a kernel says; `None` where another algorithm, length of blocks, or a salt is used.
+    #[must_use]
+    pub fn read(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let len = u64::from_le_bytes(*bytes[8..].first_chunk()?);
+        let told = Self { len, root: *bytes[16..].first_chunk()? };
+        // A signature does not count.
+        let mut unsigned = *bytes;
+        unsigned[4..8].fill(0);
+        (told.encode() == unsigned).then_some(told)
+    }
+
+    /// The digest of the file.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.encode()).into()
+    }
+
+    fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        // Version, SHA-256, the logarithm of the length of a block, length of the salt.
+        bytes[..4].copy_from_slice(&[1, 1, BLOCK_BYTES.trailing_zeros() as u8, 0]);
+        bytes[8..16].copy_from_slice(&self.len.to_le_bytes());
+        bytes[16..48].copy_from_slice(&self.root);
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tree as its description has it: level by level.
+    fn slowly(bytes: &[u8]) -> [u8; 32] {
+        let hashes = |bytes: &[u8]| bytes.chunks(BLOCK_BYTES).flat_map(padded).collect::<Vec<u8>>();
+        let mut level = hashes(bytes);
+        while level.len() > 32 {
+            level = hashes(&level);
+        }
+        let root = level.try_into().unwrap_or([0; 32]);
+        Descriptor { len: bytes.len() as u64, root }.digest()
+    }
+
+    fn of(bytes: &[u8], each: usize) -> [u8; 32] {
+        let mut verity = Verity::new();
+        bytes.chunks(each).for_each(|piece| verity.push(piece));
+        verity.finish()
+    }
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at % 251) as u8).collect()
+    }
+
+    #[test]
+    fn it_is_the_digest_of_the_tree_whatever_pieces_it_comes_in() {
+        let blocks = [0, 1, 2, 127, 128, 129, 256, 128 * 128, 128 * 128 + 1];
+        for len in blocks.into_iter().flat_map(|no| [-1, 0, 1].map(|by| no * 4096 + by)) {
+            let Ok(len) = usize::try_from(len) else { continue };
+            let bytes = bytes(len);
+            for each in [4096, 1 << 20, 1000] {
+                assert_eq!(of(&bytes, each), slowly(&bytes), "{len} {each}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_descriptor_of_other_parameters_is_not_taken() {
+        let descriptor = Descriptor { len: 77, root: [7; 32] };
+        let bytes = descriptor.encode();
+        assert_eq!(Descriptor::read(&bytes), Some(descriptor));
+        for (at, byte) in [(0, 2), (1, 2), (2, 10), (3, 8), (80, 1), (200, 1)] {
+            let mut other = bytes;
+            other[at] = byte;
+            assert_eq!(Descriptor::read(&other), None, "{at}");
+        }
+        let mut signed = bytes;
+        signed[5] = 1;
+        assert_eq!(Descriptor::read(&signed), Some(descriptor));
+    }
+}
