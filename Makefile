@@ -3,11 +3,12 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test bench differential storage storage-remote storage-verity proxies fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build static install demo test bench differential storage storage-remote storage-verity proxies bench-remote fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
 out := $(target)/bench-out
+systems := s3 azure gs hdfs seaweedfs moosefs ceph
 wasm_examples := $(target)/wasm/wasm32-unknown-unknown/release/examples
 
 help: ## list the targets
@@ -46,9 +47,16 @@ storage-verity: toolchain ## compare contents by fs-verity, on an emulated machi
 	cargo build --locked -p deltic-cli
 	tools/storage/verity.sh target/debug/deltic
 
-storage-remote: toolchain ## sync from real servers of S3, Azure, Google and HDFS (SYSTEMS="s3 azure gs hdfs")
+storage-remote: toolchain ## sync from real servers of stores that a URL names (SYSTEMS="s3 azure gs hdfs seaweedfs moosefs ceph")
 	cargo build --locked -p deltic-cli
-	for system in $(or $(SYSTEMS),s3 azure gs hdfs); do tools/storage/remote.sh $$system target/debug/deltic || exit 1; done
+	for system in $(or $(SYSTEMS),$(systems)); do tools/storage/remote.sh $$system target/debug/deltic || exit 1; done
+
+# Root only, and after `storage-remote` has installed what there is to measure.
+bench-remote: toolchain ## what a sync from such stores fetches, beside a plain download (SYSTEMS, BENCH_DIR)
+	cargo build --release --locked -p deltic-cli -p deltic-bench
+	for system in $(or $(SYSTEMS),s3 hdfs seaweedfs moosefs ceph); do \
+	  BENCH=$(abspath $(bench)) BENCH_OPTIONS="--out $(abspath $(out))" \
+	    tools/storage/remote.sh $$system $(target)/release/deltic || exit 1; done
 
 proxies: toolchain ## sync through nginx and Caddy in their default settings
 	tools/ensure.sh nginx nginx || echo "SKIPPED: nginx"

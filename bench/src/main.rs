@@ -27,7 +27,7 @@ use clap::Parser;
 use deltic_core::Isa;
 
 use exit::{Exit, complain, words};
-use programs::{again, e2e, enospc, kill, measured, relay, storage, sums, tree};
+use programs::{again, e2e, enospc, kill, measured, relay, remote, storage, sums, tree};
 
 /// Measure what the parts of a sync cost on this machine and your data
 #[derive(Parser)]
@@ -42,6 +42,8 @@ enum Program {
     Again(again::Options),
     /// A disk image on btrfs, of which some blocks change before each of many syncs (root only)
     Storage(storage::Options),
+    /// A file in a store elsewhere that changed a little, beside a plain download
+    Remote(Box<remote::Options>),
     /// Sums of blocks that btrfs keeps, beside reading and taking them (root only)
     Sums(sums::Options),
     /// A tree of real files: first copy, no change, a few files edited
@@ -97,6 +99,7 @@ fn run(program: Program) -> Result<ExitCode> {
         Program::E2e(options) => e2e::e2e(&options)?,
         Program::Again(options) => again::again(&options)?,
         Program::Storage(options) => storage::storage(&options)?,
+        Program::Remote(options) => remote::remote(&options)?,
         Program::Sums(options) => sums::sums(&options)?,
         Program::Tree(options) => tree::tree(&options)?,
         Program::Kill(options) => kill::kill(&options)?,

@@ -1,13 +1,22 @@
 #!/usr/bin/env bash
-# Checks sources that a URL names against a real server: remote.sh s3|azure|gs|hdfs DELTIC [DIR].
+# Checks sources that a URL names against a real server: remote.sh SYSTEM DELTIC [DIR], where SYSTEM is one of
+# s3 azure gs hdfs seaweedfs moosefs ceph.
 #
 # Installs into DIR (default /tmp/deltic-storage), once: s3: MinIO by `go install` and boto3 by pip; azure: azurite by
-# npm and its client by pip; gs: fake-gcs-server by `go install`; hdfs: Hadoop's MiniDFSCluster by Maven, ~100 MB.
+# npm and its client by pip; gs: fake-gcs-server by `go install`; hdfs: Hadoop's MiniDFSCluster by Maven, ~100 MB. The
+# others stand in files of their names, each with what it installs.
 # Then it puts 100 MiB there, syncs them, changes a byte, and says what the next sync fetches; it fails where that is
 # more than 1.3 times the unit that changed, or the file is not the same. Last it verifies both by their sums; as root
 # on a btrfs too, which keeps CRC-32C.
 set -eu
+# A benchmark counts bytes of the loopback, so it has one of its own. What is installed must be there by then.
+if [ -n "${BENCH:-}" ] && [ -z "${DELTIC_ALONE:-}" ]; then
+    exec unshare --net --mount env DELTIC_ALONE=1 bash "$0" "$@"
+fi
+[ -z "${DELTIC_ALONE:-}" ] || ip link set lo up
 system=$1 deltic=$(realpath "$2") dir=${3:-/tmp/deltic-storage}
+# Most bytes that facts about the file may take, and its length in a benchmark.
+facts=4096 size=512MiB
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$dir" && dir=$(realpath "$dir") && cd "$dir"
 log=$dir/$system.log
@@ -31,7 +40,8 @@ up() { # port command...: starts it, and waits until the port answers
     exit 1
 }
 
-trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true; umount disk 2>/dev/null || true' EXIT
+down() { [ -z "$pid" ] || kill "$pid" 2>/dev/null || true; }
+trap 'down; umount disk 2>/dev/null || true' EXIT
 rm -rf data out home && mkdir -p data out home classes
 case $system in
 s3)
@@ -41,7 +51,11 @@ s3)
     export AWS_ENDPOINT_URL=http://127.0.0.1:9410 AWS_DEFAULT_REGION=us-east-1
     export MINIO_ROOT_USER=$AWS_ACCESS_KEY_ID MINIO_ROOT_PASSWORD=$AWS_SECRET_ACCESS_KEY
     up 9410 bin/minio server --address 127.0.0.1:9410 data
-    put() { "$dir/py/bin/python" "$here/put-s3.py" bucket dir/img img; }
+    put() { "$dir/py/bin/python" "$here/put-s3.py" bucket dir/img "$1"; }
+    get() {
+        curl -sf --aws-sigv4 aws:amz:us-east-1:s3 --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" \
+            -o "$1" "$AWS_ENDPOINT_URL/bucket/dir/img"
+    }
     url=s3://bucket/dir/ unit=8388608
     ;;
 azure)
@@ -53,7 +67,7 @@ azure)
     endpoint=http://127.0.0.1:9510/$name
     export AZURE_STORAGE_CONNECTION_STRING="AccountName=$name;AccountKey=$key;BlobEndpoint=$endpoint"
     up 9510 node_modules/.bin/azurite-blob --silent --skipApiVersionCheck --location data --blobPort 9510
-    put() { "$dir/py/bin/python" "$here/put-azure.py" container dir/img img; }
+    put() { "$dir/py/bin/python" "$here/put-azure.py" container dir/img "$1"; }
     url=azure://container/dir/ unit=1048576
     ;;
 gs)
@@ -63,7 +77,7 @@ gs)
     curl -sf -o /dev/null -H 'Content-Type: application/json' -d '{"name":"bucket"}' \
         http://127.0.0.1:9610/storage/v1/b
     put() {
-        curl -sf -o /dev/null -X POST --data-binary @img \
+        curl -sf -o /dev/null -X POST --data-binary @"$1" \
             'http://127.0.0.1:9610/upload/storage/v1/b/bucket/o?uploadType=media&name=dir/img'
     }
     # It sums the whole.
@@ -79,22 +93,32 @@ hdfs)
     pid=$!
     exec 9>in
     until grep -q PORT "$log"; do sleep 0.2; done
-    puts=0
+    port=$(sed -n 's/PORT //p' "$log")
     put() {
-        echo "put $dir/img /dir/img" >&9
-        puts=$((puts + 1))
-        until [ "$(grep -c PUT "$log")" = $puts ]; do sleep 0.1; done
+        before=$(grep -c PUT "$log" || true)
+        echo "put $(realpath "$1") /dir/img" >&9
+        until [ "$(grep -c PUT "$log")" != "$before" ]; do sleep 0.1; done
     }
-    export HADOOP_USER_NAME=root
-    url=hdfs://127.0.0.1:$(sed -n 's/PORT //p' "$log")/dir/ unit=65536
+    get() { curl -sfL -o "$1" "http://127.0.0.1:$port/webhdfs/v1/dir/img?op=OPEN&user.name=root"; }
+    export HADOOP_USER_NAME=root log port
+    url=hdfs://127.0.0.1:$port/dir/ unit=65536 facts=24576
     ;;
+seaweedfs | moosefs | ceph) . "$here/$system.sh" ;;
 *)
-    sed -n '3,5p' "$0" >&2
+    sed -n '2,3p' "$0" >&2
     exit 2
     ;;
 esac
 
 export HOME=$dir/home
+if [ -n "${BENCH:-}" ]; then
+    export -f put get
+    export dir mfs CEPH_CONF 2>/dev/null || true
+    # shellcheck disable=SC2086 # Options are several words.
+    "$BENCH" remote --system "$system" --url "$url" --put 'put "$1"' --get 'get "$1"' --unit "$unit" --size "$size" \
+        --dir "${BENCH_DIR:-$dir}" --deltic "$deltic" ${BENCH_OPTIONS:-}
+    exit
+fi
 sync() { "$deltic" sync -rt --json "$url" out/; }
 check() { # most bytes
     got=$(sync | sed -n 's/.*"received_bytes":\([0-9]*\).*/\1/p' | tail -n 1)
@@ -103,16 +127,16 @@ check() { # most bytes
     [ "$got" -le "$1" ]
 }
 head -c 104857600 /dev/urandom >img
-put
+put img
 echo "$system: first copy" && check 109051904
 printf x | dd of=img bs=1 seek=50000000 conv=notrunc 2>/dev/null
-put
-echo "$system: one byte changed, and the last run left notes" && check $((unit * 13 / 10 + 4096))
+put img
+echo "$system: one byte changed, and the last run left notes" && check $((unit * 13 / 10 + facts))
 rm -rf home/.cache && touch -d yesterday out/img
-echo "$system: equal content, which nobody knows" && check 4096
+echo "$system: equal content, which nobody knows" && check $facts
 printf y | dd of=out/img bs=1 seek=50000000 conv=notrunc 2>/dev/null
 rm -rf home/.cache && touch -d yesterday out/img
-echo "$system: another content, which nobody knows" && check $((unit * 13 / 10 + 4096))
+echo "$system: another content, which nobody knows" && check $((unit * 13 / 10 + facts))
 
 # code, most bytes to be read here, most bytes to come
 verified() {
@@ -127,8 +151,8 @@ verified 0 104857600 65536 tree/ "$url"
 verified 0 104857600 65536 "$url" tree/
 printf z | dd of=tree/img bs=1 seek=70000000 conv=notrunc 2>/dev/null
 echo "$system: a byte differs" && verified 26 104857600 65536 tree/ "$url"
-# It keeps digests, which no file system here does.
-[ "$system" != azure ] || exit 0
+# They keep sums that no file system here does.
+case $system in azure | seaweedfs | moosefs | ceph) exit 0 ;; esac
 image=$(mktemp "$dir/btrfs.XXXXXX")
 mkdir -p disk
 if truncate -s 400M "$image" && mkfs.btrfs -q "$image" && mount -o loop "$image" disk; then

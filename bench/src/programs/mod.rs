@@ -14,6 +14,7 @@ pub(crate) mod peer;
 mod processes;
 pub(crate) mod relay;
 mod release;
+pub(crate) mod remote;
 mod run;
 pub(crate) mod storage;
 pub(crate) mod sums;

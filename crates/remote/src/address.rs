@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::system::System;
-use crate::{Env, RemoteError, azure, gcs, hdfs, s3};
+use crate::{Env, RemoteError, azure, gcs, hdfs, moosefs, rados, s3, seaweed};
 
 /// A kind of system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,12 @@ pub enum Kind {
     Azure,
     /// `gs://BUCKET/PATH`.
     Gcs,
+    /// `seaweedfs://FILER:PORT/PATH`.
+    Seaweed,
+    /// `moosefs:///MOUNT/PATH`, of what is mounted here.
+    MooseFs,
+    /// `rados://POOL/PATH`.
+    Rados,
 }
 
 /// The kind of system that a scheme stands for: `s3` of `s3://bucket`.
@@ -26,6 +32,9 @@ pub fn kind_of(scheme: &[u8]) -> Option<Kind> {
         b"hdfs" | b"webhdfs" => Some(Kind::Hdfs),
         b"azure" | b"az" => Some(Kind::Azure),
         b"gs" | b"gcs" => Some(Kind::Gcs),
+        b"seaweedfs" | b"weed" => Some(Kind::Seaweed),
+        b"moosefs" | b"mfs" => Some(Kind::MooseFs),
+        b"rados" => Some(Kind::Rados),
         _ => None,
     }
 }
@@ -39,7 +48,16 @@ impl Kind {
             Self::Hdfs => "hdfs://NAMENODE:PORT/PATH",
             Self::Azure => "azure://CONTAINER/PATH",
             Self::Gcs => "gs://BUCKET/PATH",
+            Self::Seaweed => "seaweedfs://FILER:PORT/PATH",
+            Self::MooseFs => "moosefs:///MOUNT/PATH",
+            Self::Rados => "rados://POOL/PATH",
         }
+    }
+
+    /// True if no host stands between the slashes.
+    #[must_use]
+    pub const fn is_here(self) -> bool {
+        matches!(self, Self::MooseFs)
     }
 
     /// Reaches the system that `SCHEME://HOST` names; nothing is asked yet.
@@ -51,6 +69,9 @@ impl Kind {
             Self::Hdfs => Arc::new(hdfs::Hdfs::open(host, env)?),
             Self::Azure => Arc::new(azure::Azure::open(host, env)?),
             Self::Gcs => Arc::new(gcs::Gcs::open(host, env)?),
+            Self::Seaweed => Arc::new(seaweed::Seaweed::open(host)?),
+            Self::MooseFs => Arc::new(moosefs::MooseFs::open(host)?),
+            Self::Rados => Arc::new(rados::Rados::open(host)?),
         })
     }
 }

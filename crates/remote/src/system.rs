@@ -87,7 +87,7 @@ pub(crate) struct Object {
 }
 
 /// Names of one directory at most.
-const MAX_NAMES: usize = 1 << 22;
+pub(crate) const MAX_NAMES: usize = 1 << 22;
 /// Pages without a name that may follow each other.
 const MAX_EMPTY: usize = 1000;
 

@@ -77,7 +77,7 @@ fn at_store(shown: &str, kind: Kind, (scheme, rest): (&[u8], &[u8])) -> Result<P
         Some(slash) => (&rest[..slash], &rest[slash + 1..]),
         None => (rest, &b""[..]),
     };
-    ensure!(!host.is_empty(), "'{shown}': write {}", kind.form());
+    ensure!(host.is_empty() == kind.is_here(), "'{shown}': write {}", kind.form());
     let host = [scheme, b"://", host].concat();
     let host = String::from_utf8(host).map_err(|_| anyhow!("'{shown}': not UTF-8"))?;
     let path = if path.is_empty() { b"./" } else { path };

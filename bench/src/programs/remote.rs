@@ -1,0 +1,199 @@
+//! A file in a store elsewhere that changed a little: what the next sync fetches, beside a plain download.
+//!
+//! `tools/storage/remote.sh` starts the server and this; `make bench-remote` does it for each. Bytes are those of the
+//! loopback, both directions and all headers, so nobody else may use it: the script runs all in a network of its own.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use super::data::write_base;
+use super::figures::{median, publish};
+use super::files::same_content;
+use super::measured::Cost;
+use super::peer::deltic_program;
+use super::run::Places;
+use crate::progress::progress;
+use crate::random::Random;
+use crate::size::Size;
+use crate::table::Table;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Name of the system in the table
+    #[arg(long)]
+    system: String,
+    /// URL of the directory where the file is called `img`
+    #[arg(long)]
+    url: String,
+    /// Shell command that puts the file `$1` there
+    #[arg(long)]
+    put: String,
+    /// Shell command that downloads it to `$1`
+    #[arg(long)]
+    get: String,
+    /// Length of the units that the system sums
+    #[arg(long, default_value = "64KiB")]
+    unit: Size,
+    /// Length of the file
+    #[arg(long, default_value = "512MiB")]
+    size: Size,
+    /// Bytes that change at one place before each sync
+    #[arg(long, default_value = "64KiB")]
+    change: Size,
+    /// Rounds that count; the median counts
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// The deltic binary [default: the one beside this program, else in PATH]
+    #[arg(long, value_name = "PATH")]
+    deltic: Option<PathBuf>,
+    #[command(flatten)]
+    at: Places,
+}
+
+/// Cost of one way to have the new version.
+#[derive(Clone, Copy)]
+struct Round {
+    cost: Cost,
+    wire: u64,
+    /// Bytes of the units that changed.
+    changed: u64,
+}
+
+/// The ways that are compared.
+const WAYS: [&str; 3] = ["download", "deltic", "deltic, old copy unknown"];
+
+/// A benchmark under way: the file, and a directory for each way.
+struct Rounds<'a> {
+    options: &'a Options,
+    dir: tempfile::TempDir,
+    deltic: PathBuf,
+}
+
+pub(crate) fn remote(options: &Options) -> Result<()> {
+    ensure!(options.change.bytes() <= options.size.bytes(), "more changes than there is");
+    let dir = tempfile::Builder::new().prefix("deltic-bench-").tempdir_in(&options.at.dir)?;
+    let deltic = deltic_program(options.deltic.as_deref());
+    let rounds = Rounds { options, dir, deltic };
+    let mut ways = [const { Vec::new() }; WAYS.len()];
+    rounds.begin()?;
+    for no in 0..options.runs {
+        progress(&format!("{}: round {} of {}", options.system, no + 1, options.runs));
+        let changed = rounds.change(&mut Random::new(no.into()))?;
+        for (way, all) in ways.iter_mut().enumerate() {
+            all.push(Round { changed, ..rounds.run(way)? });
+        }
+    }
+    progress("");
+    let mut table =
+        Table::new(2, ["system", "way", "s", "cpu s", "on the wire B", "/ changed", "times"]);
+    let plain = median(&ways[0], |round| round.cost.wall).as_secs_f64();
+    for (way, all) in WAYS.iter().zip(&ways) {
+        let wall = median(all, |round| round.cost.wall).as_secs_f64();
+        let cpu: Duration = median(all, |round| round.cost.cpu);
+        let (wire, changed) = (median(all, |round| round.wire), median(all, |round| round.changed));
+        table.row([
+            options.system.clone(),
+            (*way).to_owned(),
+            format!("{wall:.3}"),
+            format!("{:.3}", cpu.as_secs_f64()),
+            wire.to_string(),
+            format!("{:.3}", wire as f64 / changed as f64),
+            format!("{:.1}", plain / wall),
+        ]);
+    }
+    publish(&table, &options.at.out, &format!("remote-{}", options.system))
+}
+
+impl Rounds<'_> {
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Makes the file, puts it there, and brings it to both destinations.
+    fn begin(&self) -> Result<()> {
+        write_base(&self.path("img"), self.options.size.bytes(), 1)?;
+        self.put()?;
+        for way in 0..WAYS.len() {
+            fs::create_dir(self.path(&way.to_string()))?;
+            self.run(way)?;
+        }
+        Ok(())
+    }
+
+    /// Changes some bytes and puts the file there again; the bytes of the units that they lie in.
+    fn change(&self, random: &mut Random) -> Result<u64> {
+        let (len, size) = (self.options.change.bytes(), self.options.size.bytes());
+        // Some systems tell times in whole seconds.
+        std::thread::sleep(Duration::from_millis(1100));
+        let start = random.below(size - len + 1);
+        let file = OpenOptions::new().write(true).open(self.path("img"))?;
+        file.write_all_at(&random.bytes(len as usize), start)?;
+        self.put()?;
+        let unit = self.options.unit.bytes();
+        let end = (start + len).next_multiple_of(unit).min(size);
+        Ok(end - start / unit * unit)
+    }
+
+    fn put(&self) -> Result<()> {
+        let line = shell(&self.options.put, &self.path("img"));
+        let status = Command::new(&line[0]).args(&line[1..]).stdin(Stdio::null()).status()?;
+        ensure!(status.success(), "{}: {status}", self.options.put);
+        Ok(())
+    }
+
+    fn run(&self, way: usize) -> Result<Round> {
+        let to = self.path(&way.to_string());
+        let cache = self.path("cache");
+        if way == 2 {
+            fs::remove_dir_all(&cache).ok();
+        }
+        let line = match way {
+            0 => shell(&self.options.get, &to.join("img")),
+            _ => vec![
+                self.deltic.clone().into(),
+                "sync".into(),
+                "-rt".into(),
+                OsString::from(&self.options.url),
+                to.clone().into(),
+            ],
+        };
+        // Notes of one way are no help to the other.
+        let notes = if way == 1 { self.path("notes") } else { cache };
+        let cost = self.path("cost");
+        let before = loopback_bytes()?;
+        let output = Command::new(std::env::current_exe()?)
+            .args([OsStr::new("measured"), cost.as_os_str(), OsStr::new("--")])
+            .args(&line)
+            .env("XDG_CACHE_HOME", notes)
+            .stdin(Stdio::null())
+            .output()?;
+        let wire = loopback_bytes()? - before;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {} {said}", WAYS[way], output.status);
+        let same = same_content(&self.path("img"), &to.join("img"))?;
+        ensure!(same, "{}: the file is not the same", WAYS[way]);
+        Ok(Round { cost: Cost::read(&cost)?, wire, changed: 0 })
+    }
+}
+
+/// A command of bash, which may be a function that was exported to it, with a path as its `$1`.
+fn shell(command: &str, path: &Path) -> Vec<OsString> {
+    vec!["bash".into(), "-c".into(), command.into(), "bash".into(), path.into()]
+}
+
+/// Bytes that went over the loopback so far, each once.
+fn loopback_bytes() -> Result<u64> {
+    // That of /sys would be another network's.
+    let path = "/proc/self/net/dev";
+    let text = fs::read_to_string(path).with_context(|| format!("read {path}"))?;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("lo:"));
+    let bytes = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    bytes.with_context(|| format!("{path} tells nothing of the loopback"))
+}

@@ -1,0 +1,264 @@
+//! MooseFS: names and content by its mount here, sums by the protocol of its servers.
+//!
+//! A chunk server keeps CRC-32 of each 64 KiB. What is written in place keeps the number and the version of its chunk,
+//! and times are of whole seconds: so the sums themselves are asked for again before a file counts.
+
+mod master;
+mod table;
+
+use std::collections::HashMap;
+use std::fs::{self, File, Metadata};
+use std::io::Read as _;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use deltic_tree::Timestamp;
+
+use crate::RemoteError;
+use crate::sums::Sums;
+use crate::system::{Found, Object, Pages, System};
+
+use master::{Master, lock};
+use table::CHUNK_BYTES;
+
+/// Number of the file of a mount that tells its master.
+const MASTER_INO: u64 = 0x7fff_ffff;
+const MASTER_INFO: &str = ".masterinfo";
+/// Files of which it is known what their sums were.
+const MAX_KNOWN: usize = 1 << 12;
+
+/// All mounts of MooseFS on this machine.
+#[derive(Debug, Default)]
+pub(crate) struct MooseFs {
+    /// Masters by the device that their mount is.
+    masters: Mutex<HashMap<u64, Arc<Master>>>,
+    /// Digests of the sums that files had.
+    known: Mutex<HashMap<String, blake3::Hash>>,
+    received: AtomicU64,
+}
+
+impl MooseFs {
+    pub(crate) fn open(host: &str) -> Result<Self, RemoteError> {
+        if host.is_empty() {
+            return Ok(Self::default());
+        }
+        let why = "MooseFS is read where it is mounted; write moosefs:///MOUNT/PATH";
+        Err(RemoteError::Address(format!("moosefs://{host}: {why}")))
+    }
+
+    /// The master of what lies at a path.
+    fn master(&self, path: &Path, device: u64) -> Result<Arc<Master>, RemoteError> {
+        if let Some(master) = lock(&self.masters).get(&device) {
+            return Ok(Arc::clone(master));
+        }
+        let master = Arc::new(find_master(path, device)?);
+        lock(&self.masters).insert(device, Arc::clone(&master));
+        Ok(master)
+    }
+
+    /// Opens what must still be `object`.
+    fn file(&self, path: &str, object: &Object) -> Result<(File, Metadata), RemoteError> {
+        let file = File::open(at(path)).map_err(failed)?;
+        let meta = file.metadata().map_err(failed)?;
+        if !meta.is_file() || object_of(&meta) != *object {
+            return Err(RemoteError::Changed);
+        }
+        Ok((file, meta))
+    }
+
+    /// The sums of a file, and a digest of them.
+    fn told(&self, path: &str, object: &Object) -> Result<(Sums, blake3::Hash), RemoteError> {
+        let (file, meta) = self.file(path, object)?;
+        // What this machine wrote and has not sent yet is in no sum.
+        file.sync_data().map_err(failed)?;
+        let master = self.master(&at(path), meta.dev())?;
+        let inode = u32::try_from(meta.ino()).map_err(|_| RemoteError::Changed)?;
+        let mut tables = table::Tables::new(object.len);
+        let mut sums = Sums::default();
+        for no in 0..object.len.div_ceil(CHUNK_BYTES) {
+            let chunk =
+                u32::try_from(no).ok().map(|no| master.chunk(inode, no)).transpose()?.flatten();
+            match chunk.map(|chunk| tables.units(&chunk, no)).transpose()?.flatten() {
+                Some(units) => sums.units.extend(units),
+                None => return Ok((Sums::default(), blake3::hash(b""))),
+            }
+        }
+        self.received.fetch_add(tables.received(), Ordering::Relaxed);
+        let mut hasher = blake3::Hasher::new();
+        sums.units.iter().flat_map(|unit| &unit.sum).for_each(|sum| {
+            hasher.update(&sum.bytes);
+        });
+        Ok((sums, hasher.finalize()))
+    }
+}
+
+impl System for MooseFs {
+    fn url(&self, path: &str) -> String {
+        format!("moosefs:///{path}")
+    }
+
+    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+        let meta = match fs::symlink_metadata(at(path)).map_err(failed) {
+            Ok(meta) => meta,
+            Err(RemoteError::NotFound) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let found = found(&meta);
+        if found.is_some() {
+            self.master(&at(path), meta.dev())?;
+        }
+        Ok(found)
+    }
+
+    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+        let dir = at(path);
+        let device = fs::metadata(&dir).map_err(failed)?.dev();
+        self.master(&dir, device)?;
+        let mut pages = Pages::default();
+        for entry in fs::read_dir(&dir).map_err(failed)? {
+            pages.take(1)?;
+            let entry = entry.map_err(failed)?;
+            let meta = match entry.metadata().map_err(failed) {
+                Err(RemoteError::NotFound) => continue,
+                meta => meta?,
+            };
+            // What is mounted on it is another system.
+            if let Some(found) = found(&meta).filter(|_| meta.dev() == device) {
+                each(entry.file_name().to_string_lossy().into_owned(), found);
+            }
+        }
+        Ok(())
+    }
+
+    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+        let (sums, digest) = self.told(path, object)?;
+        let mut known = lock(&self.known);
+        if known.len() < MAX_KNOWN && !sums.units.is_empty() {
+            known.insert(path.to_owned(), digest);
+        }
+        Ok(sums)
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        object: &Object,
+        range: Range<u64>,
+        buf: &mut [u8],
+    ) -> Result<(), RemoteError> {
+        let (file, _) = self.file(path, object)?;
+        file.read_exact_at(buf, range.start).map_err(failed)?;
+        self.received.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn check(&self, path: &str, object: &Object) -> Result<(), RemoteError> {
+        let known = lock(&self.known).remove(path);
+        match known {
+            Some(digest) if self.told(path, object)?.1 != digest => Err(RemoteError::Changed),
+            Some(_) => Ok(()),
+            None => self.file(path, object).map(drop),
+        }
+    }
+
+    fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    fn has_dir_times(&self) -> bool {
+        true
+    }
+}
+
+/// Looks for the file that tells the master, from a path upwards, as far as its mount reaches.
+fn find_master(path: &Path, device: u64) -> Result<Master, RemoteError> {
+    let shown = deltic_tree::path::printable(path.as_os_str().as_encoded_bytes());
+    let other = || RemoteError::Address(format!("{shown} is not on a mount of MooseFS"));
+    let path = path.canonicalize().map_err(failed)?;
+    for dir in path.ancestors() {
+        let info = dir.join(MASTER_INFO);
+        let Ok(meta) = fs::symlink_metadata(&info) else { continue };
+        if meta.ino() != MASTER_INO || meta.dev() != device || !matches!(meta.len(), 10 | 14) {
+            continue;
+        }
+        let mut told = Vec::new();
+        let file = File::open(&info).map_err(failed)?;
+        file.take(14).read_to_end(&mut told).map_err(failed)?;
+        return parse_master(&told).ok_or_else(other);
+    }
+    Err(other())
+}
+
+/// Address, port and session of a master.
+fn parse_master(told: &[u8]) -> Option<Master> {
+    let ip: [u8; 4] = told.get(..4)?.try_into().ok()?;
+    let port = u16::from_be_bytes(told.get(4..6)?.try_into().ok()?);
+    let session = u32::from_be_bytes(told.get(6..10)?.try_into().ok()?);
+    let is_set = ip != [0; 4] && port != 0 && session != 0;
+    is_set.then(|| Master::new(SocketAddrV4::new(Ipv4Addr::from(ip), port), session))
+}
+
+fn at(path: &str) -> PathBuf {
+    Path::new("/").join(path)
+}
+
+fn found(meta: &Metadata) -> Option<Found> {
+    if meta.is_dir() {
+        return Some(Found::Dir { modified: modified(meta) });
+    }
+    meta.is_file().then(|| Found::Object(object_of(meta)))
+}
+
+fn object_of(meta: &Metadata) -> Object {
+    let (dev, ino) = (meta.dev(), meta.ino());
+    let changed = (meta.ctime(), meta.ctime_nsec());
+    let token = format!("{dev}:{ino}:{}.{}", changed.0, changed.1);
+    Object { len: meta.len(), modified: modified(meta), token }
+}
+
+fn modified(meta: &Metadata) -> Timestamp {
+    Timestamp { secs: meta.mtime(), nanos: meta.mtime_nsec().try_into().unwrap_or(0) }
+}
+
+fn failed(error: std::io::Error) -> RemoteError {
+    use std::io::ErrorKind;
+    let why = deltic_store::reason(&error);
+    match error.kind() {
+        ErrorKind::NotFound => RemoteError::NotFound,
+        ErrorKind::UnexpectedEof => RemoteError::Changed,
+        ErrorKind::PermissionDenied => RemoteError::Refused { server: "the mount".into(), why },
+        _ => RemoteError::Unreachable { server: "the mount".into(), why },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_on_no_mount_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("img"), b"bytes").unwrap();
+        let path = dir.path().to_str().unwrap().trim_start_matches('/').to_owned();
+        let system = MooseFs::open("").unwrap();
+        let why = system.look(&path).unwrap_err().to_string();
+        assert!(why.contains("is not on a mount of MooseFS"), "{why}");
+        assert!(system.list(&path, &mut |name, _| panic!("{name}")).is_err());
+        assert_eq!(system.look(&format!("{path}/other")).unwrap(), None);
+        assert!(MooseFs::open("master:9421").is_err());
+    }
+
+    #[test]
+    fn a_master_has_an_address_and_a_session() {
+        let told = [10, 99, 0, 1, 0x24, 0xcd, 0, 0, 0, 7, 0, 3, 0, 117];
+        assert!(parse_master(&told).is_some() && parse_master(&told[..10]).is_some());
+        for cut in 0..10 {
+            assert!(parse_master(&told[..cut]).is_none());
+        }
+        assert!(parse_master(&[0; 14]).is_none());
+    }
+}

@@ -1,0 +1,377 @@
+//! Ceph: objects of a pool, by librados.
+//!
+//! A server sums ranges of an object where it is asked to: it reads them, and sends sums instead of bytes. Each
+//! question names the version that it is about. Names with slashes stand for directories.
+
+mod librados;
+
+use std::collections::BTreeSet;
+use std::ops::{Bound, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::{io, thread};
+
+use deltic_tree::Timestamp;
+
+use crate::RemoteError;
+use crate::sums::{Algorithm, Sum, Sums, Unit};
+use crate::system::{Found, MAX_NAMES, Object, System, prefix_of};
+use crate::tree::UNTIMED;
+
+use librados::{Cluster, Errno, NOT_FOUND, Stat, text};
+
+/// Shortest unit; units of long objects are longer, so that there are no more of them than this.
+const UNIT_BYTES: u64 = 64 << 10;
+const MAX_UNITS: u64 = 1 << 18;
+/// Bytes that a server reads for one question: it holds them in memory.
+const ASKED_BYTES: u64 = 8 << 20;
+/// Questions under way.
+const AT_ONCE: usize = 8;
+/// Error that stands for a keyring that is missing.
+const NO_KEY: Errno = Errno(13);
+/// Bytes of all names of a pool at most.
+const MAX_NAME_BYTES: usize = 512 << 20;
+/// Longest wait for a cluster, in seconds: monitors, and servers of objects.
+const PATIENCE: [(&std::ffi::CStr, &std::ffi::CStr); 3] = [
+    (c"client_mount_timeout", c"20"),
+    (c"rados_mon_op_timeout", c"30"),
+    (c"rados_osd_op_timeout", c"30"),
+];
+
+/// A pool of a cluster.
+#[derive(Debug)]
+pub(crate) struct Rados {
+    pool: String,
+    user: Option<String>,
+    cluster: OnceLock<Cluster>,
+    connecting: Mutex<()>,
+    /// Names of all objects, from the first list on: there is no shorter one.
+    names: Mutex<Option<Arc<BTreeSet<String>>>>,
+    received: AtomicU64,
+}
+
+impl Rados {
+    pub(crate) fn open(host: &str) -> Result<Self, RemoteError> {
+        let (user, pool) = match host.split_once('@') {
+            Some((user, pool)) => (Some(user.to_owned()), pool),
+            None => (None, host),
+        };
+        let is_plain = |text: &str| !text.is_empty() && !text.contains(['\0', ':', '@']);
+        if !is_plain(pool) || user.as_deref().is_some_and(|user| !is_plain(user)) {
+            let why = "write rados://POOL/PATH, or rados://USER@POOL/PATH";
+            return Err(RemoteError::Address(format!("rados://{host}: {why}")));
+        }
+        Ok(Self {
+            pool: pool.to_owned(),
+            user,
+            cluster: OnceLock::new(),
+            connecting: Mutex::default(),
+            names: Mutex::default(),
+            received: AtomicU64::new(0),
+        })
+    }
+
+    fn cluster(&self) -> Result<&Cluster, RemoteError> {
+        let _connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cluster) = self.cluster.get() {
+            return Ok(cluster);
+        }
+        let bad = |why: String| RemoteError::Address(format!("rados://{}: {why}", self.pool));
+        let user = self.user.as_deref().and_then(text);
+        let cluster = Cluster::new(user.as_deref(), &PATIENCE).map_err(|why| {
+            bad(format!(
+                "{} cannot be loaded ({why}); Debian has it in librados2",
+                librados::LIBRARY
+            ))
+        })?;
+        let cluster = cluster.map_err(|error| {
+            let why = reason(error);
+            bad(format!(
+                "no settings of Ceph: {why}; CEPH_CONF names them, /etc/ceph/ceph.conf is usual"
+            ))
+        })?;
+        // It says of a keyring that is missing what it says of an object.
+        let connected =
+            cluster.connect().map_err(|error| if error == NOT_FOUND { NO_KEY } else { error });
+        connected.map_err(|error| self.failed(error))?;
+        Ok(self.cluster.get_or_init(|| cluster))
+    }
+
+    /// Calls something on the pool, in a context of its own.
+    fn with<T>(
+        &self,
+        call: impl FnOnce(&librados::Pool<'_>) -> Result<T, Errno>,
+    ) -> Result<T, RemoteError> {
+        let name = text(&self.pool).ok_or(RemoteError::NotFound)?;
+        let pool = match self.cluster()?.pool(&name) {
+            Err(NOT_FOUND) => {
+                let why = format!("there is no pool {}", self.pool);
+                return Err(RemoteError::Refused { server: "ceph".into(), why });
+            }
+            pool => pool.map_err(|error| self.failed(error))?,
+        };
+        call(&pool).map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, Errno(errno): Errno) -> RemoteError {
+        let (server, why) = ("ceph".to_owned(), reason(Errno(errno)));
+        match errno {
+            2 => RemoteError::NotFound,
+            // The version is another: older, or newer.
+            34 | 75 => RemoteError::Changed,
+            1 | 13 => RemoteError::Refused {
+                server,
+                why: format!("{why}; a keyring of {} is needed", self.who()),
+            },
+            22 | 95 => RemoteError::Refused { server, why },
+            _ => RemoteError::Unreachable { server, why },
+        }
+    }
+
+    fn who(&self) -> String {
+        format!("client.{}", self.user.as_deref().unwrap_or("admin"))
+    }
+
+    fn stat(&self, path: &str) -> Result<Object, RemoteError> {
+        let name = text(path).ok_or(RemoteError::NotFound)?;
+        let Stat { len, secs, version } = self.with(|pool| pool.stat(&name))?;
+        let modified = Timestamp { secs, nanos: 0 };
+        Ok(Object { len, modified, token: version.to_string() })
+    }
+
+    /// The names of all objects.
+    fn names(&self) -> Result<Arc<BTreeSet<String>>, RemoteError> {
+        let mut held = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(names) = &*held {
+            return Ok(Arc::clone(names));
+        }
+        let (mut names, mut bytes) = (BTreeSet::new(), 0);
+        self.with(|pool| {
+            pool.names(&mut |name| {
+                bytes += name.count_bytes();
+                names.insert(name.to_string_lossy().into_owned());
+                names.len() <= MAX_NAMES && bytes <= MAX_NAME_BYTES
+            })
+        })?;
+        if names.len() > MAX_NAMES || bytes > MAX_NAME_BYTES {
+            let why = format!("a pool of more than {MAX_NAMES} objects");
+            return Err(RemoteError::Wrong(why));
+        }
+        Ok(Arc::clone(held.insert(Arc::new(names))))
+    }
+
+    /// The sums of units of a part of an object, from one question.
+    fn asked(
+        &self,
+        (path, object): (&str, &Object),
+        part: Range<u64>,
+        unit: u64,
+    ) -> Result<Vec<Unit>, RemoteError> {
+        let (name, version) = (text(path).ok_or(RemoteError::NotFound)?, version_of(object)?);
+        let len = part.end - part.start;
+        // What is no whole unit is summed for itself.
+        let unit_bytes = if len < unit { 0 } else { unit as usize };
+        let told = self.with(|pool| {
+            pool.sums((name.as_c_str(), version), (part.start, len as usize), unit_bytes)
+        })?;
+        self.received.fetch_add(told.len() as u64, Ordering::Relaxed);
+        parse_sums(&told, len.div_ceil(unit))
+            .map(|sums| sums.map(|sum| Unit::new(len.min(unit), Some(sum))).collect())
+    }
+}
+
+/// Sums from an answer: their number, then each, both with the last byte first.
+fn parse_sums(told: &[u8], count: u64) -> Result<impl Iterator<Item = Sum>, RemoteError> {
+    let odd = || RemoteError::Wrong(format!("sums of Ceph that are not {count}"));
+    let (number, sums) = told.split_first_chunk::<4>().ok_or_else(odd)?;
+    if u64::from(u32::from_le_bytes(*number)) != count || sums.len() as u64 != count * 8 {
+        return Err(odd());
+    }
+    Ok(sums.chunks_exact(8).map(|sum| {
+        let bytes: Vec<u8> = sum.iter().rev().copied().collect();
+        Sum { algorithm: Algorithm::Xxh64, bytes: bytes.into() }
+    }))
+}
+
+/// The parts of an object of which sums are asked for: of whole units, but for the last.
+fn parts(len: u64, unit: u64) -> Vec<Range<u64>> {
+    let whole = len - len % unit;
+    let each = ASKED_BYTES.max(unit) / unit * unit;
+    let mut parts: Vec<_> =
+        (0..whole).step_by(each as usize).map(|start| start..whole.min(start + each)).collect();
+    parts.extend((whole < len).then_some(whole..len));
+    parts
+}
+
+impl System for Rados {
+    fn url(&self, path: &str) -> String {
+        format!("rados://{}/{path}", self.pool)
+    }
+
+    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+        if path.is_empty() {
+            return self.with(|_| Ok(Some(Found::Dir { modified: UNTIMED })));
+        }
+        match self.stat(path) {
+            Ok(object) => return Ok(Some(Found::Object(object))),
+            Err(RemoteError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        let (names, prefix) = (self.names()?, prefix_of(path));
+        let first = names.range(prefix.clone()..).next();
+        let is_dir = first.is_some_and(|name| name.starts_with(&prefix));
+        Ok(is_dir.then_some(Found::Dir { modified: UNTIMED }))
+    }
+
+    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+        let names = self.names()?;
+        let (dirs, objects) = children(&names, &prefix_of(path));
+        if dirs.is_empty() && objects.is_empty() && !path.is_empty() {
+            return Err(RemoteError::NotFound);
+        }
+        dirs.into_iter().for_each(|name| each(name.into(), Found::Dir { modified: UNTIMED }));
+        let look = |(name, full): &(&str, &str)| match self.stat(full) {
+            Ok(object) => Ok(Some(((*name).to_owned(), object))),
+            // One whose name is no text is told, and cannot be opened; any other is gone since.
+            Err(RemoteError::NotFound) => {
+                Ok(full.contains('\u{fffd}').then(|| ((*name).to_owned(), Object::default())))
+            }
+            Err(error) => Err(error),
+        };
+        for found in at_once(&objects, look) {
+            if let Some((name, object)) = found? {
+                each(name, Found::Object(object));
+            }
+        }
+        Ok(())
+    }
+
+    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+        let unit = UNIT_BYTES.max(object.len.div_ceil(MAX_UNITS).next_power_of_two());
+        let asked = at_once(&parts(object.len, unit), |part| {
+            self.asked((path, object), part.clone(), unit)
+        });
+        let mut sums = Sums::default();
+        for units in asked {
+            match units {
+                Ok(units) => sums.units.extend(units),
+                Err(RemoteError::NotFound) => return Err(RemoteError::Changed),
+                // Servers that do not know the question, or not XXH64.
+                Err(RemoteError::Refused { .. }) => return Ok(Sums::default()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sums)
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        object: &Object,
+        range: Range<u64>,
+        buf: &mut [u8],
+    ) -> Result<(), RemoteError> {
+        let (name, version) = (text(path).ok_or(RemoteError::NotFound)?, version_of(object)?);
+        let read = self.with(|pool| pool.read((name.as_c_str(), version), range.start, buf));
+        let got = match read {
+            Err(RemoteError::NotFound) => return Err(RemoteError::Changed),
+            got => got?,
+        };
+        self.received.fetch_add(got as u64, Ordering::Relaxed);
+        if got == buf.len() {
+            return Ok(());
+        }
+        let Range { start, end } = range;
+        Err(RemoteError::Wrong(format!("{got} bytes of {start} to {end} came")))
+    }
+
+    fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+}
+
+/// The names of directories, and the names and full names of objects, that begin with `prefix`.
+fn children<'a>(
+    names: &'a BTreeSet<String>,
+    prefix: &str,
+) -> (BTreeSet<&'a str>, Vec<(&'a str, &'a str)>) {
+    let (mut dirs, mut objects) = (BTreeSet::new(), Vec::new());
+    let from = (Bound::Included(prefix), Bound::Unbounded);
+    for full in names.range::<str, _>(from) {
+        let Some(name) = full.strip_prefix(prefix) else { break };
+        match name.split_once('/') {
+            Some((dir, _)) => drop(dirs.insert(dir)),
+            None => objects.push((name, full.as_str())),
+        }
+    }
+    (dirs, objects)
+}
+
+/// Calls `call` for each, several at once; what it said, in their order.
+fn at_once<T: Sync, R: Send>(all: &[T], call: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let share = all.len().div_ceil(AT_ONCE).max(1);
+    let call = &call;
+    thread::scope(|scope| {
+        let run = |part: &'_ [T]| part.iter().map(call).collect::<Vec<_>>();
+        let parts: Vec<_> = all.chunks(share).map(|part| scope.spawn(move || run(part))).collect();
+        let join = |part: thread::ScopedJoinHandle<'_, Vec<R>>| {
+            part.join().unwrap_or_else(|why| std::panic::resume_unwind(why))
+        };
+        parts.into_iter().flat_map(join).collect()
+    })
+}
+
+fn version_of(object: &Object) -> Result<u64, RemoteError> {
+    object.token.parse().map_err(|_| RemoteError::NotFound)
+}
+
+fn reason(Errno(errno): Errno) -> String {
+    deltic_store::reason(&io::Error::from_raw_os_error(errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_a_pool_and_perhaps_a_user() {
+        let open = |host: &str| Rados::open(host).map(|it| (it.pool, it.user));
+        assert_eq!(open("pool").unwrap(), ("pool".into(), None));
+        assert_eq!(open("backup@pool").unwrap(), ("pool".into(), Some("backup".into())));
+        for bad in ["", "@pool", "user@", "a@b@c", "host:6789"] {
+            assert!(open(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn parts_are_of_whole_units_but_for_the_last() {
+        const U: u64 = UNIT_BYTES;
+        assert_eq!(parts(0, U), []);
+        assert_eq!((parts(1, U).len(), parts(U, U).len()), (1, 1));
+        assert_eq!(parts(U + 1, U), [0..U, U..U + 1]);
+        let long = parts(ASKED_BYTES * 2 + U * 3 + 5, U);
+        assert_eq!(long.len(), 4);
+        assert!(long.windows(2).all(|two| two[0].end == two[1].start));
+        assert_eq!(parts(ASKED_BYTES * 6, ASKED_BYTES * 2).len(), 3);
+    }
+
+    #[test]
+    fn sums_must_be_as_many_as_were_asked_for() {
+        let told = [&2_u32.to_le_bytes()[..], &[1; 8], &[2; 8]].concat();
+        let sums: Vec<_> = parse_sums(&told, 2).unwrap().collect();
+        assert_eq!(sums[1].bytes[..], [2; 8]);
+        assert!(parse_sums(&told, 1).is_err() && parse_sums(&told, 3).is_err());
+        assert!(parse_sums(&told[..19], 2).is_err() && parse_sums(&[], 0).is_err());
+    }
+
+    #[test]
+    fn slashes_in_names_make_directories() {
+        let names: BTreeSet<String> =
+            ["a", "a/b", "a/c/d", "a/c/e", "ab", "b/"].map(String::from).into();
+        let (dirs, objects) = children(&names, "");
+        assert_eq!((dirs, objects), (["a", "b"].into(), vec![("a", "a"), ("ab", "ab")]));
+        let (dirs, objects) = children(&names, "a/");
+        assert_eq!((dirs, objects), (["c"].into(), vec![("b", "a/b")]));
+        assert_eq!(children(&names, "b/"), (BTreeSet::new(), vec![("", "b/")]));
+    }
+}

@@ -1,0 +1,328 @@
+//! SeaweedFS: all of it by the HTTP of a filer.
+//!
+//! A filer tells the chunks of each file with their MD5. A file's identity is those chunks, whose ids hold a random
+//! number: any other content has others.
+
+mod chunks;
+
+use std::ops::Range;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
+use http::uri::Authority;
+use http::{Request, StatusCode};
+use serde_json::Value;
+
+use crate::http::{Answer, Client, Redirects, Version, Wanted, escaped, range_header};
+use crate::sums::{Algorithm, Sum, Sums};
+use crate::system::{Found, Object, Pages, System};
+use crate::tree::UNTIMED;
+use crate::{RemoteError, instant};
+
+use chunks::Chunk;
+
+/// Port of a filer unless the URL says another.
+const PORT: u16 = 8888;
+/// Names of one page of a list; fewer where files have so many chunks that the page is too long.
+const NAMES: u32 = 1024;
+/// Bits of a mode in Go.
+const IS_DIR: u64 = 1 << 31;
+/// Bits of links, devices, pipes, sockets, and whatever else is no file.
+const IS_SPECIAL: u64 = 1 << 27 | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19;
+
+/// A filer.
+#[derive(Debug)]
+pub(crate) struct Seaweed {
+    client: Client,
+    authority: String,
+}
+
+impl Seaweed {
+    pub(crate) fn open(authority: &str) -> Result<Self, RemoteError> {
+        let bad = |why: &str| RemoteError::Address(format!("seaweedfs://{authority}: {why}"));
+        let parsed: Authority =
+            authority.parse().map_err(|_| bad("write seaweedfs://FILER:PORT/PATH"))?;
+        if parsed.as_str().contains('@') {
+            return Err(bad("a filer knows no users"));
+        }
+        let authority = format!("{}:{}", parsed.host(), parsed.port_u16().unwrap_or(PORT));
+        Ok(Self { client: Client::new(Redirects::Tell), authority })
+    }
+
+    fn request(
+        &self,
+        path: &str,
+        query: &str,
+        header: (&str, &str),
+    ) -> Result<Request<()>, RemoteError> {
+        let url = format!("http://{}/{}{query}", self.authority, escaped(path, true));
+        let request = Request::get(url).header(header.0, header.1).body(());
+        request.map_err(|error| RemoteError::Address(format!("{}: {error}", self.url(path))))
+    }
+
+    /// The JSON that answers a question about a path.
+    fn ask(&self, path: &str, query: &str) -> Result<Value, RemoteError> {
+        let answer =
+            self.client.ask(&|| self.request(path, query, ("accept", "application/json")))?;
+        match answer.status {
+            StatusCode::OK => serde_json::from_slice(&answer.body).map_err(|_| odd("JSON")),
+            _ => Err(self.refused(&answer)),
+        }
+    }
+
+    fn refused(&self, answer: &Answer) -> RemoteError {
+        let why = match answer.status.as_u16() {
+            404 => return RemoteError::NotFound,
+            412 | 416 => return RemoteError::Changed,
+            401 => "it wants a token (jwt.filer_signing.read), and none can be given; its S3 gateway takes keys".into(),
+            403 | 405 => "it tells nobody what is in directories (disableDirListing)".into(),
+            status => {
+                let told: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+                format!("{status} {}", told["error"].as_str().unwrap_or_default())
+            }
+        };
+        RemoteError::Refused { server: self.authority.clone(), why }
+    }
+
+    /// A page of the list of a directory, behind the name `after`.
+    fn page(&self, path: &str, after: &str, most: &mut u32) -> Result<Value, RemoteError> {
+        let slash = if path.is_empty() { "" } else { "/" };
+        loop {
+            let query = format!("{slash}?limit={most}&lastFileName={}", escaped(after, false));
+            match self.ask(path, &query) {
+                // Too long, for one.
+                Err(RemoteError::Wrong(_)) if *most > 1 => *most = (*most / 8).max(1),
+                page => return page,
+            }
+        }
+    }
+
+    /// Asks about a file that must still be `object`.
+    fn entry(&self, path: &str, object: &Object) -> Result<Value, RemoteError> {
+        let entry = match self.ask(path, "?metadata=true") {
+            Err(RemoteError::NotFound) => return Err(RemoteError::Changed),
+            entry => entry?,
+        };
+        match found(&entry)? {
+            Some(Found::Object(now)) if now == *object => Ok(entry),
+            _ => Err(RemoteError::Changed),
+        }
+    }
+}
+
+impl System for Seaweed {
+    fn url(&self, path: &str) -> String {
+        format!("seaweedfs://{}/{path}", self.authority)
+    }
+
+    fn look(&self, path: &str) -> Result<Option<Found>, RemoteError> {
+        if path.is_empty() {
+            return Ok(Some(Found::Dir { modified: UNTIMED }));
+        }
+        match self.ask(path, "?metadata=true") {
+            Ok(entry) => found(&entry),
+            Err(RemoteError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
+        let (mut after, mut pages, mut most) = (String::new(), Pages::default(), NAMES);
+        loop {
+            let page = self.page(path, &after, &mut most)?;
+            // What is no list is an error, and never an empty directory. Of an empty one, nothing is told.
+            let entries = match &page["Entries"] {
+                Value::Array(entries) => &entries[..],
+                Value::Null if page["Path"].is_string() => &[],
+                _ => return Err(odd("entries of a directory")),
+            };
+            pages.take(entries.len())?;
+            for entry in entries {
+                let full = entry["FullPath"].as_str().ok_or_else(|| odd("the path of an entry"))?;
+                let name = full.rsplit('/').next().unwrap_or(full);
+                pages.ascend(Some(name))?;
+                name.clone_into(&mut after);
+                if let Some(found) = found(entry)? {
+                    each(name.to_owned(), found);
+                }
+            }
+            if entries.is_empty() || page["ShouldDisplayLoadMore"].as_bool() != Some(true) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
+        let entry = self.entry(path, object)?;
+        let whole = entry["Md5"].as_str().and_then(md5);
+        let mut chunks = chunks_of(&entry)?;
+        if chunks.iter().any(|chunk| chunk.is_manifest) {
+            let query = "?metadata=true&resolveManifest=true";
+            chunks = match self.ask(path, query).and_then(|entry| chunks_of(&entry)) {
+                Ok(chunks) => chunks,
+                // A filer that does not know it, or a list that is too long; data can still be read.
+                Err(RemoteError::Refused { .. } | RemoteError::Wrong(_)) => Vec::new(),
+                Err(error) => return Err(error),
+            };
+        }
+        let units = chunks::units(&chunks, object.len, &self.authority);
+        match (units, whole) {
+            (Some(units), whole) if !units.is_empty() => Ok(Sums { units, whole }),
+            (_, Some(whole)) if object.len > 0 => Ok(Sums::of_whole(object.len, whole)),
+            _ => Ok(Sums::default()),
+        }
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        object: &Object,
+        range: Range<u64>,
+        buf: &mut [u8],
+    ) -> Result<(), RemoteError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let header = range_header(&range);
+        let make = || self.request(path, "", ("range", &header));
+        // Tags of different chunks may be the same, so the end checks the version.
+        let wanted = Wanted { range: range.clone(), of: object.len, version: Version::Untold };
+        self.client.range(&make, &wanted, buf)?.map_err(|answer| self.refused(&answer))
+    }
+
+    fn check(&self, path: &str, object: &Object) -> Result<(), RemoteError> {
+        self.entry(path, object).map(drop)
+    }
+
+    fn received(&self) -> u64 {
+        self.client.received()
+    }
+
+    fn has_dir_times(&self) -> bool {
+        true
+    }
+}
+
+fn odd(what: &str) -> RemoteError {
+    RemoteError::Wrong(format!("an answer of a filer without {what}"))
+}
+
+fn md5(text: &str) -> Option<Sum> {
+    Sum::new(Algorithm::Md5, &BASE64.decode(text).ok()?).ok()
+}
+
+fn chunks_of(entry: &Value) -> Result<Vec<Chunk>, RemoteError> {
+    match &entry["chunks"] {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(chunks) => {
+            chunks.iter().map(|told| Chunk::parse(told).ok_or_else(|| odd("a chunk"))).collect()
+        }
+        _ => Err(odd("chunks")),
+    }
+}
+
+/// Reads an entry; nothing where it is neither a file nor a directory.
+fn found(entry: &Value) -> Result<Option<Found>, RemoteError> {
+    let mode = entry["Mode"].as_u64().ok_or_else(|| odd("a mode"))?;
+    let told = entry["Mtime"].as_str().ok_or_else(|| odd("a time"))?;
+    let modified = instant::of_iso(told).unwrap_or(UNTIMED);
+    if mode & IS_DIR != 0 {
+        return Ok(Some(Found::Dir { modified }));
+    }
+    if mode & IS_SPECIAL != 0 {
+        return Ok(None);
+    }
+    let chunks = chunks_of(entry)?;
+    let ends = chunks.iter().map(|chunk| chunk.range.end);
+    let within = entry["Content"].as_str().and_then(|text| BASE64.decode(text).ok());
+    let elsewhere = entry["Remote"]["remote_size"].as_u64().unwrap_or(0);
+    let lens = [entry["FileSize"].as_u64().unwrap_or(0), elsewhere];
+    let len = ends.chain(lens).max().unwrap_or(0).max(within.map_or(0, |bytes| bytes.len() as u64));
+    let mut hasher = blake3::Hasher::new();
+    for text in [told, entry["Md5"].as_str().unwrap_or(""), entry["Content"].as_str().unwrap_or("")]
+    {
+        hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+    }
+    chunks.iter().for_each(|chunk| chunk.feed(&mut hasher));
+    let token = hasher.finalize().to_string();
+    Ok(Some(Found::Object(Object { len, modified, token })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::answers;
+
+    fn entry(extra: &str) -> Value {
+        let text = format!(
+            r#"{{"FullPath": "/dir/img", "Mtime": "2026-11-26T16:00:00+01:00", "Mode": 432,
+            "Md5": null, "FileSize": 10, "Content": null, "Remote": null, {extra}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    const CHUNKS: &str = r#""chunks": [
+        {"file_id": "3,01aa", "size": 6, "modified_ts_ns": 5, "e_tag": "CY9rzUYh03PK3k6DJie09g=="},
+        {"file_id": "3,01bb", "offset": 6, "size": 4, "modified_ts_ns": 6, "e_tag": "x"}]"#;
+
+    fn object(entry: &Value) -> Object {
+        let Some(Found::Object(object)) = found(entry).unwrap() else { panic!("no file") };
+        object
+    }
+
+    #[test]
+    fn any_other_chunk_is_another_version() {
+        let first = object(&entry(CHUNKS));
+        assert_eq!((first.len, first.modified.secs), (10, 1_795_705_200));
+        assert_eq!(object(&entry(CHUNKS)), first);
+        for (from, to) in
+            [("01bb", "01bc"), ("\"size\": 4", "\"size\": 3"), (": 6, \"e", ": 7, \"e")]
+        {
+            assert_ne!(object(&entry(&CHUNKS.replace(from, to))).token, first.token, "{from}");
+        }
+        for mode in [IS_DIR, 1 << 27, 1 << 25] {
+            let mut other = entry(CHUNKS);
+            other["Mode"] = (mode + 0o777).into();
+            assert!(!matches!(found(&other), Ok(Some(Found::Object(_)))), "{mode:o}");
+        }
+    }
+
+    fn ok(body: &str) -> String {
+        let len = body.len();
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n{body}")
+    }
+
+    #[test]
+    fn sums_are_of_the_version_that_was_listed() {
+        let now = entry(CHUNKS);
+        let bodies = [now.to_string(), entry(&CHUNKS.replace("01bb", "01cc")).to_string()];
+        let filer = Seaweed::open(&answers(bodies.iter().map(|body| ok(body)).collect())).unwrap();
+        let sums = filer.sums("dir/img", &object(&now)).unwrap();
+        let algorithms = [Algorithm::Md5, Algorithm::Name].map(Some);
+        assert!(
+            sums.units.iter().map(|unit| unit.sum.as_ref().map(|sum| sum.algorithm)).eq(algorithms)
+        );
+        assert!(matches!(filer.sums("dir/img", &object(&now)), Err(RemoteError::Changed)));
+    }
+
+    #[test]
+    fn an_answer_of_another_kind_is_no_empty_directory() {
+        let list = |body: &str| {
+            let answer = ok(body);
+            // It is asked again with fewer names.
+            let filer = Seaweed::open(&answers(vec![answer; 8])).unwrap();
+            let mut names = Vec::new();
+            filer.list("dir", &mut |name, _| names.push(name)).map(|()| names)
+        };
+        assert_eq!(list(r#"{"Path": "/dir", "Entries": null}"#).unwrap(), [""; 0]);
+        for other in [r#"{"FullPath": "/dir"}"#, r#"{"Entries": null}"#, "[]", "<html/>"] {
+            assert!(list(other).is_err(), "{other}");
+        }
+        let told = entry(CHUNKS);
+        let twice = serde_json::json!({"Path": "/dir", "Entries": [told, told]});
+        assert!(list(&twice.to_string()).is_err());
+        let endless =
+            serde_json::json!({"Path": "/dir", "Entries": [told], "ShouldDisplayLoadMore": true});
+        assert!(list(&endless.to_string()).unwrap_err().to_string().contains("does not go on"));
+    }
+}

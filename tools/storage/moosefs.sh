@@ -1,0 +1,48 @@
+# A master and a chunk server of MooseFS and its mount, read by remote.sh. Installs moosefs-master, moosefs-chunkserver
+# and moosefs-client by apt. A chunk server takes no address of the loopback: all run in a network of their own, as
+# root.
+if [ "$(id -u)" != 0 ]; then
+    echo "SKIPPED: $system needs root"
+    exit 0
+fi
+"$here/../ensure.sh" mfsmaster moosefs-master
+"$here/../ensure.sh" mfschunkserver moosefs-chunkserver
+"$here/../ensure.sh" mfsmount moosefs-client
+if [ -z "${DELTIC_ALONE:-}" ]; then
+    exec unshare --net --mount env DELTIC_ALONE=1 bash "$here/remote.sh" "$system" "$deltic" "$dir"
+fi
+ip addr add 10.99.0.1/32 dev lo
+mfs=$dir/mfs
+rm -rf "$mfs" && mkdir -p "$mfs/master" "$mfs/chunks" "$mfs/hdd" "$mfs/mount"
+printf 'MFSM NEW' >"$mfs/master/metadata.mfs"
+echo '* / rw,alldirs,maproot=0' >"$mfs/exports"
+echo "$mfs/hdd" >"$mfs/hdd.cfg"
+common="WORKING_USER = root
+WORKING_GROUP = root"
+echo "$common
+DATA_PATH = $mfs/master
+EXPORTS_FILENAME = $mfs/exports
+MATOML_LISTEN_HOST = 10.99.0.1
+MATOCS_LISTEN_HOST = 10.99.0.1
+MATOCL_LISTEN_HOST = 10.99.0.1" >"$mfs/master.cfg"
+echo "$common
+DATA_PATH = $mfs/chunks
+HDD_CONF_FILENAME = $mfs/hdd.cfg
+MASTER_HOST = 10.99.0.1
+CSSERV_LISTEN_HOST = 10.99.0.1" >"$mfs/chunks.cfg"
+down() {
+    umount "$mfs/mount" 2>/dev/null || true
+    mfschunkserver -c "$mfs/chunks.cfg" stop >/dev/null 2>&1 || true
+    mfsmaster -c "$mfs/master.cfg" stop >/dev/null 2>&1 || true
+}
+mfsmaster -c "$mfs/master.cfg" start >"$log" 2>&1
+mfschunkserver -c "$mfs/chunks.cfg" start >>"$log" 2>&1
+mfsmount -H 10.99.0.1 "$mfs/mount" >>"$log" 2>&1
+mkdir "$mfs/mount/dir"
+for _ in $(seq 60); do
+    if echo x 2>/dev/null >"$mfs/mount/probe" && command sync "$mfs/mount/probe" 2>/dev/null; then break; fi
+    sleep 0.5
+done
+put() { cp "$1" "$mfs/mount/dir/img" && command sync "$mfs/mount/dir/img"; }
+get() { cp "$mfs/mount/dir/img" "$1"; }
+url=moosefs://$mfs/mount/dir/ unit=65536 facts=40960
