@@ -14,6 +14,7 @@ use rustix::process;
 
 use crate::attrs::{Ways, umask};
 use crate::backup::{Backup, Listed};
+use crate::changes::Changes;
 use crate::copy::Copier;
 use crate::dir::{Dir, Use};
 use crate::finished::Delayed;
@@ -75,8 +76,8 @@ pub(crate) struct Kept {
 /// Limits by the run and the volume.
 #[derive(Debug)]
 pub(crate) struct Policy {
-    /// Space that files may take, in a volume that says so.
-    pub(crate) quota: Option<Arc<Quota>>,
+    /// Space that files may take, by the volume and by whoever the store is for.
+    pub(crate) quotas: Vec<Arc<Quota>>,
     pub(crate) one_file_system: bool,
     /// True if nobody goes on with unfinished versions.
     pub(crate) one_shot: bool,
@@ -91,6 +92,8 @@ pub(crate) struct Commits {
     /// Files of several names that changed where they are.
     pub(crate) left: LeftFiles,
     pub(crate) under_way: UnderWay,
+    /// Whoever hears of all.
+    pub(crate) changes: Changes,
 }
 
 /// Inputs of new entries, and directories that are not done.

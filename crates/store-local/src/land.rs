@@ -6,6 +6,7 @@ use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use crate::backup::Goes;
+use crate::changes::Became;
 use crate::errno::{At, store_error};
 use crate::finished::{Expected, Finished};
 use crate::inner::Inner;
@@ -167,6 +168,7 @@ impl Finished {
             store.touched.add(&staging);
         }
         store.settle(place, (self.whose, &self.home));
+        store.commits.changes.tell(&self.path, Became::Put);
         Ok(())
     }
 }
@@ -210,6 +212,7 @@ pub(super) fn link(
     }
     store.touched.add(&place.dir_path);
     reserved.keep_if(&landed);
+    store.tell_if_put(path, &landed);
     landed
 }
 

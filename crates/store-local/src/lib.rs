@@ -7,6 +7,7 @@ mod attrs;
 mod backup;
 mod boot;
 pub mod cache;
+mod changes;
 mod copy;
 mod dir;
 mod errno;
@@ -48,6 +49,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use attrs::umask;
 pub use backup::Backup;
 pub use cache::Cache;
+pub use changes::{Became, Changes};
 pub use dir::{
     KeepVersions, QuotaLimits, Trust, VolumeDir, confine, confine_to_volumes, keeps_versions,
     leads_out, own_dir, part_path, volume_path,

@@ -1,25 +1,29 @@
-//! Quotas of volumes: bytes and names that one may have, and bytes that its disk keeps free (`deltic serve`).
+//! Quotas: bytes and names that a volume may have, or the part of one that a token is for, and bytes that a disk keeps
+//! free (`deltic serve`).
 //!
 //! A new version reserves its length when it is opened, so of several writers at the edge none ends half written. It
 //! counts from then on, beside the version that it replaces. An unfinished file that stays for the next attempt keeps
 //! its share. Each step that replaces or removes a name gives back what that held.
 //!
-//! Only [`Quota::recount`] finds what other programs do in the volume.
+//! Only [`Quota::recount`] finds what other programs do in the volume, and in a part, those who have other quotas.
 
 mod counting;
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use deltic_store::{Cause, StoreError, VERSIONS_NAME, is_staging_name};
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::Errno;
 
-use crate::dir::{Dir, QuotaLimits, Use, VolumeDir, is_in_volume, volume_path};
+use crate::dir::{Dir, QuotaLimits, Use, VolumeDir, is_in_volume, part_path, volume_path};
+use crate::errno::At;
 use crate::lock;
 use crate::log::STAGED_SUFFIX;
 use crate::snapshot::{file_type, inode_of};
@@ -58,13 +62,34 @@ impl Balance {
     }
 }
 
-/// Quota of a volume.
+/// Quota of a volume, or of a part of one.
 #[derive(Debug)]
 pub struct Quota {
     root: Dir,
+    whose: Whose,
+    /// When all files were counted last.
+    counted: Mutex<Instant>,
     limits: QuotaLimits,
     used: Mutex<Used>,
     disk: Arc<Disk>,
+}
+
+/// Owner of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// A volume's: old versions count.
+    Volume,
+    /// A token's: they do not.
+    Token,
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Volume => "volume",
+            Self::Token => "token",
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,7 +123,7 @@ pub fn keep_quotas(volumes: &[VolumeDir]) -> io::Result<()> {
     let quota = |volume: &VolumeDir| {
         let path = volume_path(&volume.name);
         let root = Dir::start(&path)?.ok_or(Errno::XDEV)?;
-        Ok((path, Quota::new(root, volume.quota)?))
+        Ok((path, Quota::new((root, Whose::Volume), volume.quota)?))
     };
     let quotas = limited.map(quota).collect::<Result<_, Errno>>()?;
     QUOTAS.set(quotas).map_err(|_| io::Error::from(Errno::EXIST))
@@ -110,27 +135,70 @@ static DISKS: LazyLock<Mutex<HashMap<u64, Arc<Disk>>>> = LazyLock::new(Mutex::de
 /// Unfinished files that nobody writes any more, by device and number, with their shares.
 static LEFT: LazyLock<Mutex<HashMap<(u64, u64), Left>>> = LazyLock::new(Mutex::default);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Left {
-    quota: Arc<Quota>,
+    quotas: Vec<Arc<Quota>>,
     bytes: u64,
 }
 
+impl Left {
+    /// Takes up its space, which the disk has, as far as it has it.
+    fn take(self) -> Reserved {
+        let bytes = self.bytes;
+        let share = |quota| Share { quota, bytes, unwritten: AtomicU64::new(0) };
+        Reserved(self.quotas.into_iter().map(share).collect())
+    }
+}
+
 impl Quota {
-    /// The quota of a volume in `root`, whose files are counted.
-    pub(crate) fn new(root: Dir, limits: QuotaLimits) -> Result<Arc<Self>, Errno> {
+    /// The quota of `root`, whose files are counted.
+    pub(crate) fn new(
+        (root, whose): (Dir, Whose),
+        limits: QuotaLimits,
+    ) -> Result<Arc<Self>, Errno> {
         let device = fs::fstat(&root)?.st_dev;
-        let disk = Arc::clone(lock(&DISKS).entry(device).or_default());
-        let quota = Arc::new(Self { root, limits, used: Mutex::default(), disk });
+        let disk = match whose {
+            Whose::Volume => Arc::clone(lock(&DISKS).entry(device).or_default()),
+            // The volume's counts what is not written yet.
+            Whose::Token => Arc::default(),
+        };
+        let counted = Mutex::new(Instant::now());
+        let quota = Arc::new(Self { root, whose, counted, limits, used: Mutex::default(), disk });
         if quota.counts() {
             let (settled, unfinished) = quota.count();
             lock(&quota.used).settled.add(settled);
             for (inode, bytes) in unfinished {
                 lock(&quota.used).pending.add(one(bytes));
-                lock(&LEFT).insert(inode, Left { quota: Arc::clone(&quota), bytes });
+                let mut all = lock(&LEFT);
+                let left = all.entry(inode).or_default();
+                left.bytes = bytes;
+                left.quotas.push(Arc::clone(&quota));
             }
         }
         Ok(quota)
+    }
+
+    /// A quota of whoever has a token for `part` of the volume `name` of this process. All that is there is counted,
+    /// whoever put it there, but for old versions.
+    ///
+    /// # Errors
+    /// Where the part is no directory that we may enter.
+    pub fn of_token(
+        name: &Name,
+        part: &RelPath,
+        limits: QuotaLimits,
+    ) -> Result<Arc<Self>, StoreError> {
+        let path = if part.is_root() { volume_path(name) } else { part_path(name, part) };
+        let start = || Dir::start(&path)?.ok_or(Errno::XDEV);
+        let made = start().and_then(|root| Self::new((root, Whose::Token), limits));
+        made.at("count", part)
+    }
+
+    /// Counts all files anew, if that was last done longer ago than this.
+    pub fn recount_after(&self, age: Duration) {
+        if lock(&self.counted).elapsed() > age {
+            self.recount();
+        }
     }
 
     /// The quota of the volume `name` of this process.
@@ -165,6 +233,7 @@ impl Quota {
         if !self.counts() {
             return;
         }
+        *lock(&self.counted) = Instant::now();
         let before = lock(&self.used).settled;
         let (counted, _) = self.count();
         let mut used = lock(&self.used);
@@ -180,7 +249,8 @@ impl Quota {
     }
 
     /// Reserves bytes for a new name at `path`.
-    fn reserve(self: &Arc<Self>, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
+    fn reserve(self: &Arc<Self>, path: &RelPath, bytes: u64) -> Result<Share, StoreError> {
+        let whose = self.whose;
         let mut used = lock(&self.used);
         let exceeds = |now: u64, more: u64, most: Option<u64>| {
             most.is_some_and(|most| now.saturating_add(more) > most)
@@ -188,12 +258,12 @@ impl Quota {
         let Usage { bytes: had, files } = used.all();
         if exceeds(files, 1, self.limits.files) {
             let most = self.limits.files.unwrap_or_default();
-            let why = format!("the quota of the volume is used up: {files} of {most} names");
+            let why = format!("the quota of the {whose} is used up: {files} of {most} names");
             return Err(full(path, io::ErrorKind::QuotaExceeded, why));
         }
         if exceeds(had, bytes, self.limits.bytes) {
             let left = self.limits.bytes.unwrap_or_default().saturating_sub(had);
-            let why = format!("the quota of the volume has {left} bytes left, {bytes} are needed");
+            let why = format!("the quota of the {whose} has {left} bytes left, {bytes} are needed");
             return Err(full(path, io::ErrorKind::QuotaExceeded, why));
         }
         let mut unwritten = lock(&self.disk);
@@ -208,8 +278,7 @@ impl Quota {
         }
         *unwritten = unwritten.saturating_add(bytes);
         used.pending.add(one(bytes));
-        let share = Share { quota: Arc::clone(self), bytes, unwritten: AtomicU64::new(bytes) };
-        Ok(Reserved(Some(share)))
+        Ok(Share { quota: Arc::clone(self), bytes, unwritten: AtomicU64::new(bytes) })
     }
 
     /// Takes it that an entry is gone.
@@ -230,6 +299,7 @@ impl Quota {
                 let Ok(stat) = dir.stat(&name) else { continue };
                 let is_dir = file_type(&stat) == FileType::Directory;
                 let below = match (within, name.as_bytes()) {
+                    (Within::Tree, VERSIONS_NAME) if self.whose == Whose::Token => continue,
                     (Within::Tree, VERSIONS_NAME) => Within::Versions,
                     (Within::Tree, name) if is_staging_name(name) => Within::Stage,
                     (within, _) => within,
@@ -275,10 +345,10 @@ fn full(path: &RelPath, kind: io::ErrorKind, why: String) -> StoreError {
     StoreError::new("write", path, Cause::Full, io::Error::new(kind, why))
 }
 
-/// Space that is reserved, and given back with this value unless it is [kept](Self::keep); no space in a store without
-/// a quota.
+/// Space that is reserved, by each quota that holds, and given back with this value unless it is [kept](Self::keep); no
+/// space in a store without a quota.
 #[derive(Debug, Default)]
-pub(crate) struct Reserved(Option<Share>);
+pub(crate) struct Reserved(Vec<Share>);
 
 #[derive(Debug)]
 struct Share {
@@ -291,19 +361,21 @@ struct Share {
 impl Reserved {
     /// Takes it that so many of the bytes are on the disk now.
     pub(crate) fn wrote(&self, bytes: u64) {
-        let Some(share) = &self.0 else { return };
-        let mut unwritten = lock(&share.quota.disk);
-        let left = share.unwritten.load(Ordering::Relaxed);
-        share.unwritten.store(left.saturating_sub(bytes), Ordering::Relaxed);
-        *unwritten = unwritten.saturating_sub(left.min(bytes));
+        for share in &self.0 {
+            let mut unwritten = lock(&share.quota.disk);
+            let left = share.unwritten.load(Ordering::Relaxed);
+            share.unwritten.store(left.saturating_sub(bytes), Ordering::Relaxed);
+            *unwritten = unwritten.saturating_sub(left.min(bytes));
+        }
     }
 
     /// Keeps the space: the entry is in its place.
     pub(crate) fn keep(mut self) {
-        let Some(share) = self.0.take() else { return };
-        let mut used = lock(&share.quota.used);
-        used.pending.remove(one(share.bytes));
-        used.settled.add(one(share.bytes));
+        for share in self.0.drain(..) {
+            let mut used = lock(&share.quota.used);
+            used.pending.remove(one(share.bytes));
+            used.settled.add(one(share.bytes));
+        }
     }
 
     /// Keeps the space if an entry was put in its place, with all attributes or not.
@@ -315,12 +387,16 @@ impl Reserved {
 
     /// Leaves the space to the unfinished file `inode`, until somebody goes on with it or removes it.
     pub(crate) fn leave(mut self, inode: (u64, u64)) {
-        let Some(share) = self.0.take() else { return };
-        let (quota, bytes) = (Arc::clone(&share.quota), share.bytes);
-        if quota.counts() {
-            lock(&LEFT).insert(inode, Left { quota, bytes });
-        } else {
-            lock(&quota.used).pending.remove(one(bytes));
+        for share in self.0.drain(..) {
+            let (quota, bytes) = (Arc::clone(&share.quota), share.bytes);
+            if quota.counts() {
+                let mut all = lock(&LEFT);
+                let left = all.entry(inode).or_default();
+                left.bytes = bytes;
+                left.quotas.push(quota);
+            } else {
+                lock(&quota.used).pending.remove(one(bytes));
+            }
         }
     }
 }
@@ -334,7 +410,7 @@ impl Drop for Share {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        if let Some(share) = &self.0 {
+        for share in &self.0 {
             lock(&share.quota.used).pending.remove(one(share.bytes));
         }
     }
@@ -347,15 +423,14 @@ pub(crate) fn forget(dir: &Dir, name: &Name) {
     }
     let Ok(stat) = dir.stat(name) else { return };
     let left = lock(&LEFT).remove(&inode_of(&stat));
-    if let Some(Left { quota, bytes }) = left {
-        lock(&quota.used).pending.remove(one(bytes));
-    }
+    // Dropped, it gives the space back.
+    left.map(Left::take);
 }
 
 /// Takes it that the unfinished file `inode` is in its place now, if it was left.
 pub(crate) fn landed(inode: (u64, u64)) {
     let left = lock(&LEFT).remove(&inode);
-    if let Some(Left { quota, bytes }) = left {
-        Reserved(Some(Share { quota, bytes, unwritten: AtomicU64::new(0) })).keep();
+    if let Some(left) = left {
+        left.take().keep();
     }
 }

@@ -514,6 +514,7 @@ impl Rebuild for LocalRebuild {
             // What others wrote to it meanwhile does not show in its times, which are set last.
             let changed = self.take_turn(&changing, &commit, (&place, &expected));
             std::mem::take(&mut self.reserved).keep_if(&changed);
+            self.store.tell_if_put(&self.path, &changed);
             return changed.map(|()| None);
         }
         let old = expected.check(&place, &self.store)?;

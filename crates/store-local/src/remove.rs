@@ -164,6 +164,9 @@ pub(super) fn remove_after(
     };
     removal.go_on(store);
     let done = std::mem::take(&mut removal.done);
+    if !going.dry_run {
+        store.tell_removed(&done);
+    }
     if done.goes_on {
         lock(&store.removals.under_way).insert(path.clone(), removal);
     }

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use super::above::scopes;
 use super::attrs::{Attrs, NewMode, On, open_to_owner};
 use super::backup::{Backup, Listed};
+use super::changes::Changes;
 use super::copy::Copier;
 use super::heritage::Heritage;
 use super::inner::{Commits, Inner, KeepLinks, Kept, Makes, Policy, Unfinished};
@@ -81,6 +82,10 @@ pub struct LocalOptions {
     pub writing: Writing,
     /// Told which files are changing where they are.
     pub under_way: UnderWay,
+    /// Quotas of whoever the store is for, besides that of the volume.
+    pub quotas: Vec<Arc<Quota>>,
+    /// Hears what changes.
+    pub changes: Changes,
 }
 
 /// Makes the directory `dir` unless it exists, its owner's alone, but not the one above it: whether it was made. What
@@ -199,7 +204,7 @@ impl LocalStore {
             see: options.see,
             old: Kept { backup: options.backup, listed: Listed::default(), versions },
             policy: Policy {
-                quota: Quota::of_root(path),
+                quotas: Quota::of_root(path).into_iter().chain(options.quotas).collect(),
                 one_file_system: options.one_file_system,
                 one_shot: options.one_shot,
                 keeps: options.keep_dirlinks,
@@ -212,6 +217,7 @@ impl LocalStore {
                 delayed: Mutex::default(),
                 left: LeftFiles::default(),
                 under_way: options.under_way,
+                changes: options.changes,
             },
             copier: Copier::default(),
             touched: Touched::new(options.durability),
@@ -397,7 +403,7 @@ impl Tree for LocalStore {
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
         let place = self.place("remove", path)?;
         let found = look_at(&place.dir, &place.name, self.0.see.plain());
-        self.0.counting(&place, || remove_unchanged(&place, is, found))
+        self.0.removing(&place, || remove_unchanged(&place, is, found))
     }
 }
 

@@ -31,6 +31,7 @@ pub(super) fn put_new(
     let reserved = store.reserve(&place.path, file.bytes.len() as u64)?;
     if let Some(put) = put_nameless(store, place, what) {
         reserved.keep_if(&put);
+        store.tell_if_put(&place.path, &put);
         return put;
     }
     let staged = store.stages.create_as(place, attrs.birth_mode(store.makes.owner))?;
@@ -43,6 +44,7 @@ pub(super) fn put_new(
         discard(&dir, &staged.name);
     }
     reserved.keep_if(&put);
+    store.tell_if_put(&place.path, &put);
     put?.of(&place.path)?;
     Ok(store.version_written(&staged.file))
 }

@@ -62,6 +62,7 @@ pub(crate) fn local_options(
         keep_dirlinks: keep_links(options),
         writing: writing(root, options)?,
         under_way: under_way.clone(),
+        ..LocalOptions::default()
     })
 }
 

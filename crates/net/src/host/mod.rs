@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use deltic_protocol::hello::Request;
 use deltic_protocol::options::Options;
+use deltic_store_local::LocalOptions;
 
 use crate::error::SyncError;
 
@@ -60,6 +61,11 @@ pub(crate) trait Host: Send + Sync {
     /// [`SyncError::Selection`].
     fn check_options(&self, _root: &Path, _: &Options) -> Result<(), SyncError> {
         Ok(())
+    }
+
+    /// Options of the store at `root`, with what holds for whoever asks.
+    fn store_options(&self, _root: &Path, local: LocalOptions) -> LocalOptions {
+        local
     }
 }
 

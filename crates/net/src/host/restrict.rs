@@ -9,13 +9,14 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use deltic_protocol::hello::{NamesFrom, Request};
 use deltic_protocol::options::{AlternateUse, Delete, Missing, Options, Powers};
 use deltic_store_local::cache::Cache;
 use deltic_store_local::{
-    NamedDir, Trust, VolumeDir, confine, confine_to_volumes, keep_quotas, keeps_versions,
-    leads_out, part_path, volume_path,
+    Changes, LocalOptions, NamedDir, Quota, Trust, VolumeDir, confine, confine_to_volumes,
+    keep_quotas, keeps_versions, leads_out, part_path, volume_path,
 };
 use deltic_tree::path::printable;
 use deltic_tree::{Follow, Name, RelPath};
@@ -43,6 +44,10 @@ pub struct Restriction {
     is_volume: bool,
     /// Directory in a volume that is kept to; the root for all of it.
     part: RelPath,
+    /// Quotas of whoever it is for, besides that of the volume.
+    quotas: Vec<Arc<Quota>>,
+    /// Hears what changes in the volume, by its path there.
+    changes: Changes,
     wall: Wall,
 }
 
@@ -127,6 +132,18 @@ impl Restriction {
     pub fn to_part(name: &Name, part: RelPath, access: Access, no_delete: bool) -> Self {
         let dir = part_path(name, &part);
         Self { dir, part, ..Self::to_volume(name, access, no_delete) }
+    }
+
+    /// Has these quotas hold too.
+    #[must_use]
+    pub fn with_quotas(self, quotas: Vec<Arc<Quota>>) -> Self {
+        Self { quotas, ..self }
+    }
+
+    /// Has what is changed be told, by its path in the volume.
+    #[must_use]
+    pub fn with_changes(self, changes: Changes) -> Self {
+        Self { changes, ..self }
     }
 
     /// State of the second wall.
@@ -260,6 +277,14 @@ impl Host for Restriction {
         let mut options = options.clone();
         dirs(&mut options)
             .try_for_each(|(option, dir)| self.check(option, &root.join(OsStr::from_bytes(dir))))
+    }
+
+    fn store_options(&self, root: &Path, local: LocalOptions) -> LocalOptions {
+        let below = root.strip_prefix(&self.dir).unwrap_or_else(|_| Path::new(""));
+        let mut names = below.components().map(|name| Name::new(name.as_os_str().as_bytes()));
+        let above = names.try_fold(self.part.clone(), |above, name| above.join(&name?));
+        let changes = above.map_or_else(|_| Changes::default(), |above| self.changes.below(above));
+        LocalOptions { quotas: self.quotas.clone(), changes, ..local }
     }
 }
 

@@ -164,6 +164,7 @@ impl Session {
         } else {
             made.dirs = make(&lacking, &options).map_err(|error| unmade(&root, error))?;
             let local = local_options(&root, &options, (see, &self.config.under_way))?;
+            let local = self.config.host.store_options(&root, local);
             let store = LocalStore::open_named(&root_of(&root, &options), local);
             let store = store.map_err(unusable)?;
             let is_new = made.dirs.first().is_some_and(|made| made.path == root);

@@ -1,14 +1,13 @@
 //! Steps of a store that take or give back space.
 
-use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use deltic_store::StoreError;
 use deltic_tree::RelPath;
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::Errno;
 
-use super::{LEFT, Left, Reserved, Share};
+use super::{LEFT, Left, Quota, Reserved, Whose};
 use crate::errno::At;
 use crate::inner::Inner;
 use crate::lock;
@@ -28,12 +27,13 @@ impl Inner {
     /// Reserves bytes for a new name at `path`.
     ///
     /// # Errors
-    /// [`StoreError::Full`] where the quota of the volume has not so much left.
+    /// [`StoreError::Full`] where a quota has not so much left.
     pub(crate) fn reserve(&self, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
-        self.policy
-            .quota
-            .as_ref()
-            .map_or(Ok(Reserved::default()), |quota| quota.reserve(path, bytes))
+        let mut reserved = Reserved::default();
+        for quota in &self.policy.quotas {
+            reserved.0.push(quota.reserve(path, bytes)?);
+        }
+        Ok(reserved)
     }
 
     /// Reserves a name at `place`, if nothing is there.
@@ -41,7 +41,7 @@ impl Inner {
     /// # Errors
     /// As [`Self::reserve`].
     pub(crate) fn reserve_name(&self, place: &Place) -> Result<Reserved, StoreError> {
-        match self.policy.quota.is_some() && place.dir.find(&place.name) == Ok(None) {
+        match !self.policy.quotas.is_empty() && place.dir.find(&place.name) == Ok(None) {
             true => self.reserve(&place.path, 0),
             false => Ok(Reserved::default()),
         }
@@ -54,19 +54,27 @@ impl Inner {
         (stat, bytes): (&Stat, u64),
     ) -> Result<Reserved, StoreError> {
         let left = lock(&LEFT).remove(&inode_of(stat));
-        let reserved = match left {
-            Some(Left { quota, bytes }) => {
-                Reserved(Some(Share { quota, bytes, unwritten: AtomicU64::new(0) }))
+        let mut reserved = left.map(Left::take).unwrap_or_default();
+        for quota in &self.policy.quotas {
+            if reserved.0.iter().any(|share| Arc::ptr_eq(&share.quota, quota)) {
+                continue;
             }
-            None => self.reserve(path, bytes)?,
-        };
+            match quota.reserve(path, bytes) {
+                Ok(share) => reserved.0.push(share),
+                Err(error) => {
+                    // It stays as it was, for somebody who has room.
+                    reserved.leave(inode_of(stat));
+                    return Err(error);
+                }
+            }
+        }
         reserved.wrote(stat.st_blocks as u64 * 512);
         Ok(reserved)
     }
 
     /// True if names that go are counted.
     pub(crate) fn counts(&self) -> bool {
-        self.policy.quota.as_ref().is_some_and(|quota| quota.counts())
+        self.policy.quotas.iter().any(|quota| quota.counts())
     }
 
     /// Calls `then`, which replaces or removes what is at `place`, and gives back what that held, unless it is kept.
@@ -75,16 +83,18 @@ impl Inner {
         place: &Place,
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let Some(quota) = self.policy.quota.as_ref().filter(|quota| quota.counts()) else {
+        if !self.counts() {
             return then();
-        };
+        }
         let _turn = lock(turn(place).at("count", &place.path)?);
         let old = place.dir.find(&place.name).at("count", &place.path)?;
         then()?;
-        if let Some(old) = old {
+        let Some(old) = old else { return Ok(()) };
+        for quota in self.counting_quotas() {
+            let has_versions = quota.whose == Whose::Volume && self.old.versions.is_some();
             let kept = match file_type(&old) {
                 FileType::Directory => false,
-                FileType::RegularFile => self.old.versions.is_some() || self.old.backup.is_some(),
+                FileType::RegularFile => has_versions || self.old.backup.is_some(),
                 _ => self.old.backup.is_some(),
             };
             if !kept {
@@ -96,8 +106,10 @@ impl Inner {
 
     /// Takes it that an entry is gone that no [count](Self::counting) saw.
     pub(crate) fn gone(&self, old: &Stat) {
-        if let Some(quota) = self.policy.quota.as_ref().filter(|quota| quota.counts()) {
-            quota.gone(old);
-        }
+        self.counting_quotas().for_each(|quota| quota.gone(old));
+    }
+
+    fn counting_quotas(&self) -> impl Iterator<Item = &Arc<Quota>> {
+        self.policy.quotas.iter().filter(|quota| quota.counts())
     }
 }

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::{LocalStore, Unfinished};
 use crate::attrs::{Attrs, NewMode, On, open_to_owner, set_mode};
 use crate::backup::Goes;
+use crate::changes::Became;
 use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};
 use crate::heritage::Heritage;
@@ -76,6 +77,7 @@ impl LocalStore {
                         None => {}
                     }
                     self.0.touched.add(&place.dir_path);
+                    self.0.commits.changes.tell(path, Became::Put);
                     return Ok(());
                 }
             }
@@ -159,6 +161,8 @@ impl LocalStore {
         }
         self.0.touched.add(&old.dir_path);
         self.0.touched.add(&new.dir_path);
+        self.0.commits.changes.tell(from, Became::Gone);
+        self.0.commits.changes.tell(to, Became::Put);
         Ok(())
     }
 

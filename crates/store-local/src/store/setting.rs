@@ -192,6 +192,7 @@ impl LocalStore {
         }
         self.0.touched.add(&place.dir_path);
         reserved.keep_if(&landed);
+        self.0.tell_if_put(path, &landed);
         landed?.of(path)
     }
 }
