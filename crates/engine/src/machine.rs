@@ -67,6 +67,10 @@ pub trait Machine {
     fn is_finished(&self) -> bool;
     /// True while it should be given no frame.
     fn is_full(&self) -> bool;
+    /// True while literals wait for credit of the other end.
+    fn lacks_credit(&self) -> bool {
+        false
+    }
     /// Notes that the greeting is over.
     fn greeted(&mut self, _: &Terms) {}
     /// Notes that the other end has said nothing for a while, from the beginning on.
@@ -127,6 +131,9 @@ impl Machine for Sender {
     fn is_full(&self) -> bool {
         // A receiver counts on being heard.
         false
+    }
+    fn lacks_credit(&self) -> bool {
+        Self::lacks_credit(self)
     }
     fn greeted(&mut self, terms: &Terms) {
         Self::greeted(self, terms.offers, terms.limits);

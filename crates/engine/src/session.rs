@@ -233,6 +233,12 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         self.machine.is_finished()
     }
 
+    /// True while literals wait for credit of the other end.
+    #[must_use]
+    pub fn lacks_credit(&self) -> bool {
+        self.machine.lacks_credit()
+    }
+
     /// The lane that must take frames before the session goes on; `None` where it waits for none.
     #[must_use]
     pub fn blocked_on(&self) -> Option<Lane> {

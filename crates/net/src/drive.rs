@@ -55,6 +55,8 @@ pub(crate) struct Drive {
     pub(crate) monitor: Monitor,
     /// Sees what is heard and said.
     pub(crate) tap: Option<Arc<Tap>>,
+    /// Longest time for which the other end may give no credit for what waits.
+    pub(crate) credit_patience: Option<Duration>,
 }
 
 /// Runs `machine` to its end.
@@ -72,9 +74,10 @@ pub(crate) async fn drive<M: Machine, W: Worker<M>>(
 async fn turn<M: Machine, W: Worker<M>>(
     machine: M,
     worker: Arc<W>,
-    Drive { greeting, mut frames, outlets, mut news, share, counters, monitor, tap }: Drive,
+    by: Drive,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
+    let Drive { greeting, mut frames, outlets, mut news, share, counters, monitor, tap, .. } = by;
     let (watched, doing) = (monitor.clone(), Arc::clone(&worker));
     let perform = move |bundle: &mut dyn Iterator<Item = (WorkId, M::Work)>,
                         results: &mut Vec<_>| {
@@ -84,6 +87,7 @@ async fn turn<M: Machine, W: Worker<M>>(
     let session = Session::new(machine, greeting.map(heard_by));
     let mut runner = Runner { session, worker, pool, outlets, counters, monitor, tap };
     let (begun, mut answers) = (Instant::now(), Vec::new());
+    let mut withheld = Withheld { patience: by.credit_patience, until: None };
     loop {
         while let Ok(news) = news.try_recv() {
             match news {
@@ -96,6 +100,7 @@ async fn turn<M: Machine, W: Worker<M>>(
         }
         let session = &runner.session;
         let (wake, blocked) = (session.next_wake(), session.blocked_on());
+        let until = withheld.until(session.lacks_credit());
         tokio::select! {
             _ = results.recv_many(&mut answers, AT_ONCE) => runner.answered(answers.drain(..))?,
             // Some frames at a time: each may add to the backlog.
@@ -112,6 +117,9 @@ async fn turn<M: Machine, W: Worker<M>>(
                 let woken = runner.session.wake(begun.elapsed());
                 woken.map_err(|session::NoGreeting| SyncError::NoAnswerInTime)?;
             }
+            () = tokio::time::sleep_until(until.unwrap_or(begun)), if until.is_some() => {
+                return Err(SyncError::Silence);
+            }
             // Only wakes the loop: capacity is looked at again above.
             writable = runner.outlets.writable(blocked.unwrap_or(Lane::Any)), if blocked.is_some() => {
                 if let Err(Closed(lane)) = writable {
@@ -121,6 +129,22 @@ async fn turn<M: Machine, W: Worker<M>>(
                 }
             }
         }
+    }
+}
+
+/// Credit that is waited for.
+struct Withheld {
+    patience: Option<Duration>,
+    until: Option<Instant>,
+}
+
+impl Withheld {
+    /// When it is given up, if it is waited for.
+    fn until(&mut self, waits: bool) -> Option<Instant> {
+        let patience = self.patience.filter(|_| waits);
+        self.until =
+            patience.map(|patience| self.until.unwrap_or_else(|| Instant::now() + patience));
+        self.until
     }
 }
 
@@ -415,6 +439,7 @@ mod tests {
             counters,
             monitor,
             tap: None,
+            credit_patience: None,
         };
         let options = Options::default();
         let machine = Receiver::new(Setting { options, ..Setting::default() });

@@ -5,12 +5,17 @@ mod common;
 
 use std::path::Path;
 
-use common::{noise, plan, there};
-use deltic_net::embed::Embedding;
+use std::time::Duration;
+
+use common::{noise, pass, plan, there};
+use deltic_net::SyncError;
+use deltic_net::embed::{Embedding, serve_over, sync_over};
 use deltic_net::executor::Budget;
+use deltic_net::plan::{Destination, Plan, Sources};
 use deltic_protocol::frame::Header;
 use deltic_protocol::limits::MIN_FRAME_BYTES;
 use deltic_protocol::options::Options;
+use tokio::io::{duplex, split};
 
 /// Pushes a tree; the longest payloads to there and back.
 async fn pushed(source: &Path, destination: &Path, frame_bytes: usize) -> (usize, usize) {
@@ -45,4 +50,41 @@ async fn one_end_asks_for_short_frames_and_gets_no_others() {
         assert!(first.max(second).max(back) <= frame_bytes, "{first} {second} {back}");
         assert!(first > frame_bytes / 3, "{first}");
     }
+}
+
+/// Frames by which a receiver gives credit.
+const CREDIT: u8 = 62;
+
+/// Pulls a file, with nothing to there from such a frame on; how it ended there.
+async fn pulled_until(until: Option<u8>, patience: Option<Duration>) -> Result<(), SyncError> {
+    let trees = tempfile::tempdir().unwrap();
+    std::fs::create_dir(trees.path().join("a")).unwrap();
+    std::fs::write(trees.path().join("a/file"), noise(2 << 20, 1)).unwrap();
+    let far = format!("{}/a/", trees.path().display());
+    let options = Options { recursive: true, times: true, durable: false, ..Options::default() };
+    let plan = Plan {
+        sources: Sources::Remote { host: "there".into(), paths: vec![far.into()] },
+        ..plan("unused".into(), Destination::Local(trees.path().join("b")), options)
+    };
+    let (near, from_near) = duplex(256 << 10);
+    let (far, from_far) = duplex(256 << 10);
+    let ((near_reads, near_writes), (far_reads, far_writes)) = (split(from_near), split(from_far));
+    tokio::spawn(pass(near_reads, far_writes, until));
+    tokio::spawn(pass(far_reads, near_writes, None));
+    let budget = Budget { credit: Some(256 << 10), ..Budget::default() };
+    let asks = Embedding { budget, ..Embedding::default() };
+    let pulling = tokio::spawn(async move { sync_over(plan, near, &asks, &mut |_| ()).await });
+    let budget = Budget { credit_patience: patience, ..Budget::default() };
+    let ended = serve_over(far, &Embedding { budget, ..Embedding::default() }).await;
+    assert_eq!(pulling.await.unwrap().is_ok(), ended.is_ok());
+    ended
+}
+
+#[tokio::test]
+async fn who_gives_no_credit_is_given_up_after_a_while() {
+    let patience = Some(Duration::from_millis(300));
+    let ended = pulled_until(Some(CREDIT), patience).await;
+    assert!(matches!(ended, Err(SyncError::Silence)), "{ended:?}");
+    // Who gives it has all the time that it takes.
+    assert!(pulled_until(None, patience).await.is_ok());
 }

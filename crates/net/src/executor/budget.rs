@@ -1,6 +1,7 @@
 //! Limits of one session.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use deltic_protocol::limits::{MAX_FRAME_BYTES, MAX_THREADS};
 
@@ -28,6 +29,8 @@ pub struct Budget {
     pub frame_bytes: usize,
     /// Literal bytes that may be on their way to it, where the other end knows credit; any number if `None`.
     pub credit: Option<u64>,
+    /// Longest time for which an end that asked for credit may give none for what waits; no limit if `None`.
+    pub credit_patience: Option<Duration>,
 }
 
 impl Default for Budget {
@@ -39,6 +42,7 @@ impl Default for Budget {
             open_files: None,
             frame_bytes: MAX_FRAME_BYTES,
             credit: None,
+            credit_patience: None,
         }
     }
 }

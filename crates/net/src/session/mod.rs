@@ -203,7 +203,18 @@ impl Session {
         let tap = self.config.tap.clone();
         let outlets = Outlets::new(self.batches.clone());
         let counters = Arc::clone(&self.flow.counters);
-        let by = Drive { greeting, frames, outlets, news, share, counters, monitor, tap };
+        let credit_patience = self.config.budget.credit_patience;
+        let by = Drive {
+            greeting,
+            frames,
+            outlets,
+            news,
+            share,
+            counters,
+            monitor,
+            tap,
+            credit_patience,
+        };
         let session = drive(machine, worker, by, watch);
         let result = beside(session, joining.go_on(joined)).await;
         if result.is_ok() {

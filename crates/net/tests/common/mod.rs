@@ -34,8 +34,12 @@ pub fn there(path: impl Into<PathBuf>) -> Destination {
     Destination::Remote { host: "there".into(), path: path.into().into() }
 }
 
-/// Passes on all that comes; the headers of its frames.
-async fn pass(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) -> Vec<Header> {
+/// Passes on all that comes, and nothing from the first frame of the kind `until` on; the headers of its frames.
+pub async fn pass(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    until: Option<u8>,
+) -> Vec<Header> {
     let mut magic = [0; MAGIC_BYTES];
     from.read_exact(&mut magic).await.unwrap();
     to.write_all(&magic).await.unwrap();
@@ -45,6 +49,9 @@ async fn pass(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin)
         let mut payload = vec![0; decoded.len];
         from.read_exact(&mut payload).await.unwrap();
         seen.push(decoded);
+        if until == Some(decoded.kind) {
+            std::future::pending::<()>().await;
+        }
         let written = to.write_all(&[&header[..], &payload].concat()).await;
         if written.is_err() {
             break;
@@ -59,8 +66,8 @@ pub async fn pushed(plan: Plan, with: Embedding) -> (Vec<Header>, Vec<Header>) {
     let (near, from_near) = duplex(256 << 10);
     let (far, from_far) = duplex(256 << 10);
     let ((near_reads, near_writes), (far_reads, far_writes)) = (split(from_near), split(from_far));
-    let there = tokio::spawn(pass(near_reads, far_writes));
-    let back = tokio::spawn(pass(far_reads, near_writes));
+    let there = tokio::spawn(pass(near_reads, far_writes, None));
+    let back = tokio::spawn(pass(far_reads, near_writes, None));
     let serving = tokio::spawn(async move { serve_over(far, &with).await });
     let done = sync_over(plan, near, &Embedding::default(), &mut |_| ()).await;
     assert_eq!(done.unwrap().totals.failed, 0);

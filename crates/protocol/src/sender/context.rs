@@ -83,6 +83,11 @@ impl Context {
         Some(frame)
     }
 
+    /// True if literals are ready that must wait for credit.
+    pub(super) fn lacks_credit(&self) -> bool {
+        self.frames.front().is_some_and(|frame| !self.credit.has_room(frame.literal_bytes()))
+    }
+
     /// The next work; none that reads more literals while others wait for credit.
     pub(super) fn next_work(&mut self) -> Option<(WorkId, Work)> {
         let next = self.frames.front().map_or(0, ToReceiver::literal_bytes);

@@ -133,6 +133,12 @@ impl Sender {
         self.cx.next_work()
     }
 
+    /// Returns true while literals are ready that the receiver gives no credit for.
+    #[must_use]
+    pub fn lacks_credit(&self) -> bool {
+        self.cx.lacks_credit()
+    }
+
     /// Returns true once the receiver has said that the session is over.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
