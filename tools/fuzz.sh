@@ -16,12 +16,24 @@ export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
 # A target is named, so that scripts of builds are built without all that.
 host=$(rustc -vV | sed -n 's/^host: //p')
 cargo build --release --locked --manifest-path crates/serve/fuzz/Cargo.toml --target "$host" --target-dir "$out/build"
-for target in "${targets[@]}"; do
+# Two at a time; each says what came of it once it is done.
+run() {
+  local target=$1 world=$out/$1
   # The server keeps to its directories, so the fuzzer's own are there.
-  world=$out/$target
   rm -rf "$world/photos"; mkdir -p "$world/photos" "$world/state/corpus"
   find crates/serve/fuzz/seeds -name "$target-*" -exec cp -t "$world/state/corpus" {} +
-  echo "== $target, $seconds s"
+  local ended=0
   (cd "$world/state" && DELTIC_FUZZ=$world "$out/build/$host/release/$target" corpus -artifact_prefix="$world/state/" \
-    -max_total_time="$seconds" -max_len=65536 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0)
+    -max_total_time="$seconds" -max_len=65536 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0) \
+    >"$world/log" 2>&1 || ended=$?
+  echo "== $target, $seconds s: $(grep -oE 'number_of_executed_units: *[0-9]+' "$world/log" | grep -oE '[0-9]+$' || echo no) inputs"
+  [ "$ended" -eq 0 ] || tail -n 60 "$world/log"
+  return "$ended"
+}
+failed=0
+for target in "${targets[@]}"; do
+  while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n || failed=1; done
+  run "$target" &
 done
+while [ -n "$(jobs -p)" ]; do wait -n || failed=1; done
+exit "$failed"
