@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test bench differential storage storage-remote storage-verity proxies bench-remote fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build static install demo test bench differential storage storage-remote storage-verity proxies acme bench-remote fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
@@ -63,6 +63,11 @@ proxies: toolchain ## sync through nginx and Caddy in their default settings
 	tools/ensure.sh caddy caddy || echo "SKIPPED: caddy"
 	cargo build --release --locked -p deltic-cli
 	tools/proxies.sh $(target)/release/deltic
+
+# The script says what it installs.
+acme: toolchain ## have a server get and renew its certificate from pebble, an ACME server
+	cargo build --release --locked -p deltic-cli
+	tools/acme.sh $(target)/release/deltic
 
 fuzz: toolchain ## fuzz what a server hears, each target for a minute (SECONDS_EACH, TARGETS)
 	tools/ensure.sh g++ g++

@@ -3,7 +3,6 @@
 mod request;
 mod tunnel;
 
-use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -14,10 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use deltic_net::SyncError;
 use deltic_net::plan::{Dial, Stream};
 use http::{HeaderValue, StatusCode, Uri, header};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
-use rustls_platform_verifier::BuilderVerifierExt;
+use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
@@ -25,8 +21,8 @@ use tokio_websockets::ClientBuilder;
 
 use crate::channel::{Channel, Connection, Mux, limits};
 use crate::control::{FromClient, FromServer, parse};
-use crate::server::tls::pin;
 use crate::token::Token;
+use crate::trust::client_config;
 use crate::{SOCKET_PATH, SUBPROTOCOL};
 
 pub use self::request::KeptVersion;
@@ -324,75 +320,6 @@ fn refused(to: &Address, error: tokio_websockets::Error) -> NoLink {
     };
     let why = SyncError::Refused(format!("{}: {why}", to.server()));
     if is_said { NoLink::Refused(why) } else { NoLink::Cut(why) }
-}
-
-fn client_config(pin: Option<&str>) -> Result<ClientConfig, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()?;
-    let mut config = match pin {
-        None => builder.with_platform_verifier()?.with_no_client_auth(),
-        Some(pin) => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Pinned { pin: pin.into(), provider }))
-            .with_no_client_auth(),
-    };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
-}
-
-/// Trusts one key, whoever signed its certificate.
-struct Pinned {
-    pin: String,
-    provider: Arc<rustls::crypto::CryptoProvider>,
-}
-
-impl fmt::Debug for Pinned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pinned({})", self.pin)
-    }
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let certificate = rustls::server::ParsedCertificate::try_from(end_entity)?;
-        let shown = pin(&certificate.subject_public_key_info());
-        if shown == self.pin {
-            return Ok(ServerCertVerified::assertion());
-        }
-        Err(rustls::Error::General(format!("its key is another one than the pin says: {shown}")))
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, cert, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub mod control;
 pub mod private;
 pub mod server;
 pub mod token;
+pub mod trust;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -7,6 +7,7 @@ use deltic_serve::server::keep::Keep;
 
 use super::headings::TRAVEL;
 use crate::words::age::Age;
+use crate::words::size::Size;
 
 /// Options by which a client shows who it is, and knows a server.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -40,6 +41,12 @@ pub(crate) struct ServeArgs {
     /// Be there for the whole network, with a key of our own that clients know by its pin
     #[arg(long)]
     pub(crate) lan: bool,
+    /// Have a certificate made for this name, and renewed: by Let's Encrypt, unless --config says otherwise
+    ///
+    /// Let's Encrypt connects to port 443 of the name, so the server listens there unless --listen says otherwise. With
+    /// this option you agree to its terms of service. May be given several times.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["lan", "cert"])]
+    pub(crate) domain: Vec<String>,
     /// Show this certificate, a PEM file
     #[arg(long, value_name = "FILE", requires = "key", conflicts_with = "lan")]
     pub(crate) cert: Option<PathBuf>,
@@ -88,30 +95,7 @@ pub(crate) struct TokenArgs {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum TokenCommand {
     /// Make a token and print it
-    Add {
-        /// What you call it: whose it is, or what for
-        name: String,
-        /// For these volumes alone; else for all
-        #[arg(long, value_name = "NAME")]
-        volume: Vec<String>,
-        /// For this directory in each of them alone, with all that is below it
-        #[arg(long, value_name = "DIR")]
-        path: Option<String>,
-        /// Files may be read, and none written
-        #[arg(long, conflicts_with = "wo")]
-        ro: bool,
-        /// Files may be written, and none read
-        #[arg(long)]
-        wo: bool,
-        /// No file may be deleted
-        #[arg(long)]
-        no_delete: bool,
-        /// It ends after so long: 12h, 30d
-        #[arg(long, value_name = "AGE")]
-        expires: Option<Age>,
-        #[command(flatten)]
-        state: StateArgs,
-    },
+    Add(TokenAddArgs),
     /// List the tokens
     List {
         #[command(flatten)]
@@ -124,6 +108,41 @@ pub(crate) enum TokenCommand {
         #[command(flatten)]
         state: StateArgs,
     },
+}
+
+/// Rights of a new token.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TokenAddArgs {
+    /// What you call it: whose it is, or what for
+    pub(crate) name: String,
+    /// For these volumes alone; else for all
+    #[arg(long, value_name = "NAME")]
+    pub(crate) volume: Vec<String>,
+    /// For this directory in each of them alone, with all that is below it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) path: Option<String>,
+    /// Files may be read, and none written
+    #[arg(long, conflicts_with = "wo")]
+    pub(crate) ro: bool,
+    /// Files may be written, and none read
+    #[arg(long)]
+    pub(crate) wo: bool,
+    /// No file may be deleted
+    #[arg(long)]
+    pub(crate) no_delete: bool,
+    /// Most bytes that may be in its part of each volume, as it writes: 500M, 10G
+    ///
+    /// All that is there counts, whoever put it there, but for old versions. What exceeds it is refused as a whole.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) quota: Option<Size>,
+    /// Most names of files, directories and links there
+    #[arg(long, value_name = "N")]
+    pub(crate) quota_files: Option<u64>,
+    /// It ends after so long: 12h, 30d
+    #[arg(long, value_name = "AGE")]
+    pub(crate) expires: Option<Age>,
+    #[command(flatten)]
+    pub(crate) state: StateArgs,
 }
 
 /// Keep the token and the pin for a server
@@ -184,6 +203,8 @@ EXAMPLES:
       on this machine alone: http://127.0.0.1:8420/photos/
   deltic serve --lan photos/ music/
       for the whole network, by TLS
+  deltic serve --domain nas.example.org /srv/photos
+      for everybody, on port 443, with a certificate of Let's Encrypt
   deltic serve --cert fullchain.pem --key privkey.pem --listen 0.0.0.0:443 /srv/photos
       with a certificate that clients trust by themselves
   deltic serve --config /etc/deltic/deltic.toml --check
@@ -197,6 +218,8 @@ EXAMPLES:
   deltic token add --ro --volume photos tv
       the TV may see the photos
   deltic token add --no-delete --expires 90d laptop-backup
+  deltic token add --path guests --quota 10G guest
+      in the directory guests, 10 GiB
   deltic token revoke tv";
 
 const LOGIN_EXAMPLES: &str = "\

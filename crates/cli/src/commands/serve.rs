@@ -11,16 +11,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use deltic_serve::client::Address;
 use deltic_serve::server::access::{Grant, TokenFile};
-use deltic_serve::server::config::{AccessConfig, Config, ConfigError, PORT, Tls, VolumeConfig};
+use deltic_serve::server::config::{
+    AccessConfig, AcmeConfig, Config, ConfigError, PORT, Tls, VolumeConfig,
+};
 use deltic_serve::server::{Operator, Prepared, prepare};
 use deltic_serve::token::Token;
 
-use crate::args::server::{LoginCommandArgs, ServeArgs, StateArgs, TokenArgs, TokenCommand};
+use crate::args::server::{
+    LoginCommandArgs, ServeArgs, StateArgs, TokenAddArgs, TokenArgs, TokenCommand,
+};
 use crate::plan::server::{Login, Logins};
 use crate::report::exit::Exit;
+use crate::report::numbers::counted;
 use crate::report::output::{self, Output};
 use crate::words::age::Age;
 use crate::words::home::STATE;
+use crate::words::size::Size;
+
+/// Port of https://.
+const HTTPS: u16 = 443;
 
 /// Serves until it is told to end.
 pub(crate) fn run(args: &ServeArgs) -> Exit {
@@ -44,14 +53,15 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
     // A file of settings that is not given cannot change.
     let reload = || self::config(args).map_err(|error| output::words(&error));
     let report = |line: &str| output::note(&format!("{line}\n"));
-    let operator = Operator { reload: &reload, report: &report };
-    let operator = args.config.is_some().then_some(&operator);
+    let reload: Option<&dyn Fn() -> Result<Config, String>> =
+        if args.config.is_some() { Some(&reload) } else { None };
+    let operator = Operator { reload, report: &report };
     match prepare(&config, Some(&token), args.config.as_deref()) {
         Ok(prepared) => {
             if let Err(error) = announce(&prepared, &config, &token) {
                 output::complain_unwritten(&error);
             }
-            prepared.run(operator).map_or_else(|error| failed(&error), |()| Exit::Success)
+            prepared.run(&operator).map_or_else(|error| failed(&error), |()| Exit::Success)
         }
         Err(error) => failed(&error),
     }
@@ -90,6 +100,16 @@ fn config(args: &ServeArgs) -> Result<Config> {
     if args.lan {
         config.tls = Tls::SelfSigned;
         config.listen = (Ipv6Addr::UNSPECIFIED, config.listen.port()).into();
+    }
+    if !args.domain.is_empty() {
+        let of = |acme| AcmeConfig { domains: args.domain.clone(), ..acme };
+        config.tls = Tls::Acme(match config.tls {
+            Tls::Acme(acme) => of(acme),
+            _ => of(AcmeConfig::of(Vec::new())),
+        });
+        if args.config.is_none() {
+            config.listen = (Ipv6Addr::UNSPECIFIED, HTTPS).into();
+        }
     }
     if let (Some(cert), Some(key)) = (&args.cert, &args.key) {
         config.tls = Tls::Files { cert: cert.clone(), key: key.clone() };
@@ -146,7 +166,12 @@ fn volumes(dirs: &[PathBuf]) -> Result<BTreeMap<String, VolumeConfig>> {
 /// Prints where the volumes are.
 fn announce(prepared: &Prepared, config: &Config, token: &Token) -> io::Result<()> {
     let scheme = if matches!(config.tls, Tls::Off) { "http" } else { "https" };
-    let address = SocketAddr::new(reachable(prepared.address.ip()), prepared.address.port());
+    let port = prepared.address.port();
+    let address = match &config.tls {
+        Tls::Acme(acme) if port == HTTPS => acme.domains[0].clone(),
+        Tls::Acme(acme) => format!("{}:{port}", acme.domains[0]),
+        _ => SocketAddr::new(reachable(prepared.address.ip()), port).to_string(),
+    };
     let pin = prepared.pin().map(|pin| format!("&pin={pin}")).unwrap_or_default();
     let mut output = Output::stdout();
     for (name, volume) in &config.volumes {
@@ -184,53 +209,58 @@ fn reachable(ip: IpAddr) -> IpAddr {
 pub(crate) fn token(args: &TokenArgs) -> Result<()> {
     let mut output = Output::stdout();
     match &args.command {
-        TokenCommand::Add { name, volume, path, ro, wo, no_delete, expires, state } => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let end = |age: &Age| Some(now.as_secs().saturating_add(age.0?));
-            let grant = Grant {
-                name: name.clone(),
-                volumes: (!volume.is_empty()).then(|| volume.clone()),
-                path: None,
-                parent: None,
-                read: !wo,
-                write: !ro,
-                delete: !ro && !no_delete,
-                expires: expires.as_ref().and_then(end),
-            };
-            let grant = match path {
-                None => grant,
-                Some(path) => grant.within(path).map_err(|why| anyhow!("--path={path}: {why}"))?,
-            };
-            let state = self::state(state)?;
+        TokenCommand::Add(add) => {
+            let state = state(&add.state)?;
             make_own(&state)?;
-            output.line(TokenFile::of(&state).add(grant)?.reveal());
+            output.line(TokenFile::of(&state).add(grant(add)?)?.reveal());
         }
         TokenCommand::List { state } => {
             for (hash, grant) in TokenFile::of(&self::state(state)?).read()? {
-                let rights =
-                    [(grant.read, "read"), (grant.write, "write"), (grant.delete, "delete")];
-                let rights: Vec<_> =
-                    rights.iter().filter(|(has, _)| *has).map(|(_, right)| *right).collect();
-                let volumes =
-                    grant.volumes.map_or_else(|| "all volumes".into(), |names| names.join(" "));
-                let path = grant.path.map(|path| format!(", below {path}")).unwrap_or_default();
-                let made = if grant.parent.is_some() { "  made by a token" } else { "" };
-                let ends = grant.expires.map(ends).unwrap_or_default();
-                let (hash, name) = (&hash[..12], grant.name);
-                let rights = rights.join("+");
-                output.line(format!("{hash}  {name}  {rights}  {volumes}{path}{ends}{made}"));
+                output.line(line(&hash, grant));
             }
         }
         TokenCommand::Revoke { which, state } => {
             let gone = TokenFile::of(&self::state(state)?).revoke(which)?;
             ensure!(gone > 0, "no token is called {which}, or has a hash that begins so");
-            output.line(format!(
-                "revoked: {}",
-                crate::report::numbers::counted(gone as u64, "token")
-            ));
+            output.line(format!("revoked: {}", counted(gone as u64, "token")));
         }
     }
     Ok(output.finish()?)
+}
+
+/// The rights that the words say.
+fn grant(add: &TokenAddArgs) -> Result<Grant> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let end = |age: &Age| Some(now.as_secs().saturating_add(age.0?));
+    let grant = Grant {
+        volumes: (!add.volume.is_empty()).then(|| add.volume.clone()),
+        read: !add.wo,
+        write: !add.ro,
+        delete: !add.ro && !add.no_delete,
+        quota_bytes: add.quota.map(Size::bytes),
+        quota_files: add.quota_files,
+        expires: add.expires.as_ref().and_then(end),
+        ..Grant::all(add.name.clone())
+    };
+    match &add.path {
+        None => Ok(grant),
+        Some(path) => grant.within(path).map_err(|why| anyhow!("--path={path}: {why}")),
+    }
+}
+
+/// A token and its rights, as `list` shows them.
+fn line(hash: &str, grant: Grant) -> String {
+    let rights = [(grant.read, "read"), (grant.write, "write"), (grant.delete, "delete")];
+    let rights: Vec<_> = rights.iter().filter(|(has, _)| *has).map(|(_, right)| *right).collect();
+    let volumes = grant.volumes.map_or_else(|| "all volumes".into(), |names| names.join(" "));
+    let path = grant.path.map(|path| format!(", below {path}")).unwrap_or_default();
+    let bytes = grant.quota_bytes.map(|bytes| format!("  at most {}", counted(bytes, "byte")));
+    let files = grant.quota_files.map(|files| format!("  at most {}", counted(files, "name")));
+    let quotas = [bytes, files].map(Option::unwrap_or_default).concat();
+    let made = if grant.parent.is_some() { "  made by a token" } else { "" };
+    let ends = grant.expires.map(ends).unwrap_or_default();
+    let (hash, name, rights) = (&hash[..12], grant.name, rights.join("+"));
+    format!("{hash}  {name}  {rights}  {volumes}{path}{quotas}{ends}{made}")
 }
 
 fn ends(at: u64) -> String {

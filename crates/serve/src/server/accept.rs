@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
+use super::acme::TLS_ALPN;
 use super::admission::Peer;
 use super::patience::{Patient, paced};
 use super::shared::Server;
@@ -72,10 +73,12 @@ impl Door {
         stream.set_nodelay(true).ok();
         let limits = self.server.admission.limits();
         let stream = Patient::new(stream, limits.stall());
-        let tls = self.server.tls.borrow().clone();
+        let tls = self.server.tls.config.borrow().clone();
         let Some(tls) = tls else { return self.answer(stream, peer).await };
         let shaking = TlsAcceptor::from(tls).accept(stream);
-        if let Ok(Ok(stream)) = timeout(limits.head(), shaking).await {
+        let Ok(Ok(stream)) = timeout(limits.head(), shaking).await else { return };
+        // An authority that looks for a name has seen by now what it wants.
+        if stream.get_ref().1.alpn_protocol() != Some(TLS_ALPN) {
             self.answer(stream, peer).await;
         }
     }

@@ -8,14 +8,16 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use deltic_store_local::QuotaLimits;
 use deltic_tree::RelPath;
 use deltic_tree::path::BadPath;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use super::quotas::{TokenQuota, TokenQuotas};
 use crate::lock;
 use crate::private;
 use crate::token::{Token, TokenHash};
@@ -37,6 +39,12 @@ pub struct Grant {
     pub write: bool,
     /// Whether files may be deleted.
     pub delete: bool,
+    /// Most bytes that may be in its part of a volume, by what it writes and those that it makes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_bytes: Option<u64>,
+    /// Most names of files, directories and links there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_files: Option<u64>,
     /// When it ends, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
@@ -56,6 +64,8 @@ impl Grant {
             read: true,
             write: true,
             delete: true,
+            quota_bytes: None,
+            quota_files: None,
             expires: None,
             parent: None,
         }
@@ -93,6 +103,15 @@ impl Grant {
     /// Where it is no path, as a file that somebody wrote may have it: then the token is for nothing.
     pub fn part(&self) -> Result<Option<RelPath>, BadPath> {
         self.path.as_deref().map(|path| RelPath::parse(path.as_bytes())).transpose()
+    }
+
+    /// Its quota, if it has one.
+    fn quota(&self, token: &str) -> Option<TokenQuota> {
+        let (bytes, files) = (self.quota_bytes, self.quota_files);
+        let limits = QuotaLimits { bytes, files, free_bytes: 0 };
+        let part = self.part().ok()?.unwrap_or_else(RelPath::root);
+        (limits != QuotaLimits::default()).then_some(())?;
+        Some(TokenQuota { token: token.parse().ok()?, part, limits })
     }
 
     fn has_ended(&self, now: SystemTime) -> bool {
@@ -189,6 +208,18 @@ pub(crate) struct Access {
     own: Option<(TokenHash, Grant)>,
     known: Mutex<Known>,
     changes: watch::Sender<u64>,
+    /// Counts for quotas of tokens.
+    pub(crate) quotas: Arc<TokenQuotas>,
+}
+
+/// A token that was found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) grant: Grant,
+    /// The first of those tokens of which each made the next.
+    pub(crate) first: TokenHash,
+    /// Quotas of all of these.
+    pub(crate) quotas: Vec<TokenQuota>,
 }
 
 #[derive(Debug, Default)]
@@ -214,35 +245,50 @@ pub(crate) enum Refusal {
 impl Access {
     pub(crate) fn new(file: TokenFile, own: Option<(TokenHash, Grant)>) -> io::Result<Self> {
         let known = Known { stamp: file.stamp(), grants: file.read()? };
-        Ok(Self { file, own, known: Mutex::new(known), changes: watch::Sender::default() })
+        let (known, changes, quotas) =
+            (Mutex::new(known), watch::Sender::default(), Arc::default());
+        Ok(Self { file, own, known, changes, quotas })
     }
 
-    /// Finds the rights of a token, if it has any by now.
-    pub(crate) fn grant(&self, token: &TokenHash) -> Option<Grant> {
-        self.find(token).map(|(grant, _)| grant)
-    }
-
-    /// Finds the rights of a token, and the first of those of which each made the next: as long as all have not ended.
-    pub(crate) fn find(&self, token: &TokenHash) -> Option<(Grant, TokenHash)> {
+    /// True unless a token was revoked. What began before its end goes on.
+    pub(crate) fn stands(&self, token: &TokenHash) -> bool {
         self.look();
+        self.line(&lock(&self.known).grants, token.to_string(), None).is_some()
+    }
+
+    /// Finds the rights of a token, as long as those of which each made the next have not ended.
+    pub(crate) fn find(&self, token: &TokenHash) -> Option<Found> {
+        self.look();
+        self.find_at(token, SystemTime::now())
+    }
+
+    /// The same at a time of the wall's clock.
+    fn find_at(&self, token: &TokenHash, now: SystemTime) -> Option<Found> {
         let known = lock(&self.known);
-        let mut line = self.line(&known.grants, token.to_string())?;
+        let mut line = self.line(&known.grants, token.to_string(), Some(now))?;
         let (first, _) = line.last()?;
         let first = first.parse().ok()?;
+        let quotas = line.iter().filter_map(|(hash, grant)| grant.quota(hash)).collect();
         let (_, grant) = line.swap_remove(0);
-        Some((grant.clone(), first))
+        Some(Found { grant: grant.clone(), first, quotas })
     }
 
-    /// A token, the one that made it, and so on, with their rights; nothing where one of them has ended.
-    fn line<'a>(&'a self, grants: &'a Grants, token: String) -> Option<Vec<(String, &'a Grant)>> {
-        let (mut line, mut next, now) = (Vec::new(), Some(token), SystemTime::now());
+    /// A token, the one that made it, and so on, with their rights; nothing where one of them is not there, or has
+    /// ended at that time, if ends count.
+    fn line<'a>(
+        &'a self,
+        grants: &'a Grants,
+        token: String,
+        now: Option<SystemTime>,
+    ) -> Option<Vec<(String, &'a Grant)>> {
+        let (mut line, mut next) = (Vec::new(), Some(token));
         while let Some(hash) = next {
             if line.len() == MAX_GENERATIONS {
                 return None;
             }
             let own = self.own.as_ref().filter(|(own, _)| own.to_string() == hash);
             let grant = own.map(|(_, grant)| grant).or_else(|| grants.get(&hash))?;
-            if grant.has_ended(now) {
+            if now.is_some_and(|now| grant.has_ended(now)) {
                 return None;
             }
             next = grant.parent.clone();
@@ -255,7 +301,8 @@ impl Access {
     pub(crate) fn mint(&self, parent: &TokenHash, grant: Grant) -> Result<Token, Refusal> {
         let known = lock(&self.known);
         let mut grants = self.file.read().map_err(Refusal::Io)?;
-        let own = |hash: &str| self.line(&grants, hash.to_owned());
+        let now = SystemTime::now();
+        let own = |hash: &str| self.line(&grants, hash.to_owned(), Some(now));
         let line = own(&parent.to_string()).ok_or(Refusal::Ended)?;
         if line.len() >= MAX_GENERATIONS {
             return Err(Refusal::TooMany);
@@ -278,10 +325,10 @@ impl Access {
     /// The tokens that this one made, and those that these made, by their hashes.
     pub(crate) fn made_by(&self, token: &TokenHash) -> Grants {
         self.look();
-        let known = lock(&self.known);
+        let (known, now) = (lock(&self.known), SystemTime::now());
         let token = token.to_string();
         let is_its = |hash: &String| {
-            let line = self.line(&known.grants, hash.clone()).unwrap_or_default();
+            let line = self.line(&known.grants, hash.clone(), Some(now)).unwrap_or_default();
             line.iter().skip(1).any(|(parent, _)| *parent == token)
         };
         let its = known.grants.iter().filter(|(hash, _)| is_its(hash));
@@ -314,11 +361,11 @@ impl Access {
         self.changes.send_modify(|times| *times += 1);
     }
 
-    /// Ends once `token` has no rights any more. Looks for that now and then, for all who wait together.
+    /// Ends once `token` was revoked. Looks for that now and then, for all who wait together.
     pub(crate) async fn revoked(&self, token: &TokenHash) {
         let mut changes = self.changes.subscribe();
-        while self.grant(token).is_some() {
-            // Without an end, nothing but a change of the file revokes it.
+        while self.stands(token) {
+            // Nothing but a change of the file revokes it.
             changes.changed().await.ok();
         }
     }
@@ -337,5 +384,40 @@ impl Access {
             tokio::time::sleep(LOOK_EVERY).await;
             self.look();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_jumps_ends_tokens_for_as_long_as_it_says_so_and_revokes_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = TokenFile::of(dir.path());
+        let day = |day: u64| UNIX_EPOCH + Duration::from_secs((20_000 + day) * 24 * 60 * 60);
+        let ends = day(30).duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let parent =
+            file.add(Grant { expires: Some(ends), ..Grant::all("parent") }).unwrap().hash();
+        let by = Some(parent.to_string());
+        let child = file.add(Grant { parent: by, ..Grant::all("child") }).unwrap().hash();
+        let lasting = file.add(Grant::all("lasting")).unwrap().hash();
+        let access = Access::new(file, None).unwrap();
+        let has = |at: SystemTime| {
+            [parent, child, lasting].map(|token| access.find_at(&token, at).is_some())
+        };
+        assert_eq!(has(day(1)), [true; 3]);
+        // Ten years forth, back again, and to before there were clocks.
+        assert_eq!(has(day(3_650)), [false, false, true]);
+        assert_eq!(has(day(1)), [true; 3]);
+        assert_eq!(has(UNIX_EPOCH), [true; 3]);
+        assert_eq!(has(UNIX_EPOCH - Duration::from_secs(1)), [true; 3]);
+        assert_eq!(has(day(30)), [false, false, true], "its last moment is not its own");
+        assert!([parent, child, lasting].iter().all(|token| access.stands(token)));
+        access.revoke(&parent.to_string()).unwrap();
+        assert_eq!(
+            [parent, child, lasting].map(|token| access.stands(&token)),
+            [false, false, true]
+        );
     }
 }

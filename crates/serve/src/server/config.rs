@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use deltic_store_local::QuotaLimits;
 use deltic_tree::Name;
+use http::Uri;
+use instant_acme::LetsEncrypt;
+use rustls::pki_types::DnsName;
 use serde::Deserialize;
 
 use super::keep::Keep;
@@ -112,6 +115,61 @@ pub enum Tls {
         /// The key.
         key: PathBuf,
     },
+    /// By a certificate that an authority makes, and renews, by ACME.
+    Acme(AcmeConfig),
+}
+
+/// Settings of a certificate by ACME.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct AcmeConfig {
+    /// Names of this server that the certificate is for.
+    pub domains: Vec<String>,
+    /// Where the authority may write to: `mailto:…`.
+    pub contact: Option<String>,
+    /// Address of the authority's directory; Let's Encrypt's by default.
+    #[serde(default = "lets_encrypt")]
+    pub directory: String,
+    /// PEM file of whoever vouches for the authority's own server; the system's by default.
+    pub ca_file: Option<PathBuf>,
+}
+
+impl AcmeConfig {
+    /// A certificate of Let's Encrypt for these names.
+    #[must_use]
+    pub fn of(domains: Vec<String>) -> Self {
+        Self { domains, directory: lets_encrypt(), ..Self::default() }
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let bad = |why: String| Err(ConfigError::Bad(format!("tls.acme: {why}")));
+        if self.domains.is_empty() || self.domains.len() > MAX_DOMAINS {
+            return bad(format!("domains: between 1 and {MAX_DOMAINS} names"));
+        }
+        for name in &self.domains {
+            let is_name = DnsName::try_from(name.as_str()).is_ok() && !name.ends_with('.');
+            if !is_name || name.parse::<IpAddr>().is_ok() || name.contains(char::is_uppercase) {
+                return bad(format!(
+                    "'{name}' is no name of a host in small letters; names with '*' and addresses have no certificates"
+                ));
+            }
+        }
+        let is_secret = |uri: &Uri| uri.scheme_str() == Some("https") && uri.host().is_some();
+        if !self.directory.parse::<Uri>().is_ok_and(|uri| is_secret(&uri)) {
+            return bad(format!("directory: '{}' is no address by https://", self.directory));
+        }
+        match self.contact.as_ref().filter(|contact| !contact.starts_with("mailto:")) {
+            Some(contact) => bad(format!("contact: '{contact}' does not begin with mailto:")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Most names of a certificate.
+const MAX_DOMAINS: usize = 100;
+
+fn lets_encrypt() -> String {
+    LetsEncrypt::Production.url().into()
 }
 
 /// Limits of clients: of all together, of an address, of a token.
@@ -259,6 +317,9 @@ impl Config {
         }
         if self.limits.head_seconds == 0 || self.limits.stall_seconds == 0 {
             return bad("limits: head_seconds and stall_seconds are at least 1".into());
+        }
+        if let Tls::Acme(acme) = &self.tls {
+            acme.check()?;
         }
         self.check_address(self.listen)
     }

@@ -15,6 +15,7 @@ use deltic_net::embed::Outcome;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
+use super::acme::Acme;
 use super::admission::Peer;
 use super::audit::{Audit, name};
 use super::metrics::Metrics;
@@ -118,10 +119,12 @@ pub(super) async fn note_tokens(server: Arc<Server>) {
 /// Shows metrics to whoever asks by this listener.
 pub(super) async fn show(listener: TcpListener, server: Arc<Server>) {
     let text = async move || {
-        let gauges = [
+        let mut gauges = vec![
             ("connected_clients", *server.clients.borrow() as u64),
             ("sessions", server.sessions()),
         ];
+        let ends = server.tls.acme.as_ref().and_then(Acme::ends);
+        gauges.extend(ends.map(|ends| ("certificate_ends_seconds", ends)));
         server.journal.metrics.text(&gauges)
     };
     serve(listener, Router::new().route("/metrics", get(text))).await.ok();

@@ -6,10 +6,12 @@
 
 mod accept;
 pub mod access;
+mod acme;
 mod admission;
 mod audit;
 mod calls;
 pub mod config;
+mod events;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod journal;
@@ -17,6 +19,7 @@ pub mod keep;
 mod metrics;
 mod patience;
 mod problem;
+mod quotas;
 mod rates;
 mod rest;
 mod session;
@@ -26,7 +29,7 @@ mod socket;
 mod streams;
 mod systemd;
 mod tickets;
-pub mod tls;
+mod tls;
 mod tunnel;
 mod volume;
 
@@ -50,6 +53,7 @@ use tokio_util::task::TaskTracker;
 
 use self::accept::Door;
 use self::access::{Access, Grant, TokenFile};
+use self::acme::{Acme, NAME_SERVICE};
 use self::admission::Admission;
 use self::audit::Audit;
 use self::config::{Config, ConfigError, Tls};
@@ -57,7 +61,7 @@ use self::journal::Journal;
 use self::keep::Keep;
 use self::metrics::Metrics;
 use self::problem::Problem;
-use self::shared::{Room, Server};
+use self::shared::{Keys, Room, Server};
 pub use self::signals::Operator;
 use self::signals::Signals;
 use self::streams::Streams;
@@ -107,8 +111,7 @@ pub fn prepare(
     let listener = listening(config.listen, listener)?;
     let address = listener.local_addr().map_err(ConfigError::io("listen"))?;
     config.check_address(address)?;
-    let identity = identity(&config.tls, &config.state)?;
-    let (tls, pin) = identity.map_or((None, None), |it| (Some(it.config), it.pin));
+    let (tls, pin) = keys(config)?;
     let audit = config
         .audit
         .as_deref()
@@ -136,13 +139,17 @@ pub fn prepare(
     let server = Server {
         volumes,
         access,
-        tls: watch::Sender::new(tls),
+        tls,
         journal: Journal { audit, metrics: Metrics::default() },
         tickets: Tickets::default(),
         streams: Streams::default(),
         admission: Admission::new(limits, config.proxies.clone()),
         embedding: Embedding {
-            budget: Budget { work_bytes: bytes(limits.session_bytes), ..Budget::default() },
+            budget: Budget {
+                work_bytes: bytes(limits.session_bytes),
+                credit_patience: Some(limits.stall()),
+                ..Budget::default()
+            },
             recipes: Some(RecipeCache::new(bytes(limits.recipe_bytes))),
             ..Embedding::default()
         },
@@ -155,6 +162,19 @@ pub fn prepare(
         tag_key,
     };
     Ok(Prepared { server, listener, metrics, pin, connections, wall, address })
+}
+
+/// Keys of TLS, and the pin of one of our own.
+fn keys(config: &Config) -> Result<(Keys, Option<String>), ConfigError> {
+    let (identity, acme) = match &config.tls {
+        Tls::Acme(settings) => {
+            let (acme, identity) = Acme::prepare(settings, &config.state)?;
+            (Some(identity), Some(acme))
+        }
+        tls => (identity(tls, &config.state)?, None),
+    };
+    let (tls, pin) = identity.map_or((None, None), |it| (Some(it.config), it.pin));
+    Ok((Keys { config: watch::Sender::new(tls), acme }, pin))
 }
 
 /// Puts up the walls around the volumes.
@@ -182,19 +202,21 @@ fn listening(
     listener.map_err(ConfigError::io(format!("listen on {at}")))
 }
 
-/// Directories of files that are read anew while the server runs. A new version of a file is another file, so the
-/// directory is meant; it may be behind a link.
+/// Directories of files that are read anew while the server runs: a new version of a file is another file, and it may
+/// be behind a link. For a server that asks an authority, what says where that is.
 fn reads(config: &Config, settings: Option<&Path>) -> Vec<PathBuf> {
     let (cert, key) = match &config.tls {
         Tls::Files { cert, key } => (Some(&**cert), Some(&**key)),
-        Tls::Off | Tls::SelfSigned => (None, None),
+        Tls::Off | Tls::SelfSigned | Tls::Acme(_) => (None, None),
     };
+    let asked: &[&str] = if matches!(config.tls, Tls::Acme(_)) { NAME_SERVICE } else { &[] };
     let files = [settings, cert, key].into_iter().flatten();
     let real = files.clone().filter_map(|file| file.canonicalize().ok());
     let files = files.map(Path::to_path_buf).chain(real);
     let above =
         files.filter_map(|file| std::path::absolute(file).ok()?.parent().map(Path::to_path_buf));
-    above.filter(|dir| dir.parent().is_some()).collect()
+    let above = above.filter(|dir| dir.parent().is_some());
+    above.chain(asked.iter().map(PathBuf::from)).collect()
 }
 
 /// Raises the number of files that may be open as far as it goes, and leaves some for files besides connections.
@@ -214,11 +236,11 @@ impl Prepared {
     }
 
     /// Serves until the process is told to end, and then until sessions under way have ended, or some time has passed.
-    /// Without an operator, SIGHUP ends it as well.
+    /// Without settings that the operator reads, SIGHUP ends it as well.
     ///
     /// # Errors
     /// [`ConfigError`] where the system has no runtime for us.
-    pub fn run(self, operator: Option<&Operator<'_>>) -> Result<(), ConfigError> {
+    pub fn run(self, operator: &Operator<'_>) -> Result<(), ConfigError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(ConfigError::io("start a runtime"))?;
         let ended = runtime.block_on(self.serve(operator));
@@ -227,7 +249,7 @@ impl Prepared {
         ended
     }
 
-    async fn serve(self, operator: Option<&Operator<'_>>) -> Result<(), ConfigError> {
+    async fn serve(self, operator: &Operator<'_>) -> Result<(), ConfigError> {
         let Self { server, listener, metrics, connections, .. } = self;
         let failed = |what: &'static str| ConfigError::io(what);
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed("listen"))?;
@@ -252,6 +274,7 @@ impl Prepared {
         notify.send("READY=1");
         tokio::select! {
             never = door.open(listener) => match never {},
+            never = server.keep_certificate(operator.report) => match never {},
             () = signals.told_to_end(reload) => {}
             () = notify.stay_alive() => {}
         }

@@ -135,6 +135,17 @@ mod tests {
     }
 
     #[test]
+    fn a_time_before_the_last_one_is_no_harm() {
+        let meter = Meter::new(Rate::new(1, SECOND, 2));
+        let start = Instant::now();
+        assert_eq!(meter.take("a", start + 10 * SECOND), Ok(()));
+        // Threads that look at the clock in one order may come here in another.
+        assert_eq!(meter.take("a", start + 9 * SECOND), Err(SECOND));
+        assert_eq!(meter.take("a", start + 10 * SECOND), Ok(()));
+        assert_eq!(meter.take("a", start + 10 * SECOND), Err(SECOND));
+    }
+
+    #[test]
     fn no_rate_is_no_limit() {
         let meter = Meter::new(Rate::new(0, SECOND, 0));
         let now = Instant::now();

@@ -9,13 +9,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::audit::name;
 use super::problem::Problem;
+use super::rest::on_disk;
 use super::shared::{Known, Server, SessionPermit};
+use super::volume::Volume;
 use crate::token::TokenHash;
 
 /// A session that a client may have, and room for it.
 pub(super) struct Opened {
     limits: Restriction,
-    volume: String,
+    volume: Volume,
     token: TokenHash,
     _permit: SessionPermit,
 }
@@ -27,24 +29,39 @@ impl Server {
         let part = known.grant.part().map_err(|_| Problem::unknown())?;
         let permit = self.session_permit(known)?;
         let limits = volume.limits(rights, part);
-        let (volume, token) = (volume.name.to_string(), known.token);
-        Ok(Opened { limits, volume, token, _permit: permit })
+        let volume = match rights.write {
+            true => volume.for_writer(&known.quotas, &self.access.quotas),
+            false => volume.clone(),
+        };
+        Ok(Opened { limits, volume, token: known.token, _permit: permit })
     }
 }
 
 impl Opened {
     /// Holds the session to its end, of which the other end is told, or until it is cancelled.
+    ///
+    /// # Errors
+    /// [`Problem`] where it cannot begin.
     pub(super) async fn hold(
         self,
         server: &Server,
         from: IpAddr,
         (transport, cancel): (impl AsyncRead + AsyncWrite + Send + 'static, Cancel),
-    ) {
+    ) -> Result<(), Problem> {
         let Self { limits, volume, token, _permit } = self;
+        let limits = match volume.has_quotas() {
+            false => limits,
+            true => {
+                let counting = volume.clone();
+                limits.with_quotas(on_disk(server, move || Ok(counting.quotas()?)).await?)
+            }
+        };
+        let volume = volume.name.to_string();
         let fields = json!({ "from": from, "token": name(&token), "volume": volume });
         server.journal.note("open", fields);
         let with = Embedding { cancel, ..server.embedding.clone() };
         let ended = serve_within(transport, limits, &with).await;
         server.journal.session((&volume, &token), &ended);
+        Ok(())
     }
 }

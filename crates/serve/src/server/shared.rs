@@ -1,6 +1,7 @@
 //! What all connections of a server share: who is known, the volumes, and room for sessions.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
@@ -10,10 +11,12 @@ use rustls::ServerConfig;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
-use super::access::{Access, Grant};
+use super::access::{Access, Found, Grant};
+use super::acme::{Acme, News};
 use super::admission::{Admission, Client, Counted, Peer};
 use super::journal::Journal;
 use super::problem::Problem;
+use super::quotas::TokenQuota;
 use super::streams::Streams;
 use super::tickets::Tickets;
 use super::volume::{Right, Rights, Volume};
@@ -28,8 +31,7 @@ pub(crate) struct Server {
     pub(crate) journal: Journal,
     pub(crate) tickets: Tickets,
     pub(super) streams: Streams,
-    /// Keys of TLS, where it is used.
-    pub(super) tls: watch::Sender<Option<Arc<ServerConfig>>>,
+    pub(super) tls: Keys,
     pub(crate) embedding: Embedding,
     pub(super) sessions: Room,
     pub(crate) disk: Arc<Semaphore>,
@@ -45,8 +47,14 @@ pub(crate) struct Server {
 impl Server {
     /// Finds out who has a token, as long as that has rights.
     pub(crate) fn known(&self, token: TokenHash) -> Result<Known, Problem> {
-        let (grant, first) = self.access.find(&token).ok_or_else(Problem::not_let_in)?;
-        Ok(Known { token, first, grant, is_starter: self.access.is_starter(&token) })
+        let found = self.access.find(&token).ok_or_else(Problem::not_let_in)?;
+        let Found { grant, first, quotas } = found;
+        Ok(Known { token, first, grant, quotas, is_starter: self.access.is_starter(&token) })
+    }
+
+    /// Refuses what somebody does whose token was revoked meanwhile. What began before the token's end may be done.
+    pub(crate) fn still(&self, known: &Known) -> Result<(), Problem> {
+        if self.access.stands(&known.token) { Ok(()) } else { Err(Problem::not_let_in()) }
     }
 
     /// Finds out who asks, and counts the request; nobody is known where it has no token.
@@ -124,7 +132,11 @@ impl Server {
             Right::Write => (rights.write, "writing"),
             Right::Delete => (rights.delete, "deleting"),
         };
-        if has { Ok(volume.clone()) } else { Err(Problem::forbidden(what)) }
+        match (has, right) {
+            (false, _) => Err(Problem::forbidden(what)),
+            (true, Right::Read) => Ok(volume.clone()),
+            (true, _) => Ok(volume.for_writer(&known.quotas, &self.access.quotas)),
+        }
     }
 
     /// Room for one more session.
@@ -142,6 +154,16 @@ impl Server {
         Ok(SessionPermit { _permit: permit, _counted: counted })
     }
 
+    /// Has a good certificate shown for ever, where an authority makes it; what comes of that is reported.
+    pub(super) async fn keep_certificate(&self, report: &dyn Fn(&str)) -> Infallible {
+        let Some(acme) = &self.tls.acme else { return std::future::pending().await };
+        let told = |News { line, event, fields }| {
+            report(&line);
+            self.journal.note(event, fields);
+        };
+        acme.keep(&told).await
+    }
+
     /// The number of sessions at the moment.
     pub(super) fn sessions(&self) -> u64 {
         self.sessions.most.saturating_sub(self.sessions.left.available_permits()) as u64
@@ -152,6 +174,15 @@ impl Server {
         self.clients.send_modify(|clients| *clients += 1);
         Somebody(Arc::clone(self))
     }
+}
+
+/// Keys of a server.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// Settings of TLS, where it is used.
+    pub(super) config: watch::Sender<Option<Arc<ServerConfig>>>,
+    /// Whoever has a certificate made and renewed, if that is by ACME.
+    pub(super) acme: Option<Acme>,
 }
 
 /// Room for sessions.
@@ -180,6 +211,8 @@ pub(crate) struct Known {
     /// The first of those tokens of which each made the next: what they may do together counts as its own.
     first: TokenHash,
     pub(crate) grant: Grant,
+    /// Quotas of all of these tokens.
+    pub(crate) quotas: Vec<TokenQuota>,
     /// True for the token of whoever started the server.
     is_starter: bool,
 }
@@ -200,14 +233,20 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<Option<Token>> {
     Some(token.and_then(|token| token.parse().ok()))
 }
 
-/// Refuses a request that a page of another site makes: a browser says whose it is.
-fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-    let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
-    let host = headers.get(header::HOST).map(text).unwrap_or_default();
-    let origin = text(origin);
-    let site = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-    match site == Some(&host) && !host.is_empty() {
+/// Refuses a request that a page of another site makes: a browser says whose it is. What proxies say of hosts counts for
+/// nothing.
+pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut hosts = headers.get_all(header::HOST).into_iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if hosts.next().is_some() {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "more than one Host"));
+    }
+    let is_own = |origin: &HeaderValue| {
+        let origin = origin.to_str().unwrap_or_default();
+        let site = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        !host.is_empty() && site.is_some_and(|site| site.eq_ignore_ascii_case(host))
+    };
+    match headers.get_all(header::ORIGIN).into_iter().all(is_own) {
         true => Ok(()),
         false => Err(Problem::new(StatusCode::FORBIDDEN, "a page of another site asks")),
     }

@@ -2,23 +2,24 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::config::{Config, ConfigError};
+use super::config::{Config, ConfigError, Tls};
 use super::shared::Server;
 use super::tls::identity;
 
-/// Whoever runs a server: reads its settings anew once the process is told to (SIGHUP), and hears what came of it.
+/// Whoever runs a server: reads its settings anew once the process is told to (SIGHUP), and hears what came of it, and
+/// of certificates.
 pub struct Operator<'a> {
-    /// Reads the settings.
-    pub reload: &'a dyn Fn() -> Result<Config, String>,
+    /// Reads the settings, where they can change.
+    pub reload: Option<&'a dyn Fn() -> Result<Config, String>>,
     /// Takes a line for people.
     pub report: &'a dyn Fn(&str),
 }
 
 impl Server {
     /// Takes up new settings, as far as they can change while it runs; false where nobody has any.
-    pub(super) fn reload(&self, operator: Option<&Operator<'_>>) -> bool {
-        let Some(operator) = operator else { return false };
-        let taken = (operator.reload)().and_then(|config| {
+    pub(super) fn reload(&self, operator: &Operator<'_>) -> bool {
+        let Some(reload) = operator.reload else { return false };
+        let taken = reload().and_then(|config| {
             config.check().and_then(|()| self.take_up(&config)).map_err(|error| error.to_string())
         });
         (operator.report)(&match taken {
@@ -29,12 +30,18 @@ impl Server {
     }
 
     fn take_up(&self, config: &Config) -> Result<(), ConfigError> {
-        let identity = identity(&config.tls, &config.state)?.map(|identity| identity.config);
-        if identity.is_some() != self.tls.borrow().is_some() {
-            let why = "tls: a server that runs does not begin or cease to have TLS";
-            return Err(ConfigError::Bad(why.into()));
+        let begins = |why: &str| Err(ConfigError::Bad(format!("{why}: that needs a new start")));
+        match (&config.tls, &self.tls.acme) {
+            (Tls::Acme(new), Some(acme)) if *new == acme.settings => {}
+            (Tls::Acme(_), _) | (_, Some(_)) => return begins("tls.acme is another one"),
+            (tls, None) => {
+                let identity = identity(tls, &config.state)?.map(|identity| identity.config);
+                if identity.is_some() != self.tls.config.borrow().is_some() {
+                    return begins("tls begins or ceases");
+                }
+                self.tls.config.send_replace(identity);
+            }
         }
-        self.tls.send_replace(identity);
         self.admission.set(config.limits);
         Ok(())
     }

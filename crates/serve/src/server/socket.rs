@@ -224,7 +224,11 @@ impl Connected {
         let (server, mux, from) = (Arc::clone(&self.server), self.mux.clone(), self.by.ip);
         let sessions = Arc::clone(&self.sessions);
         self.tracker.spawn(async move {
-            session.hold(&server, from, (channel, cancel)).await;
+            if let Err(Problem { detail: why, retry_secs, .. }) =
+                session.hold(&server, from, (channel, cancel)).await
+            {
+                mux.say(&FromServer::Refused { channel: number, why, retry_secs }).ok();
+            }
             lock(&sessions).remove(&number);
             mux.channels().close(number, None).await;
         });

@@ -6,15 +6,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use rcgen::{CertificateParams, KeyPair, PublicKeyData};
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use sha2::{Digest, Sha256};
+use rustls::server::WantsServerCert;
+use rustls::{ConfigBuilder, ServerConfig};
 
 use super::config::{ConfigError, Tls};
+use crate::trust::pin;
 
 /// What a server shows to be who it is.
 #[derive(Debug)]
@@ -28,6 +27,7 @@ pub(crate) struct Identity {
 pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, ConfigError> {
     match tls {
         Tls::Off => Ok(None),
+        Tls::Acme(_) => unreachable!("it is prepared with the authority's settings"),
         Tls::Files { cert, key } => {
             let read = |path: &Path| {
                 fs::read(path).map_err(ConfigError::io(format!("read {}", path.display())))
@@ -37,7 +37,9 @@ pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, Conf
             let no_cert = || ConfigError::Bad(format!("{}: no certificate in it", cert.display()));
             let key = PrivateKeyDer::from_pem_slice(&read(key)?)
                 .map_err(|_| ConfigError::Bad(format!("{}: no key in it", key.display())))?;
-            config(chain.ok_or_else(no_cert)?, key, None).map(Some)
+            let chain = chain.ok_or_else(no_cert)?;
+            let config = config(|builder| builder.with_single_cert(chain, key))?;
+            Ok(Some(Identity { config, pin: None }))
         }
         Tls::SelfSigned => {
             let failed = |error: rcgen::Error| ConfigError::Bad(format!("make a key: {error}"));
@@ -50,26 +52,29 @@ pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, Conf
             let cert = params.self_signed(&key).map_err(failed)?;
             let der = PrivateKeyDer::try_from(key.serialize_der())
                 .map_err(|why| ConfigError::Bad(why.into()))?;
-            config(vec![cert.der().clone()], der, Some(pin)).map(Some)
+            let chain = vec![cert.der().clone()];
+            let config = config(|builder| builder.with_single_cert(chain, der))?;
+            Ok(Some(Identity { config, pin: Some(pin) }))
         }
     }
 }
 
-fn config(
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-    pin: Option<String>,
-) -> Result<Identity, ConfigError> {
+/// The settings of TLS, with what `shows` a certificate.
+pub(super) fn config(
+    shows: impl FnOnce(
+        ConfigBuilder<ServerConfig, WantsServerCert>,
+    ) -> Result<ServerConfig, rustls::Error>,
+) -> Result<Arc<ServerConfig>, ConfigError> {
     let bad = |error: rustls::Error| ConfigError::Bad(format!("TLS: {error}"));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+    let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(bad)?
         .with_no_client_auth();
-    let mut config = config.with_single_cert(chain, key).map_err(bad)?;
+    let mut config = shows(builder).map_err(bad)?;
     // Uploads by HTTP/2 cost browsers twice the processor time at a quarter of the rate.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Identity { config: Arc::new(config), pin })
+    Ok(Arc::new(config))
 }
 
 /// The PEM of our own key, made where it is missing.
@@ -85,10 +90,4 @@ fn own_key(path: &Path) -> io::Result<String> {
         }
         read => read,
     }
-}
-
-/// The pin of a public key, as `curl --pinnedpubkey` has it: the hash of its SubjectPublicKeyInfo.
-#[must_use]
-pub fn pin(public_key_info: &[u8]) -> String {
-    format!("sha256//{}", STANDARD.encode(Sha256::digest(public_key_info)))
 }

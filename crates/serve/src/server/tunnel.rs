@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use bytes::{Buf, Bytes, BytesMut};
 use deltic_net::embed::Cancel;
@@ -26,7 +26,7 @@ use super::admission::Peer;
 use super::problem::Problem;
 use super::rest::{collect, no_store};
 use super::session::Opened;
-use super::shared::{Known, Server, bearer};
+use super::shared::{Known, Server, bearer, check_origin};
 use super::streams::{Down, Stream, Up};
 use crate::token::Token;
 
@@ -42,9 +42,12 @@ const WAIT: Duration = Duration::from_secs(20);
 const LINGER: Duration = Duration::from_secs(60);
 
 pub(super) fn routes() -> Router<Arc<Server>> {
-    Router::new()
-        .route("/v1/streams", post(open))
-        .route("/v1/streams/{id}", get(down).post(up).delete(close))
+    table().into_iter().fold(Router::new(), |router, (path, methods)| router.route(path, methods))
+}
+
+/// All paths, with what is done at each; openapi.json describes them.
+pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 2] {
+    [("/v1/streams", post(open)), ("/v1/streams/{id}", get(down).post(up).delete(close))]
 }
 
 /// Stream that a client wants.
@@ -95,14 +98,15 @@ async fn hold(
     let session = session.hold(server, from, (transport, cancel.clone()));
     tokio::pin!(session);
     let has_ended = tokio::select! {
-        () = &mut session => true,
+        _ = &mut session => true,
         () = server.access.revoked(&stream.token) => false,
         () = stream.forgotten(patience) => false,
         () = stream.over.notified() => false,
     };
     if !has_ended {
         cancel.cancel();
-        return session.await;
+        session.await.ok();
+        return;
     }
     // Its place among the sessions is another's by now, so nothing keeps it for long.
     let heard = async {
@@ -116,6 +120,7 @@ async fn hold(
 
 /// Finds the stream of a name, for whoever opened it.
 fn find(server: &Server, headers: &HeaderMap, name: &str) -> Result<Arc<Stream>, Problem> {
+    check_origin(headers)?;
     let token = bearer(headers).flatten().map(|token| token.hash());
     let name = name.parse::<Token>().ok().map(|name| name.hash());
     let found = token.zip(name).and_then(|(token, name)| server.streams.find(&token, &name));

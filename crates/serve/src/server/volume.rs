@@ -1,20 +1,30 @@
 //! A directory that is served, and what a client may do in it.
 
+use std::sync::Arc;
+
 use deltic_net::Restriction;
 use deltic_net::restrict::Access;
 use deltic_store::{Durability, StoreError};
-use deltic_store_local::{LocalOptions, LocalStore, NamedDir, OldVersions, Trust, volume_path};
+use deltic_store_local::{
+    LocalOptions, LocalStore, NamedDir, OldVersions, Quota, Trust, volume_path,
+};
 use deltic_tree::{MetaMask, Name, RelPath};
 
 use super::access::Grant;
 use super::config::{AccessConfig, VolumeConfig};
+use super::events::Events;
+use super::quotas::{TokenQuota, TokenQuotas};
 
 /// A directory that is served.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
     pub(crate) name: Name,
+    /// The last changes.
+    pub(crate) events: Arc<Events>,
     access: AccessConfig,
     delete: bool,
+    /// Quotas of whoever writes, and what is counted of them.
+    quotas: Option<(Vec<TokenQuota>, Arc<TokenQuotas>)>,
 }
 
 /// What one client may do in a volume.
@@ -35,7 +45,28 @@ pub(crate) enum Right {
 
 impl Volume {
     pub(crate) fn new(name: Name, config: &VolumeConfig) -> Self {
-        Self { name, access: config.access, delete: config.delete }
+        let (access, delete) = (config.access, config.delete);
+        Self { name, events: Arc::default(), access, delete, quotas: None }
+    }
+
+    /// The same for somebody who writes: the quotas of the token hold.
+    pub(crate) fn for_writer(&self, quotas: &[TokenQuota], all: &Arc<TokenQuotas>) -> Self {
+        let held = || (quotas.to_vec(), Arc::clone(all));
+        Self { quotas: (!quotas.is_empty()).then(held), ..self.clone() }
+    }
+
+    /// True if somebody writes who has quotas.
+    pub(crate) const fn has_quotas(&self) -> bool {
+        self.quotas.is_some()
+    }
+
+    /// Quotas of whoever writes, with all files counted. Waits for the disk.
+    ///
+    /// # Errors
+    /// Where the part of a token is not there.
+    pub(crate) fn quotas(&self) -> Result<Vec<Arc<Quota>>, StoreError> {
+        let Some((quotas, all)) = &self.quotas else { return Ok(Vec::new()) };
+        all.hold(quotas, &self.name)
     }
 
     /// Cuts the rights of a token to those of this volume, which the token is for; nothing where none is left.
@@ -59,6 +90,7 @@ impl Volume {
             None => Restriction::to_volume(&self.name, access, !rights.delete),
             Some(part) => Restriction::to_part(&self.name, part, access, !rights.delete),
         }
+        .with_changes(self.events.changes())
     }
 
     /// Old versions of its files, if it keeps some.
@@ -80,6 +112,8 @@ impl Volume {
             see: MetaMask::default(),
             // No request goes on with what another one began.
             one_shot: true,
+            changes: self.events.changes(),
+            quotas: self.quotas()?,
             ..LocalOptions::default()
         };
         LocalStore::open_named(&NamedDir { path, trust: Trust::Ours }, options)

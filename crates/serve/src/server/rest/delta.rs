@@ -144,7 +144,7 @@ pub(super) async fn patch(server: Arc<Server>, at: At, body: Body) -> Result<Res
     let patching = steps(&server, patching, Patching::step).await?;
     let patching = patching.check(&server).await?;
     // The token may have been revoked meanwhile.
-    server.known(at.known.token)?;
+    server.still(&at.known)?;
     let again = Arc::clone(&server);
     let tag = on_disk(&server, move || {
         let store = patching.commit()?;

@@ -206,7 +206,7 @@ pub(super) async fn write(
         return Err(Problem::new(StatusCode::BAD_REQUEST, why));
     }
     // The token may have been revoked meanwhile.
-    server.known(at.known.token)?;
+    server.still(&at.known)?;
     let made = there.is_none();
     let again = Arc::clone(&server);
     let tag = on_disk(&server, move || {

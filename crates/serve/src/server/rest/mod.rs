@@ -2,6 +2,7 @@
 
 mod conditions;
 mod delta;
+mod events;
 mod files;
 mod incoming;
 mod moved;
@@ -14,6 +15,7 @@ mod versions;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -21,12 +23,14 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Json, Router};
-use deltic_store_local::{Quota, Usage};
+use deltic_store_local::{Quota, QuotaLimits, Usage};
+use deltic_tree::Name;
 use serde_json::json;
 
 pub(super) use self::incoming::collect;
-pub(super) use self::request::no_store;
+pub(super) use self::request::{no_store, on_disk};
 pub(super) use self::versions::keep_house;
+use super::problem::Problem;
 use super::shared::{Known, Server};
 use super::volume::Rights;
 
@@ -36,7 +40,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
 }
 
 /// All paths, with what is done at each; openapi.json describes them.
-fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 9] {
+fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 10] {
     let files = get(files::get).post(files::post).put(files::write).delete(files::delete);
     [
         ("/v1/openapi.json", get(describe)),
@@ -44,6 +48,7 @@ fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 9] {
         ("/v1/tokens", get(tokens::list).post(tokens::mint)),
         ("/v1/tokens/{id}", delete(tokens::revoke)),
         ("/v1/volumes", get(volumes)),
+        ("/v1/volumes/{volume}/events", get(events::follow)),
         ("/v1/volumes/{volume}/tree", get(tree::list_root)),
         ("/v1/volumes/{volume}/tree/", get(tree::list_root)),
         ("/v1/volumes/{volume}/tree/{*path}", get(tree::list).post(tree::make)),
@@ -58,8 +63,30 @@ async fn describe(_: Known) -> impl IntoResponse {
     no_store(([(header::CONTENT_TYPE, "application/json")], OPENAPI))
 }
 
+/// What is used of the token's own quota, by the names of its volumes.
+async fn quotas(
+    server: &Arc<Server>,
+    known: &Known,
+) -> Result<BTreeMap<String, (Usage, QuotaLimits)>, Problem> {
+    let own = known.quotas.first().filter(|quota| quota.token == known.token).cloned();
+    let Some(own) = own else { return Ok(BTreeMap::new()) };
+    let its = server.volumes.iter().filter(|(name, _)| known.grant.is_for(name));
+    let its: Vec<_> = its.map(|(text, volume)| (text.clone(), volume.name.clone())).collect();
+    let again = Arc::clone(server);
+    on_disk(server, move || {
+        let used = |(text, name): (String, Name)| {
+            // A part that is not there has nothing in it.
+            let quota = again.access.quotas.hold(std::slice::from_ref(&own), &name).ok()?.pop()?;
+            Some((text, (quota.usage()?, quota.limits())))
+        };
+        Ok(its.into_iter().filter_map(used).collect())
+    })
+    .await
+}
+
 /// Lists the volumes that a token is for.
 async fn volumes(State(server): State<Arc<Server>>, known: Known) -> impl IntoResponse {
+    let mut held = quotas(&server, &known).await.unwrap_or_default();
     let volumes: Vec<_> = (server.volumes.keys())
         .filter_map(|name| Some((name, server.volume(&known, name).ok()?.1)))
         .map(|(name, rights)| {
@@ -75,6 +102,11 @@ async fn volumes(State(server): State<Arc<Server>>, known: Known) -> impl IntoRe
                 let limits = quota.limits();
                 shown["bytes"] = json!({ "used": bytes, "quota": limits.bytes });
                 shown["files"] = json!({ "used": files, "quota": limits.files });
+            }
+            if let Some((Usage { bytes, files }, limits)) = held.remove(name) {
+                let bytes = json!({ "used": bytes, "quota": limits.bytes });
+                let files = json!({ "used": files, "quota": limits.files });
+                shown["token"] = json!({ "bytes": bytes, "files": files });
             }
             shown
         })

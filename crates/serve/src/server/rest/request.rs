@@ -129,7 +129,7 @@ pub(super) fn path(text: &str) -> Result<RelPath, Problem> {
 }
 
 /// Does something on a thread that may wait for the disk.
-pub(super) async fn on_disk<T: Send + 'static>(
+pub(crate) async fn on_disk<T: Send + 'static>(
     server: &Server,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::{OPENAPI, table};
 use crate::server::admission::Peer;
 use crate::server::config::Config;
-use crate::server::{prepare, router};
+use crate::server::{prepare, router, tunnel};
 use crate::token::Token;
 
 const CHILD: &str = "DELTIC_TEST_REST";
@@ -105,7 +105,8 @@ fn the_description_names_every_request_and_every_request_that_it_names_is_answer
     let paths = described["paths"].as_object().unwrap();
     let named: BTreeSet<_> = paths.keys().cloned().collect();
     let plain = |path: &str| path.trim_end_matches('/').replace("{*path}", "{path}");
-    let routed: BTreeSet<_> = table().iter().map(|(path, _)| plain(path)).collect();
+    let all = table().into_iter().chain(tunnel::table());
+    let routed: BTreeSet<_> = all.map(|(path, _)| plain(path)).collect();
     assert_eq!(named, routed);
     in_a_child(
         "the_description_names_every_request_and_every_request_that_it_names_is_answered",
@@ -116,12 +117,14 @@ fn the_description_names_every_request_and_every_request_that_it_names_is_answer
                     let at = path
                         .replace("{volume}", "photos")
                         .replace("{path}", "dir/file")
-                        .replace("{id}", "0");
+                        .replace("{id}", "0?at=0");
                     for method in ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH"] {
                         // What answers GET answers HEAD.
                         let is_get = method == "HEAD" && methods.get("get").is_some();
                         let is_named = is_get || methods.get(method.to_lowercase()).is_some();
                         let wanted = match is_named {
+                            // A stream is known to its own token alone.
+                            true if path == "/v1/streams/{id}" => StatusCode::NOT_FOUND,
                             true => StatusCode::UNAUTHORIZED,
                             false => StatusCode::METHOD_NOT_ALLOWED,
                         };

@@ -41,6 +41,8 @@ struct Wanted {
     write: bool,
     #[serde(default)]
     delete: bool,
+    quota_bytes: Option<u64>,
+    quota_files: Option<u64>,
     /// Seconds.
     expires_in: Option<u64>,
 }
@@ -82,8 +84,9 @@ impl Wanted {
         };
         let ends = self.expires_in.map(|secs| now.saturating_add(secs));
         let expires = ends.into_iter().chain(own.expires).min();
-        let (name, write, delete) = (self.name, self.write, self.delete);
-        Ok(Grant { name, volumes, path, read, write, delete, expires, parent: None })
+        let Self { name, write, delete, quota_bytes, quota_files, .. } = self;
+        let wanted = Grant { volumes, path, read, write, delete, expires, ..Grant::all(name) };
+        Ok(Grant { quota_bytes, quota_files, ..wanted })
     }
 }
 
@@ -149,9 +152,11 @@ pub(super) async fn revoke(
 
 fn shown(hash: &str, grant: &Grant) -> Value {
     let Grant { name, volumes, path, read, write, delete, expires, .. } = grant;
+    let Grant { quota_bytes, quota_files, .. } = grant;
     json!({
         "id": &hash[..ID_LETTERS], "name": name, "volumes": volumes, "path": path,
         "read": read, "write": write, "delete": delete, "expires": expires,
+        "quota_bytes": quota_bytes, "quota_files": quota_files,
     })
 }
 

@@ -1,7 +1,7 @@
 //! Old versions of files: which there are, and one put back.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::Json;
 use axum::body::Body;
@@ -27,6 +27,9 @@ const MOST: usize = 1_000;
 const STEP_BYTES: u64 = 8 << 20;
 /// Pause between two looks for versions that are too old, and between two counts.
 const HOUSE_EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// Most by which a clock is set forth in an hour that is right.
+const MOST_AHEAD: Duration = Duration::from_secs(10 * 60);
 
 /// Lists the old versions of a file, the newest first.
 pub(super) async fn list(server: Arc<Server>, at: At) -> Result<Response, Problem> {
@@ -88,7 +91,7 @@ pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Pro
     .await?;
     let restoring = steps(&server, restoring, Restoring::step).await?;
     // The token may have been revoked meanwhile.
-    server.known(at.known.token)?;
+    server.still(&at.known)?;
     let again = Arc::clone(&server);
     let (made, tag) = on_disk(&server, move || restoring.commit(&again)).await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
@@ -133,8 +136,13 @@ impl Restoring {
 
 /// Removes versions that are too old, and counts what volumes hold, now and then.
 pub(crate) async fn keep_house(server: Arc<Server>) {
+    let mut clocks = Clocks::now();
     loop {
-        for volume in server.volumes.values() {
+        let (before, now) = (clocks, Clocks::now());
+        clocks = now;
+        // A clock that is wrong for a moment does not have all old versions go.
+        let kept = if now.have_jumped(before) { None } else { Some(server.volumes.values()) };
+        for volume in kept.into_iter().flatten() {
             let volume = volume.clone();
             // What cannot be removed now can be later.
             let expired = on_disk(&server, move || {
@@ -158,6 +166,25 @@ pub(crate) async fn keep_house(server: Arc<Server>) {
     }
 }
 
+/// The clock of the wall, which may be set, and one that goes on.
+#[derive(Clone, Copy, Debug)]
+struct Clocks {
+    wall: SystemTime,
+    steady: Instant,
+}
+
+impl Clocks {
+    fn now() -> Self {
+        Self { wall: SystemTime::now(), steady: Instant::now() }
+    }
+
+    /// True if the clock of the wall was set forth since then.
+    fn have_jumped(self, before: Self) -> bool {
+        let expected = before.wall + (self.steady - before.steady) + MOST_AHEAD;
+        self.wall > expected
+    }
+}
+
 impl At {
     /// The version that is asked for.
     fn version(&self) -> Result<Option<VersionId>, Problem> {
@@ -165,5 +192,22 @@ impl At {
         let bad =
             |_| Problem::new(StatusCode::BAD_REQUEST, "version: none that `?as=versions` lists");
         text.parse().map(Some).map_err(bad)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_forth_is_believed_an_hour_later() {
+        let start = Clocks::now();
+        let hour = Duration::from_secs(60 * 60);
+        let at = |wall, steady| Clocks { wall: start.wall + wall, steady: start.steady + steady };
+        assert!(!at(hour, hour).have_jumped(start));
+        assert!(!at(Duration::ZERO, hour).have_jumped(start), "set back");
+        let ahead = at(10_000 * hour, hour);
+        assert!(ahead.have_jumped(start));
+        assert!(!at(10_001 * hour, 2 * hour).have_jumped(ahead));
     }
 }

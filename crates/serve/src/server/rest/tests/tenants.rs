@@ -69,7 +69,13 @@ fn foreign(route: &str, method: &str) -> Vec<(String, String)> {
         // They name nobody's, and answer with the client's own.
         ("/v1/openapi.json" | "/v1/volumes", "get") => Vec::new(),
         // Their bodies name it: `what_clients_make_for_others_is_no_more_than_they_have`.
-        ("/v1/tokens", "get" | "post") | ("/v1/tickets", "post") => Vec::new(),
+        ("/v1/tokens", "get" | "post") | ("/v1/tickets" | "/v1/streams", "post") => Vec::new(),
+        ("/v1/streams/{id}", "get" | "post" | "delete") => {
+            vec![pair("/v1/streams/STREAM?at=0".into(), "/v1/streams/0?at=0".into())]
+        }
+        ("/v1/volumes/{volume}/events", "get") => {
+            vec![pair("/v1/volumes/music/events".into(), "/v1/volumes/none/events".into())]
+        }
         ("/v1/tokens/{id}", "delete") => {
             vec![pair("/v1/tokens/FOREIGN".into(), "/v1/tokens/000000000000".into())]
         }
@@ -108,11 +114,15 @@ fn no_request_tells_a_tenant_whether_another_has_something() {
             let other = here.mint(&all, &json!({ "name": "other" })).await;
             let other: Token = other.parse().unwrap();
             let id = &other.hash().to_string()[..12];
+            let wanted = json!({ "volume": "photos" });
+            let (_, stream) = here.json(&all, ("POST", "/v1/streams"), &wanted).await;
+            let stream = stream["stream"].as_str().unwrap().to_owned();
             for (route, methods) in described["paths"].as_object().unwrap() {
                 let methods = methods.as_object().unwrap().keys();
                 for method in methods.filter(|key| *key != "parameters") {
                     for (there, missing) in foreign(route, method) {
-                        let (there, verb) = (there.replace("FOREIGN", id), method.to_uppercase());
+                        let there = there.replace("FOREIGN", id).replace("STREAM", &stream);
+                        let verb = method.to_uppercase();
                         let met = here.by(&tenant, (&verb, &there), b"x").await;
                         let not_met = here.by(&tenant, (&verb, &missing), b"x").await;
                         assert_eq!(met.0, StatusCode::NOT_FOUND, "{verb} {there}");
@@ -146,6 +156,7 @@ fn what_clients_make_for_others_is_no_more_than_they_have() {
                 (json!({ "path": "../out" }), 400),
                 (json!({ "name": "" }), 400),
                 (json!({ "admin": true }), 400),
+                (json!({ "quota_bytes": -1 }), 400),
             ] {
                 let mut wanted = json!({ "name": "more" });
                 wanted.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

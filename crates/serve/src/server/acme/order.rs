@@ -1,0 +1,129 @@
+//! An order: the authority is asked for a certificate, looks for the server under each of its names, and makes one.
+
+use std::time::Duration;
+
+use instant_acme::{
+    Account, AccountCredentials, AuthorizationStatus, ChallengeType, Error, Identifier, NewAccount,
+    NewOrder, Order, OrderStatus, Problem, RetryPolicy,
+};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+
+use super::Acme;
+use super::caller::Calls;
+use super::kept::Certificate;
+
+/// How long the authority is asked whether it has done its part: by pauses that grow.
+const PATIENCE: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(250))
+    .backoff(1.5)
+    .timeout(Duration::from_secs(120));
+
+/// Type of a problem: the authority does not know our account (any more).
+const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
+
+impl Acme {
+    /// Orders a certificate by a new key.
+    pub(super) async fn order(&self) -> Result<Certificate, String> {
+        let account = self.account().await?;
+        let names = self.settings.domains.iter().cloned().map(Identifier::Dns);
+        let names: Vec<_> = names.collect();
+        let mut order = match account.new_order(&NewOrder::new(&names)).await {
+            Err(Error::Api(why)) if why.r#type.as_deref() == Some(NO_ACCOUNT) => {
+                self.change(|kept| kept.account = None)?;
+                let account = self.account().await?;
+                account.new_order(&NewOrder::new(&names)).await
+            }
+            order => order,
+        }
+        .map_err(told)?;
+        self.prove(&mut order).await?;
+        let failed = |error: rcgen::Error| format!("make a request: {error}");
+        let key = KeyPair::generate().map_err(failed)?;
+        let domains = self.settings.domains.clone();
+        let mut params = CertificateParams::new(domains.clone()).map_err(failed)?;
+        params.distinguished_name = DistinguishedName::new();
+        let request = params.serialize_request(&key).map_err(failed)?;
+        order.finalize_csr(request.der()).await.map_err(told)?;
+        let chain = order.poll_certificate(&PATIENCE).await.map_err(told)?;
+        Ok(Certificate { domains, chain, key: key.serialize_pem() })
+    }
+
+    /// Our account, made where there is none.
+    async fn account(&self) -> Result<Account, String> {
+        let with = || Account::builder_with_http(Box::new(Calls(self.caller.clone())));
+        let kept = crate::lock(&self.kept).account.clone();
+        if let Some(kept) = kept {
+            let kept: AccountCredentials = serde_json::from_value(kept)
+                .map_err(|why| format!("{}: the account: {why}", self.path.display()))?;
+            return with().from_credentials(kept).await.map_err(told);
+        }
+        let contact: Vec<_> = self.settings.contact.iter().map(String::as_str).collect();
+        let new = NewAccount {
+            contact: &contact,
+            terms_of_service_agreed: true,
+            only_return_existing: false,
+        };
+        let made = with().create(&new, self.settings.directory.clone(), None).await;
+        let (account, made) = made.map_err(told)?;
+        let made = serde_json::to_value(made).map_err(|why| why.to_string())?;
+        self.change(|kept| kept.account = Some(made))?;
+        Ok(account)
+    }
+
+    /// Shows the authority that the server has all the names.
+    async fn prove(&self, order: &mut Order) -> Result<(), String> {
+        let (mut answers, mut names) = (Vec::new(), order.authorizations());
+        while let Some(name) = names.next().await {
+            let mut name = name.map_err(told)?;
+            if name.status == AuthorizationStatus::Valid {
+                continue;
+            }
+            let none = "the authority does not look for names by TLS (tls-alpn-01)";
+            let mut challenge = name.challenge(ChallengeType::TlsAlpn01).ok_or(none)?;
+            let named = challenge.identifier().to_string();
+            let digest = challenge.key_authorization().digest();
+            answers.push(self.shown.answer(&named, digest.as_ref())?);
+            challenge.set_ready().await.map_err(told)?;
+        }
+        match order.poll_ready(&PATIENCE).await {
+            Ok(OrderStatus::Ready) => Ok(()),
+            Ok(_) => Err(why_not(order).await),
+            Err(why) => Err(told(why)),
+        }
+    }
+}
+
+/// What the authority found where it looked for the names in vain.
+async fn why_not(order: &mut Order) -> String {
+    let mut names = order.authorizations();
+    while let Some(Ok(mut name)) = names.next().await {
+        let Ok(state) = name.refresh().await else { break };
+        let found = state.challenges.iter().find_map(|challenge| challenge.error.clone());
+        if let Some(problem) = found {
+            return format!("{}: {}", state.identifier(), said(&problem));
+        }
+    }
+    "the order was refused".into()
+}
+
+/// Says what came of a request, with all that is behind it.
+fn told(error: Error) -> String {
+    match &error {
+        Error::Api(problem) => said(problem),
+        Error::Timeout(_) => "the authority did not do its part in time".into(),
+        Error::Json(why) => format!("it answered what ACME does not know: {why}"),
+        error => error.to_string(),
+    }
+}
+
+/// What the authority says about a problem.
+fn said(problem: &Problem) -> String {
+    let kind = problem.r#type.as_deref().unwrap_or_default();
+    let kind = kind.rsplit(':').next().unwrap_or_default();
+    let detail = problem.detail.as_deref().unwrap_or("it says nothing more");
+    let more: Vec<_> = problem.subproblems.iter().filter_map(|sub| sub.detail.as_deref()).collect();
+    let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join("; ")) };
+    let text = format!("refused as {kind}: {detail}{more}");
+    // It goes to terminals and logs.
+    text.chars().filter(|letter| !letter.is_control()).take(1_000).collect()
+}

@@ -1,0 +1,177 @@
+//! Changes of a volume, kept for a while for those who follow them.
+//!
+//! The last changes are kept once, whoever follows: a follower is a place among them. One that falls so far behind that
+//! what comes next is not kept any more is told so. Names of places are random: they do not tell how much else changes.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use deltic_store_local::{Became, Changes};
+use deltic_tree::RelPath;
+use tokio::sync::watch;
+
+use crate::lock;
+
+/// Most changes that are kept.
+const MAX_KEPT: usize = 1_000;
+/// Most bytes of their paths.
+const MAX_BYTES: usize = 256 << 10;
+
+/// The last changes of a volume.
+#[derive(Debug)]
+pub(crate) struct Events {
+    kept: Mutex<Kept>,
+    /// The number of events so far.
+    count: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    events: VecDeque<Event>,
+    /// The number of events before these.
+    before: u64,
+    /// Bytes of their paths.
+    bytes: usize,
+    /// Name of the place before them.
+    first: Place,
+}
+
+/// A change.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub(crate) place: Place,
+    pub(crate) path: RelPath,
+    pub(crate) became: Became,
+}
+
+/// Name of the place behind an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u64);
+
+impl Place {
+    fn random() -> Self {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).expect("the system has randomness");
+        Self(u64::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        u64::from_str_radix(text, 16).ok().map(Self)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// The follower has missed some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Missed;
+
+impl Default for Events {
+    fn default() -> Self {
+        let first = Place::random();
+        let kept = Kept { events: VecDeque::new(), before: 0, bytes: 0, first };
+        Self { kept: Mutex::new(kept), count: watch::Sender::new(0) }
+    }
+}
+
+impl Events {
+    /// Has the changes of a store be kept here.
+    pub(crate) fn changes(self: &Arc<Self>) -> Changes {
+        let events = Arc::clone(self);
+        Changes::to(move |path, became| events.add(path, became))
+    }
+
+    fn add(&self, path: &RelPath, became: Became) {
+        let mut kept = lock(&self.kept);
+        kept.bytes += path.as_bytes().len();
+        kept.events.push_back(Event { place: Place::random(), path: path.clone(), became });
+        while kept.events.len() > MAX_KEPT || kept.bytes > MAX_BYTES {
+            let Some(Event { place, path, .. }) = kept.events.pop_front() else { break };
+            kept.bytes -= path.as_bytes().len();
+            kept.first = place;
+            kept.before += 1;
+        }
+        let count = kept.before + kept.events.len() as u64;
+        drop(kept);
+        // Two that change something at once may come here in either order.
+        self.count.send_if_modified(|known| {
+            let is_more = count > *known;
+            *known = count.max(*known);
+            is_more
+        });
+    }
+
+    /// Begins behind this place, or else behind all that was: how many were before, what tells of more, and the name of
+    /// where that is.
+    pub(crate) fn follow(
+        &self,
+        place: Option<Place>,
+    ) -> Result<(u64, watch::Receiver<u64>, Place), Missed> {
+        let more = self.count.subscribe();
+        let kept = lock(&self.kept);
+        let Some(place) = place else {
+            let last = kept.events.back().map_or(kept.first, |event| event.place);
+            return Ok((kept.before + kept.events.len() as u64, more, last));
+        };
+        let is_it = |event: &Event| event.place == place;
+        let at = match place == kept.first {
+            true => 0,
+            false => kept.events.iter().position(is_it).ok_or(Missed)? as u64 + 1,
+        };
+        Ok((kept.before + at, more, place))
+    }
+
+    /// The events behind so many, `most` of them, as long as they are kept.
+    pub(crate) fn after(&self, seen: u64, most: usize) -> Result<Vec<Event>, Missed> {
+        let kept = lock(&self.kept);
+        let at = seen.checked_sub(kept.before).ok_or(Missed)?;
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        Ok(kept.events.iter().skip(at).take(most).cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn followers_go_on_from_a_place_as_long_as_what_follows_is_kept() {
+        let events = Events::default();
+        let (seen, more, start) = events.follow(None).unwrap();
+        assert_eq!(seen, 0);
+        for nth in 0..5 {
+            events.add(&path(&format!("file-{nth}")), Became::Put);
+        }
+        assert_eq!(*more.borrow(), 5);
+        let all = events.after(seen, 10).unwrap();
+        let names: Vec<_> = all.iter().map(|event| event.path.to_string()).collect();
+        assert_eq!(names, ["file-0", "file-1", "file-2", "file-3", "file-4"]);
+        assert_eq!(events.after(seen, 2).unwrap().len(), 2);
+        assert_eq!(events.follow(Some(start)).unwrap().0, 0);
+        let third = Place::parse(&all[2].place.to_string()).unwrap();
+        assert_eq!(events.follow(Some(third)).unwrap().0, 3);
+        assert_eq!(events.follow(Some(Place(7))).unwrap_err(), Missed);
+        (0..MAX_KEPT).for_each(|_| events.add(&path("more"), Became::Gone));
+        assert_eq!(events.after(seen, 10).unwrap_err(), Missed);
+        assert_eq!(events.follow(Some(third)).unwrap_err(), Missed);
+        assert_eq!(events.after(5, 10_000).unwrap().len(), MAX_KEPT);
+    }
+
+    #[test]
+    fn long_paths_take_no_more_memory() {
+        let events = Events::default();
+        let long = path(&vec!["x".repeat(255); 15].join("/"));
+        (0..MAX_KEPT).for_each(|_| events.add(&long, Became::Put));
+        let kept = lock(&events.kept);
+        assert!(kept.bytes <= MAX_BYTES && kept.events.len() >= MAX_BYTES / 4096 - 1);
+    }
+}

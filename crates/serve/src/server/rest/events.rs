@@ -1,0 +1,156 @@
+//! Changes of a volume as they happen: server-sent events.
+
+use std::fmt::Write as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderName, header};
+use axum::response::Response;
+use bytes::Bytes;
+use deltic_store_local::Became;
+use deltic_tree::RelPath;
+use deltic_tree::path::printable;
+use futures_util::stream;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::request::no_store;
+use crate::server::access::Grant;
+use crate::server::events::{Event, Events, Missed, Place};
+use crate::server::problem::Problem;
+use crate::server::shared::{Known, Server, SessionPermit, Somebody};
+use crate::server::volume::Right;
+
+/// Longest silence: proxies cut connections that are silent for a minute.
+const HEARTBEAT: Duration = Duration::from_secs(20);
+/// Most events in a piece.
+const PIECE: usize = 100;
+/// Header by which a client goes on where it was.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// Tells what changes in a volume, as far as the token may read it.
+pub(super) async fn follow(
+    State(server): State<Arc<Server>>,
+    known: Known,
+    Path(volume): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let part = known.grant.part().map_err(|_| Problem::unknown())?;
+    let part = part.unwrap_or_else(RelPath::root);
+    let volume = server.volume_for(Right::Read, (&known, &volume, &part))?;
+    let permit = server.session_permit(&known)?;
+    let last = headers.get(LAST_EVENT_ID).map(|id| id.to_str().ok().and_then(Place::parse));
+    let follower = Follower::new(&server, (known, permit), (volume.events, last));
+    let body = Body::from_stream(stream::unfold(follower, |mut follower| async {
+        let piece = follower.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(Bytes::from(piece)), follower))
+    }));
+    let response = Response::builder()
+        .header(header::CONTENT_TYPE, "text/event-stream")
+        // nginx holds answers back otherwise.
+        .header(HeaderName::from_static("x-accel-buffering"), "no");
+    Ok(no_store(response.body(body).expect("headers are plain text")))
+}
+
+/// A client who follows.
+struct Follower {
+    events: Arc<Events>,
+    grant: Grant,
+    /// Events that it has seen, or passed over.
+    seen: u64,
+    more: watch::Receiver<u64>,
+    /// The first piece.
+    first: Option<String>,
+    /// Ends where nothing more is to be told: the token is revoked, or the server ends.
+    ends: Pin<Box<dyn Future<Output = ()> + Send>>,
+    has_ended: bool,
+    _here: (Somebody, SessionPermit),
+}
+
+impl Follower {
+    fn new(
+        server: &Arc<Server>,
+        (known, permit): (Known, SessionPermit),
+        (events, last): (Arc<Events>, Option<Option<Place>>),
+    ) -> Self {
+        let followed = match last {
+            Some(None) => Err(Missed),
+            last => events.follow(last.flatten()),
+        };
+        let has_ended = followed.is_err();
+        let (seen, more, first) = match followed {
+            Ok((seen, more, place)) => {
+                // What changes in other parts is nobody's business.
+                let place = if known.grant.path.is_none() {
+                    format!("id: {place}\n")
+                } else {
+                    String::new()
+                };
+                (seen, more, format!("retry: 4000\n{place}event: ready\ndata: {{}}\n\n"))
+            }
+            Err(Missed) => (0, watch::channel(0).1, missed()),
+        };
+        let (again, token) = (Arc::clone(server), known.token);
+        let ends = Box::pin(async move {
+            let mut draining = again.draining.subscribe();
+            tokio::select! {
+                () = again.access.revoked(&token) => {}
+                _ = draining.wait_for(|drain| *drain) => {}
+            }
+        });
+        let _here = (server.somebody(), permit);
+        let (first, grant) = (Some(first), known.grant);
+        Self { events, grant, seen, more, first, ends, has_ended, _here }
+    }
+
+    /// The next piece, until there is none.
+    async fn next(&mut self) -> Option<String> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        while !self.has_ended {
+            self.more.borrow_and_update();
+            let Ok(events) = self.events.after(self.seen, PIECE) else {
+                self.has_ended = true;
+                return Some(missed());
+            };
+            self.seen += events.len() as u64;
+            let is_its = |event: &&Event| self.grant.covers(&event.path);
+            let told: String = events.iter().filter(is_its).map(told).collect();
+            if !told.is_empty() {
+                return Some(told);
+            }
+            if !events.is_empty() {
+                continue;
+            }
+            tokio::select! {
+                () = &mut self.ends => self.has_ended = true,
+                // The sender lives as long as the volume.
+                _ = self.more.changed() => {}
+                () = sleep(HEARTBEAT) => return Some(": still here\n\n".into()),
+            }
+        }
+        None
+    }
+}
+
+fn told(Event { place, path, became }: &Event) -> String {
+    let event = match became {
+        Became::Put => "put",
+        Became::Gone => "gone",
+    };
+    let data = json!({ "path": printable(path.as_bytes()) });
+    let mut text = String::new();
+    let _ = write!(text, "id: {place}\nevent: {event}\ndata: {data}\n\n");
+    text
+}
+
+/// The last word to who has missed something.
+fn missed() -> String {
+    let why = "events between are not kept any more: list the volume, and follow anew without Last-Event-ID";
+    format!("event: missed\nid:\ndata: {}\n\n", json!({ "why": why }))
+}
