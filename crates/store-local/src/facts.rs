@@ -17,13 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use deltic_core::verity::Descriptor;
 use deltic_core::{StoredSums, SumKind};
 use deltic_store::Extents;
-use rustix::fs;
 use rustix::io::Errno;
+
+use crate::system::{BTRFS, kind_of};
 
 /// The extents of `file`, of which `len` bytes are looked at. They are of the version that it is before and after the
 /// call, if it is the same.
 pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
-    if fs::fstatfs(file).ok()?.f_type != BTRFS {
+    if kind_of(file).ok()? != BTRFS {
         return None;
     }
     if !IS_REFUSED.load(Ordering::Relaxed) {
@@ -47,7 +48,7 @@ pub(super) fn stored_sums(
 ) -> Option<StoredSums> {
     // Files may tell their sums where the tree is refused.
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
-    if IS_REFUSED.load(Ordering::Relaxed) || fs::fstatfs(file).ok()?.f_type != BTRFS {
+    if IS_REFUSED.load(Ordering::Relaxed) || kind_of(file).ok()? != BTRFS {
         return None;
     }
     sums::sums(file, range, len).unwrap_or_else(|errno| {
@@ -68,7 +69,7 @@ pub enum Kept {
 /// The sums that the file system of a directory keeps.
 #[must_use]
 pub fn kept(dir: BorrowedFd<'_>) -> Option<Kept> {
-    if fs::fstatfs(dir).ok()?.f_type == BTRFS {
+    if kind_of(dir).ok()? == BTRFS {
         let info = btrfs::Info::of(dir).ok()?;
         return Some(Kept::Blocks(info.sums?, info.sector_bytes.try_into().ok()?));
     }
@@ -85,10 +86,8 @@ pub(super) fn verity(file: BorrowedFd<'_>, len: u64) -> Option<[u8; 32]> {
 
 /// Why the extents of `file`, which were asked for, are not told.
 pub(super) fn lack(file: BorrowedFd<'_>) -> String {
-    match fs::fstatfs(file) {
-        Ok(system) if system.f_type != BTRFS => {
-            "its file system keeps none (btrfs does)".to_owned()
-        }
+    match kind_of(file) {
+        Ok(kind) if kind != BTRFS => "its file system keeps none (btrfs does)".to_owned(),
         Ok(_) if IS_REFUSED.load(Ordering::Relaxed) && !service::answered() => {
             let socket = service::socket();
             let socket = socket.display();
@@ -100,5 +99,3 @@ pub(super) fn lack(file: BorrowedFd<'_>) -> String {
         Err(errno) => errno.to_string(),
     }
 }
-
-const BTRFS: fs::FsWord = 0x9123_683e;

@@ -12,15 +12,15 @@ use rustix::fs;
 use rustix::io::Errno;
 
 use crate::lock;
+use crate::system::System;
 
-/// Flushes a file or directory with what the system needs to find it.
+/// Flushes a file or directory, of a store on `system`, with what is needed to find it.
 ///
 /// # Errors
 /// The system's, as of `fsync`: what was written may be lost.
-pub(crate) fn flush(file: impl AsFd) -> Result<(), Errno> {
+pub(crate) fn flush(file: impl AsFd, system: System) -> Result<(), Errno> {
     let file = file.as_fd();
-    let system = fs::fstatfs(file)?;
-    if system.f_type as u64 & u64::from(u32::MAX) != BTRFS {
+    if !system.is_btrfs() {
         return fs::fsync(file);
     }
     let device = fs::fstat(file)?.st_dev;
@@ -30,9 +30,6 @@ pub(crate) fn flush(file: impl AsFd) -> Result<(), Errno> {
     };
     group.flush(|| fs::fsync(file), || fs::syncfs(file))
 }
-
-/// Magic number of btrfs.
-const BTRFS: u64 = 0x9123_683e;
 
 /// Flushes of each file system, by its device; there are few.
 static GROUPS: LazyLock<Mutex<HashMap<u64, Arc<Group>>>> = LazyLock::new(Mutex::default);

@@ -153,7 +153,7 @@ impl Unfinished {
 impl Inner {
     /// The version that a file is which was just put in place: of what is not flushed there is nothing to know.
     pub(crate) fn version_written(&self, file: &OwnedFd) -> Option<Version> {
-        self.touched.is_durable().then(|| version_of(file)).flatten()
+        self.touched.is_durable().then(|| version_of(file, self.touched.system())).flatten()
     }
 
     /// True if another file system is mounted there, and is to be left alone.

@@ -36,6 +36,7 @@ mod snapshot;
 mod sources;
 mod stage;
 mod store;
+mod system;
 mod touched;
 mod versions;
 mod whole;

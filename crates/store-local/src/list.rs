@@ -8,9 +8,10 @@ use rustix::io::Errno;
 
 use super::follow;
 use super::more::{Reach, look_again};
-use super::snapshot::{lasting_device, look_at, look_at_version};
+use super::snapshot::{look_at, look_at_version};
 use crate::dir::Dir;
 use crate::errno::store_error;
+use crate::system::System;
 use deltic_store::filter::Judge;
 use deltic_store::{Listing, StoreError, Version, is_staging_name};
 
@@ -86,7 +87,7 @@ impl Look<'_> {
         // Elsewhere a name need not be the file that it looks like.
         let is_plain = self.follow == Follow::Never && !self.see.fake_super;
         let tells_versions = is_plain && matches!(part, Part::FirstVersions);
-        let device = tells_versions.then(|| lasting_device(self.dir));
+        let device = tells_versions.then(|| System::of(self.dir).lasting_device());
         let (most, mut portion) = (part.most(), Portion::of(&part));
         let names = names_for(&[self.dir], self.path, (&|_| false, part), &mut listing);
         let Some(mut rest) = names else { return listing };

@@ -3,9 +3,10 @@
 use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath};
 use rustix::io::Errno;
 
-use super::snapshot::{Stamp, file_type, lasting_device, look_at};
+use super::snapshot::{Stamp, file_type, look_at};
 use crate::dir::{Dir, Use};
 use crate::errno::At;
+use crate::system::System;
 use deltic_store::{StoreError, Version, check_path};
 
 /// An entry that may or may not exist, in a directory that does.
@@ -96,7 +97,7 @@ impl Versions {
         let device = match &self.last {
             Some((dir, device)) if *dir == place.dir_path => *device,
             _ => {
-                let device = lasting_device(&place.dir);
+                let device = System::of(&place.dir).lasting_device();
                 self.last = Some((place.dir_path.clone(), device));
                 device
             }

@@ -24,7 +24,6 @@ use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
 use super::stage::{Logged, Staged, Stages, Whose, discard};
 use crate::copy::read_at;
 use crate::errno::{At, store_error};
-use crate::flush::flush;
 use crate::lock;
 use deltic_store::{
     Commit, Content, Rebuild, Resumable, Resumed, Snapshot, StoreError, Unset, Version,
@@ -225,9 +224,8 @@ impl LocalRebuild {
         let mode = NewMode { old: old_mode, umask: self.store.makes.umask, heritage };
         let attrs = Attrs::of_new(commit.meta, keep, mode);
         let unset = attrs.set(On::Open(file.as_fd()));
-        if self.store.touched.is_durable() {
-            flush(file).at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
-        }
+        let flushed = self.store.touched.flush_file(file).at("flush", &self.path);
+        flushed.inspect_err(|_| self.doom(Fate::Spoiled))?;
         Ok(unset)
     }
 

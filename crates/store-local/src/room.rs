@@ -17,6 +17,7 @@ use rustix::fs::{self, FallocateFlags};
 use rustix::io::Errno;
 
 use crate::lock;
+use crate::system::{EXT4, TMPFS, kind_of};
 
 /// Where one new version goes.
 #[derive(Debug)]
@@ -48,11 +49,11 @@ impl Room {
             // Shared blocks of zeros are no holes.
             return Self { shares: false, reserved: None };
         }
-        let kind = || fs::fstatfs(file).map_or(0, |stat| stat.f_type as u64);
+        let kind = || kind_of(file).unwrap_or(0);
         // What is shorter is not worth the call.
         let kind = if len >= WINDOW_BYTES { kind() } else { 0 };
-        let reserved = (kind == EXT4_MAGIC).then(|| Reserved { len, windows: Mutex::default() });
-        Self { shares: ![EXT4_MAGIC, TMPFS_MAGIC].contains(&kind), reserved }
+        let reserved = (kind == EXT4).then(|| Reserved { len, windows: Mutex::default() });
+        Self { shares: ![EXT4, TMPFS].contains(&kind), reserved }
     }
 
     /// True if the kernel may have something better to do than reading and writing.
@@ -86,5 +87,3 @@ pub(super) fn reserve_all(file: impl AsFd, start: u64, end: u64) -> Result<(), E
 }
 
 const WINDOW_BYTES: u64 = 16 << 20;
-const EXT4_MAGIC: u64 = 0xef53;
-const TMPFS_MAGIC: u64 = 0x0102_1994;

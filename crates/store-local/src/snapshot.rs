@@ -17,6 +17,7 @@ use super::noted;
 use crate::dir::{Dir, WayEnd, proc_path};
 use crate::errno::At;
 use crate::facts;
+use crate::system::System;
 use deltic_store::{Extents, Snapshot, StoreError, Version, VersionToken};
 
 /// One version of a local file.
@@ -185,7 +186,7 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn identity(&self) -> Option<Version> {
-        is_lasting(&self.file).then(|| self.stamp.version())
+        System::of(&self.file).is_lasting().then(|| self.stamp.version())
     }
 
     fn extents(&self) -> Result<Option<Extents>, StoreError> {
@@ -297,20 +298,11 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// The device of `dir`, if what is in there and on that has [versions](Stamp) that last.
-pub(super) fn lasting_device(dir: &Dir) -> Option<u64> {
-    is_lasting(dir).then(|| fs::fstat(dir).ok()).flatten().map(|stat| stat.st_dev)
-}
-
-/// The version that a file is now, where that can be relied on.
-pub(super) fn version_of(file: &OwnedFd) -> Option<Version> {
-    let stat = is_lasting(file).then(|| fs::fstat(file).ok()).flatten();
-    stat.as_ref().map(|stat| Stamp::of(stat).version())
-}
-
-fn is_lasting(of: impl AsFd) -> bool {
-    let system = fs::fstatfs(of).map(|system| system.f_type as u64 & u64::from(u32::MAX));
-    system.is_ok_and(|system| LASTING.contains(&system))
+/// The version that a file is now, where that can be relied on; `home` is the file system that it is mostly on.
+pub(super) fn version_of(file: &OwnedFd, home: System) -> Option<Version> {
+    let stat = fs::fstat(file).ok()?;
+    let lasts = home.of_file(file, stat.st_dev).is_lasting();
+    lasts.then(|| Stamp::of(&stat).version())
 }
 
 /// What `name` of `dir` is.
@@ -439,20 +431,6 @@ fn timestamp(secs: impl TryInto<i64>, nanos: impl TryInto<u32>) -> Timestamp {
         nanos: nanos.try_into().unwrap_or_default(),
     }
 }
-
-/// File systems whose inodes keep their numbers, and whose kernel sets ctime at each change, by its own clock: ext2 to
-/// ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, overlayfs. FAT numbers files anew and has no ctime; what is on another
-/// machine, or behind FUSE, has whatever that says.
-const LASTING: [u64; 8] = [
-    0xef53,
-    0x5846_5342,
-    0x9123_683e,
-    0xf2f5_2010,
-    0x2fc1_2fc1,
-    0xca45_1a4e,
-    0x0102_1994,
-    0x794c_7630,
-];
 
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,7 @@ use super::copy::Copier;
 use super::heritage::Heritage;
 use super::inner::{Commits, Inner, KeepLinks, Kept, Makes, Policy, Unfinished};
 use super::inplace::{LeftFiles, UnderWay};
-use super::land::link_waiting;
+use super::land::{link, link_waiting};
 use super::list::{Look, Part};
 use super::more::{Reach, default_acl};
 use super::named::{NamedDir, full_path};
@@ -35,13 +35,13 @@ use super::stage::{Stages, Whose};
 use super::touched::Touched;
 use super::whole::put_new;
 use super::writing::{PartialDir, Writing};
-use crate::land::link;
 use crate::place::{Versions, is_right_in};
 use setting::node_of;
 
 use crate::dir::{Dir, Trust, Use};
 use crate::errno::{At, io_error, store_error};
 use crate::lock;
+use crate::system::System;
 use crate::versions::OldVersions;
 use deltic_store::filter::Start;
 use deltic_store::{
@@ -198,6 +198,7 @@ impl LocalStore {
         let versions = OldVersions::for_root(path, Some(&root), options.durability);
         let versions = versions.at("open", &RelPath::root())?;
         Ok(Self(Arc::new(Inner {
+            touched: Touched::new(options.durability, System::of(&*root)),
             root,
             root_path: path.to_owned(),
             scopes: scopes(options.rules.clone(), path, Start::Root),
@@ -220,7 +221,6 @@ impl LocalStore {
                 changes: options.changes,
             },
             copier: Copier::default(),
-            touched: Touched::new(options.durability),
             makes: Makes::of_process(),
             looked_at: Mutex::default(),
         })))

@@ -1,6 +1,7 @@
 //! Directories that changed and are not flushed yet.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::thread;
 
@@ -12,12 +13,15 @@ use crate::dir::{Dir, Use};
 use crate::errno::At;
 use crate::flush::flush;
 use crate::lock;
+use crate::system::System;
 use deltic_store::{Durability, StoreError};
 
 /// Remembers directories until the next flush, each once.
 #[derive(Debug)]
 pub(super) struct Touched {
     durability: Durability,
+    /// The file system of the root.
+    system: System,
     dirs: Mutex<Dirs>,
 }
 
@@ -50,8 +54,18 @@ impl Dirs {
 }
 
 impl Touched {
-    pub(super) fn new(durability: Durability) -> Self {
-        Self { durability, dirs: Mutex::default() }
+    pub(super) fn new(durability: Durability, system: System) -> Self {
+        Self { durability, system, dirs: Mutex::default() }
+    }
+
+    /// The file system of the root.
+    pub(super) fn system(&self) -> System {
+        self.system
+    }
+
+    /// Flushes a file that is about to get its name.
+    pub(super) fn flush_file(&self, file: impl AsFd) -> Result<(), Errno> {
+        if self.is_durable() { flush(file, self.system) } else { Ok(()) }
     }
 
     /// Whether files are to be flushed before they get their name.
@@ -77,7 +91,7 @@ impl Touched {
             loop {
                 let next = lock(&queue).next();
                 let Some(dir) = next else { return answer };
-                let flushed = flush_dir(root, &dir);
+                let flushed = self.flush_dir(root, &dir);
                 answer = answer.and(flushed);
             }
         };
@@ -91,21 +105,21 @@ impl Touched {
         })
     }
 
+    fn flush_dir(&self, root: &Dir, path: &RelPath) -> Result<(), StoreError> {
+        match root.dir(path, Use::Read) {
+            // Gone again, and with it what was to last, or a file or a link by now; its own directory is flushed as well.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+            // Its new mode keeps even its owner from opening it, so it cannot be flushed by itself.
+            Err(Errno::ACCESS) => flush_all(root).at("flush", path),
+            opened => opened.and_then(|dir| flush(dir, self.system)).at("flush", path),
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn dirs(&self) -> Vec<RelPath> {
         let mut dirs: Vec<_> = lock(&self.dirs).clone().into_paths().collect();
         dirs.sort_unstable();
         dirs
-    }
-}
-
-fn flush_dir(root: &Dir, path: &RelPath) -> Result<(), StoreError> {
-    match root.dir(path, Use::Read) {
-        // Gone again, and with it what was to last, or a file or a link by now; its own directory is flushed as well.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
-        // Its new mode keeps even its owner from opening it, so it cannot be flushed by itself.
-        Err(Errno::ACCESS) => flush_all(root).at("flush", path),
-        opened => opened.and_then(flush).at("flush", path),
     }
 }
 

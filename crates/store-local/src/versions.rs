@@ -32,6 +32,7 @@ use crate::errno::At;
 use crate::lock;
 use crate::quota::Quota;
 use crate::snapshot::{LocalSnapshot, file_type, inode_of};
+use crate::system::System;
 use crate::touched::Touched;
 
 /// Name of a version among those of its file: when it went, in nanoseconds since 1970.
@@ -118,7 +119,8 @@ impl OldVersions {
                 RelPath::parse(&names.join(&b'/')).map_err(|_| Errno::INVAL)?
             }
         };
-        let (touched, quota) = (Touched::new(durability), Quota::of_root(path));
+        let touched = Touched::new(durability, System::of(&volume));
+        let quota = Quota::of_root(path);
         Ok(Some(Self { volume, keep, below, touched, quota }))
     }
 

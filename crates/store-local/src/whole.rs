@@ -15,7 +15,6 @@ use super::inner::Inner;
 use super::place::{COMMIT, Place};
 use super::stage::{Staged, Whose, discard};
 use crate::errno::At;
-use crate::flush::flush;
 use deltic_store::{Keep, StoreError, Unset, Version, Whole};
 
 /// Puts a file in `place`, where nothing is.
@@ -90,9 +89,7 @@ fn fill(
         write_at(file.as_fd(), 0, bytes).at("write", path)?;
     }
     let unset = attrs.set_on_new(On::Open(file.as_fd()), &born);
-    if store.touched.is_durable() {
-        flush(file).at("flush", path)?;
-    }
+    store.touched.flush_file(file).at("flush", path)?;
     Ok(unset)
 }
 

@@ -26,6 +26,7 @@ use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
 use super::{btrfs, ioctl};
 use crate::lock;
+use crate::system::{BTRFS, kind_of};
 
 /// Path at which the service listens, unless `DELTIC_FACTS_SOCKET` names another place.
 #[must_use]
@@ -191,7 +192,7 @@ fn converse(stream: &UnixStream) -> io::Result<()> {
     while let Some((kind, len, file)) = hear(stream)? {
         may_read(&file)?;
         // A disk that is slow, or a file system of the user's own, holds up nobody else: this comes before the turn.
-        if fs::fstatfs(&file)?.f_type != super::BTRFS {
+        if kind_of(&file)? != BTRFS {
             return Err(Errno::OPNOTSUPP.into());
         }
         ioctl::flush(file.as_fd())?;

@@ -1,0 +1,66 @@
+//! Kinds of file systems, and what is known of each.
+
+use std::os::fd::AsFd;
+
+use rustix::fs;
+use rustix::io::Errno;
+
+/// A file system that is mounted.
+///
+/// To ask for its kind takes a lock that all who write there take: a store asks once, for its root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct System {
+    device: u64,
+    /// Its magic number; 0 where the system does not tell.
+    kind: u64,
+}
+
+impl System {
+    /// The one that `file` is on.
+    pub(crate) fn of(file: impl AsFd) -> Self {
+        let device = fs::fstat(&file).map_or(0, |stat| stat.st_dev);
+        Self { device, kind: kind_of(file).unwrap_or(0) }
+    }
+
+    /// The one that `file`, on that device, is on: mostly this one.
+    pub(crate) fn of_file(self, file: impl AsFd, device: u64) -> Self {
+        if device == self.device { self } else { Self::of(file) }
+    }
+
+    /// The device that [lasting](Self::is_lasting) files on it have.
+    pub(crate) fn lasting_device(self) -> Option<u64> {
+        self.is_lasting().then_some(self.device)
+    }
+
+    /// True if its inodes keep their numbers, and the kernel sets ctime at each change, by its own clock. FAT numbers
+    /// files anew and has no ctime; what is on another machine, or behind FUSE, has whatever that says.
+    pub(crate) const fn is_lasting(self) -> bool {
+        matches!(self.kind, EXT4 | XFS | BTRFS | F2FS | ZFS | BCACHEFS | TMPFS | OVERLAYFS)
+    }
+
+    /// True if it is btrfs.
+    pub(crate) const fn is_btrfs(self) -> bool {
+        self.kind == BTRFS
+    }
+}
+
+/// The magic number of the file system that `file` is on.
+///
+/// # Errors
+/// The system's, as of `fstatfs`.
+pub(crate) fn kind_of(file: impl AsFd) -> Result<u64, Errno> {
+    // It has 32 bits, which some systems tell as a negative number.
+    fs::fstatfs(file).map(|system| system.f_type as u64 & u64::from(u32::MAX))
+}
+
+/// The magic number of btrfs.
+pub(crate) const BTRFS: u64 = 0x9123_683e;
+/// The magic number of ext2, ext3 and ext4.
+pub(crate) const EXT4: u64 = 0xef53;
+/// The magic number of tmpfs.
+pub(crate) const TMPFS: u64 = 0x0102_1994;
+const XFS: u64 = 0x5846_5342;
+const F2FS: u64 = 0xf2f5_2010;
+const ZFS: u64 = 0x2fc1_2fc1;
+const BCACHEFS: u64 = 0xca45_1a4e;
+const OVERLAYFS: u64 = 0x794c_7630;
