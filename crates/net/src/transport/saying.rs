@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use deltic_protocol::Purpose;
 use deltic_protocol::check::Checksum;
@@ -16,8 +17,10 @@ use crate::task::Task;
 
 use super::{BATCHES, Counters, Flow, Stream, WRITTEN_BYTES, Writer, spare};
 
-/// Frames that are checked together, in bytes: who reads them waits for the last, so few on a slow line.
+/// Frames that are checked together on a slow line, in bytes: who reads them waits for the last.
 const RUN_BYTES: usize = 16 << 10;
+/// Longest time that a batch takes on a line that is not slow. There, one check behind all of it spares a copy.
+const FAST: Duration = Duration::from_millis(20);
 
 /// Writes batches of frames from a bounded queue until the queue is closed; `opening` comes before the first.
 pub(crate) fn start_writer(
@@ -89,7 +92,7 @@ async fn write_all(
     (mut said, mut opening): (Said, &[u8]),
     flow: &Flow,
 ) -> std::io::Result<()> {
-    let mut sum = Checksum::NOTHING;
+    let (mut sum, mut run) = (Checksum::NOTHING, RUN_BYTES);
     // A further stream of a receiver says nothing else.
     if said.taken.is_empty() && !opening.is_empty() {
         flow.count_out(opening.len()).await;
@@ -104,7 +107,8 @@ async fn write_all(
             spare::keep(more);
         }
         let len = batch.len();
-        batch = checked(batch, &mut sum);
+        let begun = Instant::now();
+        batch = checked(batch, run, &mut sum);
         flow.monitor.count_sent(Purpose::Control, batch.len() - len);
         batch = open_with(&mut opening, batch);
         for piece in batch.chunks(flow.piece_of(&batch)) {
@@ -115,6 +119,7 @@ async fn write_all(
         if said.taken.is_empty() {
             writer.flush().await?;
         }
+        run = if begun.elapsed() > FAST { RUN_BYTES } else { usize::MAX };
     }
     writer.flush().await?;
     writer.shutdown().await
@@ -148,20 +153,21 @@ fn open_with(opening: &mut &[u8], mut batch: Vec<u8>) -> Vec<u8> {
     batch
 }
 
-/// Puts a check behind each run of frames. A stream may damage what it carries; memory does not.
-fn checked(mut frames: Vec<u8>, sum: &mut Checksum) -> Vec<u8> {
+/// Puts a check behind each run of frames, of `run` bytes or a little more. A stream may damage what it carries; memory
+/// does not.
+fn checked(mut frames: Vec<u8>, run: usize, sum: &mut Checksum) -> Vec<u8> {
     let (mut ends, mut start, mut end) = (Vec::new(), 0, 0);
-    while let Some(header) = frames[end..].first_chunk()
+    while let Some(header) = frames[end..].first_chunk().filter(|_| frames.len() > run)
         && let Ok(Header { len, .. }) = Header::decode(*header)
     {
         end += HEADER_BYTES + len;
-        if end - start >= RUN_BYTES || end == frames.len() {
+        if end - start >= run || end == frames.len() {
             ends.push(end);
             start = end;
         }
     }
-    if ends.len() == 1 {
-        // Nearly all: what is long is a single frame.
+    if ends.len() <= 1 {
+        // Nearly all.
         sum.add(&frames);
         frames.extend_from_slice(&sum.check());
         return frames;
