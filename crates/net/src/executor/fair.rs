@@ -4,7 +4,7 @@
 //! once that is known. A session that finds no credit waits until every other with jobs has spent its own. No job is
 //! held back for credit where a thread is free.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Credit that a session gets each round, in nanoseconds of work.
 const QUANTUM: i64 = 1_000_000;
@@ -29,7 +29,8 @@ pub(super) type SessionId = u64;
 pub(super) struct FairQueue<J> {
     /// Sessions with jobs that may run, in the order of their turns.
     turns: VecDeque<SessionId>,
-    sessions: HashMap<SessionId, Session<J>>,
+    /// Mostly one: that is found without being hashed.
+    sessions: BTreeMap<SessionId, Session<J>>,
 }
 
 struct Session<J> {
@@ -56,7 +57,7 @@ impl<J> Session<J> {
 
 impl<J> Default for FairQueue<J> {
     fn default() -> Self {
-        Self { turns: VecDeque::new(), sessions: HashMap::new() }
+        Self { turns: VecDeque::new(), sessions: BTreeMap::new() }
     }
 }
 

@@ -110,8 +110,11 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
     /// Those of the system where it has not a single thread for some work.
     pub(crate) fn start(&mut self) -> io::Result<()> {
         for cost in COSTS {
-            let threads = self.share.budget().most_at_once(cost);
             let queue = &mut self.queues[cost as usize];
+            if queue.waiting.is_empty() {
+                continue;
+            }
+            let threads = self.share.budget().most_at_once(cost);
             while !queue.waiting.is_empty() && queue.bundles_out < threads * (1 + QUEUED) {
                 let share = queue.waiting.len().div_ceil(threads);
                 let len = share.min(cost.bundle()).min(queue.waiting.len());
