@@ -12,7 +12,7 @@ use super::data::{PIECE, write_base};
 use super::e2e::tabulate;
 use super::figures::{FIGURES, medians, publish};
 use super::files::same_content;
-use super::peer::{Peer, Programs, Task};
+use super::peer::{Peer, Programs, Task, turns};
 use super::run::{Places, Rig, Transfer, helper};
 use crate::progress::progress;
 use crate::random::Random;
@@ -87,7 +87,7 @@ pub(super) fn rounds(
     let mut runs = vec![Vec::new(); peers.len()];
     for round in 0..count + 2 {
         change.make(&new, (round, count))?;
-        for (peer, runs) in peers.iter().zip(&mut runs) {
+        for (number, peer) in turns(peers, round) {
             progress(&format!("round {round}/{}: {}", count + 1, peer.name()));
             let dest = dir.join(peer.name());
             if change.cold {
@@ -96,13 +96,13 @@ pub(super) fn rounds(
             // Else it waits for what another one left unwritten.
             helper("sync", &[])?;
             let task = Task { flags: change.flags, ..Task::default() };
-            let run = rig.transfer(*peer, task, (&new, &dest))?;
+            let run = rig.transfer(peer, task, (&new, &dest))?;
             if !same_content(&new, &dest)? {
                 bail!("{} left a file that is not the new one", peer.name());
             }
             // The first copies, and then cuts what was copied.
             if round > 1 {
-                runs.push(run);
+                runs[number].push(run);
             }
         }
     }

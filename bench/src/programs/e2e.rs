@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use super::data::{Edit, write_base, write_edited};
 use super::figures::{FIGURES, figures, medians, publish, ratios};
 use super::files::same_content;
-use super::peer::{Peer, Programs, Task};
+use super::peer::{Peer, Programs, Task, turns};
 use super::release::ReleasePair;
 use super::run::{Places, Rig, Transfer};
 use crate::progress::progress;
@@ -100,7 +100,7 @@ fn compare(options: &Options, rig: &Rig, case: &Case, table: &mut Table) -> Resu
     for &compress in options.compress.each() {
         let mut runs = vec![Vec::new(); options.peers.len()];
         for round in 1..=options.runs {
-            for (peer, runs) in options.peers.iter().zip(&mut runs) {
+            for (number, peer) in turns(&options.peers, round) {
                 let zstd = if compress { "zstd" } else { "plain" };
                 progress(&format!(
                     "{}, {zstd}, round {round}/{}: {}",
@@ -108,7 +108,7 @@ fn compare(options: &Options, rig: &Rig, case: &Case, table: &mut Table) -> Resu
                     options.runs,
                     peer.name()
                 ));
-                runs.push(one(rig, *peer, compress, case)?);
+                runs[number].push(one(rig, peer, compress, case)?);
             }
         }
         let of: Vec<(Peer, Transfer)> =

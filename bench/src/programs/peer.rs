@@ -44,6 +44,14 @@ pub(crate) struct Task {
     pub(crate) local: bool,
 }
 
+/// Peers with their numbers in the order of a round: each round begins with another one, since who comes first pays
+/// for what the round before left in memory and on the disk.
+pub(crate) fn turns(peers: &[Peer], round: u32) -> impl Iterator<Item = (usize, Peer)> {
+    let first = round as usize % peers.len().max(1);
+    let numbered = peers.iter().copied().enumerate();
+    numbered.clone().skip(first).chain(numbered.take(first))
+}
+
 impl Peer {
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -229,6 +237,18 @@ mod tests {
         let output = "Literal data: 1,234 bytes\nMatched data: 5 bytes\nTotal bytes sent: 7,000,001\nTotal bytes received: 19\n";
         let stats = Stats::parse(output).unwrap();
         assert_eq!(stats, Stats { sent: 7_000_001, received: 19, literal: 1234 });
+    }
+
+    #[test]
+    fn each_round_begins_with_another_peer() {
+        let peers = [Peer::Deltic, Peer::Before, Peer::Rsync];
+        let firsts = (0..3).map(|round| {
+            let turns: Vec<_> = turns(&peers, round).collect();
+            assert!((0..3).all(|number| turns.contains(&(number, peers[number]))));
+            turns[0].1
+        });
+        assert!(firsts.eq(peers));
+        assert_eq!(turns(&[], 1).count(), 0);
     }
 
     #[test]

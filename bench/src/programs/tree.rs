@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::e2e::tabulate;
 use super::figures::{FIGURES, medians, publish};
-use super::peer::{Peer, Programs, Task};
+use super::peer::{Peer, Programs, Task, turns};
 use super::run::{Rig, Transfer, helper};
 use crate::progress::progress;
 use crate::random::Random;
@@ -62,7 +62,7 @@ pub(crate) fn tree(options: &Options) -> Result<()> {
             if phase == EDITED {
                 edit(&copy.files, round)?;
             }
-            for ((number, peer), runs) in options.peers.iter().enumerate().zip(runs) {
+            for (number, peer) in turns(&options.peers, round) {
                 progress(&format!(
                     "round {round}/{}: {}, {}",
                     options.runs,
@@ -78,9 +78,9 @@ pub(crate) fn tree(options: &Options) -> Result<()> {
                 let task = Task { flags, local: options.local, ..Task::default() };
                 if phase == CHECKSUM {
                     // Whoever remembers contents has read them once.
-                    one(&rig, *peer, task, paths)?;
+                    one(&rig, peer, task, paths)?;
                 }
-                runs.push(one(&rig, *peer, task, paths)?);
+                runs[number].push(one(&rig, peer, task, paths)?);
             }
         }
     }
