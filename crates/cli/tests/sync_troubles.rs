@@ -40,7 +40,30 @@ fn a_trouble_names_its_side_and_the_whole_path() {
         assert!(run.stderr.starts_with(&format!("deltic: {host}{told}\n")), "{run:#?}");
         let event = json!({"event": "trouble", "kind": "failed", "message": told, "path": path, "side": "receiver", "errno": 39});
         assert_eq!((run.code, troubles(&run)), (Some(23), vec![event]), "{run:#?}");
+        assert!(run.stderr.contains("hint: a directory is in the way: --force "), "{run:#?}");
+        let run = sync(&world, &["--force", from, to]);
+        assert_eq!((run.code, world.read("dst/name")), (Some(0), b"file".into()), "{run:#?}");
     }
+}
+
+#[test]
+fn a_file_of_a_name_that_deltic_keeps_for_itself_is_named() {
+    let world = World::new();
+    world.write("src/sub/.deltic", "a user's");
+    world.write("src/.deltic-7/file", "a staging directory's");
+    let run = sync(&world, &["src/", "dst/"]);
+    let told = "sub/.deltic: skipped, since Deltic keeps that name for itself";
+    assert!(run.stderr.contains(told) && !run.stderr.contains(".deltic-7"), "{run:#?}");
+    assert_eq!((run.code, world.names("dst")), (Some(0), vec!["sub".into()]), "{run:#?}");
+}
+
+#[test]
+fn a_root_that_cannot_be_made_is_named() {
+    let world = World::new();
+    world.write("src/file", "x");
+    let run = sync(&world, &["src/", "/proc/none/"]);
+    assert!(run.stderr.contains("cannot make directory /proc/none/: "), "{run:#?}");
+    assert_eq!(run.code, Some(11), "{run:#?}");
 }
 
 #[test]
@@ -141,7 +164,7 @@ fn words_that_were_meant_otherwise_are_named() {
     }
     world.write("2222", "a file");
     let run = sync(&world, &["-p", "2222", "src/", "h:dst/"]);
-    assert!(!run.stderr.contains("hint"), "{run:#?}");
+    assert!(!run.stderr.contains("hint: -p"), "{run:#?}");
 }
 
 #[test]

@@ -300,15 +300,17 @@ enum NoLink {
     Cut(SyncError),
 }
 
+/// Says that a token does not let us in.
+const NO_TOKEN: &str =
+    "the token is not one of this server, or has ended; `deltic login` keeps another one";
+
 /// Says why a server did not let us in.
 fn refused(to: &Address, error: tokio_websockets::Error) -> NoLink {
     use tokio_websockets::upgrade::Error as Upgrade;
     let (why, is_said): (String, _) = match &error {
         tokio_websockets::Error::Upgrade(Upgrade::DidNotSwitchProtocols(status)) => {
             match StatusCode::from_u16(*status) {
-                Ok(StatusCode::UNAUTHORIZED) => {
-                    ("the token is not one of this server, or has ended".into(), true)
-                }
+                Ok(StatusCode::UNAUTHORIZED) => (NO_TOKEN.into(), true),
                 Ok(StatusCode::NOT_FOUND | StatusCode::UPGRADE_REQUIRED) => {
                     ("no deltic serves there".into(), false)
                 }

@@ -3,7 +3,7 @@
 use deltic_tree::meta::Inode;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, Follow, Meta, MetaMask, Name, RelPath, UnsortedNames};
-use rustix::fs;
+use rustix::fs::{self, FileType};
 use rustix::io::Errno;
 
 use super::follow;
@@ -220,16 +220,26 @@ fn pile_up(
     names: &mut UnsortedNames,
     listing: &mut Listing,
 ) {
-    let errors = &mut listing.errors;
-    let whole = dir.for_each_name(|name| match Name::new(name).ok().filter(|n| path.holds(n)) {
-        Some(name) if is_staging_name(name.as_bytes()) || keep(&name) => {}
-        Some(name) => {
-            if names.push(name).is_err() {
-                errors.push(store_error("list", path, Errno::OVERFLOW));
+    let Listing { errors, warnings, .. } = &mut *listing;
+    let whole =
+        dir.for_each_entry(|name, kind| match Name::new(name).ok().filter(|n| path.holds(n)) {
+            Some(name) if is_staging_name(name.as_bytes()) => {
+                // Another user's file is no directory of ours.
+                if !matches!(kind, FileType::Directory | FileType::Unknown) {
+                    let shown =
+                        path.join(&name).map_or_else(|_| path.to_string(), |at| at.to_string());
+                    warnings
+                        .push(format!("{shown}: skipped, since Deltic keeps that name for itself"));
+                }
             }
-        }
-        None => errors.push(store_error("list", path, Errno::NAMETOOLONG)),
-    });
+            Some(name) if keep(&name) => {}
+            Some(name) => {
+                if names.push(name).is_err() {
+                    errors.push(store_error("list", path, Errno::OVERFLOW));
+                }
+            }
+            None => errors.push(store_error("list", path, Errno::NAMETOOLONG)),
+        });
     if let Err(errno) = whole {
         listing.errors.push(store_error("list", path, errno));
     }

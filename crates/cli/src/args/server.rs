@@ -22,7 +22,7 @@ pub(crate) struct LoginArgs {
     pub(crate) pin: Option<String>,
 }
 
-/// Serve directories over one port, to other deltics, to browsers and to plain HTTP
+/// Serve directories over one port, to other deltics and to plain HTTP
 ///
 /// Each directory is a volume, by the last name of its path. Nobody is let in without a token; one is made and printed
 /// at each start, and `deltic token` makes those that stay.

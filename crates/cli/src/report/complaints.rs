@@ -49,7 +49,8 @@ impl Complaints {
         let hint = match cause {
             Some(Cause::Refused(_, errno)) => hint::for_errno(errno).filter(|_| !stands_in()),
             _ => hint::for_trouble(trouble, view.watches, &mut self.in_use)
-                .or_else(|| hint::for_missing(trouble, &view.far)),
+                .or_else(|| hint::for_missing(trouble, &view.far))
+                .or_else(|| hint::for_blocked(trouble)),
         };
         let Some(cause) = cause else { return output::complain(&message, hint) };
         if cause != Cause::Vanished {

@@ -243,12 +243,20 @@ pub(crate) fn for_missing(trouble: &Trouble, far: &Far) -> Option<&'static str> 
     is_port.then_some("-p keeps permissions: -e 'ssh -p PORT' names the port")
 }
 
+/// The hint where a directory with something in it is where a file is to be.
+pub(crate) fn for_blocked(trouble: &Trouble) -> Option<&'static str> {
+    let errno = trouble.spot.as_ref()?.errno?;
+    let is_blocked = errno == Errno::NOTEMPTY.raw_os_error() as u32;
+    (is_blocked && !stands_in())
+        .then_some("a directory is in the way: --force removes it, with all that is in it")
+}
+
 /// The hint where the file system of the destination refuses so.
 pub(crate) fn for_errno(errno: Errno) -> Option<&'static str> {
     Some(match errno {
-        Errno::NOSPC => "make room at the destination: the next run goes on where this one stopped",
+        Errno::NOSPC => "make room at the destination, and run the same command again",
         Errno::DQUOT => {
-            "the quota at the destination is used up: make room, and the next run goes on"
+            "the quota at the destination is used up: make room, and run the same command again"
         }
         Errno::ROFS => "the file system is mounted read-only: mount it to be written to",
         Errno::ACCESS => {

@@ -38,8 +38,9 @@ pub(crate) fn resolve(
     mkpath: bool,
 ) -> Result<Resolved, SyncError> {
     let root = path.to_path_buf();
+    let there = || Resolved { root: root.clone(), rename: None, missing: false };
     if is_dir(path) {
-        return Ok(Resolved { root, rename: None, missing: false });
+        return Ok(there());
     }
     if single.is_some() && !names_dir(path) {
         let name = path.file_name().and_then(|name| Name::new(name.as_bytes()).ok());
@@ -52,11 +53,14 @@ pub(crate) fn resolve(
         }
         return Ok(Resolved { root, rename: Some(name), missing });
     }
-    if look(path).is_ok() || is_below_file(path) && !mkpath {
-        return Err(unusable(path, "not a directory"));
-    }
-    if exists(path) {
-        return Err(unmade(path, "a symlink to nothing"));
+    let refused = if look(path).is_ok() || is_below_file(path) && !mkpath {
+        Some(unusable(path, "not a directory"))
+    } else {
+        exists(path).then(|| unmade(path, "a symlink to nothing"))
+    };
+    if let Some(refused) = refused {
+        // Another run may have made it meanwhile.
+        return if is_dir(path) { Ok(there()) } else { Err(refused) };
     }
     if !has_parent(path) && !mkpath {
         let why = lacks(&parent(path));

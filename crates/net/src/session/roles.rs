@@ -12,6 +12,7 @@ use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_store::Tree;
 use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Sources, remove_root};
+use deltic_tree::path::printable;
 use deltic_tree::{Name, RelPath};
 
 use crate::bounds::files_at_once;
@@ -162,7 +163,10 @@ impl Session {
             let local = LocalOptions { see, ..LocalOptions::default() };
             LocalStore::missing(&root, local).map_err(unusable)?
         } else {
-            made.dirs = make(&lacking, &options).map_err(|error| unmade(&root, error))?;
+            made.dirs = make(&lacking, &options).map_err(|error| {
+                let shown = printable(root.as_os_str().as_bytes());
+                unmade(&root, error.words(&shown))
+            })?;
             let local = local_options(&root, &options, (see, &self.config.under_way))?;
             let local = self.config.host.store_options(&root, local);
             let store = LocalStore::open_named(&root_of(&root, &options), local);

@@ -11,7 +11,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 
-use super::{Address, Credentials, failed};
+use super::{Address, Credentials, NO_TOKEN, failed};
 
 /// Longest answer that is read.
 const MAX_ANSWER: usize = 4 << 20;
@@ -97,7 +97,7 @@ impl Requests {
         }
         let server = self.to.server();
         if status == StatusCode::UNAUTHORIZED {
-            let why = format!("{server}: the token is not one of this server, or has ended");
+            let why = format!("{server}: {NO_TOKEN}");
             return Err(SyncError::Refused(why));
         }
         Err(match serde_json::from_slice(&body) {

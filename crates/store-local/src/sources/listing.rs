@@ -136,7 +136,7 @@ impl Sources {
             listing.errors.extend(self.refused.iter().map(error));
         }
         self.thin(&mut listing, dir);
-        listing.warnings = self.options.rules.warnings();
+        listing.warnings.extend(self.options.rules.warnings());
         listing.is_empty_source = is_first && self.has_empty_source(dir, &listing);
         let sift = |entry: &mut Entry| self.options.protects.sift(&mut entry.meta);
         listing.entries.iter_mut().for_each(sift);

@@ -144,7 +144,10 @@ pub(crate) fn applied(
             Ok(file) => read.extend(file),
             // Scripts that call rsync know nothing of it.
             Err(file::Fault::Unread(why)) if as_rsync && !places.named => unread.push(why),
-            Err(file::Fault::Unread(why) | file::Fault::Wrong(why)) => return Err(why),
+            Err(file::Fault::Unread(why)) => {
+                return Err(format!("{why} (--no-config goes on without it)"));
+            }
+            Err(file::Fault::Wrong(why)) => return Err(why),
         }
     }
     let files = read;
