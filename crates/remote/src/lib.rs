@@ -4,8 +4,8 @@
 //! [`Remote`] is such a place. Its [`RemoteTree`] takes part in an ordinary session, whose other end is in this process
 //! too. [`Alike`] sums files here as the system sums its own: so even a first sync over an old version reads what
 //! differs and no more, and equal contents are seen by their sums, which the file system here may keep as well
-//! (`here`). [`Evidence`] tells what they were compared by. `system` is what each system can do, `ahead` reads, `sums` names what
-//! is equal. Nothing is written there. Why so: docs/decisions/0041, 0044.
+//! (`here`). [`Evidence`] tells what they were compared by. `system` is what each system can do, `ahead` reads, `sums`
+//! names what is equal. Nothing is written there. Why so: docs/decisions/0041, 0044.
 
 mod address;
 mod ahead;
