@@ -224,7 +224,7 @@ fn pile_up(
     let whole =
         dir.for_each_entry(|name, kind| match Name::new(name).ok().filter(|n| path.holds(n)) {
             Some(name) if is_staging_name(name.as_bytes()) => {
-                // Another user's file is no directory of ours.
+                // A source tells of them; a destination lets them be.
                 if !matches!(kind, FileType::Directory | FileType::Unknown) {
                     let shown =
                         path.join(&name).map_or_else(|_| path.to_string(), |at| at.to_string());

@@ -258,7 +258,7 @@ impl LocalStore {
             }
             Much::Part(part) => look.list(&mut judge, part),
         };
-        listing.warnings.extend(self.0.scopes.filter().warnings());
+        listing.warnings = self.0.scopes.filter().warnings();
         // Where versions are told nothing goes.
         if self.0.policy.one_file_system && listing.versions.is_empty() {
             let is_home = self.0.is_home(fs::fstat(&held));
