@@ -242,7 +242,7 @@ fn page_of(
         };
         let name = match found {
             Found::Dir { .. } => name.strip_suffix('/').unwrap_or(name),
-            Found::Object(_) => name,
+            Found::Object(_) | Found::Other => name,
         };
         each(name.to_owned(), found);
     }

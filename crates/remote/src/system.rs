@@ -73,6 +73,18 @@ pub(crate) enum Found {
     },
     /// An object.
     Object(Object),
+    /// What is neither, and is only listed: it is refused, since a name that is missing would be deleted elsewhere.
+    Other,
+}
+
+/// A name that stands for one that is no text: no file can have it, so it is refused where it is listed.
+pub(crate) fn no_text(shown: &str) -> String {
+    format!("{shown}\0")
+}
+
+/// True if a name stands for one that is no text.
+pub(crate) fn is_no_text(name: &str) -> bool {
+    name.ends_with('\0')
 }
 
 /// A version of an object.

@@ -76,6 +76,9 @@ impl Shelf {
     }
 }
 
+/// End of names that are neither objects nor directories.
+pub(crate) const LINK: char = '@';
+
 impl System for Shelf {
     fn url(&self, path: &str) -> String {
         format!("shelf://{path}")
@@ -97,6 +100,7 @@ impl System for Shelf {
             let Some(name) = key.strip_prefix(&prefix) else { continue };
             match name.split_once('/') {
                 Some((dir, _)) => drop(dirs.insert(dir)),
+                None if name.ends_with(LINK) => each(name.into(), Found::Other),
                 None => each(name.into(), Found::Object(Self::object(bytes))),
             }
         }

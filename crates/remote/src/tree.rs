@@ -26,6 +26,15 @@ const MAX_TOLD: usize = 64;
 #[derive(Clone, Debug)]
 pub struct RemoteTree(Arc<Inner>);
 
+/// What the top of a tree holds.
+#[derive(Default)]
+struct Top {
+    found: Vec<(Name, Found)>,
+    errors: Vec<StoreError>,
+    /// True if one of the directories whose content was named has none.
+    has_empty: bool,
+}
+
 #[derive(Debug)]
 struct Inner {
     system: Arc<dyn System>,
@@ -146,8 +155,8 @@ impl RemoteTree {
     }
 
     /// What the top holds.
-    fn top(&self) -> Result<Vec<(Name, Found, Vec<StoreError>)>, StoreError> {
-        let mut all: Vec<(Name, Found, Vec<StoreError>)> = Vec::new();
+    fn top(&self) -> Result<Top, StoreError> {
+        let mut top = Top::default();
         let mut tops = HashMap::new();
         for (at, root) in self.0.roots.iter().enumerate() {
             let found = match &root.name {
@@ -159,18 +168,19 @@ impl RemoteTree {
                 },
             };
             let (found, errors) = found.map_err(|error| self.unusable(&root.path, &error))?;
-            let mut errors = Some(errors);
+            top.has_empty |= found.is_empty() && errors.is_empty();
+            top.errors.extend(errors);
             for (name, found) in found {
                 if tops.contains_key(&name) {
                     continue;
                 }
                 tops.insert(name.clone(), at);
-                all.push((name, found, errors.take().unwrap_or_default()));
+                top.found.push((name, found));
             }
         }
         *lock(&self.0.tops) = tops;
-        all.sort_by(|one, other| one.0.cmp(&other.0));
-        Ok(all)
+        top.found.sort_by(|one, other| one.0.cmp(&other.0));
+        Ok(top)
     }
 
     /// The directory at a path of the system, and what of it has no name that a file can have.
@@ -189,6 +199,7 @@ impl RemoteTree {
         self.0.system.list(path, &mut |text, is| match Name::new(text.as_bytes()) {
             Err(bad) => refuse(&text, &bad.to_string()),
             Ok(name) if is_staging_name(name.as_bytes()) => {}
+            Ok(_) if is == Found::Other => refuse(&text, "neither a file nor a directory"),
             Ok(_) if bounded(&is).is_err() => refuse(&text, TOO_LONG),
             Ok(name) => {
                 let is_object = matches!(is, Found::Object(_));
@@ -224,7 +235,7 @@ impl RemoteTree {
             Some(object) => object,
             None => match self.looked(&path)? {
                 Some(Found::Object(object)) => object,
-                Some(Found::Dir { .. }) => {
+                Some(Found::Dir { .. } | Found::Other) => {
                     return Err(RemoteError::Wrong("not a regular file".into()));
                 }
                 None => return Err(RemoteError::NotFound),
@@ -292,16 +303,19 @@ impl Tree for RemoteTree {
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         let mut listing = Listing::default();
         let found = if dir.is_root() {
-            let top = self.top()?;
-            top.into_iter()
-                .map(|(name, found, errors)| {
-                    listing.errors.extend(errors);
-                    (name, found)
-                })
-                .collect()
+            let Top { found, errors, has_empty } = self.top()?;
+            listing.is_empty_source = has_empty && self.0.takes.recursive;
+            listing.errors = errors;
+            found
         } else {
             let path = self.path_of(dir).ok_or_else(|| RemoteError::NotFound.at("list", dir))?;
             let (mut found, errors) = self.listed(&path).map_err(|error| error.at("list", dir))?;
+            // A directory that was named, with all in it.
+            let is_root = |root: &Root| {
+                root.name.as_ref().is_some_and(|name| dir.as_bytes() == name.as_bytes())
+            };
+            let is_empty = found.is_empty() && errors.is_empty() && self.0.takes.recursive;
+            listing.is_empty_source = is_empty && self.0.roots.iter().any(is_root);
             listing.errors = errors;
             found.sort_by(|one, other| one.0.cmp(&other.0));
             found
@@ -416,6 +430,7 @@ fn meta_of(found: &Found) -> Meta {
     match found {
         Found::Dir { modified } => Meta::plain(Kind::Dir, 0, *modified, 0o777),
         Found::Object(object) => Meta::plain(Kind::File, object.len, object.modified, 0o666),
+        Found::Other => unreachable!("it is refused where it is listed"),
     }
 }
 

@@ -11,16 +11,17 @@ use std::fs::{self, File, Metadata};
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use deltic_tree::Timestamp;
+use rustix::fs::OFlags;
 
 use crate::RemoteError;
 use crate::sums::Sums;
-use crate::system::{Found, Object, Pages, System};
+use crate::system::{Found, Object, Pages, System, no_text};
 
 use master::{Master, lock};
 use table::CHUNK_BYTES;
@@ -62,7 +63,11 @@ impl MooseFs {
 
     /// Opens what must still be `object`.
     fn file(&self, path: &str, object: &Object) -> Result<(File, Metadata), RemoteError> {
-        let file = File::open(at(path)).map_err(failed)?;
+        // A link or a FIFO may have come in its place.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut options = File::options();
+        let file = options.read(true).custom_flags(flags.bits() as i32).open(at(path));
+        let file = file.map_err(failed)?;
         let meta = file.metadata().map_err(failed)?;
         if !meta.is_file() || object_of(&meta) != *object {
             return Err(RemoteError::Changed);
@@ -72,6 +77,9 @@ impl MooseFs {
 
     /// The sums of a file, and a digest of them.
     fn told(&self, path: &str, object: &Object) -> Result<(Sums, blake3::Hash), RemoteError> {
+        if object.len.div_ceil(CHUNK_BYTES) > MAX_CHUNKS {
+            return Ok((Sums::default(), blake3::hash(b"")));
+        }
         let (file, meta) = self.file(path, object)?;
         // What this machine wrote and has not sent yet is in no sum.
         file.sync_data().map_err(failed)?;
@@ -96,6 +104,9 @@ impl MooseFs {
     }
 }
 
+/// Most chunks of a file whose sums are asked for: 4 TiB. A longer one is read.
+const MAX_CHUNKS: u64 = 1 << 16;
+
 impl System for MooseFs {
     fn url(&self, path: &str) -> String {
         format!("moosefs:///{path}")
@@ -116,7 +127,11 @@ impl System for MooseFs {
 
     fn list(&self, path: &str, each: &mut dyn FnMut(String, Found)) -> Result<(), RemoteError> {
         let dir = at(path);
-        let device = fs::metadata(&dir).map_err(failed)?.dev();
+        let meta = fs::symlink_metadata(&dir).map_err(failed)?;
+        if !meta.is_dir() {
+            return Err(RemoteError::Changed);
+        }
+        let device = meta.dev();
         self.master(&dir, device)?;
         let mut pages = Pages::default();
         for entry in fs::read_dir(&dir).map_err(failed)? {
@@ -127,9 +142,9 @@ impl System for MooseFs {
                 meta => meta?,
             };
             // What is mounted on it is another system.
-            if let Some(found) = found(&meta).filter(|_| meta.dev() == device) {
-                each(entry.file_name().to_string_lossy().into_owned(), found);
-            }
+            let found = found(&meta).filter(|_| meta.dev() == device).unwrap_or(Found::Other);
+            let name = entry.file_name().into_string();
+            each(name.unwrap_or_else(|name| no_text(&name.to_string_lossy())), found);
         }
         Ok(())
     }

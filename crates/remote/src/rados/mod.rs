@@ -15,7 +15,7 @@ use deltic_tree::Timestamp;
 
 use crate::RemoteError;
 use crate::sums::{Algorithm, Sum, Sums, Unit};
-use crate::system::{Found, MAX_NAMES, Object, System, prefix_of};
+use crate::system::{Found, MAX_NAMES, Object, System, is_no_text, no_text, prefix_of};
 use crate::tree::UNTIMED;
 
 use librados::{Cluster, Errno, NOT_FOUND, Stat, text};
@@ -149,7 +149,8 @@ impl Rados {
         self.with(|pool| {
             pool.names(&mut |name| {
                 bytes += name.count_bytes();
-                names.insert(name.to_string_lossy().into_owned());
+                let text = name.to_str().map(str::to_owned);
+                names.insert(text.unwrap_or_else(|_| no_text(&name.to_string_lossy())));
                 names.len() <= MAX_NAMES && bytes <= MAX_NAME_BYTES
             })
         })?;
@@ -232,9 +233,9 @@ impl System for Rados {
         dirs.into_iter().for_each(|name| each(name.into(), Found::Dir { modified: UNTIMED }));
         let look = |(name, full): &(&str, &str)| match self.stat(full) {
             Ok(object) => Ok(Some(((*name).to_owned(), object))),
-            // One whose name is no text is told, and cannot be opened; any other is gone since.
+            // One whose name is no text is told, and refused; any other is gone since.
             Err(RemoteError::NotFound) => {
-                Ok(full.contains('\u{fffd}').then(|| ((*name).to_owned(), Object::default())))
+                Ok(is_no_text(full).then(|| ((*name).to_owned(), Object::default())))
             }
             Err(error) => Err(error),
         };

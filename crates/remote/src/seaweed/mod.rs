@@ -142,19 +142,22 @@ impl System for Seaweed {
                 let name = full.rsplit('/').next().unwrap_or(full);
                 pages.ascend(Some(name))?;
                 name.clone_into(&mut after);
-                if let Some(found) = found(entry)? {
-                    each(name.to_owned(), found);
-                }
+                each(name.to_owned(), found(entry)?.unwrap_or(Found::Other));
             }
-            if entries.is_empty() || page["ShouldDisplayLoadMore"].as_bool() != Some(true) {
-                return Ok(());
+            match page["ShouldDisplayLoadMore"].as_bool() {
+                Some(false) => return Ok(()),
+                // Of an empty directory nothing is told.
+                None if entries.is_empty() => return Ok(()),
+                Some(true) if !entries.is_empty() => {}
+                _ => return Err(odd("whether there are more entries")),
             }
         }
     }
 
     fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
         let entry = self.entry(path, object)?;
-        let whole = entry["Md5"].as_str().and_then(md5);
+        // A mount changes chunks and lengths, and leaves this sum as it was.
+        let whole = entry["Md5"].as_str().and_then(md5).filter(|_| is_within(&entry, object.len));
         let mut chunks = chunks_of(&entry)?;
         if chunks.iter().any(|chunk| chunk.is_manifest) {
             let query = "?metadata=true&resolveManifest=true";
@@ -209,6 +212,13 @@ fn odd(what: &str) -> RemoteError {
 
 fn md5(text: &str) -> Option<Sum> {
     Sum::new(Algorithm::Md5, &BASE64.decode(text).ok()?).ok()
+}
+
+/// True if all of an object of `len` bytes is kept in its entry.
+fn is_within(entry: &Value, len: u64) -> bool {
+    let content = entry["Content"].as_str().and_then(|text| BASE64.decode(text).ok());
+    let content = content.filter(|bytes| !bytes.is_empty() && bytes.len() as u64 == len);
+    content.is_some() && entry["FileSize"].as_u64() == Some(len)
 }
 
 fn chunks_of(entry: &Value) -> Result<Vec<Chunk>, RemoteError> {
@@ -324,5 +334,15 @@ mod tests {
         let endless =
             serde_json::json!({"Path": "/dir", "Entries": [told], "ShouldDisplayLoadMore": true});
         assert!(list(&endless.to_string()).unwrap_err().to_string().contains("does not go on"));
+    }
+
+    #[test]
+    fn the_sum_of_all_counts_for_content_within_the_entry_alone() {
+        let within = entry(r#""chunks": null"#);
+        let mut changed = within.clone();
+        changed["Content"] = BASE64.encode([7; 10]).into();
+        assert!(is_within(&changed, 10));
+        // A mount cut it, or wrote chunks, and left the sum.
+        assert!(!is_within(&changed, 9) && !is_within(&within, 10));
     }
 }

@@ -322,3 +322,29 @@ fn what_the_system_does_not_have_is_removed_where_that_is_asked_for() {
     assert_eq!(names, ["a", "c"]);
     assert!(!world.out().join("a/old").exists() && world.holds("a/b", b"1"));
 }
+
+#[test]
+fn a_name_that_is_no_object_is_refused_and_nothing_is_removed() {
+    let world = World::new(Shelf::default().with("a", b"1").with("link@", b""));
+    fs::create_dir_all(world.out()).unwrap();
+    for name in ["link@", "old"] {
+        fs::write(world.out().join(name), b"kept").unwrap();
+    }
+    let options = Options { delete: Delete::AtMost(9), ..Options::default() };
+    let (ended, troubles, _) = world.sync_as(&["./"], options);
+    ended.unwrap();
+    let told = "shelf://link@: neither a file nor a directory";
+    assert!(troubles.iter().any(|trouble| trouble.message.contains(told)), "{troubles:?}");
+    assert!(world.holds("a", b"1") && world.holds("link@", b"kept") && world.holds("old", b"kept"));
+}
+
+#[test]
+fn nothing_is_removed_where_one_of_the_sources_is_empty() {
+    let world = World::new(Shelf::default().with("full/a", b"1").with("gone/.deltic/x", b"2"));
+    fs::create_dir_all(world.out()).unwrap();
+    fs::write(world.out().join("old"), b"kept").unwrap();
+    let options = Options { delete: Delete::AtMost(9), ..Options::default() };
+    let (ended, troubles, _) = world.sync_as(&["full/", "gone/"], options);
+    ended.unwrap();
+    assert!(world.holds("a", b"1") && world.holds("old", b"kept"), "{troubles:?}");
+}
