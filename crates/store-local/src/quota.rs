@@ -129,6 +129,12 @@ pub fn keep_quotas(volumes: &[VolumeDir]) -> io::Result<()> {
     QUOTAS.set(quotas).map_err(|_| io::Error::from(Errno::EXIST))
 }
 
+/// The directory of `part` in the volume `name`.
+fn place_of(name: &Name, part: &RelPath) -> Result<Dir, Errno> {
+    let path = if part.is_root() { volume_path(name) } else { part_path(name, part) };
+    Dir::start(&path)?.ok_or(Errno::XDEV)
+}
+
 /// Disks by their devices.
 static DISKS: LazyLock<Mutex<HashMap<u64, Arc<Disk>>>> = LazyLock::new(Mutex::default);
 
@@ -167,7 +173,8 @@ impl Quota {
         if quota.counts() {
             let (settled, unfinished) = quota.count();
             lock(&quota.used).settled.add(settled);
-            for (inode, bytes) in unfinished {
+            // Those that nobody writes are there at the start alone. Whoever goes on with one reserves for a token too.
+            for (inode, bytes) in unfinished.into_iter().filter(|_| whose == Whose::Volume) {
                 lock(&quota.used).pending.add(one(bytes));
                 let mut all = lock(&LEFT);
                 let left = all.entry(inode).or_default();
@@ -188,17 +195,34 @@ impl Quota {
         part: &RelPath,
         limits: QuotaLimits,
     ) -> Result<Arc<Self>, StoreError> {
-        let path = if part.is_root() { volume_path(name) } else { part_path(name, part) };
-        let start = || Dir::start(&path)?.ok_or(Errno::XDEV);
-        let made = start().and_then(|root| Self::new((root, Whose::Token), limits));
+        let root = place_of(name, part);
+        let made = root.and_then(|root| Self::new((root, Whose::Token), limits));
         made.at("count", part)
     }
 
     /// Counts all files anew, if that was last done longer ago than this.
+    ///
+    /// One counts, and whoever comes meanwhile goes on with the count before.
     pub fn recount_after(&self, age: Duration) {
-        if lock(&self.counted).elapsed() > age {
+        let is_due = {
+            let mut counted = lock(&self.counted);
+            let is_due = counted.elapsed() > age;
+            if is_due {
+                *counted = Instant::now();
+            }
+            is_due
+        };
+        if is_due {
             self.recount();
         }
+    }
+
+    /// True as long as the directory that was counted is that of `part` in the volume `name`.
+    #[must_use]
+    pub fn is_of(&self, name: &Name, part: &RelPath) -> bool {
+        let there = place_of(name, part).and_then(|dir| fs::fstat(&dir));
+        let is = fs::fstat(&self.root);
+        is.and_then(|is| Ok(inode_of(&is) == inode_of(&there?))).unwrap_or(false)
     }
 
     /// The quota of the volume `name` of this process.

@@ -18,7 +18,7 @@ use super::inplace::Changing;
 use super::log::{Log, remove_log};
 use super::partial::Other;
 use super::place::{COMMIT, Place};
-use super::quota::Reserved;
+use super::quota::{Reserved, forget};
 use super::room::{Reserve, Room, reserve_all};
 use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
 use super::stage::{Logged, Staged, Stages, Whose, discard};
@@ -537,6 +537,7 @@ impl Rebuild for LocalRebuild {
     fn discard(self) -> Result<(), StoreError> {
         self.doom(Fate::Gone);
         let dir = self.stages().dir(&self.staged.home).at("discard", &self.path)?;
+        forget(&dir, &self.staged.name);
         remove_log(&dir, &self.staged.name);
         self.hide();
         dir.remove_file(&self.staged.name).at("discard", &self.path)

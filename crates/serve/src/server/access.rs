@@ -114,7 +114,8 @@ impl Grant {
         Some(TokenQuota { token: token.parse().ok()?, part, limits })
     }
 
-    fn has_ended(&self, now: SystemTime) -> bool {
+    /// True once its time is over.
+    pub(crate) fn has_ended(&self, now: SystemTime) -> bool {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.expires.is_some_and(|end| now >= end)
     }
@@ -307,8 +308,11 @@ impl Access {
         if line.len() >= MAX_GENERATIONS {
             return Err(Refusal::TooMany);
         }
-        // Those of an earlier start are worth nothing.
-        let ended: Vec<_> = grants.keys().filter(|hash| own(hash).is_none()).cloned().collect();
+        // Those of an earlier start are worth nothing. The clock may be set back again.
+        let ended: Vec<_> = {
+            let stands = |hash: &str| self.line(&grants, hash.to_owned(), None).is_some();
+            grants.keys().filter(|hash| !stands(hash)).cloned().collect()
+        };
         grants.retain(|hash, grant| grant.parent.is_none() || !ended.contains(hash));
         let parent = Some(parent.to_string());
         if grants.values().filter(|grant| grant.parent == parent).count() >= MAX_MADE {

@@ -1,5 +1,6 @@
 //! Errors as HTTP has them (RFC 9457).
 
+use std::io;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -63,6 +64,9 @@ impl From<StoreError> for Problem {
             StoreError::Changed { .. } => StatusCode::PRECONDITION_FAILED,
             StoreError::Denied { .. } | StoreError::OutsideRoot { .. } => StatusCode::FORBIDDEN,
             StoreError::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
+            StoreError::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock => {
+                return Self::busy(&error.to_string());
+            }
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.to_string())

@@ -4,7 +4,9 @@
 //! no more. Old versions count to the volume alone. What others change there is counted now and then.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::thread;
 use std::time::Duration;
 
 use deltic_store::StoreError;
@@ -14,10 +16,12 @@ use deltic_tree::{Name, RelPath};
 use crate::lock;
 use crate::token::TokenHash;
 
+/// Longest wait for a count that somebody else has begun, by pauses: who waits keeps others from the disk.
+const PATIENCE: (u32, Duration) = (50, Duration::from_millis(10));
 /// Longest time for which a count is taken to be right, whatever others did.
 const RECOUNT_AFTER: Duration = Duration::from_secs(10 * 60);
 /// Quotas that are kept before those that nobody uses are looked for.
-const SWEEP: usize = 1_000;
+const SWEEP: usize = 128;
 
 /// A token's quota, in each of its volumes.
 #[derive(Clone, Debug)]
@@ -39,7 +43,7 @@ impl TokenQuotas {
     /// The quotas in a volume of a token and of those by which it was made, with all files counted. Waits for the disk.
     ///
     /// # Errors
-    /// Where the part of a token is not there.
+    /// Where the part of a token is not there, or is being counted.
     pub(crate) fn hold(
         &self,
         quotas: &[TokenQuota],
@@ -47,10 +51,13 @@ impl TokenQuotas {
     ) -> Result<Vec<Arc<Quota>>, StoreError> {
         let hold = |TokenQuota { token, part, limits }: &TokenQuota| {
             let slot = self.slot((*token, volume.to_string()));
-            let mut slot = lock(&slot);
-            if let Some(quota) = slot.as_ref().filter(|quota| quota.limits() == *limits) {
+            let mut slot = in_time(&slot).ok_or_else(|| being_counted(part))?;
+            let is_it =
+                |quota: &&Arc<Quota>| quota.limits() == *limits && quota.is_of(volume, part);
+            if let Some(quota) = slot.as_ref().filter(is_it).cloned() {
+                drop(slot);
                 quota.recount_after(RECOUNT_AFTER);
-                return Ok(Arc::clone(quota));
+                return Ok(quota);
             }
             let quota = Quota::of_token(volume, part, *limits)?;
             *slot = Some(Arc::clone(&quota));
@@ -70,4 +77,22 @@ impl TokenQuotas {
         }
         Arc::clone(all.entry(key).or_default())
     }
+}
+
+/// Locks a slot, unless somebody keeps it for long.
+fn in_time<T>(slot: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    for _ in 0..PATIENCE.0 {
+        match slot.try_lock() {
+            Ok(locked) => return Some(locked),
+            Err(TryLockError::Poisoned(locked)) => return Some(locked.into_inner()),
+            Err(TryLockError::WouldBlock) => thread::sleep(PATIENCE.1),
+        }
+    }
+    None
+}
+
+fn being_counted(part: &RelPath) -> StoreError {
+    let why = "that is being done: ask again soon";
+    let source = io::Error::new(io::ErrorKind::WouldBlock, why);
+    StoreError::Io { action: "count", path: part.clone(), source }
 }

@@ -28,6 +28,8 @@ use crate::trust::{client_config, client_config_of};
 
 /// Longest time for one request.
 const REQUEST: Duration = Duration::from_secs(30);
+/// Most hosts whose addresses are remembered: an authority has a few.
+const MAX_KNOWN: usize = 16;
 /// Longest answer, in bytes.
 const MAX_ANSWER: usize = 1 << 20;
 
@@ -75,7 +77,10 @@ impl Caller {
         let found = lookup_host((&*host.0, host.1)).await.map(Vec::from_iter);
         match found {
             Ok(found) => {
-                lock(&self.known).insert(host, found.clone());
+                let mut known = lock(&self.known);
+                if known.len() < MAX_KNOWN || known.contains_key(&host) {
+                    known.insert(host, found.clone());
+                }
                 Ok(found)
             }
             Err(why) => lock(&self.known).get(&host).cloned().ok_or(why),

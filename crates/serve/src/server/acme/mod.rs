@@ -11,10 +11,12 @@ mod shown;
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::FutureExt;
 use httpdate::fmt_http_date;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -35,6 +37,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(2 * 60);
 const MAX_PAUSE: Duration = Duration::from_secs(6 * 60 * 60);
 /// Least time between two certificates, whatever their lives are.
 const MIN_PAUSE: Duration = Duration::from_secs(10);
+/// Longest certificate, with those above it, as PEM in bytes.
+const MAX_CHAIN_BYTES: usize = 256 << 10;
 /// Longest time without a look at the clock, which may be set meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(60 * 60);
 
@@ -102,15 +106,16 @@ impl Acme {
         }
         loop {
             self.wait_until_due().await;
-            let attempt = timeout(ATTEMPT, self.renew()).await;
-            let pause = match attempt.unwrap_or_else(|_| Err("it took too long".into())) {
+            let pause = match self.attempt().await {
                 Ok(()) => {
-                    failures = 0;
+                    // One that is due at once is no reason to ask for the next at once.
+                    let is_due = self.shown.due().is_some_and(|due| due <= SystemTime::now());
+                    failures = if is_due { failures + 1 } else { 0 };
                     let ends = fmt_http_date(self.shown.ends().unwrap_or(UNIX_EPOCH));
                     let line = format!("{names}: a new certificate, good until {ends}");
                     let fields = json!({ "names": names, "ends": ends });
                     told(News { line, event: "certificate", fields });
-                    MIN_PAUSE
+                    if is_due { pause_after(failures) } else { MIN_PAUSE }
                 }
                 Err(why) => {
                     let pause = pause_after(failures);
@@ -151,9 +156,22 @@ impl Acme {
         text
     }
 
+    /// Gets a certificate in bounded time. Whatever the authority answers, the server goes on.
+    async fn attempt(&self) -> Result<(), String> {
+        let renewing = AssertUnwindSafe(self.renew()).catch_unwind();
+        match timeout(ATTEMPT, renewing).await {
+            Err(_) => Err("it took too long".into()),
+            Ok(Err(_)) => Err("it answered what nobody can make sense of".into()),
+            Ok(Ok(renewed)) => renewed,
+        }
+    }
+
     /// Gets a certificate and shows it.
     async fn renew(&self) -> Result<(), String> {
         let certificate = self.order().await?;
+        if certificate.chain.len() > MAX_CHAIN_BYTES {
+            return Err("the certificate is too long".into());
+        }
         self.shown.show(&certificate)?;
         self.change(|kept| kept.certificate = Some(certificate))
     }

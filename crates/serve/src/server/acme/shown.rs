@@ -98,6 +98,9 @@ impl ResolvesServerCert for Shown {
     }
 }
 
+/// The last second of the year 9999, since 1970: no date is later in HTTP.
+const LAST_SECOND: u64 = 253_402_300_799;
+
 impl Live {
     fn read(certificate: &Certificate) -> Result<Self, String> {
         let chain = CertificateDer::pem_slice_iter(certificate.chain.as_bytes());
@@ -106,7 +109,9 @@ impl Live {
         let first = chain.first().ok_or("no certificate in it")?;
         let (_, parsed) =
             parse_x509_certificate(first).map_err(|why| format!("the certificate: {why}"))?;
-        let at = |time: i64| UNIX_EPOCH + Duration::from_secs(u64::try_from(time).unwrap_or(0));
+        let at = |time: i64| {
+            UNIX_EPOCH + Duration::from_secs(u64::try_from(time).unwrap_or(0).min(LAST_SECOND))
+        };
         let validity = parsed.validity();
         let (begins, ends) =
             (at(validity.not_before.timestamp()), at(validity.not_after.timestamp()));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -13,10 +13,10 @@ use bytes::Bytes;
 use deltic_store_local::Became;
 use deltic_tree::RelPath;
 use deltic_tree::path::printable;
-use futures_util::stream;
+use futures_util::{FutureExt, stream};
 use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::request::no_store;
 use crate::server::access::Grant;
@@ -68,6 +68,8 @@ struct Follower {
     /// Ends where nothing more is to be told: the token is revoked, or the server ends.
     ends: Pin<Box<dyn Future<Output = ()> + Send>>,
     has_ended: bool,
+    /// Time of the next sign of life.
+    beat: Instant,
     _here: (Somebody, SessionPermit),
 }
 
@@ -104,7 +106,8 @@ impl Follower {
         });
         let _here = (server.somebody(), permit);
         let (first, grant) = (Some(first), known.grant);
-        Self { events, grant, seen, more, first, ends, has_ended, _here }
+        let beat = Instant::now() + HEARTBEAT;
+        Self { events, grant, seen, more, first, ends, has_ended, beat, _here }
     }
 
     /// The next piece, until there is none.
@@ -113,6 +116,13 @@ impl Follower {
             return Some(first);
         }
         while !self.has_ended {
+            // Who never waits is asked too; and nothing else ends with the time of a token.
+            if self.ends.as_mut().now_or_never().is_some()
+                || self.grant.has_ended(SystemTime::now())
+            {
+                self.has_ended = true;
+                break;
+            }
             self.more.borrow_and_update();
             let Ok(events) = self.events.after(self.seen, PIECE) else {
                 self.has_ended = true;
@@ -122,6 +132,7 @@ impl Follower {
             let is_its = |event: &&Event| self.grant.covers(&event.path);
             let told: String = events.iter().filter(is_its).map(told).collect();
             if !told.is_empty() {
+                self.beat = Instant::now() + HEARTBEAT;
                 return Some(told);
             }
             if !events.is_empty() {
@@ -131,7 +142,11 @@ impl Follower {
                 () = &mut self.ends => self.has_ended = true,
                 // The sender lives as long as the volume.
                 _ = self.more.changed() => {}
-                () = sleep(HEARTBEAT) => return Some(": still here\n\n".into()),
+                // What others hear is no sign of life to this one.
+                () = sleep_until(self.beat) => {
+                    self.beat = Instant::now() + HEARTBEAT;
+                    return Some(": still here\n\n".into());
+                }
             }
         }
         None

@@ -69,7 +69,8 @@ async fn quotas(
     known: &Known,
 ) -> Result<BTreeMap<String, (Usage, QuotaLimits)>, Problem> {
     let own = known.quotas.first().filter(|quota| quota.token == known.token).cloned();
-    let Some(own) = own else { return Ok(BTreeMap::new()) };
+    // Who writes nothing need not have it counted.
+    let Some(own) = own.filter(|_| known.grant.write) else { return Ok(BTreeMap::new()) };
     let its = server.volumes.iter().filter(|(name, _)| known.grant.is_for(name));
     let its: Vec<_> = its.map(|(text, volume)| (text.clone(), volume.name.clone())).collect();
     let again = Arc::clone(server);
