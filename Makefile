@@ -136,7 +136,7 @@ end-to-end: toolchain
 	$(bench) storage --size 40MiB --peers deltic --runs 2 --out $(out)
 	$(bench) serve --clients 10 --period 0.5 --seconds 2 --dir $(target) --client-dir $(target) --plot $(out)
 	$(bench) serve --load intensive --clients 10 --ways deltic --seconds 8 --kill-every 1 --dir $(target)
-	DELTIC_LARGE_MIB=1024 cargo test --locked -p deltic-cli --test sync_memory a_large_file
+	DELTIC_LARGE_MIB=1024 cargo test --locked --workspace --test sync_memory a_large_file
 	if tools/ensure.sh rsync rsync; then \
 	  $(bench) tree --files 2000 --peers deltic --runs 1 --out $(out); \
 	else \
