@@ -2,18 +2,18 @@
 //! compared by sums.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::Digest;
 use deltic_net::old_sums::OldSums;
 use deltic_store::{Extents, Snapshot, StoreError};
 use deltic_tree::RelPath;
 
-use crate::RemoteError;
 use crate::evidence::{By, Evidence};
 use crate::here::Here;
 use crate::sums::Sums;
 use crate::tree::RemoteTree;
+use crate::{RemoteError, lock};
 
 /// Both ends' knowledge of contents in one session. This is that of the end that has files here.
 #[derive(Debug, Default)]
@@ -123,8 +123,4 @@ impl OldSums for Far {
     fn content(&self, path: &RelPath, file: &dyn Snapshot) -> Result<Option<Digest>, StoreError> {
         Ok(self.0.named(path, file.meta().len)?.map(|(_, name)| name))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,9 @@
 //! Evidence by which contents were compared, for whoever asks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::lock;
 use crate::sums::Algorithm;
 
 /// Evidence of all comparisons so far; clones are of one count.
@@ -42,12 +43,12 @@ impl Evidence {
     /// All so far.
     #[must_use]
     pub fn compared(&self) -> Compared {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 
     /// Notes that a file of `len` bytes was compared, for which `read` of them were read here.
     pub(crate) fn note(&self, by: By, len: u64, read: u64) {
-        let mut compared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compared = lock(&self.0);
         compared.read += read;
         let counted = compared.by.entry(by).or_default();
         counted.files += 1;

@@ -29,6 +29,8 @@ mod system;
 mod testing;
 mod tree;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub use address::{Kind, kind_of};
 pub use alike::Alike;
 pub use error::RemoteError;
@@ -57,4 +59,9 @@ impl Env for OfProcess {
     fn read(&self, path: &str) -> Option<String> {
         std::fs::read_to_string(path).ok()
     }
+}
+
+/// Locks what no panic leaves half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

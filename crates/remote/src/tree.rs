@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use deltic_store::filter::{Linked, Reads, Scopes, Start, read_bounded};
 use deltic_store::{Extents, Filter, Listing, Snapshot, StoreError, Tree, is_staging_name};
 use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
-use crate::RemoteError;
 use crate::ahead::Ahead;
 use crate::sums::Sums;
 use crate::system::{Found, Object, System};
+use crate::{RemoteError, lock};
 
 /// Objects of which what a list said is kept until they are opened.
 const MAX_SEEN: usize = 1 << 16;
@@ -448,10 +448,6 @@ const TOO_LONG: &str = "longer than any file can be";
 
 fn joined(dir: &str, name: &str) -> String {
     if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// No time.

@@ -1,6 +1,6 @@
 //! Who asks Google: a token that was given, or one that a file of credentials buys.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -10,7 +10,7 @@ use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use serde_json::{Value, json};
 
 use crate::http::{Client, escaped};
-use crate::{Env, RemoteError};
+use crate::{Env, RemoteError, lock};
 
 /// Rights that a token is asked for.
 const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_only";
@@ -83,7 +83,7 @@ impl Credentials {
 
 impl Buyer {
     fn token(&self, client: &Client) -> Result<String, RemoteError> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         if let Some((token, until)) = last.as_ref().filter(|(_, until)| *until > Instant::now()) {
             let _ = until;
             return Ok(token.clone());

@@ -2,10 +2,10 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::RemoteError;
+use crate::{RemoteError, lock};
 
 /// Longest wait for a server.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -106,10 +106,6 @@ fn parse_chunk(answer: &[u8]) -> Option<Chunk> {
     });
     let (id, version) = (u64::from_be_bytes(*id), u32::from_be_bytes(*version));
     Some(Chunk { id, version, copies: copies.collect() })
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn connect(address: SocketAddrV4) -> io::Result<TcpStream> {

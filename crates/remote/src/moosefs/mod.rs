@@ -19,11 +19,11 @@ use std::sync::{Arc, Mutex};
 use deltic_tree::Timestamp;
 use rustix::fs::OFlags;
 
-use crate::RemoteError;
 use crate::sums::Sums;
 use crate::system::{Found, Object, Pages, System, no_text};
+use crate::{RemoteError, lock};
 
-use master::{Master, lock};
+use master::Master;
 use table::CHUNK_BYTES;
 
 /// Number of the file of a mount that tells its master.

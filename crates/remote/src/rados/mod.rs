@@ -8,15 +8,15 @@ mod librados;
 use std::collections::BTreeSet;
 use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::{io, thread};
 
 use deltic_tree::Timestamp;
 
-use crate::RemoteError;
 use crate::sums::{Algorithm, Sum, Sums, Unit};
 use crate::system::{Found, MAX_NAMES, Object, System, is_no_text, no_text, prefix_of};
 use crate::tree::UNTIMED;
+use crate::{RemoteError, lock};
 
 use librados::{Cluster, Errno, NOT_FOUND, Stat, text};
 
@@ -72,7 +72,7 @@ impl Rados {
     }
 
     fn cluster(&self) -> Result<&Cluster, RemoteError> {
-        let _connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _connecting = lock(&self.connecting);
         if let Some(cluster) = self.cluster.get() {
             return Ok(cluster);
         }
@@ -141,7 +141,7 @@ impl Rados {
 
     /// The names of all objects.
     fn names(&self) -> Result<Arc<BTreeSet<String>>, RemoteError> {
-        let mut held = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.names);
         if let Some(names) = &*held {
             return Ok(Arc::clone(names));
         }

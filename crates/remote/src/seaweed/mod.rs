@@ -216,9 +216,13 @@ fn md5(text: &str) -> Option<Sum> {
 
 /// True if all of an object of `len` bytes is kept in its entry.
 fn is_within(entry: &Value, len: u64) -> bool {
-    let content = entry["Content"].as_str().and_then(|text| BASE64.decode(text).ok());
-    let content = content.filter(|bytes| !bytes.is_empty() && bytes.len() as u64 == len);
-    content.is_some() && entry["FileSize"].as_u64() == Some(len)
+    let is_all = content_len(entry).is_some_and(|within| within > 0 && within == len);
+    is_all && entry["FileSize"].as_u64() == Some(len)
+}
+
+/// Bytes of the content that is kept in an entry, if there is some.
+fn content_len(entry: &Value) -> Option<u64> {
+    Some(BASE64.decode(entry["Content"].as_str()?).ok()?.len() as u64)
 }
 
 fn chunks_of(entry: &Value) -> Result<Vec<Chunk>, RemoteError> {
@@ -244,10 +248,9 @@ fn found(entry: &Value) -> Result<Option<Found>, RemoteError> {
     }
     let chunks = chunks_of(entry)?;
     let ends = chunks.iter().map(|chunk| chunk.range.end);
-    let within = entry["Content"].as_str().and_then(|text| BASE64.decode(text).ok());
     let elsewhere = entry["Remote"]["remote_size"].as_u64().unwrap_or(0);
     let lens = [entry["FileSize"].as_u64().unwrap_or(0), elsewhere];
-    let len = ends.chain(lens).max().unwrap_or(0).max(within.map_or(0, |bytes| bytes.len() as u64));
+    let len = ends.chain(lens).max().unwrap_or(0).max(content_len(entry).unwrap_or(0));
     let mut hasher = blake3::Hasher::new();
     for text in [told, entry["Md5"].as_str().unwrap_or(""), entry["Content"].as_str().unwrap_or("")]
     {
