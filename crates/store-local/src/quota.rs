@@ -213,7 +213,7 @@ impl Quota {
             is_due
         };
         if is_due {
-            self.recount();
+            self.count_anew();
         }
     }
 
@@ -254,10 +254,14 @@ impl Quota {
 
     /// Counts all files anew.
     pub fn recount(&self) {
+        *lock(&self.counted) = Instant::now();
+        self.count_anew();
+    }
+
+    fn count_anew(&self) {
         if !self.counts() {
             return;
         }
-        *lock(&self.counted) = Instant::now();
         let before = lock(&self.used).settled;
         let (counted, _) = self.count();
         let mut used = lock(&self.used);

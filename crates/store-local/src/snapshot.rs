@@ -186,7 +186,7 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn identity(&self) -> Option<Version> {
-        System::of(&self.file).is_lasting().then(|| self.stamp.version())
+        System::keeps_versions(&self.file).then(|| self.stamp.version())
     }
 
     fn extents(&self) -> Result<Option<Extents>, StoreError> {

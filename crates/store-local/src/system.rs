@@ -32,16 +32,25 @@ impl System {
         self.is_lasting().then_some(self.device)
     }
 
+    /// True if the file system of `file` is [lasting](Self::is_lasting).
+    pub(crate) fn keeps_versions(file: impl AsFd) -> bool {
+        kind_of(file).is_ok_and(is_lasting)
+    }
+
     /// True if its inodes keep their numbers, and the kernel sets ctime at each change, by its own clock. FAT numbers
     /// files anew and has no ctime; what is on another machine, or behind FUSE, has whatever that says.
     pub(crate) const fn is_lasting(self) -> bool {
-        matches!(self.kind, EXT4 | XFS | BTRFS | F2FS | ZFS | BCACHEFS | TMPFS | OVERLAYFS)
+        is_lasting(self.kind)
     }
 
     /// True if it is btrfs.
     pub(crate) const fn is_btrfs(self) -> bool {
         self.kind == BTRFS
     }
+}
+
+const fn is_lasting(kind: u64) -> bool {
+    matches!(kind, EXT4 | XFS | BTRFS | F2FS | ZFS | BCACHEFS | TMPFS | OVERLAYFS)
 }
 
 /// The magic number of the file system that `file` is on.

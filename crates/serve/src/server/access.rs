@@ -302,17 +302,14 @@ impl Access {
     pub(crate) fn mint(&self, parent: &TokenHash, grant: Grant) -> Result<Token, Refusal> {
         let known = lock(&self.known);
         let mut grants = self.file.read().map_err(Refusal::Io)?;
-        let now = SystemTime::now();
-        let own = |hash: &str| self.line(&grants, hash.to_owned(), Some(now));
-        let line = own(&parent.to_string()).ok_or(Refusal::Ended)?;
+        let line = self.line(&grants, parent.to_string(), Some(SystemTime::now()));
+        let line = line.ok_or(Refusal::Ended)?;
         if line.len() >= MAX_GENERATIONS {
             return Err(Refusal::TooMany);
         }
         // Those of an earlier start are worth nothing. The clock may be set back again.
-        let ended: Vec<_> = {
-            let stands = |hash: &str| self.line(&grants, hash.to_owned(), None).is_some();
-            grants.keys().filter(|hash| !stands(hash)).cloned().collect()
-        };
+        let stands = |hash: &&String| self.line(&grants, (*hash).clone(), None).is_some();
+        let ended: Vec<_> = grants.keys().filter(|hash| !stands(hash)).cloned().collect();
         grants.retain(|hash, grant| grant.parent.is_none() || !ended.contains(hash));
         let parent = Some(parent.to_string());
         if grants.values().filter(|grant| grant.parent == parent).count() >= MAX_MADE {
