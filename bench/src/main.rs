@@ -27,7 +27,7 @@ use clap::Parser;
 use deltic_core::Isa;
 
 use exit::{Exit, complain, words};
-use programs::{again, e2e, enospc, kill, measured, relay, remote, storage, sums, tree};
+use programs::{again, e2e, enospc, kill, measured, relay, remote, skysync, storage, sums, tree};
 
 /// Measure what the parts of a sync cost on this machine and your data
 #[derive(Parser)]
@@ -46,6 +46,8 @@ enum Program {
     Remote(Box<remote::Options>),
     /// Sums of blocks that btrfs keeps, beside reading and taking them (root only)
     Sums(sums::Options),
+    /// SkySync's figures with the sums that btrfs keeps, and with the same computed (root only)
+    Skysync(Box<skysync::Options>),
     /// A tree of real files: first copy, no change, a few files edited
     Tree(tree::Options),
     /// SIGKILL at random moments, then the same sync again
@@ -101,6 +103,7 @@ fn run(program: Program) -> Result<ExitCode> {
         Program::Storage(options) => storage::storage(&options)?,
         Program::Remote(options) => remote::remote(&options)?,
         Program::Sums(options) => sums::sums(&options)?,
+        Program::Skysync(options) => skysync::skysync(&options)?,
         Program::Tree(options) => tree::tree(&options)?,
         Program::Kill(options) => kill::kill(&options)?,
         Program::Sessions(options) => sessions::sessions(&options)?,

@@ -13,7 +13,7 @@ if [ -z "${DELTIC_ALONE:-}" ]; then
 fi
 ip addr add 10.99.0.1/32 dev lo
 mfs=$dir/mfs
-rm -rf "$mfs" && mkdir -p "$mfs/master" "$mfs/chunks" "$mfs/hdd" "$mfs/mount"
+rm -rf "$mfs" && mkdir -p "$mfs/master" "$mfs/chunks" "$mfs/hdd" "$mfs/mount" "$mfs/other"
 printf 'MFSM NEW' >"$mfs/master/metadata.mfs"
 echo '* / rw,alldirs,maproot=0' >"$mfs/exports"
 echo "$mfs/hdd" >"$mfs/hdd.cfg"
@@ -31,18 +31,20 @@ HDD_CONF_FILENAME = $mfs/hdd.cfg
 MASTER_HOST = 10.99.0.1
 CSSERV_LISTEN_HOST = 10.99.0.1" >"$mfs/chunks.cfg"
 down() {
-    umount "$mfs/mount" 2>/dev/null || true
+    umount "$mfs/mount" "$mfs/other" 2>/dev/null || true
     mfschunkserver -c "$mfs/chunks.cfg" stop >/dev/null 2>&1 || true
     mfsmaster -c "$mfs/master.cfg" stop >/dev/null 2>&1 || true
 }
 mfsmaster -c "$mfs/master.cfg" start >"$log" 2>&1
 mfschunkserver -c "$mfs/chunks.cfg" start >>"$log" 2>&1
 mfsmount -H 10.99.0.1 "$mfs/mount" >>"$log" 2>&1
+# What is put through a mount stays in its cache, and would be read from there.
+mfsmount -H 10.99.0.1 "$mfs/other" >>"$log" 2>&1
 mkdir "$mfs/mount/dir"
 for _ in $(seq 60); do
     if echo x 2>/dev/null >"$mfs/mount/probe" && command sync "$mfs/mount/probe" 2>/dev/null; then break; fi
     sleep 0.5
 done
-put() { cp "$1" "$mfs/mount/dir/img" && command sync "$mfs/mount/dir/img"; }
+put() { cp "$1" "$mfs/other/dir/img" && command sync "$mfs/other/dir/img"; }
 get() { cp "$mfs/mount/dir/img" "$1"; }
 url=moosefs://$mfs/mount/dir/ unit=65536 facts=40960

@@ -113,7 +113,7 @@ esac
 export HOME=$dir/home
 if [ -n "${BENCH:-}" ]; then
     export -f put get
-    export dir mfs CEPH_CONF 2>/dev/null || true
+    export dir here mfs CEPH_CONF 2>/dev/null || true
     # shellcheck disable=SC2086 # Options are several words.
     "$BENCH" remote --system "$system" --url "$url" --put 'put "$1"' --get 'get "$1"' --unit "$unit" --size "$size" \
         --dir "${BENCH_DIR:-$dir}" --deltic "$deltic" ${BENCH_OPTIONS:-}

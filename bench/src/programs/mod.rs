@@ -16,6 +16,7 @@ pub(crate) mod relay;
 mod release;
 pub(crate) mod remote;
 mod run;
+pub(crate) mod skysync;
 pub(crate) mod storage;
 pub(crate) mod sums;
 pub(crate) mod tree;

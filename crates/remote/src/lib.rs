@@ -10,6 +10,7 @@
 mod address;
 mod ahead;
 mod alike;
+mod at_once;
 mod azure;
 mod error;
 mod evidence;

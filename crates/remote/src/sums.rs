@@ -189,6 +189,14 @@ impl Unit {
     }
 }
 
+/// Length of the units that a system is asked for in an object of `len` bytes, where it sums units of any length: the
+/// longer the object, the longer they are, so that their sums take two megabytes at most.
+pub(crate) fn unit_bytes(len: u64) -> u64 {
+    const LEAST: u64 = 64 << 10;
+    const MOST_UNITS: u64 = 1 << 18;
+    LEAST.max(len.div_ceil(MOST_UNITS).next_power_of_two())
+}
+
 /// Feeds so many zeros.
 pub(crate) fn pad(summer: &mut Summer, mut zeros: u64) {
     const ZEROS: [u8; 4096] = [0; 4096];

@@ -7,14 +7,14 @@ mod datanode;
 
 use std::net::ToSocketAddrs as _;
 use std::ops::Range;
-use std::thread;
 use std::time::Duration;
 
 use http::{Request, StatusCode};
 use serde_json::Value;
 
+use crate::at_once::at_once;
 use crate::http::{Answer, Client, Redirects, Version, Wanted, escaped, is_near};
-use crate::sums::Sums;
+use crate::sums::{Sums, unit_bytes};
 use crate::system::{Found, Object, Pages, System};
 use crate::{Env, RemoteError, instant};
 
@@ -24,11 +24,6 @@ use datanode::Block;
 const PORT: u16 = 9870;
 /// Ports of namenodes that speak no HTTP.
 const RPC_PORTS: [u16; 2] = [8020, 9000];
-/// Shortest unit; units of long files are longer, so that there are no more of them than this.
-const UNIT_BYTES: u64 = 64 << 10;
-const MAX_UNITS: u64 = 1 << 18;
-/// Blocks of which sums are asked for at once.
-const AT_ONCE: usize = 8;
 /// Longest wait for a datanode.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -180,25 +175,18 @@ impl System for Hdfs {
         }
         let Some(blocks) = self.blocks(path, object)? else { return Ok(Sums::default()) };
         let near = self.is_near();
-        let unit = UNIT_BYTES.max(object.len.div_ceil(MAX_UNITS).next_power_of_two());
-        let mut sums = Sums::default();
-        for some in blocks.chunks(AT_ONCE) {
-            let told: Vec<_> = thread::scope(|scope| {
-                let ask = |block| scope.spawn(move || Block::sums(block, unit, (PATIENCE, near)));
-                let asked: Vec<_> = some.iter().map(ask).collect();
-                asked.into_iter().map(|asked| asked.join().unwrap_or(Ok(None))).collect()
-            });
-            for units in told {
-                match units? {
-                    Some(units) => {
-                        self.client.count(units.len() as u64 * 4);
-                        sums.units.extend(units);
-                    }
-                    None => return Ok(Sums::default()),
-                }
-            }
+        let unit = unit_bytes(object.len);
+        let asked = at_once(&blocks, |block| {
+            let units = block.sums(unit, (PATIENCE, near)).map_err(Some)?.ok_or(None)?;
+            self.client.count(units.len() as u64 * 4);
+            Ok(units)
+        });
+        match asked {
+            Ok(units) => Ok(Sums { units: units.concat(), whole: None }),
+            // A datanode that knows no such sums.
+            Err(None) => Ok(Sums::default()),
+            Err(Some(error)) => Err(error),
         }
-        Ok(sums)
     }
 
     fn read(

@@ -9,7 +9,7 @@ use crc32fast::Hasher;
 use super::master::{Chunk, ask, connect};
 use crate::RemoteError;
 use crate::http::is_near;
-use crate::sums::{Algorithm, Sum, Unit};
+use crate::sums::{Algorithm, Sum, Unit, unit_bytes};
 
 /// The sums of all blocks of a chunk.
 const TABLE: u32 = 302;
@@ -18,8 +18,6 @@ pub(super) const CHUNK_BYTES: u64 = 64 << 20;
 /// Length of a block in bytes; what is behind the end of a file is zeros.
 const BLOCK_BYTES: u64 = 64 << 10;
 const BLOCKS: u64 = CHUNK_BYTES / BLOCK_BYTES;
-/// Units of one file at most: those of long files are joined.
-const MAX_UNITS: u64 = 1 << 18;
 /// Servers that are kept connected.
 const MAX_SERVERS: usize = 64;
 
@@ -35,7 +33,7 @@ pub(super) struct Tables {
 impl Tables {
     /// Begins with a file of `len` bytes.
     pub(super) fn new(len: u64) -> Self {
-        let unit = BLOCK_BYTES.max(len.div_ceil(MAX_UNITS).next_power_of_two()).min(CHUNK_BYTES);
+        let unit = unit_bytes(len).clamp(BLOCK_BYTES, CHUNK_BYTES);
         Self { len, unit, servers: HashMap::new(), received: 0 }
     }
 

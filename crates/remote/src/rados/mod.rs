@@ -6,27 +6,23 @@
 mod librados;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::{io, thread};
 
 use deltic_tree::Timestamp;
 
-use crate::sums::{Algorithm, Sum, Sums, Unit};
+use crate::at_once::at_once;
+use crate::sums::{Algorithm, Sum, Sums, Unit, unit_bytes};
 use crate::system::{Found, MAX_NAMES, Object, System, is_no_text, no_text, prefix_of};
 use crate::tree::UNTIMED;
 use crate::{RemoteError, lock};
 
 use librados::{Cluster, Errno, NOT_FOUND, Stat, text};
 
-/// Shortest unit; units of long objects are longer, so that there are no more of them than this.
-const UNIT_BYTES: u64 = 64 << 10;
-const MAX_UNITS: u64 = 1 << 18;
 /// Bytes that a server reads for one question: it holds them in memory.
 const ASKED_BYTES: u64 = 8 << 20;
-/// Questions under way.
-const AT_ONCE: usize = 8;
 /// Error that stands for a keyring that is missing.
 const NO_KEY: Errno = Errno(13);
 /// Bytes of all names of a pool at most.
@@ -239,30 +235,24 @@ impl System for Rados {
             }
             Err(error) => Err(error),
         };
-        for found in at_once(&objects, look) {
-            if let Some((name, object)) = found? {
-                each(name, Found::Object(object));
-            }
+        for (name, object) in at_once(&objects, look)?.into_iter().flatten() {
+            each(name, Found::Object(object));
         }
         Ok(())
     }
 
     fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
-        let unit = UNIT_BYTES.max(object.len.div_ceil(MAX_UNITS).next_power_of_two());
+        let unit = unit_bytes(object.len);
         let asked = at_once(&parts(object.len, unit), |part| {
             self.asked((path, object), part.clone(), unit)
         });
-        let mut sums = Sums::default();
-        for units in asked {
-            match units {
-                Ok(units) => sums.units.extend(units),
-                Err(RemoteError::NotFound) => return Err(RemoteError::Changed),
-                // Servers that do not know the question, or not XXH64.
-                Err(RemoteError::Refused { .. }) => return Ok(Sums::default()),
-                Err(error) => return Err(error),
-            }
+        match asked {
+            Ok(units) => Ok(Sums { units: units.concat(), whole: None }),
+            Err(RemoteError::NotFound) => Err(RemoteError::Changed),
+            // Servers that do not know the question, or not XXH64.
+            Err(RemoteError::Refused { .. }) => Ok(Sums::default()),
+            Err(error) => Err(error),
         }
-        Ok(sums)
     }
 
     fn read(
@@ -308,20 +298,6 @@ fn children<'a>(
     (dirs, objects)
 }
 
-/// Calls `call` for each, several at once; what it said, in their order.
-fn at_once<T: Sync, R: Send>(all: &[T], call: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let share = all.len().div_ceil(AT_ONCE).max(1);
-    let call = &call;
-    thread::scope(|scope| {
-        let run = |part: &'_ [T]| part.iter().map(call).collect::<Vec<_>>();
-        let parts: Vec<_> = all.chunks(share).map(|part| scope.spawn(move || run(part))).collect();
-        let join = |part: thread::ScopedJoinHandle<'_, Vec<R>>| {
-            part.join().unwrap_or_else(|why| std::panic::resume_unwind(why))
-        };
-        parts.into_iter().flat_map(join).collect()
-    })
-}
-
 fn version_of(object: &Object) -> Result<u64, RemoteError> {
     object.token.parse().map_err(|_| RemoteError::NotFound)
 }
@@ -346,7 +322,7 @@ mod tests {
 
     #[test]
     fn parts_are_of_whole_units_but_for_the_last() {
-        const U: u64 = UNIT_BYTES;
+        const U: u64 = 64 << 10;
         assert_eq!(parts(0, U), []);
         assert_eq!((parts(1, U).len(), parts(U, U).len()), (1, 1));
         assert_eq!(parts(U + 1, U), [0..U, U..U + 1]);

@@ -1,0 +1,273 @@
+//! SkySync's figures 7 to 12 with the sums that btrfs keeps, and without.
+//!
+//! Its presets run in two directories of one btrfs: one keeps sums, and in the other (`chattr +C`) the same sums are
+//! computed. The second is what rsync and dsync are with SkySync's hashes, so the difference of the two is what storage
+//! is worth, and not what another hash is. All runs are those of `deltic-bench sync`, each directory and instruction
+//! set in a process of its own.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+
+use super::disk::Disk;
+use super::figures::publish;
+use super::peer::Programs;
+use super::run::{Places, Rig};
+use crate::figure::{Bars, Content, Figure, Group, both};
+use crate::files::make_dir;
+use crate::machine::Machine;
+use crate::progress::progress;
+use crate::scale::{Scale, number};
+use crate::table::Table;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Lengths of the file: 10MB (256 B to 1 MiB change) or 100MB (2 KiB to 8 MiB)
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "10MB,100MB")]
+    size: Vec<Length>,
+    /// Instruction sets: the best, and none
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "best,scalar")]
+    isa: Vec<Set>,
+    /// Rounds that count; the median counts
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+    /// Draw the figures into DIR, each as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    plot: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    at: Places,
+    #[command(flatten)]
+    programs: Programs,
+}
+
+/// A length of the paper, and its changes.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Length {
+    #[value(name = "10MB")]
+    Short,
+    #[value(name = "100MB")]
+    Long,
+}
+
+/// The instruction set of chunkers and searches.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Set {
+    Best,
+    Scalar,
+}
+
+/// One sync, as its CSV has it.
+#[derive(Clone, Debug, PartialEq)]
+struct Row {
+    isa: &'static str,
+    size: &'static str,
+    change: String,
+    changed: u64,
+    link: String,
+    way: String,
+    /// Processor time of the sender and of the receiver, and time by the clock; in seconds.
+    cost: [f64; 3],
+}
+
+impl Length {
+    /// Its length, and how much changes.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Short => ("10MB", "0,256B,4KiB,64KiB,1MiB"),
+            Self::Long => ("100MB", "0,2KiB,128KiB,8MiB"),
+        }
+    }
+}
+
+impl Set {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Best => "best",
+            Self::Scalar => "scalar",
+        }
+    }
+}
+
+pub(crate) fn skysync(options: &Options) -> Result<()> {
+    let rig = Rig::new(&options.programs, &options.at.dir)?;
+    let Some(disk) = Disk::btrfs(&rig, 2 << 30) else { return Ok(()) };
+    let [kept, computed] = ["kept", "computed"].map(|name| disk.mount.join(name));
+    [&kept, &computed].into_iter().try_for_each(fs::create_dir)?;
+    let dir = File::open(&computed)?;
+    ioctl_setflags(&dir, ioctl_getflags(&dir)? | IFlags::NOCOW)?;
+    let mut rows = Vec::new();
+    for isa in &options.isa {
+        for length in &options.size {
+            for (dir, ways) in [(&kept, KEPT), (&computed, COMPUTED)] {
+                let of = Measured { isa: *isa, length: *length, dir, ways, runs: options.runs };
+                // All changes without a link, and what is inserted over the links of figure 12.
+                for more in [&["--kind", "insert,cut,inverse"][..], &LINKS] {
+                    rows.extend(of.rows(&rig.path("rows.csv"), more)?);
+                }
+            }
+        }
+    }
+    progress("");
+    let header =
+        ["instructions", "size", "change", "B changed", "link", "by", "S ms", "R ms", "wall ms"];
+    let mut table = Table::new(6, header);
+    rows.iter().for_each(|row| table.row(row.cells()));
+    publish(&table, &options.at.out, "skysync")?;
+    options.plot.as_deref().map_or(Ok(()), |dir| draw(&rows, dir))
+}
+
+/// Runs of one instruction set in one directory.
+struct Measured<'a> {
+    isa: Set,
+    length: Length,
+    dir: &'a Path,
+    ways: &'static [(&'static str, &'static str)],
+    runs: u32,
+}
+
+impl Measured<'_> {
+    fn rows(&self, csv: &Path, more: &[&str]) -> Result<Vec<Row>> {
+        let (size, changes) = self.length.words();
+        let isa = self.isa.name();
+        progress(&format!("{size}, {isa}, {}", self.dir.display()));
+        let strategies: Vec<_> = self.ways.iter().map(|(strategy, _)| *strategy).collect();
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["sync", "--quiet", "--threads", "1", "--strategy", &strategies.join(",")]);
+        command.args(["--size", size, "--change", changes, "--runs", &self.runs.to_string()]);
+        command.args(more).arg("--dir").arg(self.dir).arg("--csv").arg(csv);
+        if self.isa == Set::Scalar {
+            command.env("DELTIC_ISA", isa);
+        }
+        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+        ensure!(status.success(), "deltic-bench sync in {}: {status}", self.dir.display());
+        let text = fs::read_to_string(csv).with_context(|| format!("read {}", csv.display()))?;
+        parse(&text, (isa, size), self.ways).context("the figures of deltic-bench sync")
+    }
+}
+
+/// The rows of a CSV, called as `ways` says; nothing where columns are missing.
+fn parse(
+    text: &str,
+    (isa, size): (&'static str, &'static str),
+    ways: &[(&str, &str)],
+) -> Option<Vec<Row>> {
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next()?;
+    let at = |name: &str| header.iter().position(|column| *column == name);
+    let [change, changed, link, by] =
+        ["change", "changed_bytes", "link", "name"].map(|name| at(name));
+    let cost = ["sender_cpu_s", "receiver_cpu_s", "wall_s"].map(|name| at(name));
+    lines
+        .map(|cells| {
+            let cell = |at: Option<usize>| cells.get(at?).copied();
+            let (_, way) = ways.iter().find(|(name, _)| Some(*name) == cell(by))?;
+            let [sender, receiver, wall] = cost.map(|at| cell(at)?.parse().ok());
+            Some(Row {
+                isa,
+                size,
+                change: cell(change)?.to_owned(),
+                changed: cell(changed)?.parse().ok()?,
+                link: cell(link)?.to_owned(),
+                way: (*way).to_owned(),
+                cost: [sender?, receiver?, wall?],
+            })
+        })
+        .collect()
+}
+
+impl Row {
+    fn cells(&self) -> Vec<String> {
+        let Self { isa, size, change, changed, link, way, cost } = self;
+        let words = [(*isa).into(), (*size).into(), change.clone(), changed.to_string()];
+        let cost = cost.map(|seconds| format!("{:.1}", seconds * 1e3));
+        words.into_iter().chain([link.clone(), way.clone()]).chain(cost).collect()
+    }
+}
+
+/// Draws each figure of the paper that its rows are there for.
+fn draw(rows: &[Row], dir: &Path) -> Result<()> {
+    make_dir(dir)?;
+    let kinds: BTreeSet<_> = rows
+        .iter()
+        .map(|row| (row.isa, row.size, row.change.as_str(), row.link.as_str()))
+        .collect();
+    for (isa, size, change, link) in kinds {
+        let of: Vec<_> = rows
+            .iter()
+            .filter(|row| {
+                (row.isa, row.size, &*row.change, &*row.link) == (isa, size, change, link)
+            })
+            .collect();
+        let figures: &[_] = if link == "none" { &[SENDER, RECEIVER] } else { &[TOTAL] };
+        for (no, what, name) in figures {
+            let title = [
+                (*what).to_owned(),
+                format!("{size}, {change}, link: {link}, instructions: {isa}"),
+                Machine::here().name,
+            ];
+            let plain = link.replace([',', ' '], "-");
+            let file = both(dir, &format!("skysync-{name}-{size}-{change}-{plain}-{isa}"));
+            figure(&of, *no, title).save(&file)?;
+        }
+    }
+    Ok(())
+}
+
+/// A group for each amount that changed, a bar for each way.
+fn figure(rows: &[&Row], cost: usize, title: [String; 3]) -> Figure {
+    let mut series: Vec<String> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
+    for row in rows {
+        let bar = series.iter().position(|name| *name == row.way).unwrap_or(series.len());
+        if bar == series.len() {
+            series.push(row.way.clone());
+        }
+        let (name, value) = (format!("{} B", row.changed), row.cost[cost] * 1e3);
+        match groups.iter_mut().find(|group| group.name == name) {
+            Some(group) => group.bars.push((bar, value)),
+            None => groups.push(Group { name, bars: vec![(bar, value)] }),
+        }
+    }
+    let values: Vec<_> = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.1).collect();
+    let scale = Scale::log(10, &values, number);
+    let axis = "milliseconds (logarithmic)".into();
+    Figure { title, axis, series, content: Content::Bars(Bars { groups, mark: None, scale }) }
+}
+
+/// Strategies where sums are kept, and what they are called in figures.
+const KEPT: &[(&str, &str)] = &[
+    ("rsync", "rsync"),
+    ("dsync", "dsync"),
+    ("skysync-f", "skysync-f, sums kept"),
+    ("skysync-c", "skysync-c, sums kept"),
+    ("deltic", "deltic"),
+];
+/// Those where none are.
+const COMPUTED: &[(&str, &str)] =
+    &[("skysync-f", "rsync, sums of skysync"), ("skysync-c", "dsync, sums of skysync")];
+/// Links of figure 12.
+const LINKS: [&str; 6] = ["--kind", "insert", "--link", "500Mbit,35ms", "--link", "100Mbit,35ms"];
+/// The cost that a figure shows, its title, and its name.
+const SENDER: (usize, &str, &str) = (0, "Processor time of the sender", "sender");
+const RECEIVER: (usize, &str, &str) = (1, "Processor time of the receiver", "receiver");
+const TOTAL: (usize, &str, &str) = (2, "Time of a sync", "total");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_a_sync_are_called_by_where_their_sums_are_from() {
+        let text = "data,change,changed_bytes,link,name,wall_s,sender_cpu_s,receiver_cpu_s\n\
+                    10 MB,insert,256,none,skysync-f,0.3,0.1,0.2\n";
+        let rows = parse(text, ("best", "10MB"), COMPUTED).unwrap();
+        assert_eq!((&*rows[0].way, rows[0].cost), ("rsync, sums of skysync", [0.1, 0.2, 0.3]));
+        assert_eq!(parse(&text.replace("wall_s", "wall"), ("best", "10MB"), COMPUTED), None);
+        assert_eq!(parse(&text.replace("skysync-f", "other"), ("best", "10MB"), COMPUTED), None);
+    }
+}
