@@ -286,4 +286,33 @@ mod tests {
         assert!(block.sums(64, (patience, true)).is_err());
         assert!(listener.accept().is_ok());
     }
+
+    /// Answer of a datanode (3.4.1) for 150,001 bytes, and how the namenode told the block.
+    const RECORDED: [u8; 34] = [
+        0x08, 0x00, 0x1a, 0x1e, 0x08, 0x80, 0x04, 0x10, 0xa5, 0x02, 0x1a, 0x0c, 0x0d, 0xaa, 0xfc,
+        0xde, 0xf1, 0x43, 0x9e, 0xcd, 0x05, 0x49, 0x0b, 0x3b, 0x20, 0x02, 0x2a, 0x06, 0x08, 0x02,
+        0x10, 0x80, 0x80, 0x04,
+    ];
+    const LOCATED: &str = r#"{"block": {"blockId": 1073741825, "generationStamp": 1001, "numBytes": 150001,
+        "blockPoolId": "BP-265361025-127.0.0.1-1795720185053"}, "blockToken": {"urlString": "AAAAAA"},
+        "isCorrupt": false, "locations": [{"hostName": "127.0.0.1", "ipAddr": "127.0.0.1", "xferPort": 37641}]}"#;
+
+    #[test]
+    fn units_are_those_of_the_recorded_answer() {
+        const UNIT: u64 = 64 << 10;
+        let block = Block::parse(&serde_json::from_str(LOCATED).unwrap()).unwrap();
+        let file: Vec<u8> = (0..150_001_u32).map(|at| (at % 251) as u8).collect();
+        let sum = |bytes: &[u8]| {
+            let crc = crc32c::crc32c(bytes).to_be_bytes();
+            Unit::new(bytes.len() as u64, Sum::new(Algorithm::Crc32c, &crc).ok())
+        };
+        let units: Vec<_> = file.chunks(UNIT as usize).map(sum).collect();
+        assert_eq!(block.units(&RECORDED, UNIT).unwrap(), Some(units));
+        // Sums of other units are none, and an answer that ends early is no answer.
+        assert_eq!(block.units(&RECORDED, UNIT * 2).unwrap(), None);
+        for len in 1..RECORDED.len() {
+            let cut = block.units(&RECORDED[..len], UNIT);
+            assert!(!matches!(cut, Ok(Some(_))), "{len}");
+        }
+    }
 }

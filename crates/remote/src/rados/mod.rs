@@ -351,4 +351,27 @@ mod tests {
         assert_eq!((dirs, objects), (["c"].into(), vec![("b", "a/b")]));
         assert_eq!(children(&names, "b/"), (BTreeSet::new(), vec![("", "b/")]));
     }
+
+    /// Answers of a server of objects (16.2) for the whole units of 150,001 bytes, and for the rest.
+    const RECORDED: [&[u8]; 2] = [
+        &[
+            2, 0, 0, 0, 0x84, 0x25, 0xfe, 0x46, 0xdf, 0x40, 0x6c, 0x31, 0x53, 0x3d, 0xb7, 0x8c,
+            0x13, 0x51, 0x93, 0xef,
+        ],
+        &[1, 0, 0, 0, 0x00, 0xaf, 0x24, 0x9c, 0x39, 0x37, 0x01, 0xde],
+    ];
+
+    #[test]
+    fn units_are_those_of_the_recorded_answers() {
+        let file: Vec<u8> = (0..150_001_u32).map(|at| (at % 251) as u8).collect();
+        let sum = |bytes: &[u8]| xxhash_rust::xxh64::xxh64(bytes, 0).to_be_bytes();
+        let mut units = file.chunks(64 << 10).map(sum);
+        for (told, part) in RECORDED.into_iter().zip(parts(150_001, 64 << 10)) {
+            let count = (part.end - part.start).div_ceil(64 << 10);
+            for told in parse_sums(told, count).unwrap() {
+                assert_eq!(told.bytes[..], units.next().unwrap());
+            }
+        }
+        assert_eq!(units.next(), None);
+    }
 }
