@@ -88,6 +88,8 @@ hdfs)
     jars=$(echo lib/*.jar | tr ' ' ':')
     [ -f classes/Mini.class ] || javac -cp "$jars" -d classes "$here/Mini.java"
     rm -f in && mkfifo in
+    # The last run's would name its port.
+    : >"$log"
     java --add-opens java.base/java.lang=ALL-UNNAMED -Dhadoop.log.dir=data -Dtest.build.data=data \
         -cp "classes:$jars" Mini data <in >"$log" 2>/dev/null &
     pid=$!

@@ -58,17 +58,20 @@ pub(super) fn stored_sums(
     snapshot: &impl Snapshot,
     portion: &Portion,
 ) -> Result<Option<StoredSums>, StoreError> {
-    let pays = snapshot.meta().len >= LEAST_ASKED_BYTES;
+    let uses = strategy.sums == Sums::Stored && asking_pays(snapshot);
     match portion {
-        Portion::From(_) | Portion::Chunks(..) if strategy.sums == Sums::Stored && pays => {
+        Portion::From(_) | Portion::Chunks(..) if uses => {
             snapshot.stored_sums(&sums::read_range(portion))
         }
         _ => Ok(None),
     }
 }
 
-/// Shorter files that are in memory are summed sooner than a file system tells their sums.
-const LEAST_ASKED_BYTES: u64 = 64 << 10;
+/// True for a file that is worth asking its store for sums of: shorter ones that are in memory are read and summed
+/// sooner, and those that are not take as long (docs/decisions/0052).
+pub(super) fn asking_pays(snapshot: &impl Snapshot) -> bool {
+    snapshot.meta().len >= 64 << 10
+}
 
 /// Reads a portion and makes of it what is asked for; `None` where the file is shorter.
 pub(super) fn sum_portion(

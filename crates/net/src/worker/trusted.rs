@@ -18,6 +18,7 @@ use sha2::Digest as _;
 use xxhash_rust::xxh64::xxh64;
 
 use super::Buffers;
+use super::steps::asking_pays;
 
 /// The name of a content by sums of its blocks.
 ///
@@ -66,7 +67,10 @@ impl<S: Snapshot> Taking<'_, S> {
         let zeros = sum_of(self.kind, &vec![0; self.block_bytes as usize]);
         for start in (0..len).step_by(WINDOW_BYTES as usize) {
             let window = start..len.min(start + WINDOW_BYTES);
-            let kept = self.file.stored_sums(&window)?;
+            let kept = match asking_pays(self.file) {
+                true => self.file.stored_sums(&window)?,
+                false => None,
+            };
             let is_it = |kept: &StoredSums| {
                 kept.kind() == self.kind && kept.block_bytes() == self.block_bytes
             };
@@ -240,6 +244,9 @@ mod tests {
         let kept = Bytes::new(bytes(), |_| true);
         name(&kept, XXH64);
         assert_eq!(kept.read.into_inner(), kept.meta.len % 4096, "the end is read");
+        let short = Bytes::new(bytes()[..40_960].to_vec(), |_| true);
+        name(&short, XXH64);
+        assert_eq!(short.read.into_inner(), 40_960, "asking about short files does not pay");
         for at in [0, 4095, 90_000, 120_000, 150_076] {
             let mut other = bytes();
             other[at] ^= 1;
