@@ -159,9 +159,8 @@ fn parse(
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let header = lines.next()?;
     let at = |name: &str| header.iter().position(|column| *column == name);
-    let [change, changed, link, by] =
-        ["change", "changed_bytes", "link", "name"].map(|name| at(name));
-    let cost = ["sender_cpu_s", "receiver_cpu_s", "wall_s"].map(|name| at(name));
+    let [change, changed, link, by] = ["change", "changed_bytes", "link", "name"].map(&at);
+    let cost = ["sender_cpu_s", "receiver_cpu_s", "wall_s"].map(at);
     lines
         .map(|cells| {
             let cell = |at: Option<usize>| cells.get(at?).copied();
@@ -210,7 +209,7 @@ fn draw(rows: &[Row], dir: &Path) -> Result<()> {
                 format!("{size}, {change}, link: {link}, instructions: {isa}"),
                 Machine::here().name,
             ];
-            let plain = link.replace([',', ' '], "-");
+            let plain = link.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
             let file = both(dir, &format!("skysync-{name}-{size}-{change}-{plain}-{isa}"));
             figure(&of, *no, title).save(&file)?;
         }
