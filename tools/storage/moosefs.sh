@@ -37,8 +37,8 @@ down() {
 }
 mfsmaster -c "$mfs/master.cfg" start >"$log" 2>&1
 mfschunkserver -c "$mfs/chunks.cfg" start >>"$log" 2>&1
-mfsmount -H 10.99.0.1 "$mfs/mount" >>"$log" 2>&1
-# What is put through a mount stays in its cache, and would be read from there.
+# What was put or read through a mount stays in its cache, and would be read from there.
+mfsmount -H 10.99.0.1 -o mfscachemode=DIRECT "$mfs/mount" >>"$log" 2>&1
 mfsmount -H 10.99.0.1 "$mfs/other" >>"$log" 2>&1
 mkdir "$mfs/mount/dir"
 for _ in $(seq 60); do

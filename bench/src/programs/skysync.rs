@@ -61,7 +61,7 @@ enum Set {
     Scalar,
 }
 
-/// One sync, as its CSV has it.
+/// Cost of a sync, and which it was.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     isa: &'static str,
@@ -246,7 +246,7 @@ const KEPT: &[(&str, &str)] = &[
     ("skysync-c", "skysync-c, sums kept"),
     ("deltic", "deltic"),
 ];
-/// Those where none are.
+/// Strategies where none are kept, and what they are called.
 const COMPUTED: &[(&str, &str)] =
     &[("skysync-f", "rsync, sums of skysync"), ("skysync-c", "dsync, sums of skysync")];
 /// Links of figure 12.

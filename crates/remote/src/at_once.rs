@@ -1,4 +1,4 @@
-//! One question to a system many times over, several at once.
+//! Asks a system many questions, several at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
