@@ -442,6 +442,17 @@ fn an_interrupt_ends_both_ends_and_the_next_run_goes_on() {
 }
 
 #[test]
+fn an_interrupt_that_ends_the_remote_shell_first_is_one() {
+    let world = world();
+    for operands in [PUSH, PULL] {
+        // As a terminal's Ctrl-C reaches both, and the shell is quicker.
+        let shell = "sh -c '(sleep 0.03; kill -INT $PPID) & exit 255' rsh";
+        let run = world.sync(&["-a", "-e", shell, operands[0], operands[1]]);
+        assert_ends(&run, &[20], "interrupted");
+    }
+}
+
+#[test]
 fn a_sender_that_claims_one_file_gets_no_further_than_what_was_asked_for() {
     let single = Reply { single: Some(Name::new(b"x").expect("a name")), join: None };
     let said = |frames: &[Vec<u8>]| [hello(), single.encode(), frames.concat()].concat();

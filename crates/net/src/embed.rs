@@ -36,6 +36,9 @@ use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
 pub use crate::worker::recipes::RecipeCache;
 
+/// How much later than the end of a connection the signal may come that ended both it and the run.
+const SIGNAL_LATENESS: Duration = Duration::from_millis(100);
+
 /// Pause between two looks whether a run that is to end may.
 const SETTLING: Duration = Duration::from_millis(10);
 
@@ -350,9 +353,21 @@ pub(crate) async fn held(
         () = with.cancel.called() => Err(SyncError::Interrupted),
     };
     if let Err(error) = result {
+        let error = cancelled_meanwhile(error, with).await;
         return Err(settle(error, &config.under_way, (with, &mut note)).await);
     }
     Ok(Outcome { totals, traffic: config.counters.traffic(), elapsed: start.elapsed() })
+}
+
+/// The error to tell: a terminal sends Ctrl-C to the remote shell as well, whose end may be seen before the signal.
+async fn cancelled_meanwhile(error: SyncError, with: &Embedding) -> SyncError {
+    if !error.is_lost_connection() {
+        return error;
+    }
+    match tokio::time::timeout(SIGNAL_LATENESS, with.cancel.called()).await {
+        Ok(()) => SyncError::Interrupted,
+        Err(_) => error,
+    }
 }
 
 /// Waits until no file is changing where it is; the error to end with.

@@ -177,6 +177,18 @@ impl SyncError {
         }
     }
 
+    /// True if the connection is gone, or its remote shell, whatever ended it.
+    pub(crate) const fn is_lost_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::NoAnswer(_)
+                | Self::ShellEnded(_)
+                | Self::Disconnected(_)
+                | Self::StreamLost
+                | Self::Transport { .. }
+        )
+    }
+
     /// The words of a run whose other end is a task of this very process, on this machine.
     pub(crate) fn of_one_process(self) -> Self {
         match self {
