@@ -174,6 +174,12 @@ impl FileDigest {
         Self::default()
     }
 
+    /// BLAKE3-256 of these bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Digest {
+        Digest(blake3::hash(bytes).into())
+    }
+
     /// Takes the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.update(bytes);

@@ -67,7 +67,10 @@ pub(crate) async fn drive<M: Machine, W: Worker<M>>(
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
     let monitor = by.monitor.clone();
-    monitor.watched(Stage::Decide, turn(machine, worker, by, watch)).await
+    let turned = turn(machine, Arc::clone(&worker), by, watch);
+    let ended = monitor.watched(Stage::Decide, turned).await;
+    worker.ended();
+    ended
 }
 
 /// The loop.

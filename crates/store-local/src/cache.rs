@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Where in a bucket is told by other bits of the hash: the first free one of a few slots from there on, and if none is, any.
-//! A slot is written by one call, and read by one with those few, or with its bucket. Nothing is locked and nothing
+//! A slot is written by one call, alone or with its bucket, and read by one with those few, or with its bucket. Nothing is locked and nothing
 //! flushed: a slot that two processes wrote at once, or that a power cut tore, does not have its check, and is free; what
 //! one writes over that another noted meanwhile is not known, and no more. A table of which a bucket gets full grows to
 //! twice its length, and each bucket gives half of its slots to a new one. At the greatest length its oldest slot goes.
@@ -35,9 +35,11 @@ use deltic_store::Version;
 mod bases;
 mod notes;
 mod recipes;
+mod run;
 
 pub use bases::{Bases, Noted};
 pub use recipes::Recipes;
+pub use run::RunCache;
 
 /// Digests of files that were read in this run or in one before, by any process of this user.
 #[derive(Debug)]
@@ -54,6 +56,9 @@ pub struct Cache {
 /// When the reading of a file began, or a moment before.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment(Duration);
+
+/// What is noted of a file, as it stands in the table.
+type Slot = [u8; SLOT_BYTES];
 
 /// Where in the table something stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,30 +189,73 @@ impl Cache {
     }
 
     fn keep(&self, version: &Version, begun: Moment, digest: &Digest) {
-        let slot = slot_of(version, begun, digest);
+        self.put(&slot_of(version, begun, digest));
+    }
+
+    /// Writes a slot where it will be looked for.
+    fn put(&self, slot: &Slot) {
+        let inode = inode_of(slot);
         let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
-        if let Some(place) = self.read_near(file_of(version), &mut near)
+        if let Some(place) = self.read_near(inode, &mut near)
             && let Some(at) = near.chunks_exact(SLOT_BYTES).position(is_free)
         {
             let same =
                 near.chunks_exact(SLOT_BYTES).position(|old| old.starts_with(&slot[..INODE_BYTES]));
-            return self.write(place, same.unwrap_or(at), &slot);
+            return self.write(place, same.unwrap_or(at), slot);
         }
         let mut bucket = [0; BUCKET_BYTES];
         for _ in 0..MAX_TRIES {
             let Some(buckets) = self.buckets() else { return };
-            let place = place_of(file_of(version), buckets);
+            let place = place_of(inode, buckets);
             if self.read(place, &mut bucket).is_none() {
                 return;
             }
-            if let Some(at) = free_slot(&bucket, &slot) {
-                return self.write(place, at, &slot);
+            if let Some(at) = free_slot(&bucket, slot) {
+                return self.write(place, at, slot);
             }
             match self.oldest(&bucket) {
-                Some(at) => return self.write(place, at, &slot),
+                Some(at) => return self.write(place, at, slot),
                 None => self.grow(),
             }
         }
+    }
+
+    /// Writes many slots, those of a bucket together.
+    fn write_all(&self, mut slots: Vec<Slot>) {
+        for _ in 0..MAX_TRIES {
+            let Some(buckets) = self.buckets().filter(|_| !slots.is_empty()) else { return };
+            let place = |slot: &Slot| place_of(inode_of(slot), buckets);
+            slots.sort_unstable_by_key(|slot| place(slot).0);
+            let groups = slots.chunk_by(|one, next| place(one) == place(next));
+            let left: Vec<_> =
+                groups.flat_map(|group| self.put_group(place(&group[0]), group)).collect();
+            if buckets * 2 * BUCKET_BYTES as u64 > self.most {
+                return left.iter().for_each(|slot| self.put(slot));
+            }
+            if !left.is_empty() {
+                self.grow();
+            }
+            slots = left;
+        }
+    }
+
+    /// Writes slots of one bucket; those that it has no room for.
+    fn put_group(&self, place: Place, group: &[Slot]) -> Vec<Slot> {
+        if let [slot] = group {
+            self.put(slot);
+            return Vec::new();
+        }
+        let (mut bucket, mut left) = ([0; BUCKET_BYTES], Vec::new());
+        if self.read(place, &mut bucket).is_some() {
+            for slot in group {
+                match free_slot(&bucket, slot) {
+                    Some(at) => bucket[at * SLOT_BYTES..][..SLOT_BYTES].copy_from_slice(slot),
+                    None => left.push(*slot),
+                }
+            }
+            self.write(place, 0, &bucket);
+        }
+        left
     }
 
     /// How many buckets there are; `None` if it is no table.
@@ -331,7 +379,7 @@ fn inode_of(slot: &[u8]) -> (u64, u64) {
     (word(0), word(8))
 }
 
-fn slot_of(version: &Version, begun: Moment, digest: &Digest) -> [u8; SLOT_BYTES] {
+fn slot_of(version: &Version, begun: Moment, digest: &Digest) -> Slot {
     let mut slot = [0; SLOT_BYTES];
     slot[..KEY_BYTES].copy_from_slice(&key_of(version));
     slot[KEY_BYTES..NOTED_AT].copy_from_slice(digest.as_bytes());

@@ -72,6 +72,10 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
         self.store.full_path(path)
     }
 
+    fn ended(&self) {
+        self.kept.digests.write();
+    }
+
     fn describe(&self, change: &mut Change) {
         // Until then another version is in its place.
         if !self.options.dry_run && !self.options.writing.delay {

@@ -13,8 +13,7 @@ use deltic_protocol::options::{Options, TrustedSums};
 use deltic_protocol::report::{Action, Change, EntryType};
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Snapshot, StoreError, Tree, Version};
-use deltic_store_local::Cache;
-use deltic_store_local::cache::Moment;
+use deltic_store_local::cache::{Moment, RunCache};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Compared, Entry, RelPath};
 
@@ -33,7 +32,7 @@ pub(super) struct Digests {
     dir: Option<PathBuf>,
     max_age: Option<Duration>,
     /// Opened when the first is asked for: most runs ask for none.
-    cache: OnceLock<Option<Cache>>,
+    cache: OnceLock<Option<RunCache>>,
     /// Contents are compared, so the digest of what is sent will be asked for.
     compares: bool,
     /// Changes are told with the digests of their files.
@@ -138,9 +137,7 @@ impl Digests {
     /// Notes the digest of a small file that was read from `begun` on, if what is sent is hashed.
     pub(super) fn note_small(&self, snapshot: &impl Snapshot, begun: Moment, bytes: &[u8]) {
         if self.hashes_sent() && !bytes.is_empty() && self.is_unknown(snapshot) {
-            let mut digest = FileDigest::new();
-            digest.push(bytes);
-            self.note(snapshot, begun, &digest.finish());
+            self.note(snapshot, begun, &FileDigest::of(bytes));
         }
     }
 
@@ -171,6 +168,11 @@ impl Digests {
         if let Some(cache) = self.cache() {
             cache.note_written(version, begun, digest);
         }
+    }
+
+    /// Writes what waits: the session has ended.
+    pub(super) fn write(&self) {
+        self.cache.get().and_then(Option::as_ref).inspect(|cache| cache.write());
     }
 
     /// The digest of each of these files, or what it is called by sums; none where one cannot be read, or changed
@@ -227,7 +229,7 @@ impl Digests {
         }
         let paths = std::slice::from_ref(&change.path);
         change.facts.digest = if change.facts.len == 0 {
-            Some(FileDigest::new().finish())
+            Some(FileDigest::of(b""))
         } else if self.compares && !self.names_by_sums() && change.facts.len <= MAX_SHOWN_BYTES {
             self.of(tree, paths, buffers).pop().flatten()
         } else {
@@ -257,8 +259,8 @@ impl Digests {
         listing.entries.iter().map(&mut known).collect()
     }
 
-    fn cache(&self) -> Option<&Cache> {
-        let open = || Some(Cache::open(self.dir.as_deref()?)?.no_older_than(self.max_age));
+    fn cache(&self) -> Option<&RunCache> {
+        let open = || RunCache::open(self.dir.as_deref()?, self.max_age);
         self.cache.get_or_init(open).as_ref()
     }
 
@@ -382,9 +384,7 @@ mod tests {
     }
 
     fn blake3_of(bytes: &[u8]) -> [u8; 32] {
-        let mut digest = deltic_core::recipe::FileDigest::new();
-        digest.push(bytes);
-        *digest.finish().as_bytes()
+        *FileDigest::of(bytes).as_bytes()
     }
 
     #[test]

@@ -70,6 +70,9 @@ pub(crate) trait Worker<M: Machine>: Send + Sync + 'static {
     /// Says of a change what this end knows of the file's content.
     fn describe(&self, _change: &mut Change) {}
 
+    /// Writes what is kept for later runs: the session has ended.
+    fn ended(&self) {}
+
     /// True if such a piece and the one behind it are cheaper if they are done together.
     fn may_join(_work: &M::Work, _next: &M::Work) -> bool {
         false

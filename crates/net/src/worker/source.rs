@@ -73,6 +73,10 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
         self.tree.full_path(path)
     }
 
+    fn ended(&self) {
+        self.kept.digests.write();
+    }
+
     fn describe(&self, change: &mut Change) {
         self.kept.digests.describe(&self.tree, change, &self.buffers);
     }

@@ -42,7 +42,7 @@ pub(super) fn others(is: Version) -> [Version; 5] {
     ]
 }
 
-fn digest(n: u64) -> Digest {
+pub(super) fn digest(n: u64) -> Digest {
     Digest::from_bytes(blake3::hash(&n.to_le_bytes()).into())
 }
 
@@ -62,7 +62,7 @@ fn table(dir: &TempDir) -> fs::File {
     fs::File::options().read(true).write(true).open(path).unwrap()
 }
 
-fn small(most: u64) -> Cache {
+pub(super) fn small(most: u64) -> Cache {
     let cache = Cache::of(tempfile::tempfile().unwrap().into(), most);
     assert!(cache.buckets().is_some());
     cache

@@ -160,9 +160,7 @@ impl<S: Store> DestinationWorker<S> {
         let unless = |(done, file): (Result<Option<Version>, StoreError>, &Whole<'_>)| {
             let version = self.unless(done, || self.is_there(file.path, file.meta))?;
             if let Some(version) = version.filter(|_| file.meta.len > 0 && self.keeps_digests()) {
-                let mut digest = FileDigest::new();
-                digest.push(file.bytes);
-                self.kept.digests.note_written(&version, begun, &digest.finish());
+                self.kept.digests.note_written(&version, begun, &FileDigest::of(file.bytes));
             }
             Ok::<_, StoreError>(())
         };
