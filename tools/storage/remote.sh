@@ -40,7 +40,14 @@ up() { # port command...: starts it, and waits until the port answers
     exit 1
 }
 
-down() { [ -z "$pid" ] || kill "$pid" 2>/dev/null || true; }
+down() { # and waits, for the next one takes the same port
+    [ -n "$pid" ] && kill "$pid" 2>/dev/null || return 0
+    for _ in $(seq 100); do
+        kill -0 "$pid" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    kill -9 "$pid" 2>/dev/null || true
+}
 trap 'down; umount disk 2>/dev/null || true' EXIT
 rm -rf data out home && mkdir -p data out home classes
 case $system in
