@@ -23,6 +23,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use deltic_tree::{Name, RelPath};
@@ -38,7 +39,9 @@ pub use jail::{
     KeepVersions, QuotaLimits, VolumeDir, confine, confine_to_volumes, keeps_versions, leads_out,
     part_path, volume_path,
 };
-pub(crate) use jail::{is_confined, is_in_volume, kept_volume, may_read, rebased};
+pub(crate) use jail::{
+    is_confined, is_in_volume, keeps_to_volumes, kept_volume, may_read, rebased, stat_in_volume,
+};
 pub(crate) use mode::{set_mode_of_held, set_mode_of_open};
 pub use way::Trust;
 pub(crate) use way::{Led, WayEnd};
@@ -154,6 +157,9 @@ impl Dir {
         let open = |at: BorrowedFd<'_>, path: &Path, resolve| {
             Self::of(open_so(at, path.as_os_str().as_bytes(), Use::Pass, resolve)?)
         };
+        if let Some(opened) = Self::straight_in_volume(path) {
+            return opened;
+        }
         match Self::start(path)? {
             None => open(CWD, path, resolve),
             // What is not plainly below it is walked to.
@@ -163,9 +169,14 @@ impl Dir {
 
     /// The directory that `fd` is, as a root.
     pub(crate) fn of(fd: OwnedFd) -> Result<Self, Errno> {
-        let probe = open_beneath(fd.as_fd(), b".", Use::Pass);
-        let unknown = matches!(probe, Err(Errno::NOSYS | Errno::PERM));
-        Ok(Self { fd, way: if unknown { Way::Walk } else { Way::Kernel }, links: None })
+        /// Set once the kernel has opened a directory so: it still knows how from then on.
+        static KNOWN: AtomicBool = AtomicBool::new(false);
+        let is_known = KNOWN.load(Ordering::Relaxed) || {
+            let probe = open_beneath(fd.as_fd(), b".", Use::Pass);
+            KNOWN.fetch_or(probe.is_ok(), Ordering::Relaxed);
+            !matches!(probe, Err(Errno::NOSYS | Errno::PERM))
+        };
+        Ok(Self { fd, way: if is_known { Way::Kernel } else { Way::Walk }, links: None })
     }
 
     /// The root that is not there: nothing is found below it, or made.

@@ -15,7 +15,7 @@ use deltic_tree::path::printable;
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::dir::{Dir, Led, Trust, Use, WayEnd, is_confined};
+use crate::dir::{Dir, Led, Trust, Use, WayEnd, is_confined, stat_in_volume};
 use deltic_store::StoreError;
 
 /// Where `path` below `root` is, from the root of the file system.
@@ -189,6 +189,9 @@ fn begin(path: &Path) -> Result<Dir, Errno> {
 /// # Errors
 /// The system's.
 pub fn look(path: &Path) -> io::Result<Stat> {
+    if let Some(stat) = stat_in_volume(path) {
+        return Ok(stat);
+    }
     match Dir::start(path)? {
         None => Ok(fs::statat(CWD, path, AtFlags::empty())?),
         Some(start) => Ok(start.stat_at_end(path)?),
@@ -202,6 +205,9 @@ pub fn look(path: &Path) -> io::Result<Stat> {
 pub fn look_at(path: &Path) -> io::Result<Stat> {
     if !is_confined() {
         return Ok(fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?);
+    }
+    if let Some(stat) = stat_in_volume(path) {
+        return Ok(stat);
     }
     match path.file_name() {
         Some(name) if !path.as_os_str().as_bytes().ends_with(b"/") => {

@@ -34,7 +34,7 @@ use super::recent::Recent;
 use super::snapshot::{LocalSnapshot, Stamp, file_type};
 use left::{MAX_LEFTOVERS, is_nobodys, resume, scan, sweep_dir, take};
 
-use crate::dir::{Dir, Use};
+use crate::dir::{Dir, Use, keeps_to_volumes};
 use crate::errno::{At, store_error};
 use crate::lock;
 use deltic_store::{STAGING_NAME, StoreError};
@@ -347,7 +347,11 @@ impl Stages {
         let mut homes = lock(&self.homes);
         let known = homes.entry(home.clone()).or_default();
         if known.is_none() {
-            *known = Some(scan(&dir).at("resume", &place.path)?);
+            *known = match scan(&dir) {
+                // Another run has swept it meanwhile.
+                Err(Errno::NOENT) => return Ok(T::default()),
+                found => Some(found.at("resume", &place.path)?),
+            };
         }
         let of_path = known.as_mut().and_then(|known| known.get_mut(&key(&place.path)));
         let Some(known) = of_path else { return Ok(T::default()) };
@@ -399,7 +403,8 @@ impl Stages {
             Err(Errno::NOENT) => Ok(None),
             opened => opened.map(Some),
         };
-        let dir = lock_dir(open, TO_SWEEP);
+        // In a volume the last of many runs at once does it; nobody waits for others, who may never all be gone.
+        let dir = lock_dir(open, if keeps_to_volumes() { TO_TIDY } else { TO_SWEEP });
         let Some((name, dir)) = dir.at(SWEEP, home)? else { return Ok(0) };
         let removed = sweep_dir(&dir).at(SWEEP, home)?;
         match self.root.dir(home, Use::Pass).and_then(|home| home.remove_dir(&name)) {

@@ -58,6 +58,8 @@ pub(crate) struct Session {
     flow: Flow,
     /// Lines of a list of names that are too long to be told.
     untold: Vec<Trouble>,
+    /// Our hello, where it waits for what is said next.
+    owed: Vec<u8>,
     config: SessionConfig,
 }
 
@@ -85,11 +87,15 @@ impl Session {
             reading: None,
             flow,
             untold: Vec::new(),
+            owed: Vec::new(),
             config,
         }
     }
 
     async fn say(&mut self, frames: Vec<u8>) {
+        let mut owed = std::mem::take(&mut self.owed);
+        owed.extend(frames);
+        let frames = owed;
         self.flow.monitor.count_sent(Purpose::Control, frames.len());
         // If nobody listens any more, the reader hears why.
         self.batches.send(frames).await.ok();
@@ -226,9 +232,11 @@ impl Session {
 
     /// Closes our side; if we gave up, says why first.
     async fn end(self, result: Result<(), SyncError>) -> Result<(), SyncError> {
-        let Self { batches, writing, reading: _reading, .. } = self;
-        if let Some(abort) = result.as_ref().err().and_then(last_word) {
-            let said = batches.send(abort.encode());
+        let Self { batches, writing, reading: _reading, owed, .. } = self;
+        let last_word = result.as_ref().err().and_then(last_word);
+        let said = [owed, last_word.map_or_else(Vec::new, |abort| abort.encode())].concat();
+        if !said.is_empty() {
+            let said = batches.send(said);
             tokio::time::timeout(ABORT_PATIENCE, said).await.ok();
         }
         drop(batches);

@@ -1,10 +1,12 @@
 //! The end that is dialled: it does what the other one asks, as far as its host allows.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use deltic_protocol::hello::{Names, NamesFrom, Reply, Request};
 use deltic_protocol::options::Options;
-use deltic_protocol::{Hello, PeerError, Terms};
+use deltic_protocol::{Hello, PeerError, Purpose, Terms};
 use deltic_store::Tree;
 use deltic_store_local::Trust;
 use deltic_tree::meta::Inode;
@@ -23,6 +25,9 @@ use crate::worker::source::SourceWorker;
 
 use super::roles::{Agreed, single_entry};
 use super::{Session, removes_sources};
+
+/// Longest time for which our hello waits for the other end's.
+const HELLO_PATIENCE: Duration = Duration::from_millis(10);
 
 /// A tree that is served.
 #[derive(Debug)]
@@ -83,11 +88,15 @@ impl Session {
 
     /// Greets, hears the request, and serves it.
     pub(super) async fn answer(&mut self, watch: Watch<'_>) -> Result<(), SyncError> {
-        self.say(self.ours.encode()).await;
         let is_far = matches!(self.config.further, Further::Answer { .. });
-        let heard = self.hear_request();
         // Sources may take long to open where the other end is in this process, and it does not end without us.
-        let (theirs, request) = if is_far { in_time(heard).await? } else { heard.await? };
+        let (theirs, request) = match is_far {
+            true => self.greet_and_hear().await?,
+            false => {
+                self.say(self.ours.encode()).await;
+                self.hear_request().await?
+            }
+        };
         let role = match &request {
             Request::Receive { .. } => Role::Receives,
             Request::Send { .. } => Role::Sends,
@@ -101,6 +110,28 @@ impl Session {
             result = self.serve_request(request, terms, watch) => result,
             error = run_out(&patience, &counters) => Err(error),
         }
+    }
+
+    /// Says hello, and hears the same and a request. Mostly both are there at once: then our hello waits for what is
+    /// said to that, and they are one message.
+    async fn greet_and_hear(&mut self) -> Result<(Hello, Request), SyncError> {
+        let (hello, batches) = (self.ours.encode(), self.batches.clone());
+        let monitor = self.flow.monitor.clone();
+        let heard = {
+            let mut heard = pin!(in_time(self.hear_request()));
+            tokio::select! {
+                biased;
+                heard = &mut heard => heard,
+                () = tokio::time::sleep(HELLO_PATIENCE) => {
+                    monitor.count_sent(Purpose::Control, hello.len());
+                    // If nobody listens any more, the reader hears why.
+                    batches.send(hello.clone()).await.ok();
+                    return heard.await;
+                }
+            }
+        };
+        self.owed = hello;
+        heard
     }
 
     /// Hears who dialled, and what it asks for.
@@ -135,7 +166,11 @@ impl Session {
                         let form = ListForm { nul, commented: true };
                         Some(names_in_file(&path, form, Trust::new(options.follow.insecure))?)
                     }
-                    NamesFrom::Frames => Some(self.hear_names().await?),
+                    NamesFrom::Frames => {
+                        // Who tells them may want to know us first.
+                        self.say(Vec::new()).await;
+                        Some(self.hear_names().await?)
+                    }
                 };
                 let sources = open(&paths, names, &options)?;
                 self.check_elsewhere(&options, || sources.places())?;

@@ -93,8 +93,8 @@ async fn write_all(
     flow: &Flow,
 ) -> std::io::Result<()> {
     let (mut sum, mut run) = (Checksum::NOTHING, RUN_BYTES);
-    // A further stream of a receiver says nothing else.
-    if said.taken.is_empty() && !opening.is_empty() {
+    // A further stream of a receiver says nothing else; on the first, something follows in the same breath.
+    if said.pause.is_none() && said.taken.is_empty() && !opening.is_empty() {
         flow.count_out(opening.len()).await;
         writer.write_all(std::mem::take(&mut opening)).await?;
         writer.flush().await?;
@@ -121,6 +121,9 @@ async fn write_all(
         }
         run = if begun.elapsed() > FAST { RUN_BYTES } else { usize::MAX };
     }
+    // An end that had nothing to say was one all the same.
+    flow.count_out(opening.len()).await;
+    writer.write_all(opening).await?;
     writer.flush().await?;
     writer.shutdown().await
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use deltic_store::is_staging_name;
 use deltic_tree::{Name, RelPath};
-use rustix::fs::{self, Mode, OFlags, Stat};
+use rustix::fs::{self, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::{Dir, Led, Trust, Use, inode};
@@ -194,6 +194,9 @@ fn keep(kept: Kept) -> io::Result<()> {
 /// True if the way to `path` leads out of the directory that this process keeps to, as far as it is there.
 #[must_use]
 pub fn leads_out(path: &Path) -> bool {
+    if straight_in_volume(path, OFlags::PATH).is_some() {
+        return false;
+    }
     let end = Dir::start(path)
         .and_then(|start| start.map_or(Ok(()), |dir| dir.end_of(path, Trust::Anyone).map(drop)));
     end.is_err_and(|errno| errno == Errno::XDEV)
@@ -293,12 +296,40 @@ pub(super) fn allowed(mode: Mode) -> Mode {
     }
 }
 
+/// What is at `path` in a volume, where it takes no walk to see: it is no symlink then.
+pub(crate) fn stat_in_volume(path: &Path) -> Option<Stat> {
+    fs::fstat(straight_in_volume(path, OFlags::PATH)?).ok()
+}
+
 /// True if this process keeps to directories.
 pub(crate) fn is_confined() -> bool {
     KEPT.get().is_some()
 }
 
+/// True if this process keeps to volumes: then many runs at once are in it, and in the same directory.
+pub(crate) fn keeps_to_volumes() -> bool {
+    matches!(KEPT.get(), Some(Kept::Volumes(_)))
+}
+
+/// What the absolute `path` names in a volume, opened in one step. Nothing, where this process keeps to no volumes, or
+/// the way there has to be walked: a symlink is on it, or what a volume keeps for itself, or nothing is there.
+fn straight_in_volume(path: &Path, flags: OFlags) -> Option<OwnedFd> {
+    let Some(Kept::Volumes(jails)) = KEPT.get() else { return None };
+    let top = top_of(jails, path)?;
+    let below = if top.below == Path::new("") { Path::new(".") } else { top.below };
+    below.components().try_for_each(|name| check_name(name.as_os_str())).ok()?;
+    let part = if top.part.is_root() { None } else { Some(top.dir().ok()?) };
+    let at = part.as_ref().unwrap_or(&top.jail.dir);
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+    fs::openat2(at, below, flags | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
+}
+
 impl Dir {
+    /// The directory at `path` in a volume, where it takes no walk to open it.
+    pub(super) fn straight_in_volume(path: &Path) -> Option<Result<Self, Errno>> {
+        Some(Self::of(straight_in_volume(path, OFlags::PATH | OFlags::DIRECTORY)?))
+    }
+
     /// The directory that the way to an argument's `path` begins at, if this process keeps to some.
     pub(crate) fn start(path: &Path) -> Result<Option<Self>, Errno> {
         let jail = match KEPT.get() {
