@@ -39,6 +39,20 @@ fn a_change_goes_by_a_signature_and_a_patch_and_comes_by_a_delta() {
         // Our signature is the command's own.
         server.ok("signature photos/a -o again");
         assert_eq!(world.read("again"), signed.body);
+        // What it has of the new version, by that one's signature, makes a delta as well.
+        server.ok("signature new -o wanted");
+        let ask_match = format!("POST {FILE}?as=match");
+        let matched = ask(&server, &ask_match, "", &world.read("wanted"));
+        assert_eq!((matched.status, matched.tag()), (200, signed.tag()));
+        assert!(matched.body.len() < 200, "{}", matched.body.len());
+        world.write("matches", &matched.body);
+        server.ok("delta matches new -o by-match");
+        assert!(world.read("by-match").len() < 100_000);
+        server.ok("patch photos/a by-match -o made");
+        assert_eq!(world.read("made"), world.read("new"));
+        world.write("other", edited(&world.read("new"), len / 3));
+        server.fails(12, "delta matches other -o none", "not the one whose signature was matched");
+        assert!(!world.exists("none"));
         server.ok("signature photos/a -o old");
         std::fs::copy(world.path("photos/a"), world.path("before")).unwrap();
         let answer = patch(&server, signed.tag(), &delta);
@@ -216,7 +230,8 @@ fn who_may_only_read_patches_nothing_and_who_may_only_write_learns_nothing() {
         let head = format!("{what} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{more}\r\n");
         server.raw(head.as_bytes())
     };
-    for what in ["GET {}?as=signature", "POST {}?as=delta", "POST {}?as=patch"] {
+    for what in ["GET {}?as=signature", "POST {}?as=delta", "POST {}?as=match", "POST {}?as=patch"]
+    {
         assert!(ask(&what.replace("{}", FILE)).contains(" 403 "), "{what}");
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use deltic_core::chunk::FixedLen;
-use deltic_core::format::{delta, recipe};
+use deltic_core::format::{delta, matches, recipe};
 use deltic_core::keyed::{Engine, Key, KeyedSum};
 use deltic_core::{
     Algorithm, AtEnd, BlockLen, Chunk, ChunkerSpec, Digest, Fingerprint, GapDelta, GapSums, Sizes,
@@ -154,6 +154,22 @@ fn delta_file() {
     let mut bytes = Vec::new();
     records.iter().for_each(|record| record.encode(&mut bytes));
     assert_golden("delta.hex", &hex(&bytes));
+}
+
+#[test]
+fn matches_file() {
+    let (_, spec) = specs()[1];
+    let old_digest = Digest::from_bytes([0x11; 32]);
+    let records = [
+        matches::Record::Header(delta::Header { old_digest, old_len: 96 << 10, spec }),
+        matches::Record::Copy(Span::new(0, 40_000)),
+        matches::Record::Lack(700_000),
+        matches::Record::Copy(Span::new(40_010, 50_000)),
+        matches::Record::End { len: 790_000 },
+    ];
+    let mut bytes = Vec::new();
+    records.iter().for_each(|record| record.encode(&mut bytes));
+    assert_golden("matches.hex", &hex(&bytes));
 }
 
 /// The sums of an old gap, and the delta of a new one with an insert and a cut; then the same with the shortest blocks.

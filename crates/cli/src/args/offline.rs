@@ -30,6 +30,9 @@ pub(crate) struct SignatureArgs {
 ///
 ///   deltic delta disk.sig disk.img | zstd > disk.delta.zst
 ///   pg_dump db | deltic delta dump.sig - -o dump.delta
+///
+/// SIGNATURE may also be what a server answered to the signature of NEW, asked
+/// for a match.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct DeltaArgs {

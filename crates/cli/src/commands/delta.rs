@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 use deltic_core::format::delta::{MAX_KNOWN_CHUNKS, Writer};
-use deltic_core::format::recipe::{Known, KnownReader};
+use deltic_core::format::matches::{self, MatchedReader, Matches};
+use deltic_core::format::recipe::KnownReader;
+use deltic_core::format::{Format, FormatError};
 
 use super::files::{Input, Output};
 use crate::args::offline::DeltaArgs;
@@ -12,24 +14,67 @@ pub(crate) fn run(args: &DeltaArgs) -> Result<()> {
     if args.signature == args.new {
         bail!("{} cannot be both the signature and the new version", args.new.display());
     }
-    let old = known(Input::open(&args.signature)?)?;
-    let mut new = Input::open(&args.new)?;
-    let mut output = Output::open(args.output.as_deref())?;
     let mut out = Vec::new();
-    let mut writer = Writer::new(old, &mut out);
+    let mut making = Making::begin(Input::open(&args.signature)?, &mut out)?;
+    let mut new = Input::open(&args.new)?;
+    let name = new.name().to_string();
+    let mut output = Output::open(args.output.as_deref())?;
     new.each_piece(|piece| {
-        writer.push(piece, &mut out)?;
+        making.push(piece, &mut out).with_context(|| name.clone())?;
         output.take(&mut out)
     })?;
-    writer.finish(&mut out)?;
+    making.finish(&mut out).context(name)?;
     output.take(&mut out)?;
     output.commit()
 }
 
-/// Reads a signature.
-fn known(mut input: Input) -> Result<Known> {
-    let mut reader = KnownReader::new(MAX_KNOWN_CHUNKS);
-    let name = input.name().to_string();
-    input.each_piece(|piece| reader.feed(piece).with_context(|| name.clone()))?;
-    reader.finish().context(name)
+/// A delta in the making.
+enum Making {
+    /// Against a signature of old.
+    Signature(Box<Writer>),
+    /// By what a server found in old.
+    Matches(Box<matches::Writer>),
+}
+
+impl Making {
+    /// Reads a signature, or matches.
+    fn begin(mut input: Input, out: &mut Vec<u8>) -> Result<Self> {
+        let name = input.name().to_string();
+        let mut head = Vec::new();
+        let mut buffer = [0; Matches::MAGIC.len()];
+        while head.len() < buffer.len() {
+            match input.read(&mut buffer)? {
+                0 => break,
+                n => head.extend_from_slice(&buffer[..n]),
+            }
+        }
+        // The last byte of the magic is the version.
+        let (kind, _) = Matches::MAGIC.split_at(Matches::MAGIC.len() - 1);
+        if head.starts_with(kind) {
+            let mut reader = MatchedReader::default();
+            reader.feed(&head).with_context(|| name.clone())?;
+            input.each_piece(|piece| reader.feed(piece).with_context(|| name.clone()))?;
+            let writer = matches::Writer::new(reader.finish().context(name)?, out);
+            return Ok(Self::Matches(Box::new(writer)));
+        }
+        let mut reader = KnownReader::new(MAX_KNOWN_CHUNKS);
+        reader.feed(&head).with_context(|| name.clone())?;
+        input.each_piece(|piece| reader.feed(piece).with_context(|| name.clone()))?;
+        let writer = Writer::new(reader.finish().context(name)?, out);
+        Ok(Self::Signature(Box::new(writer)))
+    }
+
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+        match self {
+            Self::Signature(writer) => Ok(writer.push(bytes, out)?),
+            Self::Matches(writer) => writer.push(bytes, out),
+        }
+    }
+
+    fn finish(self, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        match self {
+            Self::Signature(writer) => Ok(writer.finish(out)?),
+            Self::Matches(writer) => writer.finish(out),
+        }
+    }
 }

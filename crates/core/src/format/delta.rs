@@ -58,17 +58,28 @@ pub struct Header {
     pub spec: ChunkerSpec,
 }
 
+impl Header {
+    /// Appends its fields.
+    pub(super) fn encode(&self, body: &mut Vec<u8>) {
+        body.put_bytes(self.old_digest.as_bytes());
+        body.put_varint(self.old_len);
+        self.spec.encode(body);
+    }
+
+    pub(super) fn decode(fields: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let old_digest = Digest::from_bytes(fields.array()?);
+        let old_len = fields.varint()?;
+        Ok(Self { old_digest, old_len, spec: ChunkerSpec::decode(fields)? })
+    }
+}
+
 impl Record {
     /// Appends the record; a header brings the magic along.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Header(header) => {
                 out.put_bytes(&Delta::MAGIC);
-                put_record(out, TAG_HEADER, |body| {
-                    body.put_bytes(header.old_digest.as_bytes());
-                    body.put_varint(header.old_len);
-                    header.spec.encode(body);
-                });
+                put_record(out, TAG_HEADER, |body| header.encode(body));
             }
             Self::Copy(old) => put_record(out, TAG_COPY, |body| {
                 body.put_varint(old.start);
@@ -224,16 +235,14 @@ impl Format for Delta {
     fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<Record, FormatError> {
         match tag {
             TAG_HEADER => {
-                let old_digest = Digest::from_bytes(fields.array()?);
-                self.old_len = fields.varint()?;
-                let spec = ChunkerSpec::decode(fields)?;
-                Ok(Record::Header(Header { old_digest, old_len: self.old_len, spec }))
+                let header = Header::decode(fields)?;
+                self.old_len = header.old_len;
+                Ok(Record::Header(header))
             }
             TAG_COPY => {
-                let old = Span::new(fields.varint()?, fields.varint_u32()?);
+                let old = decode_copy(fields, self.old_len)?;
                 self.grow(old.len as usize, MAX_RUN_BYTES as usize)?;
-                let inside = old.end() <= self.old_len;
-                if inside { Ok(Record::Copy(old)) } else { Err(FormatError::Contradiction) }
+                Ok(Record::Copy(old))
             }
             TAG_LITERAL => {
                 let bytes = fields.rest();
@@ -254,6 +263,15 @@ impl Format for Delta {
     }
 }
 
+/// A copy of 1 to [`MAX_RUN_BYTES`] bytes within old.
+pub(super) fn decode_copy(fields: &mut Reader<'_>, old_len: u64) -> Result<Span, FormatError> {
+    let old = Span::new(fields.varint()?, fields.varint_u32()?);
+    if !(1..=MAX_RUN_BYTES).contains(&old.len) {
+        return Err(CodecError::OutOfRange.into());
+    }
+    if old.end() <= old_len { Ok(old) } else { Err(FormatError::Contradiction) }
+}
+
 impl Delta {
     fn grow(&mut self, len: usize, max: usize) -> Result<(), CodecError> {
         let new_len = self.new_len.checked_add(len as u64).filter(|_| len > 0 && len <= max);
@@ -262,5 +280,5 @@ impl Delta {
     }
 }
 
-const TAG_COPY: u8 = 2;
+pub(super) const TAG_COPY: u8 = 2;
 const TAG_LITERAL: u8 = 3;

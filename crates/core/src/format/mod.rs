@@ -1,6 +1,7 @@
-//! Two files that a person can keep: the recipe of a file ([`recipe`]) and the delta between two ([`delta`]).
+//! Files that a person can keep: the recipe of a file ([`recipe`]), the delta between two ([`delta`]), and what one has
+//! of another ([`mod@matches`]).
 //!
-//! Both are a magic and then records, in this order: one header, any number of body records, one end. Bytes after the
+//! All are a magic and then records, in this order: one header, any number of body records, one end. Bytes after the
 //! end are an error. Integers are varints as in [`codec`](crate::codec).
 //!
 //! ```text
@@ -13,7 +14,7 @@
 //!           1 fixed: len      an algorithm's number: min avg max      (chunk::Algorithm)
 //! ```
 //!
-//! Lengths of whole files are in the end record and not in the header, so that both kinds can be written while their
+//! Lengths of whole files are in the end record and not in the header, so that all kinds can be written while their
 //! input still flows.
 //!
 //! [`Parser`] is pushed bytes and asked for records. It holds the bytes of at most one record besides what it was
@@ -21,6 +22,7 @@
 //! and consistent with those before it.
 
 pub mod delta;
+pub mod matches;
 pub mod recipe;
 
 use crate::codec::{CodecError, Put, Reader};
@@ -53,6 +55,9 @@ pub enum FormatError {
     /// The copies and literals of a delta do not make what its end promises.
     #[error("the delta is damaged: the result is not what it promised")]
     Damaged,
+    /// The new version has another length than its signature said.
+    #[error("the new version is not the one whose signature was matched")]
+    OtherNew,
     /// Bytes follow the end record.
     #[error("bytes follow the end of the file")]
     Trailing,
@@ -69,7 +74,7 @@ pub enum FormatError {
 
 /// A kind of file, and what its records said so far.
 ///
-/// Sealed in effect: its two implementations are [`recipe::Recipe`] and [`delta::Delta`].
+/// Sealed in effect: its implementations are [`recipe::Recipe`], [`delta::Delta`] and [`matches::Matches`].
 pub trait Format: Default {
     /// A record of the format.
     type Record;

@@ -1,6 +1,6 @@
 //! Laws of the two file formats: fed in any pieces they say the same, and damage is an error.
 
-use deltic_core::format::{Format, FormatError, Parser, delta, recipe};
+use deltic_core::format::{Format, FormatError, Parser, delta, matches, recipe};
 use deltic_core::{Algorithm, Chunk, Digest, Sizes, Span};
 use proptest::prelude::*;
 
@@ -181,4 +181,107 @@ fn a_copy_beyond_old_or_an_empty_or_a_vast_step_is_an_error() {
     assert_eq!(bad(delta::Record::Literal(vec![0; (1 << 20) + 1])), out_of_range);
     assert_eq!(bad(delta::Record::Literal(vec![0; 100])), FormatError::Contradiction);
     assert_eq!(bad(delta_records(1, &[]).remove(0)), FormatError::Order);
+}
+
+/// The signature of `bytes`.
+fn signature(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut writer = recipe::Writer::new(&spec(), &mut out);
+    writer.push(bytes, &mut out).expect("it is short");
+    writer.finish(&mut out).expect("it is short");
+    out
+}
+
+/// The matches of `old`, in pieces, with the file of this signature.
+fn matches_of(old: &[u8], signature: &[u8], piece: usize) -> Vec<u8> {
+    let mut reader = recipe::KnownReader::new(1 << 20);
+    reader.feed(signature).expect("it is whole");
+    let mut finder = matches::Finder::new(reader.finish().expect("it is whole"));
+    old.chunks(piece).for_each(|piece| finder.push(piece).expect("it is short"));
+    let mut out = Vec::new();
+    finder.finish(&mut out).expect("it is short");
+    out
+}
+
+/// The delta of `matches` and `new`, in pieces.
+fn completed(matches: &[u8], new: &[u8], piece: usize) -> Result<Vec<u8>, FormatError> {
+    let mut reader = matches::MatchedReader::default();
+    matches.chunks(piece).try_for_each(|piece| reader.feed(piece))?;
+    let mut out = Vec::new();
+    let mut writer = matches::Writer::new(reader.finish()?, &mut out);
+    new.chunks(piece).try_for_each(|piece| writer.push(piece, &mut out))?;
+    writer.finish(&mut out)?;
+    Ok(out)
+}
+
+/// Applies a delta, without a look at its digests.
+fn patched(old: &[u8], delta: &[u8]) -> Vec<u8> {
+    let mut new = Vec::new();
+    for record in parse::<delta::Delta>(delta, 1 << 20).expect("it is whole") {
+        match record {
+            delta::Record::Copy(Span { start, len }) => {
+                new.extend_from_slice(&old[start as usize..][..len as usize]);
+            }
+            delta::Record::Literal(bytes) => new.extend(bytes),
+            delta::Record::Header(header) => assert_eq!(header.old_len, old.len() as u64),
+            delta::Record::End { len, .. } => assert_eq!(len, new.len() as u64),
+        }
+    }
+    new
+}
+
+/// A delta of `new` against the signature of `old`.
+fn delta_of(old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut reader = recipe::KnownReader::new(1 << 20);
+    reader.feed(&signature(old)).expect("it is whole");
+    let mut out = Vec::new();
+    let mut writer = delta::Writer::new(reader.finish().expect("it is whole"), &mut out);
+    writer.push(new, &mut out).expect("it is short");
+    writer.finish(&mut out).expect("it is short");
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn matches_and_the_new_bytes_make_the_delta(
+        (seed, len) in (any::<u64>(), 0usize..60_000),
+        edits in proptest::collection::vec((any::<proptest::sample::Index>(), 0usize..900, 0usize..900), 0..4),
+        piece in 1usize..20_000,
+    ) {
+        let old = random(seed, len);
+        let mut new = old.clone();
+        for (at, gone, come) in edits {
+            let at = at.index(new.len() + 1);
+            new.splice(at..(at + gone).min(new.len()), random(seed ^ 1, come));
+        }
+        // A part comes twice.
+        let again = new[..new.len() / 2].to_vec();
+        new.extend(again);
+        let matches = matches_of(&old, &signature(&new), piece);
+        let delta = completed(&matches, &new, piece).expect("it fits");
+        prop_assert_eq!(patched(&old, &delta), &new[..]);
+        // As short as the other way round, but for where pieces of literals end.
+        let other = delta_of(&old, &new);
+        prop_assert!(delta.len() <= other.len() + 8 * (new.len() / piece + 2), "{} {}", delta.len(), other.len());
+        for wrong in [&new[..new.len().saturating_sub(1)], &[&new[..], b"x"].concat()] {
+            if wrong.len() != new.len() {
+                prop_assert_eq!(completed(&matches, wrong, piece), Err(FormatError::OtherNew));
+            }
+        }
+        prop_assert_eq!(completed(&matches[..matches.len() - 1], &new, piece), Err(FormatError::Truncated));
+    }
+
+    #[test]
+    fn no_garbled_matches_end_the_program(seed: u64, pick: proptest::sample::Index, byte: u8) {
+        let (old, new) = (random(seed, 9_000), random(seed, 9_500));
+        let mut matches = matches_of(&old, &signature(&new), 4096);
+        let at = pick.index(matches.len());
+        matches[at] = byte;
+        // Whatever they say, the delta is well-formed, or there is none.
+        if let Ok(delta) = completed(&matches, &new, 700) {
+            prop_assert!(parse::<delta::Delta>(&delta, 4096).is_ok());
+        }
+    }
 }

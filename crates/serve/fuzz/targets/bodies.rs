@@ -16,4 +16,5 @@ const REQUESTS: &[&str] = &[
     "POST /v1/streams",
     "PUT /v1/volumes/photos/files/dir/new",
     "POST /v1/volumes/photos/files/dir/file?as=delta",
+    "POST /v1/volumes/photos/files/dir/file?as=match",
 ];

@@ -8,7 +8,8 @@ use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use deltic_core::format::delta::{Delta, Header, MAX_KNOWN_CHUNKS, Record, Writer};
-use deltic_core::format::recipe::{self, Digester, KnownReader};
+use deltic_core::format::matches::Finder;
+use deltic_core::format::recipe::{self, Digester, Known, KnownReader};
 use deltic_core::format::{FormatError, Parser};
 use deltic_core::{ChunkerSpec, CodecError, Digest, Span};
 use deltic_store::{Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
@@ -28,6 +29,8 @@ use crate::server::volume::Right;
 const MAX_BODY: u64 = 64 << 20;
 /// Bytes of memory for a byte of a signature.
 const INDEX_COST: u64 = 3;
+/// The same where it is told of each chunk where it was found.
+const FOUND_COST: u64 = 6;
 /// Most bytes that a patch makes of each byte of the old version and of its body.
 const MAX_GROWTH: u64 = 4;
 /// Bytes that a patch writes in one step.
@@ -49,18 +52,38 @@ pub(super) async fn signature(server: Arc<Server>, at: At) -> Result<Response, P
 pub(super) async fn delta(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
     at.file()?;
-    let mut incoming = Incoming::new(&at.headers, body, (MAX_BODY, INDEX_COST))?;
-    let mut reader = KnownReader::new(MAX_KNOWN_CHUNKS);
-    while let Some(piece) = incoming.next().await? {
-        reader.feed(&piece).map_err(garbled)?;
-    }
-    let known = reader.finish().map_err(garbled)?;
+    let (known, incoming) = known(&at, body, INDEX_COST).await?;
     let snapshot = on_disk(&server, move || versions::open(&volume, &at)).await?;
     let tag = tag(&server, &snapshot);
     let mut out = Vec::new();
     let writer = Writer::new(known, &mut out);
     let made = Making { pieces: Pieces::whole(snapshot), writer: Some((writer, incoming)), out };
     Ok(answer(&server, &tag, made))
+}
+
+/// Answers with what the file has of a new version whose signature is sent.
+pub(super) async fn matches(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
+    let volume = at.volume(&server, Right::Read)?;
+    at.file()?;
+    let (known, incoming) = known(&at, body, FOUND_COST).await?;
+    let snapshot = on_disk(&server, move || versions::open(&volume, &at)).await?;
+    let tag = tag(&server, &snapshot);
+    let made = Making {
+        pieces: Pieces::whole(snapshot),
+        writer: Some((Finder::new(known), incoming)),
+        out: Vec::new(),
+    };
+    Ok(answer(&server, &tag, made))
+}
+
+/// A signature that was sent, and the memory that it takes: so many bytes for each of its own.
+async fn known(at: &At, body: Body, cost: u64) -> Result<(Known, Incoming), Problem> {
+    let mut incoming = Incoming::new(&at.headers, body, (MAX_BODY, cost))?;
+    let mut reader = KnownReader::new(MAX_KNOWN_CHUNKS);
+    while let Some(piece) = incoming.next().await? {
+        reader.feed(&piece).map_err(garbled)?;
+    }
+    Ok((reader.finish().map_err(garbled)?, incoming))
 }
 
 fn garbled(why: FormatError) -> Problem {
@@ -87,6 +110,17 @@ impl Write for recipe::Writer {
 impl Write for (Writer, Incoming) {
     fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
         self.0.push(bytes, out)
+    }
+
+    fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        self.0.finish(out)
+    }
+}
+
+/// Matches, with the same; they are told at the end.
+impl Write for (Finder, Incoming) {
+    fn push(&mut self, bytes: &[u8], _: &mut Vec<u8>) -> Result<(), CodecError> {
+        self.0.push(bytes)
     }
 
     fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {

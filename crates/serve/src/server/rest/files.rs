@@ -55,6 +55,7 @@ pub(super) async fn post(
 ) -> Result<Response, Problem> {
     match at.form.as_deref() {
         Some("delta") => delta::delta(server, at, body).await,
+        Some("match") => delta::matches(server, at, body).await,
         Some("move") => moved::file(server, at).await,
         Some("patch") => delta::patch(server, at, body).await,
         Some("restore") => versions::restore(server, at).await,

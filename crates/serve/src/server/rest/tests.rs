@@ -207,8 +207,11 @@ fn ten_thousand_garbled_signatures_and_deltas_do_no_harm() {
                     std::fs::write(&at, &old).unwrap();
                 }
                 let body = dice.mutate(&signature);
-                let (status, _) = here.known(Method::POST, &format!("{FILE}?as=delta"), body).await;
-                assert!([200, 400].contains(&status.as_u16()), "{nth}: {status}");
+                for form in ["delta", "match"] {
+                    let at = format!("{FILE}?as={form}");
+                    let (status, _) = here.known(Method::POST, &at, body.clone()).await;
+                    assert!([200, 400].contains(&status.as_u16()), "{nth}: {status}");
+                }
             }
             let (status, _) = here.known(Method::POST, &format!("{FILE}?as=patch"), patch).await;
             assert_eq!(status, StatusCode::NO_CONTENT);

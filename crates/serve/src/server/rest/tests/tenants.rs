@@ -90,7 +90,13 @@ fn foreign(route: &str, method: &str) -> Vec<(String, String)> {
             let forms: &[&str] = match method {
                 "get" | "head" => &["", "?as=signature", "?as=versions", "?version=1"],
                 "put" | "delete" => &[""],
-                "post" => &["?as=patch", "?as=delta", "?as=restore&version=1", "?as=move&to=dir/x"],
+                "post" => &[
+                    "?as=patch",
+                    "?as=delta",
+                    "?as=match",
+                    "?as=restore&version=1",
+                    "?as=move&to=dir/x",
+                ],
                 _ => panic!("{method} {route}: which of its addresses are another tenant's?"),
             };
             let ends = forms.iter().map(|form| format!("/file{form}"));

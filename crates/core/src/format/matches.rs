@@ -1,0 +1,295 @@
+//! The matches file (`?as=match` of the server): what old has of a new version that is known by its signature.
+//!
+//! ```text
+//! magic    = "DELTICM" 1
+//! header 1 = as that of a delta
+//! copy   2 = as that of a delta
+//! lack   3 = length in bytes of what only new has (varint, 1 and more)
+//! end    4 = length of new in bytes (varint)
+//! ```
+//!
+//! Copies and lacks are new, front to back. With the bytes of new it becomes a delta ([`Writer`]).
+
+use std::collections::HashMap;
+
+use super::delta::{self, Header, MAX_KNOWN_CHUNKS, MAX_LITERAL_BYTES};
+use super::recipe::{Digester, End, Known, Summary};
+use super::{Format, FormatError, MAGIC_BYTES, Parser, TAG_END, TAG_HEADER, put_record};
+use crate::codec::{CodecError, Put, Reader};
+use crate::delta::{CopyRuns, Op};
+use crate::fingerprint::{Fingerprint, PrefixLen};
+use crate::recipe::{Chunk, Cutter};
+use crate::span::Span;
+
+/// A record of a matches file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The first: what old is.
+    Header(Header),
+    /// The next bytes of new are these of old.
+    Copy(Span),
+    /// Old does not have the next bytes of new, so many.
+    Lack(u64),
+    /// The last.
+    End {
+        /// Length of new in bytes.
+        len: u64,
+    },
+}
+
+impl Record {
+    /// Appends the record; a header brings the magic along.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Header(header) => {
+                out.put_bytes(&Matches::MAGIC);
+                put_record(out, TAG_HEADER, |body| header.encode(body));
+            }
+            Self::Copy(old) => delta::Record::Copy(*old).encode(out),
+            Self::Lack(len) => put_record(out, TAG_LACK, |body| body.put_varint(*len)),
+            Self::End { len } => put_record(out, TAG_END, |body| body.put_varint(*len)),
+        }
+    }
+}
+
+/// The matches file as a [`Format`]: holds copies against the length of old, and the end against all lengths.
+#[derive(Clone, Debug, Default)]
+pub struct Matches {
+    old_len: u64,
+    new_len: u64,
+}
+
+impl Format for Matches {
+    type Record = Record;
+    const NAME: &'static str = "deltic matches";
+    const MAGIC: [u8; MAGIC_BYTES] = *b"DELTICM\x01";
+
+    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<Record, FormatError> {
+        let (record, len) = match tag {
+            TAG_HEADER => {
+                let header = Header::decode(fields)?;
+                self.old_len = header.old_len;
+                return Ok(Record::Header(header));
+            }
+            TAG_END => {
+                let len = fields.varint()?;
+                let tiled = len == self.new_len;
+                return tiled.then_some(Record::End { len }).ok_or(FormatError::Contradiction);
+            }
+            delta::TAG_COPY => {
+                let old = delta::decode_copy(fields, self.old_len)?;
+                (Record::Copy(old), old.len.into())
+            }
+            TAG_LACK => {
+                let len = fields.varint()?;
+                (Record::Lack(len), len)
+            }
+            _ => return Err(FormatError::Order),
+        };
+        let new_len = self.new_len.checked_add(len).filter(|_| len > 0);
+        self.new_len = new_len.ok_or(CodecError::OutOfRange)?;
+        Ok(record)
+    }
+}
+
+/// Finds what old has of new while old is read, in any pieces.
+#[derive(Debug)]
+pub struct Finder {
+    cutter: Cutter,
+    seen: Seen,
+}
+
+/// Old, as far as it was read.
+#[derive(Debug)]
+struct Seen {
+    new: Known,
+    sum: Summary,
+    /// Length of old so far, in bytes.
+    len: u64,
+    /// Chunks that new wants, and where in old they begin.
+    found: HashMap<Fingerprint, u64>,
+}
+
+impl Finder {
+    /// A finder at the start of old. What `new` did not keep of its chunks is not found.
+    #[must_use]
+    pub fn new(new: Known) -> Self {
+        let cutter = Cutter::new(&new.spec);
+        Self { cutter, seen: Seen { new, sum: Summary::new(), len: 0, found: HashMap::new() } }
+    }
+
+    /// Takes the next bytes of old.
+    ///
+    /// # Errors
+    /// [`CodecError::OutOfRange`] where old exceeds 64 bits.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
+        let Self { cutter, seen } = self;
+        cutter.push(bytes, |_, chunk| seen.take(&chunk))
+    }
+
+    /// Ends old, and writes the file.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let Self { cutter, mut seen } = self;
+        cutter.finish(|_, chunk| seen.take(&chunk))?;
+        let Seen { new, sum, found, .. } = seen;
+        let End { len: old_len, digest: old_digest, .. } = sum.finish();
+        Record::Header(Header { old_digest, old_len, spec: new.spec }).encode(out);
+        let (mut runs, mut lack, mut told) = (CopyRuns::new(), 0, 0);
+        for (span, fingerprint) in new.index.chunks().iter() {
+            if let Some(start) = found.get(&fingerprint) {
+                put_lack(&mut lack, out);
+                put_run(runs.push(Span::new(*start, span.len), span.start), out);
+            } else {
+                put_run(runs.finish(), out);
+                lack += u64::from(span.len);
+            }
+            told = span.end();
+        }
+        put_run(runs.finish(), out);
+        lack += new.end.len - told;
+        put_lack(&mut lack, out);
+        Record::End { len: new.end.len }.encode(out);
+        Ok(())
+    }
+}
+
+impl Seen {
+    fn take(&mut self, chunk: &Chunk) -> Result<(), CodecError> {
+        self.sum.push(chunk)?;
+        let brief = chunk.fingerprint.chunk_prefix(PrefixLen::MAX);
+        let wanted = self.new.index.find_chunk(brief, chunk.len, None);
+        // What is known are full fingerprints, so a copy can be certain here.
+        if wanted.is_some_and(|no| self.new.index.chunk(no).1 == chunk.fingerprint) {
+            self.found.entry(chunk.fingerprint).or_insert(self.len);
+        }
+        self.len += u64::from(chunk.len);
+        Ok(())
+    }
+}
+
+fn put_run(run: Option<Op>, out: &mut Vec<u8>) {
+    if let Some(Op::Copy { old, .. }) = run {
+        Record::Copy(old).encode(out);
+    }
+}
+
+fn put_lack(lack: &mut u64, out: &mut Vec<u8>) {
+    if let len @ 1.. = std::mem::take(lack) {
+        Record::Lack(len).encode(out);
+    }
+}
+
+/// The content of a matches file.
+#[derive(Debug)]
+pub struct Matched {
+    header: Header,
+    /// Copies and lacks.
+    steps: Vec<Record>,
+}
+
+/// Reads a matches file that comes in any pieces.
+#[derive(Debug, Default)]
+pub struct MatchedReader {
+    parser: Parser<Matches>,
+    header: Option<Header>,
+    steps: Vec<Record>,
+}
+
+impl MatchedReader {
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// [`FormatError`] on bytes that no such file has, or more steps than new can have chunks.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
+        self.parser.feed(bytes);
+        while let Some(record) = self.parser.record()? {
+            match record {
+                Record::Header(header) => self.header = Some(header),
+                Record::End { .. } => {}
+                _ if self.steps.len() >= MAX_KNOWN_CHUNKS => {
+                    return Err(CodecError::OutOfRange.into());
+                }
+                step => self.steps.push(step),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// [`FormatError::Truncated`] where its end did not come.
+    pub fn finish(self) -> Result<Matched, FormatError> {
+        self.parser.finish()?;
+        let header = self.header.ok_or(FormatError::Truncated)?;
+        Ok(Matched { header, steps: self.steps })
+    }
+}
+
+/// Writes the delta file of what was matched and the bytes of new, which come in any pieces.
+///
+/// The bytes are held against nothing but their length. Where new is not what it was when its signature was made, the
+/// digest at the end is none that the copies of old can have, so that a patch refuses it.
+#[derive(Debug)]
+pub struct Writer {
+    steps: std::vec::IntoIter<Record>,
+    /// Bytes that the present step still has.
+    left: u64,
+    lacks: bool,
+    sum: Digester,
+}
+
+impl Writer {
+    /// Begins the delta in `out`.
+    pub fn new(Matched { header, steps }: Matched, out: &mut Vec<u8>) -> Self {
+        delta::Record::Header(header).encode(out);
+        let sum = Digester::new(&header.spec);
+        Self { steps: steps.into_iter(), left: 0, lacks: false, sum }
+    }
+
+    /// Takes the next bytes of new; appends the records that are complete.
+    ///
+    /// # Errors
+    /// [`FormatError::OtherNew`] where new is longer than it was.
+    pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
+        while !bytes.is_empty() {
+            if self.left == 0 {
+                (self.left, self.lacks) = match self.steps.next() {
+                    Some(Record::Copy(old)) => {
+                        delta::Record::Copy(old).encode(out);
+                        (old.len.into(), false)
+                    }
+                    Some(Record::Lack(len)) => (len, true),
+                    _ => return Err(FormatError::OtherNew),
+                };
+            }
+            let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+            let (now, rest) = bytes.split_at(bytes.len().min(left).min(MAX_LITERAL_BYTES));
+            if self.lacks {
+                delta::Record::Literal(now.to_vec()).encode(out);
+            }
+            self.sum.push(now)?;
+            self.left -= now.len() as u64;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Ends new.
+    ///
+    /// # Errors
+    /// [`FormatError::OtherNew`] where it is shorter than it was.
+    pub fn finish(mut self, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        if self.left > 0 || self.steps.next().is_some() {
+            return Err(FormatError::OtherNew);
+        }
+        let End { len, digest, .. } = self.sum.finish()?;
+        delta::Record::End { len, digest }.encode(out);
+        Ok(())
+    }
+}
+
+const TAG_LACK: u8 = 3;
