@@ -746,6 +746,30 @@ fn a_watch_with_a_directory_of_its_own_says_how_it_is_reached() {
     watching.end(Signal::TERM);
 }
 
+/// More names than a watch remembers one by one: a later round counts all of them again, not those it forgot.
+#[test]
+fn many_names_of_one_directory_wait_whatever_comes_after_them() {
+    let world = World::new();
+    (0..400).for_each(|n| world.write(format!("src/{n}"), ""));
+    let mut watching = Watching::start(&world, &words(Way::Local, "--delete --max-delete=10%"));
+    (0..290).for_each(|n| fs::remove_file(world.path(format!("src/{n}"))).unwrap());
+    assert_eq!(watching.event("watch")["state"], "held_back");
+    let start = Instant::now();
+    for name in ["new", "newer"] {
+        world.write(format!("src/{name}"), "goes on");
+        while watching.event("summary")["exit_code"] != 25 || !world.exists(format!("dst/{name}")) {
+            assert!(start.elapsed() < PATIENCE, "{}", watching.stderr());
+        }
+        assert_eq!((0..290).filter(|n| world.exists(format!("dst/{n}"))).count(), 290, "{name}");
+    }
+    watching.says("nothing deleted: 290 of ");
+    while !confirm(&world).stdout.starts_with("290 names may be removed") {
+        assert!(start.elapsed() < PATIENCE, "{}", watching.stderr());
+    }
+    watching.settles("src", "dst");
+    watching.end(Signal::TERM);
+}
+
 /// The word is for as many names as were told.
 #[test]
 fn what_goes_besides_what_was_confirmed_is_asked_for_again() {

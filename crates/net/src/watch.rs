@@ -155,15 +155,18 @@ struct Held {
 }
 
 impl State {
+    fn new(pace: Pace) -> Self {
+        let batch = Batch::new(pace);
+        let (notes, held, allowed) = (Vec::new(), None, 0);
+        Self { batch, notes, held, allowed, is_lost: false, is_short: false }
+    }
+
     /// Keeps what a round brought but for deletions, of which so many names wait.
     fn hold_back(&mut self, dirt: Dirt, names: u64) {
         self.notes.push(Note::HeldBack(names));
         match &mut self.held {
             Some(held) => {
-                // Of names that are not known some may have been counted twice: whoever confirms too few is asked
-                // again.
-                let knows = held.dirt.knows_gone();
-                held.names = if knows { held.names + names } else { held.names.max(names) };
+                held.names += names;
                 held.dirt.join(dirt);
             }
             held => *held = Some(Held { dirt, names }),
@@ -180,6 +183,16 @@ impl State {
         if let Some(held) = self.held.take_if(|_| back) {
             self.batch.held_back(held.dirt);
         }
+    }
+
+    /// What is to be brought over, and with it what is held back and not known name by name: a round that compared a
+    /// part of that would count a part of what goes, and let it go.
+    fn take(&mut self, now: Duration) -> Option<Dirt> {
+        let mut dirt = self.batch.take(now)?;
+        if let Some(held) = self.held.take_if(|held| !held.dirt.knows_gone()) {
+            dirt.join(held.dirt);
+        }
+        Some(dirt)
     }
 
     /// Rules that keep what is held back from being asked for in each round.
@@ -212,10 +225,7 @@ impl Confirming {
 
 impl Shared {
     fn new(pace: Pace, divides: bool) -> Self {
-        let batch = Batch::new(pace);
-        let (notes, held, allowed) = (Vec::new(), None, 0);
-        let state = State { batch, notes, held, allowed, is_lost: false, is_short: false };
-        let state = Mutex::new(state);
+        let state = Mutex::new(State::new(pace));
         Self(Arc::new(Inner { start: Instant::now(), divides, state, changed: Arc::default() }))
     }
 
@@ -236,7 +246,7 @@ impl Shared {
                 // Where no part can be synced everything is, but what goes is known even so.
                 state.note(now, change);
                 if !self.0.divides {
-                    state.batch.note(now, Change::All);
+                    state.batch.compare_all();
                 }
             }
             match (state.is_lost, is_lost) {
@@ -307,7 +317,7 @@ impl Watch {
             let now = self.shared.now();
             let due = self.shared.with(|state| match state.is_lost {
                 true => Err(None),
-                false => state.batch.take(now).ok_or_else(|| state.batch.due()),
+                false => state.take(now).ok_or_else(|| state.batch.due()),
             });
             let pause = match due {
                 Ok(dirt) => return Some(self.round(dirt)),

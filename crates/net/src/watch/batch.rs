@@ -83,6 +83,11 @@ impl Batch {
         self.noted = Some((first, now));
     }
 
+    /// Has everything compared with what was noted.
+    pub(crate) fn compare_all(&mut self) {
+        self.dirt.compare_all();
+    }
+
     /// From `now` on changes may come unnoticed, or, with `false`, none does any more.
     pub(crate) fn set_blind(&mut self, now: Duration, blind: bool) {
         match (blind, self.blind) {

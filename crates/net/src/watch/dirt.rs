@@ -32,6 +32,8 @@ pub(crate) struct Dirt {
     count: usize,
     /// What is gone, with all below it, and did not come back; as far as there are few.
     pub(crate) gone: BTreeSet<RelPath>,
+    /// True if more may be gone.
+    more_gone: bool,
 }
 
 /// Most directories and names; more are compared as everything.
@@ -47,8 +49,18 @@ impl Dirt {
         match &change {
             Change::Gone(path) => self.note_gone(path.clone()),
             Change::Came(path) => drop(self.gone.remove(path)),
-            Change::Name(_) | Change::Dir(_) | Change::All => {}
+            Change::Name(_) => {}
+            Change::Dir(_) | Change::All => self.more_gone = true,
         }
+        self.compare(change);
+    }
+
+    /// Has everything compared. It may be known even so what is gone.
+    pub(crate) fn compare_all(&mut self) {
+        self.compare(Change::All);
+    }
+
+    fn compare(&mut self, change: Change) {
         if self.all {
             return;
         }
@@ -72,15 +84,16 @@ impl Dirt {
 
     /// Takes in all that another has.
     pub(crate) fn join(&mut self, other: Self) {
-        let Self { all, dirs, names, gone, count: _ } = other;
+        let Self { all, dirs, names, gone, more_gone, count: _ } = other;
         gone.into_iter().for_each(|path| self.note_gone(path));
+        self.more_gone |= more_gone;
         if all {
-            self.note(Change::All);
+            self.compare_all();
         }
-        dirs.into_iter().for_each(|dir| self.note(Change::Dir(dir)));
+        dirs.into_iter().for_each(|dir| self.compare(Change::Dir(dir)));
         for (dir, names) in names {
             let paths = names.iter().filter_map(|name| dir.join(name).ok());
-            paths.for_each(|path| self.note(Change::Name(path)));
+            paths.for_each(|path| self.compare(Change::Name(path)));
         }
     }
 
@@ -89,15 +102,17 @@ impl Dirt {
         self.all || !other.all && other.dirs.is_subset(&self.dirs)
     }
 
-    /// True if that is all there is.
+    /// True if something is gone, and all of that is known.
     pub(crate) fn knows_gone(&self) -> bool {
-        (1..MOST_GONE).contains(&self.gone.len())
+        !self.more_gone && !self.gone.is_empty()
     }
 
     fn note_gone(&mut self, path: RelPath) {
         self.gone.retain(|gone| !gone.starts_with(&path));
         if self.gone.len() < MOST_GONE {
             self.gone.insert(path);
+        } else if !self.gone.contains(&path) {
+            self.more_gone = true;
         }
     }
 
@@ -129,7 +144,9 @@ impl Dirt {
     }
 
     fn all(&mut self) {
-        *self = Self { all: true, gone: std::mem::take(&mut self.gone), ..Self::default() };
+        let Self { more_gone, .. } = *self;
+        let gone = std::mem::take(&mut self.gone);
+        *self = Self { all: true, gone, more_gone, ..Self::default() };
     }
 
     fn name(&mut self, path: &RelPath) {

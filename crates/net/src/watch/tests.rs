@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use deltic_tree::{Name, RelPath};
 
+use super::State;
 use super::batch::{Batch, Fault, Pace};
 use super::dirt::{Change, Dirt};
 use super::tree::{Event, Ground, Kind, Listed, Unwatched, WatchNo, Watches};
@@ -526,4 +527,34 @@ fn many_names_are_told_as_their_directory_and_very_many_as_everything() {
     assert!(dirt.is_all());
     dirt.note(Change::Name(path("a")));
     assert_eq!((dirt.len(), dirt.is_clean()), (0, false));
+}
+
+/// A round that compares a part of what is held back would count a part of what goes.
+#[test]
+fn what_is_held_back_and_not_known_goes_into_each_round() {
+    let ms = Duration::from_millis;
+    let held = |gone: usize, more: Option<Change>| {
+        let mut state = State::new(PACE);
+        assert!(state.take(ms(0)).is_some_and(|dirt| dirt.is_all()));
+        let mut dirt = Dirt::default();
+        (0..gone).for_each(|n| dirt.note(Change::Gone(path(&format!("d/{n}")))));
+        more.into_iter().for_each(|change| dirt.note(change));
+        state.hold_back(dirt, 2000);
+        state.note(ms(10_000), Change::Name(path("other/name")));
+        let dirt = state.take(ms(20_000)).unwrap();
+        (dirt, state)
+    };
+    let (dirt, state) = held(256, None);
+    assert!(!dirt.is_all() && dirt.dirs().next().is_none());
+    assert_eq!((state.held.as_ref().unwrap().names, state.protecting().len()), (2000, 256));
+    let (dirt, state) = held(257, None);
+    assert_eq!(dirt.dirs().collect::<Vec<_>>(), [&path("d")]);
+    assert!(state.held.is_none() && state.protecting().is_empty());
+    for (gone, change) in [(0, Change::All), (3, Change::All)] {
+        let (dirt, state) = held(gone, Some(change));
+        assert!(dirt.is_all() && state.held.is_none());
+    }
+    let (dirt, state) = held(3, Some(Change::Dir(path("e"))));
+    assert_eq!(dirt.dirs().collect::<Vec<_>>(), [&path("d"), &path("e")]);
+    assert!(state.held.is_none());
 }
