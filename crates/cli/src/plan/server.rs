@@ -1,12 +1,13 @@
 //! The way to a server: the token and the pin for it.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use deltic_net::plan::{Destination, Dial, Sources, far_host};
+use deltic_net::{NamedFile, Trust};
 use deltic_serve::client::{Address, Credentials};
 use deltic_serve::private;
 use deltic_serve::token::Token;
@@ -51,7 +52,11 @@ fn token_in_file(word: &str) -> Result<String> {
             "--token: a token in a command line is seen by all users of this machine; write --token @FILE"
         )
     };
-    let text = fs::read_to_string(path).with_context(|| format!("--token: read {path}"))?;
+    let read = || {
+        let file = NamedFile::find(Path::new(path), Trust::Ours)?.read()?;
+        io::read_to_string(File::from(file))
+    };
+    let text = read().with_context(|| format!("--token: read {path}"))?;
     Ok(text.trim().to_owned())
 }
 
