@@ -173,9 +173,7 @@ impl Cache {
     /// Notes the digest of this version, which was read from `begun` on and did not change meanwhile; unless it changed so
     /// shortly before that another change could look the same.
     pub fn note(&self, version: &Version, begun: Moment, digest: &Digest) {
-        if begun.is_past(version.changed) {
-            self.keep(version, begun, digest);
-        }
+        slot_of_read(version, begun, digest).inspect(|slot| self.put(slot));
     }
 
     /// Notes the digest of what was put in place as this version, which began at `begun`.
@@ -183,13 +181,7 @@ impl Cache {
     /// A change right behind that may leave it the same ctime. But who writes to it gives it another time of modification,
     /// unless that is the present too: then nothing is noted.
     pub fn note_written(&self, version: &Version, begun: Moment, digest: &Digest) {
-        if begun.is_past(version.modified) {
-            self.keep(version, begun, digest);
-        }
-    }
-
-    fn keep(&self, version: &Version, begun: Moment, digest: &Digest) {
-        self.put(&slot_of(version, begun, digest));
+        slot_of_written(version, begun, digest).inspect(|slot| self.put(slot));
     }
 
     /// Writes a slot where it will be looked for.
@@ -377,6 +369,16 @@ fn key_of(version: &Version) -> [u8; KEY_BYTES] {
 fn inode_of(slot: &[u8]) -> (u64, u64) {
     let word = |at: usize| slot[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
     (word(0), word(8))
+}
+
+/// What is noted as [`Cache::note`] says, if anything is.
+fn slot_of_read(version: &Version, begun: Moment, digest: &Digest) -> Option<Slot> {
+    begun.is_past(version.changed).then(|| slot_of(version, begun, digest))
+}
+
+/// What is noted as [`Cache::note_written`] says, if anything is.
+fn slot_of_written(version: &Version, begun: Moment, digest: &Digest) -> Option<Slot> {
+    begun.is_past(version.modified).then(|| slot_of(version, begun, digest))
 }
 
 fn slot_of(version: &Version, begun: Moment, digest: &Digest) -> Slot {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use deltic_core::Digest;
 use deltic_store::Version;
 
-use super::{Cache, Moment, Slot, file_of, key_of, slot_of};
+use super::{Cache, Moment, Slot, file_of, key_of, slot_of_read, slot_of_written};
 use crate::lock;
 
 /// Most notes that wait; each takes some hundred bytes of memory.
@@ -62,21 +62,17 @@ impl RunCache {
 
     /// The same as [`Cache::note`].
     pub fn note(&self, version: &Version, begun: Moment, digest: &Digest) {
-        if begun.is_past(version.changed) {
-            self.keep(version, begun, digest);
-        }
+        slot_of_read(version, begun, digest).inspect(|slot| self.keep(version, *slot));
     }
 
     /// The same as [`Cache::note_written`].
     pub fn note_written(&self, version: &Version, begun: Moment, digest: &Digest) {
-        if begun.is_past(version.modified) {
-            self.keep(version, begun, digest);
-        }
+        slot_of_written(version, begun, digest).inspect(|slot| self.keep(version, *slot));
     }
 
-    fn keep(&self, version: &Version, begun: Moment, digest: &Digest) {
+    fn keep(&self, version: &Version, slot: Slot) {
         let mut waiting = lock(&self.waiting);
-        waiting.slots.insert(file_of(version), slot_of(version, begun, digest));
+        waiting.slots.insert(file_of(version), slot);
         waiting.bytes = waiting.bytes.saturating_add(version.len);
         if waiting.slots.len() >= MAX_WAITING || waiting.bytes >= MAX_WAITING_BYTES {
             let waiting = std::mem::take(&mut *waiting);
@@ -101,7 +97,7 @@ impl Drop for RunCache {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{digest, others, small, version};
-    use super::super::{FIRST_BUCKETS, MAX_BYTES};
+    use super::super::{FIRST_BUCKETS, MAX_BYTES, slot_of};
     use super::*;
 
     #[test]
