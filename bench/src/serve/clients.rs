@@ -150,6 +150,14 @@ impl Fleet {
         Ok(())
     }
 
+    /// Has each client fetch its file, as one that is not here.
+    pub(super) async fn fetch_all(&self) -> Result<()> {
+        for client in self.working.iter().chain(&self.idle) {
+            client.fetch(&self.sync).await?;
+        }
+        Ok(())
+    }
+
     /// Has the first client make edits of so many bytes, one after the other.
     pub(super) async fn one_by_one(&mut self, edit: u64, rounds: usize) -> Result<Vec<Sample>> {
         let client = self.working.first_mut().context("there is a client")?;
@@ -315,13 +323,40 @@ impl Client {
     async fn sync(&self, options: &SyncOptions) -> Result<Sample> {
         let version = digest(&self.content);
         self.ledger().tried.push(version);
+        let from = Sources::Local(vec![self.file.clone()]);
+        let to = Destination::Remote { host: "server".into(), path: self.name_there().into() };
+        let sample = self.run(from, to, options).await?;
+        let mut ledger = self.ledger();
+        let before = ledger.acknowledged.replace(version);
+        ledger.earlier.extend(before);
+        ledger.tried.clear();
+        drop(ledger);
+        Ok(sample)
+    }
+
+    /// Fetches its file, as one that is not here, and forgets it.
+    async fn fetch(&self, options: &SyncOptions) -> Result<()> {
+        let got = self.file.with_extension("got");
+        let paths = vec![self.name_there().into()];
+        let from = Sources::Remote { host: "server".into(), paths };
+        self.run(from, Destination::Local(got.clone()), options).await?;
+        Ok(fs::remove_file(got)?)
+    }
+
+    fn name_there(&self) -> String {
+        format!("{}.bin", self.no)
+    }
+
+    async fn run(
+        &self,
+        sources: Sources,
+        destination: Destination,
+        options: &SyncOptions,
+    ) -> Result<Sample> {
         let plan = Plan {
-            sources: Sources::Local(vec![self.file.clone()]),
+            sources,
             names: Names::None,
-            destination: Destination::Remote {
-                host: "server".into(),
-                path: format!("{}.bin", self.no).into(),
-            },
+            destination,
             options: options.clone(),
             remote: Remote { shell: Vec::new(), program: "deltic".into(), options: Vec::new() },
             dial: Some(self.link.dial()),
@@ -343,11 +378,6 @@ impl Client {
         let synced = timeout(PATIENCE, sync(plan, &embedding, &mut hear)).await;
         let Outcome { traffic, totals, .. } = synced.unwrap_or(Err(SyncError::Interrupted))?;
         ensure!(totals.failed == 0, "{troubles}");
-        let mut ledger = self.ledger();
-        let before = ledger.acknowledged.replace(version);
-        ledger.earlier.extend(before);
-        ledger.tried.clear();
-        drop(ledger);
         Ok(Sample { elapsed: begun.elapsed(), up: traffic.sent, down: traffic.received })
     }
 }

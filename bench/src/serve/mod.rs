@@ -5,6 +5,7 @@
 //! clients cost; where they took so much that they were late themselves, times are not to be trusted, and it says so.
 
 mod clients;
+mod figures;
 mod load;
 mod plots;
 mod row;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use deltic_protocol::options::Options as SyncOptions;
+use tokio::runtime::Runtime;
 
 use crate::progress::progress;
 use crate::table::Table;
@@ -33,6 +35,9 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     ensure!(options.clients > 0, "--clients: there is nothing to measure");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("start the clients")?;
+    if let Some(table) = of_one_way(options, &runtime)? {
+        return show(&table, options);
+    }
     let mut rows = Vec::new();
     for way in &options.ways {
         progress(&format!("{way}: connecting"));
@@ -43,11 +48,28 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     progress("");
     let mut table = Table::new(1, HEADER);
     rows.iter().for_each(|row| table.row(row.cells()));
-    table.lines().iter().for_each(|line| println!("{line}"));
-    if let Some(csv) = &options.csv {
-        std::fs::write(csv, table.csv()).with_context(|| format!("write {}", csv.display()))?;
-    }
+    show(&table, options)?;
     options.plot.as_deref().map_or(Ok(()), |dir| plots::draw(&rows, options, dir))
+}
+
+/// Measures what is not about ways to sync, with the first of them.
+fn of_one_way(options: &Options, runtime: &Runtime) -> Result<Option<Table>> {
+    let way = || strategy(options.ways.first().context("--ways: none")?);
+    let table = match options.load {
+        Load::Simple | Load::Regular | Load::Intensive => return Ok(None),
+        Load::Hog => runtime.block_on(figures::hog(options, way()?))?,
+        Load::Large => figures::large(options)?,
+        Load::Idle => runtime.block_on(figures::idle(options, way()?))?,
+    };
+    progress("");
+    Ok(Some(table))
+}
+
+fn show(table: &Table, options: &Options) -> Result<()> {
+    table.lines().iter().for_each(|line| println!("{line}"));
+    options.csv.as_ref().map_or(Ok(()), |csv| {
+        std::fs::write(csv, table.csv()).with_context(|| format!("write {}", csv.display()))
+    })
 }
 
 /// Options of the syncs of one way.
@@ -72,7 +94,7 @@ async fn measure(
     fleet.settle(options.idle).await?;
     let edits = match options.load {
         Load::Simple => EDITS.to_vec(),
-        Load::Regular | Load::Intensive => vec![options.edit.bytes()],
+        _ => vec![options.edit.bytes()],
     };
     let mut rows = Vec::new();
     for edit in edits {
@@ -80,7 +102,7 @@ async fn measure(
         let (before, begun) = ((server.cpu()?, own_cpu()?), Instant::now());
         let samples = match options.load {
             Load::Simple => fleet.one_by_one(edit, SIMPLE_ROUNDS).await?,
-            Load::Regular | Load::Intensive => {
+            _ => {
                 let period = (options.load == Load::Regular).then_some(options.period);
                 let mut working = std::mem::take(&mut fleet.working);
                 let running = fleet.run(&mut working, (period, options.seconds, edit));

@@ -46,7 +46,7 @@ pub(super) fn draw(rows: &[Row], options: &Options, dir: &Path) -> Result<()> {
     let drawn = match options.load {
         Load::Simple => &[SERVER, TRAFFIC][..],
         Load::Regular => &[REGULAR],
-        Load::Intensive => &[INTENSIVE],
+        _ => &[INTENSIVE],
     };
     drawn.iter().try_for_each(|drawn| figure(rows, options, drawn).save(&both(dir, drawn.file)))
 }

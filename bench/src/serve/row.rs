@@ -82,7 +82,7 @@ pub(super) const HEADER: [&str; 15] = [
 ];
 
 /// Seconds of the sync below which this share of all lies.
-fn at_share(samples: &[Sample], share: f64) -> f64 {
+pub(super) fn at_share(samples: &[Sample], share: f64) -> f64 {
     let mut times: Vec<_> = samples.iter().map(|sample| sample.elapsed.as_secs_f64()).collect();
     times.sort_unstable_by(f64::total_cmp);
     let at = (times.len() as f64 * share) as usize;

@@ -1,5 +1,6 @@
 //! The server under load, as a process of its own.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -59,6 +60,27 @@ impl Server {
         Ok(self.spent + cpu_of(self.child.id())?)
     }
 
+    /// The program that it runs.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Address of a file in its volume.
+    pub(super) fn url(&self, name: &str) -> OsString {
+        format!("{}/{name}", self.to.0.host()).into()
+    }
+
+    /// Times that its threads slept and were woken so far.
+    pub(super) fn switches(&self) -> Result<u64> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()))?;
+        tasks.map(|task| field(&task?.path().join("status"), "voluntary_ctxt_switches:")).sum()
+    }
+
+    /// Bytes that it wrote to files so far.
+    pub(super) fn written_bytes(&self) -> Result<u64> {
+        field(&PathBuf::from(format!("/proc/{}/io", self.child.id())), "wchar:")
+    }
+
     pub(super) fn resident_kib(&self) -> Result<u64> {
         machine::resident_kib(&self.child.id().to_string())
     }
@@ -92,12 +114,33 @@ impl Drop for Server {
     }
 }
 
+/// A number that the system tells of a process.
+fn field(file: &Path, name: &str) -> Result<u64> {
+    let text = fs::read_to_string(file)?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name));
+    value
+        .with_context(|| format!("{} has no {name}", file.display()))?
+        .trim()
+        .parse()
+        .map_err(Into::into)
+}
+
 /// Processor time of a process, with all its threads.
 pub(super) fn cpu_of(process: u32) -> Result<Duration> {
+    times(process, 11)
+}
+
+/// Processor time of all children of this process that have ended, and of theirs.
+pub(super) fn ended_cpu() -> Result<Duration> {
+    times(std::process::id(), 13)
+}
+
+/// The sum of two times of a process, which are so many fields behind its name.
+fn times(process: u32, at: usize) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The name may have blanks, and ends with the last parenthesis.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+    let ticks = fields.split_whitespace().skip(at).take(2).map(str::parse::<u64>);
     let ticks = ticks.sum::<Result<u64, _>>().context("the system does not tell times")?;
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
