@@ -57,7 +57,7 @@ pub struct Cache {
 #[derive(Clone, Copy, Debug)]
 pub struct Moment(Duration);
 
-/// What is noted of a file, as it stands in the table.
+/// A note on a file, as it stands in the table.
 type Slot = [u8; SLOT_BYTES];
 
 /// Where in the table something stands.
@@ -168,12 +168,6 @@ impl Cache {
         let is_young = Moment::now().is_within(self.max_age, noted_at(slot));
         let digest = slot[KEY_BYTES..].first_chunk().copied().map(Digest::from_bytes);
         digest.filter(|_| is_young)
-    }
-
-    /// Notes the digest of this version, which was read from `begun` on and did not change meanwhile; unless it changed so
-    /// shortly before that another change could look the same.
-    pub fn note(&self, version: &Version, begun: Moment, digest: &Digest) {
-        slot_of_read(version, begun, digest).inspect(|slot| self.put(slot));
     }
 
     /// Notes the digest of what was put in place as this version, which began at `begun`.
@@ -371,12 +365,12 @@ fn inode_of(slot: &[u8]) -> (u64, u64) {
     (word(0), word(8))
 }
 
-/// What is noted as [`Cache::note`] says, if anything is.
+/// A slot as [`RunCache::note`] says, if there is to be one.
 fn slot_of_read(version: &Version, begun: Moment, digest: &Digest) -> Option<Slot> {
     begun.is_past(version.changed).then(|| slot_of(version, begun, digest))
 }
 
-/// What is noted as [`Cache::note_written`] says, if anything is.
+/// A slot as [`Cache::note_written`] says, if there is to be one.
 fn slot_of_written(version: &Version, begun: Moment, digest: &Digest) -> Option<Slot> {
     begun.is_past(version.modified).then(|| slot_of(version, begun, digest))
 }

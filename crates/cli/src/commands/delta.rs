@@ -48,18 +48,20 @@ impl Making {
                 n => head.extend_from_slice(&buffer[..n]),
             }
         }
+        let mut each = |feed: &mut dyn FnMut(&[u8]) -> Result<(), FormatError>| {
+            feed(&head).with_context(|| name.clone())?;
+            input.each_piece(|piece| feed(piece).with_context(|| name.clone()))
+        };
         // The last byte of the magic is the version.
         let (kind, _) = Matches::MAGIC.split_at(Matches::MAGIC.len() - 1);
         if head.starts_with(kind) {
             let mut reader = MatchedReader::default();
-            reader.feed(&head).with_context(|| name.clone())?;
-            input.each_piece(|piece| reader.feed(piece).with_context(|| name.clone()))?;
+            each(&mut |piece| reader.feed(piece))?;
             let writer = matches::Writer::new(reader.finish().context(name)?, out);
             return Ok(Self::Matches(Box::new(writer)));
         }
         let mut reader = KnownReader::new(MAX_KNOWN_CHUNKS);
-        reader.feed(&head).with_context(|| name.clone())?;
-        input.each_piece(|piece| reader.feed(piece).with_context(|| name.clone()))?;
+        each(&mut |piece| reader.feed(piece))?;
         let writer = Writer::new(reader.finish().context(name)?, out);
         Ok(Self::Signature(Box::new(writer)))
     }

@@ -60,7 +60,8 @@ impl RunCache {
         found.or_else(|| self.cache.find(version))
     }
 
-    /// The same as [`Cache::note`].
+    /// Notes the digest of this version, which was read from `begun` on and did not change meanwhile; unless it changed so
+    /// shortly before that another change could look the same.
     pub fn note(&self, version: &Version, begun: Moment, digest: &Digest) {
         slot_of_read(version, begun, digest).inspect(|slot| self.keep(version, *slot));
     }
@@ -75,15 +76,18 @@ impl RunCache {
         waiting.slots.insert(file_of(version), slot);
         waiting.bytes = waiting.bytes.saturating_add(version.len);
         if waiting.slots.len() >= MAX_WAITING || waiting.bytes >= MAX_WAITING_BYTES {
-            let waiting = std::mem::take(&mut *waiting);
-            self.cache.write_all(waiting.slots.into_values().collect());
+            self.write_all(&mut waiting);
         }
     }
 
     /// Writes what waits.
     pub fn write(&self) {
-        let waiting = std::mem::take(&mut *lock(&self.waiting));
-        self.cache.write_all(waiting.slots.into_values().collect());
+        self.write_all(&mut lock(&self.waiting));
+    }
+
+    fn write_all(&self, waiting: &mut Waiting) {
+        let slots = std::mem::take(waiting).slots;
+        self.cache.write_all(slots.into_values().collect());
     }
 }
 

@@ -46,6 +46,13 @@ pub(super) fn digest(n: u64) -> Digest {
     Digest::from_bytes(blake3::hash(&n.to_le_bytes()).into())
 }
 
+impl Cache {
+    /// Notes at once as [`RunCache::note`] does together with others.
+    fn note(&self, version: &Version, begun: Moment, digest: &Digest) {
+        slot_of_read(version, begun, digest).inspect(|slot| self.put(slot));
+    }
+}
+
 fn note(cache: &Cache, n: u64) {
     cache.note(&version(n), Moment::now(), &digest(n));
 }
