@@ -145,7 +145,7 @@ impl Drop for Hog {
     }
 }
 
-/// One large new file to the server and back, beside the same through a pipe.
+/// Pushes and pulls one large new file by the server, beside the same through a pipe.
 pub(super) fn large(options: &Options) -> Result<Table> {
     let header = ["way", "direction", "seconds", "MB/s", "client cpu s", "server cpu s", "to pipe"];
     let mut table = Table::new(2, header);
@@ -204,7 +204,7 @@ pub(super) fn large(options: &Options) -> Result<Table> {
     Ok(table)
 }
 
-/// What a sync took.
+/// Times of a sync, in seconds.
 #[derive(Default)]
 struct Timed {
     seconds: f64,

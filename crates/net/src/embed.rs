@@ -36,7 +36,7 @@ use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
 pub use crate::worker::recipes::RecipeCache;
 
-/// How much later than the end of a connection the signal may come that ended both it and the run.
+/// Longest time between the end of a connection and the signal that ended both it and the run.
 const SIGNAL_LATENESS: Duration = Duration::from_millis(100);
 
 /// Pause between two looks whether a run that is to end may.

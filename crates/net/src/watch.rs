@@ -185,8 +185,8 @@ impl State {
         }
     }
 
-    /// What is to be brought over, and with it what is held back and not known name by name: a round that compared a
-    /// part of that would count a part of what goes, and let it go.
+    /// Takes the changes of the next round, and with them what is held back and not known name by name: a round that
+    /// compared a part of that would count a part of what goes, and let it go.
     fn take(&mut self, now: Duration) -> Option<Dirt> {
         let mut dirt = self.batch.take(now)?;
         if let Some(held) = self.held.take_if(|held| !held.dirt.knows_gone()) {

@@ -296,7 +296,7 @@ pub(super) fn allowed(mode: Mode) -> Mode {
     }
 }
 
-/// What is at `path` in a volume, where it takes no walk to see: it is no symlink then.
+/// Attributes of what is at `path` in a volume, where it takes no walk to see: it is no symlink then.
 pub(crate) fn stat_in_volume(path: &Path) -> Option<Stat> {
     fs::fstat(straight_in_volume(path, OFlags::PATH)?).ok()
 }
