@@ -148,7 +148,7 @@ fn a_disk_that_fills_in_the_middle_leaves_all_as_it_was() {
     let _ = stream.write_all(&vec![8; len - half]);
     assert_eq!(status_of(&mut stream), 507);
     assert!(world.read("photos/file") == vec![7; 200_000]);
-    assert!(!world.path("photos/.deltic").exists());
+    server.wait_for_no_staging();
     // A sync names what has no room.
     fill();
     world.write("a/big", vec![9; 1_000_000]);

@@ -125,6 +125,16 @@ impl<'a> Server<'a> {
         }
     }
 
+    /// Waits until the volume has no staging directory: it goes a moment after the last of what was in it.
+    #[track_caller]
+    pub fn wait_for_no_staging(&self) {
+        let (begun, staging) = (Instant::now(), self.world.path("photos/.deltic"));
+        while staging.exists() {
+            assert!(begun.elapsed() < PATIENCE, "{} stays", staging.display());
+            sleep(Duration::from_millis(10));
+        }
+    }
+
     pub fn token(&self) -> &str {
         self.whole.split("#t=").nth(1).and_then(|rest| rest.split('&').next()).expect("it has one")
     }
