@@ -5,11 +5,11 @@ mod common;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::http::ask;
-use common::server::{PATIENCE, Server};
-use common::{Mounted, World};
+use common::server::Server;
+use common::{Mounted, World, wait_until};
 
 const FILES: &str = "/v1/volumes/photos/files";
 
@@ -109,16 +109,6 @@ fn small_disk(world: &World) -> Option<Mounted<'_>> {
     Mounted::by((world, "photos"), mount, "no small disk can be mounted here")
 }
 
-fn begin(server: &Server<'_>, token: &str, (name, len): (&str, usize), first: &[u8]) -> TcpStream {
-    let mut stream = server.connect();
-    let head = format!(
-        "PUT {FILES}/{name} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: {len}\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).expect("it listens");
-    stream.write_all(first).expect("it listens");
-    stream
-}
-
 #[test]
 fn a_disk_that_fills_in_the_middle_leaves_all_as_it_was() {
     let world = World::new();
@@ -131,17 +121,13 @@ fn a_disk_that_fills_in_the_middle_leaves_all_as_it_was() {
     assert_eq!(put("file", 3_000_000), 507);
     // It fills while an upload is under way.
     let (len, half) = (1_200_000, 600_000);
-    let mut stream = begin(&server, server.token(), ("file", len), &vec![8; half]);
+    let mut stream = server.upload(server.token(), ("file", len), &vec![8; half]);
     let taken = || {
         let df = world.command("df", ["--output=used", "-B1", "photos"]).output().expect("it runs");
         let shown = String::from_utf8_lossy(&df.stdout).into_owned();
         shown.lines().nth(1).and_then(|used| used.trim().parse::<usize>().ok()).expect("a number")
     };
-    let begun = Instant::now();
-    while taken() < 200_000 + half / 2 {
-        assert!(begun.elapsed() < PATIENCE, "{} bytes are taken", taken());
-        sleep(Duration::from_millis(10));
-    }
+    wait_until("much of it is on the disk", || taken() >= 200_000 + half / 2);
     let filler = std::fs::File::create(world.path("photos/filler")).expect("there is room");
     let fill = || while (&filler).write_all(&[1; 4096]).is_ok() {};
     fill();
@@ -166,16 +152,16 @@ fn a_disk_that_fills_in_the_middle_leaves_all_as_it_was() {
 fn what_began_before_a_token_ended_is_done_and_nothing_begins_behind_it() {
     let world = World::new();
     let server = Server::start(&world, "");
-    let token = server.add_token("--expires 2s late");
-    let mut stream = begin(&server, &token, ("file", 200_000), &vec![7; 100_000]);
-    sleep(Duration::from_millis(2_500));
+    let token = server.add_token("--expires 5s late");
+    let mut stream = server.upload(&token, ("file", 200_000), &vec![7; 100_000]);
+    sleep(Duration::from_millis(5_500));
     assert!(server.answer(&token, "/v1/volumes", "").starts_with("HTTP/1.1 401"));
     stream.write_all(&vec![7; 100_000]).expect("it listens");
     assert_eq!(status_of(&mut stream), 201);
     assert_eq!(world.read("photos/file"), vec![7; 200_000]);
     // One that was revoked has it refused.
     let token = server.add_token("gone");
-    let mut stream = begin(&server, &token, ("other", 200_000), &vec![7; 100_000]);
+    let mut stream = server.upload(&token, ("other", 200_000), &vec![7; 100_000]);
     server.ok("token revoke --state state gone");
     stream.write_all(&vec![7; 100_000]).expect("it listens");
     assert_eq!(status_of(&mut stream), 401);

@@ -7,8 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::World;
-use common::server::{PATIENCE, Server};
+use common::server::Server;
+use common::{PATIENCE, World, wait_until};
 
 /// Waits until the log has a line with all of these.
 #[track_caller]
@@ -70,7 +70,8 @@ fn the_audit_log_has_who_did_what_and_no_token() {
 fn metrics_are_shown_on_their_own_address_and_nowhere_else() {
     let world = World::new();
     world.write("src/a", "some text");
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Nobody else takes a port of this address before the server does.
+    let free = TcpListener::bind("127.0.0.73:0").unwrap().local_addr().unwrap();
     let server = Server::set(&world, &format!("metrics = \"{free}\"\n"));
     server.ok("sync -a src/ URL/photos/");
     server.answer("dlt_x", "/v1/volumes", "");
@@ -83,11 +84,8 @@ fn metrics_are_shown_on_their_own_address_and_nowhere_else() {
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
-    let begun = Instant::now();
-    while !metrics().contains("deltic_sessions_total{volume=\"photos\",outcome=\"done\"} 1\n") {
-        assert!(begun.elapsed() < PATIENCE, "{}", metrics());
-        sleep(Duration::from_millis(50));
-    }
+    let done = "deltic_sessions_total{volume=\"photos\",outcome=\"done\"} 1\n";
+    wait_until("the session is counted", || metrics().contains(done));
     let shown = metrics();
     for line in [
         "deltic_literal_bytes_total{volume=\"photos\",outcome=\"done\"} 9\n",

@@ -7,8 +7,8 @@ use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::World;
-use common::server::{PATIENCE, Server};
+use common::server::Server;
+use common::{PATIENCE, World, wait_until};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// The status of an answer.
@@ -16,7 +16,7 @@ fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or_default()
 }
 
-/// True once the server has closed a connection.
+/// True if the server closes a connection within a moment.
 fn is_closed(stream: &mut TcpStream) -> bool {
     let mut rest = Vec::new();
     let short = Some(Duration::from_millis(200));
@@ -92,13 +92,15 @@ fn an_address_has_so_many_connections_at_once() {
     let server = Server::set(&world, settings);
     let mut socket = server.socket(server.token());
     assert!(socket.hear().contains("welcome"), "a WebSocket counts as long as it lives");
-    let held: Vec<_> = (0..2).map(|_| server.connect()).collect();
-    assert!(is_closed(&mut server.connect()));
+    // While the connection of the login still counts, one of these is closed, and another one takes its place.
+    let mut held = Vec::new();
+    wait_until("one more is closed", || {
+        held.retain_mut(|stream| !is_closed(stream));
+        held.resize_with(2, || server.connect());
+        is_closed(&mut server.connect())
+    });
     drop(held);
-    let begun = Instant::now();
-    while server.status("GET", "/healthz", "") != 200 {
-        assert!(begun.elapsed() < PATIENCE);
-    }
+    wait_until("there is room again", || server.status("GET", "/healthz", "") == 200);
 }
 
 #[test]
@@ -118,12 +120,12 @@ fn new_connections_of_strangers_are_held_off_and_those_with_a_token_are_not() {
 #[test]
 fn wrong_tokens_are_put_off_and_the_right_one_is_not() {
     let world = World::new();
-    let settings = "[limits]\ncount_loopback = true\nwrong_tokens_per_minute = 3\n";
+    let settings = "[limits]\ncount_loopback = true\nwrong_tokens_per_minute = 2\n";
     let server = Server::set(&world, settings);
-    let answers: Vec<_> = (0..4).map(|_| server.answer("dlt_x", "/v1/volumes", "")).collect();
+    let answers: Vec<_> = (0..3).map(|_| server.answer("dlt_x", "/v1/volumes", "")).collect();
     let codes: Vec<_> = answers.iter().map(|answer| status(answer)).collect();
-    assert_eq!(codes, ["401", "401", "401", "429"], "{answers:?}");
-    assert!(answers[3].contains("retry-after: "), "{answers:?}");
+    assert_eq!(codes, ["401", "401", "429"], "{answers:?}");
+    assert!(answers[2].contains("retry-after: "), "{answers:?}");
     assert_eq!(server.status("GET", "/v1/volumes", ""), 200);
 }
 
@@ -157,9 +159,14 @@ fn a_server_with_nothing_to_do_takes_little_memory_and_never_wakes() {
     let server = Server::start(&world, "");
     // Threads of its start end by then.
     sleep(Duration::from_secs(2));
-    let before = wakes(&server);
-    sleep(Duration::from_secs(5));
-    assert!(wakes(&server) <= before, "it woke {} times", wakes(&server) - before);
+    let woke = || {
+        let before = wakes(&server);
+        sleep(Duration::from_secs(5));
+        wakes(&server).saturating_sub(before)
+    };
+    // A thread of its start may end late.
+    let times: Vec<_> = (0..5).map(|_| woke()).take_while(|times| *times > 0).collect();
+    assert!(times.len() < 5, "it woke {times:?} times");
     let memory = memory(&server);
     assert!(memory <= 15 << 10, "{memory} KiB");
 }
@@ -225,7 +232,7 @@ fn a_token_has_so_many_requests_in_a_second() {
     assert_eq!(status(&server.answer(&second, "/v1/volumes", "")), "200");
 }
 
-const SHORT: &str = "[limits]\nhead_seconds = 1\nstall_seconds = 1\n";
+const SHORT: &str = "[limits]\nhead_seconds = 2\nstall_seconds = 1\n";
 
 #[test]
 fn a_head_that_does_not_end_is_cut_off() {

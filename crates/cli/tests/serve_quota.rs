@@ -6,9 +6,9 @@ use std::io::Write;
 use std::thread;
 use std::time::Instant;
 
-use common::World;
 use common::http::{Answer, ask};
-use common::server::{PATIENCE, Server};
+use common::server::Server;
+use common::{PATIENCE, World};
 use serde_json::Value;
 
 const FILES: &str = "/v1/volumes/photos/files";

@@ -8,8 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 
-use common::server::PATIENCE;
-use common::{DELTIC, World};
+use common::{DELTIC, PATIENCE, World};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]

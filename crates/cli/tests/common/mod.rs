@@ -20,7 +20,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 use tempfile::TempDir;
@@ -29,8 +30,8 @@ use tempfile::TempDir;
 pub const DELTIC: &str = env!("CARGO_BIN_EXE_deltic");
 /// A remote shell that drops the host and runs the rest here. A command of words, so it tests `-e` as well.
 pub const SHELL: &str = r#"sh -c 'shift; exec "$@"' rsh"#;
-/// A run that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time after which a run hangs, and what has not come never comes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The end on the other side of the remote shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +104,12 @@ impl World {
             entry.expect("it can be listed").file_name().to_string_lossy().into_owned()
         };
         entries.map(name).collect()
+    }
+
+    /// Blocks of 4 KiB of a file in which something is written: what is staged has room for all of it at once.
+    pub fn written_blocks(&self, name: impl AsRef<OsStr>) -> usize {
+        let bytes = fs::read(self.path(name)).unwrap_or_default();
+        bytes.chunks(4096).filter(|block| **block != [0; 4096][..block.len()]).count()
     }
 
     pub fn mkdir(&self, name: &str) {
@@ -247,6 +254,16 @@ impl Run {
         let mut lines: Vec<_> = self.stdout.lines().collect();
         lines.sort_unstable();
         lines
+    }
+}
+
+/// Waits until something holds, which is called so.
+#[track_caller]
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "it never holds that {what}");
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -3,15 +3,14 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{DELTIC, Run, World};
+use super::{DELTIC, PATIENCE, Run, World, wait_until};
 
-/// A server that does not do what it should by then never does.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Time for which a server is heard that may have nothing to say.
+const SHORTLY: Duration = Duration::from_secs(5);
 
 /// A server of the volume `photos`, which ends with this value.
 pub struct Server<'a> {
@@ -108,6 +107,23 @@ impl<'a> Server<'a> {
         Socket(stream)
     }
 
+    /// Begins an upload of so many bytes, of which it sends the first ones; the server has let it in.
+    #[track_caller]
+    pub fn upload(&self, token: &str, (name, len): (&str, usize), first: &[u8]) -> TcpStream {
+        let mut stream = self.connect();
+        let head = format!(
+            "PUT /v1/volumes/photos/files/{name} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\
+             Expect: 100-continue\r\nContent-Length: {len}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).expect("it is heard");
+        // The server asks for the body once it is to be read.
+        let mut line = [0; 25];
+        stream.read_exact(&mut line).expect("it is heard");
+        assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream.write_all(first).expect("it is heard");
+        stream
+    }
+
     /// The number of sockets that the server has open.
     pub fn sockets(&self) -> usize {
         let links = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs");
@@ -118,21 +134,13 @@ impl<'a> Server<'a> {
     /// Waits until the server has no more than these sockets.
     #[track_caller]
     pub fn wait_for_sockets(&self, most: usize) {
-        let begun = Instant::now();
-        while self.sockets() > most {
-            assert!(begun.elapsed() < PATIENCE, "{} sockets are still open", self.sockets());
-            sleep(Duration::from_millis(50));
-        }
+        wait_until(&format!("at most {most} sockets are open"), || self.sockets() <= most);
     }
 
     /// Waits until the volume has no staging directory: it goes a moment after the last of what was in it.
     #[track_caller]
     pub fn wait_for_no_staging(&self) {
-        let (begun, staging) = (Instant::now(), self.world.path("photos/.deltic"));
-        while staging.exists() {
-            assert!(begun.elapsed() < PATIENCE, "{} stays", staging.display());
-            sleep(Duration::from_millis(10));
-        }
+        wait_until("nothing is staged", || !self.world.exists("photos/.deltic"));
     }
 
     pub fn token(&self) -> &str {
@@ -163,14 +171,21 @@ impl<'a> Server<'a> {
         kill_process(pid, signal).expect("it is ours");
     }
 
-    /// Sends `head` as it is, and returns the first line of the answer.
+    /// Sends `head` as it is, and returns the first line of the answer; none if it waits for more.
     pub fn raw(&self, head: &[u8]) -> String {
-        let address = self.url.split("://").nth(1).expect("it has one");
-        let mut stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("it is a socket");
+        self.first_line(head, SHORTLY)
+    }
+
+    /// The first line of the answer to `head`, which may begin so late.
+    fn first_line(&self, head: &[u8], patience: Duration) -> String {
+        let mut stream = self.connect();
+        stream.set_read_timeout(Some(patience)).expect("it is a socket");
         // A server that has heard enough closes its side.
         let _ = stream.write_all(head);
-        let mut answer = Vec::new();
+        let mut answer = vec![0];
+        let len = stream.read(&mut answer).unwrap_or_default();
+        answer.truncate(len);
+        stream.set_read_timeout(Some(SHORTLY)).expect("it is a socket");
         let _ = stream.read_to_end(&mut answer);
         let answer = String::from_utf8_lossy(&answer);
         answer.lines().next().unwrap_or_default().to_owned()
@@ -179,12 +194,10 @@ impl<'a> Server<'a> {
     /// The status of a request with a token.
     pub fn status(&self, method: &str, path: &str, more: &str) -> u16 {
         let token = self.token();
-        let line = self.raw(
-            format!(
-                "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n{more}\r\n"
-            )
-            .as_bytes(),
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n{more}\r\n"
         );
+        let line = self.first_line(head.as_bytes(), PATIENCE);
         line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default()
     }
 }
