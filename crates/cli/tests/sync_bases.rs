@@ -10,10 +10,9 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use common::attrs::{SOMEBODY, own};
-use common::{DELTIC, Run, SHELL, World, btrfs, noise};
+use common::{DELTIC, Run, SHELL, World, btrfs, noise, wait_until};
 use rustix::fs::OFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
@@ -132,14 +131,10 @@ impl Service {
     fn at(world: &World, socket: &str) -> Self {
         let mut command = std::process::Command::new(DELTIC);
         command.args(["facts", "--socket", socket]).current_dir(world.path(""));
-        let child = command.spawn().expect("it starts");
-        for _ in 0..1000 {
-            if UnixStream::connect(world.path(socket)).is_ok() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Self(child)
+        let service = Self(command.spawn().expect("it starts"));
+        let is_heard = || UnixStream::connect(world.path(socket)).is_ok();
+        wait_until("the service listens", is_heard);
+        service
     }
 }
 

@@ -37,7 +37,8 @@ fn sync_limited(world: &World, way: Way, bytes: u64, words: &[&str]) {
     let enter = near.words();
     let sync = [DELTIC, "sync", "-e", &shell, "--deltic-path", DELTIC];
     let words = enter[1..].iter().map(String::as_str).chain(sync).chain(words.iter().copied());
-    let run = Run::of(&mut world.command(&enter[0], words));
+    // Next to the limit everything is slow.
+    let run = Run::of(world.command(&enter[0], words).timeout(Duration::from_secs(300)));
     assert_eq!(
         (run.code, &*run.stderr),
         (Some(0), ""),

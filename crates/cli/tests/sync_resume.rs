@@ -4,10 +4,8 @@ mod common;
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use common::{DELTIC, WAYS, Way, World, noise};
+use common::{DELTIC, WAYS, Way, World, noise, wait_until};
 
 const LEN: usize = 40 << 20;
 /// Bytes of an old version, and how many of them, the first ones, are those of the new one.
@@ -22,6 +20,9 @@ const READ_BESIDES: usize = 8 << 20;
 
 /// A remote shell that tells its process's number, and what it and all below it have read.
 const COUNTING: &str = r#"sh -c 'shift; exec 3<&0; "$@" <&3 & echo $! > agent; wait $!; code=$?; cat /proc/$$/io > io; exit $code' rsh"#;
+
+/// Name of what is waited for where the agent is to end.
+const ENDED: &str = "the shell has told what was read";
 
 /// The end of a push that is killed.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +60,7 @@ fn killed_with_old(end: Killed, words: &'static str) -> Push {
 
 fn killed_after(log_bytes: u64, world: World, (end, words): (Killed, &'static str)) -> Push {
     let mut push = Command::new(DELTIC)
-        .args(["sync", "-a", "--bwlimit", "12M", "-e", COUNTING, "--deltic-path", DELTIC])
+        .args(["sync", "-a", "--bwlimit", "8M", "-e", COUNTING, "--deltic-path", DELTIC])
         .args(words.split_whitespace())
         .args(["src/large", "h:dst/"])
         .current_dir(world.path(""))
@@ -72,7 +73,7 @@ fn killed_after(log_bytes: u64, world: World, (end, words): (Killed, &'static st
         let mut paths = entries.flatten().map(|entry| entry.path());
         paths.find(|path| path.to_string_lossy().ends_with(suffix))
     };
-    wait_until(|| {
+    wait_until("enough is noted", || {
         let log = staged(".log").and_then(|log| fs::metadata(log).ok());
         log.is_some_and(|log| log.len() >= log_bytes)
     });
@@ -85,7 +86,7 @@ fn killed_after(log_bytes: u64, world: World, (end, words): (Killed, &'static st
         }
     }
     push.wait().expect("it ends");
-    wait_until(|| bytes_read(&world).is_some());
+    wait_until(ENDED, || bytes_read(&world).is_some());
     fs::remove_file(world.path("io")).expect("it is ours");
     assert!(staged(".tmp").is_some(), "it is left behind");
     Push { world, words }
@@ -95,14 +96,6 @@ fn killed_after(log_bytes: u64, world: World, (end, words): (Killed, &'static st
 fn bytes_read(world: &World) -> Option<usize> {
     let io = fs::read_to_string(world.path("io")).ok()?;
     io.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok())
-}
-
-fn wait_until(mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(50), "it takes too long");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 impl Push {
@@ -119,7 +112,7 @@ impl Push {
         assert!(run.status.success(), "{run:?}");
         assert!(world.read("dst/large") == world.read("src/large"));
         assert!(!world.exists("dst/.deltic"), "litter");
-        wait_until(|| bytes_read(world).is_some());
+        wait_until(ENDED, || bytes_read(world).is_some());
         let read = bytes_read(world).expect("it was there");
         let stats = String::from_utf8(run.stdout).expect("text");
         let sent = stats.lines().find_map(|line| line.strip_prefix("Total bytes sent:"));
@@ -144,9 +137,9 @@ fn a_run_that_goes_on_says_how_much_was_there() {
             let world = World::new();
             world.write("src/large", noise(LEN, 5));
             world.mkdir("dst");
-            let mut first = copy(&world, way, &["--bwlimit", "12M", option]);
+            let mut first = copy(&world, way, &["--bwlimit", "8M", option]);
             let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            wait_until(|| {
+            wait_until("enough is noted", || {
                 let entries = fs::read_dir(world.path("dst/.deltic")).into_iter().flatten();
                 let mut logs = entries.flatten().filter_map(|entry| entry.metadata().ok());
                 // One note for each block of 256 KiB, of about 40 bytes.
@@ -154,7 +147,7 @@ fn a_run_that_goes_on_says_how_much_was_there() {
             });
             first.kill().and_then(|()| first.wait()).expect("it runs");
             if way != Way::Local {
-                wait_until(|| bytes_read(&world).is_some());
+                wait_until(ENDED, || bytes_read(&world).is_some());
             }
             let run = copy(&world, way, &["--json", option]).output().expect("it starts");
             assert!(run.status.success(), "{way:?} {run:?}");

@@ -1,7 +1,5 @@
 //! Other ends that are no Deltic, or not a good one. What they say is a file; a shell says it.
 
-use std::time::Duration;
-
 use deltic_core::Key;
 use deltic_protocol::Hello;
 use deltic_protocol::ToReceiver;
@@ -70,5 +68,5 @@ pub fn sync_with(world: &World, said: &[u8], operands: &[&str]) -> Run {
 pub fn sync_over(world: &World, shell: &str, operands: &[&str]) -> Run {
     let words = ["sync", "-a", "--no-fsync", "-e", shell, "--deltic-path", DELTIC];
     let words = words.iter().chain(operands);
-    Run::of(world.command(DELTIC, words).timeout(Duration::from_secs(20)))
+    Run::of(&mut world.command(DELTIC, words))
 }
