@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::peer::{agreed, checked, entry, hello, listing, sync_over};
 use common::terminal::Terminal;
-use common::{DELTIC, Run, SHELL, Way, World, noise};
+use common::{DELTIC, Run, SHELL, Way, World, at_once, noise};
 use deltic_protocol::hello::{Alive, NamesFrom, Request};
 use deltic_protocol::options::Options;
 use deltic_tree::Kind;
@@ -212,16 +212,15 @@ fn silence_ends_a_run_with_30_and_no_answer_with_35() {
 fn a_remote_shell_that_hangs_does_not_outlive_a_run_that_failed() {
     let greeted = format!(r#""{DELTIC}" agent </dev/null | head -c 20; "#);
     let deaf = r#"trap "" TERM; "#;
-    for (words, before) in
-        [("--timeout=1", &*greeted), ("--contimeout=1", ""), ("--contimeout=1", deaf)]
-    {
+    let tries = [("--timeout=3", &*greeted), ("--contimeout=3", ""), ("--contimeout=3", deaf)];
+    at_once(tries, |(words, before)| {
         let world = world();
         let shell = format!("sh -c 'echo $$ >pid; {before}exec sleep 60 2>/dev/null' rsh");
         let all = ["sync", "-a", words, "-e", &shell, "src/", "h:dst/"];
         let run = Run::of(&mut world.command(DELTIC, all));
         assert_ne!(run.code, Some(0), "{run:#?}");
         assert_gone(&world, "pid");
-    }
+    });
 }
 
 /// The process whose number is in this file is none any more.
@@ -264,21 +263,21 @@ fn who_falls_silent_is_given_up_whatever_was_said_before() {
 /// Neither end has anything to say while the user thinks; so it is while one of them hashes a long file.
 #[test]
 fn a_healthy_run_outlives_any_silence() {
-    for way in common::WAYS {
+    at_once(common::WAYS, |way| {
         let world = world();
         (0..1100).for_each(|n| world.write(format!("dst/{n}"), ""));
         let mut command = Command::new(DELTIC);
         command.args(["sync", "-e", SHELL, "--deltic-path", DELTIC, "-a", "--no-fsync"]);
-        command.args(["--timeout=1", "--delete", &way.from("src/"), &way.to("dst/")]);
+        command.args(["--timeout=3", "--delete", &way.from("src/"), &way.to("dst/")]);
         let mut terminal = Terminal::start(command.current_dir(world.path("")));
         assert!(terminal.shows("[y/N] "), "{way:?} {}", terminal.shown);
         // Several times as long as a silent end would have.
-        std::thread::sleep(Duration::from_secs(4));
+        std::thread::sleep(Duration::from_secs(9));
         terminal.types("y\n");
         let (code, shown) = terminal.end();
         assert_eq!(code, Some(0), "{way:?} {shown}");
         world.assert_same("src", "dst");
-    }
+    });
 }
 
 #[test]
@@ -307,15 +306,15 @@ fn an_agent_that_hears_nothing_more_gives_up() {
 fn a_peer_that_only_says_that_it_lives_is_heard_as_long_as_it_does() {
     let world = world();
     let start = checked(&agreed()).len();
-    let all = checked(&[agreed(), Alive.encode().repeat(8)].concat());
+    let all = checked(&[agreed(), Alive.encode().repeat(6)].concat());
     world.write("said", &all[..start]);
-    let each = (all.len() - start) / 8;
+    let each = (all.len() - start) / 6;
     all[start..]
         .chunks(each)
         .zip(1..)
         .for_each(|(alive, n)| world.write(format!("alive{n}"), alive));
-    let shell = "sh -c 'cat said; for n in 1 2 3 4 5 6 7 8; do cat alive$n; sleep 0.4; done' rsh";
-    let run = sync_over(&world, shell, &["--timeout=1", "src/", "h:dst/"]);
+    let shell = "sh -c 'cat said; for n in 1 2 3 4 5 6; do cat alive$n; sleep 1.2; done' rsh";
+    let run = sync_over(&world, shell, &["--timeout=3", "src/", "h:dst/"]);
     assert_eq!(run.code, Some(12), "{run:#?}");
 }
 
@@ -351,7 +350,7 @@ fn a_run_stops_at_a_time_with_30() {
     assert!(matches!(run.code, Some(0 | 30)), "{run:#?}");
     // In some seconds; what is sent takes minutes.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    let at = now + 3;
+    let at = now + 6;
     let clock = format!("--stop-at={}:{:02}:{:02}", at / 3600 % 24, at / 60 % 60, at % 60);
     let words = ["sync", "-a", &clock, "--bwlimit=2K", "-e", SHELL, "--deltic-path", DELTIC];
     let run = Run::of(world.command(DELTIC, words).args(["src/", "h:dst2/"]).env("TZ", "UTC"));

@@ -267,6 +267,17 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Tries each of these, all at once: what is slow on purpose leaves the machine to the others.
+pub fn at_once<T: Send>(all: impl IntoIterator<Item = T>, try_one: impl Fn(T) + Sync) {
+    let (try_one, test) = (&try_one, thread::current().name().unwrap_or_default().to_owned());
+    thread::scope(|scope| {
+        for one in all {
+            let thread = thread::Builder::new().name(test.clone());
+            thread.spawn_scoped(scope, move || try_one(one)).expect("a thread starts");
+        }
+    });
+}
+
 /// Runs rsync in this world; loudly nothing where it is not installed.
 pub fn rsync(world: &World, words: &[&str]) -> Option<Run> {
     if !is_installed("rsync") {

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::time::Timespec;
@@ -29,9 +30,10 @@ impl Terminal {
         grantpt(&screen).and_then(|()| unlockpt(&screen)).expect("it is ours");
         let name = ptsname(&screen, Vec::new()).expect("it has a name");
         let open = || {
-            let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
-            let own: OwnedFd = rustix::fs::open(&name, flags, rustix::fs::Mode::empty())
-                .expect("it can be opened");
+            // In another child of this process it would stay open beyond the program's end.
+            let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+            let own: OwnedFd =
+                rustix::fs::open(&name, flags, Mode::empty()).expect("it can be opened");
             Stdio::from(own)
         };
         let child = command.stdin(open()).stdout(open()).stderr(open()).spawn();
