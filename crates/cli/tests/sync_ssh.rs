@@ -2,16 +2,15 @@
 
 mod common;
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-use common::{DELTIC, Run, World, edited, is_installed, noise, skip};
+use common::{DELTIC, Run, World, edited, is_installed, noise, skip, wait_until};
 
-/// How long sshd may take to listen.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// An address of this machine whose ports no other program takes before sshd does.
+const HOST: &str = "127.0.0.22";
 
 /// A port that is free may be found by two tests: one looks for it at a time, until its own sshd has it.
 static LOOKING: Mutex<()> = Mutex::new(());
@@ -41,12 +40,12 @@ impl Sshd {
             assert!(keygen.status().expect("ssh-keygen starts").success());
         }
         let _looking = LOOKING.lock().unwrap_or_else(PoisonError::into_inner);
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
+        let listener = TcpListener::bind((HOST, 0)).expect("a loopback port is free");
         let port = listener.local_addr().expect("it is bound").port();
         drop(listener);
         let at = |name: &str| world.path(name).display().to_string();
         let config = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
+            "Port {port}\nListenAddress {HOST}\nHostKey {}\nAuthorizedKeysFile {}\n\
              PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nSetEnv HOME={}\n",
             at("host"),
             at("user.pub"),
@@ -71,11 +70,7 @@ impl Sshd {
     }
 
     fn wait(&mut self) {
-        let start = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(start.elapsed() < PATIENCE, "sshd does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("sshd listens", || TcpStream::connect((HOST, self.port)).is_ok());
         assert!(matches!(self.child.try_wait(), Ok(None)), "another one has its port");
     }
 
@@ -112,7 +107,7 @@ fn a_tree_goes_there_and_back_over_the_systems_ssh() {
     world.write("src/large", &old);
     world.write("src/dir/a name; $(with) 'signs'", "content");
     world.link("large", "src/link");
-    let there = format!("127.0.0.1:{}", world.path("dst").display());
+    let there = format!("{HOST}:{}", world.path("dst").display());
 
     let run = sync(&world, &sshd, &["-a", "src/", &there]);
     assert_eq!((run.code, &*run.stderr), (Some(0), ""));
@@ -135,7 +130,7 @@ fn several_connections_carry_one_session() {
     let Some(sshd) = Sshd::start(&world) else { return };
     world.write("dst/large", noise(8_000_000, 1));
     world.write("src/large", [noise(5_000_000, 2), noise(1_000_000, 1)].concat());
-    let there = format!("127.0.0.1:{}", world.path("dst").display());
+    let there = format!("{HOST}:{}", world.path("dst").display());
     let run = sync(&world, &sshd, &["-a", "--streams", "3", "--bwlimit", "4M", "src/", &there]);
     assert_eq!((run.code, &*run.stderr), (Some(0), ""));
     world.assert_same("src", "dst");
@@ -151,7 +146,7 @@ fn an_ssh_that_cannot_connect_is_told_apart_from_a_missing_program() {
     let world = World::new();
     let Some(sshd) = Sshd::start(&world) else { return };
     world.write("src/file", "content");
-    let there = format!("127.0.0.1:{}", world.path("dst").display());
+    let there = format!("{HOST}:{}", world.path("dst").display());
     let mut missing = world.command(DELTIC, ["sync", "-a", "-e", &sshd.shell()]);
     let run = Run::of(missing.args(["--deltic-path", "/no/such/deltic", "src/", &there]));
     assert_eq!(run.code, Some(127), "{run:#?}");
@@ -171,10 +166,9 @@ fn what_is_installed_over_ssh_passes_the_doctor() {
     let Some(sshd) = Sshd::start(&world) else { return };
     let shell = sshd.shell();
     let to = world.path("there/deltic").display().to_string();
-    let run =
-        Run::of(&mut world.command(DELTIC, ["install", "-e", &shell, "--to", &to, "127.0.0.1"]));
+    let run = Run::of(&mut world.command(DELTIC, ["install", "-e", &shell, "--to", &to, HOST]));
     assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
-    let place = format!("127.0.0.1:{}", world.path("src").display());
+    let place = format!("{HOST}:{}", world.path("src").display());
     let run =
         Run::of(&mut world.command(DELTIC, ["doctor", "-e", &shell, "--deltic-path", &to, &place]));
     assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
@@ -193,23 +187,24 @@ fn a_key_with_a_forced_command_keeps_to_its_directory() {
     let key = String::from_utf8(world.read("user.pub")).expect("it is text");
     let command = format!("{DELTIC} agent --restrict {}", world.path("jail").display());
     world.write("user.pub", format!("command=\"{command} --no-delete\",restrict {key}"));
-    for there in ["127.0.0.1:/dst", "127.0.0.1:dst"] {
-        let run = sync(&world, &sshd, &["-a", "src/", there]);
+    for there in ["/dst", "dst"] {
+        let run = sync(&world, &sshd, &["-a", "src/", &format!("{HOST}:{there}")]);
         assert_eq!((run.code, &*run.stderr), (Some(0), ""));
     }
     world.assert_same("src", "jail/dst");
-    let run = sync(&world, &sshd, &["-a", "127.0.0.1:dst/", "back"]);
+    let run = sync(&world, &sshd, &["-a", &format!("{HOST}:dst/"), "back"]);
     assert_eq!((run.code, &*run.stderr), (Some(0), ""));
     world.assert_same("src", "back");
+    let (outside, there) = (format!("{HOST}:../outside/"), format!("{HOST}:dst"));
     for (words, why) in [
-        (&["-a", "127.0.0.1:../outside/", "got"][..], "'..' is not allowed"),
-        (&["-a", "--delete", "src/", "127.0.0.1:dst"], "nothing may be deleted"),
+        (&["-a", &outside, "got"][..], "'..' is not allowed"),
+        (&["-a", "--delete", "src/", &there], "nothing may be deleted"),
     ] {
         let run = sync(&world, &sshd, words);
         assert!(run.code == Some(3) && run.stderr.contains(why), "{run:#?}");
     }
     assert!(!world.exists("got"));
-    let ssh = format!("exec {} 127.0.0.1 cat outside/secret", sshd.shell());
+    let ssh = format!("exec {} {HOST} cat outside/secret", sshd.shell());
     let run = Run::of(&mut world.command("sh", ["-c", &ssh]));
     assert_eq!((run.code, &*run.stdout), (Some(4), ""), "{run:#?}");
     assert!(run.stderr.contains("`cat outside/secret` is not run here"), "{run:#?}");

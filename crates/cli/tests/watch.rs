@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::tree::picture;
-use common::{DELTIC, Run, SHELL, Way, World, is_root, skip};
+use common::{DELTIC, PATIENCE, Run, SHELL, Way, World, is_root, skip};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -22,9 +22,6 @@ struct Watching<'a> {
     child: Child,
     events: Receiver<Value>,
 }
-
-/// What takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for the end of a watch, which is killed where it does not come.
 #[track_caller]
@@ -150,10 +147,13 @@ impl<'a> Watching<'a> {
         }
     }
 
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+    }
+
     /// Ends it; its exit code and its last word.
     fn end(mut self, signal: Signal) -> (Option<i32>, Value) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).expect("it is there");
+        self.signal(signal);
         let last = self.event("watched");
         (ended(&mut self.child), last)
     }
@@ -343,9 +343,9 @@ fn a_destination_that_goes_away_is_waited_for_and_never_made_anew() {
         let error = watching.event("error");
         assert_eq!(error["exit_code"], 3, "{error}");
         assert!(!world.exists("dst"), "{way:?}");
-        fs::rename(world.path("away"), world.path("dst")).unwrap();
         // What is gone there comes back as well: everything is compared.
-        fs::remove_file(world.path("dst/b")).unwrap();
+        fs::remove_file(world.path("away/b")).unwrap();
+        fs::rename(world.path("away"), world.path("dst")).unwrap();
         watching.settles("src", "dst");
         let (code, last) = watching.end(Signal::TERM);
         assert_eq!(code, Some(0));
@@ -401,7 +401,7 @@ fn a_source_that_is_watched_can_be_unmounted_and_is_watched_when_it_is_mounted_a
         let start = Instant::now();
         let unmount = || Run::of(&mut world.command("umount", ["src"])).code;
         while unmount() != Some(0) {
-            if start.elapsed() > Duration::from_secs(10) {
+            if start.elapsed() > PATIENCE {
                 Run::of(&mut world.command("umount", ["-l", "src"]));
                 panic!("it is held");
             }
@@ -752,7 +752,10 @@ fn many_names_of_one_directory_wait_whatever_comes_after_them() {
     let world = World::new();
     (0..400).for_each(|n| world.write(format!("src/{n}"), ""));
     let mut watching = Watching::start(&world, &words(Way::Local, "--delete --max-delete=10%"));
+    // It learns of all of them at once: no round falls in between.
+    watching.signal(Signal::STOP);
     (0..290).for_each(|n| fs::remove_file(world.path(format!("src/{n}"))).unwrap());
+    watching.signal(Signal::CONT);
     assert_eq!(watching.event("watch")["state"], "held_back");
     let start = Instant::now();
     for name in ["new", "newer"] {
