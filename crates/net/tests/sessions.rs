@@ -23,7 +23,7 @@ const SESSIONS: usize = 1000;
 const AT_WORK: usize = 100;
 const CANCELLED: usize = 500;
 /// How long a busy machine may take for what takes a moment.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Threads of the test itself, and of its runtime.
 const OTHER_THREADS: usize = 16;
 /// What a session keeps that waits for its other end: streams, queues and its machine, at both ends.
@@ -231,7 +231,8 @@ fn a_thousand_sessions_are_bounded_and_those_that_are_cancelled_leave_nothing() 
     until("their tasks have ended", || ends_of(cancelled).all(JoinHandle::is_finished));
     let share = held * kept.len() / idle;
     until("their files are closed", || open_files() - files_before <= share + 16);
-    assert!(is_quiet() && ends_of(kept).all(|end| !end.is_finished()));
+    until("nothing more is done", is_quiet);
+    assert!(ends_of(kept).all(|end| !end.is_finished()));
     eprintln!("{most_threads} threads, {idle_bytes} bytes idle, {bytes} in all, gone in {took:?}");
 }
 
@@ -359,6 +360,9 @@ fn a_session_keeps_to_its_open_files() {
         assert_eq!((totals.failed, totals.transferred), (0, FILES as u64));
         most
     };
-    let (free, held) = (most(None), most(Some(48)));
-    assert!(held <= 48 && free > held, "{held} and {free} files");
+    let held = most(Some(48));
+    assert!(held <= 48, "{held} files");
+    // Who seldom gets to look sees too few.
+    let free: Vec<_> = (0..5).map(|_| most(None)).take_while(|free| *free <= held).collect();
+    assert!(free.len() < 5, "{free:?} files without a limit, {held} with one");
 }

@@ -177,6 +177,7 @@ mod tests {
     #[test]
     fn what_it_says_drives_no_terminal() {
         let mut far = far(r"printf '\033]0;x\007\n'");
+        far.patience = PATIENCE;
         assert_eq!(far.line().as_deref(), Some(r"\u{1b}]0;x\u{7}"));
     }
 }

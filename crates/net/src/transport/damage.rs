@@ -17,6 +17,8 @@ use crate::session::{Session, dial};
 
 /// How long a session may take: one that waits for the rest of a frame whose length was damaged waits for ever.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The same where nothing is damaged: it ends, but a busy machine may need some time.
+const LONG: Duration = Duration::from_secs(60);
 /// Bytes from one that is damaged to the next: all of them would take minutes.
 const STEP: usize = 7;
 
@@ -120,7 +122,8 @@ fn hold(way: Way, at: Option<usize>, (source, destination): (&Path, &Path)) -> (
         let mut watch = |_| ();
         let dialling = dial(Session::new(ours, SessionConfig::default()), plan, &mut watch);
         let both = async { tokio::join!(Box::pin(dialling), Box::pin(serving)) };
-        matches!(tokio::time::timeout(PATIENCE, both).await, Ok((Ok(()), _)))
+        let patience = at.map_or(LONG, |_| PATIENCE);
+        matches!(tokio::time::timeout(patience, both).await, Ok((Ok(()), _)))
     });
     runtime.shutdown_background();
     (well, passed.load(Ordering::Relaxed))
@@ -137,14 +140,7 @@ fn no_session_whose_connection_damages_a_byte_ends_well_with_another_tree() {
                 let [source, destination] = ["src", "dst"].map(|name| dir.path().join(name));
                 make(&source, &destination);
                 let wanted = tree(&source);
-                let (mut well, mut len) = (false, 0);
-                // A slow machine gets another try.
-                for _ in 0..10 {
-                    (well, len) = hold(way, None, (&source, &destination));
-                    if well {
-                        break;
-                    }
-                }
+                let (well, len) = hold(way, None, (&source, &destination));
                 assert!(well && len > 200, "{way:?}: {len} bytes");
                 assert_eq!(tree(&destination), wanted, "{way:?}");
                 for at in (0..len).step_by(STEP) {
