@@ -4,7 +4,7 @@
 //! and a flush of the whole file system hardly more. So flushes that wait there for another are done together next (docs/decisions/0033).
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,22 +13,40 @@ use rustix::io::Errno;
 
 use crate::lock;
 use crate::system::System;
+use crate::write_back::write_back;
 
 /// Flushes a file or directory, of a store on `system`, with what is needed to find it.
 ///
 /// # Errors
 /// The system's, as of `fsync`: what was written may be lost.
 pub(crate) fn flush(file: impl AsFd, system: System) -> Result<(), Errno> {
-    let file = file.as_fd();
+    flush_all(&[file.as_fd()], system).pop().expect("one file has one answer")
+}
+
+/// The same with several, of one file system; the answers are in order.
+///
+/// All are on their way to the disk before any is waited for: the first flush writes the journal for all of them.
+pub(crate) fn flush_all(files: &[BorrowedFd<'_>], system: System) -> Vec<Result<(), Errno>> {
+    let own = || {
+        if files.len() > 1 {
+            files.iter().for_each(|file| write_back(*file));
+        }
+        files.iter().map(fs::fsync).collect()
+    };
+    let [first, ..] = files else { return Vec::new() };
     if !system.is_btrfs() {
-        return fs::fsync(file);
+        return own();
     }
-    let device = fs::fstat(file)?.st_dev;
+    let device = match fs::fstat(first) {
+        Ok(stat) => stat.st_dev,
+        Err(errno) => return vec![Err(errno); files.len()],
+    };
     let group = {
         let mut groups = lock(&GROUPS);
         Arc::clone(groups.entry(device).or_default())
     };
-    group.flush(|| fs::fsync(file), || fs::syncfs(file))
+    let flushed = group.flush(files.len(), own, || fs::syncfs(first));
+    flushed.unwrap_or_else(|| vec![Ok(()); files.len()])
 }
 
 /// Flushes of each file system, by its device; there are few.
@@ -59,15 +77,16 @@ struct State {
 }
 
 impl Group {
-    /// Flushes one file by `own`, or by `all` with those that wait meanwhile.
-    fn flush(
+    /// Flushes so many files by `own`, whose answer it gives, or by `all` with those that wait meanwhile.
+    fn flush<T>(
         &self,
-        own: impl FnOnce() -> Result<(), Errno>,
+        files: usize,
+        own: impl FnOnce() -> T,
         all: impl FnOnce() -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
+    ) -> Option<T> {
         let mut state = lock(&self.state);
         let number = state.next;
-        state.waiting += 1;
+        state.waiting += files;
         let waits = |state: &mut State| state.busy && state.next == number;
         let waited = self.changed.wait_timeout_while(state, PATIENCE, waits);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -76,13 +95,13 @@ impl Group {
             let runs = |state: &mut State| state.ended.is_none_or(|(ended, _)| ended < number);
             let ended = self.changed.wait_while(state, runs);
             let is_flushed = ended.unwrap_or_else(PoisonError::into_inner).ended;
-            return if is_flushed == Some((number, true)) { Ok(()) } else { own() };
+            return (is_flushed != Some((number, true))).then(own);
         }
         if state.busy {
             // That of a long file: no reason to wait for it.
-            state.waiting -= 1;
+            state.waiting -= files;
             drop(state);
-            return own();
+            return Some(own());
         }
         let waiting = std::mem::take(&mut state.waiting);
         (state.busy, state.next) = (true, number + 1);
@@ -90,7 +109,7 @@ impl Group {
         self.changed.notify_all();
         // An error of all may be of another's file: then each asks for its own.
         let is_flushed = waiting >= WORTHWHILE && all().is_ok();
-        let flushed = if is_flushed { Ok(()) } else { own() };
+        let flushed = (!is_flushed).then(own);
         let mut state = lock(&self.state);
         (state.busy, state.ended) = (false, Some((number, is_flushed)));
         drop(state);
@@ -117,7 +136,6 @@ mod tests {
                 own.fetch_add(1, Ordering::Relaxed);
                 thread::sleep(Duration::from_millis(2));
                 is_own.store(1, Ordering::Relaxed);
-                Ok(())
             };
             let every = || {
                 together.fetch_add(1, Ordering::Relaxed);
@@ -125,7 +143,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(2));
                 all().inspect(|()| _ = safe.fetch_max(before, Ordering::SeqCst))
             };
-            group.flush(one, every).expect("it works");
+            group.flush(1, one, every);
             // It was flushed itself, or all that was written before a flush of all began.
             assert!(is_own.load(Ordering::Relaxed) == 1 || safe.load(Ordering::SeqCst) >= number);
         };

@@ -40,6 +40,7 @@ mod system;
 mod touched;
 mod versions;
 mod whole;
+mod write_back;
 mod writing;
 
 #[cfg(test)]

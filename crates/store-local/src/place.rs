@@ -1,5 +1,7 @@
 //! Where an entry is: the held handle of its directory, and its name there.
 
+use std::sync::Arc;
+
 use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath};
 use rustix::io::Errno;
 
@@ -10,10 +12,10 @@ use crate::system::System;
 use deltic_store::{StoreError, Version, check_path};
 
 /// An entry that may or may not exist, in a directory that does.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) path: RelPath,
-    pub(super) dir: Dir,
+    pub(super) dir: Arc<Dir>,
     pub(super) dir_path: RelPath,
     pub(super) name: Name,
 }
@@ -25,12 +27,12 @@ impl Place {
         let bad_name = || StoreError::BadName { action, path: path.clone() };
         let (dir_path, name) = path.split_last().ok_or_else(bad_name)?;
         let dir = root.dir(&dir_path, Use::Pass).at(action, path)?;
-        Ok(Self { path: path.clone(), dir, dir_path, name })
+        Ok(Self { path: path.clone(), dir: Arc::new(dir), dir_path, name })
     }
 
     /// The same for another entry, with the handle of the same directory if it is in there.
     pub(super) fn next(
-        self,
+        &self,
         root: &Dir,
         action: &'static str,
         path: &RelPath,
@@ -38,7 +40,7 @@ impl Place {
         match path.split_last() {
             Some((dir_path, name)) if dir_path == self.dir_path => {
                 check_path(action, path)?;
-                Ok(Self { path: path.clone(), name, ..self })
+                Ok(Self { path: path.clone(), dir: Arc::clone(&self.dir), dir_path, name })
             }
             _ => Self::of(root, action, path),
         }

@@ -467,8 +467,11 @@ pub(super) fn discard(dir: &Dir, name: &Name) {
 
 pub(super) fn new_name(path: &RelPath) -> Name {
     // The standard library's hasher is keyed with random bytes.
-    let nonce = format!(".{:016x}", RandomState::new().build_hasher().finish());
-    let name = [&key(path), nonce.as_bytes(), STAGED_SUFFIX].concat();
+    let nonce = RandomState::new().build_hasher().finish().to_be_bytes();
+    let mut name = key(path);
+    name.push(b'.');
+    name.extend(hex(&nonce));
+    name.extend(STAGED_SUFFIX);
     Name::new(&name).expect("digits and dots are a name")
 }
 
@@ -479,7 +482,18 @@ fn is_open(stat: &Stat) -> bool {
 
 /// The part of a staged name that says which path it is for.
 fn key(path: &RelPath) -> Vec<u8> {
-    Fingerprint::of(path.as_bytes()).to_string().into_bytes()[..KEY_DIGITS].to_vec()
+    // With room for all of a staged name.
+    let mut key = Vec::with_capacity(2 * KEY_DIGITS);
+    key.extend(hex(&Fingerprint::of(path.as_bytes()).as_bytes()[..KEY_DIGITS / 2]));
+    key
+}
+
+/// Digits of these bytes. A first copy makes a name for each file: the standard library's formatting takes ten times
+/// as long.
+fn hex(bytes: &[u8]) -> impl Iterator<Item = u8> {
+    let digits =
+        |byte: &u8| [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
+    bytes.iter().flat_map(digits)
 }
 
 fn below(home: &RelPath, name: &Name) -> Result<RelPath, Errno> {

@@ -33,7 +33,7 @@ use super::remove::{Removals, remove_after, remove_unchanged};
 use super::snapshot::{LocalSnapshot, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
-use super::whole::put_new;
+use super::whole::{Begun, begin, finish_all};
 use super::writing::{PartialDir, Writing};
 use crate::place::{Versions, is_right_in};
 use setting::node_of;
@@ -521,14 +521,14 @@ impl Store for LocalStore {
         keep: Keep,
     ) -> Vec<Result<Option<Version>, StoreError>> {
         let mut last = None;
-        let mut replace = |file: &Whole<'_>| {
+        let mut begun = |file: &Whole<'_>| {
             if file.seen.is_some() || !self.0.puts_plainly() {
-                return self.replace(file, keep);
+                return Ok(Begun::Ended(self.replace(file, keep)));
             }
             let place = self.place_after("create", file.path, &mut last)?;
-            put_new(&self.0, last.insert(place), (file, keep))
+            begin(&self.0, last.insert(place).clone(), (file, keep))
         };
-        files.iter().map(&mut replace).collect()
+        finish_all(&self.0, files.iter().map(&mut begun).collect())
     }
 
     fn leftovers(&self, path: &RelPath) -> Result<Vec<LocalSnapshot>, StoreError> {

@@ -1,7 +1,7 @@
 //! Directories that changed and are not flushed yet.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 use std::thread;
 
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::dir::{Dir, Use};
 use crate::errno::At;
-use crate::flush::flush;
+use crate::flush::{flush, flush_all};
 use crate::lock;
 use crate::system::System;
 use deltic_store::{Durability, StoreError};
@@ -68,6 +68,11 @@ impl Touched {
         if self.is_durable() { flush(file, self.system) } else { Ok(()) }
     }
 
+    /// Flushes files that are about to get their names; the answers are in order.
+    pub(super) fn flush_files(&self, files: &[BorrowedFd<'_>]) -> Vec<Result<(), Errno>> {
+        if self.is_durable() { flush_all(files, self.system) } else { vec![Ok(()); files.len()] }
+    }
+
     /// Whether files are to be flushed before they get their name.
     pub(super) fn is_durable(&self) -> bool {
         self.durability == Durability::Run
@@ -110,7 +115,7 @@ impl Touched {
             // Gone again, and with it what was to last, or a file or a link by now; its own directory is flushed as well.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             // Its new mode keeps even its owner from opening it, so it cannot be flushed by itself.
-            Err(Errno::ACCESS) => flush_all(root).at("flush", path),
+            Err(Errno::ACCESS) => flush_system(root).at("flush", path),
             opened => opened.and_then(|dir| flush(dir, self.system)).at("flush", path),
         }
     }
@@ -124,7 +129,7 @@ impl Touched {
 }
 
 /// Flushes the root's file system; the whole machine if the root is closed to us as well.
-fn flush_all(root: &Dir) -> Result<(), Errno> {
+fn flush_system(root: &Dir) -> Result<(), Errno> {
     match root.dir(&RelPath::root(), Use::Read) {
         Err(Errno::ACCESS) => {
             fs::sync();

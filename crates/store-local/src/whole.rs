@@ -4,7 +4,7 @@
 //! What a [`LocalRebuild`](super::rebuild::LocalRebuild) does besides is for versions that grow for a while: to give
 //! the file its length, to look whether the staged one is still ours, to leave it to the next run.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs;
 use rustix::io::Errno;
@@ -13,42 +13,102 @@ use super::attrs::{Attrs, NewMode, On};
 use super::copy::write_at;
 use super::inner::Inner;
 use super::place::{COMMIT, Place};
+use super::quota::Reserved;
 use super::stage::{Staged, Whose, discard};
 use crate::errno::At;
 use deltic_store::{Keep, StoreError, Unset, Version, Whole};
 
-/// Puts a file in `place`, where nothing is.
-pub(super) fn put_new(
+/// A new file that is in its place, or has all but its name.
+pub(super) enum Begun {
+    /// The file is in its place, or cannot be.
+    Ended(Result<Option<Version>, StoreError>),
+    Staged(NewFile),
+}
+
+impl Begun {
+    fn staged(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Ended(_) => None,
+            Self::Staged(new) => Some(new.staged.file.as_fd()),
+        }
+    }
+}
+
+/// A new file that has its content and attributes.
+pub(super) struct NewFile {
+    place: Place,
+    staged: Staged,
+    reserved: Reserved,
+    unset: Unset,
+}
+
+/// Makes a file for `place`, where nothing is.
+pub(super) fn begin(
     store: &Inner,
-    place: &Place,
+    place: Place,
     (file, keep): (&Whole<'_>, Keep),
-) -> Result<Option<Version>, StoreError> {
-    let heritage = store.heritage(place).at(COMMIT, &place.path)?;
+) -> Result<Begun, StoreError> {
+    let heritage = store.heritage(&place).at(COMMIT, &place.path)?;
     let attrs =
         Attrs::of_new(file.meta, (keep, store.ways()), NewMode::below(heritage, store.makes.umask));
     let what = (file.bytes, &attrs);
     let reserved = store.reserve(&place.path, file.bytes.len() as u64)?;
-    if let Some(put) = put_nameless(store, place, what) {
+    if let Some(put) = put_nameless(store, &place, what) {
         reserved.keep_if(&put);
         store.tell_if_put(&place.path, &put);
-        return put;
+        return Ok(Begun::Ended(put));
     }
-    let staged = store.stages.create_as(place, attrs.birth_mode(store.makes.owner))?;
-    let put = fill(store, place, &staged.file, what);
-    let put = put.and_then(|unset| land(store, place, &staged).map(|()| unset));
-    if put.is_err()
-        && let Ok(dir) = store.stages.dir(&staged.home)
-    {
-        // All of it is at hand: nobody will want to go on with a part of it.
-        discard(&dir, &staged.name);
+    let staged = store.stages.create_as(&place, attrs.birth_mode(store.makes.owner))?;
+    match fill(&place, &staged.file, what) {
+        Ok(unset) => Ok(Begun::Staged(NewFile { place, staged, reserved, unset })),
+        Err(error) => {
+            remove(store, &staged);
+            Err(error)
+        }
     }
-    reserved.keep_if(&put);
-    store.tell_if_put(&place.path, &put);
-    put?.of(&place.path)?;
-    Ok(store.version_written(&staged.file))
 }
 
-/// The same with a file that gets its first name in its place. `None`, if it must have one before: to be flushed, or
+/// Puts new files in their places, flushed together where they are to last.
+pub(super) fn finish_all(
+    store: &Inner,
+    begun: Vec<Result<Begun, StoreError>>,
+) -> Vec<Result<Option<Version>, StoreError>> {
+    let files: Vec<_> = begun.iter().flatten().filter_map(Begun::staged).collect();
+    let mut flushed = store.touched.flush_files(&files).into_iter();
+    let finish = |begun: Result<_, _>| match begun? {
+        Begun::Ended(put) => put,
+        Begun::Staged(new) => new.finish(store, flushed.next().expect("each file has an answer")),
+    };
+    begun.into_iter().map(finish).collect()
+}
+
+impl NewFile {
+    fn finish(
+        self,
+        store: &Inner,
+        flushed: Result<(), Errno>,
+    ) -> Result<Option<Version>, StoreError> {
+        let Self { place, staged, reserved, unset } = self;
+        let put = flushed.at("flush", &place.path).and_then(|()| land(store, &place, &staged));
+        if put.is_err() {
+            remove(store, &staged);
+        }
+        reserved.keep_if(&put);
+        store.tell_if_put(&place.path, &put);
+        put?;
+        unset.of(&place.path)?;
+        Ok(store.version_written(&staged.file))
+    }
+}
+
+/// Removes a staged file: all of it is at hand, and nobody will want to go on with a part of it.
+fn remove(store: &Inner, Staged { home, name, .. }: &Staged) {
+    if let Ok(dir) = store.stages.dir(home) {
+        discard(&dir, name);
+    }
+}
+
+/// Puts a file in its place that gets its first name there. `None`, if it must have one before: to be flushed, or
 /// because this file system or kernel wants it so.
 fn put_nameless(
     store: &Inner,
@@ -59,7 +119,7 @@ fn put_nameless(
         return None;
     }
     let (file, home) = store.stages.create_nameless(place, what.1.birth_mode(store.makes.owner))?;
-    let unset = match fill(store, place, &file, what) {
+    let unset = match fill(place, &file, what) {
         Ok(unset) => unset,
         Err(error) => return Some(Err(error)),
     };
@@ -79,7 +139,6 @@ fn put_nameless(
 
 /// Gives a file that was just made its content and all else; what of its attributes could not be set.
 fn fill(
-    store: &Inner,
     Place { path, .. }: &Place,
     file: &OwnedFd,
     (bytes, attrs): (&[u8], &Attrs<'_>),
@@ -88,9 +147,7 @@ fn fill(
     if !bytes.is_empty() {
         write_at(file.as_fd(), 0, bytes).at("write", path)?;
     }
-    let unset = attrs.set_on_new(On::Open(file.as_fd()), &born);
-    store.touched.flush_file(file).at("flush", path)?;
-    Ok(unset)
+    Ok(attrs.set_on_new(On::Open(file.as_fd()), &born))
 }
 
 /// Moves it to its place.

@@ -289,7 +289,7 @@ impl<'a> OldVersion<'a> {
     }
 
     fn move_away(&self, spot: &Spot<'_>, over: bool) -> Result<Kept, Errno> {
-        let from = (&self.place.dir, &self.place.name);
+        let from = (&*self.place.dir, &self.place.name);
         self.take(spot, from, over).map(|()| Kept::Alone)
     }
 
