@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::lock;
 use crate::system::System;
-use crate::write_back::write_back;
+use crate::write_back;
 
 /// Flushes a file or directory, of a store on `system`, with what is needed to find it.
 ///
@@ -29,7 +29,7 @@ pub(crate) fn flush(file: impl AsFd, system: System) -> Result<(), Errno> {
 pub(crate) fn flush_all(files: &[BorrowedFd<'_>], system: System) -> Vec<Result<(), Errno>> {
     let own = || {
         if files.len() > 1 {
-            files.iter().for_each(|file| write_back(*file));
+            files.iter().for_each(|file| write_back::begin(*file));
         }
         files.iter().map(fs::fsync).collect()
     };

@@ -25,6 +25,7 @@ use super::stage::{Logged, Staged, Stages, Whose, discard};
 use crate::copy::read_at;
 use crate::errno::{At, store_error};
 use crate::lock;
+use crate::write_back;
 use deltic_store::{
     Commit, Content, Rebuild, Resumable, Resumed, Snapshot, StoreError, Unset, Version,
 };
@@ -46,16 +47,17 @@ pub struct LocalRebuild {
     turn: Mutex<()>,
     /// The file that is changed where it is, if one is.
     changing: Option<Changing>,
-    /// Bytes that were sent for it and written.
+    /// Bytes that were written to it.
     written: AtomicU64,
     fate: Mutex<Fate>,
     /// Space that it may take.
     reserved: Reserved,
 }
 
-/// How many bytes are written to a file that is to be durable until they are flushed, while more are on their way: the
-/// flush before the commit then finds little left to do.
-const FLUSH_EVERY_BYTES: u64 = 16 << 20;
+/// How many bytes are written to a file that is to be durable until they begin to go to the disk, while more are on
+/// their way. The flush before the commit then finds little left to do, and neither a machine of little memory nor who
+/// flushes a file beside has more than twice as many to wait for.
+const WRITE_BACK_BYTES: u64 = 4 << 20;
 
 /// What becomes of the staged file when its rebuild is dropped; a later fate overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -236,17 +238,17 @@ impl LocalRebuild {
         noted.map_or(stat.st_mode, |meta| meta.mode)
     }
 
-    /// Flushes what was written, each time that there is enough of it. It fails as the last flush would.
-    fn flush_some(&self, written: u64) -> Result<(), StoreError> {
+    /// Has what was written go to the disk, each time that there is enough of it. It fails as the last flush would.
+    fn write_back(&self, written: u64) -> Result<(), StoreError> {
         let before = self.written.fetch_add(written, Ordering::Relaxed);
-        let rounds = |bytes: u64| bytes / FLUSH_EVERY_BYTES;
+        let rounds = |bytes: u64| bytes / WRITE_BACK_BYTES;
         // What changes where it is, is flushed there.
         let lasts = self.store.touched.is_durable() && self.changing.is_none();
         if !lasts || rounds(before) == rounds(before + written) {
             return Ok(());
         }
-        let flushed = fs::fdatasync(&self.staged.file).at("flush", &self.path);
-        flushed.inspect_err(|_| self.doom(Fate::Spoiled))
+        let written = write_back::go_on(self.staged.file.as_fd()).at("flush", &self.path);
+        written.inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
     /// Moves what grew in a directory for it to the file system of its place, if that is another.
@@ -470,6 +472,7 @@ impl Rebuild for LocalRebuild {
         let whole = copied().at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         // Once per copy, so that nobody has to hold the old versions until the commit.
         from.check_unchanged()?;
+        self.write_back(new_end - new_start)?;
         if whole { Ok(()) } else { Err(store_error("copy to", &self.path, Errno::INVAL)) }
     }
 
@@ -478,7 +481,7 @@ impl Rebuild for LocalRebuild {
         let written = self.put(new_start, bytes);
         self.doom(if written.is_ok() { Fate::Worthwhile } else { Fate::Spoiled });
         written.at("write", &self.path)?;
-        self.flush_some(bytes.len() as u64)
+        self.write_back(bytes.len() as u64)
     }
 
     fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError> {
@@ -494,7 +497,8 @@ impl Rebuild for LocalRebuild {
             let mut runs = changing.lacks(new_start, bytes)?.into_iter();
             runs.try_for_each(|run| self.put(run.start, &bytes[part(run.start)..part(run.end)]))
         };
-        written().at("write", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
+        written().at("write", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        self.write_back(bytes.len() as u64)
     }
 
     fn may_share(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
