@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -79,11 +79,13 @@ async fn silence(server: &Server) -> Result<Silence> {
     })
 }
 
-/// Times of small clients by themselves, and beside a client that brings a file which does not end before them.
+/// Times of small clients by themselves, and beside a client that brings a large file over and over: to a server of its
+/// own, which shows what the machine makes them wait, and to theirs.
 pub(super) async fn hog(options: &Options, sync: SyncOptions) -> Result<Table> {
-    let header = ["small clients", "syncs", "failed", "p50 ms", "p99 ms", "written MB/s"];
+    let header =
+        ["small clients", "syncs", "failed", "p50 ms", "p99 ms", "to calm", "the hog's MB/s"];
     let mut table = Table::new(1, header);
-    let server = start(options)?;
+    let (server, other) = (start(options)?, start(options)?);
     let mut fleet = Fleet::new(&server, options, sync)?;
     progress("connecting");
     fleet.settle(0).await?;
@@ -91,57 +93,47 @@ pub(super) async fn hog(options: &Options, sync: SyncOptions) -> Result<Table> {
     let large = file.path().join("hog");
     make(&large, options.large.bytes())?;
     let load = (Some(options.period), options.seconds, options.edit.bytes());
-    let mut working = std::mem::take(&mut fleet.working);
-    let mut p99 = Vec::new();
-    for with_hog in [false, true] {
-        progress(if with_hog { "beside a hog" } else { "calm" });
-        let (begun, written) = (Instant::now(), server.written_bytes()?);
-        let mut hog = if with_hog { Some(Hog::start(&server, &large)?) } else { None };
-        let samples = fleet.run(&mut working, load).await?;
-        hog.as_mut().map_or(Ok(()), Hog::stop)?;
-        let written = server.written_bytes()?.saturating_sub(written);
+    let mut calm_p99 = None;
+    for (name, at) in
+        [("calm", None), ("hog elsewhere", Some(&other)), ("beside a hog", Some(&server))]
+    {
+        progress(name);
+        let mut working = std::mem::take(&mut fleet.working);
+        let (begun, written) = (Instant::now(), at.map_or(Ok(0), Server::written_bytes)?);
+        let samples = tokio::select! {
+            samples = fleet.run(&mut working, load) => samples?,
+            failed = be_hog(at, &large) => bail!("the hog: {failed:#}"),
+        };
+        fleet.working = working;
+        let written = at.map_or(Ok(0), Server::written_bytes)?.saturating_sub(written);
         let rate = written as f64 / 1e6 / begun.elapsed().as_secs_f64();
         let millis = |share| at_share(&samples, share) * 1e3;
-        p99.push(millis(0.99));
+        let calm = *calm_p99.get_or_insert_with(|| millis(0.99));
         table.row([
-            if with_hog { "beside a hog" } else { "calm" }.into(),
+            name.into(),
             samples.len().to_string(),
             fleet.failed().to_string(),
             format!("{:.1}", millis(0.5)),
             format!("{:.1}", millis(0.99)),
-            format!("{rate:.0}"),
+            format!("{:.1}", millis(0.99) / calm.max(f64::MIN_POSITIVE)),
+            at.map_or_else(|| "-".into(), |_| format!("{rate:.0}")),
         ]);
     }
-    let ratio = format!("{:.2}", p99[1] / p99[0].max(f64::MIN_POSITIVE));
-    table.row(["ratio".into(), "-".into(), "-".into(), "-".into(), ratio, "-".to_owned()]);
     Ok(table)
 }
 
-/// A client that brings a file.
-struct Hog(Child);
-
-impl Hog {
-    fn start(server: &Server, file: &Path) -> Result<Self> {
+/// Brings a file to a server over and over, as a process of its own, until this is dropped; why it could not.
+async fn be_hog(at: Option<&Server>, file: &Path) -> anyhow::Error {
+    let Some(server) = at else { return std::future::pending().await };
+    loop {
         let mut line = client(server);
-        let line = pinned(&mut line, server).arg(file).arg(server.url("hog"));
-        Ok(Self(line.spawn().context("start the hog")?))
-    }
-
-    /// Ends it.
-    fn stop(&mut self) -> Result<()> {
-        if let Some(status) = self.0.try_wait()? {
-            bail!("the hog was done before the others ({status}): take a larger --large");
+        pinned(&mut line, server).arg(file).arg(server.url("hog"));
+        let mut line = tokio::process::Command::from(line);
+        match line.kill_on_drop(true).status().await {
+            Ok(status) if status.success() => {}
+            Ok(status) => return anyhow::anyhow!("it ended with {status}"),
+            Err(error) => return error.into(),
         }
-        self.0.kill()?;
-        self.0.wait()?;
-        Ok(())
-    }
-}
-
-impl Drop for Hog {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Options {
     /// Clients, each with a file of its own
     #[arg(long, default_value_t = 100)]
     pub(super) clients: usize,
-    /// Length of the one file (hog, large); a hog has to have enough of it for all that time
+    /// Length of the one file (hog, large)
     #[arg(long, default_value = "1GiB")]
     pub(super) large: Size,
     /// Clients that are connected besides, and silent after they synced once
@@ -68,7 +68,7 @@ pub(super) enum Load {
     Regular,
     /// Syncs without a pause, as many as the server and the clients can do
     Intensive,
-    /// The regular load by itself, and beside a client that brings one large file
+    /// The regular load by itself, and beside a client that brings one large file over and over
     Hog,
     /// One large file to the server and back, beside the same through a pipe
     Large,
