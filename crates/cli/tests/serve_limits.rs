@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::server::Server;
-use common::{PATIENCE, World, wait_until};
+use common::{PATIENCE, World, noise, wait_until};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// The status of an answer.
@@ -340,4 +340,17 @@ fn a_full_table_of_descriptors_turns_clients_away_and_burns_no_time() {
     prlimit(pid, Resource::Nofile, before).unwrap();
     drop(held);
     assert_eq!(server.status("GET", "/healthz", ""), 200);
+}
+
+#[test]
+fn a_large_upload_gives_way_and_a_small_one_does_not() {
+    let world = World::new();
+    let server = Server::start(&world, "");
+    world.write("small", noise(1 << 20, 1));
+    server.ok("sync small URL/photos/small");
+    assert_eq!(server.threads_giving_way(), 0);
+    world.write("large", noise(64 << 20, 2));
+    server.ok("sync large URL/photos/large");
+    assert!(server.threads_giving_way() > 0);
+    assert!(world.read("photos/large") == world.read("large"));
 }

@@ -131,6 +131,20 @@ impl<'a> Server<'a> {
         links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
     }
 
+    /// The number of its threads to which the system prefers others.
+    pub fn threads_giving_way(&self) -> usize {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it runs");
+        let stats =
+            tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+        let niceness = |stat: &str| {
+            let mut fields = stat.rsplit(')').next().expect("it has a name").split_whitespace();
+            fields.nth(16).expect("it has as many").parse::<i32>().expect("a number")
+        };
+        let all: Vec<_> = stats.map(|stat| niceness(&stat)).collect();
+        let own = all.iter().min();
+        all.iter().filter(|nice| Some(*nice) != own).count()
+    }
+
     /// Waits until the server has no more than these sockets.
     #[track_caller]
     pub fn wait_for_sockets(&self, most: usize) {

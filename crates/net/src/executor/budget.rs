@@ -25,6 +25,8 @@ pub struct Budget {
     pub light_work: usize,
     /// Open files, where it may have fewer than the process: with less than a few dozen it takes one file at a time.
     pub open_files: Option<usize>,
+    /// Bytes of work after which it gives way to sessions that have brought less; it never does if `None`.
+    pub prompt_bytes: Option<u64>,
     /// Longest frame that it takes, where the other end knows limits: 64 KiB at least.
     pub frame_bytes: usize,
     /// Literal bytes that may be on their way to it, where the other end knows credit; any number if `None`.
@@ -40,6 +42,7 @@ impl Default for Budget {
             work_bytes: usize::MAX,
             light_work: LIGHT_WORK,
             open_files: None,
+            prompt_bytes: None,
             frame_bytes: MAX_FRAME_BYTES,
             credit: None,
             credit_patience: None,
@@ -70,7 +73,7 @@ impl Budget {
     /// Jobs of this kind that may run at once.
     pub(super) fn most_at_once(&self, cost: Cost) -> usize {
         match cost {
-            Cost::Heavy | Cost::Light => self.threads(),
+            Cost::Heavy | Cost::Light | Cost::Bulk => self.threads(),
             Cost::Copy => self.threads().min(COPIERS),
             Cost::Flush => FLUSHERS,
             Cost::Drop => DROPPERS,
@@ -82,7 +85,7 @@ impl Budget {
     pub(super) fn most_work(&self, cost: Cost) -> usize {
         match cost {
             Cost::Heavy => self.threads() * (1 + QUEUED),
-            Cost::Copy | Cost::Light | Cost::Flush | Cost::Drop | Cost::Ask => self.light_work,
+            _ => self.light_work,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The threads of the process that do the sessions' work: as many as there are processors for what computes, more for
 //! what waits for a disk, however many sessions there are.
 //!
-//! Sessions share them fairly (`fair`), each within its [`Budget`]; one that is cancelled is rid of all that waits
+//! Sessions share them fairly (`fair`), each within its [`Budget`]. One that has brought much has threads apart, to
+//! which the system prefers others (docs/decisions/0054). One that is cancelled is rid of all that waits
 //! at once, and of what runs when that is done with the piece in hand. Threads of our own and not the runtime's, and
 //! short calls several at a time (`pool`): with tens of thousands of them a second, waking threads would cost more
 //! than the calls.
@@ -18,6 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{getpriority_process, setpriority_process};
+
 use crate::lock::lock;
 use crate::monitor::thread_cpu;
 use fair::{FairQueue, SessionId};
@@ -33,6 +36,9 @@ const FLUSHERS: usize = 16;
 const DROPPERS: usize = 2;
 /// Longest wait of a thread for its next job before it ends.
 const IDLE_PATIENCE: Duration = Duration::from_secs(10);
+/// Niceness of threads that give way, above what the process has: where processors are short, such a thread gets a
+/// tenth of what another one gets.
+const GIVING_WAY: i32 = 10;
 /// Cost of a job besides its processor time, in nanoseconds: a thread is woken and a queue is locked for it.
 const JOB_COST: i64 = 10_000;
 
@@ -52,17 +58,27 @@ pub enum Cost {
     Drop,
     /// Waiting for a user's answer, which need not come.
     Ask,
+    /// Computing and copying of a session that gives way to others.
+    Bulk,
 }
 
 impl Cost {
-    const ALL: [Self; 6] =
-        [Self::Heavy, Self::Copy, Self::Light, Self::Flush, Self::Drop, Self::Ask];
+    /// The kind of thread for this in a session that gives way.
+    const fn where_it_gives_way(self) -> Self {
+        match self {
+            Self::Heavy | Self::Copy => Self::Bulk,
+            other => other,
+        }
+    }
+
+    const ALL: [Self; 7] =
+        [Self::Heavy, Self::Copy, Self::Light, Self::Flush, Self::Drop, Self::Ask, Self::Bulk];
 }
 
 /// Most threads of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Threads that compute, and as many that do short calls.
+    /// Threads that compute, as many that do short calls, and as many that give way.
     pub compute: usize,
     /// Threads that copy.
     pub copies: usize,
@@ -80,12 +96,12 @@ impl Limits {
     /// Most threads that there ever are, besides one for each user who is being asked.
     #[must_use]
     pub const fn threads(&self) -> usize {
-        2 * self.compute + self.copies + self.flushes + DROPPERS
+        3 * self.compute + self.copies + self.flushes + DROPPERS
     }
 
     const fn of(&self, cost: Cost) -> usize {
         match cost {
-            Cost::Heavy | Cost::Light => self.compute,
+            Cost::Heavy | Cost::Light | Cost::Bulk => self.compute,
             Cost::Copy => self.copies,
             Cost::Flush => self.flushes,
             Cost::Drop => DROPPERS,
@@ -150,6 +166,7 @@ impl Executor {
             is_cancelled: Arc::default(),
             work: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
+            brought: AtomicU64::new(0),
             done: Arc::default(),
         }))
     }
@@ -190,6 +207,8 @@ struct Admitted {
     work: AtomicUsize,
     /// Bytes that they hold.
     bytes: AtomicUsize,
+    /// Bytes of all work so far.
+    brought: AtomicU64,
     /// Pieces of work that were done.
     done: Arc<AtomicU64>,
 }
@@ -243,6 +262,7 @@ impl Share {
         if self.is_cancelled() {
             return Ok(());
         }
+        let cost = if self.gives_way() { cost.where_it_gives_way() } else { cost };
         let most = self.0.budget.most_at_once(cost);
         self.0.threads.put(self.0.id, (cost, most), Job { bytes, run: Box::new(job) })
     }
@@ -261,7 +281,14 @@ impl Share {
         Arc::clone(&self.0.done)
     }
 
+    /// True once it has brought so much work that others come first.
+    fn gives_way(&self) -> bool {
+        let most = self.0.budget.prompt_bytes;
+        most.is_some_and(|most| self.0.brought.load(Ordering::Relaxed) > most)
+    }
+
     fn count_in(&self, bytes: usize) {
+        self.0.brought.fetch_add(bytes as u64, Ordering::Relaxed);
         self.0.work.fetch_add(1, Ordering::Relaxed);
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -362,7 +389,7 @@ impl State {
     fn should_grow(&self, own: Cost) -> bool {
         let group = &self.groups[own as usize];
         let most = match own {
-            Cost::Heavy | Cost::Light => group.most.min(self.asked),
+            Cost::Heavy | Cost::Light | Cost::Bulk => group.most.min(self.asked),
             Cost::Copy | Cost::Flush | Cost::Drop | Cost::Ask => group.most,
         };
         group.started < most && self.runnable(own) > group.idle
@@ -413,7 +440,13 @@ impl Threads {
 
     fn start(self: &Arc<Self>, own: Cost) -> io::Result<()> {
         let threads = Arc::clone(self);
-        std::thread::Builder::new().spawn(move || threads.work(own)).map(drop)
+        let work = move || {
+            if own == Cost::Bulk {
+                give_way();
+            }
+            threads.work(own);
+        };
+        std::thread::Builder::new().spawn(work).map(drop)
     }
 
     /// Does the jobs of this group until none has come for a while.
@@ -438,6 +471,13 @@ impl Threads {
             state = lock(&self.state);
             state.groups[cost as usize].jobs.done(id, spent);
         }
+    }
+}
+
+/// Has the system prefer other threads to this one from now on: on Linux each has a priority of its own.
+fn give_way() {
+    if let Ok(own) = getpriority_process(None) {
+        let _ = setpriority_process(None, own.saturating_add(GIVING_WAY));
     }
 }
 

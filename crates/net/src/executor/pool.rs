@@ -18,7 +18,7 @@ impl Cost {
     /// Most pieces that one thread takes at a time.
     const fn bundle(self) -> usize {
         match self {
-            Self::Heavy | Self::Copy | Self::Drop | Self::Ask => 1,
+            Self::Heavy | Self::Copy | Self::Drop | Self::Ask | Self::Bulk => 1,
             Self::Light => 32,
             Self::Flush => 4,
         }
@@ -166,6 +166,7 @@ fn job<W: Send + 'static, R: Send + 'static>(
 impl<W, R> Drop for SessionPool<W, R> {
     fn drop(&mut self) {
         self.share.clear(&COSTS);
+        self.share.clear(&[Cost::Bulk]);
         for cost in COSTS {
             let queue = &self.queues[cost as usize];
             let (work, bytes) =

@@ -120,3 +120,75 @@ fn a_job_that_panics_costs_no_thread() {
     share.submit(Cost::Light, move || say.send(7).unwrap()).unwrap();
     assert_eq!(said.recv(), Ok(7));
 }
+
+/// A session that gives way from its first byte on.
+fn admit_bulk(executor: &Executor, compute: u32) -> Share {
+    let share = executor.admit(Budget { compute, prompt_bytes: Some(0), ..Budget::default() });
+    share.count_in(1);
+    share
+}
+
+#[test]
+fn jobs_of_those_that_brought_much_hold_up_nobody_else() {
+    let executor = Executor::new(Limits { compute: 1, copies: 1, ..Limits::default() });
+    let hogs: Vec<_> = (0..4).map(|_| admit_bulk(&executor, 1)).collect();
+    let held = hold(&hogs[0]);
+    for hog in &hogs {
+        for _ in 0..100 {
+            hog.submit(Cost::Heavy, || ()).unwrap();
+            hog.submit(Cost::Copy, || ()).unwrap();
+        }
+    }
+    let small = admit(&executor, 1);
+    let (say, said) = mpsc::channel();
+    for cost in [Cost::Heavy, Cost::Copy] {
+        let say = say.clone();
+        small.submit(cost, move || say.send(cost).unwrap()).unwrap();
+        assert_eq!(said.recv(), Ok(cost));
+    }
+    assert_eq!(executor.usage().waiting, 800, "the one that is held has the only thread for them");
+    // They are not forgotten either.
+    drop(held);
+    let (done, finished) = mpsc::channel();
+    hogs[3].submit(Cost::Heavy, move || done.send(()).unwrap()).unwrap();
+    assert_eq!(finished.recv(), Ok(()));
+}
+
+#[test]
+fn a_session_gives_way_once_it_has_brought_more_than_its_budget_says() {
+    let executor = Executor::new(Limits { compute: 1, ..Limits::default() });
+    let (share, own) = (
+        executor.admit(Budget { prompt_bytes: Some(10), ..Budget::default() }),
+        admit(&executor, 1),
+    );
+    let is_behind = |share: &Share| thread_of(share) != thread_of(&own);
+    share.count_in(10);
+    share.count_out(1, 10);
+    assert!(!is_behind(&share));
+    share.count_in(1);
+    assert!(is_behind(&share));
+    own.count_in(1 << 40);
+    assert!(!is_behind(&own));
+}
+
+/// The thread that computes for a session: one alone does for all that give way, or do not.
+fn thread_of(share: &Share) -> std::thread::ThreadId {
+    let (say, said) = mpsc::channel();
+    share.submit(Cost::Heavy, move || say.send(std::thread::current().id()).unwrap()).unwrap();
+    said.recv().unwrap()
+}
+
+#[test]
+fn the_system_prefers_threads_of_those_that_brought_little() {
+    let executor = Executor::new(Limits::default());
+    let niceness = |share: &Share| {
+        let (say, said) = mpsc::channel();
+        let tell = move || say.send(getpriority_process(None).unwrap()).unwrap();
+        share.submit(Cost::Heavy, tell).unwrap();
+        said.recv().unwrap()
+    };
+    let own = niceness(&admit(&executor, 1));
+    assert_eq!(own, getpriority_process(None).unwrap());
+    let most = 19;
+    assert_eq!(niceness(&admit_bulk(&executor, 1)), (own + GIVING_WAY).min(most));
+}

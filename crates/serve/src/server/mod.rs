@@ -56,7 +56,7 @@ use self::access::{Access, Grant, TokenFile};
 use self::acme::{Acme, NAME_SERVICE};
 use self::admission::Admission;
 use self::audit::Audit;
-use self::config::{Config, ConfigError, Tls};
+use self::config::{Config, ConfigError, Limits, Tls};
 use self::journal::Journal;
 use self::keep::Keep;
 use self::metrics::Metrics;
@@ -76,6 +76,8 @@ use crate::token::Token;
 const FILES: usize = 512;
 /// Requests at once that wait for the disk.
 const DISK_REQUESTS: usize = 32;
+/// Bytes of a session after which others come first: a sync of an edited file is far from it.
+const PROMPT_BYTES: u64 = 32 << 20;
 /// Longest time for a thread to end that waits for a disk.
 const ENDING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest time for sessions under way once the server is told to end.
@@ -145,11 +147,7 @@ pub fn prepare(
         streams: Streams::default(),
         admission: Admission::new(limits, config.proxies.clone()),
         embedding: Embedding {
-            budget: Budget {
-                work_bytes: bytes(limits.session_bytes),
-                credit_patience: Some(limits.stall()),
-                ..Budget::default()
-            },
+            budget: budget(&limits),
             recipes: Some(RecipeCache::new(bytes(limits.recipe_bytes))),
             ..Embedding::default()
         },
@@ -162,6 +160,16 @@ pub fn prepare(
         tag_key,
     };
     Ok(Prepared { server, listener, metrics, pin, connections, wall, address })
+}
+
+/// Budget of each session.
+fn budget(limits: &Limits) -> Budget {
+    Budget {
+        work_bytes: usize::try_from(limits.session_bytes).unwrap_or(usize::MAX),
+        credit_patience: Some(limits.stall()),
+        prompt_bytes: Some(PROMPT_BYTES),
+        ..Budget::default()
+    }
 }
 
 /// Keys of TLS, and the pin of one of our own.
