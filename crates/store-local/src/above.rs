@@ -3,12 +3,13 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use deltic_tree::{MetaMask, RelPath};
 
 use super::place::Place;
 use super::snapshot::{LocalSnapshot, file_type};
-use crate::dir::{Dir, Led, Trust, Use, may_read, rebased};
+use crate::dir::{Dir, Led, Trust, may_read, rebased};
 use crate::errno::At;
 use deltic_store::filter::{Linked, Reads, Scopes, Start, cleaned, read_bounded};
 use deltic_store::{Filter, StoreError};
@@ -72,7 +73,7 @@ fn read(dir: &Dir, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, St
         Some(_) if linked == Linked::Ignore => return Ok(None),
         Some(_) => {
             let way = Path::new(OsStr::from_bytes(place.name.as_bytes())).to_path_buf();
-            let held = dir.dir(&place.dir_path, Use::Pass).at(ACTION, path)?;
+            let held = Arc::into_inner(place.dir).expect("nobody else holds it");
             match held.end_of(&way, Trust::Ours).at(ACTION, path)? {
                 Led::To(end) => LocalSnapshot::open_end(&end, path, see)?,
                 Led::Stranger(_) => {

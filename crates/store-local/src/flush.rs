@@ -23,30 +23,33 @@ pub(crate) fn flush(file: impl AsFd, system: System) -> Result<(), Errno> {
     flush_all(&[file.as_fd()], system).pop().expect("one file has one answer")
 }
 
-/// The same with several, of one file system; the answers are in order.
+/// The same with several; the answers are in order.
 ///
 /// All are on their way to the disk before any is waited for: the first flush writes the journal for all of them.
 pub(crate) fn flush_all(files: &[BorrowedFd<'_>], system: System) -> Vec<Result<(), Errno>> {
-    let own = || {
-        if files.len() > 1 {
-            files.iter().for_each(|file| write_back::begin(*file));
+    let each = || match files {
+        [only] => vec![fs::fsync(only)],
+        _ => {
+            let begun: Vec<_> = files.iter().map(|file| write_back::begin(*file)).collect();
+            files.iter().zip(begun).map(|(file, begun)| fs::fsync(file).and(begun)).collect()
         }
-        files.iter().map(fs::fsync).collect()
     };
-    let [first, ..] = files else { return Vec::new() };
-    if !system.is_btrfs() {
-        return own();
-    }
-    let device = match fs::fstat(first) {
-        Ok(stat) => stat.st_dev,
-        Err(errno) => return vec![Err(errno); files.len()],
-    };
+    let device = if system.is_btrfs() { common_device(files) } else { None };
+    let (Some(device), [first, ..]) = (device, files) else { return each() };
     let group = {
         let mut groups = lock(&GROUPS);
         Arc::clone(groups.entry(device).or_default())
     };
-    let flushed = group.flush(files.len(), own, || fs::syncfs(first));
-    flushed.unwrap_or_else(|| vec![Ok(()); files.len()])
+    let own = group.flush(each, || fs::syncfs(first));
+    // Whoever flushed for all may have been told of another's error, and not of ours.
+    own.unwrap_or_else(|| files.iter().map(|file| write_back::ended(*file)).collect())
+}
+
+/// The device of all of these, if it is the same: a flush of the file system flushes no other.
+fn common_device(files: &[BorrowedFd<'_>]) -> Option<u64> {
+    let mut devices = files.iter().map(|file| fs::fstat(file).ok().map(|stat| stat.st_dev));
+    let first = devices.next()??;
+    devices.all(|device| device == Some(first)).then_some(first)
 }
 
 /// Flushes of each file system, by its device; there are few.
@@ -77,16 +80,15 @@ struct State {
 }
 
 impl Group {
-    /// Flushes so many files by `own`, whose answer it gives, or by `all` with those that wait meanwhile.
+    /// Flushes by `own`, whose answer it gives, or by `all` with those that wait meanwhile.
     fn flush<T>(
         &self,
-        files: usize,
         own: impl FnOnce() -> T,
         all: impl FnOnce() -> Result<(), Errno>,
     ) -> Option<T> {
         let mut state = lock(&self.state);
         let number = state.next;
-        state.waiting += files;
+        state.waiting += 1;
         let waits = |state: &mut State| state.busy && state.next == number;
         let waited = self.changed.wait_timeout_while(state, PATIENCE, waits);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -99,7 +101,7 @@ impl Group {
         }
         if state.busy {
             // That of a long file: no reason to wait for it.
-            state.waiting -= files;
+            state.waiting -= 1;
             drop(state);
             return Some(own());
         }
@@ -121,6 +123,7 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
@@ -143,7 +146,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(2));
                 all().inspect(|()| _ = safe.fetch_max(before, Ordering::SeqCst))
             };
-            group.flush(1, one, every);
+            group.flush(one, every);
             // It was flushed itself, or all that was written before a flush of all began.
             assert!(is_own.load(Ordering::Relaxed) == 1 || safe.load(Ordering::SeqCst) >= number);
         };
@@ -159,6 +162,18 @@ mod tests {
     fn flushes_at_the_same_time_share_one() {
         let (own, together) = flushes(16, 20, || Ok(()));
         assert!(own + together < 16 * 20 && together > 0, "{own} {together}");
+    }
+
+    #[test]
+    fn each_file_has_its_own_answer_whatever_it_is_on() {
+        // Whoever flushes what a program tells of itself hears that there is no such thing.
+        let (disk, told) = (tempfile::tempfile().unwrap(), File::open("/proc/self/stat").unwrap());
+        let (disk, told) = (disk.as_fd(), told.as_fd());
+        let flushed = flush_all(&[disk, told, disk], System::of(disk));
+        assert_eq!(flushed, [Ok(()), Err(Errno::INVAL), Ok(())]);
+        assert!(common_device(&[disk, disk]).is_some());
+        assert_eq!(common_device(&[disk, told]), None);
+        assert_eq!(common_device(&[]), None);
     }
 
     #[test]

@@ -54,10 +54,13 @@ pub struct LocalRebuild {
     reserved: Reserved,
 }
 
-/// How many bytes are written to a file that is to be durable until they begin to go to the disk, while more are on
-/// their way. The flush before the commit then finds little left to do, and neither a machine of little memory nor who
+/// Bytes that are written to a file that is to be durable before they begin to go to the disk, while more are on their
+/// way. The flush before the commit then finds little left to do, and neither a machine of little memory nor who
 /// flushes a file beside has more than twice as many to wait for.
 const WRITE_BACK_BYTES: u64 = 4 << 20;
+
+/// The same where that takes a flush, which writes more than the file.
+const FLUSH_EVERY_BYTES: u64 = 16 << 20;
 
 /// What becomes of the staged file when its rebuild is dropped; a later fate overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -240,15 +243,17 @@ impl LocalRebuild {
 
     /// Has what was written go to the disk, each time that there is enough of it. It fails as the last flush would.
     fn write_back(&self, written: u64) -> Result<(), StoreError> {
+        let by_range = self.store.touched.system().writes_back_by_range();
+        let step = if by_range { WRITE_BACK_BYTES } else { FLUSH_EVERY_BYTES };
         let before = self.written.fetch_add(written, Ordering::Relaxed);
-        let rounds = |bytes: u64| bytes / WRITE_BACK_BYTES;
         // What changes where it is, is flushed there.
         let lasts = self.store.touched.is_durable() && self.changing.is_none();
-        if !lasts || rounds(before) == rounds(before + written) {
+        if !lasts || before / step == (before + written) / step {
             return Ok(());
         }
-        let written = write_back::go_on(self.staged.file.as_fd()).at("flush", &self.path);
-        written.inspect_err(|_| self.doom(Fate::Spoiled))
+        let file = self.staged.file.as_fd();
+        let written = if by_range { write_back::go_on(file) } else { fs::fdatasync(file) };
+        written.at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
     /// Moves what grew in a directory for it to the file system of its place, if that is another.

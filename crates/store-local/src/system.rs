@@ -43,6 +43,11 @@ impl System {
         is_lasting(self.kind)
     }
 
+    /// True if `sync_file_range` writes: these keep the pages of a file elsewhere, and it finds none.
+    pub(crate) const fn writes_back_by_range(self) -> bool {
+        !matches!(self.kind, OVERLAYFS | ZFS)
+    }
+
     /// True if it is btrfs.
     pub(crate) const fn is_btrfs(self) -> bool {
         self.kind == BTRFS
