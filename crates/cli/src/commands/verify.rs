@@ -146,7 +146,10 @@ fn contents(sources: Sources, destination: &Destination) -> Sources {
         Destination::Local(path) => is_other(path),
         Destination::Remote { .. } => false,
     };
-    let slashed = |path: &OsStr| OsString::from_vec([path.as_bytes(), b"/"].concat());
+    let slashed = |path: &OsStr| match path.as_bytes() {
+        [] | [.., b'/'] => path.to_owned(),
+        path => OsString::from_vec([path, b"/"].concat()),
+    };
     match sources {
         Sources::Local(paths) => {
             let content = |path: std::path::PathBuf| match path.is_dir() {
@@ -436,7 +439,9 @@ mod tests {
         let remote = plan_of("h:a b").unwrap().sources;
         assert!(matches!(remote, Sources::Remote { paths, .. } if paths == ["a/"]));
         assert!(
-            matches!(plan_of("/ h:b").unwrap().sources, Sources::Local(of) if of == [Path::new("//")])
+            matches!(plan_of("/ h:b").unwrap().sources, Sources::Local(of) if of == [Path::new("/")])
         );
+        let remote = plan_of("h:a/ b").unwrap().sources;
+        assert!(matches!(remote, Sources::Remote { paths, .. } if paths == ["a/"]), "one slash");
     }
 }
