@@ -123,7 +123,7 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
+    use rustix::fs::{CWD, Mode, OFlags, openat};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn each_file_has_its_own_answer_whatever_it_is_on() {
         // Whoever flushes what a program tells of itself hears that there is no such thing.
-        let (disk, told) = (tempfile::tempfile().unwrap(), File::open("/proc/self/stat").unwrap());
+        let stat = openat(CWD, "/proc/self/stat", OFlags::RDONLY, Mode::empty()).unwrap();
+        let (disk, told) = (tempfile::tempfile().unwrap(), stat);
         let (disk, told) = (disk.as_fd(), told.as_fd());
         let flushed = flush_all(&[disk, told, disk], System::of(disk));
         assert_eq!(flushed, [Ok(()), Err(Errno::INVAL), Ok(())]);
