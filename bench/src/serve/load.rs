@@ -70,7 +70,7 @@ pub(super) enum Load {
     Intensive,
     /// The regular load by itself, and beside a client that brings one large file over and over
     Hog,
-    /// One large file to the server and back, beside the same through a pipe
+    /// Push and pull of one large file, beside the same through a pipe
     Large,
     /// Clients that do nothing any more: memory, and how often the server wakes
     Idle,

@@ -35,7 +35,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     ensure!(options.clients > 0, "--clients: there is nothing to measure");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("start the clients")?;
-    if let Some(table) = of_one_way(options, &runtime)? {
+    if let Some(table) = figure_of(options, &runtime)? {
         return show(&table, options);
     }
     let mut rows = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
 }
 
 /// Measures what is not about ways to sync, with the first of them.
-fn of_one_way(options: &Options, runtime: &Runtime) -> Result<Option<Table>> {
+fn figure_of(options: &Options, runtime: &Runtime) -> Result<Option<Table>> {
     let way = || strategy(options.ways.first().context("--ways: none")?);
     let table = match options.load {
         Load::Simple | Load::Regular | Load::Intensive => return Ok(None),

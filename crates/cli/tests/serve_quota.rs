@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::io::Write;
 use std::thread;
 use std::time::Instant;
 
@@ -99,13 +98,7 @@ fn replacing_one_file_at_once_counts_it_once() {
 fn an_upload_that_is_cut_gives_its_room_back() {
     let world = World::new();
     let server = Server::set_volume(&world, "quota_bytes = 100000", "");
-    let mut stream = server.connect();
-    let head = format!(
-        "PUT {FILES}/cut HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Length: 90000\r\n\r\n",
-        server.token()
-    );
-    stream.write_all(head.as_bytes()).expect("it listens");
-    stream.write_all(&[1; 10_000]).expect("it listens");
+    let stream = server.upload(server.token(), ("cut", 90_000), &[1; 10_000]);
     wait_for(&server, (90_000, 1));
     is_refused(&put(&server, "other", 20_000), "10000 bytes left");
     drop(stream);

@@ -64,7 +64,7 @@ pub enum Cost {
 
 impl Cost {
     /// The kind of thread for this in a session that gives way.
-    const fn where_it_gives_way(self) -> Self {
+    const fn giving_way(self) -> Self {
         match self {
             Self::Heavy | Self::Copy => Self::Bulk,
             other => other,
@@ -262,7 +262,7 @@ impl Share {
         if self.is_cancelled() {
             return Ok(());
         }
-        let cost = if self.gives_way() { cost.where_it_gives_way() } else { cost };
+        let cost = if self.gives_way() { cost.giving_way() } else { cost };
         let most = self.0.budget.most_at_once(cost);
         self.0.threads.put(self.0.id, (cost, most), Job { bytes, run: Box::new(job) })
     }

@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 use super::budget::QUEUED;
 use super::{Cost, Share};
 
-/// Kinds of work that machines ask for.
-const COSTS: [Cost; 5] = [Cost::Heavy, Cost::Copy, Cost::Light, Cost::Flush, Cost::Ask];
+/// Kinds of work that machines ask for, and the one that some of it becomes in a session that gives way.
+const COSTS: [Cost; 6] = [Cost::Heavy, Cost::Copy, Cost::Light, Cost::Flush, Cost::Ask, Cost::Bulk];
 
 impl Cost {
     /// Most pieces that one thread takes at a time.
@@ -166,7 +166,6 @@ fn job<W: Send + 'static, R: Send + 'static>(
 impl<W, R> Drop for SessionPool<W, R> {
     fn drop(&mut self) {
         self.share.clear(&COSTS);
-        self.share.clear(&[Cost::Bulk]);
         for cost in COSTS {
             let queue = &self.queues[cost as usize];
             let (work, bytes) =

@@ -135,7 +135,6 @@ pub fn prepare(
         .map(|((text, volume), dir)| (text.clone(), Volume::new(dir.name.clone(), volume)))
         .collect();
     let limits = config.limits;
-    let bytes = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
     let mut tag_key = [0; 32];
     getrandom::fill(&mut tag_key).expect("the system has randomness");
     let server = Server {
@@ -162,10 +161,15 @@ pub fn prepare(
     Ok(Prepared { server, listener, metrics, pin, connections, wall, address })
 }
 
+/// A limit in bytes, as far as memory can be counted here.
+fn bytes(limit: u64) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
 /// Budget of each session.
 fn budget(limits: &Limits) -> Budget {
     Budget {
-        work_bytes: usize::try_from(limits.session_bytes).unwrap_or(usize::MAX),
+        work_bytes: bytes(limits.session_bytes),
         credit_patience: Some(limits.stall()),
         prompt_bytes: Some(PROMPT_BYTES),
         ..Budget::default()

@@ -60,8 +60,8 @@ impl RunCache {
         found.or_else(|| self.cache.find(version))
     }
 
-    /// Notes the digest of this version, which was read from `begun` on and did not change meanwhile; unless it changed so
-    /// shortly before that another change could look the same.
+    /// Notes the digest of this version, which was read from `begun` on and did not change meanwhile; unless it changed
+    /// so shortly before that another change could look the same.
     pub fn note(&self, version: &Version, begun: Moment, digest: &Digest) {
         slot_of_read(version, begun, digest).inspect(|slot| self.keep(version, *slot));
     }
