@@ -90,11 +90,18 @@ impl<'a> Server<'a> {
 
     /// A WebSocket of a token.
     pub fn socket(&self, token: &str) -> Socket {
+        let (head, socket) = self.upgrade(&format!("Authorization: Bearer {token}\r\n"));
+        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+        socket
+    }
+
+    /// The answer to a request for a WebSocket, and what it becomes; with headers that end in a line each.
+    pub fn upgrade(&self, more: &str) -> (String, Socket) {
         let mut stream = self.connect();
         let head = format!(
             "GET /v1/ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
-             Sec-WebSocket-Protocol: deltic.1\r\nAuthorization: Bearer {token}\r\n\r\n"
+             Sec-WebSocket-Protocol: deltic.1\r\n{more}\r\n"
         );
         stream.write_all(head.as_bytes()).expect("it listens");
         let mut answer = Vec::new();
@@ -103,8 +110,7 @@ impl<'a> Server<'a> {
             stream.read_exact(&mut byte).expect("it answers");
             answer.push(byte[0]);
         }
-        assert!(answer.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
-        Socket(stream)
+        (String::from_utf8_lossy(&answer).into_owned(), Socket(stream))
     }
 
     /// Begins an upload of so many bytes, of which it sends the first ones; the server has let it in.
@@ -229,31 +235,53 @@ pub struct Socket(pub TcpStream);
 impl Socket {
     /// Sends a short message, by the mask of zeros.
     pub fn send(&mut self, channel: u8, text: &str) {
+        self.send_as(0x82, channel, text);
+    }
+
+    /// The same in a frame that begins so.
+    pub fn send_as(&mut self, first: u8, channel: u8, text: &str) {
         let len = text.len() as u8 + 1;
         assert!(len < 126, "it is a short one");
-        let head = [0x82, 0x80 | len, 0, 0, 0, 0, channel];
+        let head = [first, 0x80 | len, 0, 0, 0, 0, channel];
         self.0.write_all(&[&head, text.as_bytes()].concat()).expect("it listens");
+    }
+
+    /// The next frame: its first byte, and what is in it.
+    fn frame(&mut self) -> (u8, Vec<u8>) {
+        let mut head = [0; 2];
+        self.0.read_exact(&mut head).expect("it answers");
+        assert!(head[1] < 127, "it is no long one");
+        let len = if head[1] == 126 {
+            let mut len = [0; 2];
+            self.0.read_exact(&mut len).expect("it answers");
+            usize::from(u16::from_be_bytes(len))
+        } else {
+            usize::from(head[1])
+        };
+        let mut message = vec![0; len];
+        self.0.read_exact(&mut message).expect("it answers");
+        (head[0], message)
     }
 
     /// The next control message.
     pub fn hear(&mut self) -> String {
         loop {
-            let mut head = [0; 2];
-            self.0.read_exact(&mut head).expect("it answers");
-            assert!(head[1] < 127, "it is no long one");
-            let len = if head[1] == 126 {
-                let mut len = [0; 2];
-                self.0.read_exact(&mut len).expect("it answers");
-                usize::from(u16::from_be_bytes(len))
-            } else {
-                usize::from(head[1])
-            };
-            let mut message = vec![0; len];
-            self.0.read_exact(&mut message).expect("it answers");
-            if head[0] == 0x82 && message.first() == Some(&0) {
+            let (first, message) = self.frame();
+            if first == 0x82 && message.first() == Some(&0) {
                 return String::from_utf8_lossy(&message[1..]).into_owned();
             }
         }
+    }
+
+    /// Takes a frame; if it is a ping, answers it.
+    pub fn answer_ping(&mut self) -> bool {
+        let (first, message) = self.frame();
+        if first != 0x89 {
+            return false;
+        }
+        let head = [0x8a, 0x80 | message.len() as u8, 0, 0, 0, 0];
+        self.0.write_all(&[&head, &*message].concat()).expect("it listens");
+        true
     }
 
     /// Opens a channel to `photos`.

@@ -239,6 +239,8 @@ impl Host for Restriction {
             // Who is let in is a client, whoever the server runs as.
             options.metadata.powers = Powers::Waived;
             options.follow.insecure = false;
+            // What a server says is done lasts, for whoever asks it next.
+            options.durable = true;
         }
         match request {
             Request::Send { sources, names, options } => {
@@ -434,6 +436,24 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn a_volume_is_flushed_whatever_a_client_asks_for_and_a_restricted_agent_does_as_it_is_told() {
+        let options = || Options { durable: false, ..Options::default() };
+        let destination = Box::from(*b"v/");
+        let names = NamesFrom::Nowhere;
+        let receive = Request::Receive { destination, single: None, names, options: options() };
+        let sources = vec![Box::from(*b"v/")];
+        let send = Request::Send { sources, names: NamesFrom::Nowhere, options: options() };
+        let volume = Restriction::to_volume(&Name::new(b"v").unwrap(), Access::Both, false);
+        for (host, flushes) in [(volume, true), (Restriction::default(), false)] {
+            for request in [&receive, &send] {
+                let (Request::Send { options, .. } | Request::Receive { options, .. }) =
+                    host.admit(request.clone()).unwrap();
+                assert_eq!(options.durable, flushes, "{request:?}");
+            }
+        }
+    }
 
     const CHILD: &str = "DELTIC_TEST_RESTRICT";
     const NAME: &str = "host::restrict::tests::behind_the_first_wall_the_kernel_opens_nothing_else";
