@@ -40,8 +40,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
-use axum::routing::get;
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::routing::{MethodRouter, get};
 use deltic_net::embed::{Embedding, RecipeCache};
 use deltic_net::executor::Budget;
 use deltic_net::restrict::{Wall, keep_to_volumes};
@@ -302,13 +302,18 @@ impl Prepared {
     }
 }
 
+/// All paths, with what is done at each; openapi.json describes them.
+fn table() -> impl Iterator<Item = (&'static str, MethodRouter<Arc<Server>>)> {
+    let own = [("/healthz", get(async || "ok\n")), (SOCKET_PATH, get(socket::upgrade))];
+    own.into_iter().chain(tunnel::table()).chain(rest::table())
+}
+
 fn router(server: Arc<Server>) -> Router {
-    Router::new()
-        .route("/healthz", get(async || "ok\n"))
-        .route(SOCKET_PATH, get(socket::upgrade))
-        .merge(tunnel::routes())
-        .merge(rest::routes())
+    let add = |router: Router<_>, (path, methods)| router.route(path, methods);
+    table()
+        .fold(Router::new(), add)
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such address"))
+        .layer(map_response(problem::in_form))
         .layer(from_fn_with_state(Arc::clone(&server), journal::watch))
         .with_state(server)
 }

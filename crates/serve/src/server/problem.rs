@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use axum::body::to_bytes;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltic_store::StoreError;
@@ -10,6 +11,11 @@ use serde_json::json;
 
 /// Pause before another attempt where nobody knows how long it takes.
 pub(crate) const BUSY: Duration = Duration::from_secs(4);
+
+/// Media type of these errors.
+const MEDIA_TYPE: &str = "application/problem+json";
+/// Most bytes of an error that is not ours.
+const MAX_TEXT: usize = 4 << 10;
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +89,7 @@ impl IntoResponse for Problem {
         });
         let mut response = (self.status, body.to_string()).into_response();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -92,4 +98,20 @@ impl IntoResponse for Problem {
         }
         response
     }
+}
+
+/// Gives errors that are not ours the form of the others: of another method, of a query that makes no sense.
+pub(super) async fn in_form(response: Response) -> Response {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    let is_ours = response.headers().get(header::CONTENT_TYPE).is_some_and(|is| is == MEDIA_TYPE);
+    if !is_error || is_ours {
+        return response;
+    }
+    let text = to_bytes(response.into_body(), MAX_TEXT).await.unwrap_or_default();
+    let detail = match status {
+        StatusCode::METHOD_NOT_ALLOWED => "the address knows other methods, which Allow has".into(),
+        _ => String::from_utf8_lossy(&text).into_owned(),
+    };
+    Problem::new(status, detail).into_response()
 }

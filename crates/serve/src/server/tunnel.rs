@@ -8,12 +8,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use axum::{Json, Router};
 use bytes::{Buf, Bytes, BytesMut};
 use deltic_net::embed::Cancel;
 use futures_util::FutureExt;
@@ -41,11 +41,7 @@ const WAIT: Duration = Duration::from_secs(20);
 /// Longest time that a stream whose session has ended is kept for its client.
 const LINGER: Duration = Duration::from_secs(60);
 
-pub(super) fn routes() -> Router<Arc<Server>> {
-    table().into_iter().fold(Router::new(), |router, (path, methods)| router.route(path, methods))
-}
-
-/// All paths, with what is done at each; openapi.json describes them.
+/// Its paths, with what is done at each.
 pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 2] {
     [("/v1/streams", post(open)), ("/v1/streams/{id}", get(down).post(up).delete(close))]
 }

@@ -18,11 +18,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, post};
-use axum::{Json, Router};
 use deltic_store_local::{Quota, QuotaLimits, Usage};
 use deltic_tree::Name;
 use serde_json::json;
@@ -34,13 +34,8 @@ use super::problem::Problem;
 use super::shared::{Known, Server};
 use super::volume::Rights;
 
-pub(super) fn routes() -> Router<Arc<Server>> {
-    let add = |router: Router<_>, (path, methods)| router.route(path, methods);
-    table().into_iter().fold(Router::new(), add)
-}
-
-/// All paths, with what is done at each; openapi.json describes them.
-fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 10] {
+/// Its paths, with what is done at each.
+pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 10] {
     let files = get(files::get).post(files::post).put(files::write).delete(files::delete);
     [
         ("/v1/openapi.json", get(describe)),

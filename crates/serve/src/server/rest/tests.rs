@@ -3,24 +3,28 @@
 mod tenants;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::net::Ipv4Addr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::{Method, Request, StatusCode, header};
+use axum::http::{Method, Request, Response, StatusCode, header};
 use deltic_core::ChunkerSpec;
 use deltic_core::format::{delta, recipe};
+use deltic_tree::path::printable;
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 
-use super::{OPENAPI, table};
+use super::OPENAPI;
+use crate::SOCKET_PATH;
 use crate::server::admission::Peer;
 use crate::server::config::Config;
-use crate::server::{prepare, router, tunnel};
+use crate::server::{prepare, router, table};
 use crate::token::Token;
 
 const CHILD: &str = "DELTIC_TEST_REST";
@@ -67,18 +71,27 @@ impl Here {
         Self { service, token, peer }
     }
 
-    async fn ask(
+    async fn answer(
         &self,
         (method, path): (Method, &str),
         headers: &[(header::HeaderName, &str)],
         body: Vec<u8>,
-    ) -> (StatusCode, Option<Vec<u8>>) {
+    ) -> Response<Body> {
         let mut request = Request::builder().method(method).uri(path);
         request = request.extension(Arc::clone(&self.peer));
         for (name, value) in headers {
             request = request.header(name, *value);
         }
-        let answer = self.service.call(request.body(Body::from(body)).unwrap()).await.unwrap();
+        self.service.call(request.body(Body::from(body)).unwrap()).await.unwrap()
+    }
+
+    async fn ask(
+        &self,
+        what: (Method, &str),
+        headers: &[(header::HeaderName, &str)],
+        body: Vec<u8>,
+    ) -> (StatusCode, Option<Vec<u8>>) {
+        let answer = self.answer(what, headers, body).await;
         let status = answer.status();
         (status, answer.into_body().collect().await.ok().map(|body| body.to_bytes().to_vec()))
     }
@@ -95,6 +108,23 @@ impl Here {
     }
 }
 
+/// An error says what it is in the form of RFC 9457, if the method has a body.
+async fn assert_problem(answer: Response<Body>, what: &str) {
+    let status = answer.status();
+    if status.is_success() {
+        return;
+    }
+    let kind = answer.headers().get(header::CONTENT_TYPE).cloned();
+    assert!(kind.is_some_and(|kind| kind == "application/problem+json"), "{what}: {status}");
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    if what.starts_with("HEAD ") {
+        return;
+    }
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["status"], status.as_u16(), "{what}");
+    assert!(body["detail"].as_str().is_some_and(|detail| detail.len() > 5), "{what}: {body}");
+}
+
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
@@ -105,8 +135,7 @@ fn the_description_names_every_request_and_every_request_that_it_names_is_answer
     let paths = described["paths"].as_object().unwrap();
     let named: BTreeSet<_> = paths.keys().cloned().collect();
     let plain = |path: &str| path.trim_end_matches('/').replace("{*path}", "{path}");
-    let all = table().into_iter().chain(tunnel::table());
-    let routed: BTreeSet<_> = all.map(|(path, _)| plain(path)).collect();
+    let routed: BTreeSet<_> = table().map(|(path, _)| plain(path)).collect();
     assert_eq!(named, routed);
     in_a_child(
         "the_description_names_every_request_and_every_request_that_it_names_is_answered",
@@ -125,12 +154,21 @@ fn the_description_names_every_request_and_every_request_that_it_names_is_answer
                         let wanted = match is_named {
                             // A stream is known to its own token alone.
                             true if path == "/v1/streams/{id}" => StatusCode::NOT_FOUND,
+                            // These need no token, and give nothing away.
+                            true if path == "/healthz" => StatusCode::OK,
+                            true if path == SOCKET_PATH => StatusCode::UPGRADE_REQUIRED,
                             true => StatusCode::UNAUTHORIZED,
                             false => StatusCode::METHOD_NOT_ALLOWED,
                         };
                         let ask = (method.parse().unwrap(), &*at);
-                        let (status, _) = here.ask(ask, &[], Vec::new()).await;
-                        assert_eq!(status, wanted, "{method} {path}");
+                        let answer = here.answer(ask, &[], Vec::new()).await;
+                        assert_eq!(answer.status(), wanted, "{method} {path}");
+                        assert_eq!(
+                            answer.headers().contains_key(header::ALLOW),
+                            wanted == StatusCode::METHOD_NOT_ALLOWED,
+                            "{method} {path}"
+                        );
+                        assert_problem(answer, &format!("{method} {path}")).await;
                     }
                 }
                 let (status, body) = here.known(Method::GET, "/v1/openapi.json", Vec::new()).await;
@@ -141,6 +179,89 @@ fn the_description_names_every_request_and_every_request_that_it_names_is_answer
             });
         },
     );
+}
+
+#[test]
+fn every_error_is_a_problem_document() {
+    in_a_child("every_error_is_a_problem_document", |world| {
+        let here = Here::new(world);
+        let volume = "/v1/volumes/photos";
+        let token = format!("Bearer {}", here.token.reveal());
+        runtime().block_on(async {
+            for (what, wanted) in [
+                ("GET /none".into(), 404),
+                ("TRACE /v1/tokens".into(), 405),
+                (format!("GET {volume}/tree?limit=x"), 400),
+                (format!("GET {volume}/tree?limit=-1"), 400),
+                (format!("GET {volume}/tree/%ff"), 400),
+                (format!("GET {volume}/files/%ff"), 400),
+                ("GET /v1/volumes/%ff/tree".into(), 400),
+                ("GET /v1/volumes/%ff/events".into(), 400),
+                (format!("POST {volume}/tree/%ff"), 400),
+                (format!("GET {volume}/files/dir?as=x"), 400),
+                (format!("GET {volume}/files/none"), 404),
+                (format!("DELETE {volume}/files/none"), 428),
+                ("DELETE /v1/tokens/%ff".into(), 400),
+                ("DELETE /v1/tokens/0".into(), 404),
+                ("GET /v1/streams/0".into(), 400),
+                ("GET /v1/streams/0?at=-1".into(), 400),
+                ("POST /v1/streams/0?at=0&end=x".into(), 400),
+                ("POST /v1/streams".into(), 400),
+                ("POST /v1/tickets".into(), 400),
+                ("POST /v1/tokens".into(), 400),
+            ] {
+                let (method, path) = what.split_once(' ').unwrap();
+                let headers = [(header::AUTHORIZATION, &*token)];
+                let ask = (method.parse().unwrap(), path);
+                let answer = here.answer(ask, &headers, Vec::new()).await;
+                assert_eq!(answer.status().as_u16(), wanted, "{what}");
+                assert_problem(answer, &what).await;
+            }
+        });
+    });
+}
+
+#[test]
+fn a_long_directory_is_listed_by_pages_whatever_its_names() {
+    in_a_child("a_long_directory_is_listed_by_pages_whatever_its_names", |world| {
+        let names: [&[u8]; 7] =
+            [b"a", b"a b", b"a\\b", b"c\x07", b"d\xff", "\u{e4}&?".as_bytes(), b"\xff\xfe"];
+        for name in names {
+            let at = world.join("photos/dir").join(OsStr::from_bytes(name));
+            std::fs::write(at, "x").unwrap();
+        }
+        let here = Here::new(world);
+        runtime().block_on(async {
+            for limit in 1..=8 {
+                let (mut seen, mut after, mut more) = (Vec::new(), String::new(), true);
+                while more {
+                    assert!(seen.len() < names.len(), "{limit}: {seen:?}");
+                    let hex = after.bytes().map(|byte| format!("%{byte:02x}"));
+                    let path = format!(
+                        "/v1/volumes/photos/tree/dir?limit={limit}&after={}",
+                        hex.collect::<String>()
+                    );
+                    let (status, body) = here.known(Method::GET, &path, Vec::new()).await;
+                    assert_eq!(status, StatusCode::OK, "{path}");
+                    let page: Value = serde_json::from_slice(&body.unwrap()).unwrap();
+                    let entries = page["entries"].as_array().unwrap();
+                    assert!(!entries.is_empty() && entries.len() <= limit, "{path}: {page}");
+                    seen.extend(
+                        entries.iter().map(|entry| entry["name"].as_str().unwrap().to_owned()),
+                    );
+                    after = seen.last().unwrap().clone();
+                    more = page["more"].as_bool().unwrap();
+                }
+                assert_eq!(seen, names.map(printable), "{limit}");
+            }
+            // The last name of a page may be gone when the next one is asked for.
+            let (_, body) = here
+                .known(Method::GET, "/v1/volumes/photos/tree/dir?limit=1&after=b", Vec::new())
+                .await;
+            let page: Value = serde_json::from_slice(&body.unwrap()).unwrap();
+            assert_eq!(page["entries"][0]["name"], "c\\u{7}");
+        });
+    });
 }
 
 /// Bytes that look random, from a seed.

@@ -50,10 +50,19 @@ pub(super) async fn list(
     let listing = on_disk(&server, move || Ok(volume.store()?.list(&dir)?)).await?;
     let after = page.after.unwrap_or_default();
     let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
-    let mut entries = listing
-        .entries
-        .iter()
-        .skip_while(|entry| !after.is_empty() && entry.name.as_bytes() <= after.as_bytes());
+    let found =
+        listing.entries.binary_search_by(|entry| entry.name.as_bytes().cmp(after.as_bytes()));
+    let shown_so = |entry: &Entry| printable(entry.name.as_bytes()) == after;
+    let seen = match found {
+        Ok(last) => last + 1,
+        // A name that is no text is known by how it was shown.
+        Err(next) => {
+            let last = || listing.entries.iter().rposition(shown_so);
+            // Or it is gone meanwhile.
+            after.contains('\\').then(last).flatten().map_or(next, |last| last + 1)
+        }
+    };
+    let mut entries = listing.entries[seen..].iter();
     let shown: Vec<_> = entries.by_ref().take(limit).map(entry).collect();
     let more = entries.next().is_some();
     Ok(no_store(Json(json!({ "entries": shown, "more": more }))))
