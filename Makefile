@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test bench differential storage storage-remote storage-verity proxies acme bench-remote fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build static install demo test bench differential storage storage-remote storage-verity proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
@@ -68,6 +68,13 @@ proxies: toolchain ## sync through nginx and Caddy in their default settings
 acme: toolchain ## have a server get and renew its certificate from pebble, an ACME server
 	cargo build --release --locked -p deltic-cli
 	tools/acme.sh $(target)/release/deltic
+
+# The suite in `unit` does 40 of the sessions, always the same, and 20,000 of the tokens. Takes an hour: by hand, or weekly.
+serve-long: toolchain ## have servers bear 10,000 mutated sessions and a million wrong tokens (MUTATIONS, SEED, WRONG_TOKENS)
+	DELTIC_MUTATIONS=$(or $(MUTATIONS),10000) DELTIC_MUTATIONS_SEED=$(or $(SEED),$(shell date +%s)) \
+	  cargo test --locked --workspace --test serve_ways of_which_bytes_are_changed
+	DELTIC_WRONG_TOKENS=$(or $(WRONG_TOKENS),1000000) \
+	  cargo test --locked --workspace --test serve_limits wrong_tokens_by_the_thousand
 
 fuzz: toolchain ## fuzz what a server hears, each target for a minute (SECONDS_EACH, TARGETS)
 	if tools/ensure.sh g++ g++; then \
