@@ -1,5 +1,6 @@
 //! The client: dials a server, and has a stream to a volume there.
 
+mod handshake;
 mod request;
 mod tunnel;
 
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use deltic_net::SyncError;
 use deltic_net::plan::{Dial, Stream};
-use http::{HeaderValue, StatusCode, Uri, header};
+use http::StatusCode;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -23,8 +24,8 @@ use crate::channel::{Channel, Connection, Mux, limits};
 use crate::control::{FromClient, FromServer, parse};
 use crate::token::Token;
 use crate::trust::client_config;
-use crate::{SOCKET_PATH, SUBPROTOCOL};
 
+use self::handshake::NoSocket;
 pub use self::request::KeptVersion;
 
 /// Address of a server's volume, and a path there: `https://host[:port]/volume/path`.
@@ -199,18 +200,9 @@ impl Address {
         credentials: &Credentials,
     ) -> Result<(Link, oneshot::Receiver<()>), NoLink> {
         let stream = self.reach(credentials).await.map_err(NoLink::Refused)?;
-        let secret = if self.is_secret { "s" } else { "" };
-        let uri = format!("ws{secret}://{}{SOCKET_PATH}", self.authority);
-        let uri: Uri = uri.parse().expect("it was parsed before");
-        let bearer = format!("Bearer {}", credentials.token.reveal());
-        let bearer = HeaderValue::try_from(bearer).expect("a token is plain text");
-        let protocol = HeaderValue::from_static(SUBPROTOCOL);
-        let request = ClientBuilder::from_uri(uri).limits(limits());
-        let request = request.add_header(header::AUTHORIZATION, bearer);
-        let request = request
-            .and_then(|request| request.add_header(header::SEC_WEBSOCKET_PROTOCOL, protocol))
-            .expect("these headers are ours to set");
-        let (socket, _) = request.connect_on(stream).await.map_err(|error| refused(self, error))?;
+        let upgraded = self.upgrade(stream, &credentials.token).await;
+        let upgraded = upgraded.map_err(|error| refused(self, error))?;
+        let socket = ClientBuilder::new().limits(limits()).take_over(upgraded);
         let (connection, mux) = Connection::new(socket);
         let (channels, volume) = (mux.channels().clone(), self.host());
         let (first, heard) = oneshot::channel();
@@ -305,20 +297,17 @@ const NO_TOKEN: &str =
     "the token is not one of this server, or has ended; `deltic login` keeps another one";
 
 /// Says why a server did not let us in.
-fn refused(to: &Address, error: tokio_websockets::Error) -> NoLink {
-    use tokio_websockets::upgrade::Error as Upgrade;
-    let (why, is_said): (String, _) = match &error {
-        tokio_websockets::Error::Upgrade(Upgrade::DidNotSwitchProtocols(status)) => {
-            match StatusCode::from_u16(*status) {
-                Ok(StatusCode::UNAUTHORIZED) => (NO_TOKEN.into(), true),
-                Ok(StatusCode::NOT_FOUND | StatusCode::UPGRADE_REQUIRED) => {
-                    ("no deltic serves there".into(), false)
-                }
-                Ok(StatusCode::TOO_MANY_REQUESTS) => (format!("it answered {status}"), true),
-                _ => (format!("it answered {status}"), false),
-            }
+fn refused(to: &Address, error: NoSocket) -> NoLink {
+    let (why, is_said) = match error {
+        NoSocket::Answered(StatusCode::UNAUTHORIZED) => (NO_TOKEN.into(), true),
+        NoSocket::Answered(StatusCode::NOT_FOUND | StatusCode::UPGRADE_REQUIRED) => {
+            ("no deltic serves there".into(), false)
         }
-        error => (format!("no deltic serves there ({error})"), false),
+        NoSocket::Answered(status) => {
+            let is_said = status == StatusCode::TOO_MANY_REQUESTS;
+            (format!("it answered {}", status.as_u16()), is_said)
+        }
+        NoSocket::Garbled(why) => (format!("no deltic serves there ({why})"), false),
     };
     let why = SyncError::Refused(format!("{}: {why}", to.server()));
     if is_said { NoLink::Refused(why) } else { NoLink::Cut(why) }

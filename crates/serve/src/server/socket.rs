@@ -16,7 +16,6 @@ use bytes::Bytes;
 use deltic_net::embed::Cancel;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
-use sha1::{Digest, Sha1};
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 use tokio_util::task::TaskTracker;
@@ -31,6 +30,7 @@ use crate::channel::{Connection, MAX_MESSAGE_BYTES, Mux, invalid, limits};
 use crate::control::{FromClient, FromServer, parse};
 use crate::lock;
 use crate::token::{Token, TokenHash};
+use crate::upgrade::accept;
 
 /// Most sessions of a connection at once.
 const MAX_CHANNELS: usize = 8;
@@ -63,18 +63,14 @@ pub(super) async fn upgrade(
         };
         client.serve(connection).await;
     });
-    let accept = STANDARD.encode(Sha1::digest(format!("{key}{GUID}")));
     let response = Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header(header::CONNECTION, "Upgrade")
         .header(header::UPGRADE, "websocket")
-        .header(header::SEC_WEBSOCKET_ACCEPT, accept)
+        .header(header::SEC_WEBSOCKET_ACCEPT, accept(&key))
         .header(header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL);
     Ok(response.body(Body::empty()).expect("the parts are plain text"))
 }
-
-/// Constant of RFC 6455.
-const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// The key of a proper request for a WebSocket.
 fn handshake_key(headers: &HeaderMap) -> Result<String, Problem> {
