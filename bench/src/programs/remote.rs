@@ -4,7 +4,8 @@
 //! loopback, both directions and all headers, so nobody else may use it: the script runs all in a network of its own.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -66,8 +67,36 @@ struct Round {
     changed: u64,
 }
 
-/// The ways that are compared.
-const WAYS: [&str; 3] = ["download", "deltic", "deltic, old copy unknown"];
+/// A way to have the new version.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Download,
+    /// Deltic flushes what it writes, and a download does not.
+    Flushed,
+    Known,
+    Unknown,
+    /// The units that changed, copied from here into a copy of the old version, and flushed: no sync can be faster.
+    Floor,
+}
+
+/// The ways that are compared, and what the table calls them.
+const WAYS: [(Way, &str); 5] = [
+    (Way::Download, "download"),
+    (Way::Flushed, "download, flushed"),
+    (Way::Known, "deltic"),
+    (Way::Unknown, "deltic, old copy unknown"),
+    (Way::Floor, "changed units from here, flushed"),
+];
+
+/// Copies `count` bytes at `start` of the new version `img` into a copy of the old version `$1`, and puts that in place.
+fn floor(img: &Path, Range { start, end }: &Range<u64>) -> String {
+    let (img, count) = (img.display(), end - start);
+    format!(
+        "cp --reflink=auto \"$1\" \"$1.new\" && dd status=none if='{img}' of=\"$1.new\" bs=1M skip={start} \
+         seek={start} count={count} iflag=skip_bytes,count_bytes oflag=seek_bytes conv=notrunc,fsync && \
+         mv \"$1.new\" \"$1\""
+    )
+}
 
 /// A benchmark under way: the file, and a directory for each way.
 struct Rounds<'a> {
@@ -86,21 +115,21 @@ pub(crate) fn remote(options: &Options) -> Result<()> {
     for no in 0..options.runs {
         progress(&format!("{}: round {} of {}", options.system, no + 1, options.runs));
         let changed = rounds.change(&mut Random::new(no.into()))?;
-        for (way, all) in ways.iter_mut().enumerate() {
-            all.push(Round { changed, ..rounds.run(way)? });
+        for (all, (way, name)) in ways.iter_mut().zip(WAYS) {
+            all.push(rounds.run(way, &changed).context(name)?);
         }
     }
     progress("");
     let mut table =
         Table::new(2, ["system", "way", "s", "cpu s", "on the wire B", "/ changed", "times"]);
     let plain = median(&ways[0], |round| round.cost.wall).as_secs_f64();
-    for (way, all) in WAYS.iter().zip(&ways) {
+    for ((_, name), all) in WAYS.iter().zip(&ways) {
         let wall = median(all, |round| round.cost.wall).as_secs_f64();
         let cpu: Duration = median(all, |round| round.cost.cpu);
         let (wire, changed) = (median(all, |round| round.wire), median(all, |round| round.changed));
         table.row([
             options.system.clone(),
-            (*way).to_owned(),
+            (*name).to_owned(),
             format!("{wall:.3}"),
             format!("{:.3}", cpu.as_secs_f64()),
             wire.to_string(),
@@ -120,15 +149,21 @@ impl Rounds<'_> {
     fn begin(&self) -> Result<()> {
         write_base(&self.path("img"), self.options.size.bytes(), 1)?;
         self.put()?;
-        for way in 0..WAYS.len() {
-            fs::create_dir(self.path(&way.to_string()))?;
-            self.run(way)?;
+        for (way, name) in WAYS {
+            fs::create_dir(self.dir_of(way))?;
+            // There is no old version yet.
+            let first = if way == Way::Floor { Way::Download } else { way };
+            self.run_into(&self.dir_of(way), first, &(0..0)).context(name)?;
         }
         Ok(())
     }
 
-    /// Changes some bytes and puts the file there again; the bytes of the units that they lie in.
-    fn change(&self, random: &mut Random) -> Result<u64> {
+    fn dir_of(&self, way: Way) -> PathBuf {
+        self.path(&(way as u8).to_string())
+    }
+
+    /// Changes some bytes and puts the file there again; the units that they lie in.
+    fn change(&self, random: &mut Random) -> Result<Range<u64>> {
         let (len, size) = (self.options.change.bytes(), self.options.size.bytes());
         // Some systems tell times in whole seconds.
         std::thread::sleep(Duration::from_millis(1100));
@@ -138,7 +173,7 @@ impl Rounds<'_> {
         self.put()?;
         let unit = self.options.unit.bytes();
         let end = (start + len).next_multiple_of(unit).min(size);
-        Ok(end - start / unit * unit)
+        Ok(start / unit * unit..end)
     }
 
     fn put(&self) -> Result<()> {
@@ -148,25 +183,32 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    fn run(&self, way: usize) -> Result<Round> {
-        let to = self.path(&way.to_string());
-        let cache = self.path("cache");
-        if way == 2 {
-            fs::remove_dir_all(&cache).ok();
-        }
+    fn run(&self, way: Way, changed: &Range<u64>) -> Result<Round> {
+        self.run_into(&self.dir_of(way), way, changed)
+    }
+
+    fn run_into(&self, to: &Path, way: Way, changed: &Range<u64>) -> Result<Round> {
+        let (img, cache) = (to.join("img"), self.path("cache"));
         let line = match way {
-            0 => shell(&self.options.get, &to.join("img")),
-            _ => vec![
+            Way::Download => shell(&self.options.get, &img),
+            Way::Flushed => shell(&format!("{} && sync \"$1\"", self.options.get), &img),
+            Way::Floor => shell(&floor(&self.path("img"), changed), &img),
+            Way::Known | Way::Unknown => vec![
                 self.deltic.clone().into(),
                 "sync".into(),
                 "-rt".into(),
                 OsString::from(&self.options.url),
-                to.clone().into(),
+                to.into(),
             ],
         };
+        if way == Way::Unknown {
+            fs::remove_dir_all(&cache).ok();
+        }
         // Notes of one way are no help to the other.
-        let notes = if way == 1 { self.path("notes") } else { cache };
+        let notes = if way == Way::Known { self.path("notes") } else { cache };
         let cost = self.path("cost");
+        // What another way left to be written is none of its work.
+        rustix::fs::syncfs(File::open(to)?)?;
         let before = loopback_bytes()?;
         let output = Command::new(std::env::current_exe()?)
             .args([OsStr::new("measured"), cost.as_os_str(), OsStr::new("--")])
@@ -176,10 +218,9 @@ impl Rounds<'_> {
             .output()?;
         let wire = loopback_bytes()? - before;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{}: {} {said}", WAYS[way], output.status);
-        let same = same_content(&self.path("img"), &to.join("img"))?;
-        ensure!(same, "{}: the file is not the same", WAYS[way]);
-        Ok(Round { cost: Cost::read(&cost)?, wire, changed: 0 })
+        ensure!(output.status.success(), "{} {said}", output.status);
+        ensure!(same_content(&self.path("img"), &img)?, "the file is not the same");
+        Ok(Round { cost: Cost::read(&cost)?, wire, changed: changed.end - changed.start })
     }
 }
 

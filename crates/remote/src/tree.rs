@@ -230,7 +230,8 @@ impl RemoteTree {
 
     fn open_object(&self, at: &RelPath) -> Result<RemoteSnapshot, RemoteError> {
         let path = self.path_of(at).ok_or(RemoteError::NotFound)?;
-        let seen = lock(&self.0.seen).remove(at);
+        // Whoever compares it by sums wants that too, until it is read.
+        let seen = lock(&self.0.seen).get(at).cloned();
         let object = match seen {
             Some(object) => object,
             None => match self.looked(&path)? {
@@ -246,6 +247,14 @@ impl RemoteTree {
         let (tree, at) = (self.clone(), at.clone());
         let (sums, asks) = (OnceLock::new(), Mutex::default());
         Ok(RemoteSnapshot { tree, at, path, object, meta, sums, asks, ahead })
+    }
+
+    /// Forgets what a list said of an object: whoever opens it again looks for what it is by then.
+    fn forget(&self, at: &RelPath, object: &Object) {
+        let mut seen = lock(&self.0.seen);
+        if seen.get(at) == Some(object) {
+            seen.remove(at);
+        }
     }
 
     /// The path in this tree of what comes to be at `at`: one object comes under the name that the destination gives
@@ -267,7 +276,8 @@ impl RemoteTree {
         let seen = lock(&self.0.seen).get(at).cloned();
         let found = seen.map_or_else(|| self.look(at), |object| Ok(Some(Found::Object(object))))?;
         let Some(Found::Object(object)) = found else { return Ok(None) };
-        let sums = self.0.system.sums(&path, &object)?.check(object.len)?;
+        let sums = self.0.system.sums(&path, &object).and_then(|sums| sums.check(object.len));
+        let sums = sums.inspect_err(|_| self.forget(at, &object))?;
         let mut told = lock(&self.0.told);
         if told.len() < MAX_TOLD {
             told.insert(at.clone(), (object, sums.clone()));
@@ -371,6 +381,11 @@ impl Reads for RemoteTree {
 }
 
 impl RemoteSnapshot {
+    fn failed(&self, action: &'static str, error: RemoteError) -> StoreError {
+        self.tree.forget(&self.at, &self.object);
+        error.at(action, &self.at)
+    }
+
     fn known(&self) -> Result<&Sums, StoreError> {
         if let Some(sums) = self.sums.get() {
             return Ok(sums);
@@ -385,7 +400,7 @@ impl RemoteSnapshot {
             None => self.tree.0.system.sums(&self.path, &self.object),
         };
         let sums = sums.and_then(|sums| sums.check(self.object.len));
-        let sums = sums.map_err(|error| error.at("open", &self.at))?;
+        let sums = sums.map_err(|error| self.failed("open", error))?;
         Ok(self.sums.get_or_init(|| sums))
     }
 }
@@ -401,7 +416,7 @@ impl Snapshot for RemoteSnapshot {
             // From the first byte on, whoever comes first: a sum may be of all of them.
             self.ahead.plan(std::slice::from_ref(&(0..self.object.len)), sums);
         }
-        self.ahead.read(start, buf).map_err(|error| error.at("read", &self.at))
+        self.ahead.read(start, buf).map_err(|error| self.failed("read", error))
     }
 
     fn will_read(&self, ranges: &[Range<u64>]) {
@@ -413,7 +428,7 @@ impl Snapshot for RemoteSnapshot {
     fn check_unchanged(&self) -> Result<(), StoreError> {
         let checked = self.ahead.check();
         let checked = checked.and_then(|()| self.tree.0.system.check(&self.path, &self.object));
-        checked.map_err(|error| error.at("read", &self.at))
+        checked.map_err(|error| self.failed("read", error))
     }
 
     fn extents(&self) -> Result<Option<Extents>, StoreError> {
@@ -422,6 +437,12 @@ impl Snapshot for RemoteSnapshot {
 
     fn lack(&self) -> String {
         "the store keeps no sums of it".to_owned()
+    }
+}
+
+impl Drop for RemoteSnapshot {
+    fn drop(&mut self) {
+        self.tree.forget(&self.at, &self.object);
     }
 }
 

@@ -23,6 +23,8 @@ const NOP: u32 = 0;
 const MAX_NOPS: usize = 100;
 /// Most bytes of an answer.
 const MAX_ANSWER: u32 = 64 << 10;
+/// Questions that are sent before the first answer is read.
+const QUESTIONS: u32 = 64;
 /// Copies of a chunk that are asked at most.
 const MAX_COPIES: usize = 3;
 
@@ -42,38 +44,36 @@ pub(super) struct Chunk {
     pub(super) copies: Vec<SocketAddrV4>,
 }
 
+impl Chunk {
+    /// True if it was never written.
+    pub(super) const fn is_hole(&self) -> bool {
+        self.id == 0 && self.version == 0
+    }
+}
+
 impl Master {
     pub(super) const fn new(address: SocketAddrV4, session: u32) -> Self {
         Self { address, session, stream: Mutex::new(None) }
     }
 
-    /// The chunk of that number of a file; nothing where the master does not say it in a way that is known here.
+    /// The first `count` chunks of a file; nothing where the master does not say them in a way that is known here.
     ///
     /// # Errors
     /// [`RemoteError::Unreachable`].
-    pub(super) fn chunk(&self, inode: u32, no: u32) -> Result<Option<Chunk>, RemoteError> {
-        let mut question = [0; 12];
-        question[4..8].copy_from_slice(&inode.to_be_bytes());
-        question[8..].copy_from_slice(&no.to_be_bytes());
+    pub(super) fn chunks(&self, inode: u32, count: u32) -> Result<Option<Vec<Chunk>>, RemoteError> {
         let mut held = lock(&self.stream);
+        let ask = |mut stream| io::Result::Ok((ask_all(&mut stream, inode, count)?, stream));
         // A connection that was kept may be over by now.
-        let kept = held.take().map(|stream| self.asked(stream, &question));
-        let (stream, answer) = match kept {
-            Some(Ok(answered)) => answered,
-            _ => self.connect().and_then(|stream| self.asked(stream, &question)).map_err(
-                |error| {
-                    let why = format!("{} (a master of MooseFS)", deltic_store::reason(&error));
-                    RemoteError::Unreachable { server: self.address.to_string(), why }
-                },
-            )?,
+        let kept = held.take().map(ask);
+        let (chunks, stream) = match kept {
+            Some(Ok(told)) => told,
+            _ => self.connect().and_then(ask).map_err(|error: io::Error| {
+                let why = format!("{} (a master of MooseFS)", deltic_store::reason(&error));
+                RemoteError::Unreachable { server: self.address.to_string(), why }
+            })?,
         };
         *held = Some(stream);
-        Ok(parse_chunk(&answer))
-    }
-
-    fn asked(&self, mut stream: TcpStream, question: &[u8]) -> io::Result<(TcpStream, Vec<u8>)> {
-        let answer = ask(&mut stream, CHECK, question)?;
-        Ok((stream, answer))
+        Ok(chunks)
     }
 
     fn connect(&self) -> io::Result<TcpStream> {
@@ -91,9 +91,28 @@ impl Master {
     }
 }
 
-/// From an answer: the question's number, then a state alone, or the chunk and its copies.
-fn parse_chunk(answer: &[u8]) -> Option<Chunk> {
-    let (_, told) = answer.split_at_checked(4)?;
+/// Asks for the first `count` chunks of a file, many in one message: each answer repeats the number of its question.
+fn ask_all(
+    stream: &mut (impl Read + Write),
+    inode: u32,
+    count: u32,
+) -> io::Result<Option<Vec<Chunk>>> {
+    let odd = || io::Error::new(io::ErrorKind::InvalidData, "an answer to another question");
+    let mut chunks = Vec::new();
+    for first in (0..count).step_by(QUESTIONS as usize) {
+        let numbers = first..count.min(first + QUESTIONS);
+        let question = |no: u32| message(CHECK, &[no, inode, no].map(u32::to_be_bytes).concat());
+        stream.write_all(&numbers.clone().flat_map(question).collect::<Vec<_>>())?;
+        for no in numbers {
+            let told = answer(stream, CHECK)?;
+            chunks.push(parse_chunk(told.strip_prefix(&no.to_be_bytes()).ok_or_else(odd)?));
+        }
+    }
+    Ok(chunks.into_iter().collect())
+}
+
+/// From an answer: a state alone, or the chunk and its copies.
+fn parse_chunk(told: &[u8]) -> Option<Chunk> {
     let (id, rest) = told.split_first_chunk::<8>()?;
     let (version, copies) = rest.split_first_chunk::<4>()?;
     if copies.len() % 7 != 0 {
@@ -116,16 +135,22 @@ pub(super) fn connect(address: SocketAddrV4) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends a question; its answer has the next number.
+/// Sends a question, and waits for its answer.
 pub(super) fn ask(
     stream: &mut (impl Read + Write),
     kind: u32,
     question: &[u8],
 ) -> io::Result<Vec<u8>> {
-    let mut message = kind.to_be_bytes().to_vec();
-    message.extend((question.len() as u32).to_be_bytes());
-    message.extend(question);
-    stream.write_all(&message)?;
+    stream.write_all(&message(kind, question))?;
+    answer(stream, kind)
+}
+
+fn message(kind: u32, body: &[u8]) -> Vec<u8> {
+    [&kind.to_be_bytes()[..], &(body.len() as u32).to_be_bytes(), body].concat()
+}
+
+/// Reads the answer to a question of this kind, which has the next number.
+fn answer(stream: &mut impl Read, kind: u32) -> io::Result<Vec<u8>> {
     for _ in 0..MAX_NOPS {
         let mut head = [0; 8];
         stream.read_exact(&mut head)?;
@@ -149,15 +174,14 @@ mod tests {
 
     #[test]
     fn a_chunk_and_its_copies_are_read() {
-        let mut answer = vec![0; 4];
-        answer.extend(0x2a_u64.to_be_bytes());
+        let mut answer = 0x2a_u64.to_be_bytes().to_vec();
         answer.extend(3_u32.to_be_bytes());
         answer.extend([10, 99, 0, 1, 0x24, 0xce, VALID, 10, 99, 0, 2, 0x24, 0xce, 1]);
         let chunk = parse_chunk(&answer).unwrap();
         assert_eq!((chunk.id, chunk.version), (42, 3));
         assert_eq!(chunk.copies, ["10.99.0.1:9422".parse().unwrap()]);
         // A state, and a chunk of other parts.
-        assert_eq!(parse_chunk(&[0, 0, 0, 0, 6]), None);
+        assert_eq!(parse_chunk(&[6]), None);
         assert_eq!(parse_chunk(&answer[..answer.len() - 1]), None);
         assert_eq!(parse_chunk(&[]), None);
     }
@@ -181,20 +205,18 @@ mod tests {
         }
     }
 
-    fn message(kind: u32, len: u32, body: &[u8]) -> Vec<u8> {
-        [&kind.to_be_bytes()[..], &len.to_be_bytes(), body].concat()
-    }
-
     #[test]
     fn answers_are_of_their_kind_and_bounded() {
         let ask = |told: &[u8]| ask(&mut Told(told), CHECK, b"question");
-        let nop = message(NOP, 0, b"");
-        let answer = message(CHECK + 1, 3, b"yes");
+        let nop = message(NOP, b"");
+        let answer = message(CHECK + 1, b"yes");
+        let mut long = message(CHECK + 1, &vec![0; MAX_ANSWER as usize + 1]);
+        long.truncate(100);
         assert_eq!(ask(&[nop.clone(), answer.clone()].concat()).unwrap(), b"yes");
         for bad in [
-            message(CHECK, 3, b"yes"),
-            message(CHECK + 1, MAX_ANSWER + 1, &[0; 100]),
-            message(CHECK + 1, 4, b"yes"),
+            message(CHECK, b"yes"),
+            long,
+            answer[..answer.len() - 1].to_vec(),
             [nop.repeat(MAX_NOPS), answer].concat(),
             Vec::new(),
         ] {
@@ -202,26 +224,55 @@ mod tests {
         }
     }
 
+    /// An answer to the question of this number: a chunk that nobody has.
+    fn told(no: u32, (id, version): (u64, u32)) -> Vec<u8> {
+        let chunk = [&no.to_be_bytes()[..], &id.to_be_bytes(), &version.to_be_bytes()].concat();
+        message(CHECK + 1, &chunk)
+    }
+
+    impl Master {
+        /// One that answers so many questions about the first chunk of a file, each on a connection of its own.
+        pub(in super::super) fn saying(chunks: Vec<(u64, u32)>) -> Self {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("IPv6") };
+            std::thread::spawn(move || {
+                for chunk in chunks {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    let mut hello = [0; 8 + 73];
+                    stream.read_exact(&mut hello).unwrap();
+                    assert_eq!(hello[8..72], WORD[..]);
+                    stream.write_all(&message(REGISTER + 1, &[0])).unwrap();
+                    let mut question = [0; 8 + 12];
+                    stream.read_exact(&mut question).unwrap();
+                    stream.write_all(&told(0, chunk)).unwrap();
+                }
+            });
+            Self::new(address, 7)
+        }
+    }
+
+    #[test]
+    fn each_answer_is_to_its_question() {
+        let ask = |numbers: &[u32]| {
+            let told: Vec<_> = numbers.iter().flat_map(|no| told(*no, (9, *no))).collect();
+            let count = numbers.len() as u32;
+            let chunks = ask_all(&mut Told(&told), 5, count).ok()??;
+            Some(chunks.iter().map(|chunk| chunk.version).collect::<Vec<_>>())
+        };
+        let many: Vec<_> = (0..QUESTIONS * 2 + 1).collect();
+        assert_eq!((ask(&many).as_ref(), ask(&[])), (Some(&many), Some(Vec::new())));
+        assert_eq!((ask(&[1, 0]), ask(&[0, 1, 1])), (None, None));
+        // One that is in parts of another kind.
+        let state = message(CHECK + 1, &[0, 0, 0, 0, 6]);
+        assert_eq!(ask_all(&mut Told(&[state, told(1, (9, 1))].concat()), 5, 2).unwrap(), None);
+    }
+
     #[test]
     fn a_connection_that_is_over_is_made_again() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("IPv6") };
-        let server = std::thread::spawn(move || {
-            for _ in 0..2 {
-                let (mut stream, _) = listener.accept().unwrap();
-                let mut hello = [0; 8 + 73];
-                stream.read_exact(&mut hello).unwrap();
-                assert_eq!(hello[8..72], WORD[..]);
-                stream.write_all(&message(REGISTER + 1, 1, &[0])).unwrap();
-                let mut question = [0; 8 + 12];
-                stream.read_exact(&mut question).unwrap();
-                stream.write_all(&message(CHECK + 1, 16, &question[4..])).unwrap();
-            }
-        });
-        let master = Master::new(address, 7);
-        let chunk = |no| master.chunk(9, no).unwrap().unwrap();
-        assert_eq!((chunk(1).version, chunk(2).version), (1, 2));
-        server.join().unwrap();
-        assert!(master.chunk(9, 3).is_err());
+        let master = Master::saying(vec![(9, 0), (9, 1)]);
+        for version in [0, 1] {
+            assert_eq!(master.chunks(9, 1).unwrap().unwrap()[0].version, version);
+        }
+        assert!(master.chunks(9, 1).is_err());
     }
 }

@@ -1,7 +1,8 @@
 //! MooseFS: names and content by its mount here, sums by the protocol of its servers.
 //!
 //! A chunk server keeps CRC-32 of each 64 KiB. What is written in place keeps the number and the version of its chunk,
-//! and times are of whole seconds: so the sums themselves are asked for again before a file counts.
+//! and times are of whole seconds: so sums are asked for again before a file counts, in the short form that a server
+//! makes of them.
 
 mod master;
 mod table;
@@ -19,26 +20,29 @@ use std::sync::{Arc, Mutex};
 use deltic_tree::Timestamp;
 use rustix::fs::OFlags;
 
-use crate::sums::Sums;
+use crate::sums::{Sums, Unit};
 use crate::system::{Found, Object, Pages, System, no_text};
 use crate::{RemoteError, lock};
 
-use master::Master;
-use table::CHUNK_BYTES;
+use master::{Chunk, Master};
+use table::{CHUNK_BYTES, Servers, seal};
 
 /// Number of the file of a mount that tells its master.
 const MASTER_INO: u64 = 0x7fff_ffff;
 const MASTER_INFO: &str = ".masterinfo";
 /// Files of which it is known what their sums were.
 const MAX_KNOWN: usize = 1 << 12;
+/// Most chunks of a file whose sums are asked for: 4 TiB. A longer one is read.
+const MAX_CHUNKS: u64 = 1 << 16;
 
 /// All mounts of MooseFS on this machine.
 #[derive(Debug, Default)]
 pub(crate) struct MooseFs {
     /// Masters by the device that their mount is.
     masters: Mutex<HashMap<u64, Arc<Master>>>,
-    /// Digests of the sums that files had.
-    known: Mutex<HashMap<String, blake3::Hash>>,
+    servers: Servers,
+    /// Seals of the chunks of files, as they were when their sums were told.
+    known: Mutex<HashMap<String, Vec<u32>>>,
     received: AtomicU64,
 }
 
@@ -75,37 +79,37 @@ impl MooseFs {
         Ok((file, meta))
     }
 
-    /// The sums of a file, and a digest of them.
-    fn told(&self, path: &str, object: &Object) -> Result<(Sums, blake3::Hash), RemoteError> {
-        if object.len.div_ceil(CHUNK_BYTES) > MAX_CHUNKS {
-            return Ok((Sums::default(), blake3::hash(b"")));
+    /// Asks about each chunk of a file, which has a number; nothing where something is not known of one.
+    fn of_chunks<T>(
+        &self,
+        (path, object): (&str, &Object),
+        ask: impl Fn(&Chunk, u32) -> Result<Option<T>, RemoteError>,
+    ) -> Result<Option<Vec<T>>, RemoteError> {
+        let count = object.len.div_ceil(CHUNK_BYTES);
+        if count > MAX_CHUNKS {
+            return Ok(None);
         }
         let (file, meta) = self.file(path, object)?;
         // What this machine wrote and has not sent yet is in no sum.
         file.sync_data().map_err(failed)?;
         let master = self.master(&at(path), meta.dev())?;
         let inode = u32::try_from(meta.ino()).map_err(|_| RemoteError::Changed)?;
-        let mut tables = table::Tables::new(object.len);
-        let mut sums = Sums::default();
-        for no in 0..object.len.div_ceil(CHUNK_BYTES) {
-            let chunk =
-                u32::try_from(no).ok().map(|no| master.chunk(inode, no)).transpose()?.flatten();
-            match chunk.map(|chunk| tables.units(&chunk, no)).transpose()?.flatten() {
-                Some(units) => sums.units.extend(units),
-                None => return Ok((Sums::default(), blake3::hash(b""))),
-            }
-        }
-        self.received.fetch_add(tables.received(), Ordering::Relaxed);
-        let mut hasher = blake3::Hasher::new();
-        sums.units.iter().flat_map(|unit| &unit.sum).for_each(|sum| {
-            hasher.update(&sum.bytes);
-        });
-        Ok((sums, hasher.finalize()))
+        let Some(chunks) = master.chunks(inode, count as u32)? else { return Ok(None) };
+        chunks.iter().zip(0..).map(|(chunk, no)| ask(chunk, no)).collect()
+    }
+
+    /// The units of each chunk of a file, and its seal.
+    fn told(
+        &self,
+        path: &str,
+        object: &Object,
+    ) -> Result<Option<Vec<(Vec<Unit>, u32)>>, RemoteError> {
+        self.of_chunks((path, object), |chunk, no| {
+            let table = self.servers.table(chunk)?;
+            Ok(table.map(|table| (table::units(&table, no, object.len), seal(&table))))
+        })
     }
 }
-
-/// Most chunks of a file whose sums are asked for: 4 TiB. A longer one is read.
-const MAX_CHUNKS: u64 = 1 << 16;
 
 impl System for MooseFs {
     fn url(&self, path: &str) -> String {
@@ -150,12 +154,13 @@ impl System for MooseFs {
     }
 
     fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
-        let (sums, digest) = self.told(path, object)?;
+        let Some(told) = self.told(path, object)? else { return Ok(Sums::default()) };
+        let (units, seals): (Vec<_>, Vec<_>) = told.into_iter().unzip();
         let mut known = lock(&self.known);
-        if known.len() < MAX_KNOWN && !sums.units.is_empty() {
-            known.insert(path.to_owned(), digest);
+        if known.len() < MAX_KNOWN && !seals.is_empty() {
+            known.insert(path.to_owned(), seals);
         }
-        Ok(sums)
+        Ok(Sums { units: units.concat(), whole: None })
     }
 
     fn read(
@@ -172,16 +177,21 @@ impl System for MooseFs {
     }
 
     fn check(&self, path: &str, object: &Object) -> Result<(), RemoteError> {
-        let known = lock(&self.known).remove(path);
-        match known {
-            Some(digest) if self.told(path, object)?.1 != digest => Err(RemoteError::Changed),
-            Some(_) => Ok(()),
-            None => self.file(path, object).map(drop),
+        let Some(known) = lock(&self.known).remove(path) else {
+            return self.file(path, object).map(drop);
+        };
+        let seals = self.of_chunks((path, object), |chunk, _| self.servers.seal(chunk));
+        if seals.is_ok_and(|seals| seals.as_ref() == Some(&known)) {
+            return Ok(());
         }
+        // Who says no seals, or others, tells the sums again.
+        let told = self.told(path, object)?.unwrap_or_default();
+        let is_same = told.iter().map(|(_, seal)| seal).eq(&known);
+        if is_same { Ok(()) } else { Err(RemoteError::Changed) }
     }
 
     fn received(&self) -> u64 {
-        self.received.load(Ordering::Relaxed)
+        self.received.load(Ordering::Relaxed) + self.servers.received()
     }
 
     fn has_dir_times(&self) -> bool {
@@ -265,6 +275,26 @@ mod tests {
         assert!(system.list(&path, &mut |name, _| panic!("{name}")).is_err());
         assert_eq!(system.look(&format!("{path}/other")).unwrap(), None);
         assert!(MooseFs::open("master:9421").is_err());
+    }
+
+    #[test]
+    fn a_file_that_got_another_chunk_in_the_same_second_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("img"), b"bytes").unwrap();
+        let path = dir.path().join("img").to_str().unwrap().trim_start_matches('/').to_owned();
+        let meta = fs::metadata(at(&path)).unwrap();
+        let object = object_of(&meta);
+        // A chunk that was never written, and then another that nobody has.
+        let same = [(0, 0), (0, 0)];
+        let other = [(0, 0), (9, 1), (9, 1)];
+        for (chunks, is_same) in [(&same[..], true), (&other, false)] {
+            let system = MooseFs::default();
+            let master = Master::saying(chunks.to_vec());
+            lock(&system.masters).insert(meta.dev(), Arc::new(master));
+            assert_eq!(system.sums(&path, &object).unwrap().units.len(), 1);
+            let checked = system.check(&path, &object);
+            assert_eq!(matches!(checked, Err(RemoteError::Changed)), !is_same, "{checked:?}");
+        }
     }
 
     #[test]

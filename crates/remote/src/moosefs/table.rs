@@ -3,69 +3,77 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddrV4, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crc32fast::Hasher;
 
 use super::master::{Chunk, ask, connect};
-use crate::RemoteError;
 use crate::http::is_near;
 use crate::sums::{Algorithm, Sum, Unit, unit_bytes};
+use crate::{RemoteError, lock};
 
-/// The sums of all blocks of a chunk.
-const TABLE: u32 = 302;
+/// The sums of all blocks of a chunk, and their length in bytes.
+const TABLE: (u32, usize) = (302, BLOCKS * 4);
+/// One number for all of them.
+const SEAL: (u32, usize) = (300, 4);
 /// Length of a chunk in bytes.
 pub(super) const CHUNK_BYTES: u64 = 64 << 20;
 /// Length of a block in bytes; what is behind the end of a file is zeros.
 const BLOCK_BYTES: u64 = 64 << 10;
-const BLOCKS: u64 = CHUNK_BYTES / BLOCK_BYTES;
+const BLOCKS: usize = (CHUNK_BYTES / BLOCK_BYTES) as usize;
 /// Servers that are kept connected.
 const MAX_SERVERS: usize = 64;
 
-/// Sums of the chunks of one file.
-pub(super) struct Tables {
-    len: u64,
-    /// Length of a unit in bytes: so many whole blocks.
-    unit: u64,
-    servers: HashMap<SocketAddrV4, TcpStream>,
-    received: u64,
+/// Servers of chunks, which are asked for sums.
+#[derive(Debug, Default)]
+pub(super) struct Servers {
+    kept: Mutex<HashMap<SocketAddrV4, TcpStream>>,
+    received: AtomicU64,
 }
 
-impl Tables {
-    /// Begins with a file of `len` bytes.
-    pub(super) fn new(len: u64) -> Self {
-        let unit = unit_bytes(len).clamp(BLOCK_BYTES, CHUNK_BYTES);
-        Self { len, unit, servers: HashMap::new(), received: 0 }
+impl Servers {
+    /// Bytes of sums that came.
+    pub(super) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
-    /// Bytes of tables that came.
-    pub(super) const fn received(&self) -> u64 {
-        self.received
-    }
-
-    /// The units of the chunk of that number; nothing where no server has its sums.
+    /// The sums of all blocks of a chunk; nothing where no server has them.
     ///
     /// # Errors
     /// [`RemoteError::Unreachable`] where none answers.
-    pub(super) fn units(
-        &mut self,
-        chunk: &Chunk,
-        no: u64,
-    ) -> Result<Option<Vec<Unit>>, RemoteError> {
-        let start = no * CHUNK_BYTES;
-        let len = CHUNK_BYTES.min(self.len - start);
-        if chunk.id == 0 && chunk.version == 0 {
-            // It was never written.
-            let zeros = crc32fast::hash(&[0; BLOCK_BYTES as usize]);
-            return Ok(Some(joined(&[zeros; BLOCKS as usize], len, self.unit)));
+    pub(super) fn table(&self, chunk: &Chunk) -> Result<Option<Vec<u32>>, RemoteError> {
+        if chunk.is_hole() {
+            return Ok(Some(hole()));
         }
+        Ok(self.first(chunk, TABLE)?.map(|told| numbers(&told)))
+    }
+
+    /// The [seal](seal()) of that table; nothing where no server says it.
+    ///
+    /// # Errors
+    /// As [`Self::table`].
+    pub(super) fn seal(&self, chunk: &Chunk) -> Result<Option<u32>, RemoteError> {
+        if chunk.is_hole() {
+            return Ok(Some(seal(&hole())));
+        }
+        Ok(self.first(chunk, SEAL)?.and_then(|told| numbers(&told).pop()))
+    }
+
+    /// The answer of the first server that has a chunk.
+    fn first(
+        &self,
+        chunk: &Chunk,
+        kind: (u32, usize),
+    ) -> Result<Option<Vec<u8>>, RemoteError> {
         let mut last = None;
         for server in &chunk.copies {
             // No chunk server has such an address, so whoever names one means another program.
             if is_near(IpAddr::V4(*server.ip())) {
                 continue;
             }
-            match self.ask(*server, chunk) {
-                Ok(Some(table)) => return Ok(Some(joined(&table, len, self.unit))),
+            match self.ask(*server, chunk, kind) {
+                Ok(Some(told)) => return Ok(Some(told)),
                 // It has another version by now, or none.
                 Ok(None) => {}
                 Err(error) => last = Some((server, error)),
@@ -76,41 +84,59 @@ impl Tables {
         Err(RemoteError::Unreachable { server: server.to_string(), why })
     }
 
-    fn ask(&mut self, server: SocketAddrV4, chunk: &Chunk) -> io::Result<Option<Vec<u32>>> {
-        let mut question = chunk.id.to_be_bytes().to_vec();
-        question.extend(chunk.version.to_be_bytes());
-        let kept = self.servers.remove(&server).map(|mut stream| {
-            let answer = ask(&mut stream, TABLE, &question)?;
-            io::Result::Ok((stream, answer))
-        });
-        let (stream, answer) = match kept {
+    fn ask(
+        &self,
+        server: SocketAddrV4,
+        chunk: &Chunk,
+        (kind, len): (u32, usize),
+    ) -> io::Result<Option<Vec<u8>>> {
+        let question = [&chunk.id.to_be_bytes()[..], &chunk.version.to_be_bytes()].concat();
+        let ask = |mut stream| io::Result::Ok((ask(&mut stream, kind, &question)?, stream));
+        let kept = lock(&self.kept).remove(&server).map(ask);
+        let (answer, stream) = match kept {
             Some(Ok(answered)) => answered,
-            _ => {
-                let mut stream = connect(server)?;
-                let answer = ask(&mut stream, TABLE, &question)?;
-                (stream, answer)
-            }
+            _ => connect(server).and_then(ask)?,
         };
-        if self.servers.len() < MAX_SERVERS {
-            self.servers.insert(server, stream);
+        self.received.fetch_add(answer.len() as u64, Ordering::Relaxed);
+        let told = told(&answer, &question, len)?;
+        let mut kept = lock(&self.kept);
+        if kept.len() < MAX_SERVERS {
+            kept.insert(server, stream);
         }
-        self.received += answer.len() as u64;
-        parse_table(&answer, &question)
+        Ok(told.map(Into::into))
     }
 }
 
-/// From an answer, which repeats the question; behind it are sums, or why there are none.
-fn parse_table(answer: &[u8], question: &[u8]) -> io::Result<Option<Vec<u32>>> {
-    let odd = || io::Error::new(io::ErrorKind::InvalidData, "a table of another chunk");
+/// The number that a server makes of the sums of all blocks of a chunk. Sums that differ in one place have another.
+pub(super) fn seal(table: &[u32]) -> u32 {
+    table.iter().fold(1, |all: u32, sum| all.wrapping_mul(426_265_243) ^ sum)
+}
+
+/// The sums of a chunk that was never written.
+fn hole() -> Vec<u32> {
+    vec![crc32fast::hash(&[0; BLOCK_BYTES as usize]); BLOCKS]
+}
+
+/// What an answer says, which repeats the question; behind it are `len` bytes, or why there are none.
+fn told<'a>(answer: &'a [u8], question: &[u8], len: usize) -> io::Result<Option<&'a [u8]>> {
+    let odd = || io::Error::new(io::ErrorKind::InvalidData, "sums of another chunk");
     let told = answer.strip_prefix(question).ok_or_else(odd)?;
-    match told.len() as u64 {
+    match told.len() {
         1 => Ok(None),
-        len if len == BLOCKS * 4 => {
-            let number = |sum: &[u8]| u32::from_be_bytes(sum.try_into().expect("four bytes"));
-            Ok(Some(told.chunks_exact(4).map(number).collect()))
-        }
+        now if now == len => Ok(Some(told)),
         _ => Err(odd()),
     }
+}
+
+fn numbers(bytes: &[u8]) -> Vec<u32> {
+    let number = |four: &[u8]| u32::from_be_bytes(four.try_into().expect("four bytes"));
+    bytes.chunks_exact(4).map(number).collect()
+}
+
+/// The units of the chunk of that number of a file of `len` bytes, joined from the sums of its blocks.
+pub(super) fn units(table: &[u32], no: u32, len: u64) -> Vec<Unit> {
+    let unit = unit_bytes(len).clamp(BLOCK_BYTES, CHUNK_BYTES);
+    joined(table, CHUNK_BYTES.min(len - u64::from(no) * CHUNK_BYTES), unit)
 }
 
 /// Units of `len` bytes of a chunk, joined from the sums of its blocks.
@@ -136,6 +162,8 @@ mod tests {
     /// A table that a chunk server sent of a file of 150,001 bytes, and what made the file.
     const RECORDED: &[u8] = include_bytes!("table.bin");
 
+    const RECORDED_SEAL: u32 = 0;
+
     fn file() -> Vec<u8> {
         (0..150_001_u32).map(|at| (at % 251) as u8).collect()
     }
@@ -148,8 +176,7 @@ mod tests {
 
     #[test]
     fn units_are_those_of_the_recorded_table() {
-        let (question, _) = RECORDED.split_at(12);
-        let table = parse_table(RECORDED, question).unwrap().unwrap();
+        let table = numbers(&RECORDED[12..]);
         let bytes = file();
         for unit in [BLOCK_BYTES, BLOCK_BYTES * 2, BLOCK_BYTES * 8] {
             let units = joined(&table, bytes.len() as u64, unit);
@@ -170,19 +197,37 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let std::net::SocketAddr::V4(at) = listener.local_addr().unwrap() else { panic!("IPv6") };
         let chunk = Chunk { id: 1, version: 1, copies: vec![at] };
-        assert_eq!(Tables::new(5).units(&chunk, 0).unwrap(), None);
+        assert_eq!(Servers::default().table(&chunk).unwrap(), None);
         assert!(listener.accept().is_err());
         // One that was never written needs nobody.
         let hole = Chunk { id: 0, version: 0, copies: Vec::new() };
-        assert_eq!(Tables::new(BLOCK_BYTES + 5).units(&hole, 0).unwrap().unwrap().len(), 2);
+        let table = Servers::default().table(&hole).unwrap().unwrap();
+        assert_eq!(units(&table, 0, BLOCK_BYTES + 5).len(), 2);
+        assert_eq!(units(&table, 1, CHUNK_BYTES + 5).len(), 1);
     }
 
     #[test]
     fn an_answer_of_another_chunk_is_none() {
-        let question = &RECORDED[..12];
-        assert_eq!(parse_table(&[question, &[19]].concat(), question).unwrap(), None);
-        assert!(parse_table(&RECORDED[..RECORDED.len() - 1], question).is_err());
-        assert!(parse_table(RECORDED, &[0; 12]).is_err());
-        assert!(parse_table(&[], question).is_err());
+        let (question, all) = RECORDED.split_at(12);
+        assert_eq!(told(RECORDED, question, TABLE.1).unwrap(), Some(all));
+        assert_eq!(told(&[question, &[19]].concat(), question, TABLE.1).unwrap(), None);
+        assert!(told(&RECORDED[..RECORDED.len() - 1], question, TABLE.1).is_err());
+        assert!(told(RECORDED, &[0; 12], TABLE.1).is_err());
+        assert!(told(&[], question, TABLE.1).is_err() && told(RECORDED, question, 4).is_err());
+    }
+
+    #[test]
+    fn a_sum_that_changed_is_seen_by_the_seal() {
+        let table = numbers(&RECORDED[12..]);
+        // What a chunk server (3.0.117) said of that table.
+        assert_eq!(seal(&table), RECORDED_SEAL);
+        for at in [0, 1, BLOCKS / 2, BLOCKS - 1] {
+            let mut other = table.clone();
+            other[at] ^= 1;
+            assert_ne!(seal(&other), RECORDED_SEAL);
+        }
+        let mut moved = table.clone();
+        moved.swap(0, 1);
+        assert_ne!(seal(&moved), RECORDED_SEAL);
     }
 }

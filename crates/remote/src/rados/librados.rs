@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "calls of a library of C; docs/ARCHITECTURE.md lists this file")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -234,38 +235,41 @@ impl Pool<'_> {
         Ok(got)
     }
 
-    /// XXH64 of each `unit` bytes of a range of that version, which is whole units; or of all of it, where `unit` is 0.
-    /// What came: their number, then each, with the last byte first.
+    /// XXH64 of the units of parts of that version, in one question. A part is whole units, or shorter than one. What
+    /// came of each: the number of its sums, then these, with the last byte first.
     pub(super) fn sums(
         &self,
         (name, version): (&CStr, u64),
-        (start, len): (u64, usize),
+        parts: &[Range<u64>],
         unit: usize,
-    ) -> Result<Vec<u8>, Errno> {
-        let count = len.checked_div(unit).unwrap_or(1);
-        let (mut sums, mut said) = (vec![0_u8; 4 + 8 * count], 0);
+    ) -> Result<Vec<Vec<u8>>, Errno> {
+        let len = |part: &Range<u64>| (part.end - part.start) as usize;
+        let room = |part| (vec![0_u8; 4 + 8 * (len(part) / unit).max(1)], 0);
+        let mut told: Vec<(Vec<u8>, c_int)> = parts.iter().map(room).collect();
         let calls = self.cluster.calls;
         let op = Op::new(calls, version);
         let seed = [0_u8; 8];
-        // SAFETY: the seed is copied, and the answer is cut to the length of `sums`; both they and `said` outlive
-        // `operate`, which writes to them.
-        unsafe {
-            (calls.rados_read_op_checksum)(
-                op.handle,
-                XXH64,
-                seed.as_ptr().cast(),
-                seed.len(),
-                start,
-                len,
-                unit,
-                sums.as_mut_ptr().cast(),
-                sums.len(),
-                &raw mut said,
-            );
+        for ((sums, said), part) in told.iter_mut().zip(parts) {
+            // SAFETY: the seed is copied, and the answer is cut to the length of `sums`; both they and `said` are in
+            // `told`, which outlives `operate` and is not touched until then. `operate` writes to them.
+            unsafe {
+                (calls.rados_read_op_checksum)(
+                    op.handle,
+                    XXH64,
+                    seed.as_ptr().cast(),
+                    seed.len(),
+                    part.start,
+                    len(part),
+                    // What is no whole unit is summed for itself.
+                    if len(part) < unit { 0 } else { unit },
+                    sums.as_mut_ptr().cast(),
+                    sums.len(),
+                    &raw mut *said,
+                );
+            }
         }
         self.operate(&op, name)?;
-        ok(said)?;
-        Ok(sums)
+        told.into_iter().map(|(sums, said)| ok(said).map(|_| sums)).collect()
     }
 
     fn operate(&self, op: &Op, name: &CStr) -> Result<(), Errno> {

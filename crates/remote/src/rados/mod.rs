@@ -21,8 +21,10 @@ use crate::{RemoteError, lock};
 
 use librados::{Cluster, Errno, NOT_FOUND, Stat, text};
 
-/// Bytes that a server reads for one question: it holds them in memory.
-const ASKED_BYTES: u64 = 8 << 20;
+/// Bytes of a part of which sums are asked for: a server holds them in memory, one part after the other.
+const PART_BYTES: u64 = 8 << 20;
+/// Parts of one question at most. Each question costs some hundred bytes more.
+const PARTS: usize = 16;
 /// Error that stands for a keyring that is missing.
 const NO_KEY: Errno = Errno(13);
 /// Bytes of all names of a pool at most.
@@ -157,23 +159,25 @@ impl Rados {
         Ok(Arc::clone(held.insert(Arc::new(names))))
     }
 
-    /// The sums of units of a part of an object, from one question.
+    /// The sums of units of parts of an object, from one question.
     fn asked(
         &self,
         (path, object): (&str, &Object),
-        part: Range<u64>,
+        parts: &[Range<u64>],
         unit: u64,
     ) -> Result<Vec<Unit>, RemoteError> {
         let (name, version) = (text(path).ok_or(RemoteError::NotFound)?, version_of(object)?);
-        let len = part.end - part.start;
-        // What is no whole unit is summed for itself.
-        let unit_bytes = if len < unit { 0 } else { unit as usize };
-        let told = self.with(|pool| {
-            pool.sums((name.as_c_str(), version), (part.start, len as usize), unit_bytes)
-        })?;
-        self.received.fetch_add(told.len() as u64, Ordering::Relaxed);
-        parse_sums(&told, len.div_ceil(unit))
-            .map(|sums| sums.map(|sum| Unit::new(len.min(unit), Some(sum))).collect())
+        let told =
+            self.with(|pool| pool.sums((name.as_c_str(), version), parts, unit as usize))?;
+        let bytes = told.iter().map(Vec::len).sum::<usize>() as u64;
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+        let mut units = Vec::new();
+        for (part, told) in parts.iter().zip(told) {
+            let len = part.end - part.start;
+            let sums = parse_sums(&told, len.div_ceil(unit))?;
+            units.extend(sums.map(|sum| Unit::new(len.min(unit), Some(sum))));
+        }
+        Ok(units)
     }
 }
 
@@ -193,7 +197,7 @@ fn parse_sums(told: &[u8], count: u64) -> Result<impl Iterator<Item = Sum>, Remo
 /// The parts of an object of which sums are asked for: of whole units, but for the last.
 fn parts(len: u64, unit: u64) -> Vec<Range<u64>> {
     let whole = len - len % unit;
-    let each = ASKED_BYTES.max(unit) / unit * unit;
+    let each = PART_BYTES.max(unit) / unit * unit;
     let mut parts: Vec<_> =
         (0..whole).step_by(each as usize).map(|start| start..whole.min(start + each)).collect();
     parts.extend((whole < len).then_some(whole..len));
@@ -243,9 +247,9 @@ impl System for Rados {
 
     fn sums(&self, path: &str, object: &Object) -> Result<Sums, RemoteError> {
         let unit = unit_bytes(object.len);
-        let asked = at_once(&parts(object.len, unit), |part| {
-            self.asked((path, object), part.clone(), unit)
-        });
+        let parts = parts(object.len, unit);
+        let questions: Vec<_> = parts.chunks(PARTS).collect();
+        let asked = at_once(&questions, |parts| self.asked((path, object), parts, unit));
         match asked {
             Ok(units) => Ok(Sums { units: units.concat(), whole: None }),
             Err(RemoteError::NotFound) => Err(RemoteError::Changed),
@@ -326,10 +330,10 @@ mod tests {
         assert_eq!(parts(0, U), []);
         assert_eq!((parts(1, U).len(), parts(U, U).len()), (1, 1));
         assert_eq!(parts(U + 1, U), [0..U, U..U + 1]);
-        let long = parts(ASKED_BYTES * 2 + U * 3 + 5, U);
+        let long = parts(PART_BYTES * 2 + U * 3 + 5, U);
         assert_eq!(long.len(), 4);
         assert!(long.windows(2).all(|two| two[0].end == two[1].start));
-        assert_eq!(parts(ASKED_BYTES * 6, ASKED_BYTES * 2).len(), 3);
+        assert_eq!(parts(PART_BYTES * 6, PART_BYTES * 2).len(), 3);
     }
 
     #[test]

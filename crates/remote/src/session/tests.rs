@@ -171,6 +171,30 @@ fn a_first_copy_reads_once_and_the_next_sync_only_what_changed() {
 }
 
 #[test]
+fn what_an_object_is_and_its_sums_are_asked_for_once() {
+    let new = bytes(UNIT as usize * 40, 12);
+    let world = World::new(Shelf { unit: UNIT, ..Shelf::default() }.with("a/img", &new));
+    let asked = || world.shelf.asked.swap(0, std::sync::atomic::Ordering::Relaxed);
+    fs::create_dir_all(world.out().join("a")).unwrap();
+    fs::write(world.out().join("a/img"), &new[1..]).unwrap();
+    age(&world.out().join("a/img"));
+    world.sync().0.unwrap();
+    assert_eq!(asked(), 1, "an old version that nobody knows");
+    world.compare();
+    assert_eq!(asked(), 1, "both ends want them");
+}
+
+#[test]
+fn an_object_that_changes_while_it_is_read_comes_as_it_is_then() {
+    let (first, last) = (bytes(UNIT as usize * 40, 13), bytes(UNIT as usize * 41, 14));
+    let world = World::new(Shelf { unit: UNIT, ..Shelf::default() }.with("img", &first));
+    *world.shelf.next.lock().unwrap() = Some(("img".into(), last.clone()));
+    let (ended, troubles, _) = world.sync();
+    ended.unwrap();
+    assert!(troubles.is_empty() && world.holds("img", &last), "{troubles:?}");
+}
+
+#[test]
 fn bytes_that_are_not_those_of_their_sums_replace_nothing() {
     let lens = [1000, UNIT as usize * 40, 5 << 20, 40 << 20];
     for (len, whole) in lens.into_iter().flat_map(|len| [(len, false), (len, true)]) {
