@@ -91,6 +91,7 @@ bench: toolchain ## measure deltic and rsync side by side (takes long; tables go
 	$(bench) kill
 	$(bench) enospc
 	$(bench) serve
+	$(bench) skysync --size 10MB
 	$(target)/release/deltic bench chunk
 
 fmt: toolchain

@@ -46,6 +46,9 @@ pub(crate) struct MooseFs {
     received: AtomicU64,
 }
 
+/// The units of a chunk, and its seal.
+type Told = (Vec<Unit>, u32);
+
 impl MooseFs {
     pub(crate) fn open(host: &str) -> Result<Self, RemoteError> {
         if host.is_empty() {
@@ -99,11 +102,7 @@ impl MooseFs {
     }
 
     /// The units of each chunk of a file, and its seal.
-    fn told(
-        &self,
-        path: &str,
-        object: &Object,
-    ) -> Result<Option<Vec<(Vec<Unit>, u32)>>, RemoteError> {
+    fn told(&self, path: &str, object: &Object) -> Result<Option<Vec<Told>>, RemoteError> {
         self.of_chunks((path, object), |chunk, no| {
             let table = self.servers.table(chunk)?;
             Ok(table.map(|table| (table::units(&table, no, object.len), seal(&table))))

@@ -167,8 +167,7 @@ impl Rados {
         unit: u64,
     ) -> Result<Vec<Unit>, RemoteError> {
         let (name, version) = (text(path).ok_or(RemoteError::NotFound)?, version_of(object)?);
-        let told =
-            self.with(|pool| pool.sums((name.as_c_str(), version), parts, unit as usize))?;
+        let told = self.with(|pool| pool.sums((name.as_c_str(), version), parts, unit as usize))?;
         let bytes = told.iter().map(Vec::len).sum::<usize>() as u64;
         self.received.fetch_add(bytes, Ordering::Relaxed);
         let mut units = Vec::new();
