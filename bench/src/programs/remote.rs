@@ -88,7 +88,7 @@ const WAYS: [(Way, &str); 5] = [
     (Way::Floor, "changed units from here, flushed"),
 ];
 
-/// Copies `count` bytes at `start` of the new version `img` into a copy of the old version `$1`, and puts that in place.
+/// Copies a range of the new version `img` into a copy of the old version `$1`, and puts that in place.
 fn floor(img: &Path, Range { start, end }: &Range<u64>) -> String {
     let (img, count) = (img.display(), end - start);
     format!(

@@ -15,7 +15,7 @@ use crate::{RemoteError, lock};
 
 /// The sums of all blocks of a chunk, and their length in bytes.
 const TABLE: (u32, usize) = (302, BLOCKS * 4);
-/// One number for all of them.
+/// The [seal](seal()) of a chunk, and its length in bytes.
 const SEAL: (u32, usize) = (300, 4);
 /// Length of a chunk in bytes.
 pub(super) const CHUNK_BYTES: u64 = 64 << 20;
@@ -52,7 +52,7 @@ impl Servers {
     /// The [seal](seal()) of that table; nothing where no server says it.
     ///
     /// # Errors
-    /// As [`Self::table`].
+    /// [`RemoteError::Unreachable`] where none answers.
     pub(super) fn seal(&self, chunk: &Chunk) -> Result<Option<u32>, RemoteError> {
         if chunk.is_hole() {
             return Ok(Some(seal(&hole())));
