@@ -158,8 +158,9 @@ mkdir -p tree && cp out/img tree/img
 echo "$system: equal, in both orders"
 verified 0 104857600 65536 tree/ "$url"
 verified 0 104857600 65536 "$url" tree/
-printf z | dd of=tree/img bs=1 seek=70000000 conv=notrunc 2>/dev/null
-echo "$system: a byte differs" && verified 26 104857600 65536 tree/ "$url"
+# One byte may be what was there.
+printf different | dd of=tree/img bs=1 seek=70000000 conv=notrunc 2>/dev/null
+echo "$system: some bytes differ" && verified 26 104857600 65536 tree/ "$url"
 # They keep sums that no file system here does.
 case $system in azure | seaweedfs | moosefs | ceph) exit 0 ;; esac
 image=$(mktemp "$dir/btrfs.XXXXXX")
