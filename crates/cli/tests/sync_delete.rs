@@ -328,8 +328,13 @@ fn each_empty_source_keeps_what_stands_in_its_place_and_no_other_does() {
         assert!(told.stderr.contains("a run without -n would delete nothing"), "{way:?} {told:#?}");
         assert_eq!(told.code, Some(0), "{way:?} {told:#?}");
         world.fails(25, &words("-n --max-delete 100"));
-        for more in ["", "--max-delete 100", "--max-delete 100%"] {
+        let counted = |run: &Run| run.stat("Number of deleted files");
+        let foretold = counted(&world.ok(&words("-n --stats")));
+        for more in ["--stats", "--max-delete 100", "--max-delete 100%"] {
             let run = world.fails(25, &words(more));
+            if more == "--stats" {
+                assert_eq!(counted(&run), foretold, "{way:?} {sources:?}");
+            }
             let is_told = run.stderr.contains("is empty, and ")
                 && run.stderr.contains(" would be removed; --force-delete goes on");
             assert!(is_told, "{way:?} {run:#?}");

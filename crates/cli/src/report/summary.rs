@@ -51,6 +51,11 @@ impl Tally {
     pub(crate) const fn matched(&self) -> u64 {
         self.matched
     }
+
+    /// Names of all kinds that went, or in a dry run were to go.
+    fn deleted(&self) -> u64 {
+        self.deleted.iter().sum()
+    }
 }
 
 /// The lines that `view` asks for.
@@ -59,7 +64,12 @@ pub(crate) fn lines(view: &View, outcome: &Outcome, tally: &Tally, exit: Exit) -
     match view.summary {
         Summary::Nothing => Vec::new(),
         Summary::Line => vec![line(outcome, exit)],
-        Summary::Short => short(outcome, dry_run, view.color, exit),
+        Summary::Short => {
+            // A dry run names them, and counts what would go.
+            let held =
+                if dry_run { tally.deleted().saturating_sub(outcome.totals.deleted) } else { 0 };
+            short((outcome, held), dry_run, view.color, exit)
+        }
         Summary::Totals => totals(outcome, dry_run, view.numbers),
         Summary::Full => {
             let full = full(outcome, tally, view.numbers);
@@ -88,15 +98,16 @@ fn line(outcome: &Outcome, exit: Exit) -> String {
     format!("{counts} seconds={:.3} exit_code={}", elapsed.as_secs_f64(), exit.code())
 }
 
-/// Lines for a person.
-fn short(outcome: &Outcome, dry_run: bool, color: bool, exit: Exit) -> Vec<String> {
+/// Lines for a person, where so many deletions are `held` back.
+fn short((outcome, held): (&Outcome, u64), dry_run: bool, color: bool, exit: Exit) -> Vec<String> {
     let paint =
         |code, text: String| if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text };
     let Outcome { totals, traffic, elapsed } = outcome;
     let failed = (totals.failed > 0)
         .then(|| paint("31", format!("{}, see above", counted(totals.failed, "error"))));
+    let is_well = exit == Exit::Success && held == 0;
     let told = [
-        paint(if exit == Exit::Success { "32" } else { "33" }, done(totals, dry_run)),
+        paint(if is_well { "32" } else { "33" }, done(totals, held, dry_run)),
         format!(
             "sent {}, received {} in {} ({}/s)",
             HumanBytes(traffic.sent),
@@ -115,8 +126,8 @@ fn short(outcome: &Outcome, dry_run: bool, color: bool, exit: Exit) -> Vec<Strin
 }
 
 /// `2 of 5 files transferred: 1.18 MiB new, 1.02 GiB already there, 7 names removed`, without what there was nothing
-/// of.
-fn done(totals: &Totals, dry_run: bool) -> String {
+/// of. Where deletions are `held` back, how many.
+fn done(totals: &Totals, held: u64, dry_run: bool) -> String {
     let (transferred, removed) = match dry_run {
         true => ("to transfer", "to remove"),
         false => ("transferred", "removed"),
@@ -128,15 +139,17 @@ fn done(totals: &Totals, dry_run: bool) -> String {
         .then(|| format!("{} of it left by an interrupted run", HumanBytes(totals.resumed)));
     let bytes: Vec<_> = new.into_iter().chain(matched).chain(resumed).collect();
     let colon = if bytes.is_empty() { "" } else { ": " };
+    let held_back = (held > 0).then(|| format!("; {} held back", HumanCount(held)));
     let removed = match totals.deleted {
-        0 => String::new(),
+        0 if held == 0 => String::new(),
         names => format!(", {} {removed}", counted(names, "name")),
     };
     format!(
-        "{} of {} {transferred}{colon}{}{removed}",
+        "{} of {} {transferred}{colon}{}{removed}{}",
         HumanCount(totals.transferred),
         counted(totals.files, "file"),
         bytes.join(", "),
+        held_back.unwrap_or_default(),
     )
 }
 
@@ -275,7 +288,7 @@ mod tests {
     #[test]
     fn a_person_reads_three_lines() {
         assert_eq!(
-            short(&outcome(), false, false, Exit::Success).join("\n"),
+            short((&outcome(), 0), false, false, Exit::Success).join("\n"),
             "2 of 1,200 files transferred: 1.18 MiB new, 1022.82 MiB already there, 7 names removed\n\
              sent 1.24 MiB, received 512 B in 2.50 s (508.01 KiB/s)\n\
              total size is 5.00 GiB, speedup is 4,128.15"
@@ -283,11 +296,11 @@ mod tests {
         let mut resumed = outcome();
         resumed.totals.resumed = 20 << 20;
         assert_eq!(
-            short(&resumed, false, false, Exit::Success)[0],
+            short((&resumed, 0), false, false, Exit::Success)[0],
             "2 of 1,200 files transferred: 1.18 MiB new, 1022.82 MiB already there, \
              20.00 MiB of it left by an interrupted run, 7 names removed"
         );
-        let dry = short(&outcome(), true, false, Exit::Success);
+        let dry = short((&outcome(), 0), true, false, Exit::Success);
         assert!(dry.last().unwrap().ends_with("(dry run: nothing was changed)"));
     }
 
@@ -296,12 +309,15 @@ mod tests {
         let first = |change: fn(&mut Totals), dry_run| {
             let mut outcome = outcome();
             change(&mut outcome.totals);
-            short(&outcome, dry_run, false, Exit::Success).remove(0)
+            short((&outcome, 0), dry_run, false, Exit::Success).remove(0)
         };
         assert!(first(|totals| totals.deleted = 0, false).ends_with("already there"));
         let idle = Totals { files: 3, ..Totals::default() };
         let unchanged = Outcome { totals: idle, ..outcome() };
-        assert_eq!(short(&unchanged, false, false, Exit::Success)[0], "0 of 3 files transferred");
+        assert_eq!(
+            short((&unchanged, 0), false, false, Exit::Success)[0],
+            "0 of 3 files transferred"
+        );
         let one = |totals: &mut Totals| {
             *totals = Totals { files: 1, transferred: 1, literal: 3, ..Totals::default() };
         };
@@ -310,21 +326,26 @@ mod tests {
             *totals = Totals { files: 2, transferred: 1, deleted: 1, ..Totals::default() };
         };
         assert_eq!(first(dry, true), "1 of 2 files to transfer, 1 name to remove");
+        let held = short((&unchanged, 3), true, true, Exit::Success);
+        assert_eq!(
+            held[0],
+            "\x1b[33m0 of 3 files to transfer, 0 names to remove; 3 held back\x1b[0m"
+        );
     }
 
     #[test]
     fn colours_say_whether_all_went_well() {
-        assert!(short(&outcome(), false, true, Exit::Success)[0].starts_with("\x1b[32m2 of"));
-        let held_back = short(&outcome(), false, true, Exit::DeleteLimit);
+        assert!(short((&outcome(), 0), false, true, Exit::Success)[0].starts_with("\x1b[32m2 of"));
+        let held_back = short((&outcome(), 0), false, true, Exit::DeleteLimit);
         assert!(held_back[0].starts_with("\x1b[33m"), "no green where the code is not 0");
         let mut bad = outcome();
         bad.totals.failed = 3;
-        let lines = short(&bad, false, true, Exit::Partial);
+        let lines = short((&bad, 0), false, true, Exit::Partial);
         assert!(lines[0].starts_with("\x1b[33m"));
         assert_eq!(lines[3], "\x1b[31m3 errors, see above\x1b[0m");
-        assert!(!short(&bad, false, false, Exit::Partial).join("").contains('\x1b'));
+        assert!(!short((&bad, 0), false, false, Exit::Partial).join("").contains('\x1b'));
         bad.totals.failed = 1;
-        assert_eq!(short(&bad, false, false, Exit::Partial)[3], "1 error, see above");
+        assert_eq!(short((&bad, 0), false, false, Exit::Partial)[3], "1 error, see above");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub struct Totals {
     pub matched: u64,
     /// Bytes of those that an interrupted run had left.
     pub resumed: u64,
-    /// Names that were removed.
+    /// Names that were removed; in a dry run those that another run would remove.
     pub deleted: u64,
     /// Names that could not be synced.
     pub failed: u64,

@@ -57,6 +57,8 @@ pub(super) struct Deleting {
     empty: BTreeMap<RelPath, u64>,
     /// Number of names in the list, once deletions begin.
     known: u64,
+    /// True in a dry run that names what goes, where another run would remove none of it.
+    names_only: bool,
 }
 
 impl Deleting {
@@ -118,13 +120,13 @@ const fn if_dry_run(options: &Options) -> &'static str {
     if options.dry_run { "without -n " } else { "" }
 }
 
-/// Number of names that stay for an empty source that is `dir`, or what it is in, if there is one.
-fn held_by<'a>(empty: &'a mut BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<&'a mut u64> {
+/// The empty source that is `dir`, or what it is in, if there is one.
+fn held_by(empty: &BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<RelPath> {
     let mut at = dir.clone();
     while !empty.contains_key(&at) {
         at = at.split_last()?.0;
     }
-    empty.get_mut(&at)
+    Some(at)
 }
 
 impl Deleting {
@@ -147,7 +149,7 @@ impl Deleting {
         warnings.into_iter().for_each(|warning| cx.tell_trouble(warning));
         let dry_run = cx.setting.options.dry_run;
         let Self { extras: going, empty, .. } = self;
-        let mut staying = held_by(empty, &dir);
+        let mut staying = held_by(empty, &dir).and_then(|source| empty.get_mut(&source));
         for Extra { name, names } in extras {
             let Ok(path) = dir.join(&name) else { continue };
             if let Some(staying) = &mut staying {
@@ -240,6 +242,7 @@ impl Deleting {
             Delete::AtMost(most) if !is_empty => self.remove_some(cx, most),
             _ if cx.setting.options.dry_run => {
                 self.hold_back(cx);
+                self.names_only = true;
                 self.remove_all(cx);
             }
             _ if cx.setting.options.asks() && !is_empty => self.ask(cx),
@@ -329,31 +332,23 @@ impl Deleting {
     }
 
     /// Tells what stays in places of empty sources.
-    fn hold_back_empty(&mut self, cx: &mut Context) {
-        for (source, names) in std::mem::take(&mut self.empty) {
+    fn hold_back_empty(&self, cx: &mut Context) {
+        for (source, &names) in &self.empty {
             let (of, below) = match source.is_root() {
                 true => ("the source".into(), String::new()),
                 false => (format!("the source {source}"), format!(" in {source}")),
             };
             if names > 0 {
-                self.tell_empty(cx, &below, &of, names);
+                tell_empty(cx, &below, &of, names);
             }
         }
-    }
-
-    fn tell_empty(&mut self, cx: &mut Context, below: &str, source: &str, names: u64) {
-        let would = if names == 1 { "name" } else { "names" };
-        let why = format!("{source} is empty, and {names} {would} would be removed");
-        let held = held_back(&cx.setting.options, below, &format!("{why}; --force-delete goes on"));
-        // Its side tells it from a limit.
-        cx.tell_trouble(held.on(Side::Sender));
     }
 
     /// Tells that all stays that was to go.
     fn hold_back(&mut self, cx: &mut Context) {
         let (names, listed) = (self.names_to_go(), self.known);
         if listed == 0 {
-            return self.tell_empty(cx, "", "the source", names);
+            return tell_empty(cx, "", "the source", names);
         }
         let (going, most) = (self.going(), self.most_deletes(cx));
         let besides = match self.moved {
@@ -406,7 +401,11 @@ impl Deleting {
 
     pub(super) fn removed(&mut self, cx: &mut Context, mut removal: Removal, removed: Removed) {
         removal.take(&removed);
+        let counted = cx.totals.deleted;
         report_gone(cx, &removal, removed.gone);
+        if self.names_only || held_by(&self.empty, &removal.path).is_some() {
+            cx.totals.deleted = counted;
+        }
         // What rules protect stays as the user wishes.
         removed.troubles.into_iter().for_each(|trouble| cx.found(trouble));
         if removed.goes_on && self.may_go_on(cx, &mut removal) {
@@ -440,6 +439,14 @@ pub(super) fn report_gone(cx: &mut Context, removal: &Removal, gone: Vec<(RelPat
             cx.changed(Change { path, item, action, differs, facts: Facts::default() });
         }
     }
+}
+
+fn tell_empty(cx: &mut Context, below: &str, source: &str, names: u64) {
+    let would = if names == 1 { "name" } else { "names" };
+    let why = format!("{source} is empty, and {names} {would} would be removed");
+    let held = held_back(&cx.setting.options, below, &format!("{why}; --force-delete goes on"));
+    // Its side tells it from a limit.
+    cx.tell_trouble(held.on(Side::Sender));
 }
 
 /// The trouble of names that stay, those `below` what is said, or would without the dry run.
