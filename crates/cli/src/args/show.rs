@@ -22,7 +22,7 @@ pub(crate) struct Show {
     /// Choose what is shown: name,stats2,del0; help lists all
     #[arg(long, value_name = "FLAGS", action = ArgAction::Append, help_heading = SHOW)]
     pub(crate) info: Vec<String>,
-    /// Show some of how it is done: flist,deltasum,fuzzy
+    /// Show how it is done: flist,deltasum,fuzzy,nstr
     #[arg(long, value_name = "FLAGS", action = ArgAction::Append, help_heading = SHOW)]
     pub(crate) debug: Vec<String>,
     /// Show how names change, as rsync does; -ii: name all
