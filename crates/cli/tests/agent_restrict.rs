@@ -399,6 +399,7 @@ fn the_doctor_says_what_a_key_may_do() {
         assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
         assert!(run.stdout.contains(says) && run.stdout.contains("Landlock"), "{run:#?}");
         assert!(!run.stdout.contains("warning"), "{run:#?}");
+        assert!(run.stdout.contains(" transfer: not tried: "), "{run:#?}");
         key.world.link("../outside", "jail/out");
         for place in ["h:../outside", "h:out", "h:~"] {
             let run = doctor(place);

@@ -298,7 +298,7 @@ fn a_batch_that_is_none_or_not_whole_changes_nothing() {
         refused(&world.read("R"), "is rsync's");
     }
     let run = world.fails(11, "-a --read-batch=none b/");
-    assert!(run.stderr.contains("open none"), "{run:#?}");
+    assert!(run.stderr.contains("cannot open none: "), "{run:#?}");
 }
 
 #[test]

@@ -234,6 +234,11 @@ fn what_does_not_run_there_is_not_installed() {
     assert_eq!(run.code, Some(4), "{run:#?}");
     assert!(run.stderr.contains("it does not run there"), "{run:#?}");
 
+    // One that runs there, and is another program.
+    let run = install(&world, SHELL, &["--binary", "/bin/true", "h"]);
+    assert_eq!(run.code, Some(3), "{run:#?}");
+    assert!(run.stderr.contains("the program is no deltic, but "), "{run:#?}");
+
     world.write("text", "#!/bin/sh\n");
     assert_eq!(install(&world, SHELL, &["--binary", "text", "h"]).code, Some(3));
     let run = install(&world, SHELL, &["--to", "/proc/no/deltic", "h"]);
@@ -242,6 +247,8 @@ fn what_does_not_run_there_is_not_installed() {
     let run = install(&world, SHELL, &["h:bin/"]);
     assert!(run.code == Some(1) && run.stderr.contains("behind --to"), "{run:#?}");
     assert_eq!(install(&world, "sh -c 'exit 9'", &["me@::1"]).code, Some(12), "an address");
+    let refused = install(&world, "sh -c 'exit 4'", &["h"]);
+    assert!(!refused.stderr.contains("does it connect"), "{refused:#?}");
     assert_eq!(world.read(".local/bin/deltic"), b"the old one");
     assert_eq!(world.names(".local/bin"), ["deltic"]);
 }

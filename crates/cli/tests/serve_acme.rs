@@ -36,7 +36,7 @@ fn an_authority_that_is_not_there_is_told_and_the_server_goes_on() {
     let why = said.next().expect("it says what came of it");
     assert_eq!(
         why,
-        "no certificate for nas.example from https://127.0.0.1:1/dir: connect to 127.0.0.1:1: connection refused; \
+        "no certificate for nas.example from https://127.0.0.1:1/dir: cannot connect to 127.0.0.1:1: connection refused; \
          nobody can connect without one; trying again in 120 s"
     );
     let shown = BufReader::new(child.stdout.take().expect("it is piped")).lines();

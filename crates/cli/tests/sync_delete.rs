@@ -329,7 +329,7 @@ fn each_empty_source_keeps_what_stands_in_its_place_and_no_other_does() {
         assert_eq!(told.code, Some(0), "{way:?} {told:#?}");
         world.fails(25, &words("-n --max-delete 100"));
         let counted = |run: &Run| run.stat("Number of deleted files");
-        let foretold = counted(&world.ok(&words("-n --stats")));
+        let foretold = counted(&world.sync(&self::words(&words("-n --stats"))));
         for more in ["--stats", "--max-delete 100", "--max-delete 100%"] {
             let run = world.fails(25, &words(more));
             if more == "--stats" {

@@ -893,7 +893,7 @@ fn where_few_threads_may_start_few_do_it_all() {
         let words = words.iter().map(|word| word.replace("FIRST", first));
         let run = Run::of(&mut world.command("strace", words));
         assert_eq!(run.code, Some(14), "{run:#?}");
-        assert_eq!(run.stderr, "deltic: start a thread: resource temporarily unavailable\n");
+        assert_eq!(run.stderr, "deltic: cannot start a thread: resource temporarily unavailable\n");
     }
 }
 

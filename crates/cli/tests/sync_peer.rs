@@ -399,7 +399,7 @@ fn a_reader_that_leaves_does_not_stop_the_sync() {
     world.assert_same("src", "dst");
     let line = r#""$0" sync -ai --no-fsync src/ full/ >/dev/full"#;
     let run = Run::of(&mut world.command("sh", ["-c", line, DELTIC]));
-    assert_ends(&run, &[11], "write standard output");
+    assert_ends(&run, &[11], "cannot write standard output");
     world.assert_same("src", "full");
 }
 

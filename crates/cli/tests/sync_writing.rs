@@ -1099,8 +1099,11 @@ fn directories_of_options_are_not_reached_through_links_of_others() {
             let refused = world.fails(3, &run(words));
             let why = "dst/bk, a symlink of another user";
             assert!(refused.stderr.contains(why), "{way:?} {words} {refused:#?}");
+            assert!(refused.stderr.contains("cannot use --"), "{refused:#?}");
+            assert!(!refused.stderr.contains("destination"), "{refused:#?}");
         }
-        world.fails(3, &run(&format!("--partial-dir={absolute}")));
+        let refused = world.fails(3, &run(&format!("--partial-dir={absolute}")));
+        assert!(refused.stderr.contains("cannot use --partial-dir"), "{refused:#?}");
         assert_eq!(world.read("dst/f"), b"payload");
         assert!(world.names("etc").is_empty(), "{way:?}");
         world.ok(&run("-b --backup-dir=bk/deeper --insecure-links"));

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 use deltic_protocol::PeerError;
-use deltic_protocol::hello::{Abort, AbortCause};
+use deltic_protocol::hello::{Abort, AbortCause, MAGIC};
 use deltic_store_local::reason;
 use deltic_tree::RelPath;
 
@@ -34,7 +34,7 @@ pub enum SyncError {
     #[error("{0}")]
     Files(String),
     /// The remote shell or program could not be started.
-    #[error("start {program}: {}", reason(source))]
+    #[error("cannot start {program}: {}", reason(source))]
     Start {
         /// What was to be started.
         program: String,
@@ -42,7 +42,7 @@ pub enum SyncError {
         source: io::Error,
     },
     /// A server could not be reached, or is not who it is to be.
-    #[error("{what}: {}", reason(source))]
+    #[error("cannot {what}: {}", reason(source))]
     Dial {
         /// What was tried, with which server.
         what: String,
@@ -84,7 +84,7 @@ pub enum SyncError {
     #[error("{0}")]
     Refused(String),
     /// Reading or writing the connection failed.
-    #[error("{action}: {}", reason(source))]
+    #[error("cannot {action}: {}", reason(source))]
     Transport {
         /// What was tried.
         action: &'static str,
@@ -92,7 +92,7 @@ pub enum SyncError {
         source: io::Error,
     },
     /// The system does not let us watch the source.
-    #[error("{action}: {}", reason(source))]
+    #[error("cannot {action}: {}", reason(source))]
     Watch {
         /// What was tried.
         action: &'static str,
@@ -100,7 +100,7 @@ pub enum SyncError {
         source: io::Error,
     },
     /// The system has no thread for us.
-    #[error("start a thread: {}", reason(.0))]
+    #[error("cannot start a thread: {}", reason(.0))]
     Thread(io::Error),
     /// A bug: a thread of ours panicked, and said where on standard error.
     #[error("an internal error ended the run")]
@@ -140,6 +140,7 @@ impl Versions {
     #[must_use]
     pub fn order(&self) -> Ordering {
         let numbers = |version: &str| -> Vec<u64> {
+            let version = version.trim_start_matches(|c: char| !c.is_ascii_digit());
             let numbers = version.split(|c: char| !c.is_ascii_digit());
             numbers.map_while(|number| number.parse().ok()).collect()
         };
@@ -215,7 +216,11 @@ impl From<PeerError> for SyncError {
     fn from(error: PeerError) -> Self {
         match error {
             PeerError::NotDeltic(_) => Self::Unclean(error),
-            PeerError::Rsync | PeerError::OtherProtocol(_) | PeerError::NothingInCommon(_) => {
+            PeerError::OtherProtocol(there) => {
+                let here = String::from_utf8_lossy(&MAGIC).into();
+                Self::Versions(Versions { here, there, host: None })
+            }
+            PeerError::Rsync | PeerError::NothingInCommon(_) => {
                 Self::Incompatible(error.to_string())
             }
             PeerError::Damaged => Self::Damaged,
@@ -277,4 +282,22 @@ pub(crate) fn last_word(error: &SyncError) -> Option<Abort> {
         _ => AbortCause::Internal,
     };
     Some(Abort { cause, message: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_older_end_is_known_by_its_version_or_its_protocol() {
+        let order = |here: &str, there: &str| {
+            Versions { here: here.into(), there: there.into(), host: None }.order()
+        };
+        assert_eq!(order("0.9.1", "0.10.0"), Ordering::Less);
+        let other = SyncError::from(PeerError::OtherProtocol("deltic/2".into()));
+        let SyncError::Versions(versions) = other else { panic!("{other:?}") };
+        assert_eq!(versions.order(), Ordering::Less);
+        let told = "incompatible versions: deltic/1 here, deltic/2 at the other end";
+        assert_eq!(versions.to_string(), told);
+    }
 }

@@ -16,6 +16,7 @@ use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::dir::{Dir, Led, Trust, Use, WayEnd, is_confined, stat_in_volume};
+use crate::errno::io_error;
 use deltic_store::StoreError;
 
 /// Where `path` below `root` is, from the root of the file system.
@@ -53,6 +54,20 @@ impl NamedDir {
             // What is missing is made, and what else is wrong is said by who uses it.
             Ok(Led::To(_)) | Err(_) => Ok(()),
         }
+    }
+
+    /// The same of the directory of an option, which the error names.
+    pub(super) fn check_for(&self, action: &'static str) -> Result<(), StoreError> {
+        self.check().map_err(|link| self.refused(action, io::Error::other(link)))
+    }
+
+    /// Holds the directory of an option, which the error names.
+    pub(super) fn open_for(&self, action: &'static str) -> Result<Dir, StoreError> {
+        self.open().map_err(|errno| self.refused(action, io_error(errno)))
+    }
+
+    fn refused(&self, action: &'static str, source: io::Error) -> StoreError {
+        StoreError::Argument { action, argument: self.path.clone(), source }
     }
 
     /// The names in it, in no order.

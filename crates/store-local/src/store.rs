@@ -39,7 +39,7 @@ use crate::place::{Versions, is_right_in};
 use setting::node_of;
 
 use crate::dir::{Dir, Trust, Use};
-use crate::errno::{At, io_error, store_error};
+use crate::errno::{At, store_error};
 use crate::lock;
 use crate::system::System;
 use crate::versions::OldVersions;
@@ -182,17 +182,13 @@ impl LocalStore {
             Some(PartialDir::Outside(dir)) => Some(dir),
             _ => None,
         };
-        let named = [kept, shown, options.writing.temp_dir.as_ref()];
-        named.into_iter().flatten().try_for_each(NamedDir::check)?;
-        let temp = match &options.writing.temp_dir {
-            Some(dir) => {
-                let held = dir.open().map_err(|errno| StoreError::Argument {
-                    action: "use --temp-dir",
-                    argument: dir.path.clone(),
-                    source: io_error(errno),
-                })?;
-                Some(stages(Arc::new(held), Whose::Temp)?)
-            }
+        let temp = options.writing.temp_dir.as_ref();
+        let named = [("use --backup-dir", kept), ("use --partial-dir", shown), (USE_TEMP, temp)];
+        named
+            .into_iter()
+            .try_for_each(|(action, dir)| dir.map_or(Ok(()), |dir| dir.check_for(action)))?;
+        let temp = match temp {
+            Some(dir) => Some(stages(Arc::new(dir.open_for(USE_TEMP)?), Whose::Temp)?),
             None => None,
         };
         let versions = OldVersions::for_root(path, Some(&root), options.durability);
@@ -597,4 +593,5 @@ impl Store for LocalStore {
 /// So many names take more calls to look at than it takes to list their directory.
 const WORTH_LISTING: usize = 4;
 const LOOK: &str = "look at";
+const USE_TEMP: &str = "use --temp-dir";
 const SET_META: &str = "set metadata of";

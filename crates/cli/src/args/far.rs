@@ -61,6 +61,9 @@ pub(crate) struct InstallArgs {
 pub(crate) fn host(word: &str) -> Result<String, &'static str> {
     let host = word.strip_suffix(':').unwrap_or(word);
     let name = host.rsplit_once('@').map_or(host, |(_, name)| name);
+    if host.starts_with('@') {
+        return Err("no user before the '@'; `@NAME` is a profile of sync, watch and verify");
+    }
     if name.contains(':') && name.parse::<Ipv6Addr>().is_err() {
         return Err("not a host alone; a path there goes behind --to");
     }
@@ -102,7 +105,7 @@ mod tests {
     #[test]
     fn a_host_may_have_a_user_and_a_colon_behind_it() {
         assert_eq!(host("me@h:").as_deref(), Ok("me@h"));
-        for word in ["", ":", "-x", "me@", "me@-x", "a/b"] {
+        for word in ["", ":", "-x", "me@", "me@-x", "@h", "a/b"] {
             assert!(host(word).is_err(), "{word}");
         }
     }

@@ -159,7 +159,7 @@ fn contents(path: &OsStr, trust: Trust) -> Result<Vec<u8>> {
     };
     let bytes = read().with_context(|| Unread(shown(path)))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        bail!("read rules {}: more than {MAX_FILE_BYTES} bytes", shown(path));
+        bail!("cannot read rules {}: more than {MAX_FILE_BYTES} bytes", shown(path));
     }
     Ok(bytes)
 }
@@ -319,8 +319,8 @@ mod tests {
         let refusal = |words: &str| {
             format!("{:#}", filters(words).rules((false, Trust::Ours), (None, None)).unwrap_err())
         };
-        assert!(refusal("-f '. /no/such'").contains("read rules /no/such: "));
-        assert!(refusal("--exclude-from /no/such").contains("read rules /no/such: "));
+        assert!(refusal("-f '. /no/such'").contains("cannot read rules /no/such: "));
+        assert!(refusal("--exclude-from /no/such").contains("cannot read rules /no/such: "));
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("rules");
         fs::write(&file, "- a\n\nbad\n").unwrap();

@@ -31,7 +31,26 @@ impl Refusal {
     /// The error, with tips that help.
     pub(crate) fn text(&self) -> String {
         let text = with_useful_tips(&self.error, &self.error.render().to_string());
+        let text = match self.is_helped() {
+            true => text,
+            // It has said all that there is to say.
+            false => text.split(MORE).next().unwrap_or_default().trim_end().to_owned() + "\n",
+        };
         text.replace("invalid digit found in string", "not a whole number")
+    }
+
+    /// True where the help says more: of a word that is not known, or one that is missing.
+    pub(crate) fn is_helped(&self) -> bool {
+        let lacks_value = self.error.kind() == ErrorKind::InvalidValue
+            && self.error.get(ContextKind::InvalidValue).is_none_or(is_empty);
+        let is_said = matches!(
+            self.error.kind(),
+            ErrorKind::InvalidValue
+                | ErrorKind::ValueValidation
+                | ErrorKind::ArgumentConflict
+                | ErrorKind::InvalidUtf8
+        );
+        lacks_value || !is_said
     }
 
     /// The setting that `text` complains about, and where it stands.
@@ -58,13 +77,20 @@ impl Refusal {
     }
 }
 
+/// Begins clap's last words.
+const MORE: &str = "\n\nFor more information, try ";
+
+fn is_empty(value: &ContextValue) -> bool {
+    matches!(value, ContextValue::String(text) if text.is_empty())
+}
+
 /// The error as rsync's users read it: in rsync's words where they are a matter of form, without our usage.
 fn in_rsyncs_words(error: &clap::Error, text: &str) -> String {
     match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(word)) => format!("{word}: unknown option"),
         _ => {
             let text = text.strip_prefix("error: ").unwrap_or(text);
-            text.split("\n\n").next().unwrap_or_default().to_owned()
+            text.split("\n\n").next().unwrap_or_default().trim_end().to_owned()
         }
     }
 }

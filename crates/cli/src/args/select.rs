@@ -185,7 +185,7 @@ impl SelectArgs {
         let form = ListForm { nul: self.from0, commented: matches!(sources, Sources::Local(_)) };
         if file == "-" {
             let names = read_names(std::io::stdin(), form);
-            return Ok(Names::Here(names.context("read standard input")?));
+            return Ok(Names::Here(names.context("--files-from: cannot read standard input")?));
         }
         let far = match (sources, destination) {
             (Sources::Remote { host, .. }, _) | (_, Destination::Remote { host, .. }) => Some(host),
@@ -196,7 +196,9 @@ impl SelectArgs {
                 let named = NamedFile::find(Path::new(file), trust).and_then(|file| file.read());
                 let names = named.and_then(|file| read_names(File::from(file), form));
                 let shown = printable(file.as_bytes());
-                Ok(Names::Here(names.with_context(|| format!("read {shown}"))?))
+                Ok(Names::Here(
+                    names.with_context(|| format!("--files-from: cannot read {shown}"))?,
+                ))
             }
             (Some((on, path)), Some(host)) if on.as_ref().is_none_or(|on| on == host) => {
                 Ok(Names::There { path, nul: self.from0 })

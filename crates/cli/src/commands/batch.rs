@@ -28,7 +28,7 @@ pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, an
         Batch::Write(path) => (path, false),
         Batch::OnlyWrite(path) => (path, true),
         Batch::Read(path) => {
-            let file = open(path, trust).with_context(|| format!("open {}", path.display()));
+            let file = open(path, trust).with_context(|| format!("cannot open {}", path.display()));
             let file = file.map_err(|error| (Exit::Files, error))?;
             request.plan.batch = Some(plan::Batch::Read(Arc::new(file)));
             return Ok(sync(request, None).1);

@@ -16,14 +16,15 @@ use crate::args::tools::FactsArgs;
 pub(crate) fn run(args: &FactsArgs) -> Result<()> {
     let path = args.socket.clone().unwrap_or_else(facts::socket);
     let mut opened = ListenFd::from_env();
-    let listener = match opened.take_unix_listener(0).context("take the socket of LISTEN_FDS")? {
-        Some(listener) => listener,
-        None => listen(&path).with_context(|| {
-            format!("listen at {}", printable(path.as_os_str().as_encoded_bytes()))
-        })?,
-    };
+    let listener =
+        match opened.take_unix_listener(0).context("cannot take the socket of LISTEN_FDS")? {
+            Some(listener) => listener,
+            None => listen(&path).with_context(|| {
+                format!("cannot listen at {}", printable(path.as_os_str().as_encoded_bytes()))
+            })?,
+        };
     facts::keep_one_right().context("CAP_SYS_ADMIN is needed: start this as root")?;
-    match facts::serve(&listener).context("wait for connections")? {}
+    match facts::serve(&listener).context("cannot wait for connections")? {}
 }
 
 fn listen(path: &Path) -> Result<UnixListener> {

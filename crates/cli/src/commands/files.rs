@@ -30,11 +30,11 @@ impl Input {
             let reader = Box::new(io::stdin().lock());
             return Ok(Self { name: "standard input".into(), reader, len: None });
         }
-        let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let meta = file.metadata().with_context(|| format!("cannot read {}", path.display()))?;
         if meta.is_dir() {
             let is_dir = io::Error::from(io::ErrorKind::IsADirectory);
-            return Err(is_dir).with_context(|| format!("read {}", path.display()));
+            return Err(is_dir).with_context(|| format!("cannot read {}", path.display()));
         }
         let len = meta.is_file().then_some(meta.len());
         Ok(Self { name: path.into(), reader: Box::new(file), len })
@@ -50,7 +50,9 @@ impl Input {
         loop {
             match self.reader.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read.with_context(|| format!("read {}", self.name.display())),
+                read => {
+                    return read.with_context(|| format!("cannot read {}", self.name.display()));
+                }
             }
         }
     }
@@ -99,7 +101,8 @@ impl Output {
     pub(super) fn like(path: &Path, old: &File, permissions: &Permissions) -> Result<Self> {
         let mut output = Self::create(path, Some(permissions), Trust::Anyone)?;
         if let Some(new) = output.file.as_ref().filter(|_| has_holes(old)) {
-            let file = new.file.try_clone().with_context(|| format!("write {}", path.display()))?;
+            let file =
+                new.file.try_clone().with_context(|| format!("cannot write {}", path.display()))?;
             let sink = Box::new(WithHoles::new(file));
             output.sink = BufWriter::with_capacity(READ_BYTES, sink);
         }
@@ -116,13 +119,13 @@ impl Output {
     /// Appends bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.sink.write_all(bytes);
-        written.with_context(|| format!("write {}", self.name()))
+        written.with_context(|| format!("cannot write {}", self.name()))
     }
 
     /// Makes the result visible; without this it never was.
     pub(super) fn commit(mut self) -> Result<()> {
         let flushed = self.sink.flush();
-        flushed.with_context(|| format!("write {}", self.name()))?;
+        flushed.with_context(|| format!("cannot write {}", self.name()))?;
         self.file.take().map_or(Ok(()), NewFile::commit)
     }
 
@@ -150,7 +153,7 @@ impl NewFile {
         permissions: Option<&Permissions>,
         trust: Trust,
     ) -> Result<(Self, File)> {
-        let place = || format!("create {}", path.display());
+        let place = || format!("cannot create {}", path.display());
         let target = target(path, trust)?;
         let mut temp = OsString::from(".");
         temp.push(target.name());
@@ -171,7 +174,7 @@ impl NewFile {
     }
 
     pub(super) fn commit(mut self) -> Result<()> {
-        let place = format!("write {}", self.path.display());
+        let place = format!("cannot write {}", self.path.display());
         // On btrfs, a flush before it has a name is lost.
         if !self.has_name {
             self.name().with_context(|| place.clone())?;
@@ -224,9 +227,10 @@ fn path_of(file: &impl AsRawFd) -> PathBuf {
 
 /// The file that `path` means: through symbolic links, and nothing that a rename would destroy.
 fn target(path: &Path, trust: Trust) -> Result<NamedFile> {
-    let place = || format!("open {}", path.display());
+    let place = || format!("cannot open {}", path.display());
     let target = NamedFile::find(path, trust).with_context(place)?;
-    let refuse = |why: io::Error| Err(why).with_context(|| format!("write {}", path.display()));
+    let refuse =
+        |why: io::Error| Err(why).with_context(|| format!("cannot write {}", path.display()));
     match statat(&target, target.name(), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => Ok(target),
         Ok(_) => refuse(io::Error::other("it exists and is not a regular file")),

@@ -54,7 +54,7 @@ struct Program {
 impl Program {
     fn read(path: Option<&Path>) -> Result<Self> {
         let path = path.unwrap_or_else(|| Path::new("/proc/self/exe"));
-        let bytes = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let Some(machine) = machine(&bytes) else {
             bail!("{}: no program for x86-64 or aarch64", path.display());
         };
@@ -81,7 +81,7 @@ fn install(args: &InstallArgs, program: &Program) -> Result<Vec<String>, Failed>
     let mut far = Far::start(&remote, host, &["sh".into()]).map_err(|error| Failed {
         exit: Exit::from(&error),
         what: error.to_string(),
-        mend: hint::of(&error, &hint::Far::on(&remote, host), "see `deltic install --help`"),
+        mend: hint::of(&error, &hint::Far::on(&remote, host)),
     })?;
     let broken = |exit: Exit| Failed {
         exit,
@@ -89,7 +89,9 @@ fn install(args: &InstallArgs, program: &Program) -> Result<Vec<String>, Failed>
             Exit::Timeout => format!("{host}: nothing came for five minutes; it was given up"),
             _ => format!("{host}: the remote shell ended early; nothing was installed"),
         },
-        mend: Some(format!("does it connect? try `{} {host} true`", shown(&args.rsh))),
+        // What else ends it has said why.
+        mend: matches!(exit, Exit::Timeout | Exit::RemoteShell)
+            .then(|| format!("does it connect? try `{} {host} true`", shown(&args.rsh))),
     };
     // What does not listen may still have said why.
     far.say(&script(args, program)).ok();
@@ -142,6 +144,16 @@ fn told(args: &InstallArgs, lines: &[String]) -> Result<Vec<String>, Failed> {
                 "build one that runs anywhere: `make static`, then `deltic install --binary FILE`"
                     .into(),
             ),
+        });
+    }
+    if lines[0] == "another" {
+        return Err(Failed {
+            exit: Exit::Selection,
+            what: format!(
+                "{host}: nothing was installed: the program is no deltic, but {}",
+                of("it")
+            ),
+            mend: None,
         });
     }
     let path = of("installed");
@@ -204,6 +216,7 @@ echo ready
 head -c {len} >"$new" && [ $(wc -c <"$new") -eq {len} ] && chmod 755 "$new" || {{ echo "failed cannot write to $dir"; exit 0; }}
 case $new in /*) run=$new;; *) run=./$new;; esac
 version=$("$run" --version 2>&1) || {{ echo broken; echo "why $version"; exit 0; }}
+case $version in 'deltic '*) ;; *) echo another; echo "it $version"; exit 0;; esac
 mv -f -- "$new" "$to" || {{ echo "failed cannot put it at $to"; exit 0; }}
 echo "installed $to"
 echo "version $version"

@@ -26,10 +26,11 @@ pub(crate) fn run(args: &ManArgs) -> Result<()> {
         version::print_text(&page(command.expect("its name is known"))?);
         return Ok(());
     };
-    fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     for command in commands.into_iter().chain([deltic.clone()]) {
         let path = dir.join(format!("{}.1", named(&command)));
-        fs::write(&path, page(command)?).with_context(|| format!("write {}", path.display()))?;
+        fs::write(&path, page(command)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }
@@ -45,7 +46,7 @@ fn page(mut command: clap::Command) -> Result<String> {
     let command = command.name(name).after_help(Resettable::Reset).mut_args(with_aliases);
     let page = clap_mangen::Man::new(command).manual("Deltic").date(DATE);
     let page = page.source(concat!("Deltic ", env!("CARGO_PKG_VERSION")));
-    page.render(&mut text).context("write a manual page")?;
+    page.render(&mut text).context("cannot write a manual page")?;
     Ok(with_synopsis(&String::from_utf8_lossy(&text), &usage) + &sections(&behind))
 }
 

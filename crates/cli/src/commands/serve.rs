@@ -83,7 +83,8 @@ fn config(args: &ServeArgs) -> Result<Config> {
     let mut config = match &args.config {
         Some(path) => {
             let shown = path.display();
-            let text = std::fs::read_to_string(path).with_context(|| format!("read {shown}"))?;
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
             toml::from_str::<Config>(&text).with_context(|| format!("{shown}"))?
         }
         None => Config {
@@ -134,7 +135,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
 /// Makes a directory for this user alone, unless it is there.
 fn make_own(dir: &Path) -> Result<()> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.with_context(|| format!("make {}", dir.display()))
+    made.with_context(|| format!("cannot make {}", dir.display()))
 }
 
 fn state(args: &StateArgs) -> Result<PathBuf> {
@@ -301,6 +302,6 @@ fn ask() -> Result<String> {
         rustix::termios::tcsetattr(&input, rustix::termios::OptionalActions::Flush, &before)?;
         output::note("\n");
     }
-    read.context("read the token")?;
+    read.context("cannot read the token")?;
     Ok(line.trim().to_owned())
 }

@@ -29,8 +29,8 @@ pub(crate) fn explain(refusal: &Refusal) -> Exit {
     let text = refusal.text();
     let origin = refusal.origin(&text);
     if origin.is_some() || output::stands_in() {
-        let hint = origin.as_deref().unwrap_or(sync::HELP);
-        output::complain(&refusal.in_rsyncs_words(&text), Some(hint));
+        let hint = origin.as_deref().or_else(|| refusal.is_helped().then_some(sync::HELP));
+        output::complain(&refusal.in_rsyncs_words(&text), hint);
         return exit;
     }
     match text.strip_prefix("error: ") {

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, stderr, stdin, stdout};
 use super::run::sync;
 use super::{batch, version};
 use crate::args::sync::{HELP, SyncArgs};
-use crate::plan::{BadOperand, Request, Terminals};
+use crate::plan::{Request, Terminals};
 use crate::report::events::Event;
 use crate::report::exit::Exit;
 use crate::report::output::{self, Output};
@@ -14,11 +14,11 @@ use crate::words::refused::Unsupported;
 
 /// Runs one sync to its end.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
-    match asked(args, HELP) {
+    match asked(args) {
         Ok(Request { batch: Some(batch), plan, view }) => {
             batch::run(&batch, Request { plan, view, batch: None }).unwrap_or_else(
                 |(exit, error)| {
-                    refuse(args, HELP, &error);
+                    refuse(args, &error);
                     exit
                 },
             )
@@ -28,8 +28,8 @@ pub(crate) fn run(args: &SyncArgs) -> Exit {
     }
 }
 
-/// Makes the request that the words ask for; ends with the exit where that is no sync. `help` says where more is said.
-pub(super) fn asked(args: &SyncArgs, help: &'static str) -> Result<Request, Exit> {
+/// Makes the request that the words ask for; ends with the exit where that is no sync.
+pub(super) fn asked(args: &SyncArgs) -> Result<Request, Exit> {
     if args.show.version > 0 {
         return Err(version::print(args.show.version, args.show.verbose > 0));
     }
@@ -39,13 +39,10 @@ pub(super) fn asked(args: &SyncArgs, help: &'static str) -> Result<Request, Exit
         stdin: stdin().is_terminal(),
         plain: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
     };
-    let mut request =
-        Request::new(args, terminals).map_err(|refusal| refuse(args, help, &refusal))?;
-    request.view.help = help;
-    Ok(request)
+    Request::new(args, terminals).map_err(|refusal| refuse(args, &refusal))
 }
 
-pub(super) fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Error) -> Exit {
+pub(super) fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
     if let Some(Unknown::Help(text)) = refusal.downcast_ref() {
         return if args.show.quiet { Exit::Success } else { version::print_text(text) };
     }
@@ -56,12 +53,13 @@ pub(super) fn refuse(args: &SyncArgs, help: &'static str, refusal: &anyhow::Erro
     }
     let exit = Exit::after_refusal(refusal);
     let instead = refusal.downcast_ref::<Unsupported>().map(|unsupported| unsupported.instead);
-    // Words that make sense need no explanation.
-    let is_file = refusal.chain().any(|cause| cause.is::<std::io::Error>());
-    let is_words = exit != Exit::Files && !is_file && !refusal.is::<BadOperand>();
-    let help = Some(help).filter(|_| is_words);
     let what = output::words(refusal);
     let blamed = args.applied.blame(&what);
-    output::complain(&what, instead.or(blamed.as_deref()).or(help));
+    let hint = match refusal.downcast_ref() {
+        Some(Unknown::Item { option, .. }) => Some(format!("`{option}=help` lists them")),
+        // What is there has been judged, and said.
+        _ => args.operands.is_empty().then(|| HELP.into()),
+    };
+    output::complain(&what, instead.or(blamed.as_deref()).or(hint.as_deref()));
     exit
 }

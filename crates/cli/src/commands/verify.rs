@@ -39,7 +39,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
         Ok(comparison) => comparison,
         Err(refusal) => {
             let what = output::words(&refusal);
-            output::complain(&what, args.applied.blame(&what).as_deref().or(Some(HELP)));
+            output::complain(&what, args.applied.blame(&what).as_deref());
             return Exit::after_refusal(&refusal);
         }
     };
@@ -57,8 +57,6 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
         }
     }
 }
-
-const HELP: &str = "see `deltic verify --help`";
 
 /// A comparison as it is made.
 struct Comparison {
@@ -397,7 +395,9 @@ impl Reporter for Differences {
                 }
             }
             Err(error) => {
-                let hint = hint::of(error, &self.far, HELP);
+                let said = as_compared(error);
+                let error = said.as_ref().unwrap_or(error);
+                let hint = hint::of(error, &self.far);
                 output::complain(&error.to_string(), hint.as_deref());
                 if self.json {
                     self.line(Event::error(error, hint).line());
@@ -406,6 +406,14 @@ impl Reporter for Differences {
         }
         self.output.finish()
     }
+}
+
+/// The same error where it is of the second tree, which a sync would call a destination.
+fn as_compared(error: &SyncError) -> Option<SyncError> {
+    let (SyncError::Selection(why) | SyncError::SelectionThere(why)) = error else { return None };
+    let (host, of_tree) = why.split_once("destination ")?;
+    let is_it = host.is_empty() || host.ends_with(": ");
+    is_it.then(|| SyncError::Selection(format!("{host}{of_tree}")))
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ pub(crate) mod store;
 mod view;
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -59,12 +58,8 @@ impl Request {
         let (sources, destination) = match &args.operands[..] {
             [to] if reads => (Sources::Local(Vec::new()), destination(to)?),
             _ if reads => bail!("--read-batch takes a destination and no source"),
-            [_] => {
-                let sources = sources_of(&args.operands).map_err(BadOperand::of)?;
-                (sources, Destination::Local(".".into()))
-            }
-            [] => ends(&[])?,
-            operands => ends(operands).map_err(BadOperand::of)?,
+            [_] => (sources_of(&args.operands)?, Destination::Local(".".into())),
+            operands => ends(operands)?,
         };
         let (sources, destination) = args.select.split((sources, destination))?;
         // Nothing is brought there: no need to go.
@@ -96,7 +91,7 @@ impl Request {
         };
         plan.dial = dial(&mut plan, &args.login)?;
         trust_sums(&mut plan, args.compare.trust_sums)?;
-        check_home(&args.operands, &plan.options).map_err(BadOperand::of)?;
+        check_home(&args.operands, &plan.options)?;
         let (mut view, is_dry) = (view::view(args, terminals)?, plan.options.dry_run);
         view.far = hint::Far::of(&plan, &args.operands, args.accepted.port);
         plan.options.tells_unchanged = view.wants_unchanged(&plan.options);
@@ -130,7 +125,7 @@ pub(crate) fn trust_sums(plan: &mut Plan, is_asked: bool) -> Result<()> {
     let shown = printable(place.as_os_str().as_bytes());
     // What is not there yet comes to be on the file system of what is.
     let dir = place.ancestors().find(|dir| dir.is_dir()).unwrap_or_else(|| Path::new("."));
-    let dir = File::open(dir).with_context(|| format!("--trust-sums: open {shown}"))?;
+    let dir = File::open(dir).with_context(|| format!("--trust-sums: cannot open {shown}"))?;
     match deltic_net::kept_sums(dir.as_fd()) {
         Some(Kept::Verity) => plan.options.compare.trusted = Some(TrustedSums::Verity),
         Some(Kept::Blocks(kind, block_bytes)) if kind.strength() > Strength::Hint => {
@@ -150,24 +145,6 @@ pub(crate) fn trust_sums(plan: &mut Plan, is_asked: bool) -> Result<()> {
 /// True where a remote shell can ask somebody for a password: on a terminal, or by a program with a window.
 fn can_ask() -> bool {
     File::open("/dev/tty").is_ok() || std::env::var_os("SSH_ASKPASS").is_some()
-}
-
-/// Operands that mean no run: what is said of them is all that there is to say.
-#[derive(Debug)]
-pub(crate) struct BadOperand(String);
-
-impl fmt::Display for BadOperand {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadOperand {}
-
-impl BadOperand {
-    fn of(error: anyhow::Error) -> anyhow::Error {
-        Self(error.to_string()).into()
-    }
 }
 
 /// Refuses an operand without a path, which is the home directory, where names may be removed: it is more often an

@@ -56,7 +56,7 @@ fn token_in_file(word: &str) -> Result<String> {
         let file = NamedFile::find(Path::new(path), Trust::Ours)?.read()?;
         io::read_to_string(File::from(file))
     };
-    let text = read().with_context(|| format!("--token: read {path}"))?;
+    let text = read().with_context(|| format!("--token: cannot read {path}"))?;
     Ok(text.trim().to_owned())
 }
 
@@ -87,20 +87,23 @@ impl Logins {
         let Some(path) = Self::path() else { return Ok(Self::default()) };
         let shown = path.display();
         match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).with_context(|| format!("read {shown}")),
+            Ok(text) => {
+                serde_json::from_slice(&text).with_context(|| format!("cannot read {shown}"))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(error).with_context(|| format!("read {shown}")),
+            Err(error) => Err(error).with_context(|| format!("cannot read {shown}")),
         }
     }
 
     /// Keeps a login, for this user alone; returns the file.
     pub(crate) fn keep(mut self, server: String, login: Login) -> Result<PathBuf> {
-        let path = Self::path().context("keep the token: HOME is not set")?;
+        let path = Self::path().context("cannot keep the token: HOME is not set")?;
         let dir = path.parent().unwrap_or_else(|| Path::new("/"));
-        fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         self.0.insert(server, login);
         let text = serde_json::to_vec_pretty(&self).expect("logins are plain data");
-        private::replace(&path, &text).with_context(|| format!("write {}", path.display()))?;
+        private::replace(&path, &text)
+            .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
 }

@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use deltic_net::plan::{Destination, Dial, Sources, far_host};
 use deltic_net::reasons::Reasons;
 use deltic_protocol::options::Options;
 use deltic_remote::{Evidence, OfProcess, Remote};
 
-use super::BadOperand;
 use crate::words::place::is_store;
 
 /// A store that is reached.
@@ -32,15 +31,12 @@ pub(crate) fn dial(
         return Ok(None);
     };
     if matches!(destination, Destination::Remote { .. }) {
-        let why = anyhow!(
-            "{host}: Deltic reads there and does not write yet; sync to a path, or over ssh"
-        );
-        return Err(BadOperand::of(why));
+        bail!("{host}: Deltic reads there and does not write yet; sync to a path, or over ssh");
     }
     if options.remove.sources {
         bail!("--remove-source-files: nothing is removed from {host}");
     }
-    let remote = Remote::new(host, &OfProcess).map_err(|error| BadOperand::of(error.into()))?;
+    let remote = Remote::new(host, &OfProcess)?;
     // A recipe would cost reading all of what is far away; both ends are here, so nothing is packed.
     options.whole_file = true;
     options.compress = false;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::args::show::{Outbuf, Show, Stderr};
-use crate::args::sync::{HELP, SyncArgs};
+use crate::args::sync::SyncArgs;
 use crate::report::escape::Escape;
 use crate::report::format::{self, Format};
 use crate::report::hint::Far;
@@ -44,7 +44,7 @@ pub(super) fn view(args: &SyncArgs, terminals: Terminals) -> Result<View> {
     let by_line = matches!(show.outbuf, Some(Outbuf::None | Outbuf::Line));
     Ok(View {
         json: show.json,
-        help: HELP,
+        applied: args.applied.clone(),
         far: Far::default(),
         owners: names.iter().chain(logged).any(Format::tells_owners),
         digests: names.iter().chain(logged).any(Format::tells_digests),

@@ -47,12 +47,17 @@ impl Complaints {
         }
         let message = view.far.message(trouble);
         let hint = match cause {
-            Some(Cause::Refused(_, errno)) => hint::for_errno(errno).filter(|_| !stands_in()),
+            Some(Cause::Refused(_, errno)) => {
+                hint::for_errno(errno, &view.far).filter(|_| !stands_in())
+            }
             _ => hint::for_trouble(trouble, view.watches, &mut self.in_use)
                 .or_else(|| hint::for_missing(trouble, &view.far))
                 .or_else(|| hint::for_blocked(trouble)),
         };
-        let Some(cause) = cause else { return output::complain(&message, hint) };
+        let Some(cause) = cause else {
+            let blamed = view.applied.blame(&message);
+            return output::complain(&message, blamed.as_deref().or(hint));
+        };
         if cause != Cause::Vanished {
             output::complain(&message, None);
         }

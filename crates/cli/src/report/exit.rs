@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_command_on_single_files_tells_the_system_from_the_data() {
-        let io = anyhow::Error::from(io::Error::other("why")).context("open x");
+        let io = anyhow::Error::from(io::Error::other("why")).context("cannot open x");
         assert_eq!(Exit::from(&io), Exit::Files);
         assert_eq!(Exit::from(&anyhow::Error::from(FormatError::Truncated)), Exit::Stream);
         assert_eq!(Exit::from(&anyhow::anyhow!("another file")), Exit::Selection);

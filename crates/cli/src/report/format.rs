@@ -320,7 +320,7 @@ pub(crate) const ITEMIZED: &[u8] = b"%i %n%L";
 
 /// A message of ours about a file that could not be opened.
 pub(crate) fn unopened(path: &Path, error: &std::io::Error) -> String {
-    format!("open {}: {}", printable(path.as_os_str().as_bytes()), deltic_net::reason(error))
+    format!("cannot open {}: {}", printable(path.as_os_str().as_bytes()), deltic_net::reason(error))
 }
 
 #[cfg(test)]

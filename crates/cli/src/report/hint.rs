@@ -126,8 +126,8 @@ pub(crate) fn quoted(word: &OsStr) -> String {
     shlex::try_quote(&word).map_or_else(|_| word.clone(), Cow::into_owned)
 }
 
-/// The hint for `error`, where there is one; `help` is for words that make no sense.
-pub(crate) fn of(error: &SyncError, far: &Far, help: &'static str) -> Option<String> {
+/// The hint for `error`, where there is one.
+pub(crate) fn of(error: &SyncError, far: &Far) -> Option<String> {
     const AGAIN: &str = "what has arrived is kept: run the same command again";
     let fixed = match error {
         SyncError::Start { .. } => {
@@ -156,6 +156,10 @@ pub(crate) fn of(error: &SyncError, far: &Far, help: &'static str) -> Option<Str
         SyncError::NoAnswer(status) if status.code() == Some(255) => {
             return Some(far.attempt_or_meant("does the remote shell connect?", "true"));
         }
+        // It runs as far as a fault of its own.
+        SyncError::NoAnswer(status) if matches!(status.code(), Some(11 | 101)) => {
+            "it failed there before it answered: please report it, with what is printed above"
+        }
         SyncError::NoAnswer(_) => {
             let question = "is it deltic that is started there? --deltic-path names it;";
             return Some(far.attempt_or_meant(question, &far.version()));
@@ -180,9 +184,9 @@ pub(crate) fn of(error: &SyncError, far: &Far, help: &'static str) -> Option<Str
         SyncError::Watch { source, .. } if is_full(source) => {
             "too many programs watch files; `sysctl fs.inotify.max_user_instances=N` allows more"
         }
-        SyncError::Options(_) => help,
         SyncError::Internal => "please report it, with what was printed before",
         SyncError::Usage(_)
+        | SyncError::Options(_)
         | SyncError::Watch { .. }
         | SyncError::Thread(_)
         | SyncError::Selection(_)
@@ -252,13 +256,16 @@ pub(crate) fn for_blocked(trouble: &Trouble) -> Option<&'static str> {
 }
 
 /// The hint where the file system of the destination refuses so.
-pub(crate) fn for_errno(errno: Errno) -> Option<&'static str> {
+pub(crate) fn for_errno(errno: Errno, far: &Far) -> Option<&'static str> {
     Some(match errno {
         Errno::NOSPC => "make room at the destination, and run the same command again",
         Errno::DQUOT => {
             "the quota at the destination is used up: make room, and run the same command again"
         }
         Errno::ROFS => "the file system is mounted read-only: mount it to be written to",
+        Errno::ACCESS if far.side != Some(Side::Receiver) => {
+            "you may not write to the destination: name another one, or come as its owner"
+        }
         Errno::ACCESS => {
             "the user there may not write to the destination: name another one, or come as its owner"
         }
@@ -283,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_hint_has_the_words_that_were_typed() {
-        let hint = |shell, host, error| of(&error, &far(shell, host), "see").unwrap();
+        let hint = |shell, host, error| of(&error, &far(shell, host)).unwrap();
         for (shell, host, told) in [
             ("ssh -p 1", "root@backup", "try `ssh -p 1 -l root backup true`"),
             ("ssh -i 'my key'", "backup", "try `ssh -i 'my key' backup true`"),
@@ -313,11 +320,8 @@ mod tests {
 
     #[test]
     fn a_hint_is_not_for_words_in_a_name() {
-        let far = Far::default();
-        let hint = |error| of(&error, &far, "see `--help`");
         let named = "source ../--help is empty, : '..' leads nowhere in a relative path";
-        assert_eq!(hint(SyncError::Usage(named.into())), None);
-        assert!(hint(SyncError::Options("--files-from takes one source".into())).is_some());
+        assert_eq!(of(&SyncError::Usage(named.into()), &Far::default()), None);
         let held = |side| {
             let why = format!("nothing deleted in {named}: 2 of 3 names would be removed");
             let mut trouble = Trouble::new(TroubleKind::DeleteLimit, why);

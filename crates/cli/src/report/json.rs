@@ -9,7 +9,6 @@ use deltic_protocol::report::{Action, Notice, Question};
 use crate::report::complaints::Complaints;
 use crate::report::events::Event;
 use crate::report::exit::Exit;
-use crate::report::hint;
 use crate::report::output::{self, Output};
 use crate::report::progress::Progress;
 use crate::report::question;
@@ -96,7 +95,7 @@ impl Reporter for JsonReporter {
         match result {
             Ok(outcome) => self.output.line(Event::summary(outcome, self.dry_run, exit).line()),
             Err(error) => {
-                let hint = hint::of(error, &self.view.far, self.view.help);
+                let hint = self.view.hint(error);
                 output::complain(&error.to_string(), hint.as_deref());
                 self.output.line(Event::error(error, hint).line());
             }

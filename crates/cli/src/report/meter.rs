@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use deltic_net::Outcome;
-use deltic_protocol::report::{EntryType, Notice, Totals};
+use deltic_protocol::report::{Action, EntryType, Notice, Totals};
 use indicatif::{FormattedDuration, HumanBytes, HumanCount};
 
 use crate::report::numbers::{Numbers, counted};
@@ -80,8 +80,8 @@ impl Meter {
             Notice::Listed { files, bytes, complete, .. } => self.list(files, bytes, complete),
             Notice::Settled { bytes } => self.settled = self.settled.saturating_add(bytes),
             Notice::Changed(ref change) => {
-                self.changed +=
-                    u64::from(change.item == EntryType::File && !change.action.is_none())
+                let goes = change.action == Action::Deleted || change.action.is_none();
+                self.changed += u64::from(change.item == EntryType::File && !goes);
             }
             Notice::Wire { bytes } => self.wire = self.wire.max(bytes),
             Notice::Closing => self.closing = true,
@@ -267,6 +267,8 @@ const MOSTLY_SENT: u64 = 8;
 
 #[cfg(test)]
 mod tests {
+    use deltic_protocol::report::{Change, Differs, Facts};
+
     use super::*;
 
     fn listed(files: u64, bytes: u64, complete: bool) -> Notice {
@@ -277,6 +279,17 @@ mod tests {
         let mut meter = Meter::default();
         notices.iter().for_each(|notice| meter.note(notice));
         meter
+    }
+
+    #[test]
+    fn what_is_deleted_is_not_among_the_changed() {
+        let change = |action| {
+            let (path, facts) = (deltic_tree::RelPath::parse(b"a").unwrap(), Facts::default());
+            let differs = Differs::default();
+            Notice::Changed(Change { path, item: EntryType::File, action, differs, facts })
+        };
+        let meter = after(&[Action::Updated, Action::Deleted, Action::Deleted].map(change));
+        assert_eq!(meter.changed, 1);
     }
 
     #[test]

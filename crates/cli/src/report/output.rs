@@ -104,6 +104,7 @@ fn in_rsyncs_words(what: &str) -> String {
         return what.to_owned();
     }
     let missing = what.strip_prefix("cannot read ").and_then(|rest| rest.strip_suffix(MISSING));
+    let missing = missing.filter(|source| !source.starts_with("rules "));
     let what = match what.strip_prefix("cannot ") {
         Some(rest) if !rest.starts_with("delete non-empty") => rest,
         _ => what,
@@ -162,7 +163,7 @@ pub(crate) fn words(error: &anyhow::Error) -> String {
 
 /// Says that standard output could not be written.
 pub(crate) fn complain_unwritten(error: &io::Error) {
-    complain(&format!("write standard output: {}", reason(error)), None);
+    complain(&format!("cannot write standard output: {}", reason(error)), None);
 }
 
 /// Writes `text` to standard error in one piece.
@@ -219,6 +220,10 @@ mod tests {
             (
                 "cannot change a: input/output error; part old",
                 "rsync: change a failed: Input/output error (5); part old",
+            ),
+            (
+                "cannot read rules a: no such file or directory",
+                "rsync: read rules a failed: No such file or directory (2)",
             ),
             ("file has vanished: \"a\"", "file has vanished: \"a\""),
             ("directory has vanished: \"a\"", "directory has vanished: \"a\""),

@@ -16,7 +16,6 @@ use crate::report::escape::Escape;
 use crate::report::exit::Exit;
 use crate::report::explain::Explain;
 use crate::report::format::{self, Format, Setting};
-use crate::report::hint;
 use crate::report::journal::{Journal, is_shown, is_up_to_date, line};
 use crate::report::lines::Lines;
 use crate::report::listing::{List, Style};
@@ -341,7 +340,7 @@ impl PersonReporter {
             self.lines.output.line(format!("exit_code={}", exit.code()));
         }
         let written = self.lines.output.finish();
-        let hint = hint::of(error, &self.view.far, self.view.help);
+        let hint = self.view.hint(error);
         output::complain(&error.to_string(), hint.as_deref());
         if let Some(log) = &mut self.log {
             log.line(output::complaint(&error.to_string()));

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use deltic_net::Trust;
+use deltic_net::{SyncError, Trust};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::TroubleKind;
 
+use crate::args::settings::Applied;
 use crate::report::escape::Escape;
 use crate::report::format::Format;
-use crate::report::hint::Far;
+use crate::report::hint::{self, Far};
 use crate::report::numbers::Numbers;
 use crate::report::waiting::Deletions;
 use crate::words::levels::{Debug, Info};
@@ -28,8 +29,8 @@ pub(crate) struct View {
     pub(crate) owners: bool,
     /// True if digests of files are shown.
     pub(crate) digests: bool,
-    /// The hint for words that make no sense.
-    pub(crate) help: &'static str,
+    /// Settings that messages may be about.
+    pub(crate) applied: Applied,
     /// The other machine, if there is one.
     pub(crate) far: Far,
     /// Levels of output.
@@ -120,6 +121,11 @@ pub(crate) enum Live {
 }
 
 impl View {
+    /// The hint for an error: the setting that it is about, or what to do.
+    pub(crate) fn hint(&self, error: &SyncError) -> Option<String> {
+        self.applied.blame(&error.to_string()).or_else(|| hint::of(error, &self.far))
+    }
+
     /// True if troubles of this kind are shown on our streams.
     pub(crate) const fn shows(&self, kind: TroubleKind) -> bool {
         match kind {

@@ -121,6 +121,10 @@ fn host_name(host: &[u8], shown: &str) -> Result<Option<String>> {
         "'{shown}': a host cannot start with '-'; write './{shown}' for a file of that name"
     );
     ensure!(
+        !host.starts_with('@') || name.is_empty(),
+        "'{shown}': no user before the '@'; write './{shown}' for a file of that name"
+    );
+    ensure!(
         !name.is_empty() || host.is_empty(),
         "'{shown}': no host after the '@'; write './{shown}' for a file of that name"
     );
@@ -212,6 +216,7 @@ mod tests {
             (r"C:\Users", "/mnt/c"),
             ("-oProxyCommand=x:y", "start with '-'"),
             ("me@-x:y", "start with '-'"),
+            ("@host:x", "no user before the '@'"),
             ("me@work@-x:y", "start with '-'"),
             ("me@:y", "no host"),
             ("me@work@:y", "no host"),

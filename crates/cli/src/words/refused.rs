@@ -30,6 +30,6 @@ pub(crate) struct Unread(pub(crate) String);
 
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "read rules {}", self.0)
+        write!(f, "cannot read rules {}", self.0)
     }
 }

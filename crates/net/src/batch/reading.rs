@@ -433,7 +433,7 @@ impl Snapshot for Version {
 /// Why a file is no batch that can be read.
 #[derive(Debug, thiserror::Error)]
 enum Bad {
-    #[error("read the batch: {}", reason(.0))]
+    #[error("cannot read the batch: {}", reason(.0))]
     Read(#[from] io::Error),
     #[error("this is no batch file")]
     NoBatch,

@@ -71,6 +71,8 @@ impl Tap {
         self.put(&Part::Over { files, digest }.encode());
         let Writing { to, result, .. } = &mut *lock(&self.to);
         let written = std::mem::replace(result, Ok(())).and_then(|()| to.flush());
-        written.map_err(|error| SyncError::Files(format!("write the batch: {}", reason(&error))))
+        written.map_err(|error| {
+            SyncError::Files(format!("cannot write the batch: {}", reason(&error)))
+        })
     }
 }

@@ -165,7 +165,11 @@ pub(crate) fn names_in_file(
         NamedFile::find(&crate::host::place::expand(path), trust).and_then(|file| file.read());
     let read = file.and_then(|file| read_names(fs::File::from(file), form));
     read.map_err(|error| {
-        SyncError::Selection(format!("read {}: {}", printable(path), reason(&error)))
+        SyncError::Selection(format!(
+            "--files-from: cannot read {}: {}",
+            printable(path),
+            reason(&error)
+        ))
     })
 }
 
@@ -174,7 +178,9 @@ pub(crate) fn names_to_tell(path: &[u8], nul: bool, trust: Trust) -> Result<Pack
     let names = names_in_file(path, ListForm { nul, commented: false }, trust)?;
     if names.iter().any(|(_, name)| name.len() > MAX_TEXT_BYTES) {
         let (path, why) = (printable(path), BadPath::TooLong);
-        return Err(SyncError::Selection(format!("read {path}: a name in it: {why}")));
+        return Err(SyncError::Selection(format!(
+            "--files-from: cannot read {path}: a name in it: {why}"
+        )));
     }
     Ok(names)
 }

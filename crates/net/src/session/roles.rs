@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use deltic_protocol::Terms;
@@ -10,7 +10,7 @@ use deltic_protocol::options::{Missing, Options};
 use deltic_protocol::receiver::{Expect, Receiver, Setting};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
-use deltic_store::Tree;
+use deltic_store::{StoreError, Tree};
 use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Sources, remove_root};
 use deltic_tree::path::printable;
 use deltic_tree::{Name, RelPath};
@@ -157,7 +157,7 @@ impl Session {
                 .min(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);
-        let unusable = |error| unusable(&root, error);
+        let unusable = |error| refused(&root, error);
         let mut made = Made::default();
         let store = if missing && (options.dry_run || lists) {
             let local = LocalOptions { see, ..LocalOptions::default() };
@@ -188,6 +188,14 @@ impl Session {
         let found = warnings.into_iter().map(warning).chain(std::mem::take(&mut self.untold));
         found.for_each(|trouble| machine.found(trouble));
         self.run((machine, Arc::new(worker.with_kept(kept))), run, watch).await
+    }
+}
+
+/// Error of a root that cannot be held, or of another directory, whose option has its name in the words.
+fn refused(root: &Path, error: StoreError) -> SyncError {
+    match error {
+        StoreError::Argument { .. } => SyncError::Selection(error.to_string()),
+        error => unusable(root, error),
     }
 }
 

@@ -266,7 +266,7 @@ pub enum ConfigError {
     #[error("{0}")]
     Bad(String),
     /// A file or an address is not to be had.
-    #[error("{what}: {}", deltic_store_local::reason(source))]
+    #[error("cannot {what}: {}", deltic_store_local::reason(source))]
     Io {
         /// What was tried, on what.
         what: String,

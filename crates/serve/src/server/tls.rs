@@ -42,9 +42,11 @@ pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, Conf
             Ok(Some(Identity { config, pin: None }))
         }
         Tls::SelfSigned => {
-            let failed = |error: rcgen::Error| ConfigError::Bad(format!("make a key: {error}"));
+            let failed =
+                |error: rcgen::Error| ConfigError::Bad(format!("cannot make a key: {error}"));
             let path = state.join("key.pem");
-            let key = own_key(&path).map_err(ConfigError::io(format!("{}", path.display())))?;
+            let key = own_key(&path)
+                .map_err(ConfigError::io(format!("keep a key in {}", path.display())))?;
             let key = KeyPair::from_pem(&key).map_err(failed)?;
             let pin = pin(&key.subject_public_key_info());
             // Clients look at the key alone: names and dates need not be right.

@@ -72,7 +72,9 @@ pub(super) fn read(path: &Path, must: bool) -> Result<Option<File>, Fault> {
     match text(path, must) {
         Ok(text) => Parsing { path, text: &text }.file().map(Some).map_err(Fault::Wrong),
         Err(error) if !must && is_missing(&error) => Ok(None),
-        Err(error) => Err(Fault::Unread(format!("read {}: {}", path.display(), reason(&error)))),
+        Err(error) => {
+            Err(Fault::Unread(format!("cannot read {}: {}", path.display(), reason(&error))))
+        }
     }
 }
 
@@ -86,7 +88,7 @@ fn text(path: &Path, named: bool) -> io::Result<String> {
     let flags = if named { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
     let file = fs::File::options().read(true).custom_flags(flags.bits() as i32).open(path)?;
     let metadata = file.metadata()?;
-    let refuse = |why| Err(io::Error::other(format!("{why}; --no-config leaves it out")));
+    let refuse = |why| Err(io::Error::other(why));
     if ![0, geteuid().as_raw()].contains(&metadata.uid()) {
         return refuse("it is another user's");
     }

@@ -79,21 +79,21 @@ impl fmt::Display for Origin {
 }
 
 /// An option as it was set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     name: String,
     value: Value,
     origin: Origin,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Value {
     Flag(bool),
     Texts(Vec<OsString>),
 }
 
 /// The settings of one run, as far as its command knows them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Applied {
     /// Words to put in front of those of the command line.
     pub(crate) words: Vec<OsString>,
@@ -145,7 +145,7 @@ pub(crate) fn applied(
             // Scripts that call rsync know nothing of it.
             Err(file::Fault::Unread(why)) if as_rsync && !places.named => unread.push(why),
             Err(file::Fault::Unread(why)) => {
-                return Err(format!("{why} (--no-config goes on without it)"));
+                return Err(format!("{why} (--no-config leaves it out)"));
             }
             Err(file::Fault::Wrong(why)) => return Err(why),
         }

@@ -52,9 +52,13 @@ impl Way {
             findings.ok("restriction", restriction);
         }
         let can_be_used = answer.abilities.iter().all(|found| findings.abilities(found));
-        // It would be written, read and removed, of which a key may do less.
-        if can_be_used && answer.restriction.is_none() {
-            self.transfer(findings);
+        match &answer.restriction {
+            Some(_) => findings.ok(
+                "transfer",
+                "not tried: a file would be written, read and removed, and this key may do less",
+            ),
+            None if can_be_used => self.transfer(findings),
+            None => {}
         }
     }
 
@@ -62,12 +66,8 @@ impl Way {
     fn ask(&self) -> Result<Answered, Unanswered> {
         let command = [self.remote.program.clone(), "agent".into(), "--examine".into()];
         let mut far = Far::start(&self.remote, &self.host, &command).map_err(|error| {
-            let mend = hint::of(
-                &error,
-                &hint::Far::on(&self.remote, &self.host),
-                "see `deltic doctor --help`",
-            )
-            .unwrap_or_default();
+            let mend = hint::of(&error, &hint::Far::on(&self.remote, &self.host));
+            let mend = mend.unwrap_or_default();
             Unanswered::new(Exit::from(&error), "remote shell", error.to_string(), mend)
         })?;
         let asked = SystemTime::now();

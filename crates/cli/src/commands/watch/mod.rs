@@ -21,26 +21,23 @@ use crate::args::watch::{Seconds, WatchArgs};
 use crate::plan::Request;
 use crate::report::events::{Event, Watched, millis};
 use crate::report::exit::Exit;
-use crate::report::hint;
 use crate::report::numbers::counted;
 use crate::report::output::{self, Output};
 use crate::report::summary::duration;
 use crate::report::view::Summary;
 use crate::words::zone::Zone;
 
-const HELP: &str = "see `deltic watch --help`";
-
 /// Syncs until it is told to end.
 pub(crate) fn run(args: &WatchArgs) -> Exit {
     if args.confirm {
         return confirm(&args.sync);
     }
-    let request = match asked(&args.sync, HELP) {
+    let request = match asked(&args.sync) {
         Ok(request) => request,
         Err(exit) => return exit,
     };
     if request.batch.is_some() {
-        return refuse(&args.sync, HELP, &anyhow!("a batch keeps one run: `deltic sync` knows it"));
+        return refuse(&args.sync, &anyhow!("a batch keeps one run: `deltic sync` knows it"));
     }
     let (Seconds(delay), Seconds(longest)) = (args.delay, args.max_delay);
     match Watch::start(&request.plan, Pace { delay, longest }) {
@@ -50,10 +47,8 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
             Course::new(request, listening).run(watch)
         }
         Err(error) => {
-            let what = error.to_string();
-            let blamed = args.sync.applied.blame(&what);
-            let hint = blamed.or_else(|| hint::of(&error, &request.view.far, HELP));
-            output::complain(&what, hint.as_deref());
+            let hint = request.view.hint(&error);
+            output::complain(&error.to_string(), hint.as_deref());
             if request.view.json {
                 say(&request, &Event::error(&error, hint));
             }
@@ -65,7 +60,7 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
 /// Gives running watches the user's word.
 fn confirm(args: &SyncArgs) -> Exit {
     if !args.operands.is_empty() {
-        return refuse(args, HELP, &anyhow!("--confirm takes no SRC and DEST"));
+        return refuse(args, &anyhow!("--confirm takes no SRC and DEST"));
     }
     let mut all_heard = true;
     let confirmed = confirm::confirm(|name, error| {
@@ -76,7 +71,8 @@ fn confirm(args: &SyncArgs) -> Exit {
     let exit = if all_heard { Exit::Success } else { Exit::Files };
     match confirmed {
         Ok(confirmed) if confirmed.is_empty() && all_heard => {
-            output::complain("no watch of yours holds deletions back", None);
+            let hint = "one whose source is empty waits for a name in it; one that is started with --force-delete does not";
+            output::complain("no watch of yours waits for your word", Some(hint));
             Exit::Selection
         }
         Ok(confirmed) => {

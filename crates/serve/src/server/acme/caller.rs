@@ -95,7 +95,7 @@ impl Caller {
         let authority = parts.uri.authority().map(ToString::to_string).unwrap_or_default();
         let failed = |what: &str, why: io::Error| {
             let why = deltic_store_local::reason(&why);
-            io::Error::other(format!("{what} {authority}: {why}"))
+            io::Error::other(format!("cannot {what} {authority}: {why}"))
         };
         let found = self.find((host, port)).await.map_err(|why| failed("find", why))?;
         let stream = TcpStream::connect(&*found).await.map_err(|why| failed("connect to", why))?;

@@ -182,7 +182,7 @@ impl Acme {
         change(&mut kept);
         let failed = deltic_store_local::reason;
         kept.write(&self.path)
-            .map_err(|error| format!("write {}: {}", self.path.display(), failed(&error)))
+            .map_err(|error| format!("cannot write {}: {}", self.path.display(), failed(&error)))
     }
 
     /// When the certificate ends, in seconds since 1970; nothing without one.
