@@ -43,7 +43,10 @@ impl ChunkNo {
 /// Chunks and where they start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunks {
-    starts: Vec<u64>,
+    /// Low halves of their starts.
+    lows: Vec<u32>,
+    /// High halves, up to the last one that is not zero: those in the first 4 GiB are.
+    highs: Vec<u32>,
     lens: Vec<u32>,
     /// First halves of their fingerprints.
     heads: Vec<Half>,
@@ -68,7 +71,7 @@ impl Chunks {
 
     /// Makes room for so many more.
     pub(crate) fn reserve(&mut self, count: usize) {
-        self.starts.reserve(count);
+        self.lows.reserve(count);
         self.lens.reserve(count);
         self.heads.reserve(count);
     }
@@ -86,7 +89,14 @@ impl Chunks {
             self.tails.resize(self.heads.len(), Half::default());
             self.tails.push(tail);
         }
-        self.starts.push(start);
+        let high = (start >> 32) as u32;
+        if high != 0 {
+            // As much room as there is for low halves.
+            self.highs.reserve(self.lows.capacity() - self.highs.len());
+            self.highs.resize(self.lows.len(), 0);
+            self.highs.push(high);
+        }
+        self.lows.push(start as u32);
         self.lens.push(len);
         self.heads.push(head);
         no
@@ -95,7 +105,13 @@ impl Chunks {
     /// The bytes of a chunk, if there is one of this number.
     #[must_use]
     pub fn span(&self, no: ChunkNo) -> Option<Span> {
-        Some(Span::new(*self.starts.get(no.at())?, self.lens[no.at()]))
+        Some(Span::new(self.start(no.at())?, *self.lens.get(no.at())?))
+    }
+
+    /// The start of the chunk with this number, if there is one.
+    fn start(&self, at: usize) -> Option<u64> {
+        let high = self.highs.get(at).copied().unwrap_or(0);
+        self.lows.get(at).map(|low| u64::from(high) << 32 | u64::from(*low))
     }
 
     /// A chunk and where it lies, if there is one of this number.
@@ -134,7 +150,16 @@ impl Chunks {
     /// past the last.
     #[must_use]
     pub fn first_from(&self, start: u64) -> ChunkNo {
-        ChunkNo(self.starts.partition_point(|other| *other < start) as u32)
+        let (mut from, mut to) = (0, self.len());
+        while from < to {
+            let middle = from.midpoint(to);
+            if self.start(middle).is_some_and(|other| other < start) {
+                from = middle + 1;
+            } else {
+                to = middle;
+            }
+        }
+        ChunkNo(from as u32)
     }
 
     /// The first half of a fingerprint.
@@ -162,6 +187,25 @@ fn halves(fingerprint: &Fingerprint) -> [Half; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn starts_come_out_as_they_went_in_and_the_first_4_gib_take_half() {
+        let fingerprint = Fingerprint::of(b"");
+        let low = [0, 5, u32::MAX.into()];
+        let high = [1 << 32, (7 << 32) + 3, 1, u64::MAX - 9, 2];
+        let chunks = |starts: &[u64]| -> Chunks {
+            starts.iter().map(|start| (*start, Chunk { len: 1, fingerprint })).collect()
+        };
+        assert_eq!(chunks(&low).highs.capacity(), 0);
+        let all = [&low[..], &high].concat();
+        assert!(chunks(&all).iter().map(|(span, _)| span.start).eq(all));
+        let ascending = chunks(&[0, 5, 1 << 32, (1 << 32) + 5, 9 << 32]);
+        for (start, no) in
+            [(0, 0), (1, 1), (5, 1), (6, 2), (1 << 32, 2), ((1 << 32) + 1, 3), (u64::MAX, 5)]
+        {
+            assert_eq!(ascending.first_from(start), ChunkNo(no), "{start}");
+        }
+    }
 
     #[test]
     fn chunks_come_out_as_they_went_in_and_zeros_take_no_room() {

@@ -24,6 +24,9 @@ pub(crate) const BLOCK_BYTES: u64 = 512 << 10;
 /// Sent bytes beyond which none more are held back for their block. A kill may cost as many.
 const MAX_HELD_BYTES: usize = 1 << 20;
 
+/// Bytes of packed notes beyond which none more are held back for their block: what is known of it is written.
+const MAX_NOTED_BYTES: usize = 1 << 20;
+
 /// Most bytes of a packed note, and how many more there is room for at a time.
 const MAX_PACKED_BYTES: usize = 10 + 5 + 1 + FINGERPRINT_BYTES;
 const PACKED_STEP_BYTES: usize = 1 << 10;
@@ -33,7 +36,10 @@ const PACKED_STEP_BYTES: usize = 1 << 10;
 pub struct WriteBuffer {
     len: u64,
     open: HashMap<u64, OpenBlock>,
+    /// Sent bytes of open blocks.
     held: usize,
+    /// Bytes of their packed notes.
+    noted: usize,
 }
 
 /// A block of which not all is known.
@@ -95,7 +101,9 @@ struct Shared {
 }
 
 impl Notes {
-    fn push(&mut self, KeptChunk { start, chunk }: &KeptChunk) {
+    /// Adds a chunk; how many bytes it takes.
+    fn push(&mut self, KeptChunk { start, chunk }: &KeptChunk) -> usize {
+        let before = self.packed.len();
         let name = chunk.fingerprint.as_bytes();
         let len = FINGERPRINT_BYTES - name.iter().rev().take_while(|byte| **byte == 0).count();
         // Twice as much room as is needed would be half of all.
@@ -106,6 +114,7 @@ impl Notes {
         self.packed.put_varint(chunk.len.into());
         self.packed.put_u8(len as u8);
         self.packed.put_bytes(&name[..len]);
+        self.packed.len() - before
     }
 
     /// The packed ones.
@@ -123,7 +132,7 @@ fn unpack(from: &mut Reader<'_>) -> Result<KeptChunk, CodecError> {
     Ok(KeptChunk { start, chunk: Chunk { len, fingerprint: Fingerprint::from_bytes(name) } })
 }
 
-/// A complete block.
+/// A block that is complete, or as much of it as is known.
 #[derive(Debug)]
 pub struct WriteBlock<'a> {
     /// The pieces, in order.
@@ -135,7 +144,7 @@ impl WriteBuffer {
     /// Starts a version of `len` bytes, of which nothing is known.
     #[must_use]
     pub fn new(len: u64) -> Self {
-        Self { len, open: HashMap::new(), held: 0 }
+        Self { len, open: HashMap::new(), held: 0, noted: 0 }
     }
 
     /// True if so many sent bytes may be held back.
@@ -150,7 +159,8 @@ impl WriteBuffer {
         self.open.is_empty()
     }
 
-    /// Takes pieces, each once, and the chunks that they make; returns the blocks that are complete with them.
+    /// Takes pieces, each once, and the chunks that they make; returns what is to be written now, in order: the blocks
+    /// that are complete with them, and as much as is known of others while too many notes are held back.
     pub fn take<'a>(
         &mut self,
         Parts(parts): Parts<'a>,
@@ -167,43 +177,64 @@ impl WriteBuffer {
             let shared = (count > 1)
                 .then(|| Shared { chunk: *chunk, left: Arc::new(AtomicU32::new(count)) });
             for no in blocks {
-                let notes = match ready.binary_search_by_key(&no, |(no, _)| *no) {
-                    Ok(found) => &mut ready[found].1.notes,
+                let ready =
+                    ready.binary_search_by_key(&no, |(no, _)| *no).map(|at| &mut ready[at].1);
+                let (notes, held) = match ready {
+                    Ok(ready) => (&mut ready.notes, &mut 0),
                     // A chunk comes with its pieces: they are in one or the other.
-                    Err(_) => &mut self.open.entry(no).or_default().notes,
+                    Err(_) => (&mut self.open.entry(no).or_default().notes, &mut self.noted),
                 };
                 match &shared {
                     Some(shared) => notes.shared.push(shared.clone()),
-                    None => notes.push(chunk),
+                    None => *held += notes.push(chunk),
                 }
             }
         }
         ready.into_iter().map(|(_, ready)| ready).collect()
     }
 
-    /// Adds pieces to block `no`; all of it, if it is complete.
+    /// Adds pieces to block `no`; all of it, if it is complete, or what is not written of it, while too many notes are
+    /// held back.
     fn join<'a>(&mut self, no: u64, parts: &[Piece<'a>]) -> Option<WriteBlock<'a>> {
         let mut block = self.open.remove(&no).unwrap_or_default();
         block.have += parts.iter().map(Piece::len).sum::<u64>();
-        if block.have < BLOCK_BYTES.min(self.len - no * BLOCK_BYTES) {
-            let sent: usize = parts.iter().map(Piece::sent).sum();
+        let is_complete = block.have >= BLOCK_BYTES.min(self.len - no * BLOCK_BYTES);
+        if !is_complete && self.noted <= MAX_NOTED_BYTES {
+            self.held += parts.iter().map(Piece::sent).sum::<usize>();
             block.pieces.extend(parts.iter().cloned().map(Piece::into_owned));
-            self.held += sent;
             self.open.insert(no, block);
             return None;
         }
-        self.held -= block.pieces.iter().map(Piece::sent).sum::<usize>();
-        let mut pieces: Vec<Piece<'a>> = block.pieces;
+        let (held, notes) = (std::mem::take(&mut block.pieces), std::mem::take(&mut block.notes));
+        self.held -= held.iter().map(Piece::sent).sum::<usize>();
+        self.noted -= notes.packed.len();
+        let mut pieces: Vec<Piece<'a>> = held;
         pieces.extend_from_slice(parts);
         pieces.sort_unstable_by_key(|piece| piece.start);
-        Some(WriteBlock { pieces, notes: block.notes })
+        if !is_complete {
+            block.pieces = written(&pieces);
+            self.open.insert(no, block);
+        }
+        Some(WriteBlock { pieces, notes })
     }
+}
+
+/// These pieces, in order, as what is written.
+fn written(pieces: &[Piece<'_>]) -> Vec<Piece<'static>> {
+    let runs = pieces.chunk_by(|one, next| one.end() == next.start);
+    let whole = |run: &[Piece<'_>]| {
+        let len = run.iter().map(Piece::len).sum();
+        Piece { start: run[0].start, from: Source::Written(len) }
+    };
+    runs.map(whole).collect()
 }
 
 impl<'a> WriteBlock<'a> {
     /// The runs that are still to be written, each in one call.
     pub fn runs(&self) -> impl Iterator<Item = WriteRun<'_, 'a>> {
-        let goes_on = |one: &Piece<'_>, next: &Piece<'_>| one.is_written() == next.is_written();
+        let goes_on = |one: &Piece<'_>, next: &Piece<'_>| {
+            one.is_written() == next.is_written() && one.end() == next.start
+        };
         let runs = self.pieces.chunk_by(goes_on).filter(|run| !run[0].is_written());
         runs.map(WriteRun)
     }
@@ -408,6 +439,30 @@ mod tests {
         assert!(buffer.take(Parts::new([old(0, 1000)]), &chunks).is_empty());
         let mut ready = buffer.take(Parts::new([old(1000, BLOCK_BYTES - 1000)]), &[]);
         assert_eq!(ready.remove(0).written(), chunks);
+    }
+
+    #[test]
+    fn notes_are_bounded() {
+        let (mut buffer, mut noted) = (WriteBuffer::new(1 << 40), 0);
+        for no in 0..MAX_NOTED_BYTES as u64 / 16 {
+            let start = no * BLOCK_BYTES;
+            let ready = buffer.take(Parts::new([old(start, 9)]), &[chunk(start, 9)]);
+            noted += ready.into_iter().map(|ready| ready.written().len()).sum::<usize>();
+            assert!(buffer.noted <= MAX_NOTED_BYTES + MAX_PACKED_BYTES);
+        }
+        assert!(noted > 0);
+        // What was written early is not written again, and closes its block.
+        let start = (MAX_NOTED_BYTES as u64 / 16 - 1) * BLOCK_BYTES;
+        let rest = old(start + 10, BLOCK_BYTES - 10);
+        let early = buffer.take(Parts::new([rest.clone()]), &[]);
+        let runs =
+            |ready: &WriteBlock<'_>| ready.runs().map(|run| run.0.to_vec()).collect::<Vec<_>>();
+        assert_eq!(early.iter().flat_map(runs).collect::<Vec<_>>(), [[rest]]);
+        let last = old(start + 9, 1);
+        let ready = buffer.take(Parts::new([last.clone()]), &[]);
+        assert_eq!(ready.iter().flat_map(runs).collect::<Vec<_>>(), [[last]]);
+        let open = buffer.open.len();
+        assert!(!buffer.open.contains_key(&(start / BLOCK_BYTES)) && open > 0);
     }
 
     #[test]

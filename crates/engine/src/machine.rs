@@ -11,8 +11,8 @@ use deltic_protocol::{PeerError, Purpose, Terms, ToReceiver, ToSender, WorkId};
 /// Literals received and not yet written beyond which no frame is taken. With the frames that are read ahead this is
 /// what a kill can cost, which docs/promises.md bounds.
 const MAX_BACKLOG_BYTES: usize = 2 << 20;
-/// Copies found and not made beyond which no frame is taken.
-const MAX_COPIES_WAITING: usize = 1 << 17;
+/// Copies found and not made, and the chunks that they bring, beyond which no frame is taken: of some 64 bytes each.
+const MAX_COPIES_WAITING: usize = 1 << 14;
 /// Frames to be sent beyond which a receiver takes none in.
 const MAX_FRAMES_WAITING: usize = 4096;
 

@@ -90,6 +90,7 @@ async fn turn<M: Machine, W: Worker<M>>(
     let session = Session::new(machine, greeting.map(heard_by));
     let mut runner = Runner { session, worker, pool, outlets, counters, monitor, tap };
     let (begun, mut answers) = (Instant::now(), Vec::new());
+    let mut heard: Heard = Vec::new().into_iter();
     let mut withheld = Withheld { patience: by.credit_patience, until: None };
     loop {
         while let Ok(news) = news.try_recv() {
@@ -101,18 +102,21 @@ async fn turn<M: Machine, W: Worker<M>>(
         if runner.step(watch)? {
             return runner.end(watch).await;
         }
+        if runner.hears(&heard) {
+            if !runner.hear(&mut heard)? {
+                let ears = Ears { heard, frames: &mut frames };
+                return runner.last_words(ears, SyncError::StreamLost, watch).await;
+            }
+            continue;
+        }
         let session = &runner.session;
         let (wake, blocked) = (session.next_wake(), session.blocked_on());
         let until = withheld.until(session.lacks_credit());
         tokio::select! {
             _ = results.recv_many(&mut answers, AT_ONCE) => runner.answered(answers.drain(..))?,
-            // Some frames at a time: each may add to the backlog.
             reading = frames.recv(), if session.takes_frames() => {
                 let Some(reading) = reading else { return Err(ReadEnd::Closed.into()) };
-                if let Some(heard) = runner.hear(reading)? {
-                    let ears = Ears { heard, frames: &mut frames };
-                    return runner.last_words(ears, SyncError::StreamLost, watch).await;
-                }
+                heard = reading.into_iter();
             }
             // Only wakes the loop.
             () = tokio::time::sleep(SENT_EVERY), if session.holds_events() => {}
@@ -127,7 +131,7 @@ async fn turn<M: Machine, W: Worker<M>>(
             writable = runner.outlets.writable(blocked.unwrap_or(Lane::Any)), if blocked.is_some() => {
                 if let Err(Closed(lane)) = writable {
                     let error = if lane == Lane::First { gone() } else { SyncError::StreamLost };
-                    let ears = Ears { heard: Vec::new().into_iter(), frames: &mut frames };
+                    let ears = Ears { heard, frames: &mut frames };
                     return runner.last_words(ears, error, watch).await;
                 }
             }
@@ -235,23 +239,25 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         Ok(())
     }
 
-    /// Takes the frames of a reading; where a stream beside the first is lost, what is behind that.
-    fn hear(&mut self, reading: Reading) -> Result<Option<Heard>, SyncError> {
-        let mut heard = reading.into_iter();
-        while let Some(frame) = heard.next() {
-            // What follows the last frame is the stream's end.
-            if self.session.is_finished() {
-                break;
-            }
+    /// True if one of these frames can be taken; what follows the last frame is the stream's end.
+    fn hears(&self, heard: &Heard) -> bool {
+        let takes = self.session.takes_frames() && !self.session.is_finished();
+        takes && !heard.as_slice().is_empty()
+    }
+
+    /// Takes frames, as many as may be: each may add to the backlog. False where a stream beside the first is lost.
+    fn hear(&mut self, heard: &mut Heard) -> Result<bool, SyncError> {
+        while self.hears(heard) {
+            let Some(frame) = heard.next() else { break };
             if matches!(frame, Err(ReadEnd::Lost)) {
-                return Ok(Some(heard));
+                return Ok(false);
             }
             if let (Some(tap), Ok(frame)) = (&self.tap, &frame) {
                 tap.note(frame.kind, &frame.payload);
             }
             self.take(frame)?;
         }
-        Ok(None)
+        Ok(true)
     }
 
     fn take(&mut self, frame: Result<RawFrame, ReadEnd>) -> Result<(), SyncError> {

@@ -37,6 +37,7 @@ mod sources;
 mod stage;
 mod store;
 mod system;
+mod tight;
 mod touched;
 mod versions;
 mod whole;

@@ -18,6 +18,7 @@ use crate::dir::{Dir, WayEnd, proc_path};
 use crate::errno::At;
 use crate::facts;
 use crate::system::System;
+use crate::tight::spare_memory;
 use deltic_store::{Extents, Snapshot, StoreError, Version, VersionToken};
 
 /// One version of a local file.
@@ -109,6 +110,7 @@ impl LocalSnapshot {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let restless = restless(stamp.changed, since_epoch).map(|rest| Instant::now() + rest);
         let has_holes = has_holes(&stat);
+        spare_memory(&file, stamp.len);
         let gets_names = false;
         let snapshot = Self { file, path, meta, stamp, restless, gets_names, has_holes };
         Ok(file_type(&stat).is_file().then_some(snapshot))

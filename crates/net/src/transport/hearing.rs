@@ -19,8 +19,8 @@ use crate::task::Task;
 use super::spare::{self, Used};
 use super::{Flow, Heard, Reader};
 
-/// Readings between the reader and the driver: with fills of their usual length a few MiB.
-const READINGS: usize = 8;
+/// Readings between the reader and the driver: with fills of their usual length some MiB.
+const READINGS: usize = 4;
 
 /// A frame as it came.
 pub(crate) struct RawFrame {

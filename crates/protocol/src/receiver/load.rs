@@ -36,7 +36,7 @@ impl Load {
         self.backlog_bytes
     }
 
-    /// Copies found and not yet made.
+    /// Copies found and not yet made, and the chunks that they bring.
     pub(super) const fn copies_waiting(&self) -> usize {
         self.copies_waiting
     }
@@ -131,12 +131,12 @@ mod tests {
                 .into(),
             FilePending::Mend { handle, gaps: Vec::new(), payload_bytes: 7 }.into(),
             FilePending::Replace { handle, payload_bytes: 5 }.into(),
-            FilePending::Copy(handle, spans).into(),
+            FilePending::Copy { handle, spans, chunks: 3 }.into(),
             FilePending::Confirm(handle).into(),
         ];
         let mut load = Load::default();
         places.iter().for_each(|place| load.put(place));
-        assert_eq!((load.backlog_bytes(), load.copies_waiting()), (30, 2));
+        assert_eq!((load.backlog_bytes(), load.copies_waiting()), (30, 5));
         places.iter().for_each(|place| load.lift(place));
         assert_eq!((load.backlog_bytes(), load.copies_waiting()), (0, 0));
     }

@@ -97,8 +97,8 @@ impl Receiver {
         self.cx.load.backlog_bytes()
     }
 
-    /// Copies found and not yet made: a driver stops reading while there are many. A few bytes can ask for one, and it
-    /// takes the disk longer than them.
+    /// Copies found and not yet made, and the chunks that they bring: a driver stops reading while there are many. A
+    /// few bytes can ask for one, and it takes the disk longer than them.
     #[must_use]
     pub const fn copies_waiting(&self) -> usize {
         self.cx.load.copies_waiting()

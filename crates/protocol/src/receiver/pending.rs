@@ -89,18 +89,49 @@ pub(super) enum FilePending {
     OpenOld(Handle),
     OpenMore(Handle),
     Index(Handle, IndexPart),
-    Copy(Handle, Vec<Span>),
-    Write { handle: Handle, chunks: Vec<u32>, spans: Vec<Span>, payload_bytes: usize },
-    Survey { handle: Handle, gaps: Vec<Gap> },
-    Mend { handle: Handle, gaps: Vec<Gap>, payload_bytes: usize },
-    SumOld { handle: Handle, part: usize, step: Step },
-    HashOld { handle: Handle, needs: Vec<Range<u32>>, tokens: Vec<Asked> },
+    /// With the number of the chunks that the copies bring.
+    Copy {
+        handle: Handle,
+        spans: Vec<Span>,
+        chunks: usize,
+    },
+    Write {
+        handle: Handle,
+        chunks: Vec<u32>,
+        spans: Vec<Span>,
+        payload_bytes: usize,
+    },
+    Survey {
+        handle: Handle,
+        gaps: Vec<Gap>,
+    },
+    Mend {
+        handle: Handle,
+        gaps: Vec<Gap>,
+        payload_bytes: usize,
+    },
+    SumOld {
+        handle: Handle,
+        part: usize,
+        step: Step,
+    },
+    HashOld {
+        handle: Handle,
+        needs: Vec<Range<u32>>,
+        tokens: Vec<Asked>,
+    },
     Roll(Handle),
     Commit(Handle),
-    Replace { handle: Handle, payload_bytes: usize },
+    Replace {
+        handle: Handle,
+        payload_bytes: usize,
+    },
     Confirm(Handle),
     TouchFile(Handle),
-    TakeBeside { handle: Handle, links: bool },
+    TakeBeside {
+        handle: Handle,
+        links: bool,
+    },
     Abandon(FileNo),
     Release,
 }
@@ -124,7 +155,7 @@ impl FilePending {
             Self::OpenOld(handle)
             | Self::OpenMore(handle)
             | Self::Index(handle, _)
-            | Self::Copy(handle, _)
+            | Self::Copy { handle, .. }
             | Self::Write { handle, .. }
             | Self::Survey { handle, .. }
             | Self::Mend { handle, .. }
@@ -152,7 +183,8 @@ impl Concerns for Pending {
 }
 
 impl Pending {
-    /// Literals and attributes of directories, in bytes, and copies that wait to be written until the answer comes.
+    /// Literals and attributes of directories, in bytes, and copies with the chunks that they bring, all of which wait
+    /// to be written until the answer comes.
     pub(super) const fn weight(&self) -> (usize, usize) {
         match self {
             Self::File(
@@ -163,7 +195,7 @@ impl Pending {
             Self::Tree(TreePending::MakeDir { bytes, .. } | TreePending::SetDirs { bytes }) => {
                 (*bytes, 0)
             }
-            Self::File(FilePending::Copy(_, spans)) => (0, spans.len()),
+            Self::File(FilePending::Copy { spans, chunks, .. }) => (0, spans.len() + *chunks),
             Self::File(_) | Self::Tree(_) => (0, 0),
         }
     }

@@ -349,7 +349,7 @@ fn is_of_kind(pending: &FilePending, answer: &Answer) -> bool {
         | (FilePending::OpenOld(_), Answer::Opened(_))
         | (FilePending::OpenMore(_), Answer::OpenedMore(_))
         | (FilePending::Index(..), Answer::Indexed(_))
-        | (FilePending::Copy(..), Answer::Copied(_))
+        | (FilePending::Copy { .. }, Answer::Copied(_))
         | (FilePending::Write { .. }, Answer::Written(_))
         | (FilePending::Survey { .. }, Answer::Surveyed(_))
         | (FilePending::Mend { .. }, Answer::Mended(_))

@@ -155,8 +155,9 @@ impl Assembly {
             let chunks = index.map(|index| chunks_of(index, &runs)).unwrap_or_default();
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let (handle, path) = (fx.handle, fx.path.clone());
+            let pending = FilePending::Copy { handle, spans, chunks: chunks.len() };
             let work = Work::Copy { handle, path, new: self.new, runs, chunks };
-            fx.cx.ask_to_write(self.turn, work, FilePending::Copy(handle, spans));
+            fx.cx.ask_to_write(self.turn, work, pending);
         }
     }
 
@@ -196,5 +197,8 @@ fn chunks_of(index: &Index, runs: &[CopyRun]) -> Vec<KeptChunk> {
             chunk: Chunk { len: span.len, fingerprint },
         })
     });
-    chunks.collect()
+    let mut chunks: Vec<_> = chunks.collect();
+    // Many of them wait.
+    chunks.shrink_to_fit();
+    chunks
 }

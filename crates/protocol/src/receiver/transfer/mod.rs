@@ -427,7 +427,7 @@ impl Transfer {
         answer: Answer,
     ) {
         match (pending, answer) {
-            (FilePending::Copy(_, spans), Answer::Copied(copied)) => match copied {
+            (FilePending::Copy { spans, .. }, Answer::Copied(copied)) => match copied {
                 Ok(()) => self.copied(&spans),
                 Err(setback) => fx.fail(setback),
             },
