@@ -746,11 +746,12 @@ fn a_watch_with_a_directory_of_its_own_says_how_it_is_reached() {
     watching.end(Signal::TERM);
 }
 
-/// More names than a watch remembers one by one: a later round counts all of them again, not those it forgot.
+/// More names than a watch remembers one by one.
 #[test]
-fn many_names_of_one_directory_wait_whatever_comes_after_them() {
+fn many_names_of_one_directory_wait_and_the_rest_goes_on() {
     let world = World::new();
     (0..400).for_each(|n| world.write(format!("src/{n}"), ""));
+    (0..5).for_each(|n| world.write(format!("src/dir/{n}"), ""));
     let mut watching = Watching::start(&world, &words(Way::Local, "--delete --max-delete=10%"));
     // It learns of all of them at once: no round falls in between.
     watching.signal(Signal::STOP);
@@ -758,9 +759,12 @@ fn many_names_of_one_directory_wait_whatever_comes_after_them() {
     watching.signal(Signal::CONT);
     assert_eq!(watching.event("watch")["state"], "held_back");
     let start = Instant::now();
-    for name in ["new", "newer"] {
+    for (n, name) in ["new", "newer"].into_iter().enumerate() {
         world.write(format!("src/{name}"), "goes on");
-        while watching.event("summary")["exit_code"] != 25 || !world.exists(format!("dst/{name}")) {
+        let gone = format!("dir/{n}");
+        fs::remove_file(world.path(format!("src/{gone}"))).unwrap();
+        while !world.exists(format!("dst/{name}")) || world.exists(format!("dst/{gone}")) {
+            assert_eq!(watching.event("summary")["exit_code"], 0, "{name}");
             assert!(start.elapsed() < PATIENCE, "{}", watching.stderr());
         }
         assert_eq!((0..290).filter(|n| world.exists(format!("dst/{n}"))).count(), 290, "{name}");
@@ -769,6 +773,29 @@ fn many_names_of_one_directory_wait_whatever_comes_after_them() {
     while !confirm(&world).stdout.starts_with("290 names may be removed") {
         assert!(start.elapsed() < PATIENCE, "{}", watching.stderr());
     }
+    watching.settles("src", "dst");
+    watching.end(Signal::TERM);
+}
+
+/// A tree of more names than a watch remembers, which is removed name by name.
+#[test]
+fn a_large_directory_that_is_removed_waits_and_the_rest_goes_on() {
+    let world = world();
+    (0..1300).for_each(|n| world.write(format!("src/node_modules/{}/{n}", n % 7), ""));
+    let mut watching = Watching::start(&world, &words(Way::Local, "--delete --max-delete=10%"));
+    // It learns of all of them at once: no round falls in between.
+    watching.signal(Signal::STOP);
+    fs::remove_dir_all(world.path("src/node_modules")).unwrap();
+    watching.signal(Signal::CONT);
+    assert_eq!(watching.event("watch")["message"], "1308 names wait to be removed");
+    let start = Instant::now();
+    fs::remove_file(world.path("src/other/e")).unwrap();
+    while world.exists("dst/other/e") {
+        assert!(start.elapsed() < PATIENCE, "{}", watching.stderr());
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(world.exists("dst/node_modules/6/6"));
+    assert!(confirm(&world).stdout.starts_with("1308 names may be removed"));
     watching.settles("src", "dst");
     watching.end(Signal::TERM);
 }

@@ -176,7 +176,7 @@ impl State {
     /// Takes in a change. If what is held back is there again, it is compared once more.
     fn note(&mut self, now: Duration, change: Change) {
         let back = match (&change, &mut self.held) {
-            (Change::Came(path), Some(held)) => held.dirt.gone.remove(path),
+            (Change::Came(path), Some(held)) => held.dirt.is_back(path),
             _ => false,
         };
         self.batch.note(now, change);
@@ -197,8 +197,9 @@ impl State {
 
     /// Rules that keep what is held back from being asked for in each round.
     fn protecting(&self) -> Vec<Rule> {
-        let gone = self.held.iter().flat_map(|held| &held.dirt.gone);
-        gone.map(protects).collect()
+        let dirt = self.held.iter().map(|held| &held.dirt);
+        let gone = dirt.clone().flat_map(Dirt::names_gone).map(protects);
+        gone.chain(dirt.flat_map(Dirt::gone_from).map(protects_all_in)).collect()
     }
 
     fn confirm(&mut self) -> u64 {
@@ -347,7 +348,7 @@ impl Watch {
         self.shared.with(|state| match ended {
             Ended::Well => {
                 let settled = |held: &mut Held| {
-                    held.dirt.gone.is_empty() && round.dirt.covers_dirs(&held.dirt)
+                    held.dirt.is_gone_empty() && round.dirt.covers_dirs(&held.dirt)
                 };
                 state.held.take_if(settled);
             }
@@ -425,15 +426,33 @@ impl Watch {
 
 /// The rule that what is at `path` at the destination stays.
 fn protects(path: &RelPath) -> Rule {
-    let mut pattern = vec![b'/'];
     // Where no byte is special, the backslash is not either.
-    let is_wild = glob::has_wildcards(path.as_bytes());
+    match glob::has_wildcards(path.as_bytes()) {
+        true => protects_pattern(escaped(path)),
+        false => protects_pattern([b"/", path.as_bytes()].concat()),
+    }
+}
+
+/// The rule that all stays that is in a directory at the destination.
+fn protects_all_in(dir: &RelPath) -> Rule {
+    let mut pattern = escaped(dir);
+    pattern.extend_from_slice(if dir.is_root() { b"*" } else { b"/*" });
+    protects_pattern(pattern)
+}
+
+/// The pattern of this path alone, where another byte of it is special.
+fn escaped(path: &RelPath) -> Vec<u8> {
+    let mut pattern = vec![b'/'];
     for byte in path.as_bytes() {
-        if is_wild && b"*?[\\".contains(byte) {
+        if b"*?[\\".contains(byte) {
             pattern.push(b'\\');
         }
         pattern.push(*byte);
     }
+    pattern
+}
+
+fn protects_pattern(pattern: Vec<u8>) -> Rule {
     let marks = Modifiers { sides: Sides::Receiver, ..Modifiers::default() };
     let pattern = pattern.into();
     Rule::Pattern(PatternRule { action: Exclude, negated: false, marks, pattern })

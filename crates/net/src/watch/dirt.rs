@@ -30,8 +30,10 @@ pub(crate) struct Dirt {
     /// Names to be compared, by the directory that they are in; in none of those above.
     names: BTreeMap<RelPath, BTreeSet<Name>>,
     count: usize,
-    /// What is gone, with all below it, and did not come back; as far as there are few.
-    pub(crate) gone: BTreeSet<RelPath>,
+    /// What is gone, with all below it, and did not come back; not what is gone from the directories below.
+    gone: BTreeSet<RelPath>,
+    /// Directories from which so much is gone that any name in them may be.
+    gone_from: BTreeSet<RelPath>,
     /// True if more may be gone.
     more_gone: bool,
 }
@@ -40,7 +42,7 @@ pub(crate) struct Dirt {
 const MOST: usize = 4096;
 /// Most names in one directory; more are compared as all that is in it.
 const MOST_IN_DIR: usize = 256;
-/// Most names that are known to be gone.
+/// Most names that are known to be gone, and most directories from which more are.
 const MOST_GONE: usize = 256;
 
 impl Dirt {
@@ -84,8 +86,9 @@ impl Dirt {
 
     /// Takes in all that another has.
     pub(crate) fn join(&mut self, other: Self) {
-        let Self { all, dirs, names, gone, more_gone, count: _ } = other;
+        let Self { all, dirs, names, gone, gone_from, more_gone, count: _ } = other;
         gone.into_iter().for_each(|path| self.note_gone(path));
+        gone_from.into_iter().for_each(|dir| self.note_gone_from(dir));
         self.more_gone |= more_gone;
         if all {
             self.compare_all();
@@ -102,16 +105,49 @@ impl Dirt {
         self.all || !other.all && other.dirs.is_subset(&self.dirs)
     }
 
-    /// True if something is gone, and all of that is known.
+    /// True if something is gone, and it is known where.
     pub(crate) fn knows_gone(&self) -> bool {
-        !self.more_gone && !self.gone.is_empty()
+        !self.more_gone && !self.is_gone_empty()
+    }
+
+    /// True if nothing is known to be gone.
+    pub(crate) fn is_gone_empty(&self) -> bool {
+        self.gone.is_empty() && self.gone_from.is_empty()
+    }
+
+    /// What is gone, with all below it.
+    pub(crate) fn names_gone(&self) -> impl Iterator<Item = &RelPath> {
+        self.gone.iter()
+    }
+
+    /// Directories from which any name may be gone.
+    pub(crate) fn gone_from(&self) -> impl Iterator<Item = &RelPath> {
+        self.gone_from.iter()
+    }
+
+    /// Notes that a name is there again; true if it was known to be gone.
+    pub(crate) fn is_back(&mut self, path: &RelPath) -> bool {
+        self.gone.remove(path)
     }
 
     fn note_gone(&mut self, path: RelPath) {
         self.gone.retain(|gone| !gone.starts_with(&path));
-        if self.gone.len() < MOST_GONE {
-            self.gone.insert(path);
-        } else if !self.gone.contains(&path) {
+        self.gone_from.retain(|dir| !dir.starts_with(&path));
+        let dir = path.split_last().map(|(dir, _)| dir);
+        match dir.filter(|dir| self.gone.len() >= MOST_GONE || self.gone_from.contains(dir)) {
+            Some(dir) => self.note_gone_from(dir),
+            None => drop(self.gone.insert(path)),
+        }
+    }
+
+    fn note_gone_from(&mut self, dir: RelPath) {
+        if self.gone.iter().any(|gone| dir.starts_with(gone)) {
+            return;
+        }
+        self.gone.retain(|gone| gone.split_last().is_none_or(|(from, _)| from != dir));
+        if self.gone_from.len() < MOST_GONE {
+            self.gone_from.insert(dir);
+        } else if !self.gone_from.contains(&dir) {
             self.more_gone = true;
         }
     }
@@ -144,9 +180,8 @@ impl Dirt {
     }
 
     fn all(&mut self) {
-        let Self { more_gone, .. } = *self;
-        let gone = std::mem::take(&mut self.gone);
-        *self = Self { all: true, gone, more_gone, ..Self::default() };
+        let Self { gone, gone_from, more_gone, .. } = std::mem::take(self);
+        *self = Self { all: true, gone, gone_from, more_gone, ..Self::default() };
     }
 
     fn name(&mut self, path: &RelPath) {

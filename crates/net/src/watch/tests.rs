@@ -547,9 +547,13 @@ fn what_is_held_back_and_not_known_goes_into_each_round() {
     let (dirt, state) = held(256, None);
     assert!(!dirt.is_all() && dirt.dirs().next().is_none());
     assert_eq!((state.held.as_ref().unwrap().names, state.protecting().len()), (2000, 256));
+    // More of one directory: all that is in it waits.
     let (dirt, state) = held(257, None);
-    assert_eq!(dirt.dirs().collect::<Vec<_>>(), [&path("d")]);
-    assert!(state.held.is_none() && state.protecting().is_empty());
+    assert!(!dirt.is_all() && dirt.dirs().next().is_none());
+    assert_eq!((state.held.as_ref().unwrap().names, state.protecting().len()), (2000, 1));
+    // A tree that is removed name by name, and then itself.
+    let (_, state) = held(1300, Some(Change::Gone(path("d"))));
+    assert_eq!(state.held.unwrap().dirt.names_gone().collect::<Vec<_>>(), [&path("d")]);
     for (gone, change) in [(0, Change::All), (3, Change::All)] {
         let (dirt, state) = held(gone, Some(change));
         assert!(dirt.is_all() && state.held.is_none());
