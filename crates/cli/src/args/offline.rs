@@ -49,7 +49,7 @@ pub(crate) struct DeltaArgs {
 ///
 /// The result is checked against the delta's digest and only then takes its
 /// name, in one step; NEW may be OLD itself. With the wrong OLD or a damaged
-/// delta nothing changes. If OLD has holes, NEW has holes where it is zeros.
+/// delta nothing changes. NEW has holes where it is zeros.
 ///
 ///   deltic patch disk.img disk.delta -o disk.img
 ///   zstd -dc disk.delta.zst | deltic patch disk.img - -o disk-new.img

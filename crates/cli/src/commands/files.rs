@@ -13,7 +13,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::holes::{WithHoles, has_holes};
+use super::holes::WithHoles;
 
 /// A file or standard input, read once from front to back.
 pub(super) struct Input {
@@ -97,10 +97,10 @@ impl Output {
         Ok(Self { sink: BufWriter::with_capacity(READ_BYTES, Box::new(file)), file: Some(new) })
     }
 
-    /// The file `path` with these permissions, and with holes if `old` has some.
-    pub(super) fn like(path: &Path, old: &File, permissions: &Permissions) -> Result<Self> {
+    /// The file `path` with these permissions, and with holes where it is zeros.
+    pub(super) fn sparse(path: &Path, permissions: &Permissions) -> Result<Self> {
         let mut output = Self::create(path, Some(permissions), Trust::Anyone)?;
-        if let Some(new) = output.file.as_ref().filter(|_| has_holes(old)) {
+        if let Some(new) = &output.file {
             let file =
                 new.file.try_clone().with_context(|| format!("cannot write {}", path.display()))?;
             let sink = Box::new(WithHoles::new(file));

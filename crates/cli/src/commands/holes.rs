@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
 
 /// The block size of practically every file system.
 const BLOCK_BYTES: u64 = 4096;
@@ -46,11 +45,6 @@ impl Write for WithHoles {
     fn flush(&mut self) -> io::Result<()> {
         self.file.set_len(self.at)
     }
-}
-
-/// True if a file has fewer blocks than its length asks for.
-pub(super) fn has_holes(file: &File) -> bool {
-    file.metadata().is_ok_and(|meta| meta.blocks().saturating_mul(512) < meta.len())
 }
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ impl New {
             len == wanted,
             "{name} is not the file that the delta starts from: {len} bytes, not {wanted}"
         );
-        let output = Output::like(path, &old.file, &old.permissions)?;
+        let output = Output::sparse(path, &old.permissions)?;
         Ok(Self { output, header, sum: Digester::new(&header.spec) })
     }
 
@@ -132,8 +132,8 @@ impl New {
 #[cfg(test)]
 mod tests {
     use std::fs;
-
     use std::io;
+    use std::os::unix::fs::MetadataExt;
 
     use super::super::{delta, signature};
     use super::*;
@@ -179,6 +179,21 @@ mod tests {
         patch(dir.path(), "old").unwrap();
         assert!(fs::read(dir.path().join("old")).unwrap() == new);
         assert_eq!(names(dir.path()), ["delta", "made", "new", "old", "sig"]);
+    }
+
+    #[test]
+    fn zeros_become_holes() {
+        let dir = prepared();
+        let len = 64 << 20;
+        let new = fs::File::create(dir.path().join("new")).unwrap();
+        new.set_len(len).unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let output = Some(path("delta"));
+        delta::run(&DeltaArgs { signature: path("sig"), new: path("new"), output }).unwrap();
+        patch(dir.path(), "made").unwrap();
+        let made = fs::metadata(path("made")).unwrap();
+        assert_eq!(made.len(), len);
+        assert!(made.blocks() * 512 < len / 2, "{} blocks", made.blocks());
     }
 
     #[test]
