@@ -50,6 +50,7 @@ pub(crate) fn again(options: &Options) -> Result<()> {
     let rig = Rig::new(&options.programs, &options.at.dir)?;
     let (len, places) = (options.size.bytes(), options.places);
     let flags: &[&str] = if options.inplace { &["-t", "--inplace"] } else { &["-t"] };
+    let places = Some(places);
     let change = Change { len, places, whole_blocks: false, cold: options.cold, flags };
     let of = rounds(&rig, &rig.path(""), (&options.peers, options.runs), &change)?;
     let mut header = vec!["file", "peer"];
@@ -63,8 +64,8 @@ pub(crate) fn again(options: &Options) -> Result<()> {
 pub(super) struct Change {
     /// Length of the file in bytes.
     pub(super) len: u64,
-    /// Places that are written over.
-    pub(super) places: u32,
+    /// Places that are written over, before the file gets another time; nothing is done to it if `None`.
+    pub(super) places: Option<u32>,
     /// Each is a whole block of 4 KiB, at its place; else some bytes anywhere.
     pub(super) whole_blocks: bool,
     /// The system forgets what it read of the old version.
@@ -113,10 +114,11 @@ pub(super) fn rounds(
 impl Change {
     /// Writes over some places of the file, which gets a time of its own in the past.
     fn make(&self, new: &Path, (round, count): (u32, u32)) -> Result<()> {
+        let Some(places) = self.places else { return Ok(()) };
         let mut random = Random::new(u64::from(round));
         let mut file = File::options().write(true).open(new)?;
         let (bytes, unit) = if self.whole_blocks { (BLOCK, BLOCK as u64) } else { (PIECE, 1) };
-        for _ in 0..self.places {
+        for _ in 0..places {
             let at = random.below((self.len - bytes as u64) / unit) * unit;
             file.seek(SeekFrom::Start(at))?;
             file.write_all(&random.bytes(bytes))?;

@@ -45,12 +45,12 @@ pub(crate) fn storage(options: &Options) -> Result<()> {
     let mut header = vec!["changed", "peer"];
     header.extend(FIGURES);
     let mut table = Table::new(0, header.iter().copied());
-    let changes =
-        [(format!("{} blocks", options.blocks), options.blocks), ("its time".to_owned(), 0)];
-    for (label, blocks) in changes {
-        let dir = disk.mount.join(blocks.to_string());
+    let blocks = format!("{} blocks", options.blocks);
+    let changes = [(&*blocks, Some(options.blocks)), ("its time", Some(0)), ("nothing", None)];
+    for (label, places) in changes {
+        let dir = disk.mount.join(label);
         fs::create_dir(&dir)?;
-        let (len, places) = (options.size.bytes(), blocks);
+        let len = options.size.bytes();
         let change = Change { len, places, whole_blocks: true, cold: false, flags: &["-t"] };
         let of = rounds(&rig, &dir, (&options.peers, options.runs), &change)?;
         tabulate(&[label], &of, &mut table);
