@@ -441,6 +441,10 @@ mod tests {
         assert_eq!(ready.remove(0).written(), chunks);
     }
 
+    fn runs<'a>(ready: &WriteBlock<'a>) -> Vec<Vec<Piece<'a>>> {
+        ready.runs().map(|run| run.0.to_vec()).collect()
+    }
+
     #[test]
     fn notes_are_bounded() {
         let (mut buffer, mut noted) = (WriteBuffer::new(1 << 40), 0);
@@ -455,8 +459,6 @@ mod tests {
         let start = (MAX_NOTED_BYTES as u64 / 16 - 1) * BLOCK_BYTES;
         let rest = old(start + 10, BLOCK_BYTES - 10);
         let early = buffer.take(Parts::new([rest.clone()]), &[]);
-        let runs =
-            |ready: &WriteBlock<'_>| ready.runs().map(|run| run.0.to_vec()).collect::<Vec<_>>();
         assert_eq!(early.iter().flat_map(runs).collect::<Vec<_>>(), [[rest]]);
         let last = old(start + 9, 1);
         let ready = buffer.take(Parts::new([last.clone()]), &[]);
