@@ -48,7 +48,7 @@ struct Old {
 
 impl Old {
     fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let meta = file.metadata().with_context(|| format!("cannot read {}", path.display()))?;
         ensure!(meta.is_file(), "{} is not a regular file", path.display());
         Ok(Self { path: path.into(), file, len: meta.len(), permissions: meta.permissions() })
@@ -56,7 +56,7 @@ impl Old {
 
     /// Reads `span` in pieces.
     fn read(&mut self, span: Span, each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let place = || format!("read {} at byte {}", self.path.display(), span.start);
+        let place = || format!("cannot read {} at byte {}", self.path.display(), span.start);
         (&self.file).seek(SeekFrom::Start(span.start)).with_context(place)?;
         copy_exactly(&self.file, span.len as usize, each).with_context(place)
     }
