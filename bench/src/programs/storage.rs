@@ -53,7 +53,7 @@ pub(crate) fn storage(options: &Options) -> Result<()> {
         let len = options.size.bytes();
         let change = Change { len, places, whole_blocks: true, cold: false, flags: &["-t"] };
         let of = rounds(&rig, &dir, (&options.peers, options.runs), &change)?;
-        tabulate(&[label], &of, &mut table);
+        tabulate(&[label.to_owned()], &of, &mut table);
         fs::remove_dir_all(&dir)?;
     }
     progress("");

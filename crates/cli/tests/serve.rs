@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use common::http::ask;
 use common::server::Server;
 use common::{DELTIC, Run, World, edited, is_installed, noise, skip, wait_until};
 use rustix::process::Signal;
@@ -292,6 +293,9 @@ fn a_file_over_http_is_replaced_as_a_whole_and_only_if_the_conditions_hold() {
     assert_eq!(status("GET", "If-Match: \"x\"\r\n"), 412);
     assert_eq!(status("GET", "If-None-Match: *\r\n"), 304);
     assert_eq!(status("GET", "Range: bytes=9-\r\n"), 416);
+    let beyond = ask(&server, &format!("GET {file}"), "Range: bytes=9-\r\n", b"");
+    assert_eq!(beyond.header("content-range"), Some("bytes */3"), "{}", beyond.head);
+    assert_eq!(beyond.header("content-type"), Some("application/problem+json"), "{}", beyond.head);
     assert_eq!(status("GET", "Range: bytes=1-1\r\n"), 206);
     assert_eq!(status("DELETE", ""), 428);
     assert_eq!(status("DELETE", "If-Match: \"x\"\r\n"), 412);

@@ -24,8 +24,8 @@ pub(crate) const BLOCK_BYTES: u64 = 512 << 10;
 /// Sent bytes beyond which none more are held back for their block. A kill may cost as many.
 const MAX_HELD_BYTES: usize = 1 << 20;
 
-/// Bytes of packed notes beyond which none more are held back for their block: what is known of it is written.
-const MAX_NOTED_BYTES: usize = 1 << 20;
+/// Bytes of pieces and packed notes beyond which none more are kept for their block: what is known of it is written.
+const MAX_KEPT_BYTES: usize = 1 << 20;
 
 /// Most bytes of a packed note, and how many more there is room for at a time.
 const MAX_PACKED_BYTES: usize = 10 + 5 + 1 + FINGERPRINT_BYTES;
@@ -38,8 +38,8 @@ pub struct WriteBuffer {
     open: HashMap<u64, OpenBlock>,
     /// Sent bytes of open blocks.
     held: usize,
-    /// Bytes of their packed notes.
-    noted: usize,
+    /// Bytes of what is kept of open blocks besides.
+    kept: usize,
 }
 
 /// A block of which not all is known.
@@ -47,6 +47,7 @@ pub struct WriteBuffer {
 struct OpenBlock {
     /// Bytes that are known.
     have: u64,
+    /// Those that are not written.
     pieces: Vec<Piece<'static>>,
     notes: Notes,
 }
@@ -144,7 +145,7 @@ impl WriteBuffer {
     /// Starts a version of `len` bytes, of which nothing is known.
     #[must_use]
     pub fn new(len: u64) -> Self {
-        Self { len, open: HashMap::new(), held: 0, noted: 0 }
+        Self { len, open: HashMap::new(), held: 0, kept: 0 }
     }
 
     /// True if so many sent bytes may be held back.
@@ -160,7 +161,7 @@ impl WriteBuffer {
     }
 
     /// Takes pieces, each once, and the chunks that they make; returns what is to be written now, in order: the blocks
-    /// that are complete with them, and as much as is known of others while too many notes are held back.
+    /// that are complete with them, and as much as is known of others while too much is kept.
     pub fn take<'a>(
         &mut self,
         Parts(parts): Parts<'a>,
@@ -177,56 +178,53 @@ impl WriteBuffer {
             let shared = (count > 1)
                 .then(|| Shared { chunk: *chunk, left: Arc::new(AtomicU32::new(count)) });
             for no in blocks {
-                let ready =
-                    ready.binary_search_by_key(&no, |(no, _)| *no).map(|at| &mut ready[at].1);
-                let (notes, held) = match ready {
-                    Ok(ready) => (&mut ready.notes, &mut 0),
+                let mut kept = 0;
+                let (notes, kept) = match ready.binary_search_by_key(&no, |(no, _)| *no) {
+                    Ok(found) => (&mut ready[found].1.notes, &mut kept),
                     // A chunk comes with its pieces: they are in one or the other.
-                    Err(_) => (&mut self.open.entry(no).or_default().notes, &mut self.noted),
+                    Err(_) => (&mut self.open.entry(no).or_default().notes, &mut self.kept),
                 };
                 match &shared {
                     Some(shared) => notes.shared.push(shared.clone()),
-                    None => *held += notes.push(chunk),
+                    None => *kept += notes.push(chunk),
                 }
             }
         }
         ready.into_iter().map(|(_, ready)| ready).collect()
     }
 
-    /// Adds pieces to block `no`; all of it, if it is complete, or what is not written of it, while too many notes are
-    /// held back.
+    /// Adds pieces to block `no`; all of it, if it is complete, or what is not written of it, while too much is kept.
     fn join<'a>(&mut self, no: u64, parts: &[Piece<'a>]) -> Option<WriteBlock<'a>> {
         let mut block = self.open.remove(&no).unwrap_or_default();
         block.have += parts.iter().map(Piece::len).sum::<u64>();
         let is_complete = block.have >= BLOCK_BYTES.min(self.len - no * BLOCK_BYTES);
-        if !is_complete && self.noted <= MAX_NOTED_BYTES {
+        if !is_complete && self.kept <= MAX_KEPT_BYTES {
+            let unwritten = parts.iter().filter(|piece| !piece.is_written());
             self.held += parts.iter().map(Piece::sent).sum::<usize>();
-            block.pieces.extend(parts.iter().cloned().map(Piece::into_owned));
+            self.kept -= block.kept_bytes();
+            block.pieces.extend(unwritten.cloned().map(Piece::into_owned));
+            self.kept += block.kept_bytes();
             self.open.insert(no, block);
             return None;
         }
-        let (held, notes) = (std::mem::take(&mut block.pieces), std::mem::take(&mut block.notes));
-        self.held -= held.iter().map(Piece::sent).sum::<usize>();
-        self.noted -= notes.packed.len();
-        let mut pieces: Vec<Piece<'a>> = held;
+        self.kept -= block.kept_bytes();
+        let OpenBlock { have, pieces, notes } = block;
+        self.held -= pieces.iter().map(Piece::sent).sum::<usize>();
+        if !is_complete {
+            self.open.insert(no, OpenBlock { have, ..OpenBlock::default() });
+        }
+        let mut pieces: Vec<Piece<'a>> = pieces;
         pieces.extend_from_slice(parts);
         pieces.sort_unstable_by_key(|piece| piece.start);
-        if !is_complete {
-            block.pieces = written(&pieces);
-            self.open.insert(no, block);
-        }
         Some(WriteBlock { pieces, notes })
     }
 }
 
-/// These pieces, in order, as what is written.
-fn written(pieces: &[Piece<'_>]) -> Vec<Piece<'static>> {
-    let runs = pieces.chunk_by(|one, next| one.end() == next.start);
-    let whole = |run: &[Piece<'_>]| {
-        let len = run.iter().map(Piece::len).sum();
-        Piece { start: run[0].start, from: Source::Written(len) }
-    };
-    runs.map(whole).collect()
+impl OpenBlock {
+    /// Bytes of what is kept of it, but for what was sent.
+    fn kept_bytes(&self) -> usize {
+        self.pieces.len() * size_of::<Piece<'_>>() + self.notes.packed.len()
+    }
 }
 
 impl<'a> WriteBlock<'a> {
@@ -446,25 +444,41 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_bounded() {
-        let (mut buffer, mut noted) = (WriteBuffer::new(1 << 40), 0);
-        for no in 0..MAX_NOTED_BYTES as u64 / 16 {
-            let start = no * BLOCK_BYTES;
-            let ready = buffer.take(Parts::new([old(start, 9)]), &[chunk(start, 9)]);
-            noted += ready.into_iter().map(|ready| ready.written().len()).sum::<usize>();
-            assert!(buffer.noted <= MAX_NOTED_BYTES + MAX_PACKED_BYTES);
+    fn what_is_kept_is_bounded() {
+        let each = 64;
+        let count = MAX_KEPT_BYTES as u64 / 16;
+        for noted in [true, false] {
+            let (mut buffer, mut written, mut runs_written) = (WriteBuffer::new(1 << 40), 0, 0);
+            for no in 0..count {
+                let start = no * BLOCK_BYTES;
+                let chunks = [chunk(start, each)];
+                let ready =
+                    buffer.take(Parts::new([old(start, each)]), if noted { &chunks } else { &[] });
+                for ready in ready {
+                    runs_written += runs(&ready).len();
+                    written += ready.written().len();
+                }
+                assert!(buffer.kept <= MAX_KEPT_BYTES + 200, "{}", buffer.kept);
+            }
+            assert!(runs_written > 0);
+            assert_eq!(written, if noted { runs_written } else { 0 });
+            // What was written early is not written again, and closes its block.
+            let start = (count - 1) * BLOCK_BYTES;
+            let rest = old(start + each + 1, BLOCK_BYTES - each - 1);
+            let early = buffer.take(Parts::new([rest.clone()]), &[]);
+            assert_eq!(early.iter().flat_map(runs).collect::<Vec<_>>(), [[rest]]);
+            let last = old(start + each, 1);
+            let ready = buffer.take(Parts::new([last.clone()]), &[]);
+            assert_eq!(ready.iter().flat_map(runs).collect::<Vec<_>>(), [[last]]);
+            assert!(!buffer.open.contains_key(&(start / BLOCK_BYTES)));
+            // All is given free with its blocks.
+            for no in buffer.open.keys().copied().collect::<Vec<_>>() {
+                let start = no * BLOCK_BYTES + each;
+                buffer.take(Parts::new([old(start, BLOCK_BYTES - each)]), &[]);
+            }
+            assert!(buffer.is_done());
+            assert_eq!((buffer.kept, buffer.held), (0, 0));
         }
-        assert!(noted > 0);
-        // What was written early is not written again, and closes its block.
-        let start = (MAX_NOTED_BYTES as u64 / 16 - 1) * BLOCK_BYTES;
-        let rest = old(start + 10, BLOCK_BYTES - 10);
-        let early = buffer.take(Parts::new([rest.clone()]), &[]);
-        assert_eq!(early.iter().flat_map(runs).collect::<Vec<_>>(), [[rest]]);
-        let last = old(start + 9, 1);
-        let ready = buffer.take(Parts::new([last.clone()]), &[]);
-        assert_eq!(ready.iter().flat_map(runs).collect::<Vec<_>>(), [[last]]);
-        let open = buffer.open.len();
-        assert!(!buffer.open.contains_key(&(start / BLOCK_BYTES)) && open > 0);
     }
 
     #[test]

@@ -173,10 +173,12 @@ impl State {
         }
     }
 
-    /// Takes in a change. If what is held back is there again, it is compared once more.
+    /// Takes in a change. If what is held back is there again, or more goes of it, it is counted once more: protected,
+    /// what it is part of would stay for ever.
     fn note(&mut self, now: Duration, change: Change) {
         let back = match (&change, &mut self.held) {
             (Change::Came(path), Some(held)) => held.dirt.is_back(path),
+            (Change::Gone(path), Some(held)) => held.dirt.goes_with(path),
             _ => false,
         };
         self.batch.note(now, change);

@@ -55,7 +55,8 @@ impl Complaints {
                 .or_else(|| hint::for_blocked(trouble)),
         };
         let Some(cause) = cause else {
-            let blamed = view.applied.blame(&message);
+            // Words may stand in a name.
+            let blamed = hint.is_none().then(|| view.applied.blame(&message)).flatten();
             return output::complain(&message, blamed.as_deref().or(hint));
         };
         if cause != Cause::Vanished {

@@ -158,7 +158,7 @@ pub(crate) fn of(error: &SyncError, far: &Far) -> Option<String> {
         }
         // It runs as far as a fault of its own.
         SyncError::NoAnswer(status) if matches!(status.code(), Some(11 | 101)) => {
-            "it failed there before it answered: please report it, with what is printed above"
+            "it failed there before it answered: what is printed above says why"
         }
         SyncError::NoAnswer(_) => {
             let question = "is it deltic that is started there? --deltic-path names it;";

@@ -130,6 +130,13 @@ impl Dirt {
         self.gone.remove(path)
     }
 
+    /// True if more goes of what is known to be gone: what it is part of, or another name of those directories.
+    pub(crate) fn goes_with(&self, path: &RelPath) -> bool {
+        let dir = path.split_last().map(|(dir, _)| dir);
+        self.gone.iter().chain(&self.gone_from).any(|gone| gone.starts_with(path))
+            || dir.is_some_and(|dir| self.gone_from.contains(&dir))
+    }
+
     fn note_gone(&mut self, path: RelPath) {
         self.gone.retain(|gone| !gone.starts_with(&path));
         self.gone_from.retain(|dir| !dir.starts_with(&path));

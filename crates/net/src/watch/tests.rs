@@ -554,6 +554,18 @@ fn what_is_held_back_and_not_known_goes_into_each_round() {
     // A tree that is removed name by name, and then itself.
     let (_, state) = held(1300, Some(Change::Gone(path("d"))));
     assert_eq!(state.held.unwrap().dirt.names_gone().collect::<Vec<_>>(), [&path("d")]);
+    // The same, where a round fell in between.
+    let (_, mut state) = held(1300, None);
+    state.note(ms(30_000), Change::Gone(path("d/another")));
+    assert!(state.held.is_none());
+    let dirt = state.take(ms(40_000)).unwrap();
+    assert!(dirt.dirs().any(|dir| *dir == path("d")));
+    state.hold_back(dirt, 1301);
+    state.note(ms(50_000), Change::Gone(path("d")));
+    assert!(state.held.is_none());
+    let dirt = state.take(ms(60_000)).unwrap();
+    assert!(dirt.dirs().any(RelPath::is_root));
+    assert_eq!(dirt.names_gone().chain(dirt.gone_from()).collect::<Vec<_>>(), [&path("d")]);
     for (gone, change) in [(0, Change::All), (3, Change::All)] {
         let (dirt, state) = held(gone, Some(change));
         assert!(dirt.is_all() && state.held.is_none());

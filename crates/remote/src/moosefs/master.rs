@@ -61,6 +61,9 @@ impl Master {
     /// # Errors
     /// [`RemoteError::Unreachable`].
     pub(super) fn chunks(&self, inode: u32, count: u32) -> Result<Option<Vec<Chunk>>, RemoteError> {
+        if count == 0 {
+            return Ok(Some(Vec::new()));
+        }
         let mut held = lock(&self.stream);
         let ask = |mut stream| io::Result::Ok((ask_all(&mut stream, inode, count)?, stream));
         // A connection that was kept may be over by now.

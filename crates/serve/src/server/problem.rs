@@ -100,7 +100,8 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Gives errors that are not ours the form of the others: of another method, of a query that makes no sense.
+/// Gives errors that are no problem documents the form of the others: of another method, of a query that makes no sense,
+/// of a range that is not there. What else their heads say stays.
 pub(super) async fn in_form(response: Response) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();
@@ -108,10 +109,16 @@ pub(super) async fn in_form(response: Response) -> Response {
     if !is_error || is_ours {
         return response;
     }
-    let text = to_bytes(response.into_body(), MAX_TEXT).await.unwrap_or_default();
+    let (mut head, body) = response.into_parts();
+    let text = to_bytes(body, MAX_TEXT).await.unwrap_or_default();
     let detail = match status {
         StatusCode::METHOD_NOT_ALLOWED => "the address knows other methods, which Allow has".into(),
+        StatusCode::RANGE_NOT_SATISFIABLE => "the range begins behind the end of the file".into(),
+        _ if text.is_empty() => status.canonical_reason().unwrap_or("it failed").to_lowercase(),
         _ => String::from_utf8_lossy(&text).into_owned(),
     };
-    Problem::new(status, detail).into_response()
+    let (own, body) = Problem::new(status, detail).into_response().into_parts();
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.extend(own.headers);
+    Response::from_parts(head, body)
 }
