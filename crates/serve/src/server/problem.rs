@@ -100,8 +100,8 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Gives errors that are no problem documents the form of the others: of another method, of a query that makes no sense,
-/// of a range that is not there. What else their heads say stays.
+/// Gives errors that are no problem documents the form of the others: of another method, of a query that makes no
+/// sense, of a range that is not there. What else their heads say stays.
 pub(super) async fn in_form(response: Response) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();
