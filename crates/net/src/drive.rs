@@ -102,7 +102,7 @@ async fn turn<M: Machine, W: Worker<M>>(
         if runner.step(watch)? {
             return runner.end(watch).await;
         }
-        if runner.hears(&heard) {
+        if !heard.as_slice().is_empty() && runner.hears() {
             if !runner.hear(&mut heard)? {
                 let ears = Ears { heard, frames: &mut frames };
                 return runner.last_words(ears, SyncError::StreamLost, watch).await;
@@ -239,16 +239,16 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         Ok(())
     }
 
-    /// True if one of these frames can be taken; what follows the last frame is the stream's end.
-    fn hears(&self, heard: &Heard) -> bool {
-        let takes = self.session.takes_frames() && !self.session.is_finished();
-        takes && !heard.as_slice().is_empty()
+    /// True if a frame can be taken; what follows the last frame is the stream's end.
+    fn hears(&self) -> bool {
+        self.session.takes_frames() && !self.session.is_finished()
     }
 
     /// Takes frames, as many as may be: each may add to the backlog. False where a stream beside the first is lost.
     fn hear(&mut self, heard: &mut Heard) -> Result<bool, SyncError> {
-        while self.hears(heard) {
-            let Some(frame) = heard.next() else { break };
+        while self.hears()
+            && let Some(frame) = heard.next()
+        {
             if matches!(frame, Err(ReadEnd::Lost)) {
                 return Ok(false);
             }

@@ -7,22 +7,22 @@
 //! have closed it as the owning group.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
 use std::sync::OnceLock;
 
 use deltic_tree::meta::fake_super::{FakeKind, FakeStat};
 use deltic_tree::meta::{Acl, OWNER_BITS, SETGID, Timestamp, XattrScope};
 use deltic_tree::{Meta, MetaMask, Name, RelPath};
 use rustix::fs::{
-    self, AtFlags, CWD, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+    self, AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
 };
-use rustix::io::{self, Errno};
+use rustix::io::Errno;
 use rustix::process;
 
 use super::heritage::Heritage;
 use super::more::{ACL, Reach, access_acl, inherit, set_acls, set_xattrs};
 use super::noted;
 use crate::dir::{Dir, Use, proc_path, set_mode_of_held, set_mode_of_open};
+use crate::system::told;
 use deltic_store::{Filter, Keep, Unset};
 
 /// What to set on an entry.
@@ -486,10 +486,8 @@ pub fn umask() -> u32 {
 }
 
 fn read_umask() -> u32 {
-    let mut text = vec![0; 4096];
-    let status = fs::openat(CWD, Path::new("/proc/self/status"), OFlags::CLOEXEC, Mode::empty());
-    let read = status.and_then(|status| io::read(status, &mut text)).unwrap_or(0);
-    let text = String::from_utf8_lossy(&text[..read]).into_owned();
+    let status = told("/proc/self/status", 4096).unwrap_or_default();
+    let text = String::from_utf8_lossy(&status);
     let line = text.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok()).unwrap_or(0o077)
 }

@@ -1,9 +1,11 @@
-//! Kinds of file systems, and what is known of each.
+//! Kinds of file systems, and what is known of each; what the system tells of itself.
 
 use std::os::fd::AsFd;
 
-use rustix::fs;
+use rustix::fs::{self, CWD, Mode, OFlags};
 use rustix::io::Errno;
+
+use crate::copy::read_at;
 
 /// A file system that is mounted.
 ///
@@ -65,6 +67,15 @@ const fn is_lasting(kind: u64) -> bool {
 pub(crate) fn kind_of(file: impl AsFd) -> Result<u64, Errno> {
     // It has 32 bits, which some systems tell as a negative number.
     fs::fstatfs(file).map(|system| system.f_type as u64 & u64::from(u32::MAX))
+}
+
+/// The first bytes, `most` of them, of a file in which the system tells something; nothing where there is none.
+pub(crate) fn told(path: &str, most: usize) -> Option<Vec<u8>> {
+    let file = fs::openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut bytes = vec![0; most];
+    let len = read_at(file, 0, &mut bytes).ok()?;
+    bytes.truncate(len);
+    Some(bytes)
 }
 
 /// The magic number of btrfs.

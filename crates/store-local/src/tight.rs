@@ -6,8 +6,9 @@
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
-use rustix::fs::{self, Advice, Mode, OFlags};
-use rustix::io;
+use rustix::fs::{self, Advice};
+
+use crate::system::told;
 
 /// Bytes up to which a limit is tight.
 const TIGHT_BYTES: u64 = 64 << 20;
@@ -26,24 +27,32 @@ pub(crate) fn spare_memory(file: impl AsFd, len: u64) {
 
 /// Bytes of memory that the group of this process may have, if it is in one that has a limit.
 fn limit() -> Option<u64> {
+    let text = |path: &str| String::from_utf8(told(path, 4096)?).ok();
     let groups = text("/proc/self/cgroup")?;
-    let limit = |line: &str| {
-        let (kinds, path) = line.split_once(':')?.1.split_once(':')?;
-        let told = match kinds {
-            "memory" => text(&format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes")),
-            "" => text(&format!("/sys/fs/cgroup{path}/memory.max")),
-            _ => None,
-        };
-        told?.trim_end().parse().ok()
-    };
-    groups.lines().find_map(limit)
+    groups.lines().filter_map(limit_file).find_map(|path| text(&path)?.trim_end().parse().ok())
 }
 
-/// The first 4 KiB of a file of the system.
-fn text(path: &str) -> Option<String> {
-    let file = fs::openat(fs::CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let mut bytes = vec![0; 4096];
-    let len = io::read(&file, &mut bytes).ok()?;
-    bytes.truncate(len);
-    String::from_utf8(bytes).ok()
+/// Where the limit of a group stands, by its line in `/proc/self/cgroup`; nothing if it is not of memory.
+fn limit_file(line: &str) -> Option<String> {
+    let (kinds, path) = line.split_once(':')?.1.split_once(':')?;
+    match kinds {
+        "memory" => Some(format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes")),
+        "" => Some(format!("/sys/fs/cgroup{path}/memory.max")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_where_either_hierarchy_has_it() {
+        let first = "/sys/fs/cgroup/memory/a:b/memory.limit_in_bytes";
+        assert_eq!(limit_file("4:memory:/a:b").as_deref(), Some(first));
+        assert_eq!(limit_file("0::/user/x").as_deref(), Some("/sys/fs/cgroup/user/x/memory.max"));
+        for line in ["3:cpu,cpuacct:/a", "1:name=systemd:/", "", "0", "4:memory"] {
+            assert_eq!(limit_file(line), None, "{line}");
+        }
+    }
 }
