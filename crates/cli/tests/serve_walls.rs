@@ -1,4 +1,4 @@
-//! What a running server keeps to whatever its clients say or do: flushes, the kernel's walls, tokens, and its volumes.
+//! Promises of a running server, whatever its clients say or do: flushes, the kernel's walls, tokens, and its volumes.
 
 mod common;
 
@@ -126,7 +126,7 @@ fn the_kernel_opens_nothing_outside_to_a_running_server() {
     assert_eq!(status(), 200, "it reads what is inside");
 }
 
-/// What comes over a connection until the server closes it, and how long that takes.
+/// Bytes that come over a connection until the server closes it, and how long that takes.
 #[track_caller]
 fn rest(socket: &mut Socket) -> (Vec<u8>, Duration) {
     let (begun, mut rest) = (Instant::now(), Vec::new());

@@ -32,9 +32,9 @@ enum Cuts {
 /// Bytes that are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Harm {
-    /// They go up (0) or down (1).
+    /// Direction: up (0) or down (1).
     way: usize,
-    /// How many bytes are before each of them, and the bits that are flipped.
+    /// Number of bytes before each of them, and the bits that are flipped.
     flips: [(u64, u8); 2],
 }
 
@@ -269,7 +269,7 @@ const MUTATIONS: (u64, u64) = (40, 0);
 /// Servers that have them at once: many wait for what does not come.
 const SERVERS: u64 = 4;
 
-/// Where sessions are of which bytes are changed.
+/// A server, and a file with two versions, for sessions of which bytes are changed.
 struct Mutated<'a> {
     world: &'a World,
     server: Server<'a>,

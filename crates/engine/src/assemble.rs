@@ -47,7 +47,7 @@ pub struct WriteBuffer {
 struct OpenBlock {
     /// Bytes that are known.
     have: u64,
-    /// Those that are not written.
+    /// Pieces of it that are not written.
     pieces: Vec<Piece<'static>>,
     notes: Notes,
 }

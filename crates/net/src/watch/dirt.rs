@@ -30,9 +30,9 @@ pub(crate) struct Dirt {
     /// Names to be compared, by the directory that they are in; in none of those above.
     names: BTreeMap<RelPath, BTreeSet<Name>>,
     count: usize,
-    /// What is gone, with all below it, and did not come back; not what is gone from the directories below.
+    /// Names that are gone, with all below them, and did not come back, but for those in the directories below.
     gone: BTreeSet<RelPath>,
-    /// Directories from which so much is gone that any name in them may be.
+    /// Directories of which any name may be gone: there were too many to remember each.
     gone_from: BTreeSet<RelPath>,
     /// True if more may be gone.
     more_gone: bool,
@@ -115,12 +115,12 @@ impl Dirt {
         self.gone.is_empty() && self.gone_from.is_empty()
     }
 
-    /// What is gone, with all below it.
+    /// Names that are gone, with all below them.
     pub(crate) fn names_gone(&self) -> impl Iterator<Item = &RelPath> {
         self.gone.iter()
     }
 
-    /// Directories from which any name may be gone.
+    /// Directories of which any name may be gone.
     pub(crate) fn gone_from(&self) -> impl Iterator<Item = &RelPath> {
         self.gone_from.iter()
     }

@@ -234,7 +234,7 @@ mod tests {
     }
 
     impl Master {
-        /// One that answers so many questions about the first chunk of a file, each on a connection of its own.
+        /// A master that answers with these chunks, one for each connection.
         pub(in super::super) fn saying(chunks: Vec<(u64, u32)>) -> Self {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("IPv6") };

@@ -113,7 +113,7 @@ fn hole() -> Vec<u32> {
     vec![crc32fast::hash(&[0; BLOCK_BYTES as usize]); BLOCKS]
 }
 
-/// What an answer says, which repeats the question; behind it are `len` bytes, or why there are none.
+/// The content of an answer, which repeats the question: `len` bytes behind it, or why there are none.
 fn told<'a>(answer: &'a [u8], question: &[u8], len: usize) -> io::Result<Option<&'a [u8]>> {
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "sums of another chunk");
     let told = answer.strip_prefix(question).ok_or_else(odd)?;
