@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltic_core::strategy::Link as Figures;
-use deltic_store_local::UnderWay;
+use deltic_store_local::{UnderWay, cache};
 
 use crate::batch::{Batch, Tap};
 use crate::executor::{Budget, Executor};
@@ -32,6 +32,8 @@ pub(crate) struct SessionConfig {
     pub(crate) cache: Option<PathBuf>,
     /// Recipes that sessions of this process keep for each other.
     pub(crate) recipes: Option<RecipeCache>,
+    /// Bases that they keep for each other, besides those of the cache.
+    pub(crate) bases: Option<cache::Bases>,
     /// Sums old versions as the other end, which is in this process too, sums what it has.
     pub(crate) old_sums: Option<Arc<dyn OldSums>>,
     pub(crate) user: User,

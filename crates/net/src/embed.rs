@@ -18,6 +18,7 @@ use deltic_protocol::options::Options;
 use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
 use deltic_store::Tree;
 use deltic_store_local::UnderWay;
+pub use deltic_store_local::cache::Bases;
 
 use crate::batch::{self, Batch};
 use crate::config::{Further, SessionConfig};
@@ -56,6 +57,9 @@ pub struct Embedding {
     /// Recipes that sessions keep for each other in memory: the next version of a file is received without reading the
     /// old one.
     pub recipes: Option<RecipeCache>,
+    /// Bases that sessions keep for each other, besides those of the user's cache: what storage says has not changed
+    /// since is neither read nor sent.
+    pub bases: Option<Bases>,
 }
 
 /// Result of a run.
@@ -171,8 +175,8 @@ pub async fn serve_over(
 
 impl Embedding {
     fn config(&self) -> SessionConfig {
-        let Self { executor, budget, user, recipes, .. } = self.clone();
-        SessionConfig { executor, budget, user, recipes, ..SessionConfig::default() }
+        let Self { executor, budget, user, recipes, bases, .. } = self.clone();
+        SessionConfig { executor, budget, user, recipes, bases, ..SessionConfig::default() }
     }
 }
 

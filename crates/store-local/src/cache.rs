@@ -93,17 +93,17 @@ impl Cache {
     /// none: then nothing is known, and nothing is noted.
     #[must_use]
     pub fn open(dir: &Path) -> Option<Self> {
-        Self::open_table(dir, TABLE_NAME)
+        Self::open_table(dir, TABLE_NAME, MAX_BYTES)
     }
 
-    /// The same with the table of this name.
-    fn open_table(dir: &Path, name: &[u8]) -> Option<Self> {
+    /// The same with the table of this name, of at most so many bytes.
+    fn open_table(dir: &Path, name: &[u8], most: u64) -> Option<Self> {
         let dir = Dir::make_own(dir).ok()?;
         let name = Name::new(name).ok()?;
         // Where it cannot be written, what is in it is known all the same.
         let opened = dir.open_own(&name, OFlags::RDWR | OFlags::CREATE);
         let table = opened.or_else(|_| dir.open_own(&name, OFlags::RDONLY)).ok()?;
-        Some(Self::of(table, MAX_BYTES))
+        Some(Self::of(table, most))
     }
 
     fn of(table: OwnedFd, most: u64) -> Self {

@@ -90,9 +90,8 @@ impl Session {
 
     /// Facts that earlier sessions kept.
     pub(super) fn kept(&self, options: &Options) -> Kept {
-        let SessionConfig { cache, recipes, reasons, old_sums, .. } = &self.config;
-        let kept = Kept::new(cache.clone(), recipes.clone(), options, old_sums.clone());
-        kept.explaining(reasons.clone())
+        let SessionConfig { cache, recipes, bases, reasons, old_sums, .. } = self.config.clone();
+        Kept::new(cache, (recipes, bases), options, old_sums).explaining(reasons)
     }
 
     pub(super) async fn send(

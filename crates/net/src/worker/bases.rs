@@ -28,7 +28,7 @@ pub(super) struct Bases {
     dir: Option<PathBuf>,
     /// Told of each file that is sent.
     reasons: Option<Reasons>,
-    /// Opened when the first is asked for: most runs ask for none.
+    /// Opened when the first is asked for, unless it was before: most runs ask for none.
     kept: OnceLock<Option<cache::Bases>>,
     /// Files that are being sent.
     sending: Mutex<HashMap<Handle, Sending>>,
@@ -47,13 +47,16 @@ struct Sending {
 }
 
 impl Bases {
-    /// Opens those in `dir`, if the options let them count.
+    /// Takes those that are `opened`, or opens those in `dir`, if the options let them count.
     pub(super) fn new(
-        dir: Option<PathBuf>,
+        (dir, opened): (Option<PathBuf>, Option<cache::Bases>),
         options: &Options,
         old_sums: Option<Arc<dyn OldSums>>,
     ) -> Self {
-        Self { dir: dir.filter(|_| options.compare.cached), old_sums, ..Self::default() }
+        let counts = options.compare.cached;
+        let (dir, opened) = (dir.filter(|_| counts), opened.filter(|_| counts));
+        let kept = opened.map_or_else(OnceLock::new, |opened| OnceLock::from(Some(opened)));
+        Self { dir, kept, old_sums, ..Self::default() }
     }
 
     /// Tells `reasons` why each file is read whole, or not.

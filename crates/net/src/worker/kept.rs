@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use deltic_protocol::options::Options;
+use deltic_store_local::cache;
 
 use crate::old_sums::OldSums;
 
@@ -21,16 +22,16 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Opens those in `dir` and takes the recipes of the process, if the options let them count; `old_sums` knows bases
-    /// besides.
+    /// Opens those in `dir` and takes the recipes and bases of the process, if the options let them count; `old_sums`
+    /// knows bases besides.
     pub(crate) fn new(
         dir: Option<PathBuf>,
-        recipes: Option<RecipeCache>,
+        (recipes, bases): (Option<RecipeCache>, Option<cache::Bases>),
         options: &Options,
         old_sums: Option<Arc<dyn OldSums>>,
     ) -> Self {
         let digests = Digests::new(dir.clone(), options).with_sums(old_sums.clone());
-        let bases = Bases::new(dir.clone(), options, old_sums);
+        let bases = Bases::new((dir.clone(), bases), options, old_sums);
         Self { digests, recipes: Recipes::new(dir, recipes, options), bases }
     }
 

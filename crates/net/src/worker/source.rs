@@ -366,6 +366,8 @@ impl<T: Tree> SourceWorker<T> {
         // The digest of a tail is of no whole version.
         let changed = match how {
             How::Tail => None,
+            // Where the other end knows of none. It may not have greeted yet.
+            _ if self.terms().is_some_and(|terms| !terms.bases) => None,
             _ => self.kept.bases.begin(handle, (path, &snapshot), base.as_ref()),
         };
         if changed.is_none() {

@@ -42,7 +42,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::routing::{MethodRouter, get};
-use deltic_net::embed::{Embedding, RecipeCache};
+use deltic_net::embed::{Bases, Embedding, RecipeCache};
 use deltic_net::executor::Budget;
 use deltic_net::restrict::{Wall, keep_to_volumes};
 use deltic_store_local::VolumeDir;
@@ -72,6 +72,8 @@ use self::volume::Volume;
 use crate::SOCKET_PATH;
 use crate::token::Token;
 
+/// Directory of the server's own with what it keeps of bases, one for each volume.
+const BASES: &str = "bases";
 /// Open files besides connections.
 const FILES: usize = 512;
 /// Requests at once that wait for the disk.
@@ -129,10 +131,15 @@ pub fn prepare(
         Some(VolumeDir { name, path: volume.path.clone(), versions, quota: volume.quota() })
     });
     let named: Vec<_> = named.collect();
+    // Later no way leads there.
+    let bases = |name| Bases::open(&config.state.join(BASES).join(name));
+    let bases: Vec<_> = config.volumes.keys().map(bases).collect();
     let wall = keep_to(&named, config, settings)?;
-    let volumes = config.volumes.iter().zip(&named);
+    let volumes = config.volumes.iter().zip(&named).zip(bases);
     let volumes = volumes
-        .map(|((text, volume), dir)| (text.clone(), Volume::new(dir.name.clone(), volume)))
+        .map(|(((text, volume), VolumeDir { name, .. }), bases)| {
+            (text.clone(), Volume::new(name.clone(), volume, bases))
+        })
         .collect();
     let limits = config.limits;
     let mut tag_key = [0; 32];

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use deltic_net::Restriction;
+use deltic_net::embed::Bases;
 use deltic_net::restrict::Access;
 use deltic_store::{Durability, StoreError};
 use deltic_store_local::{
@@ -14,6 +15,7 @@ use super::access::Grant;
 use super::config::{AccessConfig, VolumeConfig};
 use super::events::Events;
 use super::quotas::{TokenQuota, TokenQuotas};
+use crate::token::TokenHash;
 
 /// A directory that is served.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub(crate) struct Volume {
     delete: bool,
     /// Quotas of whoever writes, and what is counted of them.
     quotas: Option<(Vec<TokenQuota>, Arc<TokenQuotas>)>,
+    /// Bases of all tokens, if they can be kept.
+    bases: Option<Bases>,
 }
 
 /// What one client may do in a volume.
@@ -44,9 +48,14 @@ pub(crate) enum Right {
 }
 
 impl Volume {
-    pub(crate) fn new(name: Name, config: &VolumeConfig) -> Self {
+    pub(crate) fn new(name: Name, config: &VolumeConfig, bases: Option<Bases>) -> Self {
         let (access, delete) = (config.access, config.delete);
-        Self { name, events: Arc::default(), access, delete, quotas: None }
+        Self { name, events: Arc::default(), access, delete, quotas: None, bases }
+    }
+
+    /// Bases of what a token brought or fetched. No other token is told of them: who may only write learns nothing.
+    pub(crate) fn bases(&self, token: &TokenHash) -> Option<Bases> {
+        self.bases.as_ref().map(|bases| bases.of(*token.as_bytes()))
     }
 
     /// The same for somebody who writes: the quotas of the token hold.

@@ -3,19 +3,29 @@
 //! A receiver knows which base a file in place is: a table as that of digests. A sender knows of a base where its bytes
 //! lay, as [notes](super::notes), whose name and key are the digest: what has changed since is found in any file that
 //! shares bytes with it.
+//!
+//! Several parties may keep theirs in one place. Each finds its own alone.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use deltic_core::Digest;
-use deltic_store::Version;
+use deltic_store::{Version, VersionToken};
 use deltic_tree::Name;
 
 use super::notes::Notes;
 use super::{Cache, Moment};
 
-/// Bases of this run or of one before, by any process of this user.
-#[derive(Debug)]
+/// Bases of this run or of one before, by any process of this user; clones are the same.
+#[derive(Clone, Debug)]
 pub struct Bases {
+    kept: Arc<Kept>,
+    /// Key of the party that these are for; none where they are for everybody.
+    whose: Option<[u8; 32]>,
+}
+
+#[derive(Debug)]
+struct Kept {
     held: Cache,
     extents: Notes<32>,
 }
@@ -34,26 +44,49 @@ impl Bases {
     /// be none: then nothing is known, and nothing is noted.
     #[must_use]
     pub fn open(dir: &Path) -> Option<Self> {
-        let held = Cache::open_table(dir, TABLE_NAME)?;
-        Some(Self { held, extents: Notes::open(dir, DIR_NAME, (MAX_BYTES, ROOM_EVERY))? })
+        let held = Cache::open_table(dir, TABLE_NAME, MAX_TABLE_BYTES)?;
+        let extents = Notes::open(dir, DIR_NAME, (MAX_BYTES, ROOM_EVERY))?;
+        Some(Self { kept: Arc::new(Kept { held, extents }), whose: None })
+    }
+
+    /// Bases of one party, kept in the same room under its key: nobody finds them by another key.
+    #[must_use]
+    pub fn of(&self, party: [u8; 32]) -> Self {
+        Self { kept: Arc::clone(&self.kept), whose: Some(party) }
+    }
+
+    /// Hides a version's token or a base under the party's key.
+    fn seal(&self, bytes: &[u8; 32]) -> [u8; 32] {
+        self.whose.map_or(*bytes, |party| *blake3::keyed_hash(&party, bytes).as_bytes())
+    }
+
+    fn seal_version(&self, version: &Version) -> Version {
+        Version { token: VersionToken(self.seal(&version.token.0)), ..*version }
+    }
+
+    /// The name and the key of the notes about a base.
+    fn seal_base(&self, base: &Digest) -> Option<(Name, [u8; 32])> {
+        let key = self.seal(base.as_bytes());
+        Some((Name::new(Digest::from_bytes(key).to_string().as_bytes()).ok()?, key))
     }
 
     /// The base that this version is.
     #[must_use]
     pub fn held(&self, version: &Version) -> Option<Digest> {
-        self.held.find(version)
+        self.kept.held.find(&self.seal_version(version))
     }
 
     /// Notes which base a file became when it was put in place as this version, which began at `begun`
     /// ([`Cache::note_written`]).
     pub fn hold(&self, version: &Version, begun: Moment, base: &Digest) {
-        self.held.note_written(version, begun, base);
+        self.kept.held.note_written(&self.seal_version(version), begun, base);
     }
 
     /// The notes of this base.
     #[must_use]
     pub fn noted(&self, base: &Digest) -> Option<Noted> {
-        let mut notes = self.extents.find(&name_of(base)?, base.as_bytes())?;
+        let (name, key) = self.seal_base(base)?;
+        let mut notes = self.kept.extents.find(&name, &key)?;
         let before = Digest::from_bytes(*notes.first_chunk()?);
         notes.drain(..32);
         Some(Noted { extents: notes, before: Some(before).filter(|before| *before != NONE) })
@@ -62,19 +95,15 @@ impl Bases {
     /// Notes a base. That is true for ever, whatever becomes of the file.
     pub fn note(&self, base: &Digest, Noted { extents, before }: &Noted) {
         let parts = [before.unwrap_or(NONE).as_bytes().to_vec(), extents.clone()];
-        if let Some(name) = name_of(base) {
-            self.extents.note(&name, base.as_bytes(), parts.into_iter());
+        if let Some((name, key)) = self.seal_base(base) {
+            self.kept.extents.note(&name, &key, parts.into_iter());
         }
     }
 
     /// Forgets a base that nobody holds any more.
     pub fn forget(&self, base: &Digest) {
-        name_of(base).inspect(|name| self.extents.forget(name));
+        self.seal_base(base).inspect(|(name, _)| self.kept.extents.forget(name));
     }
-}
-
-fn name_of(base: &Digest) -> Option<Name> {
-    Name::new(base.to_string().as_bytes()).ok()
 }
 
 /// Stands for no base.
@@ -82,6 +111,8 @@ const NONE: Digest = Digest::from_bytes([0; 32]);
 /// Other formats have other names: older programs find nothing, and spoil nothing.
 const TABLE_NAME: &[u8] = b"bases-1";
 const DIR_NAME: &str = "extents-1";
+/// Room for 350,000 files, each of 32 MiB at least.
+const MAX_TABLE_BYTES: u64 = 32 << 20;
 /// Room for the extents of some ten thousand disk images, or of hundreds in many pieces.
 const MAX_BYTES: u64 = 256 << 20;
 /// Notes between two looks at all of them: they are short, and may be many.
@@ -111,5 +142,26 @@ mod tests {
         assert_eq!(again.noted(&other), Some(next));
         bases.forget(&base);
         assert_eq!(again.noted(&base), None);
+    }
+
+    #[test]
+    fn what_a_party_keeps_nobody_else_finds() {
+        let dir = tempfile::tempdir().unwrap();
+        let all = Bases::open(dir.path()).unwrap();
+        let (mine, theirs) = (all.of([1; 32]), all.of([2; 32]));
+        let (base, is) = (Digest::from_bytes([7; 32]), version(7));
+        let noted = Noted { extents: b"extents".to_vec(), before: None };
+        mine.hold(&is, Moment::now(), &base);
+        mine.note(&base, &noted);
+        for other in [&theirs, &all] {
+            assert_eq!((other.held(&is), other.noted(&base)), (None, None));
+            other.forget(&base);
+        }
+        let again = Bases::open(dir.path()).unwrap().of([1; 32]);
+        assert_eq!((again.held(&is), again.noted(&base)), (Some(base), Some(noted)));
+        // Of one file each party has what it brought.
+        let other = Digest::from_bytes([8; 32]);
+        theirs.hold(&is, Moment::now(), &other);
+        assert_eq!((mine.held(&is), theirs.held(&is)), (Some(base), Some(other)));
     }
 }
