@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::data::{PIECE, write_base};
+use super::data::{Edit, PIECE, write_base, write_edited};
 use super::e2e::tabulate;
 use super::figures::{FIGURES, medians, publish};
 use super::files::same_content;
@@ -50,8 +50,8 @@ pub(crate) fn again(options: &Options) -> Result<()> {
     let rig = Rig::new(&options.programs, &options.at.dir)?;
     let (len, places) = (options.size.bytes(), options.places);
     let flags: &[&str] = if options.inplace { &["-t", "--inplace"] } else { &["-t"] };
-    let places = Some(places);
-    let change = Change { len, places, whole_blocks: false, cold: options.cold, flags };
+    let edits = Edits::Overwritten { places, whole_blocks: false };
+    let change = Change { len, edits, cold: options.cold, flags };
     let of = rounds(&rig, &rig.path(""), (&options.peers, options.runs), &change)?;
     let mut header = vec!["file", "peer"];
     header.extend(FIGURES);
@@ -64,14 +64,31 @@ pub(crate) fn again(options: &Options) -> Result<()> {
 pub(super) struct Change {
     /// Length of the file in bytes.
     pub(super) len: u64,
-    /// Places that are written over, before the file gets another time; nothing is done to it if `None`.
-    pub(super) places: Option<u32>,
-    /// Each is a whole block of 4 KiB, at its place; else some bytes anywhere.
-    pub(super) whole_blocks: bool,
+    /// Edits, after which the file gets another time.
+    pub(super) edits: Edits,
     /// The system forgets what it read of the old version.
     pub(super) cold: bool,
     /// Options of the syncs.
     pub(super) flags: &'static [&'static str],
+}
+
+/// Edits of a file before a sync.
+#[derive(Clone, Copy)]
+pub(super) enum Edits {
+    /// None, and no other time.
+    Nothing,
+    /// Some bytes are written over where they are.
+    Overwritten {
+        /// Number of places.
+        places: u32,
+        /// Each is a whole block of 4 KiB, at its place; else some bytes anywhere.
+        whole_blocks: bool,
+    },
+    /// Pieces of 256 bytes are inserted, as many written over, and the file written anew.
+    Rewritten {
+        /// Share of the bytes, in per cent.
+        percent: f64,
+    },
 }
 
 /// Syncs a file in `dir` so many times with each peer, after a first copy and a first change: the
@@ -90,7 +107,7 @@ pub(super) fn rounds(
         change.make(&new, (round, count))?;
         for (number, peer) in turns(peers, round) {
             progress(&format!("round {round}/{}: {}", count + 1, peer.name()));
-            let dest = dir.join(peer.name());
+            let dest = rig.dest(peer, dir);
             if change.cold {
                 forget(&new)?;
             }
@@ -114,15 +131,25 @@ pub(super) fn rounds(
 impl Change {
     /// Writes over some places of the file, which gets a time of its own in the past.
     fn make(&self, new: &Path, (round, count): (u32, u32)) -> Result<()> {
-        let Some(places) = self.places else { return Ok(()) };
-        let mut random = Random::new(u64::from(round));
-        let mut file = File::options().write(true).open(new)?;
-        let (bytes, unit) = if self.whole_blocks { (BLOCK, BLOCK as u64) } else { (PIECE, 1) };
-        for _ in 0..places {
-            let at = random.below((self.len - bytes as u64) / unit) * unit;
-            file.seek(SeekFrom::Start(at))?;
-            file.write_all(&random.bytes(bytes))?;
+        match self.edits {
+            Edits::Nothing => return Ok(()),
+            Edits::Overwritten { places, whole_blocks } => {
+                let mut random = Random::new(u64::from(round));
+                let mut file = File::options().write(true).open(new)?;
+                let (bytes, unit) = if whole_blocks { (BLOCK, BLOCK as u64) } else { (PIECE, 1) };
+                for _ in 0..places {
+                    let at = random.below((self.len - bytes as u64) / unit) * unit;
+                    file.seek(SeekFrom::Start(at))?;
+                    file.write_all(&random.bytes(bytes))?;
+                }
+            }
+            Edits::Rewritten { percent } => {
+                let edited = new.with_extension("edited");
+                write_edited(new, &edited, Edit { percent, seed: u64::from(round) })?;
+                fs::rename(&edited, new)?;
+            }
         }
+        let file = File::open(new)?;
         let days = u64::from(count + 2 - round);
         let time = SystemTime::now() - Duration::from_secs(86_400 * days);
         Ok(file.set_times(FileTimes::new().set_modified(time))?)

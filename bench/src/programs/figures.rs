@@ -27,6 +27,7 @@ pub(crate) fn medians(runs: &[Transfer]) -> Transfer {
         cpu: median(runs, |run| run.cpu),
         near_peak: median(runs, |run| run.near_peak),
         far_peak: median(runs, |run| run.far_peak),
+        read: median(runs, |run| run.read),
         ..Transfer::default()
     };
     all.stats.sent = median(runs, |run| run.stats.sent);
@@ -49,6 +50,7 @@ pub(crate) fn figures(run: &Transfer) -> Vec<String> {
         seconds(run.cpu),
         mib(run.near_peak),
         mib(run.far_peak),
+        run.read.to_string(),
         run.stats.sent.to_string(),
         run.stats.received.to_string(),
         run.stats.literal.to_string(),
@@ -63,6 +65,7 @@ pub(crate) fn ratios(run: &Transfer, base: &Transfer) -> Vec<String> {
         ratio(run.cpu.as_secs_f64(), base.cpu.as_secs_f64()),
         whole(|run| run.near_peak),
         whole(|run| run.far_peak),
+        whole(|run| run.read),
         whole(|run| run.stats.sent),
         whole(|run| run.stats.received),
         whole(|run| run.stats.literal),
@@ -70,11 +73,12 @@ pub(crate) fn ratios(run: &Transfer, base: &Transfer) -> Vec<String> {
 }
 
 /// The header of [`figures`].
-pub(crate) const FIGURES: [&str; 7] = [
+pub(crate) const FIGURES: [&str; 8] = [
     "wall s",
     "cpu s",
     "memory, sender MiB",
     "memory, receiver MiB",
+    "read by the sender B",
     "sent B",
     "received B",
     "literal B",

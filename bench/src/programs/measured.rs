@@ -28,6 +28,10 @@ pub(crate) struct Cost {
     pub(crate) peak_any: u64,
     /// The largest resident set of the command's own process, as last seen alive, in bytes.
     pub(crate) peak_own: u64,
+    /// Bytes that it and its descendants read: of files, of pipes, and by the wrapper itself.
+    pub(crate) read: u64,
+    /// Bytes of these that the wrapper read to look at it.
+    pub(crate) watched: u64,
 }
 
 impl Cost {
@@ -35,18 +39,21 @@ impl Cost {
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
         let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-        let mut next = || numbers.next().context("a cost has four numbers")?.context("a number");
+        let mut next = || numbers.next().context("a cost has six numbers")?.context("a number");
         Ok(Self {
             wall: Duration::from_micros(next()?),
             cpu: Duration::from_micros(next()?),
             peak_any: next()?,
             peak_own: next()?,
+            read: next()?,
+            watched: next()?,
         })
     }
 
     fn write(&self, file: &Path) -> Result<()> {
         let (wall, cpu) = (self.wall.as_micros(), self.cpu.as_micros());
-        fs::write(file, format!("{wall} {cpu} {} {}\n", self.peak_any, self.peak_own))
+        let Self { peak_any, peak_own, read, watched, .. } = self;
+        fs::write(file, format!("{wall} {cpu} {peak_any} {peak_own} {read} {watched}\n"))
             .with_context(|| format!("write {}", file.display()))
     }
 }
@@ -55,6 +62,7 @@ impl Cost {
 pub(crate) fn measured(file: &Path, command: &[OsString]) -> Result<u8> {
     adopt_orphans()?;
     let (program, args) = command.split_first().context("measured needs a command")?;
+    let before = read_bytes()?;
     let start = Instant::now();
     let mut child = Command::new(program)
         .args(args)
@@ -66,12 +74,13 @@ pub(crate) fn measured(file: &Path, command: &[OsString]) -> Result<u8> {
     let status = child.wait()?;
     let wall = start.elapsed();
     drop(stop);
-    let peak_own = watcher.join().unwrap_or_default();
+    let (peak_own, watched) = watcher.join().unwrap_or_default();
     while reap(Patience::UntilGone) {}
     let used = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let cpu = duration(used.user_time()) + duration(used.system_time());
     let peak_any = u64::try_from(used.max_rss()).unwrap_or(0) * KIB;
-    Cost { wall, cpu, peak_any, peak_own }.write(file)?;
+    let read = read_bytes()? - before;
+    Cost { wall, cpu, peak_any, peak_own, read, watched }.write(file)?;
     Ok(code(status))
 }
 
@@ -106,17 +115,32 @@ pub(crate) fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-/// The kernel keeps the high-water mark, so only the last moments before the exit can be missed.
-fn peak_until(pid: u32, stopped: &mpsc::Receiver<()>) -> u64 {
-    let mut peak = 0;
-    while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-        peak = high_water(pid).unwrap_or(0).max(peak);
-    }
-    peak
+/// Bytes that this process and its descendants that have ended read so far. A system that does not tell has read none.
+fn read_bytes() -> Result<u64> {
+    let Ok(told) = fs::read_to_string("/proc/self/io") else { return Ok(0) };
+    let bytes = told.lines().find_map(|line| line.strip_prefix("rchar:"));
+    bytes.unwrap_or("0").trim().parse().context("/proc/self/io has no number of bytes")
 }
 
-fn high_water(pid: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+/// The largest resident set until then, and the bytes that were read to see it. The kernel keeps the high-water mark,
+/// so only the last moments before the exit can be missed.
+fn peak_until(pid: u32, stopped: &mpsc::Receiver<()>) -> (u64, u64) {
+    let (mut peak, mut watched) = (0, 0);
+    while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        let Some(status) = status(pid) else { continue };
+        watched += status.len() as u64;
+        peak = high_water(&status).unwrap_or(0).max(peak);
+    }
+    (peak, watched)
+}
+
+/// Status of a process, as the system tells it.
+pub(super) fn status(pid: u32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/status")).ok()
+}
+
+/// The largest resident set that the status of a process tells, in bytes.
+pub(super) fn high_water(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * KIB)
 }
@@ -141,6 +165,8 @@ mod tests {
             cpu: Duration::from_micros(23),
             peak_any: 4096,
             peak_own: 2048,
+            read: 5,
+            watched: 3,
         };
         cost.write(file.path()).unwrap();
         assert_eq!(Cost::read(file.path()).unwrap(), cost);
@@ -148,6 +174,6 @@ mod tests {
 
     #[test]
     fn an_own_high_water_mark_is_known() {
-        assert!(high_water(std::process::id()).unwrap() > 0);
+        assert!(high_water(&status(std::process::id()).unwrap()).unwrap() > 0);
     }
 }

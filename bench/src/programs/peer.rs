@@ -18,6 +18,8 @@ pub(crate) enum Peer {
     DelticNoCache,
     /// Deltic that shows partial files.
     DelticPartial,
+    /// Deltic that syncs to a `deltic serve` on this machine.
+    DelticServed,
     /// The build of `--before`, as it is.
     Before,
     /// The build of `--before`, without flushing to the disk.
@@ -59,6 +61,7 @@ impl Peer {
             Self::DelticNoFsync => "deltic --no-fsync",
             Self::DelticNoCache => "deltic --no-cache",
             Self::DelticPartial => "deltic --partial-dir",
+            Self::DelticServed => "deltic to a server",
             Self::Before => "before",
             Self::BeforeNoFsync => "before --no-fsync",
             Self::Rsync => "rsync",
@@ -70,6 +73,11 @@ impl Peer {
 
     pub(crate) fn is_deltic(self) -> bool {
         !self.is_rsync() && self != Self::Cp
+    }
+
+    /// True if its other end is a server that was started before.
+    pub(crate) fn is_served(self) -> bool {
+        self == Self::DelticServed
     }
 
     fn is_rsync(self) -> bool {
@@ -117,7 +125,7 @@ impl Peer {
 
     fn own_flag(self) -> Option<&'static str> {
         match self {
-            Self::Deltic | Self::Before | Self::Rsync | Self::Cp => None,
+            Self::Deltic | Self::DelticServed | Self::Before | Self::Rsync | Self::Cp => None,
             Self::DelticNoFsync | Self::BeforeNoFsync => Some("--no-fsync"),
             Self::DelticNoCache => Some("--no-cache"),
             Self::DelticPartial => Some("--partial-dir=.part"),
@@ -150,7 +158,7 @@ pub(crate) fn deltic_program(named: Option<&Path>) -> PathBuf {
 }
 
 impl Programs {
-    fn deltic(&self) -> PathBuf {
+    pub(super) fn deltic(&self) -> PathBuf {
         deltic_program(self.deltic.as_deref())
     }
 

@@ -11,14 +11,16 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use tempfile::TempDir;
 
-use super::measured::Cost;
+use super::measured::{Cost, high_water, status};
 use super::peer::{Peer, Programs, Stats, Task};
+use crate::serve::server::Server;
 
 /// Cost of one sync.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +30,8 @@ pub(crate) struct Transfer {
     pub(crate) cpu: Duration,
     pub(crate) near_peak: u64,
     pub(crate) far_peak: u64,
+    /// Bytes that the near end read, of files and from the other end; of both in a local run.
+    pub(crate) read: u64,
     pub(crate) stats: Stats,
 }
 
@@ -46,6 +50,8 @@ pub(crate) struct Places {
 pub(crate) struct Rig {
     programs: Programs,
     dir: TempDir,
+    /// The server, for the peer that goes to one. It ends when whoever started it says.
+    server: Weak<Server>,
 }
 
 impl Rig {
@@ -55,9 +61,24 @@ impl Rig {
             .prefix("deltic-bench-")
             .tempdir_in(parent)
             .with_context(|| format!("make a directory in {}", parent.display()))?;
-        let rig = Self { programs: programs.clone(), dir };
+        let rig = Self { programs: programs.clone(), dir, server: Weak::new() };
         rig.write_shell("measured", &rig.path("far"))?;
         Ok(rig)
+    }
+
+    /// Starts a server of a directory in `parent`, which serves as long as the value lives.
+    pub(super) fn serve(&mut self, parent: &Path) -> Result<Rc<Server>> {
+        let server = Rc::new(Server::start(Some(&self.programs.deltic()), parent, true)?);
+        self.server = Rc::downgrade(&server);
+        Ok(server)
+    }
+
+    /// Path of what a peer makes of a file in `dir`.
+    pub(super) fn dest(&self, peer: Peer, dir: &Path) -> PathBuf {
+        match (self.server.upgrade(), dir.file_name()) {
+            (Some(server), Some(name)) if peer.is_served() => server.volume().join(name),
+            _ => dir.join(peer.name()),
+        }
     }
 
     /// The programs that are compared.
@@ -96,36 +117,66 @@ impl Rig {
         &self,
         peer: Peer,
         task: Task,
-        paths: (&Path, &Path),
+        (from, to): (&Path, &Path),
     ) -> Result<Transfer> {
-        let line = self.line(peer, task, paths);
-        let (near, far) = (self.path("near"), self.path("far"));
+        if peer.is_served() {
+            let server = self.server.upgrade().context("no server is up for deltic-served")?;
+            return self.transfer_to(&server, (peer, task), (from, to));
+        }
+        let far = self.path("far");
         fs::remove_file(&far).ok();
-        let output = Command::new(std::env::current_exe()?)
-            .args([OsStr::new("measured"), near.as_os_str(), OsStr::new("--")])
-            .args(&line)
-            .env("XDG_CACHE_HOME", self.path("cache"))
-            .stdin(Stdio::null())
-            .output()?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() {
-            let complaint = String::from_utf8_lossy(&output.stderr);
-            bail!("{}: {}\n{said}{complaint}", shown(&line), output.status);
-        }
-        let near = Cost::read(&near)?;
+        let line = self.line(peer, task, (from, to));
+        let both = self.run(peer, &line, None)?;
         if !has_far_end(peer, task) {
-            let (near_peak, wall, cpu) = (near.peak_any, near.wall, near.cpu);
-            let stats = if peer.talks() { Stats::parse(&said)? } else { Stats::default() };
-            return Ok(Transfer { wall, cpu, near_peak, far_peak: 0, stats });
+            return Ok(both);
         }
+        let near = Cost::read(&self.path("near"))?;
         let far = Cost::read(&far)?;
         if near.cpu < far.cpu {
             bail!("{}: the far end escaped the count of both", shown(&line));
         }
         // The near count adopts the far end, so it holds both; its peak is its own only when it is the larger one.
         let near_peak = if near.peak_any > far.peak_any { near.peak_any } else { near.peak_own };
-        let stats = Stats::parse(&said)?;
-        Ok(Transfer { wall: near.wall, cpu: near.cpu, near_peak, far_peak: far.peak_any, stats })
+        let read = both.read.saturating_sub(far.read);
+        Ok(Transfer { near_peak, far_peak: far.peak_any, read, ..both })
+    }
+
+    /// Runs a sync to a file in the volume of a server.
+    fn transfer_to(
+        &self,
+        server: &Server,
+        (peer, task): (Peer, Task),
+        (from, to): (&Path, &Path),
+    ) -> Result<Transfer> {
+        let url = server.url(&to.strip_prefix(server.volume())?.to_string_lossy());
+        let line = self.line(peer, Task { local: true, ..task }, (from, Path::new(&url)));
+        let token = OsString::from(server.to.1.token.reveal());
+        let before = server.cpu()?;
+        let near = self.run(peer, &line, Some(("DELTIC_TOKEN", &token)))?;
+        let cpu = near.cpu + server.cpu()?.saturating_sub(before);
+        let far_peak = status(server.process()).as_deref().and_then(high_water).unwrap_or(0);
+        Ok(Transfer { cpu, far_peak, ..near })
+    }
+
+    /// Runs a command line to success and measures it, with all that it starts.
+    fn run(&self, peer: Peer, line: &[OsString], env: Option<(&str, &OsStr)>) -> Result<Transfer> {
+        let near = self.path("near");
+        let output = Command::new(std::env::current_exe()?)
+            .args([OsStr::new("measured"), near.as_os_str(), OsStr::new("--")])
+            .args(line)
+            .env("XDG_CACHE_HOME", self.path("cache"))
+            .envs(env)
+            .stdin(Stdio::null())
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            bail!("{}: {}\n{said}{complaint}", shown(line), output.status);
+        }
+        let Cost { wall, cpu, peak_any, read, watched, .. } = Cost::read(&near)?;
+        let stats = if peer.talks() { Stats::parse(&said)? } else { Stats::default() };
+        let read = read.saturating_sub(watched);
+        Ok(Transfer { wall, cpu, near_peak: peak_any, far_peak: 0, read, stats })
     }
 
     fn shell(&self) -> PathBuf {

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::Result;
 use clap::Args;
 
-use super::again::{Change, rounds};
+use super::again::{Change, Edits, rounds};
 use super::disk::Disk;
 use super::e2e::tabulate;
 use super::figures::{FIGURES, publish};
@@ -24,8 +24,11 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 100)]
     blocks: u32,
     /// Programs to compare
-    #[arg(long, value_delimiter = ',', value_enum, default_value = "deltic,deltic-no-cache,rsync")]
+    #[arg(long, value_delimiter = ',', value_enum, default_value = PEERS)]
     peers: Vec<Peer>,
+    /// Per cent of the bytes that are inserted or written over in pieces of 256, before each sync of the last case
+    #[arg(long, default_value_t = 1.0)]
+    percent: f64,
     /// Syncs of each that count; the median counts
     #[arg(long, default_value_t = 5)]
     runs: u32,
@@ -35,26 +38,41 @@ pub(crate) struct Options {
     programs: Programs,
 }
 
+/// Peers that are compared by default.
+const PEERS: &str = "deltic,deltic-served,deltic-no-cache,rsync";
+/// Bytes of a file system for itself, and those that a server leaves free.
+const SLACK: u64 = 3 << 30;
+
 pub(crate) fn storage(options: &Options) -> Result<()> {
     options.programs.announce(&options.peers)?;
-    let rig = Rig::new(&options.programs, &options.at.dir)?;
+    let mut rig = Rig::new(&options.programs, &options.at.dir)?;
     // The image, a copy for each peer, and one that grows.
     let copies = options.peers.len() as u64 + 3;
-    let len = options.size.bytes() * copies + (1 << 30);
+    let len = options.size.bytes() * copies + SLACK;
     let Some(disk) = Disk::btrfs(&rig, len) else { return Ok(()) };
+    let is_served = options.peers.iter().any(|peer| peer.is_served());
+    let _server = if is_served { Some(rig.serve(&disk.mount)?) } else { None };
     let mut header = vec!["changed", "peer"];
     header.extend(FIGURES);
     let mut table = Table::new(0, header.iter().copied());
     let blocks = format!("{} blocks", options.blocks);
-    let changes = [(&*blocks, Some(options.blocks)), ("its time", Some(0)), ("nothing", None)];
-    for (label, places) in changes {
-        let dir = disk.mount.join(label);
+    let pieces = format!("{} % in pieces", options.percent);
+    let over = |places| Edits::Overwritten { places, whole_blocks: true };
+    let cases = [
+        (&*blocks, over(options.blocks)),
+        ("its time", over(0)),
+        ("nothing", Edits::Nothing),
+        (&*pieces, Edits::Rewritten { percent: options.percent }),
+    ];
+    for (number, (label, edits)) in cases.into_iter().enumerate() {
+        let dir = disk.mount.join(format!("case{number}"));
         fs::create_dir(&dir)?;
         let len = options.size.bytes();
-        let change = Change { len, places, whole_blocks: true, cold: false, flags: &["-t"] };
+        let change = Change { len, edits, cold: false, flags: &["-t"] };
         let of = rounds(&rig, &dir, (&options.peers, options.runs), &change)?;
         tabulate(&[label.to_owned()], &of, &mut table);
         fs::remove_dir_all(&dir)?;
+        fs::remove_file(rig.dest(Peer::DelticServed, &dir)).ok();
     }
     progress("");
     publish(&table, &options.at.out, "storage")

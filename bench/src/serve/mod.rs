@@ -9,7 +9,7 @@ mod figures;
 mod load;
 mod plots;
 mod row;
-mod server;
+pub(crate) mod server;
 
 use std::time::{Duration, Instant};
 

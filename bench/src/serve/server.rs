@@ -16,9 +16,10 @@ use crate::machine;
 use crate::programs::peer::deltic_program;
 
 /// A server of one volume, which ends with this value.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
-    pub(super) to: Arc<(Address, Credentials)>,
+    /// Address of its volume, and the token and pin to reach it.
+    pub(crate) to: Arc<(Address, Credentials)>,
     program: PathBuf,
     plain: bool,
     dir: TempDir,
@@ -28,7 +29,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts one whose volume is a directory in `parent`.
-    pub(super) fn start(deltic: Option<&Path>, parent: &Path, plain: bool) -> Result<Self> {
+    pub(crate) fn start(deltic: Option<&Path>, parent: &Path, plain: bool) -> Result<Self> {
         let dir = tempfile::tempdir_in(parent).context("make a directory")?;
         fs::create_dir(dir.path().join(VOLUME))?;
         let program = deltic_program(deltic);
@@ -51,13 +52,18 @@ impl Server {
     }
 
     /// The directory that it serves.
-    pub(super) fn volume(&self) -> PathBuf {
+    pub(crate) fn volume(&self) -> PathBuf {
         self.dir.path().join(VOLUME)
     }
 
     /// Processor time that it took so far.
-    pub(super) fn cpu(&self) -> Result<Duration> {
+    pub(crate) fn cpu(&self) -> Result<Duration> {
         Ok(self.spent + cpu_of(self.child.id())?)
+    }
+
+    /// Its number as a process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// The program that it runs.
@@ -66,7 +72,7 @@ impl Server {
     }
 
     /// Address of a file in its volume.
-    pub(super) fn url(&self, name: &str) -> OsString {
+    pub(crate) fn url(&self, name: &str) -> OsString {
         format!("{}/{name}", self.to.0.host()).into()
     }
 
