@@ -29,6 +29,8 @@ pub(super) struct Sample {
     /// Bytes to the server and back.
     pub(super) up: u64,
     pub(super) down: u64,
+    /// Time by which it began later than it was meant to.
+    pub(super) late: Duration,
 }
 
 /// All clients.
@@ -62,8 +64,6 @@ struct Ledger {
 #[derive(Default)]
 struct Tally {
     failed: AtomicU64,
-    /// Microseconds by which a client began later than it meant to, at most.
-    late: AtomicU64,
     /// Set where the server is killed on purpose: syncs that end with it are made again, and are no failures.
     is_killed: AtomicBool,
 }
@@ -111,11 +111,6 @@ impl Fleet {
 
     pub(super) fn failed(&self) -> u64 {
         self.tally.failed.load(Ordering::Relaxed)
-    }
-
-    /// The longest time by which a client began later than it meant to.
-    pub(super) fn late(&self) -> Duration {
-        Duration::from_micros(self.tally.late.load(Ordering::Relaxed))
     }
 
     /// Connects all clients and brings their files, and one change, to the server; so many further ones are silent
@@ -189,15 +184,12 @@ impl Fleet {
                 sleep_until(at.into()).await;
                 while at < end {
                     client.edit(edit)?;
-                    sleep_until((at + REST).into()).await;
-                    if period.is_some() {
-                        let late = (at + REST).elapsed().as_micros();
-                        tally
-                            .late
-                            .fetch_max(late.try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
-                    }
+                    // What a long sync held up is not late by the clients' fault.
+                    let due = (at + REST).max(Instant::now());
+                    sleep_until(due.into()).await;
+                    let late = period.map_or(Duration::ZERO, |_| due.elapsed());
                     match client.sync(&sync).await {
-                        Ok(sample) => samples.push(sample),
+                        Ok(sample) => samples.push(Sample { late, ..sample }),
                         Err(error) => {
                             if !tally.is_killed.load(Ordering::Relaxed) {
                                 tally.failed.fetch_add(1, Ordering::Relaxed);
@@ -378,6 +370,7 @@ impl Client {
         let synced = timeout(PATIENCE, sync(plan, &embedding, &mut hear)).await;
         let Outcome { traffic, totals, .. } = synced.unwrap_or(Err(SyncError::Interrupted))?;
         ensure!(totals.failed == 0, "{troubles}");
-        Ok(Sample { elapsed: begun.elapsed(), up: traffic.sent, down: traffic.received })
+        let (up, down) = (traffic.sent, traffic.received);
+        Ok(Sample { elapsed: begun.elapsed(), up, down, late: Duration::ZERO })
     }
 }

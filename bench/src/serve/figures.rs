@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use deltic_protocol::options::Options as SyncOptions;
+use tempfile::TempDir;
 
 use super::clients::Fleet;
 use super::load::Options;
 use super::row::at_share;
 use super::server::{Server, ended_cpu};
+use crate::median::median;
 use crate::progress::progress;
 use crate::random::Random;
 use crate::table::Table;
@@ -21,6 +23,8 @@ use crate::table::Table;
 const SILENCE: Duration = Duration::from_secs(10);
 /// Bytes of a file that are made at once.
 const PIECE: usize = 16 << 20;
+/// Rounds of small clients, of which the medians count.
+const HOG_ROUNDS: usize = 4;
 /// Runs of the large file, of which the fastest counts.
 const RUNS: usize = 3;
 
@@ -80,11 +84,8 @@ async fn silence(server: &Server) -> Result<Silence> {
 }
 
 /// Times of small clients by themselves, and beside a client that brings a large file over and over: to a server of its
-/// own, which shows what the machine makes them wait, and to theirs.
+/// own, which is what the machine makes them wait, and to theirs. Medians of rounds, in which one follows the other.
 pub(super) async fn hog(options: &Options, sync: SyncOptions) -> Result<Table> {
-    let header =
-        ["small clients", "syncs", "failed", "p50 ms", "p99 ms", "to calm", "the hog's MB/s"];
-    let mut table = Table::new(1, header);
     let (server, other) = (start(options)?, start(options)?);
     let mut fleet = Fleet::new(&server, options, sync)?;
     progress("connecting");
@@ -92,34 +93,71 @@ pub(super) async fn hog(options: &Options, sync: SyncOptions) -> Result<Table> {
     let file = tempfile::tempdir_in(&options.client_dir).context("make a directory")?;
     let large = file.path().join("hog");
     make(&large, options.large.bytes())?;
-    let load = (Some(options.period), options.seconds, options.edit.bytes());
-    let mut calm_p99 = None;
-    for (name, at) in
-        [("calm", None), ("hog elsewhere", Some(&other)), ("beside a hog", Some(&server))]
-    {
-        progress(name);
-        let mut working = std::mem::take(&mut fleet.working);
-        let (begun, written) = (Instant::now(), at.map_or(Ok(0), Server::written_bytes)?);
-        let samples = tokio::select! {
-            samples = fleet.run(&mut working, load) => samples?,
-            failed = be_hog(at, &large) => bail!("the hog: {failed:#}"),
-        };
-        fleet.working = working;
-        let written = at.map_or(Ok(0), Server::written_bytes)?.saturating_sub(written);
-        let rate = written as f64 / 1e6 / begun.elapsed().as_secs_f64();
-        let millis = |share| at_share(&samples, share) * 1e3;
-        let calm = *calm_p99.get_or_insert_with(|| millis(0.99));
+    let places = [("calm", None), ("hog elsewhere", Some(&other)), ("beside a hog", Some(&server))];
+    let mut rounds: [Vec<Beside>; 3] = Default::default();
+    for round in 1..=HOG_ROUNDS {
+        for ((name, at), rounds) in places.iter().zip(&mut rounds) {
+            progress(&format!("round {round}, {name}"));
+            rounds.push(beside(&mut fleet, options, (*at, &large)).await?);
+        }
+    }
+    let header = ["small clients", "syncs", "failed", "p50 ms", "p99 ms", "each round"];
+    let mut table = Table::new(1, header.into_iter().chain(["to calm", "to floor", "hog MB/s"]));
+    let of = |rounds: &[Beside], figure: fn(&Beside) -> f64| median(rounds.iter().map(figure));
+    let p99 = |rounds: &[Beside]| of(rounds, |round| round.p99_ms);
+    for ((name, at), seen) in places.iter().zip(&rounds) {
+        let each: Vec<_> = seen.iter().map(|round| format!("{:.1}", round.p99_ms)).collect();
+        let to = |other: &[Beside]| format!("{:.2}", p99(seen) / p99(other).max(f64::MIN_POSITIVE));
+        let has_hog = |cell| if at.is_some() { cell } else { "-".into() };
         table.row([
-            name.into(),
-            samples.len().to_string(),
-            fleet.failed().to_string(),
-            format!("{:.1}", millis(0.5)),
-            format!("{:.1}", millis(0.99)),
-            format!("{:.1}", millis(0.99) / calm.max(f64::MIN_POSITIVE)),
-            at.map_or_else(|| "-".into(), |_| format!("{rate:.0}")),
+            (*name).into(),
+            seen.iter().map(|round| round.syncs).sum::<usize>().to_string(),
+            seen.iter().map(|round| round.failed).sum::<u64>().to_string(),
+            format!("{:.1}", of(seen, |round| round.p50_ms)),
+            format!("{:.1}", p99(seen)),
+            each.join(" "),
+            to(&rounds[0]),
+            has_hog(to(&rounds[1])),
+            has_hog(format!("{:.0}", of(seen, |round| round.hog_rate))),
         ]);
     }
     Ok(table)
+}
+
+/// Figures of small clients in one round.
+struct Beside {
+    syncs: usize,
+    failed: u64,
+    p50_ms: f64,
+    p99_ms: f64,
+    /// Megabytes a second of the hog.
+    hog_rate: f64,
+}
+
+/// Has small clients work while a hog brings a file to a server, where there is one.
+async fn beside(
+    fleet: &mut Fleet,
+    options: &Options,
+    (at, large): (Option<&Server>, &Path),
+) -> Result<Beside> {
+    let load = (Some(options.period), options.seconds, options.edit.bytes());
+    let mut working = std::mem::take(&mut fleet.working);
+    let (begun, failed) = (Instant::now(), fleet.failed());
+    let written = || at.map_or(Ok(0), Server::written_bytes);
+    let before = written()?;
+    let samples = tokio::select! {
+        samples = fleet.run(&mut working, load) => samples?,
+        failed = be_hog(at, large) => bail!("the hog: {failed:#}"),
+    };
+    fleet.working = working;
+    let millis = |share| at_share(&samples, share, |sample| sample.elapsed).as_secs_f64() * 1e3;
+    Ok(Beside {
+        syncs: samples.len(),
+        failed: fleet.failed() - failed,
+        p50_ms: millis(0.5),
+        p99_ms: millis(0.99),
+        hog_rate: written()?.saturating_sub(before) as f64 / 1e6 / begun.elapsed().as_secs_f64(),
+    })
 }
 
 /// Brings a file to a server over and over, as a process of its own, until this is dropped; why it could not.
@@ -137,63 +175,134 @@ async fn be_hog(at: Option<&Server>, file: &Path) -> anyhow::Error {
     }
 }
 
-/// Pushes and pulls one large new file by the server, beside the same through a pipe.
+/// Ways of one large file from one directory to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// A session through a pipe.
+    Pipe,
+    /// A request of plain HTTP to the same server by another program: what the machine takes for TLS, for a socket and
+    /// for a file.
+    Curl,
+    /// A session with the server.
+    Server,
+}
+
+/// Pushes and pulls one large new file by the server, beside the same through a pipe and by curl.
 pub(super) fn large(options: &Options) -> Result<Table> {
     let header = ["way", "direction", "seconds", "MB/s", "client cpu s", "server cpu s", "to pipe"];
-    let mut table = Table::new(2, header);
-    let server = start(options)?;
-    let near = tempfile::tempdir_in(&options.client_dir).context("make a directory")?;
-    let far = tempfile::tempdir_in(&options.dir).context("make a directory")?;
-    let file = near.path().join("large");
-    make(&file, options.large.bytes())?;
-    let shell = near.path().join("shell");
-    fs::write(&shell, "shift\nexec \"$@\"\n")?;
-    for (direction, is_push) in [("push", true), ("pull", false)] {
-        let mut piped = 0.0;
-        for way in ["pipe", "server"] {
-            progress(&format!("{way}, {direction}"));
-            let there: OsString = match way {
-                "pipe" => format!("host:{}/large", far.path().display()).into(),
-                _ => server.url("large"),
+    let mut table = Table::new(2, header.into_iter().chain(["to curl"]));
+    let copies = Copies::new(options)?;
+    for direction in ["push", "pull"] {
+        let (mut piped, mut curled) = (None, None);
+        for way in [Way::Pipe, Way::Curl, Way::Server] {
+            progress(&format!("{way:?}, {direction}"));
+            let Some(best) = copies.fastest(way, direction == "push")? else {
+                eprintln!("SKIPPED: there is no curl");
+                continue;
             };
-            let mut best = Timed { seconds: f64::INFINITY, ..Timed::default() };
-            for run in 0..RUNS {
-                let got = near.path().join("got");
-                let (from, to) = match is_push {
-                    true => (file.as_os_str(), there.as_os_str()),
-                    false => (there.as_os_str(), got.as_os_str()),
-                };
-                let mut line = client(&server);
-                let line = match way {
-                    "pipe" => {
-                        let shell = format!("sh {}", shell.display());
-                        line.args(["-e", &shell, "--deltic-path"]);
-                        line.arg(server.program())
-                    }
-                    _ => pinned(&mut line, &server),
-                };
-                let timed = Timed::of(line.arg(from).arg(to), &server);
-                let timed = timed.with_context(|| format!("{way}, {direction}, run {run}"))?;
-                if timed.seconds < best.seconds {
-                    best = timed;
-                }
-                fs::remove_file(&got).ok();
+            match way {
+                Way::Pipe => piped = Some(best.seconds),
+                Way::Curl => curled = Some(best.seconds),
+                Way::Server => {}
             }
-            let rate = options.large.bytes() as f64 / 1e6 / best.seconds;
-            let share = if way == "pipe" { 1.0 } else { rate / piped };
-            piped = if way == "pipe" { rate } else { piped };
+            let to = |other: Option<f64>| {
+                other.map_or_else(|| "-".into(), |other| format!("{:.2}", other / best.seconds))
+            };
+            let tls = if options.plain { "" } else { ", TLS" };
+            let is_piped = way == Way::Pipe;
             table.row([
-                if way == "server" && !options.plain { "server, TLS" } else { way }.to_owned(),
+                if is_piped { "pipe".into() } else { format!("{way:?}{tls}").to_lowercase() },
                 direction.into(),
                 format!("{:.2}", best.seconds),
-                format!("{rate:.0}"),
+                format!("{:.0}", options.large.bytes() as f64 / 1e6 / best.seconds),
                 format!("{:.2}", best.client_s),
-                if way == "pipe" { "-".into() } else { format!("{:.2}", best.server_s) },
-                format!("{share:.2}"),
+                if is_piped { "-".into() } else { format!("{:.2}", best.server_s) },
+                to(piped),
+                to(curled),
             ]);
         }
     }
     Ok(table)
+}
+
+/// A large file, and where it goes to.
+struct Copies {
+    server: Server,
+    near: TempDir,
+    far: TempDir,
+    has_curl: bool,
+}
+
+impl Copies {
+    fn new(options: &Options) -> Result<Self> {
+        let near = tempfile::tempdir_in(&options.client_dir).context("make a directory")?;
+        let far = tempfile::tempdir_in(&options.dir).context("make a directory")?;
+        make(&near.path().join("large"), options.large.bytes())?;
+        fs::write(near.path().join("shell"), "shift\nexec \"$@\"\n")?;
+        let curl = Command::new("curl").arg("--version").stdout(Stdio::null()).status();
+        let has_curl = curl.is_ok_and(|status| status.success());
+        Ok(Self { server: start(options)?, near, far, has_curl })
+    }
+
+    /// Times of the fastest run; nothing where there is no such program.
+    fn fastest(&self, way: Way, is_push: bool) -> Result<Option<Timed>> {
+        if way == Way::Curl && !self.has_curl {
+            return Ok(None);
+        }
+        let mut best: Option<Timed> = None;
+        for run in 0..RUNS {
+            let timed = Timed::of(&mut self.line(way, is_push), &self.server);
+            let timed = timed.with_context(|| format!("{way:?}, push: {is_push}, run {run}"))?;
+            fs::remove_file(self.near.path().join("got")).ok();
+            if best.as_ref().is_none_or(|best| timed.seconds < best.seconds) {
+                best = Some(timed);
+            }
+        }
+        Ok(best)
+    }
+
+    fn line(&self, way: Way, is_push: bool) -> Command {
+        let Self { server, near, far, .. } = self;
+        let (file, got) = (near.path().join("large"), near.path().join("got"));
+        if way == Way::Curl {
+            let mut line = curl(server, "large");
+            match is_push {
+                true => line.arg("-T").arg(file),
+                false => line.arg("-o").arg(got),
+            };
+            return line;
+        }
+        let mut line = client(server);
+        let there: OsString = match way {
+            Way::Pipe => {
+                let shell = format!("sh {}", near.path().join("shell").display());
+                line.args(["-e", &shell, "--deltic-path"]).arg(server.program());
+                format!("host:{}/large", far.path().display()).into()
+            }
+            _ => {
+                pinned(&mut line, server);
+                server.url("large")
+            }
+        };
+        match is_push {
+            true => line.arg(file).arg(there),
+            false => line.arg(there).arg(got),
+        };
+        line
+    }
+}
+
+/// A request for a file of the server's, as a process of its own.
+fn curl(server: &Server, name: &str) -> Command {
+    let mut line = Command::new("curl");
+    let (address, credentials) = &*server.to;
+    line.args(["--silent", "--show-error", "--fail"]).stdout(Stdio::null());
+    if let Some(pin) = &credentials.pin {
+        line.args(["--insecure", "--pinnedpubkey", pin]);
+    }
+    line.args(["-H", &format!("Authorization: Bearer {}", credentials.token.reveal())]);
+    line.arg(format!("{}/v1/volumes/{}/files/{name}", address.server(), address.volume));
+    line
 }
 
 /// Times of a sync, in seconds.

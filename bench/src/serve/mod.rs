@@ -2,10 +2,11 @@
 //!
 //! The server is the program, in a process of its own. The clients are tasks here, each with a WebSocket and a file of
 //! its own, which it changes and syncs. What a sync costs the server is read from the system, so it holds whatever the
-//! clients cost; where they took so much that they were late themselves, times are not to be trusted, and it says so.
+//! clients cost; where they were late themselves, or took most of the processors, times are void.
 
 mod clients;
 mod figures;
+mod floor;
 mod load;
 mod plots;
 mod row;
@@ -45,9 +46,17 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
         let fleet = Fleet::new(&server, options, strategy(way)?)?;
         rows.extend(runtime.block_on(measure(fleet, &mut server, options, way))?);
     }
-    progress("");
     let mut table = Table::new(1, HEADER);
-    rows.iter().for_each(|row| table.row(row.cells()));
+    let floor = match options.load {
+        Load::Regular if options.kill_every.is_none() && !options.plain => {
+            progress("floor");
+            Some(runtime.block_on(floor::measure(options))?)
+        }
+        _ => None,
+    };
+    progress("");
+    let floor_ms = floor.as_ref().map(|floor| floor.server_ms);
+    floor.iter().chain(&rows).for_each(|row| table.row(row.cells(floor_ms)));
     show(&table, options)?;
     options.plot.as_deref().map_or(Ok(()), |dir| plots::draw(&rows, options, dir))
 }
@@ -132,7 +141,6 @@ async fn measure(
             client_ms: each(spent.1.saturating_sub(before.1)),
             wall,
             resident_kib: server.resident_kib()?,
-            late: fleet.late(),
             samples,
         });
     }

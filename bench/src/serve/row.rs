@@ -18,8 +18,6 @@ pub(super) struct Row {
     pub(super) client_ms: f64,
     pub(super) wall: Duration,
     pub(super) resident_kib: u64,
-    /// Longest time by which a client was late.
-    pub(super) late: Duration,
 }
 
 impl Row {
@@ -33,11 +31,30 @@ impl Row {
         median(self.samples.iter().map(|sample| sample.up as f64)) / 1e3
     }
 
-    pub(super) fn cells(&self) -> [String; 15] {
-        let Self { samples, late, .. } = self;
-        let millis = |share| format!("{:.1}", at_share(samples, share) * 1e3);
+    /// Why times mean nothing: the clients had no processor when they wanted one.
+    fn void(&self) -> Option<String> {
+        let late = at_share(&self.samples, 0.99, |sample| sample.late);
+        let share = self.client_ms * self.samples.len() as f64
+            / (self.wall.as_secs_f64() * 1e3 * f64::from(processors().get()));
+        match (late > LATE, share > BUSY) {
+            (true, _) => Some(format!("{} ms late", late.as_millis())),
+            (_, true) => Some(format!("{:.0} % busy", share * 1e2)),
+            _ => None,
+        }
+    }
+
+    /// The cells of a table, where `floor_ms` is the least of the server's processor time.
+    pub(super) fn cells(&self, floor_ms: Option<f64>) -> [String; 16] {
+        let (samples, void) = (&self.samples, self.void());
+        let millis = |share| match void {
+            Some(_) => "void".into(),
+            None => format!(
+                "{:.1}",
+                at_share(samples, share, |sample| sample.elapsed).as_secs_f64() * 1e3
+            ),
+        };
         let down = median(samples.iter().map(|sample| sample.down as f64)) / 1e3;
-        let late = if *late > LATE { format!("{} ms late", late.as_millis()) } else { "no".into() };
+        let to_floor = floor_ms.map(|floor| format!("{:.2}", self.server_ms / floor));
         [
             self.way.clone(),
             self.edit.to_string(),
@@ -46,6 +63,7 @@ impl Row {
             self.failed.to_string(),
             format!("{:.0}", samples.len() as f64 / self.wall.as_secs_f64()),
             format!("{:.2}", self.server_ms),
+            to_floor.unwrap_or_else(|| "-".into()),
             format!("{:.0}", self.bears()),
             millis(0.5),
             millis(0.99),
@@ -53,17 +71,18 @@ impl Row {
             format!("{down:.1}"),
             format!("{:.1}", self.resident_kib as f64 / 1024.0),
             format!("{:.2}", self.client_ms),
-            late,
+            void.clone().unwrap_or_else(|| "no".into()),
         ]
     }
 }
 
 /// Seconds between two syncs of a client of the paper's.
 const PAPERS_PERIOD: f64 = 10.0;
-/// Clients that begin later than this are not to be trusted with times.
+/// Clients of which one in a hundred begins later than this, or that take more of the processors, measure themselves.
 const LATE: Duration = Duration::from_millis(10);
+const BUSY: f64 = 0.6;
 
-pub(super) const HEADER: [&str; 15] = [
+pub(super) const HEADER: [&str; 16] = [
     "way",
     "edit B",
     "clients",
@@ -71,6 +90,7 @@ pub(super) const HEADER: [&str; 15] = [
     "failed",
     "syncs/s",
     "server ms",
+    "to floor",
     "bears",
     "p50 ms",
     "p99 ms",
@@ -78,13 +98,44 @@ pub(super) const HEADER: [&str; 15] = [
     "down kB",
     "RSS MiB",
     "client ms",
-    "late",
+    "void",
 ];
 
-/// Seconds of the sync below which this share of all lies.
-pub(super) fn at_share(samples: &[Sample], share: f64) -> f64 {
-    let mut times: Vec<_> = samples.iter().map(|sample| sample.elapsed.as_secs_f64()).collect();
-    times.sort_unstable_by(f64::total_cmp);
+/// The time of a sample below which this share of all lies.
+pub(super) fn at_share(samples: &[Sample], share: f64, time: fn(&Sample) -> Duration) -> Duration {
+    let mut times: Vec<_> = samples.iter().map(time).collect();
+    times.sort_unstable();
     let at = (times.len() as f64 * share) as usize;
     times.get(at.min(times.len().saturating_sub(1))).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_late_or_busy_clients_are_void() {
+        let row = |late_ms, client_ms| {
+            let (elapsed, late) = (Duration::from_millis(5), Duration::from_millis(late_ms));
+            Row {
+                way: "deltic".into(),
+                edit: 1,
+                clients: 1,
+                samples: vec![Sample { elapsed, up: 1, down: 1, late }],
+                failed: 0,
+                server_ms: 3.0,
+                client_ms,
+                wall: Duration::from_millis(1),
+                resident_kib: 1,
+            }
+        };
+        let told = |row: Row| {
+            let cells = row.cells(Some(1.5));
+            [7, 9, 15].map(|at: usize| cells[at].clone())
+        };
+        assert_eq!(told(row(10, 0.0)), ["2.00", "5.0", "no"]);
+        assert_eq!(told(row(11, 0.0)), ["2.00", "void", "11 ms late"]);
+        let busy = f64::from(processors().get());
+        assert_eq!(told(row(0, busy)), ["2.00", "void", "100 % busy"]);
+    }
 }
