@@ -211,7 +211,7 @@ pub(super) fn large(options: &Options) -> Result<Table> {
             let tls = if options.plain { "" } else { ", TLS" };
             let is_piped = way == Way::Pipe;
             table.row([
-                if is_piped { "pipe".into() } else { format!("{way:?}{tls}").to_lowercase() },
+                if is_piped { "pipe".into() } else { format!("{way:?}").to_lowercase() + tls },
                 direction.into(),
                 format!("{:.2}", best.seconds),
                 format!("{:.0}", options.large.bytes() as f64 / 1e6 / best.seconds),

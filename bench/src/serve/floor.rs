@@ -25,7 +25,7 @@ use super::clients::Sample;
 use super::load::Options;
 use super::row::Row;
 
-/// What a sync says, as `strace` of a server shows it for an edit of 1 kB: messages there and back, and their bytes.
+/// Messages of a sync there and back, and their bytes, as `strace` of a server shows them for an edit of 1 kB.
 const EXCHANGES: usize = 6;
 const UP_BYTES: usize = 320;
 const DOWN_BYTES: usize = 120;
@@ -113,7 +113,7 @@ async fn connect(at: SocketAddr, tls: &TlsConnector) -> Result<WebSocket> {
     Ok(ClientBuilder::new().take_over(Box::new(stream)))
 }
 
-/// What the floor's server writes, and where.
+/// Content that the floor's server writes, and where it does.
 struct Served {
     content: Vec<u8>,
     dir: PathBuf,
