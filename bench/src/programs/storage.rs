@@ -46,8 +46,8 @@ const SLACK: u64 = 3 << 30;
 pub(crate) fn storage(options: &Options) -> Result<()> {
     options.programs.announce(&options.peers)?;
     let mut rig = Rig::new(&options.programs, &options.at.dir)?;
-    // The image, a copy for each peer, and one that grows.
-    let copies = options.peers.len() as u64 + 3;
+    // The image, a copy for each peer, and one that grows; one that is written anew; what was removed goes later.
+    let copies = options.peers.len() as u64 + 6;
     let len = options.size.bytes() * copies + SLACK;
     let Some(disk) = Disk::btrfs(&rig, len) else { return Ok(()) };
     let is_served = options.peers.iter().any(|peer| peer.is_served());
