@@ -214,6 +214,37 @@ fn a_server_of_its_own_key_is_known_by_its_pin() {
 }
 
 #[test]
+fn a_server_is_reached_by_ipv6_with_a_token_of_the_environment() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        return skip("there is no IPv6");
+    }
+    let world = World::new();
+    world.write("src/a", "a");
+    world.mkdir("photos");
+    let server = Server::of(&world, "serve photos --state state --lan --listen [::1]:0".into());
+    assert!(server.url.starts_with("https://[::1]:"), "{}", server.url);
+    server.ok("sync -a src/ URL/photos/");
+    world.assert_same("src", "photos");
+    let reader = server.add_token("--ro reader");
+    let with = |token: &str, words: &str| {
+        let words = words.replace("URL", &server.url);
+        let mut command = world.command(DELTIC, words.split_whitespace());
+        let run = Run::of(command.env("DELTIC_TOKEN", token));
+        (run.code, run.stderr)
+    };
+    // It goes before what `deltic login` kept, and behind --token; an empty one is none.
+    assert_eq!(with(&reader, "sync -a URL/photos/ got/"), (Some(0), String::new()));
+    world.assert_same("src", "got");
+    let push = "sync -a src/ URL/photos/";
+    let (code, said) = with(&reader, push);
+    assert!(code == Some(3) && said.contains("only be read from"), "{code:?} {said}");
+    assert_eq!(with("", push).0, Some(0));
+    world.write("token", server.token());
+    assert_eq!(with(&reader, "sync -a --token @token src/ URL/photos/").0, Some(0));
+    assert_ne!(with("dlt_x", push).0, Some(0));
+}
+
+#[test]
 fn settings_of_a_file_count_and_are_checked_before_anybody_is_let_in() {
     let world = World::new();
     world.write("src/a", "a");
