@@ -1,4 +1,4 @@
-//! Files that come more than once in a run: the bytes travel once.
+//! Contents that come more than once in a run, as files or in them: the bytes travel once.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
 mod common;
@@ -88,6 +88,54 @@ fn parts_that_files_of_different_lengths_share_are_sent_once() {
             assert!(traffic(&run) < distinct * 11 / 10, "{way:?} {options}: {run:#?}");
             let again = sync(&world, way, options);
             assert_eq!(again.stat("Literal data"), 0, "{way:?} {options}: {again:#?}");
+        }
+    }
+}
+
+/// Asserts that of the files in `src` these bytes were sent, and little more crossed the line.
+fn assert_sent(world: &World, run: &Run, distinct: u64) {
+    world.assert_same("src", "dst");
+    world.assert_clean("dst");
+    let literal = run.stat("Literal data");
+    assert!(literal <= distinct * 103 / 100, "{literal}: {run:#?}");
+    assert!(traffic(run) < distinct * 105 / 100, "{run:#?}");
+}
+
+#[test]
+fn what_a_file_has_more_than_once_is_sent_once() {
+    let (part, other) = (noise(6_000_000, 1), noise(100_000, 2));
+    let bytes = [&part[..], &part, &other, &part, &other].concat();
+    for way in REMOTE {
+        for options in ["", "--inplace", "--partial-dir=.p", "--streams=4"] {
+            let world = World::new();
+            world.write("src/new", &bytes);
+            let run = sync(&world, way, options);
+            assert_sent(&world, &run, 6_100_000);
+            let again = sync(&world, way, options);
+            assert_eq!(again.stat("Literal data"), 0, "{way:?} {options}: {again:#?}");
+            // What is there has none of it.
+            world.write("src/new", [&noise(1_000_000, 3)[..], &bytes].concat());
+            world.write("dst/new", noise(1_000_000, 3));
+            let run = sync(&world, way, options);
+            assert_sent(&world, &run, 6_100_000);
+        }
+    }
+}
+
+#[test]
+fn what_two_changed_files_gained_is_sent_once() {
+    let gained = noise(3_000_000, 9);
+    for way in REMOTE {
+        for options in ["", "--inplace"] {
+            let world = World::new();
+            for seed in 1..4 {
+                let old = noise(4_000_000, seed);
+                world.write(format!("dst/{seed}"), &old);
+                let (front, behind) = old.split_at(1_000_000 * seed as usize);
+                world.write(format!("src/{seed}"), [front, &gained, behind].concat());
+            }
+            let run = sync(&world, way, options);
+            assert_sent(&world, &run, 3_000_000);
         }
     }
 }

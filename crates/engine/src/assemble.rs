@@ -193,6 +193,20 @@ impl WriteBuffer {
         ready.into_iter().map(|(_, ready)| ready).collect()
     }
 
+    /// What is to be written of blocks that are not complete: all that is known of them.
+    pub fn take_known(&mut self) -> Vec<WriteBlock<'static>> {
+        let mut known = Vec::new();
+        for block in self.open.values_mut().filter(|block| !block.pieces.is_empty()) {
+            self.held -= block.pieces.iter().map(Piece::sent).sum::<usize>();
+            self.kept -= block.kept_bytes();
+            let OpenBlock { pieces, notes, .. } = block;
+            pieces.sort_unstable_by_key(|piece| piece.start);
+            let (pieces, notes) = (std::mem::take(pieces), std::mem::take(notes));
+            known.push(WriteBlock { pieces, notes });
+        }
+        known
+    }
+
     /// Adds pieces to block `no`; all of it, if it is complete, or what is not written of it, while too much is kept.
     fn join<'a>(&mut self, no: u64, parts: &[Piece<'a>]) -> Option<WriteBlock<'a>> {
         let mut block = self.open.remove(&no).unwrap_or_default();
@@ -479,6 +493,24 @@ mod tests {
             assert!(buffer.is_done());
             assert_eq!((buffer.kept, buffer.held), (0, 0));
         }
+    }
+
+    #[test]
+    fn what_is_known_may_be_written_before_its_block_is_complete() {
+        let mut buffer = WriteBuffer::new(LEN);
+        let (bytes, noted) = ([1; 256], chunk(1000, 256));
+        assert!(buffer.take(Parts::new([sent(1000, &bytes), old(0, 10)]), &[noted]).is_empty());
+        let known = buffer.take_known();
+        let expected = [vec![old(0, 10)], vec![sent(1000, &bytes)]];
+        assert_eq!(known.iter().flat_map(runs).collect::<Vec<_>>(), expected);
+        assert_eq!(known.into_iter().flat_map(WriteBlock::written).collect::<Vec<_>>(), [noted]);
+        assert!(buffer.take_known().is_empty());
+        assert_eq!((buffer.kept, buffer.held), (0, 0));
+        // The rest of the block closes it, and it alone is written.
+        let rest = [old(10, 990), old(1256, BLOCK_BYTES - 1256)];
+        let ready = buffer.take(Parts::new(rest.clone()), &[]);
+        assert_eq!(ready.iter().flat_map(runs).collect::<Vec<_>>(), rest.map(|piece| vec![piece]));
+        assert!(buffer.is_done());
     }
 
     #[test]

@@ -2697,7 +2697,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             };
             Answer::Mended(Ok(gaps.iter().map(mend).collect()))
         }
-        Work::Copy { .. } => Answer::Copied(done(luck)),
+        Work::Copy { .. } | Work::Repeat { .. } => Answer::Copied(done(luck)),
         Work::Write { pieces, .. } => {
             let fingerprint = |_: &receiver::Piece| Chunk::of(&[luck]).fingerprint;
             Answer::Written(done(luck).map(|()| pieces.iter().map(fingerprint).collect()))

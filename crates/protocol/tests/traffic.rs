@@ -252,9 +252,9 @@ fn parts_that_new_files_share_travel_about_once() {
         (sent, distinct) = (sent + totals.literal, distinct + parts);
         borrowed += session.destination.borrowed;
     }
-    // Each file is matched against two others at most, and a part may come twice within one.
+    // Each file is matched against two others at most.
     let said = format!("{sent} of {all}, {distinct} distinct, {borrowed} files opened");
-    assert!(sent * 10 < all * 6 && borrowed > 12, "{said}");
+    assert!(sent * 10 < distinct * 11 && borrowed > 12, "{said}");
 }
 
 #[test]

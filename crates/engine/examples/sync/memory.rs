@@ -180,6 +180,10 @@ impl Destination {
                 self.place((handle, new.len), copies(&runs));
                 Answer::Copied(Ok(()))
             }
+            Work::Repeat { handle, runs, .. } => {
+                self.repeat(handle, &runs);
+                Answer::Copied(Ok(()))
+            }
             Work::Write { handle, new, pieces, payload, between, .. } => {
                 Answer::Written(self.write((handle, new.len), &pieces, &payload, &between))
             }
@@ -214,6 +218,20 @@ impl Destination {
         });
         for block in growing.buffer.take(Parts::new(pieces), &[]) {
             write(&mut growing.bytes, old, &block);
+        }
+    }
+
+    /// Copies within a new version.
+    fn repeat(&mut self, handle: Handle, runs: &[CopyRun]) {
+        let old = self.file.as_deref().unwrap_or_default();
+        let Some(Growing { buffer, bytes }) = self.growing.get_mut(&handle) else { return };
+        for block in buffer.take_known() {
+            write(bytes, old, &block);
+        }
+        for CopyRun { old, new_start } in runs {
+            bytes.copy_within(old.start as usize..old.end() as usize, *new_start as usize);
+            let from = assemble::Source::Written(old.len.into());
+            buffer.take(Parts::new([assemble::Piece { start: *new_start, from }]), &[]);
         }
     }
 

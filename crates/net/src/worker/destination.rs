@@ -89,7 +89,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
 
     fn cost(&self, work: &Work) -> Cost {
         match work {
-            Work::Copy { .. } | Work::CopyBeside { .. } => Cost::Copy,
+            Work::Copy { .. } | Work::Repeat { .. } | Work::CopyBeside { .. } => Cost::Copy,
             Work::Index { .. } | Work::Write { .. } | Work::Survey { .. } | Work::Mend { .. } => {
                 Cost::Heavy
             }
@@ -119,6 +119,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
             Work::Digest { .. } => Stage::Sum,
             Work::Roll { .. } => Stage::Search,
             Work::Copy { .. }
+            | Work::Repeat { .. }
             | Work::CopyBeside { .. }
             | Work::Write { .. }
             | Work::Mend { .. }
@@ -376,6 +377,9 @@ impl<S: Store> DestinationWorker<S> {
             Work::Copy { handle, path, new, runs, chunks } => Answer::Copied(
                 self.fill((handle, &path, new), |site| self.copy(site, (&runs, chunks))),
             ),
+            Work::Repeat { handle, path, new, runs } => {
+                Answer::Copied(self.fill((handle, &path, new), |site| self.repeat(site, &runs)))
+            }
             Work::Write { handle, path, new, pieces, payload, between } => {
                 Answer::Written(self.fill((handle, &path, new), |site| {
                     self.write(site, &path, (&pieces, payload, &between))

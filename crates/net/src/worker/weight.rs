@@ -37,7 +37,9 @@ pub(super) fn of_destination(work: &receiver::Work) -> usize {
     use receiver::Work;
     let content = match work {
         Work::Index { segment, .. } => segment.read_len(),
-        Work::Copy { runs, .. } => total(runs.iter().map(|run| &run.old)).min(COPY_BUFFER),
+        Work::Copy { runs, .. } | Work::Repeat { runs, .. } => {
+            total(runs.iter().map(|run| &run.old)).min(COPY_BUFFER)
+        }
         Work::Write { pieces, payload, .. } => {
             total(pieces.iter().map(|piece| &piece.span)) + payload.travelling() as usize
         }

@@ -113,6 +113,9 @@ pub enum Work {
     /// Copy runs of the old versions (their lengths laid end to end) into the new, where they are `chunks`; answer with
     /// [`Answer::Copied`].
     Copy { handle: Handle, path: RelPath, new: New, runs: Vec<CopyRun>, chunks: Vec<KeptChunk> },
+    /// Copy runs of the new version itself, all of which were written, to where they come again; answer with
+    /// [`Answer::Copied`].
+    Repeat { handle: Handle, path: RelPath, new: New, runs: Vec<CopyRun> },
     /// Unpack a payload, check its chunks and write them; before each of them make those copies of `between` that lie
     /// before it in the new version. Answer with [`Answer::Written`].
     Write {
@@ -259,10 +262,10 @@ impl KeptChunk {
     }
 }
 
-/// Bytes of the old versions and where they go.
+/// Bytes of the old versions, or of the new one, and where they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyRun {
-    /// Place in the old versions.
+    /// Place in the old versions; where a new version repeats itself, in that.
     pub old: Span,
     /// Place in the new version.
     pub new_start: u64,

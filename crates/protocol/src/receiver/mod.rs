@@ -20,6 +20,7 @@ mod files;
 mod guesses;
 mod load;
 mod pending;
+mod recent;
 mod setting;
 mod sources;
 mod transfer;

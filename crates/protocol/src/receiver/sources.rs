@@ -1,8 +1,8 @@
-//! Parts that repeat among the new files of a run: who was asked for each, and who waits for whom.
+//! Parts that repeat among the files of a run: who was asked for each, and who waits for whom.
 //!
 //! ```text
 //! a group is not in old ──► nobody was asked for it:        it is lacked, and this file is its source from now on
-//!                      └──► another new file was, or had it: this one waits until that one is in place, and is matched
+//!                      └──► another file was, or had it: this one waits until that one is in place, and is matched
 //!                           against it as against any old version
 //! ```
 //!
@@ -17,22 +17,25 @@ use deltic_tree::RelPath;
 use crate::message::FileNo;
 
 use super::guesses::Guesses;
+use super::recent::Recent;
 
-/// New files that come by recipe, and the groups that the sender was asked for in them.
+/// Files that come by recipe, and the groups that the sender was asked for in them.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     files: HashMap<FileNo, Source>,
-    /// Sources of groups: those noted before, and those noted last. When these are many, those go.
-    groups: [HashMap<GroupPrefix, FileNo>; 2],
+    /// Sources of groups.
+    groups: Recent<GroupPrefix, FileNo, MAX_NOTED>,
     /// Files that wait, and what for.
     waits: BTreeMap<FileNo, FileNo>,
     guesses: Guesses,
 }
 
-/// A new file that others may be matched against.
+/// A file that others may be matched against.
 #[derive(Debug)]
 struct Source {
     len: u64,
+    /// True where it comes by recipe for what it may share, and would come whole else.
+    is_new: bool,
     /// Its place, once it is there.
     path: Option<RelPath>,
     /// The files that it is matched against itself.
@@ -52,31 +55,28 @@ const WRONG_BYTES_BORNE: u64 = 128 << 20;
 const WORTH: u64 = 16;
 
 impl Sources {
-    /// True where a new file of `len` bytes may come by recipe.
-    pub(super) fn have_room(&self, len: u64, link_is_slow: bool) -> bool {
-        let pays = link_is_slow || self.guesses.have_room(len, WRONG_BYTES_BORNE);
+    /// True where a file of `len` bytes may be a source; a new one comes by recipe for that.
+    pub(super) fn have_room(&self, (len, is_new): (u64, bool), link_is_slow: bool) -> bool {
+        let pays = !is_new || link_is_slow || self.guesses.have_room(len, WRONG_BYTES_BORNE);
         pays && self.files.len() < MAX_FILES
     }
 
     /// Begins a file that comes by recipe.
-    pub(super) fn begin(&mut self, file: FileNo, len: u64) {
-        self.guesses.begin(len);
-        self.files.insert(file, Source { len, path: None, borrows: Vec::new() });
+    pub(super) fn begin(&mut self, file: FileNo, (len, is_new): (u64, bool)) {
+        if is_new {
+            self.guesses.begin(len);
+        }
+        self.files.insert(file, Source { len, is_new, path: None, borrows: Vec::new() });
     }
 
     /// Notes that the sender is asked for this group in this file.
     pub(super) fn note(&mut self, file: FileNo, group: GroupPrefix) {
-        if !self.files.contains_key(&file) {
-            return;
+        if self.files.contains_key(&file) {
+            self.groups.note(group, file);
         }
-        let [before, last] = &mut self.groups;
-        if last.len() >= MAX_NOTED {
-            *before = std::mem::take(last);
-        }
-        last.insert(group, file);
     }
 
-    /// Has a new file of `len` bytes wait for the best source of the `missing` groups, names and lengths in bytes;
+    /// Has a file of `len` bytes wait for the best source of the `missing` groups, names and lengths in bytes;
     /// false where none is worth it.
     pub(super) fn wait(
         &mut self,
@@ -89,7 +89,7 @@ impl Sources {
         let (mut found, mut all) = (BTreeMap::<FileNo, u64>::new(), 0);
         for (group, bytes) in missing {
             all += bytes;
-            let of = self.groups.iter().find_map(|groups| groups.get(&group));
+            let of = self.groups.get(&group);
             if let Some(of) = of.filter(|of| **of != file && !own.borrows.contains(of)) {
                 *found.entry(*of).or_default() += bytes;
             }
@@ -98,8 +98,11 @@ impl Sources {
         let Some((source, bytes)) = found.into_iter().max_by_key(|(_, bytes)| *bytes) else {
             return false;
         };
-        // The rest of it is most likely as what was told of it.
-        let likely = u128::from(bytes) * u128::from(len) / u128::from(all.max(1));
+        // The rest of a new one is most likely as what was told of it.
+        let likely = match own.is_new {
+            true => u128::from(bytes) * u128::from(len) / u128::from(all.max(1)),
+            false => bytes.into(),
+        };
         let is_worth_it = u128::from(self.files[&source].len) <= likely * u128::from(WORTH);
         if is_worth_it && let Some(own) = self.files.get_mut(&file) {
             own.borrows.push(source);
@@ -136,7 +139,9 @@ impl Sources {
     /// Ends an attempt at a file, or the file, which then may be at a path, and of which so much was matched.
     pub(super) fn end(&mut self, file: FileNo, done: Option<(&RelPath, u64)>) {
         let Some(source) = self.files.get_mut(&file) else { return };
-        self.guesses.end(source.len, done.map_or(0, |(_, matched)| matched));
+        if source.is_new {
+            self.guesses.end(source.len, done.map_or(0, |(_, matched)| matched));
+        }
         self.waits.remove(&file);
         match done {
             Some((path, _)) => source.path = Some(path.clone()),
@@ -167,7 +172,7 @@ mod tests {
     fn begun(files: std::ops::Range<u64>) -> Sources {
         let mut sources = Sources::default();
         for file in files {
-            sources.begin(FileNo(file), LEN);
+            sources.begin(FileNo(file), (LEN, true));
             sources.note(FileNo(file), group(file));
         }
         sources
@@ -211,39 +216,50 @@ mod tests {
     #[test]
     fn a_long_file_is_not_read_for_a_short_part() {
         let mut sources = begun(0..1);
-        sources.begin(FileNo(9), 17 * LEN);
+        sources.begin(FileNo(9), (17 * LEN, true));
         sources.note(FileNo(9), group(9));
         assert!(!waits(&mut sources, 0, [9]));
-        sources.begin(FileNo(8), 16 * LEN);
+        sources.begin(FileNo(8), (16 * LEN, true));
         sources.note(FileNo(8), group(8));
         assert!(!waits(&mut sources, 0, [8, 70]), "half of it is not there");
         assert!(waits(&mut sources, 0, [8]));
     }
 
     #[test]
-    fn the_table_has_a_bound_and_forgets_the_oldest() {
+    fn the_oldest_groups_are_forgotten_and_only_sources_are_noted() {
         let mut sources = begun(0..2);
         (0..3 * MAX_NOTED as u64).for_each(|name| sources.note(FileNo(0), group(name)));
-        let noted: usize = sources.groups.iter().map(HashMap::len).sum();
-        assert!((MAX_NOTED..=2 * MAX_NOTED).contains(&noted));
         assert!(!waits(&mut sources, 1, [0]));
         assert!(waits(&mut sources, 1, [3 * MAX_NOTED as u64 - 1]));
         sources.note(FileNo(7), group(7));
-        assert!(!sources.groups[1].values().any(|file| *file == FileNo(7)), "it is no source");
+        assert_eq!(sources.groups.get(&group(7)), None, "it is no source");
         let many = begun(0..MAX_FILES as u64);
-        assert!(!many.have_room(0, true));
+        assert!(!many.have_room((0, true), true));
+    }
+
+    #[test]
+    fn what_changed_is_no_guess_and_waits_for_what_is_told_alone() {
+        let mut sources = begun(0..1);
+        sources.begin(FileNo(1), (100 << 30, false));
+        assert!(sources.have_room((1 << 40, false), false));
+        sources.note(FileNo(1), group(7));
+        assert!(!waits(&mut sources, 0, [7]), "it is long");
+        sources.begin(FileNo(2), (100 << 30, false));
+        assert!(waits(&mut sources, 2, [0, 70, 71]), "a quarter of a source, if little of itself");
+        sources.end(FileNo(1), Some((&path(1), 0)));
+        assert!(sources.have_room((WRONG_BYTES_BORNE - LEN, true), false), "nothing was lost");
     }
 
     #[test]
     fn files_that_share_nothing_come_by_recipe_up_to_a_bound() {
         let mut sources = Sources::default();
-        assert!(sources.have_room(WRONG_BYTES_BORNE, false));
-        assert!(!sources.have_room(WRONG_BYTES_BORNE + 1, false));
-        sources.begin(FileNo(0), WRONG_BYTES_BORNE);
+        assert!(sources.have_room((WRONG_BYTES_BORNE, true), false));
+        assert!(!sources.have_room((WRONG_BYTES_BORNE + 1, true), false));
+        sources.begin(FileNo(0), (WRONG_BYTES_BORNE, true));
         sources.end(FileNo(0), Some((&path(0), 0)));
-        assert!(!sources.have_room(1, false) && sources.have_room(1, true));
-        sources.begin(FileNo(1), LEN);
+        assert!(!sources.have_room((1, true), false) && sources.have_room((1, true), true));
+        sources.begin(FileNo(1), (LEN, true));
         sources.end(FileNo(1), Some((&path(1), LEN)));
-        assert!(sources.have_room(2 * LEN, false));
+        assert!(sources.have_room((2 * LEN, true), false));
     }
 }

@@ -313,6 +313,7 @@ impl Destination {
             | Work::Mend { .. }
             | Work::Index { .. }
             | Work::Copy { .. }
+            | Work::Repeat { .. }
             | Work::Write { .. }
             | Work::Commit { .. }
             | Work::Replace(_)
@@ -503,6 +504,22 @@ impl Destination {
                     assert_eq!(told, copied, "a copy is of whole chunks");
                 }
                 stage.kept.extend(chunks);
+                Answer::Copied(Ok(()))
+            }
+            Work::Repeat { handle, path, new, runs } => {
+                self.visible();
+                if let Err(setback) = self.fails(self.faults.copy) {
+                    return Answer::Copied(Err(setback));
+                }
+                let place = |run: &CopyRun| (By::Copy, Span::new(run.new_start, run.old.len));
+                self.placed.extend(runs.iter().map(place));
+                let stage = self.stage(handle, &path, new);
+                for CopyRun { old, new_start } in runs {
+                    let is_new = stage.cover.clone().add(old.start, old.len.into()).is_ok();
+                    assert!(!is_new, "what comes again is there once");
+                    let bytes = stage.bytes[old.start as usize..old.end() as usize].to_vec();
+                    stage.write(new_start, &bytes);
+                }
                 Answer::Copied(Ok(()))
             }
             Work::Write { handle, path, new, pieces, payload, between } => {

@@ -14,7 +14,7 @@ use deltic_engine::{Unproven, journal};
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
-use deltic_protocol::work::{Handle, Setback};
+use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_store::{Content, Rebuild, Resumable, Store, StoreError};
 use deltic_tree::RelPath;
 
@@ -24,6 +24,9 @@ use crate::lock::lock;
 use crate::monitor::{Stage, within};
 use crate::worker::setback;
 use crate::worker::steps::perform;
+
+/// Bytes of the new version that are copied at a time.
+const REPEATED_BYTES: usize = 512 << 10;
 
 impl<S: Store> DestinationWorker<S> {
     /// The new version of an attempt, started by whoever needs it first.
@@ -82,6 +85,33 @@ impl<S: Store> DestinationWorker<S> {
             }
         }
         self.add((slot, growing), pieces, chunks)
+    }
+
+    /// Copies within the new version; first it writes what is held back, which is what the copies are of.
+    pub(super) fn repeat(&self, site: Site<'_, S>, runs: &[CopyRun]) -> Result<(), Setback> {
+        let (slot, growing) = site;
+        if let Some(buffer) = &growing.buffer {
+            let known = lock(buffer).take_known();
+            self.write_blocks(site, known)?;
+        }
+        let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len));
+        write_over(&growing.rebuild, &slot.kept, spans).map_err(|error| setback(&error))?;
+        let mut pieces = Vec::with_capacity(runs.len());
+        for CopyRun { old, new_start } in runs {
+            for from in (0..u64::from(old.len)).step_by(REPEATED_BYTES) {
+                let len = REPEATED_BYTES.min((u64::from(old.len) - from) as usize);
+                self.buffers.with(len, |bytes| {
+                    let read = growing.rebuild.read_at(old.start + from, bytes);
+                    if read.map_err(|error| may_come_whole(&error))? < len {
+                        return Err(shrunk());
+                    }
+                    self.write_at(growing, new_start + from, bytes)
+                })?;
+            }
+            let from = Source::Written(old.len.into());
+            pieces.push(Piece { start: *new_start, from });
+        }
+        self.add(site, pieces, Vec::new())
     }
 
     /// Unpacks a payload, checks each chunk and writes it, and makes the copies between.
@@ -189,7 +219,16 @@ impl<S: Store> DestinationWorker<S> {
         let noted = if slot.noted.load(Ordering::Relaxed) { &chunks[..] } else { &[] };
         let parts = Parts::new(pieces);
         let complete = lock(buffer).take(parts, noted);
-        for block in complete {
+        self.write_blocks((slot, growing), complete)
+    }
+
+    /// Writes blocks, and notes what is in place with them.
+    fn write_blocks(
+        &self,
+        (slot, growing): Site<'_, S>,
+        blocks: Vec<WriteBlock<'_>>,
+    ) -> Result<(), Setback> {
+        for block in blocks {
             self.write_block((slot, growing), &block)?;
             self.note(slot, &growing.rebuild, block.written());
         }
@@ -256,6 +295,15 @@ impl<S: Store> DestinationWorker<S> {
     pub(super) fn key_of(&self, slot: &Slot<S>) -> Key {
         slot.named.as_ref().map_or_else(|| self.agreed.terms.key, |(key, _)| *key)
     }
+}
+
+/// A new version that cannot be read back comes whole: it is repeated nowhere then.
+fn may_come_whole(error: &StoreError) -> Setback {
+    let then = match error {
+        StoreError::Unsupported { .. } => Then::Retry,
+        _ => return setback(error),
+    };
+    Setback { then, ..setback(error) }
 }
 
 /// Fills `room` with a span of the old versions.

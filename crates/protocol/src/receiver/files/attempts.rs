@@ -143,7 +143,9 @@ impl Files {
         }
         let first = incoming.old.len_of(incoming.old.first_part());
         let strategy = cx.strategy();
-        let shares = kept.is_none() && begins_shared(cx, incoming, self.may_share);
+        // What an earlier session cut goes by names of its own.
+        let is_cut_anew = kept.is_none() && recipe.is_none() && base.is_none();
+        let shares = is_cut_anew && begins_shared(cx, incoming, self.may_share);
         if let Some(Kept { key, spec, chunks }) = kept {
             incoming.how = How::Recipe;
             let kept = Some(chunks);

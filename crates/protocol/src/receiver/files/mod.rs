@@ -94,7 +94,8 @@ impl Files {
 
     /// Takes a file that is to come; before it is queued it may have to wait until it can be looked for.
     pub(super) fn want(&mut self, options: &Options, candidate: Candidate) {
-        self.may_share += u64::from(may_share(options, &candidate));
+        let is_new = candidate.old.is_none();
+        self.may_share += u64::from(is_new && may_share(options, &candidate));
         if let Some(candidate) = self.moved.admit(options, candidate) {
             self.queue_up(options, candidate);
         }

@@ -135,18 +135,23 @@ impl Repeats {
 /// True for a file that is new, longer than a block, and in its place once it is complete.
 fn may_repeat(options: &Options, candidate: &Candidate) -> bool {
     candidate.old.is_none()
-        && candidate.beside.is_none()
         && candidate.meta.len > u64::from(WHOLE_BLOCK_BYTES)
+        && is_matched(options, candidate)
+}
+
+/// True for a file that may be matched against others of the run, which are in their places once they are complete.
+fn is_matched(options: &Options, candidate: &Candidate) -> bool {
+    candidate.beside.is_none()
         && !options.whole_file
         && !options.dry_run
         && !options.writing.delay
         && options.strategy.conversation == Conversation::Recipe
 }
 
-/// Length in bytes from which on a new file may come by recipe. Two round trips more are little beside a longer one.
+/// Length in bytes from which on a file may share parts, and a new one come by recipe. Two round trips more are little beside a longer one.
 const SHARED_FROM_BYTES: u64 = 1 << 20;
 
-/// True for a new file that may share parts with others of the run.
+/// True for a file that may share parts with others of the run: a new one, or what one gained.
 pub(super) fn may_share(options: &Options, candidate: &Candidate) -> bool {
-    candidate.meta.len >= SHARED_FROM_BYTES && may_repeat(options, candidate)
+    candidate.meta.len >= SHARED_FROM_BYTES && is_matched(options, candidate)
 }

@@ -1,5 +1,5 @@
-//! New files that come by recipe, though nothing is there to match them against: what they share with others of the run
-//! travels once (docs/decisions/0036).
+//! Parts that files of a run share travel once: new files come by recipe for that, though nothing is there to match them
+//! against (docs/decisions/0036).
 
 use crate::message::How;
 use crate::receiver::ask::Work;
@@ -11,18 +11,26 @@ use super::Files;
 use super::incoming::Incoming;
 use super::repeats::may_share;
 
-/// True where a new file comes by recipe for what it may share with others, of which `count` are known so far: then it
-/// is a source as well. A file that is alone is none, nor one that a killed run left a part of.
+/// Length in bytes from which on a new file comes by recipe though it is alone: for what it has more than once. For a
+/// shorter one two round trips more are much.
+const ALONE_FROM_BYTES: u64 = 16 << 20;
+
+/// Begins to share what a file has with others of the run, of which `count` are known to be new; false where it does
+/// not. A new one comes by recipe then, for that or for what it has more than once. One that a killed run left a part
+/// of shares nothing.
 pub(super) fn begins_shared(cx: &mut Context, incoming: &mut Incoming, count: u64) -> bool {
     let (options, candidate) = (&cx.setting.options, &incoming.candidate);
-    let is_left = incoming.old.lens.len() > usize::from(incoming.similar.is_some());
-    let shares = count > 1
-        && incoming.how == How::Recipe
+    let (len, is_new) = (candidate.meta.len, candidate.old.is_none());
+    let known = usize::from(incoming.old.in_place) + usize::from(incoming.similar.is_some());
+    let is_left = incoming.old.lens.len() > known;
+    let is_worth_it = !is_new || count > 1 || len >= ALONE_FROM_BYTES;
+    let shares = incoming.how == How::Recipe
         && !is_left
+        && is_worth_it
         && may_share(options, candidate)
-        && cx.sources.have_room(candidate.meta.len, options.compress);
+        && cx.sources.have_room((len, is_new), options.compress);
     if shares {
-        cx.sources.begin(candidate.file, candidate.meta.len);
+        cx.sources.begin(candidate.file, (len, is_new));
         // Whatever else it is matched against came in this run.
         incoming.old.left_at = u64::MAX;
     }

@@ -161,6 +161,19 @@ impl Assembly {
         }
     }
 
+    /// Copies what comes again within the new version, all of which is there once.
+    pub(super) fn repeat(&mut self, fx: &mut FileContext<'_>, ops: &[Op]) {
+        for runs in batches(ops) {
+            self.jobs += 1;
+            let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
+            let (handle, path) = (fx.handle, fx.path.clone());
+            let work = Work::Repeat { handle, path, new: self.new, runs };
+            // The first has what is held back written, which the others read.
+            let pending = FilePending::Copy { handle, spans, chunks: 0 };
+            fx.cx.ask_to_write(Turn::Own, work, pending);
+        }
+    }
+
     /// Writes literals; before each of them it makes those copies of `between` that lie before it in the new version.
     pub(super) fn write(
         &mut self,

@@ -482,11 +482,19 @@ impl Transfer {
             && !fx.cx.jobs.is_busy(fx.handle)
             && !self.is_busy()
         {
-            let Some(late) = self.method.take_late() else { return true };
-            self.build.copy(fx, late, self.build.literal > 0, None);
-            if fx.is_over() {
-                return false;
+            if let Some(late) = self.method.take_late() {
+                self.build.copy(fx, late, self.build.literal > 0, None);
+                if fx.is_over() {
+                    return false;
+                }
+                continue;
             }
+            let Method::Recipe(recipe) = &mut self.method else { return true };
+            let repeats = recipe.take_repeats();
+            if repeats.is_empty() {
+                return true;
+            }
+            self.build.repeat(fx, &repeats);
         }
         false
     }

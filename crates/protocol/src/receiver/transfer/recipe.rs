@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
+use deltic_core::delta::Op;
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS};
-use deltic_core::{ChunkNo, Chunks, Fingerprint, GapSums, Index, Span};
+use deltic_core::{ChunkNo, ChunkPrefix, Chunks, Fingerprint, GapSums, Index, Span};
 
 use crate::error::PeerError;
 use crate::limits::{GROUP_WINDOW, Limits, TOLD_BY_CHUNK_BYTES};
@@ -13,6 +14,7 @@ use crate::message::{ChunkLine, GroupLine, Payload, ToSender};
 use crate::receiver::ask::{Answer, Mended, Piece, Work};
 use crate::receiver::load::Share;
 use crate::receiver::pending::FilePending;
+use crate::receiver::recent::Recent;
 use crate::report::{Trouble, TroubleKind};
 use crate::work::{Setback, Then, Turn};
 
@@ -33,6 +35,9 @@ const AROUND_BYTES: u64 = 256 << 10;
 /// Most unanswered groups of a file that waits for another: of the window enough is left for that one.
 const MAX_WAITING_GROUPS: u64 = GROUP_WINDOW / 8;
 
+/// Half of the chunks of a file that are remembered as asked for: all take some megabytes.
+const MAX_ASKED: usize = 1 << 15;
+
 /// A recipe, and what is known of old.
 #[derive(Debug)]
 pub(super) struct Recipe {
@@ -52,6 +57,10 @@ pub(super) struct Recipe {
     /// Groups of which the sender told the chunks unasked, while old was not known: a range for each frame.
     unmatched: VecDeque<Range<u32>>,
     gaps: Gaps,
+    /// Chunks that were asked for last, by prefix and length in bytes.
+    asked: Recent<(ChunkPrefix, u32), u32, MAX_ASKED>,
+    /// Chunks that are the same as one that was asked for, and wait until all is here.
+    repeats: u64,
     /// The last match, for locality.
     after: Option<ChunkNo>,
     /// Fingerprints that were compared since the last report.
@@ -72,6 +81,8 @@ impl Recipe {
             lacked: VecDeque::new(),
             unmatched: VecDeque::new(),
             gaps: Gaps::default(),
+            asked: Recent::default(),
+            repeats: 0,
             after: None,
             compared: 0,
         }
@@ -114,6 +125,14 @@ impl Recipe {
         let told = !self.told.is_empty() || !self.unmatched.is_empty();
         let asked = told || !self.lacked.is_empty() || self.table.needed > 0;
         asked || !self.old.is_known() && !self.unread
+    }
+
+    /// Copies of the chunks that come again, from where they are now, if there are any.
+    pub(super) fn take_repeats(&mut self) -> Vec<Op> {
+        match std::mem::take(&mut self.repeats) {
+            0 => Vec::new(),
+            _ => self.table.take_repeats(),
+        }
     }
 
     /// The chunks that prove the file; of old they take all that is known.
@@ -402,12 +421,13 @@ impl Recipe {
         groups: &[Range<u32>],
     ) {
         let (mut copies, mut needed) = (Copies::default(), Vec::new());
+        let repeats = self.repeats;
         for no in groups.iter().cloned().flatten() {
             needed.extend(self.find_chunks(build, no, &mut copies));
         }
         fx.cx.counts.add(0, std::mem::take(&mut self.compared));
         // Where a group was lacked that is known already: nothing is held back any more.
-        let differs = !needed.is_empty();
+        let differs = !needed.is_empty() || self.repeats > repeats;
         let told_from = self.table.groups[groups[0].start as usize].first_chunk;
         let known = Known { index: self.old.index(), kept: &self.kept, old: fx.old };
         let needed = runs(needed.into_iter());
@@ -438,8 +458,14 @@ impl Recipe {
                     build.matched.in_old(old.start, line.len.into());
                     self.after = Some(found);
                     Origin::Old(found)
+                } else if let Some(of) = self.asked.get(&(line.brief, line.len)) {
+                    self.repeats += 1;
+                    build.matched.bytes += u64::from(line.len);
+                    Origin::Repeat(*of)
                 } else {
-                    needed.push(slot.first_chunk + nth as u32);
+                    let no = slot.first_chunk + nth as u32;
+                    self.asked.note((line.brief, line.len), no);
+                    needed.push(no);
                     Origin::Needed(line.brief)
                 }
             };

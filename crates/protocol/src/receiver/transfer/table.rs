@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use deltic_core::chunk::ChunkerSpec;
+use deltic_core::delta::Op;
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS};
 use deltic_core::{ChunkNo, ChunkPrefix, Chunks, Fingerprint, GroupPrefix, Index, Span};
 
@@ -11,6 +12,7 @@ use crate::limits::{Limits, MAX_GROUPS};
 use crate::message::{ChunkLine, GroupLine};
 use crate::receiver::ask::Piece;
 
+use super::copies::Copies;
 use super::keeping::Keeping;
 use super::proof::{ProofChunks, Source};
 
@@ -67,6 +69,8 @@ pub(super) enum Origin {
     Needed(ChunkPrefix),
     /// Part of a gap.
     Gap(ChunkPrefix),
+    /// The same as a chunk before it, by that one's number. It is copied once that one is here.
+    Repeat(u32),
     Writing(ChunkPrefix),
     /// Received.
     New(ChunkNo),
@@ -94,7 +98,10 @@ impl Slot {
                         Origin::Old(no) => (Source::Old, no),
                         Origin::Kept(no) => (Source::Kept, no),
                         Origin::New(no) => (Source::Came, no),
-                        Origin::Needed(_) | Origin::Gap(_) | Origin::Writing(_) => continue,
+                        Origin::Needed(_)
+                        | Origin::Gap(_)
+                        | Origin::Repeat(_)
+                        | Origin::Writing(_) => continue,
                     };
                     proof.push(source, no..no.next());
                 }
@@ -219,7 +226,42 @@ impl Table {
                 *origin = Origin::Gap(brief);
                 self.needed += 1;
             }
-            Origin::Old(_) | Origin::Kept(_) | Origin::Gap(_) | Origin::New(_) => {}
+            Origin::Old(_)
+            | Origin::Kept(_)
+            | Origin::Gap(_)
+            | Origin::Repeat(_)
+            | Origin::New(_) => {}
+        }
+    }
+
+    /// Takes each chunk that is the same as one before it for what that one is; the copies that this takes.
+    pub(super) fn take_repeats(&mut self) -> Vec<Op> {
+        let mut copies = Copies::default();
+        for slot in 0..self.groups.len() {
+            let State::Spelled(chunks) = &self.groups[slot].state else { continue };
+            let (count, mut start) = (chunks.len(), self.groups[slot].start);
+            for nth in 0..count {
+                let State::Spelled(chunks) = &self.groups[slot].state else { break };
+                let (len, origin) = chunks[nth];
+                if let Origin::Repeat(of) = origin {
+                    copies.push(Span::new(self.place_of(of), len), start);
+                    let came = self.origin(of);
+                    if let State::Spelled(chunks) = &mut self.groups[slot].state {
+                        chunks[nth].1 = came;
+                    }
+                }
+                start += u64::from(len);
+            }
+        }
+        copies.finish()
+    }
+
+    /// The origin of a chunk that was spelled out.
+    fn origin(&self, chunk: u32) -> Origin {
+        let slot = &self.groups[self.group_of(chunk).expect("a chunk has a group")];
+        match &slot.state {
+            State::Spelled(chunks) => chunks[(chunk - slot.first_chunk) as usize].1,
+            state => unreachable!("a chunk that was asked for was spelled out: {state:?}"),
         }
     }
 

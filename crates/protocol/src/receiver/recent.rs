@@ -1,0 +1,55 @@
+//! What was noted last, of more than can be kept.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// A table of at most twice `HALF` entries. When the newer half is full the older one goes.
+#[derive(Debug)]
+pub(super) struct Recent<K, V, const HALF: usize> {
+    before: HashMap<K, V>,
+    last: HashMap<K, V>,
+}
+
+impl<K, V, const HALF: usize> Default for Recent<K, V, HALF> {
+    fn default() -> Self {
+        Self { before: HashMap::new(), last: HashMap::new() }
+    }
+}
+
+impl<K: Eq + Hash, V, const HALF: usize> Recent<K, V, HALF> {
+    /// Notes an entry.
+    pub(super) fn note(&mut self, key: K, value: V) {
+        if self.last.len() >= HALF {
+            self.before = std::mem::take(&mut self.last);
+        }
+        self.last.insert(key, value);
+    }
+
+    /// What was noted last of a key, if that is kept.
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        self.last.get(key).or_else(|| self.before.get(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_half_is_kept_and_no_more_than_two() {
+        const HALF: usize = 8;
+        let mut recent = Recent::<usize, usize, HALF>::default();
+        for no in 0..5 * HALF {
+            recent.note(no, 2 * no);
+            let kept = recent.before.len() + recent.last.len();
+            assert!((HALF.min(no + 1)..=2 * HALF).contains(&kept), "{kept}");
+            assert!(
+                (no.saturating_sub(HALF - 1)..=no).all(|no| recent.get(&no) == Some(&(2 * no)))
+            );
+        }
+        assert_eq!(recent.get(&0), None);
+        recent.note(0, 7);
+        recent.note(0, 8);
+        assert_eq!(recent.get(&0), Some(&8));
+    }
+}
