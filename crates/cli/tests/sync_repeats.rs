@@ -102,7 +102,7 @@ fn assert_sent(world: &World, run: &Run, distinct: u64) {
 }
 
 #[test]
-fn what_a_file_has_more_than_once_is_sent_once() {
+fn parts_that_a_file_has_more_than_once_are_sent_once() {
     let (part, other) = (noise(6_000_000, 1), noise(100_000, 2));
     let bytes = [&part[..], &part, &other, &part, &other].concat();
     for way in REMOTE {
@@ -123,7 +123,7 @@ fn what_a_file_has_more_than_once_is_sent_once() {
 }
 
 #[test]
-fn what_two_changed_files_gained_is_sent_once() {
+fn parts_that_changed_files_gained_are_sent_once() {
     let gained = noise(3_000_000, 9);
     for way in REMOTE {
         for options in ["", "--inplace"] {

@@ -193,7 +193,7 @@ impl WriteBuffer {
         ready.into_iter().map(|(_, ready)| ready).collect()
     }
 
-    /// What is to be written of blocks that are not complete: all that is known of them.
+    /// All that is known of blocks that are not complete: it is to be written now.
     pub fn take_known(&mut self) -> Vec<WriteBlock<'static>> {
         let mut known = Vec::new();
         for block in self.open.values_mut().filter(|block| !block.pieces.is_empty()) {
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_may_be_written_before_its_block_is_complete() {
+    fn an_open_block_may_be_written_as_far_as_it_is_known() {
         let mut buffer = WriteBuffer::new(LEN);
         let (bytes, noted) = ([1; 256], chunk(1000, 256));
         assert!(buffer.take(Parts::new([sent(1000, &bytes), old(0, 10)]), &[noted]).is_empty());

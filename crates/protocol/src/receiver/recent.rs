@@ -1,4 +1,4 @@
-//! What was noted last, of more than can be kept.
+//! The entries that were noted last, of more than can be kept.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -25,7 +25,7 @@ impl<K: Eq + Hash, V, const HALF: usize> Recent<K, V, HALF> {
         self.last.insert(key, value);
     }
 
-    /// What was noted last of a key, if that is kept.
+    /// The value that was noted last of a key, if it is kept.
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         self.last.get(key).or_else(|| self.before.get(key))
     }

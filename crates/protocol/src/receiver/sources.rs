@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_is_no_guess_and_waits_for_what_is_told_alone() {
+    fn a_changed_file_is_no_guess_and_waits_by_its_missing_bytes_alone() {
         let mut sources = begun(0..1);
         sources.begin(FileNo(1), (100 << 30, false));
         assert!(sources.have_room((1 << 40, false), false));

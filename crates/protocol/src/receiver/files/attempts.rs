@@ -170,15 +170,20 @@ impl Files {
         } else if shares {
             self.ask_for(cx, file, Expected::default());
         } else {
-            // Nothing to match against, so nothing to hold open.
-            incoming.how = How::Whole;
-            let similar = incoming.similar.take();
-            self.under_way.close(handle);
-            let release = FilePending::Release.into();
-            cx.jobs.ask_last(handle, Work::Abandon { handle }, release);
-            self.give_back(cx, similar);
-            self.begin(cx, file);
+            self.match_nothing(cx, handle);
         }
+    }
+
+    /// Has a file come whole: there is nothing to match it against, so nothing to hold open.
+    fn match_nothing(&mut self, cx: &mut Context, handle: Handle) {
+        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+        incoming.how = How::Whole;
+        let similar = incoming.similar.take();
+        self.under_way.close(handle);
+        let release = FilePending::Release.into();
+        cx.jobs.ask_last(handle, Work::Abandon { handle }, release);
+        self.give_back(cx, similar);
+        self.begin(cx, file);
     }
 
     /// Goes on indexing the old versions before `Start`.

@@ -148,7 +148,8 @@ fn is_matched(options: &Options, candidate: &Candidate) -> bool {
         && options.strategy.conversation == Conversation::Recipe
 }
 
-/// Length in bytes from which on a file may share parts, and a new one come by recipe. Two round trips more are little beside a longer one.
+/// Length in bytes from which on a file may share parts, and a new one come by recipe: two round trips more are little
+/// beside it.
 const SHARED_FROM_BYTES: u64 = 1 << 20;
 
 /// True for a file that may share parts with others of the run: a new one, or what one gained.

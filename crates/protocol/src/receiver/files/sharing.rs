@@ -1,5 +1,5 @@
-//! Parts that files of a run share travel once: new files come by recipe for that, though nothing is there to match them
-//! against (docs/decisions/0036).
+//! Parts that files of a run share travel once: new files come by recipe for that, though nothing is there to match
+//! them against (docs/decisions/0036).
 
 use crate::message::How;
 use crate::receiver::ask::Work;
