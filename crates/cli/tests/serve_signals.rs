@@ -82,6 +82,43 @@ fn settings_are_taken_up_anew_and_wrong_ones_are_not() {
 }
 
 #[test]
+fn tokens_of_the_settings_count_as_long_as_these_have_them() {
+    let world = World::new();
+    let made = world.ok("token new").stdout;
+    let (token, hash) = made.split_once('\n').expect("a token, and its hash");
+    let settings = format!(
+        "[limits]\nsessions_per_token = 9\n[tokens.tv]\n{hash}access = \"read\"\npath = \"films\"\n"
+    );
+    let server = Server::set(&world, &settings);
+    world.write("photos/films/a", b"moving");
+    world.write("photos/b", b"still");
+    let file = |path: &str| server.answer(token, &format!("/v1/volumes/photos/files/{path}"), "");
+    assert!(file("films/a").ends_with("moving"));
+    assert!(file("b").starts_with("HTTP/1.1 404"));
+    let mut answer = String::new();
+    server.upload(token, ("films/c", 1), b"1").read_to_string(&mut answer).expect("it is heard");
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    // Who is connected with it is put out.
+    let mut socket = server.socket(token);
+    assert!(socket.hear().contains("welcome"));
+    let config = String::from_utf8(world.read("deltic.toml")).expect("it is text");
+    let without = &config[..config.find("[tokens").expect("it has one")];
+    world.write("deltic.toml", without);
+    server.signal(Signal::HUP);
+    wait_until("it lets nobody in", || file("films/a").starts_with("HTTP/1.1 401"));
+    wait_until("who had it is put out", || socket.0.read(&mut [0; 64]).unwrap_or(0) == 0);
+    for (wrong, why) in [
+        ("hash = \"abc\"", "tokens.tv: hash: use what `deltic token new` prints"),
+        (&format!("{hash}volumes = [\"x\"]"), "tokens.tv: volumes: none is called 'x'"),
+        (&format!("{hash}path = \"../x\""), "tokens.tv: path '../x'"),
+        (&format!("{hash}[tokens.radio]\n{hash}"), "tokens.tv: hash: another token has the same"),
+    ] {
+        world.write("wrong.toml", format!("{without}[tokens.tv]\n{wrong}\n"));
+        server.fails(1, "serve --config wrong.toml --check", why);
+    }
+}
+
+#[test]
 fn a_new_certificate_is_shown_without_a_new_start() {
     if !is_installed("openssl") {
         return skip("openssl is not installed: no certificate");

@@ -96,6 +96,8 @@ pub(crate) struct TokenArgs {
 pub(crate) enum TokenCommand {
     /// Make a token and print it
     Add(TokenAddArgs),
+    /// Make a token for the server's settings: print it, and its hash for [tokens.NAME] of deltic.toml
+    New,
     /// List the tokens
     List {
         #[command(flatten)]

@@ -96,6 +96,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
             proxies: Vec::new(),
             volumes: volumes(&args.dirs)?,
             limits: deltic_serve::server::config::Limits::default(),
+            tokens: BTreeMap::new(),
         },
     };
     if args.lan {
@@ -214,6 +215,11 @@ pub(crate) fn token(args: &TokenArgs) -> Result<()> {
             let state = state(&add.state)?;
             make_own(&state)?;
             output.line(TokenFile::of(&state).add(grant(add)?)?.reveal());
+        }
+        TokenCommand::New => {
+            let token = Token::random();
+            output.line(token.reveal());
+            output.line(format!("hash = \"{}\"", token.hash()));
         }
         TokenCommand::List { state } => {
             for (hash, grant) in TokenFile::of(&self::state(state)?).read()? {

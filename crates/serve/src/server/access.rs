@@ -125,7 +125,8 @@ impl Grant {
 #[derive(Debug)]
 pub struct TokenFile(PathBuf);
 
-type Grants = BTreeMap<String, Grant>;
+/// Rights by the hashes of their tokens.
+pub(crate) type Grants = BTreeMap<String, Grant>;
 
 impl TokenFile {
     /// The file in a server's own directory.
@@ -138,7 +139,7 @@ impl TokenFile {
     ///
     /// # Errors
     /// Where it cannot be read, or is something else. A file that is not there is empty.
-    pub fn read(&self) -> io::Result<Grants> {
+    pub fn read(&self) -> io::Result<BTreeMap<String, Grant>> {
         match fs::read(&self.0) {
             Ok(text) => serde_json::from_slice(&text).map_err(crate::channel::invalid),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Grants::new()),
@@ -205,8 +206,8 @@ const MAX_GENERATIONS: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Access {
     file: TokenFile,
-    /// The token that was made when the server was started, which is in no file.
-    own: Option<(TokenHash, Grant)>,
+    /// The token that was made when the server was started.
+    starter: Option<TokenHash>,
     known: Mutex<Known>,
     changes: watch::Sender<u64>,
     /// Counts for quotas of tokens.
@@ -226,7 +227,38 @@ pub(crate) struct Found {
 #[derive(Debug, Default)]
 struct Known {
     stamp: Option<(u64, i64, i64)>,
+    /// Those of the file.
     grants: Grants,
+    /// Those of the settings, and the one that was made at the start: they are in no file.
+    fixed: Grants,
+}
+
+/// A token, the one that made it, and so on, with their rights, which are in one of the tables; nothing where one of
+/// them is not there, or has ended at that time, if ends count.
+fn line(
+    tables: [&Grants; 2],
+    token: String,
+    now: Option<SystemTime>,
+) -> Option<Vec<(String, &Grant)>> {
+    let (mut line, mut next) = (Vec::new(), Some(token));
+    while let Some(hash) = next {
+        if line.len() == MAX_GENERATIONS {
+            return None;
+        }
+        let grant = tables.iter().find_map(|grants| grants.get(&hash))?;
+        if now.is_some_and(|now| grant.has_ended(now)) {
+            return None;
+        }
+        next = grant.parent.clone();
+        line.push((hash, grant));
+    }
+    Some(line)
+}
+
+impl Known {
+    fn line(&self, token: String, now: Option<SystemTime>) -> Option<Vec<(String, &Grant)>> {
+        line([&self.fixed, &self.grants], token, now)
+    }
 }
 
 /// Pause between two looks for tokens that were revoked.
@@ -244,17 +276,32 @@ pub(crate) enum Refusal {
 }
 
 impl Access {
-    pub(crate) fn new(file: TokenFile, own: Option<(TokenHash, Grant)>) -> io::Result<Self> {
-        let known = Known { stamp: file.stamp(), grants: file.read()? };
-        let (known, changes, quotas) =
-            (Mutex::new(known), watch::Sender::default(), Arc::default());
-        Ok(Self { file, own, known, changes, quotas })
+    /// Lets in whom the file names, whom the settings do, and who started the server.
+    pub(crate) fn new(
+        file: TokenFile,
+        starter: Option<TokenHash>,
+        settings: Grants,
+    ) -> io::Result<Self> {
+        let (stamp, grants) = (file.stamp(), file.read()?);
+        let known = Mutex::new(Known { stamp, grants, fixed: Grants::new() });
+        let (changes, quotas) = (watch::Sender::default(), Arc::default());
+        let access = Self { file, starter, known, changes, quotas };
+        access.set(settings);
+        Ok(access)
+    }
+
+    /// Takes up the tokens of new settings.
+    pub(crate) fn set(&self, settings: Grants) {
+        let starter =
+            self.starter.map(|hash| (hash.to_string(), Grant::all("who started the server")));
+        lock(&self.known).fixed = settings.into_iter().chain(starter).collect();
+        self.changes.send_modify(|times| *times += 1);
     }
 
     /// True unless a token was revoked. What began before its end goes on.
     pub(crate) fn stands(&self, token: &TokenHash) -> bool {
         self.look();
-        self.line(&lock(&self.known).grants, token.to_string(), None).is_some()
+        lock(&self.known).line(token.to_string(), None).is_some()
     }
 
     /// Finds the rights of a token, as long as those of which each made the next have not ended.
@@ -266,7 +313,7 @@ impl Access {
     /// The same at a time of the wall's clock.
     fn find_at(&self, token: &TokenHash, now: SystemTime) -> Option<Found> {
         let known = lock(&self.known);
-        let mut line = self.line(&known.grants, token.to_string(), Some(now))?;
+        let mut line = known.line(token.to_string(), Some(now))?;
         let (first, _) = line.last()?;
         let first = first.parse().ok()?;
         let quotas = line.iter().filter_map(|(hash, grant)| grant.quota(hash)).collect();
@@ -274,41 +321,18 @@ impl Access {
         Some(Found { grant: grant.clone(), first, quotas })
     }
 
-    /// A token, the one that made it, and so on, with their rights; nothing where one of them is not there, or has
-    /// ended at that time, if ends count.
-    fn line<'a>(
-        &'a self,
-        grants: &'a Grants,
-        token: String,
-        now: Option<SystemTime>,
-    ) -> Option<Vec<(String, &'a Grant)>> {
-        let (mut line, mut next) = (Vec::new(), Some(token));
-        while let Some(hash) = next {
-            if line.len() == MAX_GENERATIONS {
-                return None;
-            }
-            let own = self.own.as_ref().filter(|(own, _)| own.to_string() == hash);
-            let grant = own.map(|(_, grant)| grant).or_else(|| grants.get(&hash))?;
-            if now.is_some_and(|now| grant.has_ended(now)) {
-                return None;
-            }
-            next = grant.parent.clone();
-            line.push((hash, grant));
-        }
-        Some(line)
-    }
-
     /// Makes a token for a client that has the token `parent`.
     pub(crate) fn mint(&self, parent: &TokenHash, grant: Grant) -> Result<Token, Refusal> {
         let known = lock(&self.known);
         let mut grants = self.file.read().map_err(Refusal::Io)?;
-        let line = self.line(&grants, parent.to_string(), Some(SystemTime::now()));
-        let line = line.ok_or(Refusal::Ended)?;
+        let tables = [&known.fixed, &grants];
+        let line =
+            line(tables, parent.to_string(), Some(SystemTime::now())).ok_or(Refusal::Ended)?;
         if line.len() >= MAX_GENERATIONS {
             return Err(Refusal::TooMany);
         }
         // Those of an earlier start are worth nothing. The clock may be set back again.
-        let stands = |hash: &&String| self.line(&grants, (*hash).clone(), None).is_some();
+        let stands = |hash: &&String| self::line(tables, (*hash).clone(), None).is_some();
         let ended: Vec<_> = grants.keys().filter(|hash| !stands(hash)).cloned().collect();
         grants.retain(|hash, grant| grant.parent.is_none() || !ended.contains(hash));
         let parent = Some(parent.to_string());
@@ -329,7 +353,7 @@ impl Access {
         let (known, now) = (lock(&self.known), SystemTime::now());
         let token = token.to_string();
         let is_its = |hash: &String| {
-            let line = self.line(&known.grants, hash.clone(), Some(now)).unwrap_or_default();
+            let line = known.line(hash.clone(), Some(now)).unwrap_or_default();
             line.iter().skip(1).any(|(parent, _)| *parent == token)
         };
         let its = known.grants.iter().filter(|(hash, _)| is_its(hash));
@@ -347,7 +371,7 @@ impl Access {
 
     /// True for the token that was made when the server was started.
     pub(crate) fn is_starter(&self, token: &TokenHash) -> bool {
-        self.own.as_ref().is_some_and(|(own, _)| own == token)
+        self.starter.as_ref() == Some(token)
     }
 
     /// Reads the file again if it has changed.
@@ -358,7 +382,7 @@ impl Access {
             return;
         }
         // A file that cannot be read lets nobody in.
-        *known = Known { stamp, grants: self.file.read().unwrap_or_default() };
+        (known.stamp, known.grants) = (stamp, self.file.read().unwrap_or_default());
         self.changes.send_modify(|times| *times += 1);
     }
 
@@ -375,7 +399,8 @@ impl Access {
     pub(crate) fn tokens(&self) -> (BTreeMap<String, String>, watch::Receiver<u64>) {
         let changes = self.changes.subscribe();
         let known = lock(&self.known);
-        let names = known.grants.iter().map(|(hash, grant)| (hash.clone(), grant.name.clone()));
+        let grants = known.fixed.iter().chain(&known.grants);
+        let names = grants.map(|(hash, grant)| (hash.clone(), grant.name.clone()));
         (names.collect(), changes)
     }
 
@@ -403,7 +428,7 @@ mod tests {
         let by = Some(parent.to_string());
         let child = file.add(Grant { parent: by, ..Grant::all("child") }).unwrap().hash();
         let lasting = file.add(Grant::all("lasting")).unwrap().hash();
-        let access = Access::new(file, None).unwrap();
+        let access = Access::new(file, None, Grants::new()).unwrap();
         let has = |at: SystemTime| {
             [parent, child, lasting].map(|token| access.find_at(&token, at).is_some())
         };

@@ -12,7 +12,9 @@ use instant_acme::LetsEncrypt;
 use rustls::pki_types::DnsName;
 use serde::Deserialize;
 
+use super::access::{Grant, Grants};
 use super::keep::Keep;
+use crate::token::TokenHash;
 
 /// Settings of a server (`deltic.toml`).
 #[derive(Clone, Debug, Deserialize)]
@@ -38,6 +40,9 @@ pub struct Config {
     /// Limits of clients.
     #[serde(default)]
     pub limits: Limits,
+    /// Tokens that are let in besides those of `deltic token add`, by their names.
+    #[serde(default)]
+    pub tokens: BTreeMap<String, TokenConfig>,
 }
 
 /// Settings of a volume.
@@ -83,6 +88,48 @@ impl VolumeConfig {
     pub(crate) const fn quota(&self) -> QuotaLimits {
         let Self { quota_bytes: bytes, quota_files: files, free_bytes, .. } = *self;
         QuotaLimits { bytes, files, free_bytes }
+    }
+}
+
+/// Rights of a token. It ends when the settings have it no more.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenConfig {
+    /// Its hash, as `deltic token new` prints it.
+    pub hash: String,
+    /// Volumes that it is for; all, where none are named.
+    pub volumes: Option<Vec<String>>,
+    /// Directory in each of them that it is for, with all below it.
+    pub path: Option<String>,
+    /// Directions in which files may go.
+    #[serde(default)]
+    pub access: AccessConfig,
+    /// Whether anything may be deleted.
+    #[serde(default = "yes")]
+    pub delete: bool,
+    /// Most bytes that may be in its part of a volume.
+    pub quota_bytes: Option<u64>,
+    /// Most names of files, directories and links there.
+    pub quota_files: Option<u64>,
+}
+
+impl TokenConfig {
+    /// Its rights.
+    fn grant(&self, name: &str) -> Result<Grant, String> {
+        let write = self.access != AccessConfig::Read;
+        let grant = Grant {
+            volumes: self.volumes.clone(),
+            read: self.access != AccessConfig::Write,
+            write,
+            delete: write && self.delete,
+            quota_bytes: self.quota_bytes,
+            quota_files: self.quota_files,
+            ..Grant::all(name)
+        };
+        match &self.path {
+            None => Ok(grant),
+            Some(path) => grant.within(path).map_err(|why| format!("path '{path}': {why}")),
+        }
     }
 }
 
@@ -321,7 +368,29 @@ impl Config {
         if let Tls::Acme(acme) = &self.tls {
             acme.check()?;
         }
+        self.grants()?;
         self.check_address(self.listen)
+    }
+
+    /// The rights of the tokens that are named here, by their hashes.
+    ///
+    /// # Errors
+    /// [`ConfigError::Bad`], with the first token that makes no sense.
+    pub(crate) fn grants(&self) -> Result<Grants, ConfigError> {
+        let mut grants = Grants::new();
+        for (name, token) in &self.tokens {
+            let bad = |why: String| ConfigError::Bad(format!("tokens.{name}: {why}"));
+            let hash = token.hash.parse::<TokenHash>();
+            let hash = hash.map_err(|_| bad("hash: use what `deltic token new` prints".into()))?;
+            let unknown = |volume: &&String| !self.volumes.contains_key(*volume);
+            if let Some(volume) = token.volumes.iter().flatten().find(unknown) {
+                return Err(bad(format!("volumes: none is called '{volume}'")));
+            }
+            if grants.insert(hash.to_string(), token.grant(name).map_err(bad)?).is_some() {
+                return Err(bad("hash: another token has the same".into()));
+            }
+        }
+        Ok(grants)
     }
 
     /// Refuses an address at which everybody could read along.

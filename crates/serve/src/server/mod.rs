@@ -52,7 +52,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
 use self::accept::Door;
-use self::access::{Access, Grant, TokenFile};
+use self::access::{Access, TokenFile};
 use self::acme::{Acme, NAME_SERVICE};
 use self::admission::Admission;
 use self::audit::Audit;
@@ -122,8 +122,8 @@ pub fn prepare(
         .map(|path| Audit::open(path).map_err(ConfigError::io(format!("open {}", path.display()))));
     let audit = audit.transpose()?;
     let metrics = config.metrics.map(listen).transpose()?;
-    let own = own.map(|token| (token.hash(), Grant::all("who started the server")));
-    let access = Access::new(TokenFile::of(&config.state), own)
+    let own = own.map(Token::hash);
+    let access = Access::new(TokenFile::of(&config.state), own, config.grants()?)
         .map_err(ConfigError::io(format!("read tokens in {}", config.state.display())))?;
     let named = config.volumes.iter().filter_map(|(name, volume)| {
         let versions = volume.versions.map(|Keep(versions)| versions);

@@ -42,6 +42,7 @@ impl Server {
                 self.tls.config.send_replace(identity);
             }
         }
+        self.access.set(config.grants()?);
         self.admission.set(config.limits);
         Ok(())
     }
