@@ -4,15 +4,13 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::FileExt;
 
 use common::server::Server;
-use common::{Run, World, btrfs, noise};
+use common::{Run, SECTOR, World, btrfs, noise};
 use rustix::fs::{statvfs, syncfs};
 
 /// Longer than a large file has to be.
 const LEN: usize = 40 << 20;
-const SECTOR: u64 = 4096;
 
 /// A server of the volume `disk/photos` with these settings; its own directory is elsewhere.
 fn start<'a>(world: &'a World, settings: &str) -> Server<'a> {
@@ -36,24 +34,9 @@ fn make(world: &World) {
     world.set_time("disk/s/image", 1_000_000_000);
 }
 
-/// Writes over sectors of the image, which then has this time.
-fn edit(world: &World, path: &str, sectors: &[u64], time: i64) {
-    let file = fs::File::options().write(true).open(world.path(path)).expect("it is there");
-    for sector in sectors {
-        let bytes = noise(SECTOR as usize, time as u64 + sector);
-        file.write_all_at(&bytes, sector * SECTOR).expect("there is room");
-    }
-    world.set_time(path, time);
-}
-
-/// Bytes that travelled, in both directions.
-fn travelled(run: &Run) -> u64 {
-    run.stat("Total bytes sent") + run.stat("Total bytes received")
-}
-
 /// True if a run sent nothing but this many bytes of changes, and little else.
 fn sent_changes(run: &Run, changed: u64) -> bool {
-    run.stat("Literal data") == changed && travelled(run) < changed + changed / 8 + 3000
+    run.stat("Literal data") == changed && run.traffic() < changed + changed / 8 + 3000
 }
 
 /// Bytes of the disk that are free.
@@ -74,7 +57,7 @@ fn what_storage_says_has_changed_alone_goes_to_a_server_and_takes_room_there() {
     server.ok(&words);
     let before = free(&world);
     let round = |server: &Server<'_>, sectors: &[u64], time: i64, told: &str| {
-        edit(&world, "disk/s/image", sectors, time);
+        world.write_over("disk/s/image", sectors, time);
         let run = server.ok(&words);
         assert!(world.read("disk/s/image") == world.read("disk/photos/image"), "{run:#?}");
         assert!(sent_changes(&run, sectors.len() as u64 * SECTOR), "{run:#?}");
@@ -104,7 +87,7 @@ fn a_base_is_for_the_token_that_brought_it_and_others_sync_the_ordinary_way() {
     let words = |key: &str| format!("sync -a --stats {key} disk/s/ URL/photos/");
     server.ok(&words(&first));
     let round = |key: &str, sector: u64| {
-        edit(&world, "disk/s/image", &[sector], 1_000_000_000 + sector as i64);
+        world.write_over("disk/s/image", &[sector], 1_000_000_000 + sector as i64);
         let run = server.ok(&words(key));
         world.assert_same("disk/s", "disk/photos");
         sent_changes(&run, SECTOR)
@@ -116,14 +99,14 @@ fn a_base_is_for_the_token_that_brought_it_and_others_sync_the_ordinary_way() {
     // What the other one put there is not what this one brought.
     assert!(!round(&first, 4));
     // Somebody wrote to it on the server, and gave it its time back.
-    edit(&world, "disk/photos/image", &[3000], 1_000_000_004);
+    world.write_over("disk/photos/image", &[3000], 1_000_000_004);
     assert!(!round(&first, 5));
     assert!(round(&first, 6));
     // What the server kept is gone.
     drop(server);
     fs::remove_dir_all(world.path("state/bases")).expect("it is there");
     let server = start(&world, "");
-    edit(&world, "disk/s/image", &[7], 1_000_000_007);
+    world.write_over("disk/s/image", &[7], 1_000_000_007);
     let run = server.ok(&words(&first));
     world.assert_same("disk/s", "disk/photos");
     assert!(!sent_changes(&run, SECTOR), "{run:#?}");
@@ -140,7 +123,7 @@ fn what_storage_says_has_changed_alone_comes_from_a_server() {
     let words = |key: &str, to: &str| format!("sync -a --stats {key} URL/photos/ disk/{to}/");
     server.ok(&words(&first, "d"));
     server.ok(&words(&second, "e"));
-    edit(&world, "disk/photos/image", &[7, 5000], 1_000_000_001);
+    world.write_over("disk/photos/image", &[7, 5000], 1_000_000_001);
     let run = server.ok(&words(&first, "d"));
     world.assert_same("disk/photos", "disk/d");
     assert!(sent_changes(&run, 2 * SECTOR), "{run:#?}");
@@ -159,9 +142,9 @@ fn without_storage_that_tells_a_large_file_comes_as_it_did() {
     let words = "sync -a --stats disk/s/ URL/photos/";
     server.ok(words);
     for time in 1..4 {
-        edit(&world, "disk/s/image", &[time], 1_000_000_000 + time as i64);
+        world.write_over("disk/s/image", &[time], 1_000_000_000 + time as i64);
         let run = server.ok(words);
         world.assert_same("disk/s", "disk/photos");
-        assert!(travelled(&run) < LEN as u64 / 50, "{run:#?}");
+        assert!(run.traffic() < LEN as u64 / 50, "{run:#?}");
     }
 }

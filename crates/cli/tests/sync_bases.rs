@@ -8,32 +8,16 @@ use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 
 use common::attrs::{SOMEBODY, own};
-use common::{DELTIC, Run, SHELL, World, btrfs, noise, wait_until};
+use common::{DELTIC, Run, SECTOR, SHELL, World, btrfs, noise, wait_until};
 use rustix::fs::OFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// Longer than a large file has to be.
 const LEN: usize = 40 << 20;
-const SECTOR: u64 = 4096;
-
-/// Writes over sectors of a file, which then has this time.
-fn write_over(world: &World, name: &str, sectors: &[u64], time: i64) {
-    let file = fs::File::options().write(true).open(world.path(name)).expect("it is there");
-    for sector in sectors {
-        let bytes = noise(SECTOR as usize, time as u64 + sector);
-        file.write_all_at(&bytes, sector * SECTOR).expect("there is room");
-    }
-    world.set_time(name, time);
-}
-
-/// Bytes that travelled, in both directions.
-fn travelled(run: &Run) -> u64 {
-    run.stat("Total bytes sent") + run.stat("Total bytes received")
-}
 
 #[test]
 fn only_what_changed_since_the_last_run_is_read_and_sent() {
@@ -47,24 +31,24 @@ fn only_what_changed_since_the_last_run_is_read_and_sent() {
             let run = world.ok(&words);
             world.assert_same("disk/s", "disk/d");
             assert_eq!(run.stat("Literal data"), changed, "{way:?}");
-            assert!(travelled(&run) < changed + changed / 8 + 3000, "{way:?} {run:#?}");
+            assert!(run.traffic() < changed + changed / 8 + 3000, "{way:?} {run:#?}");
         };
         world.ok(&words);
-        write_over(&world, "disk/s/image", &[0, 7, 8, 5000], 1_000_000_001);
+        world.write_over("disk/s/image", &[0, 7, 8, 5000], 1_000_000_001);
         check(4 * SECTOR);
         // What came so is a base again.
-        write_over(&world, "disk/s/image", &[7, 10_239], 1_000_000_002);
+        world.write_over("disk/s/image", &[7, 10_239], 1_000_000_002);
         check(2 * SECTOR);
         // Its time alone is another.
         world.set_time("disk/s/image", 1_000_000_003);
         check(0);
-        write_over(&world, "disk/s/image", &[1], 1_000_000_004);
+        world.write_over("disk/s/image", &[1], 1_000_000_004);
         check(SECTOR);
         // It is a copy that shares blocks; it has become longer, and shorter.
         let words = ["cp", "-p", "--reflink=always", "disk/s/image", "disk/s/other"];
         assert_eq!(Run::of(&mut world.command(words[0], &words[1..])).code, Some(0));
         fs::rename(world.path("disk/s/other"), world.path("disk/s/image")).unwrap();
-        write_over(&world, "disk/s/image", &[10_240, 10_241], 1_000_000_005);
+        world.write_over("disk/s/image", &[10_240, 10_241], 1_000_000_005);
         check(2 * SECTOR);
         let file = fs::File::options().write(true).open(world.path("disk/s/image")).unwrap();
         file.set_len(9000 * SECTOR).unwrap();
@@ -82,17 +66,17 @@ fn a_lost_or_spoilt_base_ends_in_the_ordinary_way() {
     let words = "-a --stats disk/s/ h:disk/d";
     world.ok(words);
     let round = |n: i64, spoil: &dyn Fn()| {
-        write_over(&world, "disk/s/image", &[n as u64], 1_000_000_000 + n);
+        world.write_over("disk/s/image", &[n as u64], 1_000_000_000 + n);
         spoil();
         let run = world.ok(words);
         world.assert_same("disk/s", "disk/d");
         assert!(run.stat("Literal data") < LEN as u64 / 8, "{run:#?}");
         // A recipe of so long a file has more bytes than all else.
-        travelled(&run) < SECTOR + 3000
+        run.traffic() < SECTOR + 3000
     };
     assert!(round(1, &|| ()));
     // Somebody wrote to it, and gave it its time back.
-    let behind = || write_over(&world, "disk/d/image", &[3000], 1_000_000_001);
+    let behind = || world.write_over("disk/d/image", &[3000], 1_000_000_001);
     assert!(!round(2, &behind));
     // The caches are gone: at the sender, at the receiver.
     for lost in ["extents-1", "bases-1"] {
@@ -113,15 +97,15 @@ fn a_lost_or_spoilt_base_ends_in_the_ordinary_way() {
     assert!(!round(5, &anew), "it is matched all the same");
     // What changes in place is no base.
     let words = format!("{words} --inplace");
-    write_over(&world, "disk/s/image", &[6], 1_000_000_006);
+    world.write_over("disk/s/image", &[6], 1_000_000_006);
     world.ok(&words);
     world.assert_same("disk/s", "disk/d");
     assert!(!round(7, &|| ()));
     // Nothing is believed.
-    write_over(&world, "disk/s/image", &[8], 1_000_000_008);
+    world.write_over("disk/s/image", &[8], 1_000_000_008);
     let run = world.ok("-a --stats --no-cache disk/s/ h:disk/d");
     world.assert_same("disk/s", "disk/d");
-    assert!(travelled(&run) > SECTOR + 3000, "{run:#?}");
+    assert!(run.traffic() > SECTOR + 3000, "{run:#?}");
 }
 
 /// A service that has the right which the rest of us lack, for as long as this lives.
@@ -176,12 +160,12 @@ fn an_ordinary_user_asks_the_service_what_changed_and_is_told_why_nobody_tells()
     assert!(run.stdout.contains("image: read, as storage does not tell"), "{run:#?}");
     assert!(run.stdout.contains("CAP_SYS_ADMIN"), "{run:#?}");
     let _service = Service::at(&world, "facts");
-    write_over(&world, "disk/s/image", &[5], 1_000_000_001);
+    world.write_over("disk/s/image", &[5], 1_000_000_001);
     sync("disk/s/ h:disk/d");
-    write_over(&world, "disk/s/image", &[7, 8], 1_000_000_002);
+    world.write_over("disk/s/image", &[7, 8], 1_000_000_002);
     let run = sync("disk/s/ h:disk/d");
     assert_eq!(run.stat("Literal data"), 2 * SECTOR, "{run:#?}");
-    assert!(travelled(&run) < 3 * SECTOR, "{run:#?}");
+    assert!(run.traffic() < 3 * SECTOR, "{run:#?}");
     assert!(run.stdout.contains("of 40.00 MiB, read the 8.00 KiB that changed"), "{run:#?}");
 }
 

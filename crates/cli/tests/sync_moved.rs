@@ -5,11 +5,6 @@ mod common;
 
 use common::{DELTIC, Run, SHELL, WAYS, Way, World, edited, noise};
 
-/// Bytes that crossed the line, both ways.
-fn traffic(run: &Run) -> u64 {
-    run.stat("Total bytes sent") + run.stat("Total bytes received")
-}
-
 const MOVED: &str = "Number of files matched under other names";
 
 /// `deltic sync` of a whole tree, through a transport.
@@ -52,7 +47,7 @@ fn what_moved_costs_its_name() {
         assert_eq!(run.stat("Literal data"), 0, "{way:?} {run:#?}");
         assert_eq!(run.stat("Matched data"), 12_300_000, "{way:?} {run:#?}");
         assert_eq!(run.stat(MOVED), 42, "{way:?}");
-        assert!(traffic(&run) < 123_000, "{way:?} {run:#?}");
+        assert!(run.traffic() < 123_000, "{way:?} {run:#?}");
     }
 }
 
@@ -70,7 +65,7 @@ fn what_was_edited_when_it_moved_costs_its_edits() {
         }
         let run = sync(&world, way, "--delete");
         world.assert_same("src", "dst");
-        assert!(traffic(&run) < 40_000, "{way:?} {run:#?}");
+        assert!(run.traffic() < 40_000, "{way:?} {run:#?}");
     }
 }
 

@@ -194,7 +194,7 @@ fn compression_sends_fewer_bytes() {
             let words = format!("-a {option} --stats {} {}", way.from("src/"), way.to("dst/"));
             let run = world.ok(&words);
             world.assert_same("src", "dst");
-            run.stat("Total bytes sent") + run.stat("Total bytes received")
+            run.traffic()
         };
         let (plain, packed) = (wire(""), wire("-z"));
         assert!(plain as usize > text.len(), "{plain}");

@@ -7,11 +7,6 @@ use common::{Run, Way, World, noise};
 
 const REMOTE: [Way; 2] = [Way::Push, Way::Pull];
 
-/// Bytes that crossed the line, both ways.
-fn traffic(run: &Run) -> u64 {
-    run.stat("Total bytes sent") + run.stat("Total bytes received")
-}
-
 fn sync(world: &World, way: Way, options: &str) -> Run {
     let (src, dst) = (way.from("src/"), way.to("dst/"));
     world.ok(&format!("-a --no-fsync --stats {options} {src} {dst}"))
@@ -31,7 +26,7 @@ fn equal_files_of_one_run_are_sent_once() {
         world.assert_clean("dst");
         assert_eq!(run.stat("Literal data"), 20_000_000, "{way:?} {run:#?}");
         assert_eq!(run.stat("Matched data"), 40_000_000, "{way:?} {run:#?}");
-        assert!(traffic(&run) < 20_300_000, "{way:?} {run:#?}");
+        assert!(run.traffic() < 20_300_000, "{way:?} {run:#?}");
     }
 }
 
@@ -45,7 +40,7 @@ fn a_second_file_with_edits_costs_its_edits() {
         world.write("src/b", &bytes);
         let run = sync(&world, way, "");
         world.assert_same("src", "dst");
-        assert!(traffic(&run) < 3_060_000, "{way:?} {run:#?}");
+        assert!(run.traffic() < 3_060_000, "{way:?} {run:#?}");
     }
 }
 
@@ -85,7 +80,7 @@ fn parts_that_files_of_different_lengths_share_are_sent_once() {
             world.assert_clean("dst");
             let literal = run.stat("Literal data");
             assert!(literal <= distinct * 11 / 10, "{way:?} {options} {literal}: {run:#?}");
-            assert!(traffic(&run) < distinct * 11 / 10, "{way:?} {options}: {run:#?}");
+            assert!(run.traffic() < distinct * 11 / 10, "{way:?} {options}: {run:#?}");
             let again = sync(&world, way, options);
             assert_eq!(again.stat("Literal data"), 0, "{way:?} {options}: {again:#?}");
         }
@@ -98,7 +93,7 @@ fn assert_sent(world: &World, run: &Run, distinct: u64) {
     world.assert_clean("dst");
     let literal = run.stat("Literal data");
     assert!(literal <= distinct * 103 / 100, "{literal}: {run:#?}");
-    assert!(traffic(run) < distinct * 105 / 100, "{run:#?}");
+    assert!(run.traffic() < distinct * 105 / 100, "{run:#?}");
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn what_did_not_change_costs_less_than_its_names() {
             let run = sync(&world, way, &format!("-i --stats {options}"));
             assert!(run.stdout.starts_with("\nNumber of files: "), "{way:?}: {}", run.stdout);
             assert_eq!(run.stat("Number of files"), (1 + DIRS * (2 + FILES) + DIRS / 3) as u64);
-            let bytes = run.stat("Total bytes sent") + run.stat("Total bytes received");
+            let bytes = run.traffic();
             let names = DIRS * FILES * 2;
             // The first thousand names are listed.
             assert!(bytes < (30_000 + 400 * DIRS + names) as u64, "{way:?} {options}: {bytes}");

@@ -39,7 +39,7 @@ fn a_tree_of_everything_arrives_complete_and_a_second_run_sends_nothing() {
         ] {
             assert_eq!(again.stat(label), 0, "{way:?} {label}");
         }
-        let sent = again.stat("Total bytes sent") + again.stat("Total bytes received");
+        let sent = again.traffic();
         // What the ends tell of themselves comes besides.
         let most = 1000 + 50 * again.stat("Number of files");
         assert!(sent < most, "{way:?}: {sent} bytes for nothing");
@@ -173,7 +173,7 @@ fn a_large_file_arrives_and_an_edit_of_it_costs_little() {
         let (literal, matched) = (second.stat("Literal data"), second.stat("Matched data"));
         assert_eq!(literal + matched, (30 << 20) + 15);
         assert!(literal < 200 << 10, "{way:?}: {literal} bytes for an insertion of 15");
-        let wire = second.stat("Total bytes sent") + second.stat("Total bytes received");
+        let wire = second.traffic();
         assert!(wire < 400 << 10, "{way:?}: {wire} bytes on the wire");
     }
 }

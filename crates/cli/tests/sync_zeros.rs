@@ -8,11 +8,6 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use common::{DELTIC, Run, WAYS, Way, World, noise};
 
-/// Bytes that crossed the line, both ways.
-fn traffic(run: &Run) -> u64 {
-    run.stat("Total bytes sent") + run.stat("Total bytes received")
-}
-
 /// A file of `len` bytes with `data` in some places, and holes between.
 fn sparse(world: &World, name: &str, len: u64, data: &[(u64, &[u8])]) {
     world.write(name, "");
@@ -38,7 +33,7 @@ fn a_first_copy_of_an_image_costs_its_data() {
         sparse(&world, "src/disk.img", 60_000_000, &[(4096, &one), (50_000_123, &other)]);
         let run = first_copy(&world, way, "-S");
         world.assert_same("src", "dst");
-        let sent = traffic(&run);
+        let sent = run.traffic();
         assert!((4_000_001..4_100_000).contains(&sent), "{way:?} {sent}");
         assert_eq!(run.stat("Literal data"), 60_000_000, "{way:?}");
         let (here, there) = (blocks(&world, "src/disk.img"), blocks(&world, "dst/disk.img"));
@@ -53,7 +48,7 @@ fn zeros_are_written_where_no_holes_are_asked_for() {
         sparse(&world, "src/disk.img", 5_000_000, &[(1_000_000, &noise(10_000, 1))]);
         let run = first_copy(&world, way, "");
         world.assert_same("src", "dst");
-        assert!(traffic(&run) < 30_000, "{way:?} {run:#?}");
+        assert!(run.traffic() < 30_000, "{way:?} {run:#?}");
         assert!(blocks(&world, "dst/disk.img") >= 5_000_000 / 512, "{way:?}");
     }
 }
@@ -69,7 +64,7 @@ fn zeros_within_data_are_not_sent_however_long_the_file_is() {
         world.write("src/many.db", pages(11, 400));
         let run = first_copy(&world, way, options);
         world.assert_same("src", "dst");
-        let sent = traffic(&run);
+        let sent = run.traffic();
         assert!((411_000..430_000).contains(&sent), "{way:?} {options} {sent}");
     }
 }
@@ -85,7 +80,7 @@ fn zeros_that_come_into_a_file_cost_nothing() {
         world.write("src/file", [&old[..2_500_000], &zeros, &old[2_500_000..]].concat());
         let run = first_copy(&world, way, "");
         world.assert_same("src", "dst");
-        assert!(traffic(&run) < 120_000, "{way:?} {run:#?}");
+        assert!(run.traffic() < 120_000, "{way:?} {run:#?}");
     }
 }
 

@@ -18,7 +18,7 @@ pub mod tree;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -140,6 +140,17 @@ impl World {
         (meta.mtime(), meta.mtime_nsec())
     }
 
+    /// Writes over sectors of a file, which then has this time.
+    pub fn write_over(&self, name: impl AsRef<Path>, sectors: &[u64], time: i64) {
+        let path = self.path(name.as_ref());
+        let file = fs::File::options().write(true).open(&path).expect("it is there");
+        for sector in sectors {
+            let bytes = noise(SECTOR as usize, time as u64 + sector);
+            file.write_all_at(&bytes, sector * SECTOR).expect("there is room");
+        }
+        self.set_time(name.as_ref(), time);
+    }
+
     /// Sets the time of a name, a link's own.
     pub fn set_time(&self, name: impl AsRef<OsStr>, secs: i64) {
         tree::set_time(&self.path(name), (secs, 123_456_789));
@@ -247,6 +258,12 @@ impl Run {
         let digits: String =
             line.chars().take_while(|c| *c != ' ').filter(char::is_ascii_digit).collect();
         digits.parse().expect("a number")
+    }
+
+    /// Bytes that crossed the line, both ways, by `--stats`.
+    #[track_caller]
+    pub fn traffic(&self) -> u64 {
+        self.stat("Total bytes sent") + self.stat("Total bytes received")
     }
 
     /// The lines of standard output, sorted.
@@ -369,6 +386,9 @@ pub fn bytes_read(world: &World, words: &str) -> Option<u64> {
 pub fn is_root() -> bool {
     Path::new("/proc/self").metadata().is_ok_and(|meta| meta.uid() == 0)
 }
+
+/// Bytes of a sector, as [`World::write_over`] counts them.
+pub const SECTOR: u64 = 4096;
 
 /// Bytes that look random and are the same every time.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {

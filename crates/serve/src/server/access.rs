@@ -227,9 +227,9 @@ pub(crate) struct Found {
 #[derive(Debug, Default)]
 struct Known {
     stamp: Option<(u64, i64, i64)>,
-    /// Those of the file.
+    /// Rights that the file has.
     grants: Grants,
-    /// Those of the settings, and the one that was made at the start: they are in no file.
+    /// Rights in no file: of the settings, and of whoever started the server.
     fixed: Grants,
 }
 
