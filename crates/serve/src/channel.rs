@@ -327,6 +327,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
             ended = hearing => ended,
             ended = saying => ended,
         };
+        // Nobody opens a channel behind the end of all, which would wait for ever.
+        drop(leaving);
         channels.end(&ended);
         ended
     }

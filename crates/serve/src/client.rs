@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use deltic_net::SyncError;
 use deltic_net::plan::{Dial, Stream};
@@ -17,6 +18,7 @@ use http::StatusCode;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_websockets::ClientBuilder;
 
@@ -135,6 +137,10 @@ impl Address {
     }
 }
 
+/// Longest time for a connection with TLS, and for the answer to a request for a WebSocket: long enough for SYNs that
+/// are lost, and for a disk that spins up.
+const REACHED_WITHIN: Duration = Duration::from_secs(30);
+
 /// How a client shows who it is, and knows the server.
 #[derive(Clone, Debug)]
 pub struct Credentials {
@@ -200,7 +206,8 @@ impl Address {
         credentials: &Credentials,
     ) -> Result<(Link, oneshot::Receiver<()>), NoLink> {
         let stream = self.reach(credentials).await.map_err(NoLink::Refused)?;
-        let upgraded = self.upgrade(stream, &credentials.token).await;
+        let upgraded = timeout(REACHED_WITHIN, self.upgrade(stream, &credentials.token)).await;
+        let upgraded = upgraded.map_err(|_| NoLink::Cut(self.is_silent(REACHED_WITHIN)))?;
         let upgraded = upgraded.map_err(|error| refused(self, error))?;
         let socket = ClientBuilder::new().limits(limits()).take_over(upgraded);
         let (connection, mux) = Connection::new(socket);
@@ -224,8 +231,16 @@ impl Address {
         Ok((Link { mux, to: self.clone(), opened: Arc::default() }, heard))
     }
 
-    /// Opens a stream to the server, by TLS unless it is this machine.
+    /// Opens a stream to the server, by TLS unless it is this machine; not for ever.
     async fn reach(&self, credentials: &Credentials) -> Result<Pin<Box<dyn Stream>>, SyncError> {
+        let reached = timeout(REACHED_WITHIN, self.reach_at_last(credentials)).await;
+        reached.unwrap_or_else(|_| Err(self.is_silent(REACHED_WITHIN)))
+    }
+
+    async fn reach_at_last(
+        &self,
+        credentials: &Credentials,
+    ) -> Result<Pin<Box<dyn Stream>>, SyncError> {
         let failed = |what: &str| failed(what, &self.server());
         let (host, port) = self.endpoint();
         let stream = TcpStream::connect((&*host, port)).await.map_err(failed("connect to"))?;
@@ -242,6 +257,12 @@ impl Address {
             Box::pin(stream)
         };
         Ok(stream)
+    }
+
+    /// Error of a server that says nothing.
+    fn is_silent(&self, within: Duration) -> SyncError {
+        let why = format!("no answer within {} s", within.as_secs());
+        failed("connect to", &self.server())(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 }
 
@@ -340,5 +361,25 @@ mod tests {
             let error = bad.parse::<Address>().unwrap_err().to_string();
             assert!(error.contains(why), "{bad}: {error}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_accepts_and_says_nothing_is_given_up() {
+        // The system accepts for it.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = silent.local_addr().unwrap();
+        let credentials = Credentials { token: Token::random(), pin: Some("sha256//".into()) };
+        for scheme in ["https", "http"] {
+            let address: Address = format!("{scheme}://{at}/v/").parse().unwrap();
+            let begun = tokio::time::Instant::now();
+            let error = address.connect(&credentials).await.unwrap_err().to_string();
+            assert_eq!(error, format!("cannot connect to {scheme}://{at}: no answer within 30 s"));
+            assert_eq!(begun.elapsed().as_secs(), REACHED_WITHIN.as_secs());
+        }
+        let address: Address = format!("http://{at}/v/f").parse().unwrap();
+        let mut requests = request::Requests::new(&address, &credentials);
+        let asked = requests.ask((http::Method::GET, "/"), bytes::Bytes::new()).await;
+        let error = asked.unwrap_err().to_string();
+        assert_eq!(error, format!("cannot connect to http://{at}: no answer within 120 s"));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
 use deltic_net::SyncError;
@@ -10,9 +11,12 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
+use tokio::time::timeout;
 
 use super::{Address, Credentials, NO_TOKEN, failed};
 
+/// Longest time for an answer. A body that goes up has as long, on a slow line too.
+pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
 /// Longest answer that is read.
 const MAX_ANSWER: usize = 4 << 20;
 
@@ -91,7 +95,8 @@ impl Requests {
         what: (Method, &str),
         body: Bytes,
     ) -> Result<Bytes, SyncError> {
-        let (status, body) = self.send(what, body).await?;
+        let asked = timeout(ANSWERS_WITHIN, self.send(what, body)).await;
+        let (status, body) = asked.unwrap_or_else(|_| Err(self.to.is_silent(ANSWERS_WITHIN)))?;
         if status.is_success() {
             return Ok(body);
         }

@@ -18,7 +18,7 @@ use tokio::io::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::request::Requests;
+use super::request::{ANSWERS_WITHIN, Requests};
 use super::{Address, Credentials};
 
 /// Most bytes of the session on the way to a request, and from an answer.
@@ -27,8 +27,6 @@ const WAITING: usize = 256 << 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const LONGEST_AWAY: Duration = Duration::from_secs(60);
-/// Longest time for an answer. A body that goes up has as long, on a slow line too.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
 /// Most bytes that go up at once, whatever the server takes.
 const MAX_BODY: usize = 512 << 10;
 
