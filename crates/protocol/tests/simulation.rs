@@ -953,6 +953,32 @@ fn what_moves_away_is_there_until_it_was_copied() {
     assert!(all_found > 50 && all_sent <= 3, "{all_sent} of {all_found}");
 }
 
+/// A file that changed, and a copy of it that changed in the same way: the copy is matched against the old version, whose
+/// place is lent to it, and lacks what the other one has got.
+#[test]
+fn nobody_waits_for_a_file_whose_place_it_has() {
+    let mut all_found = 0;
+    for seed in 0..40 {
+        let mut dice = Dice::new(seed);
+        let (before, gained) = (dice.bytes(3_000_000), dice.bytes(1_200_000));
+        let with = |place: usize| {
+            let mut bytes = before.clone();
+            bytes[place..place + gained.len()].copy_from_slice(&gained);
+            bytes
+        };
+        let mut new = tree_of(&[("a", with(1_000_000)), ("b", with(1_500_000))]);
+        // Another new file, so that they may share.
+        new.0.insert(path("c"), Node::file(dice.bytes(1_100_000), at(5), 0o644));
+        let old = Tree([(path("a"), Node::file(before, at(5), 0o644))].into());
+        let mut session = Session::new(&plain(new, old), &mut dice);
+        let totals = session.finish();
+        assert_eq!(totals.failed, 0, "{seed}");
+        let found = session.destination.similar.iter().any(|(path, _)| path.as_bytes() == b"b");
+        all_found += u32::from(found);
+    }
+    assert!(all_found > 10, "{all_found}");
+}
+
 #[test]
 fn a_wrong_guess_costs_no_literal_and_many_of_them_end_it() {
     let mut dice = Dice::new(3);

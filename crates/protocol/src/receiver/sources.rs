@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A name in the table proves nothing: it says what is worth reading, and all is proven. No two files wait
-//! for each other, and nobody waits for a file whose attempt has failed (docs/decisions/0036).
+//! for each other, and nobody waits for a file whose attempt has failed, or whose place is lent (docs/decisions/0036).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -46,8 +46,8 @@ struct Source {
 const MAX_NOTED: usize = 1 << 16;
 /// Most files of which groups are noted.
 const MAX_FILES: usize = 4096;
-/// Most files of the run that one is matched against. They take the place of the old versions that it does not have, so
-/// that no more files are open at once.
+/// Most files of the run that one is matched against; one fewer of a file that has an old version. They take the place
+/// of the old versions that it does not have, so that no more files are open at once.
 pub const MAX_BORROWED: usize = 2;
 /// Length in bytes of files that came by recipe for nothing, where the user does not say that the link is slow.
 const WRONG_BYTES_BORNE: u64 = 128 << 20;
@@ -83,9 +83,9 @@ impl Sources {
         (file, len): (FileNo, u64),
         missing: impl Iterator<Item = (GroupPrefix, u64)>,
     ) -> bool {
-        let Some(own) = self.files.get(&file).filter(|own| own.borrows.len() < MAX_BORROWED) else {
-            return false;
-        };
+        let may_borrow =
+            |own: &&Source| own.borrows.len() + usize::from(!own.is_new) < MAX_BORROWED;
+        let Some(own) = self.files.get(&file).filter(may_borrow) else { return false };
         let (mut found, mut all) = (BTreeMap::<FileNo, u64>::new(), 0);
         for (group, bytes) in missing {
             all += bytes;

@@ -211,6 +211,8 @@ impl Files {
         if transfer.is_complete(&mut fx) {
             let waits = !transfer.is_identical(&fx) && !is_guest;
             if waits && self.lent.holds(handle, fx.path) {
+                // Who has its place may wait for it, or for one that does: from now on nobody does.
+                fx.cx.sources.end(file, None);
                 return;
             }
             transfer.settle(&mut fx);

@@ -20,7 +20,9 @@ const ALONE_FROM_BYTES: u64 = 16 << 20;
 /// of shares nothing.
 pub(super) fn begins_shared(cx: &mut Context, incoming: &mut Incoming, count: u64) -> bool {
     let (options, candidate) = (&cx.setting.options, &incoming.candidate);
-    let (len, is_new) = (candidate.meta.len, candidate.old.is_none());
+    // One whose old version is empty, or cannot be read, would come whole as well.
+    let is_empty = incoming.old.len_of(incoming.old.first_part()) == 0;
+    let (len, is_new) = (candidate.meta.len, candidate.old.is_none() || is_empty);
     let known = usize::from(incoming.old.in_place) + usize::from(incoming.similar.is_some());
     let is_left = incoming.old.lens.len() > known;
     let is_worth_it = !is_new || count > 1 || len >= ALONE_FROM_BYTES;

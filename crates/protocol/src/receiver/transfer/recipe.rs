@@ -59,8 +59,8 @@ pub(super) struct Recipe {
     gaps: Gaps,
     /// Chunks that were asked for last, by prefix and length in bytes.
     asked: Recent<(ChunkPrefix, u32), u32, MAX_ASKED>,
-    /// Chunks that are the same as one that was asked for, and wait until all is here.
-    repeats: u64,
+    /// Chunks that wait until all is here, each with the one before it that is the same and was asked for.
+    repeats: Vec<(u32, u32)>,
     /// The last match, for locality.
     after: Option<ChunkNo>,
     /// Fingerprints that were compared since the last report.
@@ -82,7 +82,7 @@ impl Recipe {
             unmatched: VecDeque::new(),
             gaps: Gaps::default(),
             asked: Recent::default(),
-            repeats: 0,
+            repeats: Vec::new(),
             after: None,
             compared: 0,
         }
@@ -129,10 +129,12 @@ impl Recipe {
 
     /// Copies of the chunks that come again, from where they are now, if there are any.
     pub(super) fn take_repeats(&mut self) -> Vec<Op> {
-        match std::mem::take(&mut self.repeats) {
-            0 => Vec::new(),
-            _ => self.table.take_repeats(),
+        let mut copies = Copies::default();
+        for (chunk, of) in std::mem::take(&mut self.repeats) {
+            let (from, start) = self.table.repeat(chunk, of);
+            copies.push(from, start);
         }
+        copies.finish()
     }
 
     /// The chunks that prove the file; of old they take all that is known.
@@ -421,13 +423,13 @@ impl Recipe {
         groups: &[Range<u32>],
     ) {
         let (mut copies, mut needed) = (Copies::default(), Vec::new());
-        let repeats = self.repeats;
+        let repeats = self.repeats.len();
         for no in groups.iter().cloned().flatten() {
             needed.extend(self.find_chunks(build, no, &mut copies));
         }
         fx.cx.counts.add(0, std::mem::take(&mut self.compared));
         // Where a group was lacked that is known already: nothing is held back any more.
-        let differs = !needed.is_empty() || self.repeats > repeats;
+        let differs = !needed.is_empty() || self.repeats.len() > repeats;
         let told_from = self.table.groups[groups[0].start as usize].first_chunk;
         let known = Known { index: self.old.index(), kept: &self.kept, old: fx.old };
         let needed = runs(needed.into_iter());
@@ -459,9 +461,9 @@ impl Recipe {
                     self.after = Some(found);
                     Origin::Old(found)
                 } else if let Some(of) = self.asked.get(&(line.brief, line.len)) {
-                    self.repeats += 1;
+                    self.repeats.push((slot.first_chunk + nth as u32, *of));
                     build.matched.bytes += u64::from(line.len);
-                    Origin::Repeat(*of)
+                    Origin::Repeat
                 } else {
                     let no = slot.first_chunk + nth as u32;
                     self.asked.note((line.brief, line.len), no);

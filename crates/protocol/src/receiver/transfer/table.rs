@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use deltic_core::chunk::ChunkerSpec;
-use deltic_core::delta::Op;
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS};
 use deltic_core::{ChunkNo, ChunkPrefix, Chunks, Fingerprint, GroupPrefix, Index, Span};
 
@@ -12,7 +11,6 @@ use crate::limits::{Limits, MAX_GROUPS};
 use crate::message::{ChunkLine, GroupLine};
 use crate::receiver::ask::Piece;
 
-use super::copies::Copies;
 use super::keeping::Keeping;
 use super::proof::{ProofChunks, Source};
 
@@ -69,8 +67,8 @@ pub(super) enum Origin {
     Needed(ChunkPrefix),
     /// Part of a gap.
     Gap(ChunkPrefix),
-    /// The same as a chunk before it, by that one's number. It is copied once that one is here.
-    Repeat(u32),
+    /// The same as a chunk before it: it is copied once that one is here.
+    Repeat,
     Writing(ChunkPrefix),
     /// Received.
     New(ChunkNo),
@@ -100,7 +98,7 @@ impl Slot {
                         Origin::New(no) => (Source::Came, no),
                         Origin::Needed(_)
                         | Origin::Gap(_)
-                        | Origin::Repeat(_)
+                        | Origin::Repeat
                         | Origin::Writing(_) => continue,
                     };
                     proof.push(source, no..no.next());
@@ -226,42 +224,26 @@ impl Table {
                 *origin = Origin::Gap(brief);
                 self.needed += 1;
             }
-            Origin::Old(_)
-            | Origin::Kept(_)
-            | Origin::Gap(_)
-            | Origin::Repeat(_)
-            | Origin::New(_) => {}
-        }
-    }
-
-    /// Takes each chunk that is the same as one before it for what that one is; the copies that this takes.
-    pub(super) fn take_repeats(&mut self) -> Vec<Op> {
-        let mut copies = Copies::default();
-        for slot in 0..self.groups.len() {
-            let State::Spelled(chunks) = &self.groups[slot].state else { continue };
-            let (count, mut start) = (chunks.len(), self.groups[slot].start);
-            for nth in 0..count {
-                let State::Spelled(chunks) = &self.groups[slot].state else { break };
-                let (len, origin) = chunks[nth];
-                if let Origin::Repeat(of) = origin {
-                    copies.push(Span::new(self.place_of(of), len), start);
-                    let came = self.origin(of);
-                    if let State::Spelled(chunks) = &mut self.groups[slot].state {
-                        chunks[nth].1 = came;
-                    }
-                }
-                start += u64::from(len);
+            Origin::Old(_) | Origin::Kept(_) | Origin::Gap(_) | Origin::Repeat | Origin::New(_) => {
             }
         }
-        copies.finish()
     }
 
-    /// The origin of a chunk that was spelled out.
-    fn origin(&self, chunk: u32) -> Origin {
-        let slot = &self.groups[self.group_of(chunk).expect("a chunk has a group")];
-        match &slot.state {
-            State::Spelled(chunks) => chunks[(chunk - slot.first_chunk) as usize].1,
-            state => unreachable!("a chunk that was asked for was spelled out: {state:?}"),
+    /// Takes a chunk for what one before it is, which came: the place of that one, and where it comes again.
+    pub(super) fn repeat(&mut self, chunk: u32, of: u32) -> (Span, u64) {
+        let (from, start) = (self.place_of(of), self.place_of(chunk));
+        let came = *self.spelled(of);
+        *self.spelled(chunk) = came;
+        (Span::new(from, came.0), start)
+    }
+
+    /// Length in bytes and origin of a chunk that was spelled out.
+    fn spelled(&mut self, chunk: u32) -> &mut (u32, Origin) {
+        let slot = self.group_of(chunk).expect("a chunk that was spelled out has a group");
+        let slot = &mut self.groups[slot];
+        match &mut slot.state {
+            State::Spelled(chunks) => &mut chunks[(chunk - slot.first_chunk) as usize],
+            state => unreachable!("chunk {chunk} was not spelled out: {state:?}"),
         }
     }
 
