@@ -1,4 +1,4 @@
-//! Who may do what: tokens by their hashes, in a file of the server's own directory.
+//! Who may do what: tokens by their hashes, in a file of the server's own directory, and in its settings.
 //!
 //! The file may be changed while the server runs. It is looked at before a token is checked, and once a second while
 //! anybody is connected: a token that is revoked lets nobody in, and puts out who is.
@@ -103,6 +103,21 @@ impl Grant {
     /// Where it is no path, as a file that somebody wrote may have it: then the token is for nothing.
     pub fn part(&self) -> Result<Option<RelPath>, BadPath> {
         self.path.as_deref().map(|path| RelPath::parse(path.as_bytes())).transpose()
+    }
+
+    /// True if it allows nothing that `maker`, which made it, may not do by now.
+    fn is_within(&self, maker: &Self) -> bool {
+        let volumes = match &self.volumes {
+            Some(own) => own.iter().all(|volume| maker.is_for(volume)),
+            None => maker.volumes.is_none(),
+        };
+        let part = match (self.part(), maker.part()) {
+            (Ok(_), Ok(None)) => true,
+            (Ok(Some(own)), Ok(Some(part))) => own.starts_with(&part),
+            _ => false,
+        };
+        let rights = (maker.read || !self.read) && (maker.write || !self.write);
+        volumes && part && rights && (maker.delete || !self.delete)
     }
 
     /// Its quota, if it has one.
@@ -234,7 +249,7 @@ struct Known {
 }
 
 /// A token, the one that made it, and so on, with their rights, which are in one of the tables; nothing where one of
-/// them is not there, or has ended at that time, if ends count.
+/// them is not there, may do more than the one that made it by now, or has ended at that time, if ends count.
 fn line(
     tables: [&Grants; 2],
     token: String,
@@ -246,7 +261,8 @@ fn line(
             return None;
         }
         let grant = tables.iter().find_map(|grants| grants.get(&hash))?;
-        if now.is_some_and(|now| grant.has_ended(now)) {
+        let is_cut = |(_, made): &(String, &Grant)| !made.is_within(grant);
+        if now.is_some_and(|now| grant.has_ended(now)) || line.last().is_some_and(is_cut) {
             return None;
         }
         next = grant.parent.clone();
@@ -390,7 +406,7 @@ impl Access {
     pub(crate) async fn revoked(&self, token: &TokenHash) {
         let mut changes = self.changes.subscribe();
         while self.stands(token) {
-            // Nothing but a change of the file revokes it.
+            // Nothing but a change of the file, or of the settings, revokes it.
             changes.changed().await.ok();
         }
     }
