@@ -967,6 +967,8 @@ fn nobody_waits_for_a_file_whose_place_it_has() {
             bytes
         };
         let mut new = tree_of(&[("a", with(1_000_000)), ("b", with(1_500_000))]);
+        // What has its length and time is looked at first.
+        new.0.get_mut(&path("b")).unwrap().meta.modified = at(5);
         // Another new file, so that they may share.
         new.0.insert(path("c"), Node::file(dice.bytes(1_100_000), at(5), 0o644));
         let old = Tree([(path("a"), Node::file(before, at(5), 0o644))].into());
