@@ -244,7 +244,7 @@ async fn connect_and_dial(
             Err(error.unwrap_or(SyncError::Disconnected(why)))
         }
         (Err(error), _) if host.is_none() => Err(error.of_one_process()),
-        (Err(error), Heard::Nothing) => Err(error),
+        (Err(error), Heard::Nothing) => Err(error.on(&host.unwrap_or_default())),
         (Err(error), Heard::Hello) => {
             transport::farewell(&shell, Heard::Hello).await;
             Err(error.on(&host.unwrap_or_default()))
