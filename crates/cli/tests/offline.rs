@@ -2,7 +2,11 @@
 
 mod common;
 
-use common::{DELTIC, Run, World, edited, noise};
+use std::fs;
+
+use common::attrs::{SOMEBODY, own};
+use common::{DELTIC, Run, World, edited, noise, skip};
+use rustix::process::getuid;
 
 /// `old` and `new`, two versions of one file.
 fn world() -> World {
@@ -181,5 +185,41 @@ fn words_that_make_no_sense_are_refused() {
     let world = prepared();
     for words in ["signature", "delta sig", "patch old delta", "patch old delta -x -o result"] {
         fails(&world, 1, words);
+    }
+}
+
+#[test]
+fn links_of_others_are_not_followed_to_what_is_read_or_written() {
+    if !getuid().is_root() {
+        return skip("only root can give a link away");
+    }
+    let world = prepared();
+    for dir in ["his", "his/out", "pages"] {
+        world.mkdir(dir);
+    }
+    world.write("his/out/old", world.read("old"));
+    for (target, link) in [("out", "his/l"), ("out/made", "his/made"), ("../pages", "his/pages")] {
+        world.link(target, link);
+        own(&world.path(link), SOMEBODY, SOMEBODY);
+    }
+    for words in [
+        "signature his/l/old -o made",
+        "signature old -o his/l/made",
+        "signature old -o his/made",
+        "delta sig new -o his/l/made",
+        "patch his/l/old delta -o made",
+        "patch old delta -o his/made",
+        "man --dir his/pages",
+    ] {
+        let run = deltic(&world, words);
+        assert_eq!(run.code, Some(11), "{words}: {run:#?}");
+        assert!(run.stderr.contains("refusing to follow his/"), "{words}: {run:#?}");
+        assert_eq!((world.names("his/out"), world.names("pages")), (vec!["old".into()], vec![]));
+        assert!(!world.exists("made"), "{words}");
+        if !words.starts_with("man") {
+            ok(&world, &format!("{words} --insecure-links"));
+            let _ =
+                [fs::remove_file(world.path("made")), fs::remove_file(world.path("his/out/made"))];
+        }
     }
 }

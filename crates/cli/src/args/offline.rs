@@ -2,6 +2,23 @@
 
 use std::path::PathBuf;
 
+use deltic_net::Trust;
+
+/// Whose links lead to the files that are named.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct TrustArgs {
+    /// Follow symbolic links of other users in paths
+    #[arg(long)]
+    insecure_links: bool,
+}
+
+impl TrustArgs {
+    /// The owners whose links are followed.
+    pub(crate) const fn trust(&self) -> Trust {
+        Trust::new(self.insecure_links)
+    }
+}
+
 /// Write down what another machine must know of FILE to compute a delta against it
 ///
 /// The signature has the length and the fingerprint of each chunk of FILE, and
@@ -21,6 +38,8 @@ pub(crate) struct SignatureArgs {
     /// Where to write the signature, instead of to standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) links: TrustArgs,
 }
 
 /// Compute what turns the file behind SIGNATURE into NEW
@@ -43,6 +62,8 @@ pub(crate) struct DeltaArgs {
     /// Where to write the delta, instead of to standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) links: TrustArgs,
 }
 
 /// Make a new version from OLD and what `deltic delta` wrote
@@ -63,4 +84,6 @@ pub(crate) struct PatchArgs {
     /// Where to write the new version
     #[arg(short, long, value_name = "NEW")]
     pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) links: TrustArgs,
 }

@@ -14,11 +14,11 @@ pub(crate) fn run(args: &DeltaArgs) -> Result<()> {
     if args.signature == args.new {
         bail!("{} cannot be both the signature and the new version", args.new.display());
     }
-    let mut out = Vec::new();
-    let mut making = Making::begin(Input::open(&args.signature)?, &mut out)?;
-    let mut new = Input::open(&args.new)?;
+    let (mut out, trust) = (Vec::new(), args.links.trust());
+    let mut making = Making::begin(Input::open(&args.signature, trust)?, &mut out)?;
+    let mut new = Input::open(&args.new, trust)?;
     let name = new.name().to_string();
-    let mut output = Output::open(args.output.as_deref())?;
+    let mut output = Output::open(args.output.as_deref(), trust)?;
     new.each_piece(|piece| {
         making.push(piece, &mut out).with_context(|| name.clone())?;
         output.take(&mut out)

@@ -24,13 +24,13 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Opens `path`; `-` is standard input.
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    /// Opens `path`, through symlinks of whom `trust` says; `-` is standard input.
+    pub(super) fn open(path: &Path, trust: Trust) -> Result<Self> {
         if path.as_os_str() == OsStr::new("-") {
             let reader = Box::new(io::stdin().lock());
             return Ok(Self { name: "standard input".into(), reader, len: None });
         }
-        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let file = opened_to_read(path, trust)?;
         let meta = file.metadata().with_context(|| format!("cannot read {}", path.display()))?;
         if meta.is_dir() {
             let is_dir = io::Error::from(io::ErrorKind::IsADirectory);
@@ -69,6 +69,12 @@ impl Input {
     }
 }
 
+/// Opens `path` to read it, through symlinks of whom `trust` says.
+pub(super) fn opened_to_read(path: &Path, trust: Trust) -> Result<File> {
+    let opened = NamedFile::find(path, trust).and_then(|file| file.read());
+    Ok(opened.with_context(|| format!("cannot open {}", path.display()))?.into())
+}
+
 /// A place for a result: standard output, or a file that appears under its name when it is complete.
 pub(super) struct Output {
     sink: BufWriter<Box<dyn Write>>,
@@ -76,10 +82,11 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// `path`, or else standard output unless somebody would have to look at the bytes.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self> {
+    /// `path`, through symlinks of whom `trust` says, or else standard output unless somebody would have to look at the
+    /// bytes.
+    pub(super) fn open(path: Option<&Path>, trust: Trust) -> Result<Self> {
         if let Some(path) = path {
-            return Self::create(path, None, Trust::Anyone);
+            return Self::create(path, None, trust);
         }
         if io::stdout().is_terminal() {
             bail!("standard output is a terminal: name a file with -o, or redirect");
@@ -98,8 +105,8 @@ impl Output {
     }
 
     /// The file `path` with these permissions, and with holes where it is zeros.
-    pub(super) fn sparse(path: &Path, permissions: &Permissions) -> Result<Self> {
-        let mut output = Self::create(path, Some(permissions), Trust::Anyone)?;
+    pub(super) fn sparse(path: &Path, permissions: &Permissions, trust: Trust) -> Result<Self> {
+        let mut output = Self::create(path, Some(permissions), trust)?;
         if let Some(new) = &output.file {
             let file =
                 new.file.try_clone().with_context(|| format!("cannot write {}", path.display()))?;

@@ -5,11 +5,13 @@ use std::fs;
 use anyhow::{Context, Result};
 use clap::Arg;
 use clap::builder::Resettable;
+use deltic_net::Trust;
 
 use crate::args;
 use crate::args::tools::{CompletionsArgs, ManArgs};
 use crate::report::exit::Exit;
 
+use super::files::Output;
 use super::version;
 
 /// When this version was made: the day of its commit; empty where the sources were no checkout.
@@ -29,8 +31,9 @@ pub(crate) fn run(args: &ManArgs) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     for command in commands.into_iter().chain([deltic.clone()]) {
         let path = dir.join(format!("{}.1", named(&command)));
-        fs::write(&path, page(command)?)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        let mut output = Output::create(&path, None, Trust::Ours)?;
+        output.write(page(command)?.as_bytes())?;
+        output.commit()?;
     }
     Ok(())
 }

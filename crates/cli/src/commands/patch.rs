@@ -11,14 +11,16 @@ use deltic_core::format::delta::{Delta, Header, Record};
 use deltic_core::format::recipe::Digester;
 use deltic_core::format::{FormatError, Parser};
 use deltic_core::{Digest, Span};
+use deltic_net::Trust;
 
-use super::files::{Input, Output, READ_BYTES};
+use super::files::{Input, Output, READ_BYTES, opened_to_read};
 use crate::args::offline::PatchArgs;
 
 /// Reads DELTA once, and OLD where it says.
 pub(crate) fn run(args: &PatchArgs) -> Result<()> {
-    let mut delta = Input::open(&args.delta)?;
-    let mut old = Old::open(&args.old)?;
+    let trust = args.links.trust();
+    let mut delta = Input::open(&args.delta, trust)?;
+    let mut old = Old::open(&args.old, trust)?;
     let mut parser = Parser::<Delta>::new();
     let (mut new, mut verdict) = (None, None);
     let name = delta.name().to_string();
@@ -44,14 +46,17 @@ struct Old {
     file: File,
     len: u64,
     permissions: Permissions,
+    /// The owners whose links lead there, and to the new version.
+    trust: Trust,
 }
 
 impl Old {
-    fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    fn open(path: &Path, trust: Trust) -> Result<Self> {
+        let file = opened_to_read(path, trust)?;
         let meta = file.metadata().with_context(|| format!("cannot read {}", path.display()))?;
         ensure!(meta.is_file(), "{} is not a regular file", path.display());
-        Ok(Self { path: path.into(), file, len: meta.len(), permissions: meta.permissions() })
+        let permissions = meta.permissions();
+        Ok(Self { path: path.into(), file, len: meta.len(), permissions, trust })
     }
 
     /// Reads `span` in pieces.
@@ -63,7 +68,7 @@ impl Old {
 
     /// True if this is the file that `header` describes: the second look, after something went wrong.
     fn is(&self, header: &Header) -> Result<bool> {
-        let mut input = Input::open(&self.path)?;
+        let mut input = Input::open(&self.path, self.trust)?;
         let mut sum = Digester::new(&header.spec);
         input.each_piece(|piece| Ok(sum.push(piece)?))?;
         Ok(sum.finish()?.digest == header.old_digest)
@@ -100,7 +105,7 @@ impl New {
             len == wanted,
             "{name} is not the file that the delta starts from: {len} bytes, not {wanted}"
         );
-        let output = Output::sparse(path, &old.permissions)?;
+        let output = Output::sparse(path, &old.permissions, old.trust)?;
         Ok(Self { output, header, sum: Digester::new(&header.spec) })
     }
 
@@ -137,7 +142,7 @@ mod tests {
 
     use super::super::{delta, signature};
     use super::*;
-    use crate::args::offline::{DeltaArgs, SignatureArgs};
+    use crate::args::offline::{DeltaArgs, SignatureArgs, TrustArgs};
 
     /// A directory with `old` and `new` of 1 MB, which differ in the middle, and the delta between them.
     fn prepared() -> tempfile::TempDir {
@@ -148,16 +153,21 @@ mod tests {
         bytes.splice(500_000..500_100, *b"not the same");
         fs::write(dir.path().join("new"), &bytes).unwrap();
         let path = |name: &str| dir.path().join(name);
-        let output = Some(path("sig"));
-        signature::run(&SignatureArgs { file: path("old"), output }).unwrap();
-        let output = Some(path("delta"));
-        delta::run(&DeltaArgs { signature: path("sig"), new: path("new"), output }).unwrap();
+        let (output, links) = (Some(path("sig")), TrustArgs::default());
+        signature::run(&SignatureArgs { file: path("old"), output, links }).unwrap();
+        diff(dir.path(), "delta").unwrap();
         dir
+    }
+
+    /// Writes the delta from `old`, by its signature, to `new`.
+    fn diff(dir: &Path, output: &str) -> Result<()> {
+        let (signature, new, output) = (dir.join("sig"), dir.join("new"), Some(dir.join(output)));
+        delta::run(&DeltaArgs { signature, new, output, links: TrustArgs::default() })
     }
 
     fn patch(dir: &Path, output: &str) -> Result<()> {
         let (old, delta, output) = (dir.join("old"), dir.join("delta"), dir.join(output));
-        run(&PatchArgs { old, delta, output })
+        run(&PatchArgs { old, delta, output, links: TrustArgs::default() })
     }
 
     fn names(dir: &Path) -> Vec<String> {
@@ -187,11 +197,9 @@ mod tests {
         let len = 64 << 20;
         let new = fs::File::create(dir.path().join("new")).unwrap();
         new.set_len(len).unwrap();
-        let path = |name: &str| dir.path().join(name);
-        let output = Some(path("delta"));
-        delta::run(&DeltaArgs { signature: path("sig"), new: path("new"), output }).unwrap();
+        diff(dir.path(), "delta").unwrap();
         patch(dir.path(), "made").unwrap();
-        let made = fs::metadata(path("made")).unwrap();
+        let made = fs::metadata(dir.path().join("made")).unwrap();
         assert_eq!(made.len(), len);
         assert!(made.blocks() * 512 < len / 2, "{} blocks", made.blocks());
     }
@@ -234,9 +242,7 @@ mod tests {
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         fs::write(dir.path().join("sig"), &bytes).unwrap();
-        let (signature, new) = (dir.path().join("sig"), dir.path().join("new"));
-        let output = Some(dir.path().join("other"));
-        assert!(delta::run(&DeltaArgs { signature, new, output }).is_err());
+        assert!(diff(dir.path(), "other").is_err());
         assert_eq!(names(dir.path()), ["delta", "new", "old", "sig"]);
     }
 }

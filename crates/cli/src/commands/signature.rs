@@ -11,9 +11,9 @@ use crate::args::offline::SignatureArgs;
 
 /// Reads FILE once, and writes its recipe.
 pub(crate) fn run(args: &SignatureArgs) -> Result<()> {
-    let mut input = Input::open(&args.file)?;
+    let mut input = Input::open(&args.file, args.links.trust())?;
     let spec = ChunkerSpec::for_len(input.len.unwrap_or(STREAM_LEN));
-    let mut output = Output::open(args.output.as_deref())?;
+    let mut output = Output::open(args.output.as_deref(), args.links.trust())?;
     let mut out = Vec::new();
     let mut writer = Writer::new(&spec, &mut out);
     input.each_piece(|piece| {
