@@ -84,7 +84,7 @@ fn settings_are_taken_up_anew_and_wrong_ones_are_not() {
 #[test]
 fn tokens_of_the_settings_count_as_long_as_these_have_them() {
     let world = World::new();
-    let made = world.ok("token new").stdout;
+    let made = common::Run::of(&mut world.command(DELTIC, ["token", "new"])).stdout;
     let (token, hash) = made.split_once('\n').expect("a token, and its hash");
     let settings = format!(
         "[limits]\nsessions_per_token = 9\n[tokens.tv]\n{hash}access = \"read\"\npath = \"films\"\n"

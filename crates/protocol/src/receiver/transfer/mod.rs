@@ -7,6 +7,7 @@
 //! Coming ──► every byte found, asked for or here, and End ──► Ended ──► Commit, Confirm or Replace ──► Settling
 //! ```
 
+mod again;
 mod assembly;
 mod blocks;
 mod changes;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::delta::Op;
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS};
-use deltic_core::{ChunkNo, ChunkPrefix, Chunks, Fingerprint, GapSums, Index, Span};
+use deltic_core::{ChunkNo, Chunks, Fingerprint, GapSums, Index, Span};
 
 use crate::error::PeerError;
 use crate::limits::{GROUP_WINDOW, Limits, TOLD_BY_CHUNK_BYTES};
@@ -14,10 +14,10 @@ use crate::message::{ChunkLine, GroupLine, Payload, ToSender};
 use crate::receiver::ask::{Answer, Mended, Piece, Work};
 use crate::receiver::load::Share;
 use crate::receiver::pending::FilePending;
-use crate::receiver::recent::Recent;
 use crate::report::{Trouble, TroubleKind};
 use crate::work::{Setback, Then, Turn};
 
+use super::again::Again;
 use super::assembly::Assembly;
 use super::copies::{Copies, runs};
 use super::file_context::FileContext;
@@ -34,9 +34,6 @@ const AROUND_BYTES: u64 = 256 << 10;
 
 /// Most unanswered groups of a file that waits for another: of the window enough is left for that one.
 const MAX_WAITING_GROUPS: u64 = GROUP_WINDOW / 8;
-
-/// Half of the chunks of a file that are remembered as asked for: all take some megabytes.
-const MAX_ASKED: usize = 1 << 15;
 
 /// A recipe, and what is known of old.
 #[derive(Debug)]
@@ -57,10 +54,7 @@ pub(super) struct Recipe {
     /// Groups of which the sender told the chunks unasked, while old was not known: a range for each frame.
     unmatched: VecDeque<Range<u32>>,
     gaps: Gaps,
-    /// Chunks that were asked for last, by prefix and length in bytes.
-    asked: Recent<(ChunkPrefix, u32), u32, MAX_ASKED>,
-    /// Chunks that wait until all is here, each with the one before it that is the same and was asked for.
-    repeats: Vec<(u32, u32)>,
+    again: Again,
     /// The last match, for locality.
     after: Option<ChunkNo>,
     /// Fingerprints that were compared since the last report.
@@ -81,8 +75,7 @@ impl Recipe {
             lacked: VecDeque::new(),
             unmatched: VecDeque::new(),
             gaps: Gaps::default(),
-            asked: Recent::default(),
-            repeats: Vec::new(),
+            again: Again::default(),
             after: None,
             compared: 0,
         }
@@ -130,7 +123,7 @@ impl Recipe {
     /// Copies of the chunks that come again, from where they are now, if there are any.
     pub(super) fn take_repeats(&mut self) -> Vec<Op> {
         let mut copies = Copies::default();
-        for (chunk, of) in std::mem::take(&mut self.repeats) {
+        for (chunk, of) in self.again.take() {
             let (from, start) = self.table.repeat(chunk, of);
             copies.push(from, start);
         }
@@ -423,13 +416,13 @@ impl Recipe {
         groups: &[Range<u32>],
     ) {
         let (mut copies, mut needed) = (Copies::default(), Vec::new());
-        let repeats = self.repeats.len();
+        let waiting = self.again.waiting();
         for no in groups.iter().cloned().flatten() {
             needed.extend(self.find_chunks(build, no, &mut copies));
         }
         fx.cx.counts.add(0, std::mem::take(&mut self.compared));
         // Where a group was lacked that is known already: nothing is held back any more.
-        let differs = !needed.is_empty() || self.repeats.len() > repeats;
+        let differs = !needed.is_empty() || self.again.waiting() > waiting;
         let told_from = self.table.groups[groups[0].start as usize].first_chunk;
         let known = Known { index: self.old.index(), kept: &self.kept, old: fx.old };
         let needed = runs(needed.into_iter());
@@ -443,11 +436,14 @@ impl Recipe {
     /// Looks for the chunks of one group that were told; those that old lacks.
     fn find_chunks(&mut self, build: &mut Assembly, no: u32, copies: &mut Copies) -> Vec<u32> {
         self.go_on_behind(no);
+        let max_len = self.table.spec.max_len();
         let (index, slot) = (self.old.index(), &mut self.table.groups[no as usize]);
         let State::Told(lines) = &slot.state else { return Vec::new() };
         let (mut start, mut needed) = (slot.start, Vec::new());
         let mut chunks = Vec::with_capacity(lines.len());
         for (nth, line) in lines.iter().enumerate() {
+            let (no, name) = (slot.first_chunk + nth as u32, (line.brief, line.len));
+            self.again.pass(name, line.len == max_len);
             let origin = if let Some(kept) = self.kept.chunk(start, line) {
                 build.keep(start, line.len.into());
                 Origin::Kept(kept)
@@ -460,13 +456,10 @@ impl Recipe {
                     build.matched.in_old(old.start, line.len.into());
                     self.after = Some(found);
                     Origin::Old(found)
-                } else if let Some(of) = self.asked.get(&(line.brief, line.len)) {
-                    self.repeats.push((slot.first_chunk + nth as u32, *of));
+                } else if self.again.waits(no, name) {
                     build.matched.bytes += u64::from(line.len);
                     Origin::Repeat
                 } else {
-                    let no = slot.first_chunk + nth as u32;
-                    self.asked.note((line.brief, line.len), no);
                     needed.push(no);
                     Origin::Needed(line.brief)
                 }
