@@ -95,8 +95,15 @@ fn tokens_of_the_settings_count_as_long_as_these_have_them() {
     let file = |path: &str| server.answer(token, &format!("/v1/volumes/photos/files/{path}"), "");
     assert!(file("films/a").ends_with("moving"));
     assert!(file("b").starts_with("HTTP/1.1 404"));
-    let mut answer = String::new();
-    server.upload(token, ("films/c", 1), b"1").read_to_string(&mut answer).expect("it is heard");
+    let put = format!(
+        "PUT /v1/volumes/photos/files/films/c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+         Authorization: Bearer {token}\r\nContent-Length: 1\r\n\r\n1"
+    );
+    let (mut stream, mut answer) = (server.connect(), String::new());
+    stream
+        .write_all(put.as_bytes())
+        .and_then(|()| stream.read_to_string(&mut answer))
+        .expect("it is heard");
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
     // Who is connected with it is put out.
     let mut socket = server.socket(token);
