@@ -10,14 +10,13 @@ type Name = (ChunkPrefix, u32);
 /// The chunks of a file that were asked for, and those that are the same.
 #[derive(Debug, Default)]
 pub(super) struct Again {
-    /// Numbers of the chunks that were asked for last.
-    asked: Recent<Name, u32, MAX_ASKED>,
+    /// Numbers of the chunks that were asked for last; none of one that fills the file for long. Zeros do not travel, and
+    /// long runs of what is alike are told against old.
+    asked: Recent<Name, Option<u32>, MAX_ASKED>,
     /// Chunks that wait, each with the one before it that is the same.
     waiting: Vec<(u32, u32)>,
     /// The chunk that was looked for last.
     last: Option<Name>,
-    /// What fills the file for long: zeros, which do not travel.
-    filler: Option<Name>,
 }
 
 /// Half of the chunks of a file that are remembered as asked for: all take some megabytes.
@@ -27,18 +26,20 @@ impl Again {
     /// Looks at the next chunk, which may be as long as any: two like that in a row fill the file.
     pub(super) fn pass(&mut self, name: Name, is_longest: bool) {
         if self.last.replace(name) == Some(name) && is_longest {
-            self.filler = Some(name);
+            self.asked.note(name, None);
         }
     }
 
     /// True if a chunk need not be asked for: it waits then. Else it is remembered.
     pub(super) fn waits(&mut self, chunk: u32, name: Name) -> bool {
-        let of = self.asked.get(&name).filter(|_| self.filler != Some(name));
-        let Some(of) = of else {
-            self.asked.note(name, chunk);
-            return false;
-        };
-        self.waiting.push((chunk, *of));
+        match self.asked.get(&name) {
+            Some(Some(of)) => self.waiting.push((chunk, *of)),
+            Some(None) => return false,
+            None => {
+                self.asked.note(name, Some(chunk));
+                return false;
+            }
+        }
         true
     }
 
@@ -73,5 +74,6 @@ mod tests {
         assert_eq!(again.take(), [(2, 0), (3, 1)]);
         assert_eq!(again.waiting(), 0);
         assert_eq!(waits(&mut again, b"00a000"), [false, false, true, false, false, false]);
+        assert_eq!(waits(&mut again, b"110110011"), [false; 9]);
     }
 }
