@@ -8,6 +8,23 @@ use deltic_tree::Follow;
 
 use super::metadata::{Far, FarWords};
 
+/// Trust in the owners of links on the way to what is named.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct TrustArgs {
+    /// Follow symbolic links of other users in paths
+    ///
+    /// On the way to what arguments and options name.
+    #[arg(long)]
+    pub(crate) insecure_links: bool,
+}
+
+impl TrustArgs {
+    /// The owners whose links are followed.
+    pub(crate) const fn trust(&self) -> Trust {
+        Trust::new(self.insecure_links)
+    }
+}
+
 /// The words of it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Symbolic links")]
@@ -40,19 +57,11 @@ pub(crate) struct LinkArgs {
     /// Take back --munge-links
     #[arg(long, overrides_with = "munge_links", hide = true)]
     no_munge_links: bool,
-    /// Follow symbolic links of other users in paths
-    ///
-    /// On the way to what arguments and options name.
-    #[arg(long)]
-    insecure_links: bool,
+    #[command(flatten)]
+    pub(crate) others: TrustArgs,
 }
 
 impl LinkArgs {
-    /// The owners whose links are followed on the way to what is named.
-    pub(crate) const fn trust(&self) -> Trust {
-        Trust::new(self.insecure_links)
-    }
-
     /// The meaning of the words.
     pub(crate) fn links(&self, far: Far, far_words: &[OsString]) -> Links {
         let follow = match (self.copy_links, self.copy_unsafe_links, self.copy_dirlinks) {
@@ -71,7 +80,7 @@ impl LinkArgs {
             munge,
             keep_dirs: self.keep_dirlinks,
             unmunge,
-            insecure: self.insecure_links,
+            insecure: self.others.insecure_links,
         }
     }
 }

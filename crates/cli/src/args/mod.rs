@@ -6,7 +6,7 @@ mod compare;
 pub(crate) mod far;
 pub(crate) mod filters;
 mod headings;
-mod links;
+pub(crate) mod links;
 pub(crate) mod metadata;
 pub(crate) mod offline;
 mod opposites;

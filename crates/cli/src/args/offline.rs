@@ -2,22 +2,7 @@
 
 use std::path::PathBuf;
 
-use deltic_net::Trust;
-
-/// Whose links lead to the files that are named.
-#[derive(Debug, Default, clap::Args)]
-pub(crate) struct TrustArgs {
-    /// Follow symbolic links of other users in paths
-    #[arg(long)]
-    insecure_links: bool,
-}
-
-impl TrustArgs {
-    /// The owners whose links are followed.
-    pub(crate) const fn trust(&self) -> Trust {
-        Trust::new(self.insecure_links)
-    }
-}
+use super::links::TrustArgs;
 
 /// Write down what another machine must know of FILE to compute a delta against it
 ///

@@ -7,6 +7,7 @@ use clap::value_parser;
 use deltic_protocol::limits::MAX_THREADS;
 
 use super::filters::Filters;
+use super::links::TrustArgs;
 use super::metadata::MetadataArgs;
 use super::server::LoginArgs;
 use super::settings::{Applied, SettingArgs};
@@ -67,9 +68,8 @@ pub(crate) struct VerifyArgs {
     /// Limit bytes a second: 500K, 1.5M, 2GB; 0: no limit
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Rate>,
-    /// Follow symbolic links of other users in paths
-    #[arg(long)]
-    pub(crate) insecure_links: bool,
+    #[command(flatten)]
+    pub(crate) links: TrustArgs,
     /// Compare sums that file systems keep, and read what has none
     #[arg(long)]
     pub(crate) trust_sums: bool,

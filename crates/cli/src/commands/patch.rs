@@ -142,7 +142,8 @@ mod tests {
 
     use super::super::{delta, signature};
     use super::*;
-    use crate::args::offline::{DeltaArgs, SignatureArgs, TrustArgs};
+    use crate::args::links::TrustArgs;
+    use crate::args::offline::{DeltaArgs, SignatureArgs};
 
     /// A directory with `old` and `new` of 1 MB, which differ in the middle, and the delta between them.
     fn prepared() -> tempfile::TempDir {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
-use deltic_net::{Outcome, Plan, SyncError, Trust};
+use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::options::{Compare, Delete, Links, Metadata, Options, Powers, Remove, Select};
 use deltic_protocol::report::{Action, Change, EntryType, Notice};
 use deltic_tree::RelPath;
@@ -178,8 +178,8 @@ fn options(args: &VerifyArgs) -> Result<Options> {
         times: args.times || args.archive,
         compare: Compare { cached: false, ..Compare::default() },
         threads: args.threads.unwrap_or(0),
-        rules: args.filters.rules((false, Trust::new(args.insecure_links)), (None, None))?,
-        follow: Links { insecure: args.insecure_links, ..Links::default() },
+        rules: args.filters.rules((false, args.links.trust()), (None, None))?,
+        follow: Links { insecure: args.links.insecure_links, ..Links::default() },
         tells_unchanged: args.verbose && !args.quiet,
         // Nothing is made: whoever runs this, devices and owners count.
         metadata: Metadata { devices: true, specials: true, powers: Powers::Tried, ..metadata },

@@ -72,7 +72,7 @@ impl Request {
             (Sources::Remote { .. }, _) => Far::Sources,
         };
         let mut plan = Plan {
-            names: args.select.names((&sources, &destination), args.follow.trust())?,
+            names: args.select.names((&sources, &destination), args.follow.others.trust())?,
             sources,
             destination,
             options: options(args, select, (far, terminals))?,
@@ -261,7 +261,7 @@ fn options(args: &SyncArgs, select: Select, (far, terminals): (Far, Terminals)) 
     let protects = delete != Delete::Never && !args.filters.delete_excluded;
     let beside = remove.backup.as_ref().filter(|backup| protects && backup.dir.is_none());
     let made = (beside.map(|backup| &*backup.suffix), partial_dir.as_deref());
-    let reading = (args.select.from0, args.follow.trust());
+    let reading = (args.select.from0, args.follow.others.trust());
     let rules = args.filters.rules(reading, made)?;
     Ok(Options {
         recursive: args.is_recursive(),

@@ -38,7 +38,7 @@ pub(super) fn view(args: &SyncArgs, terminals: Terminals) -> Result<View> {
         false => info,
     };
     let names = names(show, info);
-    let trust = args.follow.trust();
+    let trust = args.follow.others.trust();
     let log = show.log_file.clone().map(|path| Log { path, trust, names: log_names(show) });
     let logged = log.as_ref().and_then(|log| log.names.as_ref());
     let by_line = matches!(show.outbuf, Some(Outbuf::None | Outbuf::Line));
