@@ -244,9 +244,10 @@ async fn connect_and_dial(
             Err(error.unwrap_or(SyncError::Disconnected(why)))
         }
         (Err(error), _) if host.is_none() => Err(error.of_one_process()),
-        (Err(error), Heard::Nothing) => Err(error.on(&host.unwrap_or_default())),
-        (Err(error), Heard::Hello) => {
-            transport::farewell(&shell, Heard::Hello).await;
+        (Err(error), heard) => {
+            if heard == Heard::Hello {
+                transport::farewell(&shell, heard).await;
+            }
             Err(error.on(&host.unwrap_or_default()))
         }
     }

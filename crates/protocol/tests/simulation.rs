@@ -953,8 +953,8 @@ fn what_moves_away_is_there_until_it_was_copied() {
     assert!(all_found > 50 && all_sent <= 3, "{all_sent} of {all_found}");
 }
 
-/// A file that changed, and a copy of it that changed in the same way: the copy is matched against the old version, whose
-/// place is lent to it, and lacks what the other one has got.
+/// A file that changed, and a copy of it that changed in the same way: the copy is matched against the old version,
+/// whose place is lent to it, and lacks what the other one has got.
 #[test]
 fn nobody_waits_for_a_file_whose_place_it_has() {
     let mut all_found = 0;

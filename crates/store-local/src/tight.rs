@@ -32,7 +32,7 @@ fn limit() -> Option<u64> {
     groups.lines().filter_map(limit_file).find_map(|path| text(&path)?.trim_end().parse().ok())
 }
 
-/// Where the limit of a group stands, by its line in `/proc/self/cgroup`; nothing if it is not of memory.
+/// The file that has the limit of a group, by its line in `/proc/self/cgroup`; nothing if it is not of memory.
 fn limit_file(line: &str) -> Option<String> {
     let (kinds, path) = line.split_once(':')?.1.split_once(':')?;
     match kinds {

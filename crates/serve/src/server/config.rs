@@ -104,7 +104,7 @@ pub struct TokenConfig {
     /// Directions in which files may go.
     #[serde(default)]
     pub access: AccessConfig,
-    /// Whether anything may be deleted.
+    /// True where anything may be deleted.
     #[serde(default = "yes")]
     pub delete: bool,
     /// Most bytes that may be in its part of a volume.

@@ -299,11 +299,10 @@ impl<S: Store> DestinationWorker<S> {
 
 /// A new version that cannot be read back comes whole: it is repeated nowhere then.
 fn may_come_whole(error: &StoreError) -> Setback {
-    let then = match error {
-        StoreError::Unsupported { .. } => Then::Retry,
-        _ => return setback(error),
-    };
-    Setback { then, ..setback(error) }
+    match error {
+        StoreError::Unsupported { .. } => Setback { then: Then::Retry, ..setback(error) },
+        _ => setback(error),
+    }
 }
 
 /// Fills `room` with a span of the old versions.

@@ -10,8 +10,8 @@ type Name = (ChunkPrefix, u32);
 /// The chunks of a file that were asked for, and those that are the same.
 #[derive(Debug, Default)]
 pub(super) struct Again {
-    /// Numbers of the chunks that were asked for last; none of one that fills the file for long. Zeros do not travel, and
-    /// long runs of what is alike are told against old.
+    /// Numbers of the chunks that were asked for last; none of one that fills the file for long. Zeros do not travel,
+    /// and long runs of what is alike are told against old.
     asked: Recent<Name, Option<u32>, MAX_ASKED>,
     /// Chunks that wait, each with the one before it that is the same.
     waiting: Vec<(u32, u32)>,
@@ -33,14 +33,16 @@ impl Again {
     /// True if a chunk need not be asked for: it waits then. Else it is remembered.
     pub(super) fn waits(&mut self, chunk: u32, name: Name) -> bool {
         match self.asked.get(&name) {
-            Some(Some(of)) => self.waiting.push((chunk, *of)),
-            Some(None) => return false,
+            Some(Some(of)) => {
+                self.waiting.push((chunk, *of));
+                true
+            }
+            Some(None) => false,
             None => {
                 self.asked.note(name, Some(chunk));
-                return false;
+                false
             }
         }
-        true
     }
 
     /// Number of chunks that wait.
