@@ -15,6 +15,8 @@ const SAME: usize = 8 << 20;
 /// then.
 const LOG_BYTES: u64 = 150_000;
 const LEAST_NOTED: usize = 2 << 20;
+/// One note for each block of 256 KiB, of about 40 bytes, where nothing is cut: more than `LEAST_NOTED` is in place.
+const WHOLE_LOG_BYTES: u64 = 1500;
 /// Bytes that are read besides: programs, journals, what lies around gaps.
 const READ_BESIDES: usize = 8 << 20;
 
@@ -42,8 +44,7 @@ fn killed() -> Push {
     let world = World::new();
     world.write("src/large", noise(LEN, 5));
     world.mkdir("dst");
-    // One note for each block of 256 KiB, of about 40 bytes.
-    killed_after(2500, world, (Killed::Receiver, ""))
+    killed_after(LOG_BYTES, world, (Killed::Receiver, ""))
 }
 
 /// The same where an old version is there, of which some lies where it lies in the new one; so much of the log is
@@ -137,13 +138,14 @@ fn a_run_that_goes_on_says_how_much_was_there() {
             let world = World::new();
             world.write("src/large", noise(LEN, 5));
             world.mkdir("dst");
+            let is_whole = way == Way::Local && option != "--no-whole-file";
+            let least = if is_whole { WHOLE_LOG_BYTES } else { LOG_BYTES };
             let mut first = copy(&world, way, &["--bwlimit", "8M", option]);
             let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             wait_until("enough is noted", || {
                 let entries = fs::read_dir(world.path("dst/.deltic")).into_iter().flatten();
                 let mut logs = entries.flatten().filter_map(|entry| entry.metadata().ok());
-                // One note for each block of 256 KiB, of about 40 bytes.
-                logs.any(|log| (1500..100_000).contains(&log.len()))
+                logs.any(|log| (least..1 << 20).contains(&log.len()))
             });
             first.kill().and_then(|()| first.wait()).expect("it runs");
             if way != Way::Local {
@@ -191,7 +193,7 @@ fn in_place_a_first_copy_goes_on_as_well() {
     let world = World::new();
     world.write("src/large", noise(LEN, 5));
     world.mkdir("dst");
-    let (sent, read) = killed_after(2500, world, (Killed::Sender, "--inplace")).again();
+    let (sent, read) = killed_after(LOG_BYTES, world, (Killed::Sender, "--inplace")).again();
     assert!(sent < LEN - LEN / 4, "{sent} of {LEN}");
     assert!(read < LEN - LEN / 4, "{read} of {LEN}");
 }

@@ -13,7 +13,7 @@ use super::repeats::may_share;
 
 /// Length in bytes from which on a new file comes by recipe though it is alone: for what it has more than once. For a
 /// shorter one two round trips more are much, and it has little.
-const ALONE_FROM_BYTES: u64 = 48 << 20;
+const ALONE_FROM_BYTES: u64 = 4 << 20;
 
 /// Begins to share what a file has with others of the run, of which `count` are known to be new; false where it does
 /// not. A new one comes by recipe then, for that or for what it has more than once. One that a killed run left a part
