@@ -15,7 +15,7 @@ const SAME: usize = 8 << 20;
 /// then.
 const LOG_BYTES: u64 = 150_000;
 const LEAST_NOTED: usize = 2 << 20;
-/// One note for each block of 256 KiB, of about 40 bytes, where nothing is cut: more than `LEAST_NOTED` is in place.
+/// A note of a block is about 40 bytes long, and the block 256 KiB, where nothing is cut: as much is in place by then.
 const WHOLE_LOG_BYTES: u64 = 1500;
 /// Bytes that are read besides: programs, journals, what lies around gaps.
 const READ_BESIDES: usize = 8 << 20;

@@ -12,7 +12,8 @@ use super::incoming::Incoming;
 use super::repeats::may_share;
 
 /// Length in bytes from which on a new file comes by recipe though it is alone: for what it has more than once. For a
-/// shorter one two round trips more are much, and it has little.
+/// shorter one two round trips more are much, and it has little. None does where checksums are compared: of a file that
+/// goes whole the sender keeps the digest, and does not read it for the next run.
 const ALONE_FROM_BYTES: u64 = 4 << 20;
 
 /// Begins to share what a file has with others of the run, of which `count` are known to be new; false where it does
@@ -25,7 +26,7 @@ pub(super) fn begins_shared(cx: &mut Context, incoming: &mut Incoming, count: u6
     let (len, is_new) = (candidate.meta.len, candidate.old.is_none() || is_empty);
     let known = usize::from(incoming.old.in_place) + usize::from(incoming.similar.is_some());
     let is_left = incoming.old.lens.len() > known;
-    let is_worth_it = !is_new || count > 1 || len >= ALONE_FROM_BYTES;
+    let is_worth_it = !is_new || count > 1 || len >= ALONE_FROM_BYTES && !options.checksum;
     let shares = incoming.how == How::Recipe
         && !is_left
         && is_worth_it
