@@ -77,7 +77,8 @@ impl Rig {
     pub(super) fn dest(&self, peer: Peer, dir: &Path) -> PathBuf {
         match (self.server.upgrade(), dir.file_name()) {
             (Some(server), Some(name)) if peer.is_served() => server.volume().join(name),
-            _ => dir.join(peer.name()),
+            // rsync escapes a space for a shell, and none reads it here.
+            _ => dir.join(peer.name().replace(' ', "-")),
         }
     }
 
