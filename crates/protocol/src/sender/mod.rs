@@ -185,11 +185,8 @@ impl Sender {
         }
         let Self { cx, list, files, digesting, leaving, .. } = self;
         match frame {
-            ToSender::Want { how: How::Tail, .. } => {
-                Err(PeerError::Unexpected("a tail of no beginning"))
-            }
-            ToSender::Want { how: How::Changes, .. } => {
-                Err(PeerError::Unexpected("changes since no base"))
+            ToSender::Want { how: How::Tail | How::Changes, .. } => {
+                Err(PeerError::Unexpected("a tail of no beginning, or changes since no base"))
             }
             ToSender::Tallied { alike, unlike } => list.tallied(cx, leaving, alike, unlike),
             ToSender::Digest(files) => digesting::inquire(digesting, cx, &files),
@@ -242,28 +239,21 @@ impl Sender {
                 files.scanned(cx, handle, part, run);
             }
             (Pending::Seal(handle), Answer::Sealed(sealed)) => {
-                files
-                    .answer(cx, handle, sealed, |transfer, cx, sealed| transfer.sealed(cx, sealed));
+                files.answer(cx, handle, sealed, |at, cx, sealed| at.sealed(cx, sealed));
             }
             (Pending::Sum(handle, step), Answer::Summed(summed))
                 if summed.as_ref().map_or(true, |(summed, _)| step.fits(summed)) =>
             {
-                files.answer(cx, handle, summed, |transfer, cx, summed| {
-                    transfer.summed(cx, step, summed)
-                });
+                files.answer(cx, handle, summed, |at, cx, summed| at.summed(cx, step, summed));
             }
             (Pending::Hash(handle), Answer::Hashed(sums)) => {
-                files.answer(cx, handle, sums, |transfer, cx, sums| transfer.hashed(cx, &sums));
+                files.answer(cx, handle, sums, |at, cx, sums| at.hashed(cx, &sums));
             }
             (Pending::Search(handle), Answer::Searched(searched)) => {
-                files.answer(cx, handle, searched, |transfer, cx, searched| {
-                    transfer.searched(cx, searched)
-                });
+                files.answer(cx, handle, searched, |at, cx, searched| at.searched(cx, searched));
             }
             (Pending::Read { handle, chunks, bytes }, Answer::Read(read)) => {
-                files.answer(cx, handle, read, |transfer, cx, read| {
-                    transfer.read(cx, (chunks, bytes), read)
-                });
+                files.answer(cx, handle, read, |at, cx, read| at.read(cx, (chunks, bytes), read));
             }
             (Pending::Mend { handle, gaps }, Answer::Mended(mended)) => {
                 files.mended(cx, handle, gaps, mended);
