@@ -491,8 +491,12 @@ fn digests_of_what_came_are_shown_where_they_are_known() {
     for way in WAYS {
         let world = World::new();
         world.mkdir("dst");
-        let contents =
-            [("big", noise(3 << 20, 1)), ("empty", Vec::new()), ("small", b"small".to_vec())];
+        let contents = [
+            ("big", noise(BIG, 1)),
+            ("blocks", noise(900_000, 2)),
+            ("empty", Vec::new()),
+            ("small", b"small".to_vec()),
+        ];
         for (name, content) in &contents {
             world.write(format!("src/{name}"), content);
             world.set_time(format!("src/{name}"), 1_000_000_000);
@@ -514,8 +518,13 @@ fn digests_of_what_came_are_shown_where_they_are_known() {
             digest.finish().to_string()
         });
         let known = contents.each_ref().map(|(name, bytes)| ((*name).to_owned(), digest(bytes)));
-        assert_eq!(run("-a"), known, "{way:?}");
-        for name in ["big", "empty", "small"] {
+        let mut first = known.clone();
+        if matches!(way, common::Way::Push) {
+            // It may have parts more than once, so it goes by recipe, without a digest of its bytes.
+            first[0].1.clone_from(&blanks);
+        }
+        assert_eq!(run("-a"), first, "{way:?}");
+        for (name, _) in &contents {
             world.chmod(&format!("src/{name}"), 0o600);
         }
         let told = run("-ac");

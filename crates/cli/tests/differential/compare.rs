@@ -843,15 +843,17 @@ impl Both<'_> {
         asks && ours.keys().any(is_one)
     }
 
-    /// True if this is a backup of what other names were linked to instead by rsync, or were not with `--append`, or a
-    /// directory for it.
+    /// True if this is a backup of what other names were linked to instead by rsync, or what it left alone with
+    /// `--append`, or a directory for it.
     fn was_linked_to(&self, name: &Path, [ours, theirs]: [&Looks; 2]) -> bool {
         let is_there = |kept: &Look| {
-            let is_left = |other: &Look| other.names > 1 || self.asked.part("--append");
-            theirs.values().any(|other| is_left(other) && other.content == kept.content)
+            theirs.values().any(|other| other.names > 1 && other.content == kept.content)
         };
         let kept = ours.get(name).filter(|_| self.asked.has("-H") && self.is_backup(name));
-        kept.is_some_and(|kept| is_backup_dir(name, kept) || is_there(kept))
+        let left = self.kept_from(name).filter(|_| self.asked.part("--append"));
+        let left = left.and_then(|was| theirs.get(&was));
+        let is_left = |kept: &Look| left.is_some_and(|left| left.content == kept.content);
+        kept.is_some_and(|kept| is_backup_dir(name, kept) || is_there(kept) || is_left(kept))
     }
 
     /// True if a link in this directory points at nothing.

@@ -185,8 +185,11 @@ impl Sender {
         }
         let Self { cx, list, files, digesting, leaving, .. } = self;
         match frame {
-            ToSender::Want { how: How::Tail | How::Changes, .. } => {
-                Err(PeerError::Unexpected("a tail of no beginning, or changes since no base"))
+            ToSender::Want { how: How::Tail, .. } => {
+                Err(PeerError::Unexpected("a tail of no beginning"))
+            }
+            ToSender::Want { how: How::Changes, .. } => {
+                Err(PeerError::Unexpected("changes since no base"))
             }
             ToSender::Tallied { alike, unlike } => list.tallied(cx, leaving, alike, unlike),
             ToSender::Digest(files) => digesting::inquire(digesting, cx, &files),
