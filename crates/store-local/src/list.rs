@@ -104,7 +104,7 @@ impl Look<'_> {
             self.add(judge, look, (&mut rest).take(some), &mut listing);
             portion.add(some, listing.entries[before..].iter());
         }
-        listing.rest = (rest.len() > 0).then_some(rest);
+        listing.rest = left_of(&[self.dir], rest);
         listing
     }
 
@@ -115,7 +115,7 @@ impl Look<'_> {
         let Some(mut rest) = names else { return listing };
         let look = |name: &Name| self.look(name);
         self.add(judge, look, (&mut rest).take(PART_NAMES), &mut listing);
-        listing.rest = (rest.len() > 0).then_some(rest);
+        listing.rest = left_of(&[self.dir], rest);
         listing
     }
 
@@ -187,6 +187,10 @@ pub(super) fn inode(dir: &Dir) -> Result<Inode, Errno> {
     fs::fstat(dir).map(|stat| Inode { device: stat.st_dev, number: stat.st_ino })
 }
 
+fn inodes(dirs: &[&Dir]) -> Result<Vec<Inode>, Errno> {
+    dirs.iter().map(|dir| inode(dir)).collect()
+}
+
 /// The names in `dirs`, all of which are called `path`, that `keep` does not admit, or those of them that are left; none where
 /// these are not the directories any more that they were left of.
 pub(super) fn names_for(
@@ -195,10 +199,8 @@ pub(super) fn names_for(
     (keep, part): (&dyn Fn(&Name) -> bool, Part),
     listing: &mut Listing,
 ) -> Option<Box<SortedNames>> {
-    let here = || dirs.iter().map(|dir| inode(dir)).collect::<Result<Vec<_>, _>>();
-    let most = part.most();
     if let Part::Next(rest) = part {
-        if here().is_ok_and(|here| rest.dirs() == here) {
+        if inodes(dirs).is_ok_and(|here| rest.dirs() == here) {
             return Some(rest);
         }
         // Names that are not in this one have not gone from that one.
@@ -207,10 +209,16 @@ pub(super) fn names_for(
     }
     let mut names = UnsortedNames::default();
     dirs.iter().for_each(|dir| pile_up((dir, path), keep, &mut names, listing));
-    let rest = names.in_order();
-    // What is listed at once is not gone on with.
-    let here = if most < usize::MAX { here().ok() } else { None };
-    Some(Box::new(if let Some(here) = here { rest.read_in(here) } else { rest }))
+    Some(Box::new(names.in_order()))
+}
+
+/// What is left to list later of the names in `dirs`, which must be the same directories then.
+pub(super) fn left_of(dirs: &[&Dir], rest: Box<SortedNames>) -> Option<Box<SortedNames>> {
+    if rest.len() == 0 {
+        return None;
+    }
+    let here = inodes(dirs).ok();
+    Some(if let Some(here) = here { Box::new(rest.read_in(here)) } else { rest })
 }
 
 /// Adds the names in `dir` that `keep` does not admit.

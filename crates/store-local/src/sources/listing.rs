@@ -13,7 +13,7 @@ use super::source::device_of;
 use super::{SourceOptions, Sources, names_of, path_in};
 use crate::dir::{Dir, Use};
 use crate::errno::At as _;
-use crate::list::{Part, Portion, inode, names_for};
+use crate::list::{Part, Portion, inode, left_of, names_for};
 use crate::lock;
 use deltic_store::filter::Judge;
 use deltic_store::{Listing, StoreError, check_path};
@@ -66,7 +66,7 @@ impl Sources {
                 }
                 portion.add(names.len(), entries[before..].iter().map(|(_, entry)| entry));
             }
-            all.rest = (rest.len() > 0).then_some(rest);
+            all.rest = left_of(&dirs, rest);
         } else {
             for (at, held, mut judge) in self.judged(dir, held, &mut all) {
                 let found = self.options.look((held, dir)).list(&mut judge, Part::All);
