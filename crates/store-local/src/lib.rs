@@ -66,6 +66,7 @@ pub use rebuild::LocalRebuild;
 pub use snapshot::LocalSnapshot;
 pub use sources::{SourceArg, SourceArgs, SourceOptions, Sources};
 pub use store::{LocalOptions, LocalStore, create_above, create_root, remove_root};
+pub use tight::is_memory_tight;
 pub use versions::{OldVersion, OldVersions, VersionId};
 pub use writing::{PartialDir, Writing};
 

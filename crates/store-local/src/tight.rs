@@ -1,4 +1,4 @@
-//! Reading where the system grants this process little memory.
+//! Whether the system grants this process little memory, and reading where it does.
 //!
 //! A disk may be set to read megabytes ahead of each open file. They count for the group of the process (cgroup), and
 //! can be taken back only once they are read: a group of 32 MiB is out of memory before that.
@@ -15,11 +15,15 @@ const TIGHT_BYTES: u64 = 64 << 20;
 /// Bytes from which a file is worth the call.
 const LARGE_BYTES: u64 = 16 << 20;
 
+/// True where the group of this process (cgroup) may have 64 MiB at most.
+pub fn is_memory_tight() -> bool {
+    static IS_TIGHT: OnceLock<bool> = OnceLock::new();
+    *IS_TIGHT.get_or_init(|| limit().is_some_and(|bytes| bytes <= TIGHT_BYTES))
+}
+
 /// Has the system read nothing of a large `file` ahead, where memory is tight.
 pub(crate) fn spare_memory(file: impl AsFd, len: u64) {
-    static IS_TIGHT: OnceLock<bool> = OnceLock::new();
-    let is_tight = || limit().is_some_and(|bytes| bytes <= TIGHT_BYTES);
-    if len >= LARGE_BYTES && *IS_TIGHT.get_or_init(is_tight) {
+    if len >= LARGE_BYTES && is_memory_tight() {
         // Where it does otherwise, there may be memory enough even so.
         let _ = fs::fadvise(file, 0, None, Advice::Random);
     }

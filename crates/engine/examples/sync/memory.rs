@@ -213,7 +213,7 @@ impl Destination {
     fn place(&mut self, (handle, len): (Handle, u64), pieces: Vec<assemble::Piece<'_>>) {
         let old = self.file.as_deref().unwrap_or_default();
         let growing = self.growing.entry(handle).or_insert_with(|| Growing {
-            buffer: WriteBuffer::new(len),
+            buffer: WriteBuffer::new(len, 1 << 20),
             bytes: vec![0; len as usize],
         });
         for block in growing.buffer.take(Parts::new(pieces), &[]) {

@@ -16,6 +16,7 @@ use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::{self, CopyRun, KeptChunk, Mended, New, Patch};
 use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_store::{Content, Rebuild, Resumable, Store, StoreError};
+use deltic_store_local::is_memory_tight;
 use deltic_tree::RelPath;
 
 use super::slot::{Growing, Site, Slot};
@@ -25,6 +26,10 @@ use crate::monitor::{Stage, within};
 use crate::worker::setback;
 use crate::worker::steps::perform;
 
+/// Bytes of what is known of incomplete blocks, beyond which it is written in small pieces.
+const KEPT_BYTES: usize = 4 << 20;
+/// The same where memory is tight.
+const TIGHT_KEPT_BYTES: usize = 1 << 20;
 /// Bytes of the new version that are copied at a time.
 const REPEATED_BYTES: usize = 512 << 10;
 
@@ -50,7 +55,8 @@ impl<S: Store> DestinationWorker<S> {
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
         }
         // Of a tail the first block would wait for what is before it.
-        let buffer = (new.from == 0).then(|| Mutex::new(WriteBuffer::new(new.len)));
+        let most_kept = if is_memory_tight() { TIGHT_KEPT_BYTES } else { KEPT_BYTES };
+        let buffer = (new.from == 0).then(|| Mutex::new(WriteBuffer::new(new.len, most_kept)));
         let digest = (new.from == 0 && self.hashes_written()).then(Mutex::default);
         let made = Arc::new(Growing { rebuild, new, buffer, digest });
         *growing = Some(Arc::clone(&made));
