@@ -17,7 +17,7 @@ use crate::table::Table;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Length of the image
+    /// Length of the image; that of the last case has a quarter of it
     #[arg(long, default_value = "4GiB")]
     size: Size,
     /// Blocks of 4 KiB that are written over before each sync
@@ -46,8 +46,8 @@ const SLACK: u64 = 3 << 30;
 pub(crate) fn storage(options: &Options) -> Result<()> {
     options.programs.announce(&options.peers)?;
     let mut rig = Rig::new(&options.programs, &options.at.dir)?;
-    // The image, a copy for each peer, and one that grows; one that is written anew; what was removed goes later.
-    let copies = options.peers.len() as u64 + 6;
+    // The image, a copy for each peer, and one that grows; what was removed goes later.
+    let copies = options.peers.len() as u64 + 4;
     let len = options.size.bytes() * copies + SLACK;
     let Some(disk) = Disk::btrfs(&rig, len) else { return Ok(()) };
     let is_served = options.peers.iter().any(|peer| peer.is_served());
@@ -58,16 +58,16 @@ pub(crate) fn storage(options: &Options) -> Result<()> {
     let blocks = format!("{} blocks", options.blocks);
     let pieces = format!("{} % in pieces", options.percent);
     let over = |places| Edits::Overwritten { places, whole_blocks: true };
+    let whole = options.size.bytes();
     let cases = [
-        (&*blocks, over(options.blocks)),
-        ("its time", over(0)),
-        ("nothing", Edits::Nothing),
-        (&*pieces, Edits::Rewritten { percent: options.percent }),
+        (&*blocks, whole, over(options.blocks)),
+        ("its time", whole, over(0)),
+        ("nothing", whole, Edits::Nothing),
+        (&*pieces, whole / 4, Edits::Rewritten { percent: options.percent }),
     ];
-    for (number, (label, edits)) in cases.into_iter().enumerate() {
+    for (number, (label, len, edits)) in cases.into_iter().enumerate() {
         let dir = disk.mount.join(format!("case{number}"));
         fs::create_dir(&dir)?;
-        let len = options.size.bytes();
         let change = Change { len, edits, cold: false, flags: &["-t"] };
         let of = rounds(&rig, &dir, (&options.peers, options.runs), &change)?;
         tabulate(&[label.to_owned()], &of, &mut table);
