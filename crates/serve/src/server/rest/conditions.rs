@@ -27,6 +27,11 @@ pub(super) fn tag(server: &Server, snapshot: &LocalSnapshot) -> String {
     format!("{weak}\"{}\"", &hash.finalize().to_hex()[..32])
 }
 
+/// The entity tag of an answer that is made anew each time.
+pub(super) fn tag_of(server: &Server, body: &[u8]) -> String {
+    format!("\"{}\"", &blake3::keyed_hash(&server.tag_key, body).to_hex()[..32])
+}
+
 /// True if a condition names this version, or any.
 pub(super) fn names_tag(headers: &HeaderMap, condition: &header::HeaderName, tag: &str) -> bool {
     let values = headers.get_all(condition).into_iter().filter_map(|value| value.to_str().ok());

@@ -264,6 +264,31 @@ fn a_long_directory_is_listed_by_pages_whatever_its_names() {
     });
 }
 
+#[test]
+fn a_page_of_a_directory_is_sent_again_when_it_changed() {
+    in_a_child("a_page_of_a_directory_is_sent_again_when_it_changed", |world| {
+        let file = world.join("photos/dir/file");
+        std::fs::write(&file, "x").unwrap();
+        let here = Here::new(world);
+        let token = format!("Bearer {}", here.token.reveal());
+        runtime().block_on(async {
+            let list = async |tag: &str| {
+                let ask = (Method::GET, "/v1/volumes/photos/tree/dir");
+                let headers = [(header::AUTHORIZATION, &*token), (header::IF_NONE_MATCH, tag)];
+                let answer = here.answer(ask, &headers, Vec::new()).await;
+                let tag = answer.headers()[header::ETAG].to_str().unwrap().to_owned();
+                (answer.status(), tag)
+            };
+            let (status, first) = list("\"other\"").await;
+            assert_eq!(status, StatusCode::OK);
+            assert_eq!(list(&first).await, (StatusCode::NOT_MODIFIED, first.clone()));
+            std::fs::write(&file, "xy").unwrap();
+            let (status, second) = list(&first).await;
+            assert_eq!((status, second == first), (StatusCode::OK, false));
+        });
+    });
+}
+
 /// Bytes that look random, from a seed.
 struct Dice(u64);
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::Json;
+use axum::body::Body;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use deltic_store::{Store, Tree};
 use deltic_tree::path::printable;
@@ -12,6 +12,7 @@ use deltic_tree::{Entry, Kind, RelPath};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::conditions::{names_tag, tag_of};
 use super::request::{make_dirs, no_store, on_disk, path};
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
@@ -34,16 +35,18 @@ pub(super) async fn list_root(
     known: Known,
     Path(volume): Path<String>,
     page: Query<Page>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    list(server, known, Path((volume, String::new())), page).await
+    list(server, known, Path((volume, String::new())), page, headers).await
 }
 
-/// Lists a directory by pages, in the order of names.
+/// Lists a directory by pages, in the order of names. A page that the client has is not sent again.
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
     known: Known,
     Path((volume, at)): Path<(String, String)>,
     Query(page): Query<Page>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let dir = if at.trim_end_matches('/').is_empty() { RelPath::root() } else { path(&at)? };
     let volume = server.volume_for(Right::Read, (&known, &volume, &dir))?;
@@ -65,7 +68,15 @@ pub(super) async fn list(
     let mut entries = listing.entries[seen..].iter();
     let shown: Vec<_> = entries.by_ref().take(limit).map(entry).collect();
     let more = entries.next().is_some();
-    Ok(no_store(Json(json!({ "entries": shown, "more": more }))))
+    let page = json!({ "entries": shown, "more": more }).to_string();
+    let tag = tag_of(&server, page.as_bytes());
+    let response = Response::builder().header(header::ETAG, &tag);
+    let response = if names_tag(&headers, &header::IF_NONE_MATCH, &tag) {
+        response.status(StatusCode::NOT_MODIFIED).body(Body::empty())
+    } else {
+        response.header(header::CONTENT_TYPE, "application/json").body(Body::from(page))
+    };
+    Ok(no_store(response.expect("headers are plain text")))
 }
 
 fn entry(entry: &Entry) -> Value {
