@@ -49,7 +49,7 @@
 //!   passes over it. No such trees are made for it.
 //! - After an error nothing is deleted; rsync has by then deleted in some directories, perhaps.
 //! - Where files of rules came or went at the target, what either says is protected stays, and there is no backup of
-//!   it.
+//!   it; rsync may delete it and tell so.
 //! - Which names go of more than `--max-delete` allows differs: it comes with 0 or more than there is. Where nothing
 //!   takes part nothing goes, and the code is 25.
 //! - A name that begins with `./` (`-R`, `--files-from`) makes rsync carry the attributes of the directory that it

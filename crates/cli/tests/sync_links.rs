@@ -184,6 +184,25 @@ fn what_is_left_out_need_not_lead_anywhere() {
     // It may have led to a directory.
     world.ok("-rL --exclude=link/ src/ dst/");
     world.fails(23, "-rL --exclude=file src/ dst/");
+    // A source as well, unless all links are followed: then it is not there.
+    world.link("/nowhere", "src/away");
+    for (words, code) in [
+        ("--copy-unsafe-links --exclude=away", 0),
+        ("--copy-unsafe-links --exclude=away/", 23),
+        ("--copy-unsafe-links --exclude=file", 23),
+        ("-L --exclude=away", 23),
+    ] {
+        let mut programs = vec!["deltic"];
+        programs.extend(common::is_installed("rsync").then_some("rsync"));
+        for program in programs {
+            let line = format!("-rl {words} src/away src/file dst/");
+            let code_of = match program {
+                "deltic" => world.sync(&line.split(' ').collect::<Vec<_>>()).code,
+                _ => common::Run::of(&mut world.command(program, line.split(' '))).code,
+            };
+            assert_eq!(code_of, Some(code), "{program} {line}");
+        }
+    }
 }
 
 #[test]

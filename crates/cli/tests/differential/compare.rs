@@ -275,8 +275,9 @@ impl Both<'_> {
         }
         all.extend(self.names(&now, (ours, theirs)));
         if self.tells_alike(theirs) {
-            all.extend(self.lines(ours, theirs));
-            all.extend(self.figures(ours, theirs));
+            let moved = self.rules_moved(&now[0]);
+            all.extend(self.lines((ours, theirs), moved));
+            all.extend(self.figures((ours, theirs), moved));
         }
         let source = look(&self.world.path("src"));
         if self.asked.has("--remove-source-files") {
@@ -329,12 +330,14 @@ impl Both<'_> {
     fn wants_attributes_of_none(&self, ours: &End, theirs: &End) -> bool {
         let asked = self.asked;
         let asks = asked.has("-n") && asked.part("-X") && asked.part("-dest=");
+        // Where names may not go either, the code is rsync's all the same.
+        let fares_well = matches!(ours.code, Some(0 | 25));
         let is_meant = |line: &str| {
             line.starts_with("rsync: [generator] gen_entry_copy_xattrs: ")
                 && line.ends_with("failed: No such file or directory (2)")
         };
         let mut told = theirs.stderr.lines().filter(|line| line.starts_with("rsync: "));
-        asks && (ours.code, theirs.code) == (Some(0), Some(23)) && told.all(is_meant)
+        asks && fares_well && theirs.code == Some(23) && told.all(is_meant)
     }
 
     /// True if all that is wrong for rsync is that links of the source that were followed are no files.
@@ -421,11 +424,11 @@ impl Both<'_> {
                 .any(|source| self.is_told_without_descent(Path::new(source)))
     }
 
-    /// Each `-i` line, and each line of the log, of one only.
-    fn lines(&self, ours: &End, theirs: &End) -> Vec<String> {
+    /// Each `-i` line, and each line of the log, of one only; files of rules came or went if they `moved`.
+    fn lines(&self, (ours, theirs): (&End, &End), moved: bool) -> Vec<String> {
         let failed = ours.code != Some(0) && !self.asked.has("--ignore-errors");
-        // What rsync deleted before it met an error.
-        let is_meant = |line: &String| failed && line.starts_with("*deleting ");
+        // What rsync deleted before it met an error, or what only files of rules of one side protect.
+        let is_meant = |line: &String| (failed || moved) && line.starts_with("*deleting ");
         let mut all = Vec::new();
         // rsync's dry run logs directories alone.
         let log =
@@ -499,7 +502,7 @@ impl Both<'_> {
     }
 
     /// Each line of `--stats` that both have and that says something else.
-    fn figures(&self, ours: &End, theirs: &End) -> Vec<String> {
+    fn figures(&self, (ours, theirs): (&End, &End), moved: bool) -> Vec<String> {
         let line = |end: &End, start: &str| {
             end.stdout.lines().find(|line| line.starts_with(start)).map(str::to_owned)
         };
@@ -514,7 +517,10 @@ impl Both<'_> {
         if ours.code != Some(0) {
             return Vec::new(); // What fails to arrive rsync has counted.
         }
-        let mut counted = vec!["Number of created files:", "Number of deleted files:"];
+        let mut counted = vec!["Number of created files:"];
+        if !moved {
+            counted.push("Number of deleted files:");
+        }
         if !self.finds_equal() {
             counted.push("Number of regular files transferred:");
         }

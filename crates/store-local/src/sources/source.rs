@@ -16,7 +16,7 @@ use crate::follow;
 use crate::list::{Part, dangles};
 use crate::named::NamedDir;
 use crate::snapshot::{file_type, look_at, look_at_root, look_behind};
-use deltic_store::filter::Scopes;
+use deltic_store::filter::{Judge, Scopes};
 use deltic_store::{Listing, StoreError, check_path};
 
 /// A directory that paths of arguments start in.
@@ -218,12 +218,15 @@ impl<'a> Source<'a> {
         let held = dir.dir(at, Use::Pass).map_err(unseen)?;
         let look = options.look((&held, at));
         let how = (options.follow, options.see);
-        let mut meta = follow::look(&held, (name, &path), how).map_err(|errno| {
-            match dangles(&held, name, errno) {
-                true => self.error_for("look at", "the symlink has no referent"),
-                false => unseen(errno),
+        let mut meta = match follow::look(&held, (name, &path), how) {
+            Ok(meta) => meta,
+            Err(errno) if !dangles(&held, name, errno) => return Err(unseen(errno)),
+            // A link that is left out need lead nowhere, unless all links stand for what they lead to.
+            Err(_) if options.follow != Follow::All && self.leaves_out(&path, (at, name))? => {
+                return Ok(None);
             }
-        })?;
+            Err(_) => return Err(self.error_for("look at", "the symlink has no referent")),
+        };
         // What an argument goes through is a directory, or there is nothing below it. A slash behind a file says
         // nothing.
         let goes_through = path != self.path || self.contents && meta.is_symlink();
@@ -238,15 +241,30 @@ impl<'a> Source<'a> {
             look.sift(name, &mut meta, &self.base.scopes.top(at));
             return Ok(Some(Entry { name: name.clone(), meta }));
         }
-        // At the root no directory was entered yet, so none has said anything.
-        let mut judge = if at.is_root() {
-            self.base.scopes.top(at)
-        } else {
-            self.base.scopes.judge(at, &**dir)?
-        };
+        let mut judge = self.judge_at(at)?;
         let admitted = judge.admits(name, meta.is_dir());
         look.sift(name, &mut meta, &judge);
         Ok(admitted.then_some(Entry { name: name.clone(), meta }))
+    }
+
+    /// The judge of names in `at`. At the root no directory was entered yet, so none has said anything.
+    fn judge_at(&self, at: &RelPath) -> Result<Judge, StoreError> {
+        if at.is_root() {
+            return Ok(self.base.scopes.top(at));
+        }
+        self.base.scopes.judge(at, self.held("list", at)?)
+    }
+
+    /// True if the rules leave out the link `name` in `at`, which is `path`, and it is what this argument means.
+    fn leaves_out(
+        &self,
+        path: &RelPath,
+        (at, name): (&RelPath, &Name),
+    ) -> Result<bool, StoreError> {
+        if *path != self.path {
+            return Ok(false);
+        }
+        Ok(!self.judge_at(at)?.admits(name, false))
     }
 }
 
