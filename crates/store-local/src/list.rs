@@ -212,7 +212,7 @@ pub(super) fn names_for(
     Some(Box::new(names.in_order()))
 }
 
-/// What is left to list later of the names in `dirs`, which must be the same directories then.
+/// Names in `dirs` that are left to list later, when these must be the same directories.
 pub(super) fn left_of(dirs: &[&Dir], rest: Box<SortedNames>) -> Option<Box<SortedNames>> {
     if rest.len() == 0 {
         return None;

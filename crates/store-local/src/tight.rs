@@ -1,4 +1,4 @@
-//! Whether the system grants this process little memory, and reading where it does.
+//! Tight memory: how little the system grants this process, and reading where that is so.
 //!
 //! A disk may be set to read megabytes ahead of each open file. They count for the group of the process (cgroup), and
 //! can be taken back only once they are read: a group of 32 MiB is out of memory before that.
