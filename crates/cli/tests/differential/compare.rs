@@ -274,10 +274,12 @@ impl Both<'_> {
             all.push(format!("exit code: deltic {:?} · rsync {:?}", ours.code, theirs.code));
         }
         all.extend(self.names(&now, (ours, theirs)));
-        if self.tells_alike(theirs) {
-            let moved = self.rules_moved(&now[0]);
-            all.extend(self.lines((ours, theirs), moved));
-            all.extend(self.figures((ours, theirs), moved));
+        let came_past_rules =
+            |name: &PathBuf| !now[0].contains_key(name) && self.comes_past_rules(name);
+        if !now[1].keys().any(came_past_rules) && self.tells_alike(theirs) {
+            let spared = self.spared(&now);
+            all.extend(self.lines((ours, theirs), &spared));
+            all.extend(self.figures((ours, theirs), &spared));
         }
         let source = look(&self.world.path("src"));
         if self.asked.has("--remove-source-files") {
@@ -424,11 +426,21 @@ impl Both<'_> {
                 .any(|source| self.is_told_without_descent(Path::new(source)))
     }
 
-    /// Each `-i` line, and each line of the log, of one only; files of rules came or went if they `moved`.
-    fn lines(&self, (ours, theirs): (&End, &End), moved: bool) -> Vec<String> {
+    /// Names that went with rsync and are there, since only files of rules of one side protect them.
+    fn spared<'l>(&self, [ours, theirs]: &'l [Looks; 2]) -> BTreeSet<&'l Path> {
+        let names = ours.keys().map(PathBuf::as_path).filter(|_| self.rules_moved(ours));
+        let went = |name: &&Path| self.before.contains_key(*name) && !theirs.contains_key(*name);
+        names.filter(went).collect()
+    }
+
+    /// Each `-i` line, and each line of the log, of one only.
+    fn lines(&self, (ours, theirs): (&End, &End), spared: &BTreeSet<&Path>) -> Vec<String> {
         let failed = ours.code != Some(0) && !self.asked.has("--ignore-errors");
-        // What rsync deleted before it met an error, or what only files of rules of one side protect.
-        let is_meant = |line: &String| (failed || moved) && line.starts_with("*deleting ");
+        // What rsync deleted before it met an error, or what is spared here.
+        let is_meant = |line: &String| {
+            let name = line.strip_prefix("*deleting   ").map(|name| Path::new("dst").join(name));
+            name.is_some_and(|name| failed || spared.contains(&*name))
+        };
         let mut all = Vec::new();
         // rsync's dry run logs directories alone.
         let log =
@@ -502,11 +514,22 @@ impl Both<'_> {
     }
 
     /// Each line of `--stats` that both have and that says something else.
-    fn figures(&self, (ours, theirs): (&End, &End), moved: bool) -> Vec<String> {
+    fn figures(&self, (ours, theirs): (&End, &End), spared: &BTreeSet<&Path>) -> Vec<String> {
         let line = |end: &End, start: &str| {
             end.stdout.lines().find(|line| line.starts_with(start)).map(str::to_owned)
         };
-        let alike = |start: &str| line(ours, start) == line(theirs, start);
+        let number = |end: &End, start: &str| {
+            line(end, start)?
+                .split(' ')
+                .find_map(|word| word.replace(',', "").parse::<usize>().ok())
+        };
+        let deleted = "Number of deleted files:";
+        let alike = |start: &str| match spared.len() {
+            more if more > 0 && start == deleted => {
+                number(ours, start).map(|ours| ours + more) == number(theirs, start)
+            }
+            _ => line(ours, start) == line(theirs, start),
+        };
         let told = |start: &&str| {
             format!("deltic {:?} · rsync {:?}", line(ours, start), line(theirs, start))
         };
@@ -517,10 +540,7 @@ impl Both<'_> {
         if ours.code != Some(0) {
             return Vec::new(); // What fails to arrive rsync has counted.
         }
-        let mut counted = vec!["Number of created files:"];
-        if !moved {
-            counted.push("Number of deleted files:");
-        }
+        let mut counted = vec!["Number of created files:", deleted];
         if !self.finds_equal() {
             counted.push("Number of regular files transferred:");
         }
@@ -585,7 +605,8 @@ impl Both<'_> {
                     && self.is_backup(name)
                     && self.spares_for_an_empty_source(ends.0, ends.1)
                 || there.is_none() && self.is_unsafe_backup(name, ours)
-                || here.is_none() && self.is_told_without_descent(name);
+                || here.is_none() && self.is_told_without_descent(name)
+                || here.is_none() && self.comes_past_rules(name);
             if here != there && !meant {
                 let [new, was, here, there] =
                     [new, was, here, there].map(|told| told.unwrap_or_else(|| "nothing".into()));
@@ -715,6 +736,23 @@ impl Both<'_> {
         let words = ["-lptd", "-R"].iter().all(|word| self.asked.has(word));
         let is_named = |source: &OsString| name.ends_with(source);
         words && self.asked.rules() && self.case.sources.iter().any(is_named)
+    }
+
+    /// True if it is a source, or on the way to one or below, and files of rules on the way do not count for rsync,
+    /// which has the whole list before it begins.
+    fn comes_past_rules(&self, name: &Path) -> bool {
+        let asked = self.asked;
+        let has_all = ["-m", "--delete-before", "--delete-after", "--delay-updates", "--no-i-r"];
+        let Ok(below) = name.strip_prefix("dst") else { return false };
+        let is_near = |source: &OsString| {
+            let source = source.to_string_lossy();
+            let source = Path::new(source.rsplit("/./").next().unwrap_or_default());
+            below.starts_with(source) || source.starts_with(below)
+        };
+        has_all.iter().any(|word| asked.has(word))
+            && asked.has("-R")
+            && asked.rules()
+            && self.case.sources.iter().any(is_near)
     }
 
     /// True if rsync carries the attributes of links that are followed, and not of what they point at.
