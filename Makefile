@@ -52,7 +52,7 @@ storage-remote: toolchain ## sync from real servers of stores that a URL names (
 	for system in $(or $(SYSTEMS),$(systems)); do tools/storage/remote.sh $$system target/debug/deltic || exit 1; done
 
 # Root only, and after `storage-remote` has installed what there is to measure.
-bench-remote: toolchain ## what a sync from such stores fetches, beside a plain download (SYSTEMS, BENCH_DIR)
+bench-remote: toolchain ## what a sync from such stores fetches, beside a plain download (SYSTEMS, BENCH_DIR, BENCH_SIZE)
 	cargo build --release --locked -p deltic-cli -p deltic-bench
 	for system in $(or $(SYSTEMS),s3 hdfs seaweedfs moosefs ceph); do \
 	  BENCH=$(abspath $(bench)) BENCH_OPTIONS="--out $(abspath $(out))" \

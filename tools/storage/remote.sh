@@ -124,7 +124,8 @@ if [ -n "${BENCH:-}" ]; then
     export -f put get
     export dir here mfs CEPH_CONF 2>/dev/null || true
     # shellcheck disable=SC2086 # Options are several words.
-    "$BENCH" remote --system "$system" --url "$url" --put 'put "$1"' --get 'get "$1"' --unit "$unit" --size "$size" \
+    "$BENCH" remote --system "$system" --url "$url" --put 'put "$1"' --get 'get "$1"' --unit "$unit" \
+        --size "${BENCH_SIZE:-$size}" \
         --dir "${BENCH_DIR:-$dir}" --deltic "$deltic" ${BENCH_OPTIONS:-}
     exit
 fi
