@@ -5,7 +5,6 @@ use std::fs::{self, File, FileTimes};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -16,6 +15,7 @@ use super::peer::{Peer, Programs, Task, turns};
 use super::run::{Rig, Transfer, helper};
 use crate::progress::progress;
 use crate::random::Random;
+use crate::serve::REST;
 use crate::table::Table;
 
 #[derive(Args)]
@@ -179,8 +179,6 @@ fn edit(files: &[PathBuf], round: u32) -> Result<()> {
     Ok(())
 }
 
-/// Deltic looks twice at a file that was written just now, 50 ms apart: that is no part of what the peers do alike.
-const REST: Duration = Duration::from_millis(100);
 const FIRST: usize = 0;
 const CHECKSUM: usize = 2;
 const EDITED: usize = 3;

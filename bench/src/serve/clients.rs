@@ -81,8 +81,8 @@ pub(super) struct Client {
 
 /// Clients that sync at once where none has a time of its own.
 const AT_ONCE: usize = 16;
-/// Pause between an edit and its sync, as a watch makes it: a file that changed just now is waited for.
-const REST: Duration = Duration::from_millis(100);
+/// Pause between an edit and its sync, as a watch makes it: a file that changed less than 50 ms ago is looked at twice.
+pub(crate) const REST: Duration = Duration::from_millis(100);
 /// Pause before another attempt.
 const RETRY: Duration = Duration::from_millis(50);
 /// Longest time of one sync.

@@ -21,6 +21,7 @@ use tokio::runtime::Runtime;
 use crate::progress::progress;
 use crate::table::Table;
 use clients::Fleet;
+pub(crate) use clients::REST;
 use load::Load;
 pub(crate) use load::Options;
 use row::{HEADER, Row};

@@ -117,8 +117,8 @@
 //! - `-b` with `--safe-links`: rsync does not keep links that lead out.
 //! - Where an ACL comes and setuid or setgid goes, rsync leaves out what the owning group may do, and sets it in the
 //!   next run.
-//! - `-R` without `-r`: files of rules in the directories on the way to a file do not count for rsync. Nor do they where
-//!   it has the whole list before it begins (`-m`, `--delete-before` and the like).
+//! - `-R` without `-r`: files of rules in the directories on the way to a file do not count for rsync. Nor do they
+//!   where it has the whole list before it begins (`-m`, `--delete-before` and the like).
 //! - A default ACL that keeps its owner out makes rsync's `.~tmp~` (`--delay-updates`) one that an ordinary user cannot
 //!   put anything in. He gives no such ones then.
 //! - In a pull rsync applies rules to what comes, with paths of its own: where a `/` rule matches only these, it ends

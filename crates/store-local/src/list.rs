@@ -217,8 +217,10 @@ pub(super) fn left_of(dirs: &[&Dir], rest: Box<SortedNames>) -> Option<Box<Sorte
     if rest.len() == 0 {
         return None;
     }
-    let here = inodes(dirs).ok();
-    Some(if let Some(here) = here { Box::new(rest.read_in(here)) } else { rest })
+    Some(match inodes(dirs) {
+        Ok(here) => Box::new(rest.read_in(here)),
+        Err(_) => rest,
+    })
 }
 
 /// Adds the names in `dir` that `keep` does not admit.

@@ -524,11 +524,12 @@ impl Both<'_> {
                 .find_map(|word| word.replace(',', "").parse::<usize>().ok())
         };
         let deleted = "Number of deleted files:";
-        let alike = |start: &str| match spared.len() {
-            more if more > 0 && start == deleted => {
-                number(ours, start).map(|ours| ours + more) == number(theirs, start)
+        let alike = |start: &str| {
+            if start == deleted && !spared.is_empty() {
+                let ours = number(ours, start).map(|ours| ours + spared.len());
+                return ours == number(theirs, start);
             }
-            _ => line(ours, start) == line(theirs, start),
+            line(ours, start) == line(theirs, start)
         };
         let told = |start: &&str| {
             format!("deltic {:?} · rsync {:?}", line(ours, start), line(theirs, start))

@@ -221,8 +221,12 @@ impl<'a> Source<'a> {
         let mut meta = match follow::look(&held, (name, &path), how) {
             Ok(meta) => meta,
             Err(errno) if !dangles(&held, name, errno) => return Err(unseen(errno)),
-            // A link that is left out need lead nowhere, unless all links stand for what they lead to.
-            Err(_) if options.follow != Follow::All && self.leaves_out(&path, (at, name))? => {
+            // A link that is meant and left out need lead nowhere, unless all links stand for what they lead to.
+            Err(_)
+                if path == self.path
+                    && options.follow != Follow::All
+                    && !self.judge_at(at)?.admits(name, false) =>
+            {
                 return Ok(None);
             }
             Err(_) => return Err(self.error_for("look at", "the symlink has no referent")),
@@ -253,18 +257,6 @@ impl<'a> Source<'a> {
             return Ok(self.base.scopes.top(at));
         }
         self.base.scopes.judge(at, self.held("list", at)?)
-    }
-
-    /// True if the rules leave out the link `name` in `at`, which is `path`, and it is what this argument means.
-    fn leaves_out(
-        &self,
-        path: &RelPath,
-        (at, name): (&RelPath, &Name),
-    ) -> Result<bool, StoreError> {
-        if *path != self.path {
-            return Ok(false);
-        }
-        Ok(!self.judge_at(at)?.admits(name, false))
     }
 }
 

@@ -24,12 +24,16 @@ pub(super) fn tag(server: &Server, snapshot: &LocalSnapshot) -> String {
     hash.update(&meta.len.to_le_bytes());
     hash.update(&meta.modified.secs.to_le_bytes());
     hash.update(&meta.modified.nanos.to_le_bytes());
-    format!("{weak}\"{}\"", &hash.finalize().to_hex()[..32])
+    format!("{weak}{}", quoted(hash.finalize()))
 }
 
 /// The entity tag of an answer that is made anew each time.
 pub(super) fn tag_of(server: &Server, body: &[u8]) -> String {
-    format!("\"{}\"", &blake3::keyed_hash(&server.tag_key, body).to_hex()[..32])
+    quoted(blake3::keyed_hash(&server.tag_key, body))
+}
+
+fn quoted(hash: blake3::Hash) -> String {
+    format!("\"{}\"", &hash.to_hex()[..32])
 }
 
 /// True if a condition names this version, or any.
