@@ -106,6 +106,24 @@ fn new_bytes_cost_next_to_nothing_beside_themselves() {
     }
 }
 
+/// How far behind what came in chunks are old ones again differs by content: bytes up to there are no sign that old has
+/// more of it.
+#[test]
+fn nothing_of_old_is_told_of_what_came_in_between() {
+    for seed in 0..40 {
+        let mut dice = Dice::new(seed);
+        let mut versions = Versions::default();
+        let lens = [dice.between(1, 1_000_000), dice.between(1_500_000, 3_000_000), 1_000_000];
+        versions.push(Change::Stays, lens[0], &mut dice);
+        versions.push_fresh(lens[1], &mut dice);
+        versions.push(Change::Stays, lens[2], &mut dice);
+        let (bytes, _) = versions.traffic(seed, None);
+        let told = versions.new.len() as u64 / TOLD_SHARE;
+        let most = versions.fresh + told + 20_000;
+        assert!(bytes <= most, "{seed}: {bytes}, more than {most}");
+    }
+}
+
 #[test]
 fn old_bytes_between_many_edits_are_not_sent_again() {
     for seed in 0..10 {

@@ -6,7 +6,7 @@
 //! against old; when none did, all comes as it is.
 //!
 //! 1. The ends of a run, where it does not go on, are sent at once and prove nothing: of the chunks there some bytes
-//!    are old ones whatever lies between.
+//!    are old ones whatever lies between. Where old has little between the neighbours, its last part is as long.
 //! 2. No other gap waits, of this file or another: only what was found to belong to the run.
 
 use std::collections::{HashMap, VecDeque};
@@ -87,7 +87,8 @@ impl Table {
     ) -> Vec<(Range<u32>, Role)> {
         let first = if facings.run.start == self.place_of(run.start) { FIRST_CHUNKS } else { 0 };
         let last = if facings.between.1.is_some() { LAST_CHUNKS } else { 0 };
-        let inner = (run.start + first).min(run.end)..run.end.saturating_sub(last).max(run.start);
+        let end = run.end.saturating_sub(last).min(self.end_before(&run, facings.few_between()));
+        let inner = (run.start + first).min(run.end)..end.max(run.start);
         let told =
             |chunks: Range<u32>| self.gaps_of(chunks).into_iter().map(|gap| (gap, Role::Told));
         match self.probed(&inner, facings) {
@@ -97,6 +98,15 @@ impl Table {
             }
             None => told(run).collect(),
         }
+    }
+
+    /// The first chunk of a run that ends in its last `bytes`.
+    fn end_before(&self, run: &Range<u32>, bytes: u64) -> u32 {
+        let from = self.place_of(run.end).saturating_sub(bytes);
+        run.clone()
+            .rev()
+            .find(|chunk| self.place_of(chunk + 1) <= from)
+            .map_or(run.start, |chunk| chunk + 1)
     }
 
     /// The inner part of a run cut into probes and what waits for them, where they are little of what would be told.
