@@ -23,6 +23,8 @@ pub(super) struct Touched {
     /// The file system of the root.
     system: System,
     dirs: Mutex<Dirs>,
+    /// Held by a flush; true once one has failed.
+    flushing: Mutex<bool>,
 }
 
 /// Directories as parent and name: siblings share the bytes of their parent.
@@ -55,7 +57,7 @@ impl Dirs {
 
 impl Touched {
     pub(super) fn new(durability: Durability, system: System) -> Self {
-        Self { durability, system, dirs: Mutex::default() }
+        Self { durability, system, dirs: Mutex::default(), flushing: Mutex::default() }
     }
 
     /// The file system of the root.
@@ -86,7 +88,20 @@ impl Touched {
     }
 
     /// Flushes every directory that was added, several at a time: they wait for the disk, not for us.
+    ///
+    /// All that was added before this call is flushed when it returns, whoever flushed it. After a failure every call
+    /// fails: the system tells of a failure once, and not all who wait.
     pub(super) fn flush(&self, root: &Dir) -> Result<(), StoreError> {
+        let mut failed = lock(&self.flushing);
+        if *failed {
+            return Err(Errno::IO).at("flush", &RelPath::root());
+        }
+        let answer = self.flush_added(root);
+        *failed = answer.is_err();
+        answer
+    }
+
+    fn flush_added(&self, root: &Dir) -> Result<(), StoreError> {
         let dirs = std::mem::take(&mut *lock(&self.dirs));
         // A thread costs as much as a flush that has nothing to do.
         let threads = dirs.len().saturating_sub(1).clamp(1, MAX_THREADS);
