@@ -13,7 +13,8 @@ use deltic_net::embed::{Embedding, Outcome, sync};
 use deltic_net::plan::{Destination, Names, Patience, Plan, Remote, Sources};
 use deltic_protocol::options::Options as SyncOptions;
 use deltic_protocol::report::Notice;
-use deltic_serve::client::{Address, Credentials, Link};
+use deltic_serve::client::{Address, Credentials, Link, Local, Updates};
+use deltic_tree::RelPath;
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -33,12 +34,21 @@ pub(super) struct Sample {
     pub(super) late: Duration,
 }
 
+/// A way to sync of all clients.
+pub(super) struct Manner {
+    pub(super) sync: SyncOptions,
+    /// True if they send updates where they can.
+    pub(super) updates: bool,
+}
+
 /// All clients.
 pub(super) struct Fleet {
     /// Address of the server; another one each time that it was killed.
     to: watch::Sender<Arc<(Address, Credentials)>>,
     files: TempDir,
     sync: SyncOptions,
+    /// True if clients send updates where they can.
+    updates: bool,
     clients: usize,
     size: u64,
     edit: u64,
@@ -72,6 +82,8 @@ struct Tally {
 pub(super) struct Client {
     no: usize,
     link: Link,
+    /// Files that it may update.
+    updates: Option<Updates>,
     file: PathBuf,
     content: Vec<u8>,
     random: Random,
@@ -89,12 +101,17 @@ const RETRY: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Fleet {
-    pub(super) fn new(server: &Server, options: &Options, sync: SyncOptions) -> Result<Self> {
+    pub(super) fn new(
+        server: &Server,
+        options: &Options,
+        Manner { sync, updates }: Manner,
+    ) -> Result<Self> {
         let files = tempfile::tempdir_in(&options.client_dir).context("make a directory")?;
         Ok(Self {
             to: watch::Sender::new(Arc::clone(&server.to)),
             files,
             sync,
+            updates,
             clients: options.clients,
             size: options.size.bytes(),
             edit: options.edit.bytes(),
@@ -120,12 +137,13 @@ impl Fleet {
         for no in 0..self.clients + idle {
             let (room, to) = (Arc::clone(&room), Arc::clone(&self.to.borrow()));
             let sync = self.sync.clone();
+            let updates = self.updates.then(Updates::default);
             let (dir, size, edit) = (self.files.path().to_owned(), self.size, self.edit);
             let is_idle = no >= self.clients;
             tasks.spawn(async move {
                 let _permit = room.acquire_owned().await?;
                 let link = to.0.connect(&to.1).await?;
-                let mut client = Client::new(no, link, &dir, size)?;
+                let mut client = Client::new(no, (link, updates), &dir, size)?;
                 client.sync(&sync).await?;
                 client.edit(edit)?;
                 client.sync(&sync).await?;
@@ -257,11 +275,16 @@ fn digest(bytes: &[u8]) -> u64 {
 }
 
 impl Client {
-    fn new(no: usize, link: Link, dir: &Path, size: u64) -> Result<Self> {
+    fn new(
+        no: usize,
+        (link, updates): (Link, Option<Updates>),
+        dir: &Path,
+        size: u64,
+    ) -> Result<Self> {
         let (file, mut random) = (dir.join(no.to_string()), Random::new(no as u64));
         let content = random.bytes(usize::try_from(size)?);
         let ledger = Arc::default();
-        let client = Self { no, link, file, content, random, edits: 0, ledger };
+        let client = Self { no, link, updates, file, content, random, edits: 0, ledger };
         client.write()?;
         Ok(client)
     }
@@ -312,17 +335,50 @@ impl Client {
         bail!("client {}: no sync comes to its end", self.no)
     }
 
-    async fn sync(&self, options: &SyncOptions) -> Result<Sample> {
+    async fn sync(&mut self, options: &SyncOptions) -> Result<Sample> {
         let version = digest(&self.content);
         self.ledger().tried.push(version);
-        let from = Sources::Local(vec![self.file.clone()]);
-        let to = Destination::Remote { host: "server".into(), path: self.name_there().into() };
-        let sample = self.run(from, to, options).await?;
+        let sample = match self.update(options).await? {
+            Some(sample) => sample,
+            None => self.sync_by_session(options).await?,
+        };
         let mut ledger = self.ledger();
         let before = ledger.acknowledged.replace(version);
         ledger.earlier.extend(before);
         ledger.tried.clear();
         drop(ledger);
+        Ok(sample)
+    }
+
+    /// Sends an update, if it may and the server has the version that it knows.
+    async fn update(&mut self, options: &SyncOptions) -> Result<Option<Sample>> {
+        let (begun, there) = (Instant::now(), self.path_there()?);
+        let Some(updates) = &mut self.updates else { return Ok(None) };
+        let local = Local {
+            path: &self.file,
+            there: &there,
+            times: options.times,
+            modes: options.modes,
+            dir_modified: None,
+        };
+        let updated = timeout(PATIENCE, updates.update(&self.link, local)).await;
+        let updated = updated.unwrap_or(Err(SyncError::Interrupted))?;
+        Ok(updated.map(|updated| {
+            let (up, down) = updated.traffic;
+            Sample { elapsed: begun.elapsed(), up, down, late: Duration::ZERO }
+        }))
+    }
+
+    async fn sync_by_session(&mut self, options: &SyncOptions) -> Result<Sample> {
+        let from = Sources::Local(vec![self.file.clone()]);
+        let to = Destination::Remote { host: "server".into(), path: self.name_there().into() };
+        let sample = self.run(from, to, options).await?;
+        let there = self.path_there()?;
+        if let Some(updates) = &mut self.updates {
+            // What it remembers must have rested.
+            sleep(REST).await;
+            updates.remember(&self.file, &there);
+        }
         Ok(sample)
     }
 
@@ -337,6 +393,10 @@ impl Client {
 
     fn name_there(&self) -> String {
         format!("{}.bin", self.no)
+    }
+
+    fn path_there(&self) -> Result<RelPath> {
+        Ok(RelPath::parse(self.name_there().as_bytes())?)
     }
 
     async fn run(

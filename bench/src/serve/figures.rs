@@ -7,10 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use deltic_protocol::options::Options as SyncOptions;
 use tempfile::TempDir;
 
-use super::clients::Fleet;
+use super::clients::{Fleet, Manner};
 use super::load::Options;
 use super::row::at_share;
 use super::server::{Server, ended_cpu};
@@ -30,13 +29,13 @@ const RUNS: usize = 3;
 
 /// Prints the memory and the wake-ups of a server: with nobody there, and for each client that is silent after its
 /// file went up and came down.
-pub(super) async fn idle(options: &Options, sync: SyncOptions) -> Result<Table> {
+pub(super) async fn idle(options: &Options, manner: Manner) -> Result<Table> {
     let header = ["server", "clients", "RSS MiB", "KiB a client", "wake-ups/s", "cpu ms/s"];
     let mut table = Table::new(1, header);
     let server = start(options)?;
     let alone = silence(&server).await?;
     table.row(alone.cells("alone", (0, 0)));
-    let mut fleet = Fleet::new(&server, options, sync)?;
+    let mut fleet = Fleet::new(&server, options, manner)?;
     progress("connecting");
     fleet.settle(options.idle).await?;
     fleet.fetch_all().await?;
@@ -85,9 +84,9 @@ async fn silence(server: &Server) -> Result<Silence> {
 
 /// Times of small clients by themselves, and beside a client that brings a large file over and over: to a server of its
 /// own, which is what the machine makes them wait, and to theirs. Medians of rounds, in which one follows the other.
-pub(super) async fn hog(options: &Options, sync: SyncOptions) -> Result<Table> {
+pub(super) async fn hog(options: &Options, manner: Manner) -> Result<Table> {
     let (server, other) = (start(options)?, start(options)?);
-    let mut fleet = Fleet::new(&server, options, sync)?;
+    let mut fleet = Fleet::new(&server, options, manner)?;
     progress("connecting");
     fleet.settle(0).await?;
     let file = tempfile::tempdir_in(&options.client_dir).context("make a directory")?;

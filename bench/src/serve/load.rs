@@ -36,8 +36,12 @@ pub(crate) struct Options {
     /// Bytes of an edit
     #[arg(long, default_value = "1KB")]
     pub(super) edit: Size,
-    /// Ways to sync: strategies, or whole uploads
-    #[arg(long, value_delimiter = ',', default_value = "deltic,webr2sync+,webr2sync,rsync,whole")]
+    /// Ways to sync: strategies, updates in one message, or whole uploads
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "update,deltic,webr2sync+,webr2sync,rsync,whole"
+    )]
     pub(super) ways: Vec<String>,
     /// No TLS
     #[arg(long)]

@@ -20,8 +20,8 @@ use tokio::runtime::Runtime;
 
 use crate::progress::progress;
 use crate::table::Table;
-use clients::Fleet;
 pub(crate) use clients::REST;
+use clients::{Fleet, Manner};
 use load::Load;
 pub(crate) use load::Options;
 use row::{HEADER, Row};
@@ -44,7 +44,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     for way in &options.ways {
         progress(&format!("{way}: connecting"));
         let mut server = Server::start(options.deltic.as_deref(), &options.dir, options.plain)?;
-        let fleet = Fleet::new(&server, options, strategy(way)?)?;
+        let fleet = Fleet::new(&server, options, manner_of(way)?)?;
         rows.extend(runtime.block_on(measure(fleet, &mut server, options, way))?);
     }
     let mut table = Table::new(1, HEADER);
@@ -64,7 +64,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
 
 /// Measures what is not about ways to sync, with the first of them.
 fn figure_of(options: &Options, runtime: &Runtime) -> Result<Option<Table>> {
-    let way = || strategy(options.ways.first().context("--ways: none")?);
+    let way = || manner_of(options.ways.first().context("--ways: none")?);
     let table = match options.load {
         Load::Simple | Load::Regular | Load::Intensive => return Ok(None),
         Load::Hog => runtime.block_on(figures::hog(options, way()?))?,
@@ -82,14 +82,17 @@ fn show(table: &Table, options: &Options) -> Result<()> {
     })
 }
 
-/// Options of the syncs of one way.
-fn strategy(way: &str) -> Result<SyncOptions> {
+/// How clients sync in one way.
+fn manner_of(way: &str) -> Result<Manner> {
     let mut options = SyncOptions { times: true, modes: true, ..SyncOptions::default() };
     (options.durable, options.compare.cached) = (true, true);
-    Ok(match way {
+    let updates = way == "update";
+    let sync = match way {
         "whole" => SyncOptions { whole_file: true, ..options },
+        "update" => options,
         way => SyncOptions { strategy: way.parse()?, ..options },
-    })
+    };
+    Ok(Manner { sync, updates })
 }
 
 /// Runs the load with one way: a row for each length of an edit.

@@ -63,6 +63,29 @@ pub struct Round {
     dirt: Dirt,
 }
 
+impl Round {
+    /// Paths of the files that changed, below the destination, if nothing else may have; they may be gone by now.
+    #[must_use]
+    pub fn files(&self) -> Option<Vec<RelPath>> {
+        let is_of_names = self.names.is_some() && self.dirt.dirs().next().is_none();
+        is_of_names.then(|| self.dirt.names().collect())
+    }
+
+    /// Path here of what is at `path` below the destination.
+    #[must_use]
+    pub fn source_of(&self, path: &RelPath) -> Option<PathBuf> {
+        let Sources::Local(args) = &self.plan.sources else { return None };
+        args.iter().find_map(|arg| {
+            let arg = arg.as_os_str().as_bytes();
+            let at = arg.windows(MARK.len()).position(|window| window == MARK)?;
+            let (base, below) = (&arg[..at], &arg[at + MARK.len()..]);
+            let below = RelPath::parse(below.strip_suffix(b"/").unwrap_or(below)).ok()?;
+            let full = [base, b"/", path.as_bytes()].concat();
+            path.starts_with(&below).then(|| PathBuf::from(OsString::from_vec(full)))
+        })
+    }
+}
+
 /// How a round ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -533,7 +556,7 @@ fn args_of(roots: &[SourceArg], dirt: &Dirt) -> Option<Vec<PathBuf>> {
     let arg = |path: &RelPath, end: &[u8]| {
         let root = roots.iter().find(|root| path.starts_with(root.path()))?;
         let mut bytes = without_dots(root.dir().as_os_str());
-        bytes.extend_from_slice(b"/./");
+        bytes.extend_from_slice(MARK);
         bytes.extend_from_slice(path.as_bytes());
         bytes.extend_from_slice(end);
         Some(PathBuf::from(OsString::from_vec(bytes)))
@@ -549,10 +572,13 @@ fn args_of(roots: &[SourceArg], dirt: &Dirt) -> Option<Vec<PathBuf>> {
     (!args.is_empty()).then_some(args)
 }
 
-/// A path without `/./`, which would say where the paths of a transfer begin.
+/// The mark behind which the paths of a transfer begin.
+const MARK: &[u8] = b"/./";
+
+/// A path without that mark.
 fn without_dots(path: &OsStr) -> Vec<u8> {
     let mut bytes = path.as_bytes().to_vec();
-    while let Some(at) = bytes.windows(3).position(|three| three == b"/./") {
+    while let Some(at) = bytes.windows(MARK.len()).position(|three| three == MARK) {
         bytes.drain(at..at + 2);
     }
     bytes

@@ -3,6 +3,8 @@
 mod handshake;
 mod request;
 mod tunnel;
+mod updates;
+mod updating;
 
 use std::io;
 use std::net::IpAddr;
@@ -29,6 +31,8 @@ use crate::trust::client_config;
 
 use self::handshake::NoSocket;
 pub use self::request::KeptVersion;
+pub use self::updates::{Local, State, Updated, Updates};
+pub use self::updating::Updating;
 
 /// Address of a server's volume, and a path there: `https://host[:port]/volume/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -287,10 +291,15 @@ impl Link {
     /// # Errors
     /// Where the connection has ended.
     pub fn open(&self) -> Result<Channel, SyncError> {
+        let volume = self.to.volume.clone();
+        self.channel(|channel| FromClient::Open { channel, volume })
+    }
+
+    /// Opens a channel for what is asked of the server.
+    fn channel(&self, asked: impl FnOnce(u32) -> FromClient) -> Result<Channel, SyncError> {
         let number = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
         let channel = self.mux.open(number).expect("no number comes twice");
-        let open = FromClient::Open { channel: number, volume: self.to.volume.clone() };
-        self.mux.say(&open).map_err(failed("connect to", &self.to.server()))?;
+        self.mux.say(&asked(number)).map_err(failed("connect to", &self.to.server()))?;
         Ok(channel)
     }
 

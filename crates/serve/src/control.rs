@@ -27,6 +27,13 @@ pub enum FromClient {
         /// The volume that the session is about.
         volume: String,
     },
+    /// Opens a channel for one [update](crate::update), which follows at once and ends it; the answer ends it too.
+    Update {
+        /// A number that no open channel has, from 1 on.
+        channel: u32,
+        /// The volume of the file.
+        volume: String,
+    },
     /// Gives a session up.
     Close {
         /// Its channel.

@@ -13,6 +13,7 @@ pub mod private;
 pub mod server;
 pub mod token;
 pub mod trust;
+pub mod update;
 mod upgrade;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -31,7 +31,7 @@ pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, an
             let file = open(path, trust).with_context(|| format!("cannot open {}", path.display()));
             let file = file.map_err(|error| (Exit::Files, error))?;
             request.plan.batch = Some(plan::Batch::Read(Arc::new(file)));
-            return Ok(sync(request, None).1);
+            return Ok(sync(request).1);
         }
     };
     // As with rsync: the script comes first, and its trouble has a code of its own.
@@ -43,7 +43,7 @@ pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, an
     let keep = if only { plan::Batch::OnlyWrite } else { plan::Batch::Write };
     request.plan.batch = Some(keep(Arc::new(file)));
     let script = script(path, &request.plan.destination);
-    let (result, exit) = sync(request, None);
+    let (result, exit) = sync(request);
     if result.is_ok() {
         put_in_place(new, beside, &script).map_err(|error| (Exit::Files, error))?;
     }

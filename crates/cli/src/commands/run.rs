@@ -16,14 +16,27 @@ use crate::report::question;
 use crate::report::reporter::{Reporter, UiEvent, listen};
 use crate::report::view::Live;
 
-/// Runs one sync and reports it. Where the guard asks, `user` answers, by default the one at this terminal.
+/// Runs a plan: [`deltic_net::run`], or what may come before it.
+pub(super) type Runner<'a> =
+    &'a mut dyn FnMut(Plan, &User, &mut (dyn FnMut(Notice) + Send)) -> Result<Outcome, SyncError>;
+
+/// Runs one sync and reports it.
+pub(super) fn sync(request: Request) -> (Result<Outcome, SyncError>, Exit) {
+    sync_by(request, None, &mut deltic_net::run)
+}
+
+/// The same by `run`. Where the guard asks, `user` answers, by default the one at this terminal.
 ///
 /// A sync whose connection to a server is lost is made again: what has arrived is not sent again.
-pub(super) fn sync(request: Request, user: Option<User>) -> (Result<Outcome, SyncError>, Exit) {
+pub(super) fn sync_by(
+    request: Request,
+    user: Option<User>,
+    run: Runner<'_>,
+) -> (Result<Outcome, SyncError>, Exit) {
     let (mut pause, mut away, mut was_there) = (FIRST_PAUSE, Duration::ZERO, false);
     loop {
         let begun = Instant::now();
-        let ended = sync_once(request.clone(), user.clone());
+        let ended = sync_once(request.clone(), user.clone(), run);
         let is_cut = match &ended.0 {
             Err(SyncError::Disconnected(_) | SyncError::Transport { .. }) => true,
             // The first attempt may have the wrong address.
@@ -51,11 +64,15 @@ fn may_come_back(Request { plan, view, batch }: &Request) -> bool {
     plan.dial.is_some() && plan.batch.is_none() && batch.is_none() && !view.json
 }
 
-fn sync_once(request: Request, user: Option<User>) -> (Result<Outcome, SyncError>, Exit) {
+fn sync_once(
+    request: Request,
+    user: Option<User>,
+    run: Runner<'_>,
+) -> (Result<Outcome, SyncError>, Exit) {
     let mut reporter = report::reporter(&request.plan, &request.view, output(&request));
     // There are thousands of them for one large file.
     let shows_progress = request.view.json || request.view.live != Live::Nothing;
-    let (result, troubles) = watched(request.plan, user, shows_progress, &mut *reporter);
+    let (result, troubles) = watched((request.plan, run), user, shows_progress, &mut *reporter);
     let exit = Exit::of(&result, troubles);
     let written = reporter.finish(&result, exit);
     let exit = written.map_or_else(|error| unwritten(&error, exit), |()| exit);
@@ -73,9 +90,9 @@ pub(super) fn unwritten(error: &io::Error, exit: Exit) -> Exit {
     if exit == Exit::Success { Exit::Files } else { exit }
 }
 
-/// Runs the plan here while `reporter` reports it on another thread.
+/// Runs the plan here by `run` while `reporter` reports it on another thread.
 pub(super) fn watched(
-    plan: Plan,
+    (plan, run): (Plan, Runner<'_>),
     user: Option<User>,
     shows_progress: bool,
     reporter: &mut dyn Reporter,
@@ -93,7 +110,7 @@ pub(super) fn watched(
         };
         // The reporter ends by an event alone: who waits for an answer of the user keeps an end too.
         let over = Over { sender: &sender, reporter: reporting.thread().clone() };
-        let result = deltic_net::run(plan, &user, &mut |notice| {
+        let result = run(plan, &user, &mut |notice| {
             if !shows_progress && matches!(notice, Notice::Settled { .. } | Notice::Wire { .. }) {
                 return;
             }

@@ -44,7 +44,8 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
         }
     };
     let mut reporter = Differences::new(args, &comparison);
-    let (result, troubles) = watched(comparison.plan, None, true, &mut reporter);
+    let (result, troubles) =
+        watched((comparison.plan, &mut deltic_net::run), None, true, &mut reporter);
     let exit = match Exit::of(&result, troubles) {
         Exit::Success if reporter.counts.differences > 0 => Exit::Different,
         exit => exit,

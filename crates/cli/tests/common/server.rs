@@ -240,10 +240,37 @@ impl Socket {
 
     /// The same in a frame that begins so.
     pub fn send_as(&mut self, first: u8, channel: u8, text: &str) {
-        let len = text.len() as u8 + 1;
-        assert!(len < 126, "it is a short one");
-        let head = [first, 0x80 | len, 0, 0, 0, 0, channel];
-        self.0.write_all(&[&head, text.as_bytes()].concat()).expect("it listens");
+        self.send_frame(first, channel, text.as_bytes());
+    }
+
+    /// Sends bytes of a channel, up to 64 KiB.
+    pub fn send_bytes(&mut self, channel: u8, bytes: &[u8]) {
+        self.send_frame(0x82, channel, bytes);
+    }
+
+    fn send_frame(&mut self, first: u8, channel: u8, bytes: &[u8]) {
+        let len = u16::try_from(bytes.len() + 1).expect("it is no long one");
+        let [high, low] = len.to_be_bytes();
+        let len = if len < 126 { vec![0x80 | low] } else { vec![0x80 | 126, high, low] };
+        let frame = [&[first], &*len, &[0; 4], &[channel], bytes].concat();
+        self.0.write_all(&frame).expect("it listens");
+    }
+
+    /// The next message that has bytes: its channel, and these. Answers pings.
+    pub fn hear_bytes(&mut self) -> (u8, Vec<u8>) {
+        loop {
+            let (first, message) = self.frame();
+            match first {
+                0x82 if message.len() > 1 => return (message[0], message[1..].to_vec()),
+                0x89 => self.pong(&message),
+                _ => {}
+            }
+        }
+    }
+
+    fn pong(&mut self, message: &[u8]) {
+        let head = [0x8a, 0x80 | message.len() as u8, 0, 0, 0, 0];
+        self.0.write_all(&[&head, message].concat()).expect("it listens");
     }
 
     /// The next frame: its first byte, and what is in it.
@@ -279,8 +306,7 @@ impl Socket {
         if first != 0x89 {
             return false;
         }
-        let head = [0x8a, 0x80 | message.len() as u8, 0, 0, 0, 0];
-        self.0.write_all(&[&head, &*message].concat()).expect("it listens");
+        self.pong(&message);
         true
     }
 

@@ -23,6 +23,11 @@ const MOST: usize = 4 << 20;
 /// Longest time for a conversation whose client has said all.
 const PATIENCE: Duration = Duration::from_secs(15);
 
+const UPGRADE: &[u8] =
+    b"GET /v1/ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
+    Sec-WebSocket-Protocol: deltic.1\r\nAuthorization: Bearer TOKEN\r\n\r\n";
+
 /// A server of the volume `photos`, with a file `dir/file`.
 pub struct Here {
     runtime: Runtime,
@@ -88,6 +93,29 @@ impl Here {
              Content-Length: {len}\r\n\r\n"
         );
         self.converse(&[head.as_bytes(), body].concat());
+    }
+
+    /// Hands it what a WebSocket brings.
+    ///
+    /// # Panics
+    /// As [`Here::converse`].
+    pub fn over_socket(&self, frames: &[u8]) {
+        self.converse(&[&self.with_token(UPGRADE), frames].concat());
+    }
+
+    /// Sends an update of a file, by a WebSocket.
+    ///
+    /// # Panics
+    /// As [`Here::converse`].
+    pub fn update(&self, update: &[u8]) {
+        let frame = |channel: u8, bytes: &[u8]| {
+            let len = (bytes.len() as u64 + 1).to_be_bytes();
+            [&[0x82, 0x80 | 127], &len[..], &[0; 4], &[channel], bytes].concat()
+        };
+        let begins = frame(0, br#"{"update":{"channel":1,"volume":"photos"}}"#);
+        let parts = update.chunks(32 << 10).flat_map(|part| frame(1, part));
+        let frames: Vec<u8> = begins.into_iter().chain(parts).chain(frame(1, b"")).collect();
+        self.over_socket(&frames);
     }
 
     /// Hands the server what one connection brings, and takes its answers.

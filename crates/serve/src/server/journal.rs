@@ -47,9 +47,10 @@ impl Journal {
         self.note("wrong_token", json!({ "from": from }));
     }
 
-    /// Notes the end of a session.
-    pub(crate) fn session(
+    /// Notes the end of a session, or of an update.
+    pub(crate) fn ended(
         &self,
+        event: &str,
         (volume, token): (&str, &TokenHash),
         ended: &Result<Outcome, SyncError>,
     ) {
@@ -70,7 +71,7 @@ impl Journal {
             }
             Err(error) => fields["outcome"] = error.to_string().into(),
         }
-        self.note("session", fields);
+        self.note(event, fields);
     }
 }
 

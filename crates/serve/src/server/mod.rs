@@ -31,6 +31,8 @@ mod systemd;
 mod tickets;
 mod tls;
 mod tunnel;
+mod updated;
+mod updates;
 mod volume;
 
 use std::net::{SocketAddr, TcpListener};
@@ -305,6 +307,7 @@ impl Prepared {
             () = tokio::time::sleep(DRAIN_TIMEOUT) => {}
             () = signals.told_to_end(|| true) => {}
         }
+        server.volumes.values().for_each(|volume| volume.updates.close());
         Ok(())
     }
 }

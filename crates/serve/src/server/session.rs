@@ -62,7 +62,7 @@ impl Opened {
         server.journal.note("open", fields);
         let with = Embedding { cancel, bases, ..server.embedding.clone() };
         let ended = serve_within(transport, limits, &with).await;
-        server.journal.session((&volume, &token), &ended);
+        server.journal.ended("session", (&volume, &token), &ended);
         Ok(())
     }
 }

@@ -24,9 +24,10 @@ use tokio_websockets::ServerBuilder;
 use super::admission::Client;
 use super::audit::name;
 use super::problem::Problem;
-use super::shared::Server;
+use super::shared::{Known, Server};
+use super::updates::Updating;
 use crate::SUBPROTOCOL;
-use crate::channel::{Connection, MAX_MESSAGE_BYTES, Mux, invalid, limits};
+use crate::channel::{Channel, Connection, MAX_MESSAGE_BYTES, Mux, invalid, limits};
 use crate::control::{FromClient, FromServer, parse};
 use crate::lock;
 use crate::token::{Token, TokenHash};
@@ -190,10 +191,10 @@ impl Connected {
                 }
             }
             FromClient::Open { channel, volume } => {
-                if let Err(why) = self.open(channel, &volume) {
-                    let Problem { detail: why, retry_secs, .. } = why;
-                    self.mux.say(&FromServer::Refused { channel, why, retry_secs })?;
-                }
+                self.started(channel, self.open(channel, &volume))?;
+            }
+            FromClient::Update { channel, volume } => {
+                self.started(channel, self.update(channel, volume))?;
             }
             FromClient::Close { channel } => {
                 if let Some(cancel) = lock(&self.sessions).remove(&channel) {
@@ -204,17 +205,52 @@ impl Connected {
         Ok(())
     }
 
-    /// Starts a session.
-    fn open(&self, number: u32, volume: &str) -> Result<(), Problem> {
+    /// Says why nothing has started in a channel.
+    fn started(&self, channel: u32, started: Result<(), Problem>) -> io::Result<()> {
+        let Err(Problem { detail: why, retry_secs, .. }) = started else { return Ok(()) };
+        self.mux.say(&FromServer::Refused { channel, why, retry_secs })
+    }
+
+    /// Finds out who asks for something now.
+    fn asks(&self) -> Result<Known, Problem> {
         let token = self.token.borrow().ok_or_else(Problem::unknown)?;
         let known = self.server.known(token)?;
         self.server.count_request(&self.by, &known)?;
-        let session = self.server.open_session(&known, volume)?;
+        Ok(known)
+    }
+
+    /// Opens a channel.
+    fn channel(&self, number: u32) -> Result<Channel, Problem> {
         if number == 0 || self.mux.channels().count() >= MAX_CHANNELS {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels"));
         }
         let used = || Problem::new(StatusCode::CONFLICT, "the channel is open already");
-        let channel = self.mux.open(number).ok_or_else(used)?;
+        self.mux.open(number).ok_or_else(used)
+    }
+
+    /// Starts an update, which is not cancelled: it ends soon.
+    fn update(&self, number: u32, volume: String) -> Result<(), Problem> {
+        let known = self.asks()?;
+        let permit = self.server.session_permit(&known)?;
+        let channel = self.channel(number)?;
+        let (server, mux) = (Arc::clone(&self.server), self.mux.clone());
+        self.tracker.spawn(async move {
+            let updating = Updating { known, volume, _permit: permit };
+            if let Err(Problem { detail: why, retry_secs, .. }) =
+                updating.hold(&server, channel).await
+            {
+                mux.say(&FromServer::Refused { channel: number, why, retry_secs }).ok();
+            }
+            mux.channels().close(number, None).await;
+        });
+        Ok(())
+    }
+
+    /// Starts a session.
+    fn open(&self, number: u32, volume: &str) -> Result<(), Problem> {
+        let known = self.asks()?;
+        let session = self.server.open_session(&known, volume)?;
+        let channel = self.channel(number)?;
         let cancel = Cancel::default();
         lock(&self.sessions).insert(number, cancel.clone());
         let (server, mux, from) = (Arc::clone(&self.server), self.mux.clone(), self.by.ip);

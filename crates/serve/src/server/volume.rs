@@ -15,6 +15,7 @@ use super::access::Grant;
 use super::config::{AccessConfig, VolumeConfig};
 use super::events::Events;
 use super::quotas::{TokenQuota, TokenQuotas};
+use super::updated::Updated;
 use crate::token::TokenHash;
 
 /// A directory that is served.
@@ -23,6 +24,8 @@ pub(crate) struct Volume {
     pub(crate) name: Name,
     /// The last changes.
     pub(crate) events: Arc<Events>,
+    /// Files of it that were updated.
+    pub(crate) updates: Arc<Updated>,
     access: AccessConfig,
     delete: bool,
     /// Quotas of whoever writes, and what is counted of them.
@@ -50,7 +53,15 @@ pub(crate) enum Right {
 impl Volume {
     pub(crate) fn new(name: Name, config: &VolumeConfig, bases: Option<Bases>) -> Self {
         let (access, delete) = (config.access, config.delete);
-        Self { name, events: Arc::default(), access, delete, quotas: None, bases }
+        Self {
+            name,
+            events: Arc::default(),
+            updates: Arc::default(),
+            access,
+            delete,
+            quotas: None,
+            bases,
+        }
     }
 
     /// Bases of what a token brought or fetched. No other token is told of them: who may only write learns nothing.

@@ -2,6 +2,7 @@
 
 mod confirm;
 mod state;
+mod updates;
 
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,8 +14,9 @@ use deltic_tree::path::printable;
 use indicatif::{HumanBytes, HumanCount};
 
 use confirm::Listening;
+use updates::Updates;
 
-use super::run::{output, sync, unwritten};
+use super::run::{output, sync_by, unwritten};
 use super::sync::{asked, refuse};
 use crate::args::sync::SyncArgs;
 use crate::args::watch::{Seconds, WatchArgs};
@@ -44,7 +46,8 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
         Ok(watch) => {
             let operands = words_of(&args.sync);
             let listening = confirm::listen(watch.confirming(), operands);
-            Course::new(request, listening).run(watch)
+            let updates = Updates::new(&request.plan, &args.sync.login);
+            Course::new(request, listening, updates.ok().flatten()).run(watch)
         }
         Err(error) => {
             let hint = request.view.hint(&error);
@@ -104,6 +107,8 @@ struct Course {
     request: Request,
     /// The socket on which the user's word is heard, or why there is none.
     listening: io::Result<Listening>,
+    /// Updates of edited files, where the destination takes them.
+    updates: Option<Updates>,
     start: Instant,
     all: Watched,
     /// Exit of the last round.
@@ -111,9 +116,9 @@ struct Course {
 }
 
 impl Course {
-    fn new(request: Request, listening: io::Result<Listening>) -> Self {
+    fn new(request: Request, listening: io::Result<Listening>, updates: Option<Updates>) -> Self {
         let (start, all) = (Instant::now(), Watched::default());
-        Self { request, listening, start, all, last: Exit::Success }
+        Self { request, listening, updates, start, all, last: Exit::Success }
     }
 
     fn run(mut self, mut watch: Watch) -> Exit {
@@ -149,7 +154,13 @@ impl Course {
         if request.view.json {
             say(&request, &Event::round(round));
         }
-        let (result, exit) = sync(request, round.user.clone());
+        let user = round.user.clone();
+        let (result, exit) = match &mut self.updates {
+            None => sync_by(request, user, &mut deltic_net::run),
+            Some(updates) => sync_by(request, user, &mut |plan, user, hear| {
+                updates.run(round, (plan, user), hear)
+            }),
+        };
         self.note(&result, exit);
         (result, exit)
     }

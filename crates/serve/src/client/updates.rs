@@ -1,0 +1,335 @@
+//! Updates of files that were synced before, each in one message and its answer.
+//!
+//! A session takes several messages each way. Who has synced a file knows what is at the server, as long as nobody else
+//! changes it: it sends what differs, and the name of the version that it differs from.
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use deltic_core::recipe::Chunk;
+use deltic_core::{AnyChunker, AtEnd, ChunkerSpec, Fingerprint, Fingerprinter, Key};
+use deltic_net::SyncError;
+use deltic_tree::{RelPath, Timestamp};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{Link, failed};
+use crate::channel::invalid;
+use crate::control::FromClient;
+use crate::update::{Answer, Base, Head, MAX_FILE_BYTES, Step, written};
+
+/// Shortest file that is updated so, in bytes: a shorter one goes whole in a session.
+const SHORTEST: u64 = 16 << 10;
+/// Bytes of files of which something is remembered, some hundredth of that.
+const MOST_BYTES: u64 = 4 << 30;
+/// Most bytes of an answer that are read.
+const MOST_ANSWER_BYTES: u64 = 16;
+/// A file that changed so little ago may be changing still.
+const REST: Duration = Duration::from_millis(50);
+
+/// Files as they are at a server.
+#[derive(Debug)]
+pub struct Updates {
+    names: Fingerprinter,
+    files: HashMap<RelPath, Known>,
+    /// Bytes of all of them.
+    bytes: u64,
+}
+
+/// A file as it is at the server.
+#[derive(Debug)]
+struct Known {
+    base: Base,
+    spec: ChunkerSpec,
+    cuts: Vec<Cut>,
+    state: State,
+}
+
+/// A file's state besides its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Length, in bytes.
+    pub len: u64,
+    /// When it was modified.
+    pub modified: Timestamp,
+    /// Permission bits.
+    pub mode: u32,
+}
+
+/// A chunk in its place.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    start: u64,
+    len: u32,
+    name: Fingerprint,
+}
+
+/// A file that may be updated.
+#[derive(Clone, Copy, Debug)]
+pub struct Local<'a> {
+    /// Its path here.
+    pub path: &'a Path,
+    /// Its path at the server, from the volume on.
+    pub there: &'a RelPath,
+    /// True if it gets its time there.
+    pub times: bool,
+    /// True if it gets its mode there.
+    pub modes: bool,
+    /// The time that its directory gets there.
+    pub dir_modified: Option<Timestamp>,
+}
+
+/// An update that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Updated {
+    /// The file's state before.
+    pub old: State,
+    /// Its state now.
+    pub new: State,
+    /// Bytes of it that were sent.
+    pub literal: u64,
+    /// Bytes that were sent and received.
+    pub traffic: (u64, u64),
+}
+
+impl Default for Updates {
+    fn default() -> Self {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).expect("the system has random bytes");
+        let names = Fingerprinter::keyed(&Key::from_bytes(key));
+        Self { names, files: HashMap::new(), bytes: 0 }
+    }
+}
+
+impl Updates {
+    /// Remembers a file that a session has just synced. One that has changed since is not taken for what is there: the
+    /// server knows better.
+    pub fn remember(&mut self, path: &Path, there: &RelPath) {
+        self.forget(there);
+        let Ok((content, state)) = read(path) else { return };
+        let spec = ChunkerSpec::for_len(content.len() as u64);
+        let cuts = self.cut(&spec.build(), &content);
+        self.put(there, Known { base: Base::of(&content), spec, cuts, state });
+    }
+
+    /// True if something is known of a file at the server.
+    #[must_use]
+    pub fn knows(&self, there: &RelPath) -> bool {
+        self.files.contains_key(there)
+    }
+
+    /// Forgets what is at the server: somebody else may change it.
+    pub fn forget(&mut self, there: &RelPath) {
+        if let Some(known) = self.files.remove(there) {
+            self.bytes -= known.state.len;
+        }
+    }
+
+    fn put(&mut self, there: &RelPath, known: Known) {
+        // What is there by now takes its time to be forgotten: all of it goes at once.
+        if self.bytes + known.state.len > MOST_BYTES {
+            (self.files, self.bytes) = (HashMap::new(), 0);
+        }
+        self.bytes += known.state.len;
+        self.files.insert(there.clone(), known);
+    }
+
+    fn cut(&self, chunker: &AnyChunker, content: &[u8]) -> Vec<Cut> {
+        let mut start = 0;
+        let chunks = self.names.scan(chunker, content, AtEnd::Yes).chunks;
+        let place = |Chunk { len, fingerprint: name }| {
+            let cut = Cut { start, len, name };
+            start += u64::from(len);
+            cut
+        };
+        chunks.into_iter().map(place).collect()
+    }
+
+    /// Brings a file to the server in one message; `None` where that is for a session: nothing is known of it, much
+    /// has changed, somebody else changed it there, or it is changing here.
+    ///
+    /// # Errors
+    /// [`SyncError`] where the connection has ended, or the server refuses it; what is there then nobody knows.
+    pub async fn update(
+        &mut self,
+        link: &Link,
+        file: Local<'_>,
+    ) -> Result<Option<Updated>, SyncError> {
+        let Some(made) = self.made(file) else { return Ok(None) };
+        // Until the answer is here nobody knows what is there.
+        self.forget(file.there);
+        let (answer, received) = exchange(link, &made.update).await?;
+        if answer == Answer::OtherBase {
+            return Ok(None);
+        }
+        let (old, new, literal) = (made.old, made.new.state, made.literal);
+        let traffic = (made.update.len() as u64, received);
+        self.put(file.there, made.new);
+        Ok(Some(Updated { old, new, literal, traffic }))
+    }
+
+    /// Makes the update of a file.
+    fn made(&self, file: Local<'_>) -> Option<Made> {
+        let known = self.files.get(file.there)?;
+        let (content, state) = read(file.path).ok()?;
+        let cuts = self.cut(&known.spec.build(), &content);
+        let (steps, literal) = steps(&known.cuts, &cuts, &content);
+        let head = Head {
+            path: file.there.clone(),
+            base: known.base,
+            len: state.len,
+            modified: state.modified,
+            mode: state.mode,
+            times: file.times,
+            modes: file.modes,
+            dir_modified: file.dir_modified,
+        };
+        let update = written(&head, steps)?;
+        let new = Known { base: Base::made_by(&update), spec: known.spec, cuts, state };
+        Some(Made { update, old: known.state, new, literal })
+    }
+}
+
+/// Sends an update; what became of it, and bytes that were received.
+async fn exchange(link: &Link, update: &[u8]) -> Result<(Answer, u64), SyncError> {
+    let volume = link.to.volume.clone();
+    let mut channel = link.channel(|channel| FromClient::Update { channel, volume })?;
+    let answer: io::Result<_> = async {
+        channel.write_all(update).await?;
+        channel.shutdown().await?;
+        let mut answer = Vec::new();
+        (&mut channel).take(MOST_ANSWER_BYTES).read_to_end(&mut answer).await?;
+        let read = Answer::read(&answer).ok_or_else(|| invalid("no answer to an update"))?;
+        Ok((read, answer.len() as u64))
+    }
+    .await;
+    answer.map_err(|error| match error.get_ref().and_then(|why| why.downcast_ref::<SyncError>()) {
+        Some(SyncError::SelectionThere(why)) => SyncError::SelectionThere(why.clone()),
+        _ => failed("update a file at", &link.to.server())(error),
+    })
+}
+
+/// An update in the making.
+struct Made {
+    update: Vec<u8>,
+    old: State,
+    new: Known,
+    literal: u64,
+}
+
+/// Reads a file that is neither short nor long, and rests.
+fn read(path: &Path) -> io::Result<(Vec<u8>, State)> {
+    let changing = || io::Error::other("it is changing");
+    let mut file = File::open(path)?;
+    let before = file.metadata()?;
+    let since = Duration::new(before.ctime().max(0) as u64, before.ctime_nsec() as u32);
+    let rests = || UNIX_EPOCH + since + REST <= SystemTime::now();
+    if !before.is_file() || !(SHORTEST..=MAX_FILE_BYTES).contains(&before.len()) || !rests() {
+        return Err(changing());
+    }
+    let mut content = Vec::with_capacity(before.len() as usize + 1);
+    (&mut file).take(MAX_FILE_BYTES + 1).read_to_end(&mut content)?;
+    let after = file.metadata()?;
+    let version = |meta: &Metadata| {
+        (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec())
+    };
+    let is_whole = version(&before) == version(&after) && before.len() == content.len() as u64;
+    let modified = Timestamp { secs: after.mtime(), nanos: after.mtime_nsec() as u32 };
+    let state = State { len: after.len(), modified, mode: after.mode() & 0o7777 };
+    if is_whole { Ok((content, state)) } else { Err(changing()) }
+}
+
+/// The new version as copies of the old one and bytes, and how many bytes.
+fn steps<'a>(old: &[Cut], new: &[Cut], content: &'a [u8]) -> (Vec<Step<'a>>, u64) {
+    let places: HashMap<_, _> = old.iter().rev().map(|cut| ((cut.name, cut.len), cut)).collect();
+    let (mut steps, mut literal, mut sent) = (Vec::new(), 0, 0);
+    // Where the old version goes on behind the last copy.
+    let mut next = 0;
+    for cut in new {
+        let equals = |other: &Cut| (other.name, other.len) == (cut.name, cut.len);
+        let follows = old.binary_search_by_key(&next, |cut| cut.start).ok().map(|no| &old[no]);
+        let found = follows.filter(|other| equals(other));
+        let Some(place) = found.or_else(|| places.get(&(cut.name, cut.len)).copied()) else {
+            continue;
+        };
+        if sent < cut.start {
+            literal += cut.start - sent;
+            steps.push(Step::Bytes(&content[sent as usize..cut.start as usize]));
+        }
+        let len = u64::from(cut.len);
+        match steps.last_mut() {
+            Some(Step::Copy { start, len: run }) if *start + *run == place.start => *run += len,
+            _ => steps.push(Step::Copy { start: place.start, len }),
+        }
+        (sent, next) = (cut.start + len, place.start + len);
+    }
+    let rest = &content[sent as usize..];
+    if !rest.is_empty() {
+        steps.push(Step::Bytes(rest));
+    }
+    (steps, literal + rest.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn made_of(steps: &[Step<'_>], old: &[u8]) -> Vec<u8> {
+        let part = |step: &Step<'_>| match *step {
+            Step::Copy { start, len } => old[start as usize..(start + len) as usize].to_vec(),
+            Step::Bytes(bytes) => bytes.to_vec(),
+        };
+        steps.iter().flat_map(part).collect()
+    }
+
+    /// Bytes that repeat themselves here and there.
+    fn content(parts: &[(u8, u16)]) -> Vec<u8> {
+        let part = |&(seed, len): &(u8, u16)| {
+            let mut word = u64::from(seed);
+            (0..len).map(move |_| {
+                word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(u64::from(seed));
+                if seed == 0 { 0 } else { (word >> 56) as u8 }
+            })
+        };
+        parts.iter().flat_map(part).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn steps_make_the_new_version_of_the_old_one(
+            old in vec((0..4_u8, any::<u16>()), 0..6),
+            new in vec((0..5_u8, any::<u16>()), 0..6),
+        ) {
+            let (old, new, updates) = (content(&old), content(&new), Updates::default());
+            let chunker = ChunkerSpec::for_len(1 << 20).build();
+            let (there, here) = (updates.cut(&chunker, &old), updates.cut(&chunker, &new));
+            let (steps, literal) = steps(&there, &here, &new);
+            prop_assert_eq!(made_of(&steps, &old), new.clone());
+            let sent = steps.iter().filter(|step| matches!(step, Step::Bytes(_)));
+            prop_assert_eq!(sent.map(Step::len).sum::<u64>(), literal);
+        }
+    }
+
+    #[test]
+    fn a_short_edit_costs_a_few_chunks_and_two_copies() {
+        let updates = Updates::default();
+        let chunker = ChunkerSpec::for_len(1 << 20).build();
+        for fill in [None, Some(0)] {
+            let mut old = content(&[(3, u16::MAX); 16]);
+            old.iter_mut().enumerate().for_each(|(at, byte)| {
+                *byte = fill.unwrap_or(*byte ^ (at / 65_535) as u8);
+            });
+            let new = [&old[..500_000], b"some new bytes", &old[500_000..]].concat();
+            let (there, here) = (updates.cut(&chunker, &old), updates.cut(&chunker, &new));
+            let (steps, literal) = steps(&there, &here, &new);
+            assert!(steps.len() <= 5, "{}", steps.len());
+            assert!(literal < 30_000, "{literal}");
+        }
+    }
+}
