@@ -1,21 +1,29 @@
 #!/usr/bin/env bash
 # Checks contents that fs-verity tells, on a kernel that has it: verity.sh DELTIC [DIR].
 #
-# Installs by apt, as root: qemu-system-x86, busybox-static, cpio, fsverity, e2fsprogs and a kernel package that is unpacked into
-# DIR (default /tmp/deltic-verity), ~50 MB. An emulated machine then makes files on an ext4, gives them fs-verity by
-# `fsverity enable`, and compares them by --trust-sums; it fails where more is read than has no digest, or the answer is
-# wrong. Takes about a minute.
+# Installs by apt, as root: qemu-system-x86, busybox-static, cpio, fsverity, e2fsprogs, f2fs-tools, btrfs-progs and a kernel
+# package of which parts are unpacked into DIR (default /tmp/deltic-verity), ~120 MB. An emulated machine then makes files on
+# an ext4, an F2FS and a btrfs, gives them fs-verity by `fsverity enable`, and compares them by --trust-sums; it fails where
+# more is read than has no digest, or the answer is wrong. Btrfs tells no digest that can be used: it goes by its own sums,
+# and the answers alone count. Takes about two minutes.
 set -eu
 deltic=$(realpath "$1") dir=${2:-/tmp/deltic-verity}
 mkdir -p "$dir" && dir=$(realpath "$dir") && cd "$dir"
 has() { command -v "$1" >/dev/null; }
-if ! has qemu-system-x86_64 || ! has busybox || ! has fsverity || ! has cpio; then
-    apt-get -q install -y --no-install-recommends qemu-system-x86 busybox-static cpio fsverity e2fsprogs
-fi
-if ! ls boot/vmlinuz-* >/dev/null 2>&1; then
-    kernel=$(apt-cache search --names-only '^linux-image-[0-9.]+-[0-9]+-cloud-amd64$' | sort -V | tail -n 1)
-    apt-get -q download "${kernel%% *}"
-    dpkg -x linux-image-*.deb .
+programs=(qemu-system-x86_64 busybox fsverity cpio mkfs.ext4 mkfs.f2fs mkfs.btrfs)
+for program in "${programs[@]}"; do
+    has "$program" && continue
+    apt-get -q install -y --no-install-recommends qemu-system-x86 busybox-static cpio fsverity e2fsprogs f2fs-tools btrfs-progs
+    break
+done
+# The cloud's kernel has no F2FS.
+if ! ls kernel/boot/vmlinuz-* >/dev/null 2>&1; then
+    package=$(apt-cache search --names-only '^linux-image-[0-9.]+-[0-9]+-amd64$' | sort -V | tail -n 1)
+    rm -f linux-image-*.deb && apt-get -q download "${package%% *}"
+    mkdir -p kernel
+    dpkg --fsys-tarfile linux-image-*.deb | tar -x -C kernel --wildcards './boot/vmlinuz-*' './lib/modules/*/modules.*' \
+        './lib/modules/*/kernel/'{fs,lib,crypto,block,arch,drivers/nvme}/'*'
+    rm -f linux-image-*.deb
 fi
 
 rm -rf root && mkdir -p root/{bin,dev,proc,sys,tmp,mnt}
@@ -26,12 +34,18 @@ for program in "$deltic" "$(command -v fsverity)"; do
         mkdir -p "root$(dirname "$library")" && cp -L "$library" "root$library"
     done
 done
+version=$(ls kernel/lib/modules) && modules=lib/modules/$version
+for part in fs/{ext4,jbd2,mbcache.ko,f2fs,btrfs} lib crypto block arch/x86/crypto drivers/nvme/host; do
+    mkdir -p "root/$modules/kernel/$(dirname "$part")" && cp -r "kernel/$modules/kernel/$part" "root/$modules/kernel/$part"
+done
+cp "kernel/$modules"/modules.* "root/$modules/" && busybox depmod -b "$PWD/root" "$version"
 cat >root/init <<'INIT'
 #!/bin/busybox sh
 export PATH=/bin HOME=/tmp
 /bin/busybox --install -s /bin
 mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t devtmpfs dev /dev
-mount -t ext4 /dev/nvme0n1 /mnt && cd /mnt && mkdir a b
+modprobe -a crc32c_generic crc32_generic xxhash_generic blake2b_generic nvme ext4 f2fs btrfs
+until [ -e /dev/nvme2n1 ]; do sleep 1; done
 
 # code, most bytes to be read, words
 check() {
@@ -46,31 +60,50 @@ check() {
 }
 verify="deltic verify --trust-sums a b"
 big=33554432
-head -c $big /dev/urandom >a/big
-head -c 4096 /dev/urandom >a/block
-head -c 530000 /dev/urandom >a/odd
-: >a/empty
-cp a/* b/
-for file in a/* b/*; do fsverity enable $file || echo "WRONG: $file"; done
-check 0 8000000 $verify
-# What has no digest is read, and has the same one.
-rm b/big b/odd && cp a/big a/odd b/
-check 0 $((big + 9000000)) $verify
-# Another salt is another digest.
-fsverity enable --salt=01020304 b/odd
-check 0 $((big + 9000000)) $verify
-printf x | dd of=b/big bs=1 seek=1000000 conv=notrunc 2>/dev/null
-fsverity enable b/big
-check 26 9000000 $verify
-check 0 $((big * 4)) deltic sync -rtc --trust-sums a/ b
-check 0 $((big + 9000000)) $verify
+
+# What is compared, of which all is read besides what has a digest: times this.
+suite() {
+    all=$1
+    mkdir a b
+    head -c $big /dev/urandom >a/big
+    head -c 4096 /dev/urandom >a/block
+    head -c 530000 /dev/urandom >a/odd
+    : >a/empty
+    cp a/* b/
+    for file in a/* b/*; do fsverity enable $file || echo "WRONG: $file"; done
+    check 0 $((8000000 + big * all)) $verify
+    # What has no digest is read, and has the same one.
+    rm b/big b/odd && cp a/big a/odd b/
+    check 0 $((big + 9000000 + big * all)) $verify
+    # Another salt is another digest.
+    fsverity enable --salt=01020304 b/odd
+    check 0 $((big + 9000000 + big * all)) $verify
+    printf x | dd of=b/big bs=1 seek=1000000 conv=notrunc 2>/dev/null
+    fsverity enable b/big
+    check 26 $((9000000 + big * all)) $verify
+    check 0 $((big * (4 + all))) deltic sync -rtc --trust-sums a/ b
+    check 0 $((big + 9000000 + big * all)) $verify
+}
+
+for fs in ext4 f2fs btrfs; do
+    echo "On $fs:"
+    disk=$(grep -l $fs /sys/block/nvme*/device/serial | cut -d / -f 4)
+    mount -t $fs /dev/$disk /mnt && cd /mnt || echo "WRONG: it is not mounted"
+    if [ $fs = btrfs ]; then suite 2; else suite 0; fi
+    cd / && umount /mnt
+done
 echo DONE
 poweroff -f
 INIT
 chmod +x root/init
 (cd root && find . | cpio -o -H newc --quiet | gzip -1) >initrd.gz
-rm -f disk.img && truncate -s 512M disk.img && mkfs.ext4 -q -b 4096 -O verity -F disk.img
+rm -f ./*.img && truncate -s 512M ext4.img f2fs.img btrfs.img
+mkfs.ext4 -q -b 4096 -O verity -F ext4.img && mkfs.f2fs -q -O verity f2fs.img >/dev/null && mkfs.btrfs -q --csum sha256 btrfs.img >/dev/null
+disks=()
+for fs in ext4 f2fs btrfs; do
+    disks+=(-drive "file=$fs.img,if=none,id=$fs,format=raw,cache=unsafe" -device "nvme,drive=$fs,serial=$fs")
+done
 timeout 600 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 1024 -nographic -no-reboot -net none -monitor none \
-    -kernel boot/vmlinuz-* -initrd initrd.gz -append "console=ttyS0 quiet panic=-1 mitigations=off" \
-    -drive file=disk.img,if=none,id=disk,format=raw,cache=unsafe -device nvme,drive=disk,serial=1 </dev/null | tee console.log
+    -kernel kernel/boot/vmlinuz-* -initrd initrd.gz -append "console=ttyS0 quiet panic=-1 mitigations=off" \
+    "${disks[@]}" </dev/null | tee console.log
 grep -q DONE console.log && ! grep -q WRONG console.log
