@@ -36,11 +36,13 @@ differential: toolchain ## compare with rsync on 5,000 random trees, from anothe
 	DELTIC_DIFFERENTIAL_CASES=$(or $(CASES),5000) DELTIC_DIFFERENTIAL_SEED=$(or $(SEED),$(shell date +%s000)) \
 	  cargo test --locked -p deltic-cli --test differential
 
-# The suite in `unit` does 150 rounds, this 10,000, and as many beside writers that race. Root only.
-storage: toolchain ## check facts of btrfs against random changes, from another seed each time (SEED)
+# The suite in `unit` does some 100 rounds of each, this 10,000: of facts, of facts beside writers that race, and of syncs
+# beside them. Root only.
+storage: toolchain ## check facts of btrfs, and syncs by them, against random changes, from another seed each time (SEED)
 	tools/ensure.sh mkfs.btrfs btrfs-progs
-	DELTIC_FACTS_SEED=$(or $(SEED),$(shell date +%s000)) \
-	  cargo test --locked -p deltic-store-local facts::fuzz -- --ignored --nocapture
+	export DELTIC_FACTS_SEED=$(or $(SEED),$(shell date +%s000)) && \
+	  cargo test --locked -p deltic-store-local facts::fuzz -- --ignored --nocapture && \
+	  cargo test --locked -p deltic-net --test racing -- --ignored --nocapture
 
 # Each script says what it installs; real clouds are not asked.
 storage-verity: toolchain ## compare contents by fs-verity, on an emulated machine (root: it installs what it needs)
