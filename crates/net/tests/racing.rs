@@ -210,6 +210,8 @@ fn rounds(disk: &Disk, ends: &Ends, (place, seed, rounds): (u64, u64, u64)) -> T
             drop(done);
             ended
         });
+        let tells_nothing = raced.iter().any(|why| matches!(why, Reason::NoFacts(_)));
+        assert!(!tells_nothing, "this storage tells: {raced:?}");
         if outcome.totals.failed == 0 {
             tally.raced += 1;
             tally.raced_by_changes += u64::from(is_by_changes(&raced));

@@ -85,8 +85,8 @@ impl Bases {
         if kept.is_none() && (self.old_sums.is_none() || base.is_none()) {
             return None;
         }
-        // Without them it goes as any other.
-        let extents = snapshot.extents().ok().flatten();
+        // Without them it goes as any other. What changed meanwhile will be tried again.
+        let extents = snapshot.extents().ok()?;
         let found = match (&extents, base) {
             (None, _) => Err(Reason::NoFacts(
                 self.reasons.as_ref().map_or_else(String::new, |_| snapshot.lack()),
