@@ -27,7 +27,7 @@ const PIPE_BYTES: usize = 1 << 20;
 /// A system that a URL names.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    system: Arc<dyn System>,
+    pub(crate) system: Arc<dyn System>,
 }
 
 impl Remote {
@@ -111,4 +111,4 @@ fn refused(error: RemoteError) -> SyncError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,13 +1,18 @@
 //! Surroundings and a system for tests.
 
+pub(crate) mod conformance;
+pub(crate) mod fake;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use deltic_tree::Timestamp;
+
+use conformance::Place;
 
 use crate::sums::{Algorithm, Sum, Sums, Unit};
 use crate::system::{Found, Object, System};
@@ -83,6 +88,23 @@ impl Shelf {
 /// End of names that are neither objects nor directories.
 pub(crate) const LINK: char = '@';
 
+impl Place for Arc<Shelf> {
+    type System = Shelf;
+
+    fn system(&self) -> Self {
+        Self::clone(self)
+    }
+
+    fn put(&self, path: &str, bytes: &[u8]) {
+        Shelf::put(self, path, bytes);
+    }
+
+    fn put_once_read(&self, path: &str, bytes: &[u8]) -> bool {
+        *self.next.lock().unwrap() = Some((path.into(), bytes.into()));
+        true
+    }
+}
+
 impl System for Shelf {
     fn url(&self, path: &str) -> String {
         format!("shelf://{path}")
@@ -152,8 +174,9 @@ impl System for Shelf {
         if Self::object(bytes) != *object {
             return Err(RemoteError::Changed);
         }
+        let read = bytes.get(range.start as usize..range.end as usize);
+        buf.copy_from_slice(read.ok_or_else(|| RemoteError::Wrong("no such range".into()))?);
         self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
-        buf.copy_from_slice(&bytes[range.start as usize..range.end as usize]);
         Ok(())
     }
 

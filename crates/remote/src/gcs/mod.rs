@@ -219,7 +219,10 @@ fn object_of(told: &Value) -> Result<Object, RemoteError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::conformance::{self, Says};
+    use crate::testing::fake::{Asked, Fake, Kept, Served, Told};
     use crate::testing::{Vars, answers};
+    use md5::{Digest as _, Md5};
 
     #[test]
     fn another_answer_is_no_empty_list() {
@@ -237,5 +240,44 @@ mod tests {
         let of = |it: &str| object_of(&serde_json::json!({"size": "1", "generation": it}));
         assert_eq!(of("12").unwrap().token, "12");
         assert!(of("1&x=").is_err());
+    }
+
+    fn item(fake: &Fake, name: &str, kept: &Kept) -> Value {
+        let summed = fake.summed(&kept.bytes);
+        serde_json::json!({
+            "name": name,
+            "size": kept.bytes.len().to_string(),
+            "generation": kept.no.to_string(),
+            "updated": jiff::Timestamp::from_second(kept.secs().cast_signed()).unwrap().to_string(),
+            "crc32c": BASE64.encode(crc32c::crc32c(&summed).to_be_bytes()),
+            "md5Hash": BASE64.encode(Md5::digest(&*summed)),
+        })
+    }
+
+    fn told(fake: &Fake, asked: &Asked) -> Told {
+        let path = asked.path.strip_prefix("/storage/v1/b/bucket/o").unwrap();
+        let Some(name) = path.strip_prefix('/') else {
+            let items: Vec<_> =
+                fake.all().iter().map(|(name, kept)| item(fake, name, kept)).collect();
+            let list = serde_json::json!({"kind": "storage#objects", "items": items});
+            return Told::of(200, list.to_string());
+        };
+        let Some(kept) = fake.get(name) else { return Told::of(404, "") };
+        match (asked.query("generation"), asked.header("range")) {
+            (Some(no), _) if no != kept.no.to_string() => Told::of(404, ""),
+            (_, Some(range)) => fake.ranged(&kept, range),
+            _ => Told::of(200, item(fake, name, &kept).to_string()),
+        }
+        .with("x-goog-generation", kept.no.to_string())
+    }
+
+    #[test]
+    fn a_bucket_keeps_the_laws() {
+        conformance::run(&[Algorithm::Crc32c, Algorithm::Md5], |says| {
+            let fake = Fake::new(says == Says::Lies);
+            let vars = Vars::of(&[("STORAGE_EMULATOR_HOST", &fake.serve(told))]);
+            let system = Gcs::open("bucket", &vars).unwrap().into();
+            Served { fake, system }
+        });
     }
 }

@@ -255,9 +255,41 @@ fn bytes(no: u64, value: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::net::TcpListener;
+
+    use crate::testing::fake::{Fake, PART};
+
+    /// Answers as a datanode that keeps each part of a version as a block, and nothing of those that are gone.
+    pub(in super::super) fn told(fake: &Fake, mut stream: TcpStream) {
+        let mut head = [0; 3];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(head, [0, 28, BLOCK_CHECKSUM]);
+        let mut asked = vec![0; read_varint(&mut stream).unwrap() as usize];
+        stream.read_exact(&mut asked).unwrap();
+        let [header, options] = [1, 2]
+            .map(|no| Fields::parse(Fields::parse(&asked).unwrap().bytes(no).unwrap()).unwrap());
+        let (id, unit) = (
+            Fields::parse(header.bytes(1).unwrap()).unwrap().number(2).unwrap(),
+            options.number(2).unwrap() as usize,
+        );
+        let answer = match fake.version(id / 1000) {
+            None => number(1, 1),
+            Some(kept) => {
+                let block = kept.bytes.chunks(PART).nth(id as usize % 1000).unwrap();
+                let sum = |unit: &[u8]| crc32c::crc32c(&fake.summed(unit)).to_be_bytes();
+                let sums: Vec<u8> = block.chunks(unit).flat_map(sum).collect();
+                let kind = [number(1, COMPOSITE), number(2, unit as u64)].concat();
+                let told = [bytes(3, &sums), number(4, 2), bytes(5, &kind)].concat();
+                [number(1, 0), bytes(3, &told)].concat()
+            }
+        };
+        let mut framed = Vec::new();
+        put_varint(&mut framed, answer.len() as u64);
+        framed.extend(answer);
+        stream.write_all(&framed).unwrap();
+    }
 
     fn block(pool: &str, port: u16) -> Option<Block> {
         let at = serde_json::json!({"ipAddr": "127.0.0.1", "xferPort": port});

@@ -249,6 +249,10 @@ fn found(status: &Value) -> Result<Found, RemoteError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sums::Algorithm;
+    use crate::testing::Vars;
+    use crate::testing::conformance::{self, Says};
+    use crate::testing::fake::{Asked, Fake, Kept, PART, Served, Told};
 
     #[test]
     fn a_file_that_is_stored_otherwise_is_asked_for_no_sums() {
@@ -268,5 +272,69 @@ mod tests {
         // Bytes have signs there.
         assert!(is_behind("z", "\u{e4}") && is_behind("\u{e4}", ""));
         assert!(!is_behind("a", "a") && !is_behind("a", "b") && !is_behind("", ""));
+    }
+
+    fn status(name: &str, kept: &Kept) -> Value {
+        serde_json::json!({
+            "type": "FILE", "pathSuffix": name, "length": kept.bytes.len(), "fileId": 7,
+            "modificationTime": kept.secs() * 1000,
+        })
+    }
+
+    fn located(kept: &Kept, port: u16) -> Value {
+        let block = |(at, part): (usize, &[u8])| {
+            let id = kept.no * 1000 + at as u64;
+            serde_json::json!({
+                "block": {"blockPoolId": "BP-1", "blockId": id, "generationStamp": 1, "numBytes": part.len()},
+                "locations": [{"ipAddr": "127.0.0.1", "xferPort": port}],
+            })
+        };
+        let blocks: Vec<_> = kept.bytes.chunks(PART).enumerate().map(block).collect();
+        serde_json::json!({"LocatedBlocks": {
+            "fileLength": kept.bytes.len(), "isUnderConstruction": false, "locatedBlocks": blocks,
+        }})
+    }
+
+    fn told(fake: &Fake, asked: &Asked) -> Told {
+        let name = asked.path.strip_prefix("/webhdfs/v1/").unwrap();
+        let refused = |status, exception: &str| {
+            let told = serde_json::json!({"RemoteException": {"exception": exception}});
+            Told::of(status, told.to_string())
+        };
+        let all =
+            || -> Vec<_> { fake.all().iter().map(|(name, kept)| status(name, kept)).collect() };
+        let kept = match (asked.query("op").unwrap(), fake.get(name)) {
+            ("LISTSTATUS_BATCH", _) => {
+                let list = serde_json::json!({"DirectoryListing": {
+                    "partialListing": {"FileStatuses": {"FileStatus": all()}}, "remainingEntries": 0,
+                }});
+                return Told::of(200, list.to_string());
+            }
+            (_, None) => return refused(404, "FileNotFoundException"),
+            (_, Some(kept)) => kept,
+        };
+        let number = |name: &str| asked.query(name).map(|text| text.parse::<usize>().unwrap());
+        match (asked.query("op").unwrap(), number("offset"), number("length")) {
+            ("OPEN", Some(start), Some(len)) if start + len <= kept.bytes.len() => {
+                Told::of(200, fake.content(&kept, start..start + len))
+            }
+            // As far as there are bytes.
+            ("OPEN", Some(start), _) if start < kept.bytes.len() => {
+                Told::of(200, fake.content(&kept, start..kept.bytes.len()))
+            }
+            ("OPEN", ..) => refused(403, "IOException"),
+            ("GET_BLOCK_LOCATIONS", ..) => Told::of(200, located(&kept, fake.port()).to_string()),
+            _ => Told::of(200, serde_json::json!({"FileStatus": status("", &kept)}).to_string()),
+        }
+    }
+
+    #[test]
+    fn a_cluster_keeps_the_laws() {
+        conformance::run(&[Algorithm::Crc32c], |says| {
+            let fake = Fake::new(says == Says::Lies);
+            fake.answer_besides(datanode::tests::told);
+            let system = Hdfs::open(&fake.serve(told), &Vars::default()).unwrap().into();
+            Served { fake, system }
+        });
     }
 }

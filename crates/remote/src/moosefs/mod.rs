@@ -262,6 +262,7 @@ fn failed(error: std::io::Error) -> RemoteError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::conformance::{self, Place};
 
     #[test]
     fn a_path_that_is_on_no_mount_is_refused() {
@@ -304,5 +305,50 @@ mod tests {
             assert!(parse_master(&told[..cut]).is_none());
         }
         assert!(parse_master(&[0; 14]).is_none());
+    }
+
+    /// A directory in the place of a mount. Its chunks lie on no server, so nothing is summed; what changes, a look at
+    /// it tells.
+    struct Mount {
+        dir: tempfile::TempDir,
+        system: Arc<MooseFs>,
+    }
+
+    impl Mount {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let system = MooseFs::default();
+            let device = fs::metadata(dir.path()).unwrap().dev();
+            lock(&system.masters).insert(device, Arc::new(Master::saying(vec![(9, 1); 1000])));
+            Self { dir, system: Arc::new(system) }
+        }
+    }
+
+    impl Place for Mount {
+        type System = MooseFs;
+
+        fn system(&self) -> Arc<MooseFs> {
+            Arc::clone(&self.system)
+        }
+
+        fn put(&self, path: &str, bytes: &[u8]) {
+            let beside = self.dir.path().join("beside");
+            fs::write(&beside, bytes).unwrap();
+            fs::rename(beside, at(path)).unwrap();
+        }
+
+        fn put_once_read(&self, _: &str, _: &[u8]) -> bool {
+            false
+        }
+
+        fn at(&self, name: &str) -> String {
+            let path = self.dir.path().join(name);
+            path.to_str().unwrap().trim_start_matches('/').to_owned()
+        }
+    }
+
+    #[test]
+    fn a_mount_keeps_the_laws() {
+        conformance::run_honest(&[], Mount::new);
     }
 }

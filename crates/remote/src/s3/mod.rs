@@ -438,6 +438,9 @@ fn unescaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Vars;
+    use crate::testing::conformance::{self, Says};
+    use crate::testing::fake::{Asked, Fake, Kept, Served, Told};
 
     #[test]
     fn another_answer_is_no_empty_list() {
@@ -451,5 +454,67 @@ mod tests {
             let told = Page::parse(other, "").err().unwrap().to_string();
             assert!(told.contains(why), "{other}: {told}");
         }
+    }
+
+    fn crc(fake: &Fake, bytes: &[u8]) -> String {
+        let sum = BASE64.encode(crc32c::crc32c(&fake.summed(bytes)).to_be_bytes());
+        format!("<ChecksumCRC32C>{sum}</ChecksumCRC32C>")
+    }
+
+    fn attributes(fake: &Fake, kept: &Kept) -> String {
+        let part =
+            |part: &[u8]| format!("<Part><Size>{}</Size>{}</Part>", part.len(), crc(fake, part));
+        let parts: String = kept.parts().map(part).collect();
+        let kind = if parts.is_empty() { "FULL_OBJECT" } else { "COMPOSITE" };
+        let whole = crc(fake, &kept.bytes);
+        format!(
+            "<GetObjectAttributesResponse><ETag>{}</ETag><Checksum>{whole}<ChecksumType>{kind}</ChecksumType></Checksum>\
+             <ObjectParts><IsTruncated>false</IsTruncated>{parts}</ObjectParts></GetObjectAttributesResponse>",
+            bare_tag(&kept.tag())
+        )
+    }
+
+    fn list(fake: &Fake) -> String {
+        let entry = |(key, kept): (String, Kept)| {
+            let time = instant_of(&kept);
+            let (len, tag) = (kept.bytes.len(), kept.tag());
+            format!(
+                "<Contents><Key>{key}</Key><LastModified>{time}</LastModified><ETag>{tag}</ETag>\
+                 <Size>{len}</Size></Contents>"
+            )
+        };
+        let all: String = fake.all().into_iter().map(entry).collect();
+        format!("<ListBucketResult><IsTruncated>false</IsTruncated>{all}</ListBucketResult>")
+    }
+
+    fn instant_of(kept: &Kept) -> Instant {
+        Instant::from_second(kept.secs().cast_signed()).unwrap()
+    }
+
+    fn told(fake: &Fake, asked: &Asked) -> Told {
+        let key = asked.path.strip_prefix("/bucket/").unwrap();
+        if key.is_empty() {
+            return Told::of(200, list(fake));
+        }
+        let Some(kept) = fake.get(key) else { return Told::of(404, "") };
+        if asked.header("if-match").is_some_and(|tag| tag != kept.tag()) {
+            return Told::of(412, "");
+        }
+        let told = match asked.header("range") {
+            _ if asked.query("attributes").is_some() => Told::of(200, attributes(fake, &kept)),
+            Some(range) => fake.ranged(&kept, range),
+            None => Told::of(200, kept.bytes.clone()),
+        };
+        told.with("etag", kept.tag()).with("last-modified", kept.date())
+    }
+
+    #[test]
+    fn a_bucket_keeps_the_laws() {
+        conformance::run(&[Algorithm::Crc32c], |says| {
+            let fake = Fake::new(says == Says::Lies);
+            let vars = Vars::of(&[("AWS_ENDPOINT_URL", &format!("http://{}", fake.serve(told)))]);
+            let system = S3::open("bucket", &vars).unwrap().into();
+            Served { fake, system }
+        });
     }
 }

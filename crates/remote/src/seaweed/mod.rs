@@ -262,6 +262,9 @@ fn found(entry: &Value) -> Result<Option<Found>, RemoteError> {
 mod tests {
     use super::*;
     use crate::testing::answers;
+    use crate::testing::conformance::{self, Says};
+    use crate::testing::fake::{Asked, Fake, Kept, PART, Served, Told};
+    use ::md5::{Digest as _, Md5};
 
     fn entry(extra: &str) -> Value {
         let text = format!(
@@ -344,5 +347,53 @@ mod tests {
         assert!(is_within(&changed, 10));
         // A mount cut it, or wrote chunks, and left the sum.
         assert!(!is_within(&changed, 9) && !is_within(&within, 10));
+    }
+
+    /// Content that a filer keeps in its entry, at most.
+    const WITHIN: usize = 100;
+
+    fn told_entry(fake: &Fake, name: &str, kept: &Kept) -> Value {
+        let md5 = |bytes: &[u8]| BASE64.encode(Md5::digest(&*fake.summed(bytes)));
+        let chunk = |(at, part): (usize, &[u8])| {
+            serde_json::json!({
+                "file_id": format!("3,{:x}", kept.no * 1000 + at as u64), "offset": at * PART,
+                "size": part.len(), "modified_ts_ns": kept.no, "e_tag": md5(part),
+            })
+        };
+        let is_within = (1..=WITHIN).contains(&kept.bytes.len());
+        let chunks = kept.bytes.chunks(PART).enumerate().filter(|_| !is_within).map(chunk);
+        let time = jiff::Timestamp::from_second(kept.secs().cast_signed()).unwrap();
+        serde_json::json!({
+            "FullPath": format!("/{name}"), "Mtime": time.to_string(), "Mode": 432,
+            "FileSize": kept.bytes.len(), "chunks": chunks.collect::<Vec<_>>(),
+            "Md5": is_within.then(|| md5(&kept.bytes)),
+            "Content": is_within.then(|| BASE64.encode(&kept.bytes)),
+        })
+    }
+
+    fn told(fake: &Fake, asked: &Asked) -> Told {
+        let name = asked.path.trim_matches('/');
+        if name.is_empty() {
+            let entries: Vec<_> =
+                fake.all().iter().map(|(name, kept)| told_entry(fake, name, kept)).collect();
+            let list = serde_json::json!({
+                "Path": "/", "Entries": entries, "ShouldDisplayLoadMore": false,
+            });
+            return Told::of(200, list.to_string());
+        }
+        let Some(kept) = fake.get(name) else { return Told::of(404, "") };
+        match asked.header("range") {
+            Some(range) => fake.ranged(&kept, range),
+            None => Told::of(200, told_entry(fake, name, &kept).to_string()),
+        }
+    }
+
+    #[test]
+    fn a_filer_keeps_the_laws() {
+        conformance::run(&[Algorithm::Md5], |says| {
+            let fake = Fake::new(says == Says::Lies);
+            let system = Seaweed::open(&fake.serve(told)).unwrap().into();
+            Served { fake, system }
+        });
     }
 }

@@ -15,22 +15,29 @@ use deltic_tree::{Name, RelPath};
 use super::Remote;
 use crate::evidence::{By, Compared, Counted, Evidence};
 use crate::sums::Algorithm;
-use crate::system::System as _;
+use crate::system::System;
 use crate::testing::Shelf;
+use crate::testing::conformance::{self, Says};
 use crate::tree::Takes;
 
 /// A system, a destination, and a place for notes.
-struct World {
-    shelf: Arc<Shelf>,
+pub(crate) struct World<S = Shelf> {
+    shelf: Arc<S>,
     dir: tempfile::TempDir,
 }
 
 impl World {
     fn new(shelf: Shelf) -> Self {
-        Self { shelf: Arc::new(shelf), dir: tempfile::tempdir().unwrap() }
+        Self::of(Arc::new(shelf))
+    }
+}
+
+impl<S: System> World<S> {
+    pub(crate) fn of(shelf: Arc<S>) -> Self {
+        Self { shelf, dir: tempfile::tempdir().unwrap() }
     }
 
-    fn out(&self) -> std::path::PathBuf {
+    pub(crate) fn out(&self) -> std::path::PathBuf {
         self.dir.path().join("out")
     }
 
@@ -39,7 +46,7 @@ impl World {
         self.sync_as(&["./"], Options::default())
     }
 
-    fn sync_as(
+    pub(crate) fn sync_as(
         &self,
         paths: &[&str],
         options: Options,
@@ -103,18 +110,28 @@ impl World {
     }
 }
 
-fn bytes(len: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
     bytes
 }
 
-fn age(path: &Path) {
+pub(crate) fn age(path: &Path) {
     let file = fs::File::options().write(true).open(path).unwrap();
     file.set_modified(std::time::UNIX_EPOCH).unwrap();
 }
 
 const UNIT: u64 = 64 << 10;
+
+#[test]
+fn a_shelf_keeps_the_laws_of_systems() {
+    for (unit, whole) in [(UNIT, false), (0, true)] {
+        conformance::run(&[Algorithm::Crc32c], |says| {
+            Arc::new(Shelf { unit, whole, lies: says == Says::Lies, ..Shelf::default() })
+        });
+    }
+    conformance::run_honest(&[], || Arc::new(Shelf::default()));
+}
 
 #[test]
 fn an_old_version_that_nobody_knows_costs_only_the_units_that_differ() {

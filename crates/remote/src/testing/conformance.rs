@@ -1,0 +1,219 @@
+//! The laws of all systems that a URL names. Each is given a place where a test puts objects.
+
+use std::fs;
+use std::ops::Range;
+use std::sync::Arc;
+
+use deltic_protocol::options::Options;
+use deltic_store::{Snapshot as _, Tree as _};
+use deltic_tree::RelPath;
+
+use super::fake::PART;
+use crate::RemoteError;
+use crate::session::Remote;
+use crate::session::tests::{World, age, bytes};
+use crate::sums::{Algorithm, Sum, Sums, pad};
+use crate::system::{Found, Object, System};
+use crate::tree::Takes;
+
+/// A system, and what is behind it.
+pub(crate) trait Place {
+    type System: System;
+
+    fn system(&self) -> Arc<Self::System>;
+
+    /// Puts a version of an object in place.
+    fn put(&self, path: &str, bytes: &[u8]);
+
+    /// The same as soon as some of the one before is read; false where nobody can tell when that is.
+    fn put_once_read(&self, path: &str, bytes: &[u8]) -> bool;
+
+    /// Path of the object of this name.
+    fn at(&self, name: &str) -> String {
+        name.to_owned()
+    }
+}
+
+/// Honesty of the sums that a place tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Says {
+    Truth,
+    Lies,
+}
+
+/// Checks all laws of places that `make` makes, which tell sums of these kinds and no others.
+pub(crate) fn run<P: Place>(sums: &[Algorithm], make: impl Fn(Says) -> P) {
+    run_honest(sums, || make(Says::Truth));
+    a_sum_that_lies_replaces_nothing(&make(Says::Lies));
+}
+
+/// The same of places that tell no sums, or cannot lie.
+pub(crate) fn run_honest<P: Place>(sums: &[Algorithm], make: impl Fn() -> P) {
+    assert_eq!(facts_are_of_the_bytes_that_are_read(&make()), sums);
+    reads_end_where_the_object_does(&make());
+    a_change_is_noticed(&make());
+    a_sync_brings_what_is_there(&make());
+    a_change_beside_a_sync_leaves_one_version(&make());
+}
+
+/// Lengths around those of units and parts.
+const LENS: [usize; 8] = [0, 1, 1000, 65_536, 65_537, PART, PART + 1, 2 * PART + 65_539];
+
+fn object<P: Place>(place: &P, path: &str) -> Object {
+    let Some(Found::Object(object)) = place.system().look(path).unwrap() else {
+        panic!("{path} is no object")
+    };
+    object
+}
+
+fn read<P: Place>(
+    place: &P,
+    (path, object): (&str, &Object),
+    range: Range<u64>,
+) -> Result<Vec<u8>, RemoteError> {
+    let mut buf = vec![0; (range.end - range.start) as usize];
+    place.system().read(path, object, range, &mut buf).map(|()| buf)
+}
+
+/// The kinds of sums that were told.
+fn facts_are_of_the_bytes_that_are_read<P: Place>(place: &P) -> Vec<Algorithm> {
+    let mut kinds = Vec::new();
+    for len in LENS {
+        let (path, new) = (place.at(&format!("img{len}")), bytes(len, len as u64));
+        place.put(&path, &new);
+        let object = object(place, &path);
+        assert_eq!(object.len, len as u64);
+        let sums = place.system().sums(&path, &object).unwrap().check(object.len).unwrap();
+        if len > 0 {
+            assert!(read(place, (&path, &object), 0..object.len).unwrap() == new, "{len}");
+            check_units(&sums, &new);
+        }
+        let whole = sums.whole.iter().map(|sum| (sum, &new[..], 0));
+        whole.for_each(|(sum, bytes, zeros)| check(sum, bytes, zeros));
+        kinds.extend(sums.units.iter().filter_map(crate::sums::Unit::algorithm));
+        kinds.extend(sums.whole.iter().map(|sum| sum.algorithm));
+        place.system().check(&path, &object).unwrap();
+        is_listed(place, &path, &object);
+    }
+    kinds.sort();
+    kinds.dedup();
+    kinds
+}
+
+fn check_units(sums: &Sums, bytes: &[u8]) {
+    let mut at = 0;
+    for unit in &sums.units {
+        let end = at + unit.len as usize;
+        unit.sum.iter().for_each(|sum| check(sum, &bytes[at..end], unit.padded - unit.len));
+        at = end;
+    }
+}
+
+fn check(sum: &Sum, bytes: &[u8], zeros: u64) {
+    let Some(mut summer) = sum.algorithm.summer() else { return };
+    summer.push(bytes);
+    pad(&mut summer, zeros);
+    assert_eq!(summer.finish(), sum.bytes, "{:?} of {} bytes", sum.algorithm, bytes.len());
+}
+
+/// A list tells of an object what a look at it does.
+fn is_listed<P: Place>(place: &P, path: &str, object: &Object) {
+    let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let mut found = Vec::new();
+    let each = &mut |is: String, what| found.extend((is == name).then_some(what));
+    place.system().list(dir, each).unwrap();
+    assert_eq!(found, [Found::Object(object.clone())], "{path}");
+}
+
+fn reads_end_where_the_object_does<P: Place>(place: &P) {
+    for len in [0, 1, 70_000_u64] {
+        let (name, new) = (format!("img{len}"), bytes(len as usize, 1));
+        let path = place.at(&name);
+        place.put(&path, &new);
+        let object = object(place, &path);
+        for range in [len..len + 1, len + 7..len + 9, len.saturating_sub(1)..len + 1] {
+            assert!(read(place, (&path, &object), range.clone()).is_err(), "{range:?} of {len}");
+        }
+        let tree = Remote { system: place.system() }.tree(&[path.into()], Takes::default());
+        let snapshot = tree.unwrap().open(&RelPath::parse(name.as_bytes()).unwrap()).unwrap();
+        let mut buf = [7; 10];
+        for start in [len, len + 1, len + (1 << 30)] {
+            assert_eq!(snapshot.read_at(start, &mut buf).unwrap(), 0, "{start} of {len}");
+        }
+        assert_eq!(snapshot.read_at(len.saturating_sub(3), &mut buf).unwrap() as u64, len.min(3));
+        assert!(new.ends_with(&buf[..len.min(3) as usize]));
+        let extents = snapshot.extents().unwrap();
+        assert!(extents.is_none_or(|extents| extents.len() == len));
+    }
+}
+
+/// Each of facts and bytes of a version that is gone is refused, or the check behind it fails.
+fn a_change_is_noticed<P: Place>(place: &P) {
+    let first = bytes(70_000, 1);
+    let others = [bytes(70_000, 2), first[..9].to_vec(), bytes(90_000, 3), Vec::new()];
+    for (no, other) in others.iter().enumerate() {
+        let path = place.at(&format!("img{no}"));
+        place.put(&path, &first);
+        let old = object(place, &path);
+        place.put(&path, other);
+        let read = read(place, (&path, &old), 69_999..70_000).map(drop);
+        let sums = place.system().sums(&path, &old).map(drop);
+        let checked = place.system().check(&path, &old);
+        let is_seen = matches!(checked, Err(RemoteError::Changed));
+        for refused in [read, sums] {
+            assert!(matches!(refused, Err(RemoteError::Changed)) || is_seen, "{no}: {refused:?}");
+        }
+        assert_ne!(object(place, &path), old);
+    }
+}
+
+fn sync<P: Place>(place: &P, path: &str, old: Option<&[u8]>) -> (Option<Vec<u8>>, Vec<String>) {
+    let world = World::of(place.system());
+    if let Some(old) = old {
+        fs::write(world.out(), old).unwrap();
+        age(&world.out());
+    }
+    let (_, troubles, _) = world.sync_as(&[path], Options::default());
+    let told = troubles.into_iter().map(|trouble| trouble.message).collect();
+    (fs::read(world.out()).ok(), told)
+}
+
+fn a_sync_brings_what_is_there<P: Place>(place: &P) {
+    for len in LENS {
+        let (path, new) = (place.at(&format!("img{len}")), bytes(len, 3));
+        place.put(&path, &new);
+        let mut other = new.clone();
+        other.iter_mut().take(1).for_each(|byte| *byte ^= 1);
+        for old in [None, Some(&other[..]), Some(b"old"), Some(&[])] {
+            let (came, told) = sync(place, &path, old);
+            assert!(came.as_ref() == Some(&new) && told.is_empty(), "{len}: {told:?}");
+        }
+    }
+}
+
+fn a_change_beside_a_sync_leaves_one_version<P: Place>(place: &P) {
+    for (no, len) in [1000, 5 * PART + 1].into_iter().enumerate() {
+        let (first, same_len, shorter) = (bytes(len, 5), bytes(len, 6), bytes(len / 2, 7));
+        for (other_no, last) in [same_len, shorter].into_iter().enumerate() {
+            let path = place.at(&format!("img{no}{other_no}"));
+            place.put(&path, &first);
+            if !place.put_once_read(&path, &last) {
+                return;
+            }
+            let (came, told) = sync(place, &path, Some(b"old"));
+            let came = came.unwrap();
+            let is_one = came == first || came == last;
+            assert!(is_one || came == b"old" && !told.is_empty(), "{len}: {told:?}");
+        }
+    }
+}
+
+fn a_sum_that_lies_replaces_nothing<P: Place>(place: &P) {
+    for len in LENS.into_iter().filter(|len| *len > 0) {
+        let path = place.at(&format!("img{len}"));
+        place.put(&path, &bytes(len, 4));
+        let (came, told) = sync(place, &path, Some(b"old"));
+        assert!(came.unwrap() == b"old", "{len}");
+        assert!(told[0].contains("not those that their sum is of"), "{len}: {told:?}");
+    }
+}
