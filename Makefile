@@ -8,6 +8,7 @@ SHELL := bash
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
 out := $(target)/bench-out
+laws := env HOME=$(HOME) cargo test --locked --manifest-path $(CURDIR)/Cargo.toml -p deltic-remote -- --ignored keeps_the_laws
 systems := s3 azure gs hdfs seaweedfs moosefs ceph
 wasm_examples := $(target)/wasm/wasm32-unknown-unknown/release/examples
 
@@ -51,7 +52,7 @@ storage-verity: toolchain ## compare contents by fs-verity, on an emulated machi
 
 storage-remote: toolchain ## sync from real servers of stores that a URL names (SYSTEMS="s3 azure gs hdfs seaweedfs moosefs ceph")
 	cargo build --locked -p deltic-cli
-	for system in $(or $(SYSTEMS),$(systems)); do tools/storage/remote.sh $$system target/debug/deltic || exit 1; done
+	for system in $(or $(SYSTEMS),$(systems)); do LAWS="$(laws)" tools/storage/remote.sh $$system target/debug/deltic || exit 1; done
 
 # Root only, and after `storage-remote` has installed what there is to measure.
 bench-remote: toolchain ## what a sync from such stores fetches, beside a plain download (SYSTEMS, BENCH_DIR, BENCH_SIZE)
