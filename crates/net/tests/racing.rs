@@ -169,6 +169,7 @@ impl Ends {
     fn sync(&self, from: &Path, to: &Path) -> (Outcome, Vec<Reason>) {
         let mut options = Options { times: true, durable: true, ..Options::default() };
         options.compare.cached = true;
+        options.writing.sparse = true;
         let reasons = Reasons::default();
         let plan = Plan { reasons: Some(reasons.clone()), ..plan(from.into(), there(to), options) };
         let outcome = self.runtime.block_on(async {
