@@ -268,6 +268,12 @@ impl Fleet {
     }
 }
 
+/// The directory of a client's file, and its path there.
+fn place_of(file: &Path) -> Result<(&Path, RelPath)> {
+    let (dir, name) = file.parent().zip(file.file_name()).context("a file has a directory")?;
+    Ok((dir, RelPath::parse(name.as_encoded_bytes())?))
+}
+
 /// A digest that costs little beside a sync.
 fn digest(bytes: &[u8]) -> Fingerprint {
     static DIGESTS: LazyLock<Fingerprinter> =
@@ -354,13 +360,15 @@ impl Client {
     /// Sends an update, if it may and the server has the version that it knows.
     async fn update(&mut self, options: &SyncOptions) -> Result<Option<Sample>> {
         let (begun, there) = (Instant::now(), self.path_there()?);
+        let (dir, name) = place_of(&self.file)?;
         let Some(updates) = &mut self.updates else { return Ok(None) };
         let local = Local {
-            path: &self.file,
+            root: dir,
+            path: &name,
             there: &there,
             times: options.times,
             modes: options.modes,
-            dir_modified: None,
+            dir_times: false,
         };
         let updated = timeout(PATIENCE, updates.update(&self.link, local)).await;
         let updated = updated.unwrap_or(Err(SyncError::Interrupted))?;
@@ -378,7 +386,8 @@ impl Client {
         if let Some(updates) = &mut self.updates {
             // What it remembers must have rested.
             sleep(REST).await;
-            updates.remember(&self.file, &there);
+            let (dir, name) = place_of(&self.file)?;
+            updates.remember((dir, &name), &there);
         }
         Ok(sample)
     }

@@ -4,7 +4,8 @@
 mod common;
 
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, chown, symlink};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -84,12 +85,15 @@ fn a_watch_sends_a_file_that_is_edited_again_in_one_message() {
     wait_until("it rests", || events(&world, "session") == 1);
     edit(b"one", 1000);
     wait_until("a session was held", || events(&world, "session") == 2);
+    let before = times(&world, "photos");
     for (nth, at) in [500_000, 999_999, 1_000_000, 0].into_iter().enumerate() {
         sleep(REST);
         edit(b"some more", at);
         wait_until("it is noted", || events(&world, "update") == nth + 1);
     }
     assert_eq!(events(&world, "session"), 2);
+    server.wait_for_no_staging();
+    assert_eq!(times(&world, "photos"), before);
     // Another mode goes with the next content.
     world.chmod("src/deep/file", 0o600);
     sleep(REST);
@@ -123,6 +127,10 @@ fn below(dice: &mut Dice, end: usize) -> usize {
     dice.below(end as u64) as usize
 }
 
+fn local<'a>(root: &'a Path, path: &'a RelPath, there: &'a RelPath) -> Local<'a> {
+    Local { root, path, there, times: true, modes: true, dir_times: false }
+}
+
 #[test]
 fn edits_of_any_kind_arrive() {
     let world = World::new();
@@ -130,7 +138,8 @@ fn edits_of_any_kind_arrive() {
     let address: Address = format!("{}/photos/", server.url).parse().unwrap();
     let credentials = Credentials { token: server.token().parse().unwrap(), pin: None };
     let mut updating = Updating::new(address, credentials).unwrap();
-    let there = RelPath::parse(b"file").unwrap();
+    let [here, there] = ["here", "file"].map(|path| RelPath::parse(path.as_bytes()).unwrap());
+    let root = world.path(".");
     for seed in 0..3 {
         let mut dice = Dice::new(seed);
         let mut content = noise(20_000 + below(&mut dice, 2_000_000), seed);
@@ -140,7 +149,7 @@ fn edits_of_any_kind_arrive() {
         world.write("photos/file", &content);
         world.write("here", &content);
         sleep(REST);
-        updating.remember(&world.path("here"), &there);
+        updating.remember((&root, &here), &there);
         let mut updates = 0;
         for _ in 0..20 {
             for _ in 0..=below(&mut dice, 3) {
@@ -154,10 +163,7 @@ fn edits_of_any_kind_arrive() {
             }
             world.write("here", &content);
             sleep(REST);
-            let path = world.path("here");
-            let local =
-                Local { path: &path, there: &there, times: true, modes: true, dir_modified: None };
-            match updating.update(local) {
+            match updating.update(local(&root, &here, &there)) {
                 Some(updated) => {
                     assert_eq!(updated.new.len, content.len() as u64);
                     assert_eq!(times(&world, "here"), times(&world, "photos/file"));
@@ -166,13 +172,22 @@ fn edits_of_any_kind_arrive() {
                 None => {
                     // A session would have done it.
                     world.write("photos/file", &content);
-                    updating.remember(&path, &there);
+                    updating.remember((&root, &here), &there);
                 }
             }
             assert!(world.read("photos/file") == content, "{seed}");
         }
         assert!(updates > 10, "{seed}: {updates}");
     }
+    // A link that took the file's place is not followed, nor a pipe waited for.
+    let path = world.path("here");
+    std::fs::remove_file(&path).unwrap();
+    symlink(world.path("photos/file"), &path).unwrap();
+    sleep(REST);
+    assert_eq!(updating.update(local(&root, &here, &there)), None);
+    std::fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert_eq!(updating.update(local(&root, &here, &there)), None);
     drop(updating);
     server.wait_for_no_staging();
 }
@@ -221,7 +236,7 @@ fn bad_updates_change_nothing() {
     symlink("../secret", world.path("photos/link")).unwrap();
     symlink("..", world.path("photos/up")).unwrap();
     symlink("file", world.path("photos/dir/inner")).unwrap();
-    let server = audited(&world, "versions = 5\nquota_bytes = 1000000\nfree_bytes = 0\n");
+    let server = audited(&world, "versions = 5\nquota_bytes = 450000\nfree_bytes = 0\n");
     let mut socket = server.socket(server.token());
     let all = [Step::Copy { start: 0, len: 100_000 }, Step::Bytes(b"new")];
     let update = |path: &str, steps: &[Step<'_>]| {
@@ -248,7 +263,8 @@ fn bad_updates_change_nothing() {
         (vec![1; MAX_UPDATE_BYTES + 1], "garbled"),
         (traversal(&good), "garbled"),
         // More than there is room for.
-        (update("dir/file", &[Step::Copy { start: 0, len: 100_000 }; 20]), "quota"),
+        (update("dir/file", &[Step::Copy { start: 0, len: 100_000 }; 3]), "quota"),
+        (update("dir/file", &[Step::Copy { start: 0, len: 100_000 }; 5]), other_base),
     ];
     for (nth, (update, wanted)) in cases.iter().enumerate() {
         let answer = sent(&mut socket, "photos", update);
@@ -271,6 +287,13 @@ fn bad_updates_change_nothing() {
     assert!(world.read("secret") == old && world.read("photos/other/file") == old);
     assert!(world.read("photos/dir/file") == old);
     assert_eq!(events(&world, "update"), 0);
+    // A session sets groups.
+    if rustix::process::geteuid().is_root() {
+        let file = world.path("photos/dir/file");
+        chown(&file, None, Some(1)).unwrap();
+        assert_eq!(sent(&mut socket, "photos", &good), other_base);
+        chown(&file, None, Some(0)).unwrap();
+    }
     // The same one is good for who may, and only once.
     assert_eq!(sent(&mut socket, "photos", &good), "[0]");
     assert!(world.read("photos/dir/file") == [&old[..], b"new"].concat());

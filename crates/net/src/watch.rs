@@ -71,17 +71,17 @@ impl Round {
         is_of_names.then(|| self.dirt.names().collect())
     }
 
-    /// Path here of what is at `path` below the destination.
+    /// The directory here below which is what is at `path` below the destination.
     #[must_use]
-    pub fn source_of(&self, path: &RelPath) -> Option<PathBuf> {
+    pub fn root_of(&self, path: &RelPath) -> Option<PathBuf> {
         let Sources::Local(args) = &self.plan.sources else { return None };
         args.iter().find_map(|arg| {
             let arg = arg.as_os_str().as_bytes();
             let at = arg.windows(MARK.len()).position(|window| window == MARK)?;
             let (base, below) = (&arg[..at], &arg[at + MARK.len()..]);
             let below = RelPath::parse(below.strip_suffix(b"/").unwrap_or(below)).ok()?;
-            let full = [base, b"/", path.as_bytes()].concat();
-            path.starts_with(&below).then(|| PathBuf::from(OsString::from_vec(full)))
+            let base = if base.is_empty() { b"/" } else { base };
+            path.starts_with(&below).then(|| PathBuf::from(OsString::from_vec(base.to_vec())))
         })
     }
 }

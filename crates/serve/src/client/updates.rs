@@ -14,6 +14,7 @@ use deltic_core::recipe::Chunk;
 use deltic_core::{AnyChunker, AtEnd, ChunkerSpec, Fingerprint, Fingerprinter, Key};
 use deltic_net::SyncError;
 use deltic_tree::{RelPath, Timestamp};
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Link, failed};
@@ -57,10 +58,14 @@ pub struct State {
     pub modified: Timestamp,
     /// Permission bits.
     pub mode: u32,
+    /// Number of its owner here.
+    pub user: u32,
+    /// Number of its group here.
+    pub group: u32,
 }
 
 /// A chunk in its place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
     start: u64,
     len: u32,
@@ -70,16 +75,18 @@ struct Cut {
 /// A file that may be updated.
 #[derive(Clone, Copy, Debug)]
 pub struct Local<'a> {
-    /// Its path here.
-    pub path: &'a Path,
+    /// The directory here that paths are below. No symlink below it is followed.
+    pub root: &'a Path,
+    /// Its path below that.
+    pub path: &'a RelPath,
     /// Its path at the server, from the volume on.
     pub there: &'a RelPath,
     /// True if it gets its time there.
     pub times: bool,
     /// True if it gets its mode there.
     pub modes: bool,
-    /// The time that its directory gets there.
-    pub dir_modified: Option<Timestamp>,
+    /// True if its directory gets its time there.
+    pub dir_times: bool,
 }
 
 /// An update that was made.
@@ -91,8 +98,16 @@ pub struct Updated {
     pub new: State,
     /// Bytes of it that were sent.
     pub literal: u64,
-    /// Bytes that were sent and received.
+    /// Bytes that were sent and received; none where the file is as it was.
     pub traffic: (u64, u64),
+}
+
+impl Updated {
+    /// True where there was nothing to update.
+    #[must_use]
+    pub const fn is_nothing(&self) -> bool {
+        self.traffic.0 == 0
+    }
 }
 
 impl Default for Updates {
@@ -107,9 +122,9 @@ impl Default for Updates {
 impl Updates {
     /// Remembers a file that a session has just synced. One that has changed since is not taken for what is there: the
     /// server knows better.
-    pub fn remember(&mut self, path: &Path, there: &RelPath) {
+    pub fn remember(&mut self, (root, path): (&Path, &RelPath), there: &RelPath) {
         self.forget(there);
-        let Ok((content, state)) = read(path) else { return };
+        let Ok((content, state)) = read(root, path) else { return };
         let spec = ChunkerSpec::for_len(content.len() as u64);
         let cuts = self.cut(&spec.build(), &content);
         self.put(there, Known { base: Base::of(&content), spec, cuts, state });
@@ -149,7 +164,7 @@ impl Updates {
     }
 
     /// Brings a file to the server in one message; `None` where that is for a session: nothing is known of it, much
-    /// has changed, somebody else changed it there, or it is changing here.
+    /// has changed, or its mode or owner alone, somebody else changed it there, or it is changing here.
     ///
     /// # Errors
     /// [`SyncError`] where the connection has ended, or the server refuses it; what is there then nobody knows.
@@ -158,7 +173,14 @@ impl Updates {
         link: &Link,
         file: Local<'_>,
     ) -> Result<Option<Updated>, SyncError> {
-        let Some(made) = self.made(file) else { return Ok(None) };
+        let made = match self.made(file) {
+            None => return Ok(None),
+            Some(Made::Nothing(state)) => {
+                let (old, new) = (state, state);
+                return Ok(Some(Updated { old, new, literal: 0, traffic: (0, 0) }));
+            }
+            Some(Made::Update(made)) => made,
+        };
         // Until the answer is here nobody knows what is there.
         self.forget(file.there);
         let (answer, received) = exchange(link, &made.update).await?;
@@ -174,8 +196,19 @@ impl Updates {
     /// Makes the update of a file.
     fn made(&self, file: Local<'_>) -> Option<Made> {
         let known = self.files.get(file.there)?;
-        let (content, state) = read(file.path).ok()?;
+        let (content, state) = read(file.root, file.path).ok()?;
+        let (old, owners) = (known.state, (state.user, state.group));
         let cuts = self.cut(&known.spec.build(), &content);
+        if cuts == known.cuts {
+            return (state == old).then_some(Made::Nothing(state));
+        }
+        if owners != (old.user, old.group) {
+            return None;
+        }
+        let dir_modified = match file.dir_times {
+            true => Some(modified(file.root, &file.path.split_last()?.0).ok()?),
+            false => None,
+        };
         let (steps, literal) = steps(&known.cuts, &cuts, &content);
         let head = Head {
             path: file.there.clone(),
@@ -185,11 +218,11 @@ impl Updates {
             mode: state.mode,
             times: file.times,
             modes: file.modes,
-            dir_modified: file.dir_modified,
+            dir_modified,
         };
         let update = written(&head, steps)?;
         let new = Known { base: Base::made_by(&update), spec: known.spec, cuts, state };
-        Some(Made { update, old: known.state, new, literal })
+        Some(Made::Update(Box::new(Making { update, old, new, literal })))
     }
 }
 
@@ -212,18 +245,40 @@ async fn exchange(link: &Link, update: &[u8]) -> Result<(Answer, u64), SyncError
     })
 }
 
-/// An update in the making.
-struct Made {
+/// An update, if there is something to update.
+enum Made {
+    Nothing(State),
+    Update(Box<Making>),
+}
+
+struct Making {
     update: Vec<u8>,
     old: State,
     new: Known,
     literal: u64,
 }
 
+/// Opens what is at a path below a directory. A link that took its place is no file, and a pipe is not waited for.
+fn open_below(root: &Path, path: &RelPath) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let root = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let path = if path.is_root() { b"." } else { path.as_bytes() };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    Ok(openat2(root, path, flags, Mode::empty(), resolve)?.into())
+}
+
+fn modified(root: &Path, dir: &RelPath) -> io::Result<Timestamp> {
+    Ok(modified_of(&open_below(root, dir)?.metadata()?))
+}
+
+fn modified_of(meta: &Metadata) -> Timestamp {
+    Timestamp { secs: meta.mtime(), nanos: meta.mtime_nsec() as u32 }
+}
+
 /// Reads a file that is neither short nor long, and rests.
-fn read(path: &Path) -> io::Result<(Vec<u8>, State)> {
+fn read(root: &Path, path: &RelPath) -> io::Result<(Vec<u8>, State)> {
     let changing = || io::Error::other("it is changing");
-    let mut file = File::open(path)?;
+    let mut file = open_below(root, path)?;
     let before = file.metadata()?;
     let since = Duration::new(before.ctime().max(0) as u64, before.ctime_nsec() as u32);
     let rests = || UNIX_EPOCH + since + REST <= SystemTime::now();
@@ -237,8 +292,13 @@ fn read(path: &Path) -> io::Result<(Vec<u8>, State)> {
         (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec())
     };
     let is_whole = version(&before) == version(&after) && before.len() == content.len() as u64;
-    let modified = Timestamp { secs: after.mtime(), nanos: after.mtime_nsec() as u32 };
-    let state = State { len: after.len(), modified, mode: after.mode() & 0o7777 };
+    let state = State {
+        len: after.len(),
+        modified: modified_of(&after),
+        mode: after.mode() & 0o7777,
+        user: after.uid(),
+        group: after.gid(),
+    };
     if is_whole { Ok((content, state)) } else { Err(changing()) }
 }
 

@@ -22,7 +22,7 @@ pub struct Updating {
     to: (Address, Credentials),
     updates: Updates,
     link: Option<Link>,
-    /// When there was no connection.
+    /// When there was no connection, or an update failed.
     failed: Option<Instant>,
 }
 
@@ -44,7 +44,7 @@ impl Updating {
     }
 
     /// Remembers a file, as [`Updates::remember`].
-    pub fn remember(&mut self, path: &Path, there: &RelPath) {
+    pub fn remember(&mut self, path: (&Path, &RelPath), there: &RelPath) {
         self.updates.remember(path, there);
     }
 
@@ -56,7 +56,7 @@ impl Updating {
         match self.runtime.block_on(async { timeout(PATIENCE, update).await }) {
             Ok(Ok(updated)) => updated,
             Ok(Err(_)) | Err(_) => {
-                self.link = None;
+                (self.link, self.failed) = (None, Some(Instant::now()));
                 None
             }
         }

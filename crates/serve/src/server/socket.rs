@@ -231,6 +231,10 @@ impl Connected {
     /// Starts an update, which is not cancelled: it ends soon.
     fn update(&self, number: u32, volume: String) -> Result<(), Problem> {
         let known = self.asks()?;
+        // One whose client has said all counts as no channel any more.
+        if self.tracker.len() >= 2 * MAX_CHANNELS {
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many updates at once"));
+        }
         let permit = self.server.session_permit(&known)?;
         let channel = self.channel(number)?;
         let (server, mux) = (Arc::clone(&self.server), self.mux.clone());

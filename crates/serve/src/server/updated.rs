@@ -4,8 +4,10 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use deltic_store::{Snapshot, Store, StoreError, Version};
+use deltic_store::{Keep, Snapshot, Store, StoreError, Version};
+use deltic_store_local::cache::Moment;
 use deltic_store_local::{LocalSnapshot, LocalStore};
+use deltic_tree::RelPath;
 use lru::LruCache;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -48,6 +50,9 @@ impl Updated {
             return Ok(Arc::clone(store));
         }
         let store = held.insert(Arc::new(open()?));
+        // Its staging directory is made now, and not by the first update.
+        let some = RelPath::parse(b"file").expect("it is a path");
+        keeping_times(store, || drop(store.create(&some, 0)));
         let updated = Arc::clone(self);
         tokio::spawn(async move {
             sleep(OPEN_FOR).await;
@@ -56,30 +61,63 @@ impl Updated {
         Ok(Arc::clone(store))
     }
 
-    /// Closes the volume, and removes what killed sessions left there.
+    /// Closes the volume, and removes what killed sessions left there, unless an update is under way.
     pub(super) fn close(&self) {
         let store = lock(&self.store).take();
-        // Another one finds what this one could not remove.
-        store.map(|store| store.sweep());
+        if let Some(store) = store.and_then(Arc::into_inner) {
+            // Another one finds what this one could not remove.
+            keeping_times(&store, || drop(store.sweep()));
+        }
     }
 
-    /// True if a file in place is this base. A file of which nothing is known is read.
+    /// True if a file in place is this base. A file of which nothing is known is read, once.
     pub(super) fn knows(&self, old: &LocalSnapshot, base: Base) -> Result<bool, StoreError> {
-        let version = old.identity();
-        let known = version.and_then(|version| lock(&self.bases).get(&version).copied());
+        let (begun, version) = (Moment::now(), old.identity());
+        if let Some(known) = version.and_then(|version| lock(&self.bases).get(&version).copied()) {
+            return Ok(known == base);
+        }
+        old.check_settled()?;
         let mut at = 0;
         let read = |piece: &mut [u8]| {
             let read = old.read_at(at, piece)?;
             at += read as u64;
             Ok::<_, StoreError>(read)
         };
-        Ok(known.map_or_else(|| Base::of_read(read), Ok)? == base)
+        let found = Base::of_read(read)?;
+        old.check_unchanged()?;
+        // Whoever changed it just now may not be done with it.
+        self.note(version.filter(|version| begun.is_past(version.changed)), begun, found);
+        Ok(found == base)
     }
 
-    /// Notes the base of a version that took the place of another one.
-    pub(super) fn replace(&self, old: Option<Version>, new: Option<Version>, base: Base) {
-        let mut bases = lock(&self.bases);
-        old.map(|old| bases.pop(&old));
-        new.map(|new| bases.put(new, base));
+    /// Notes the base of a version that took the place of another one since this moment.
+    pub(super) fn replace(
+        &self,
+        old: Option<Version>,
+        (new, begun): (Option<Version>, Moment),
+        base: Base,
+    ) {
+        old.map(|old| lock(&self.bases).pop(&old));
+        self.note(new, begun, base);
+    }
+
+    /// Notes the base of a version, if a change since this moment makes another one of it.
+    fn note(&self, version: Option<Version>, begun: Moment, base: Base) {
+        let version = version.filter(|version| begun.is_past(version.modified));
+        version.map(|version| lock(&self.bases).put(version, base));
+    }
+}
+
+/// Does something by which the root of a volume gets another time, and gives it the old one back.
+fn keeping_times(store: &LocalStore, act: impl FnOnce()) {
+    let root = RelPath::root();
+    let before = store.look(&root).ok().flatten();
+    act();
+    let after = store.look(&root).ok().flatten();
+    if let (Some(before), Some(after)) = (before, after)
+        && before.modified != after.modified
+    {
+        // Where that is not ours to set, a session would not do so either.
+        store.set_meta(&root, &before, Keep { times: true, ..Keep::default() }).ok();
     }
 }

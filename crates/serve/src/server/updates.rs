@@ -13,6 +13,8 @@ use deltic_store::{
 use deltic_store_local::cache::Moment;
 use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
 use deltic_tree::{Kind, Meta, RelPath};
+use rustix::fs::fstat;
+use rustix::process::getegid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -20,10 +22,14 @@ use super::problem::Problem;
 use super::rest::on_disk;
 use super::shared::{Known, Server, SessionPermit};
 use super::updated::Updated;
-use super::volume::{Right, Volume};
+use super::volume::Right;
 use crate::channel::Channel;
 use crate::update::{Answer, Base, Head, MAX_FILE_BYTES, MAX_UPDATE_BYTES, Step, read};
 
+/// Most bytes that an update makes of each byte of the old version and of its own.
+const MAX_GROWTH: u64 = 4;
+/// Bit of the mode of a directory whose group its files get.
+const SETGID: u32 = 0o2000;
 /// Bytes that are copied at once where blocks are not shared.
 const PIECE: usize = 256 << 10;
 
@@ -38,19 +44,25 @@ impl Updating {
     /// Takes an update from its channel, and answers it there.
     ///
     /// # Errors
-    /// [`Problem`] where it is not done; the file stays as it was.
+    /// [`Problem`] where it is not done, but where the disk failed behind it; the file is the old or the new version.
     pub(super) async fn hold(self, server: &Arc<Server>, channel: Channel) -> Result<(), Problem> {
         let (update, mut channel) = self.hear(server, channel).await?;
         let begun = Instant::now();
-        let (heard, literal, answer) = self.apply(server, update).await?;
-        channel.write_all(&[answer.byte()]).await.ok();
-        channel.shutdown().await.ok();
-        if answer == Answer::Done {
+        let (heard, literal, landed) = self.apply(server, update).await?;
+        let answer = if landed == Landed::Whole { Answer::Done } else { Answer::OtherBase };
+        if landed != Landed::Not {
             let mut outcome = Outcome { elapsed: begun.elapsed(), ..Outcome::default() };
             (outcome.traffic.received, outcome.traffic.sent) = (heard, 1);
             (outcome.totals.transferred, outcome.totals.literal) = (1, literal);
             server.journal.ended("update", (&self.volume, &self.known.token), &Ok(outcome));
         }
+        // A session may follow at once.
+        drop(self);
+        let answering = async {
+            channel.write_all(&[answer.byte()]).await?;
+            channel.shutdown().await
+        };
+        timeout(server.admission.limits().stall(), answering).await.ok();
         Ok(())
     }
 
@@ -68,12 +80,12 @@ impl Updating {
         }
     }
 
-    /// Puts the new version in place; bytes that came, bytes of them that are new, and what became of it.
+    /// Puts the new version in place; bytes that came, bytes of them that are new, and whether it is there.
     async fn apply(
         &self,
         server: &Arc<Server>,
         update: Vec<u8>,
-    ) -> Result<(u64, u64, Answer), Problem> {
+    ) -> Result<(u64, u64, Landed), Problem> {
         let garbled = |why: CodecError| {
             Problem::new(StatusCode::BAD_REQUEST, format!("the update is garbled: {why}"))
         };
@@ -89,6 +101,10 @@ impl Updating {
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
         server.still(&self.known)?;
+        if volume.has_quotas() {
+            // They hold in a store of the token's own, which is a session's.
+            return Ok((0, 0, Landed::Not));
+        }
         let sets_dir = path.split_last().is_some_and(|(dir, _)| self.known.grant.covers(&dir));
         on_disk(server, move || {
             let (head, steps) = read(&update).map_err(garbled)?;
@@ -98,41 +114,46 @@ impl Updating {
                 Step::Copy { .. } => 0,
             };
             let literal = steps.iter().map(fresh).sum();
-            let store = store(&volume)?;
-            let new = (&head, &*steps, Base::made_by(&update));
-            let answer = replace(&store, &volume.updates, new).or_else(|error| match error {
+            let store = volume.updates.open(|| volume.store())?;
+            let new = (&head, &*steps, &*update);
+            let landed = replace(&store, &volume.updates, new);
+            let landed = landed.or_else(|error| match error {
                 StoreError::NotFound { .. }
                 | StoreError::NotAFile { .. }
                 | StoreError::Conflict { .. }
-                | StoreError::Changed { .. } => Ok(Answer::OtherBase),
-                error => {
-                    volume.updates.close();
-                    Err(error)
-                }
+                | StoreError::Changed { .. } => Ok(Landed::Not),
+                error => Err(error),
             })?;
-            Ok((update.len() as u64, literal, answer))
+            if landed != Landed::Not {
+                store.flush().inspect_err(|_| volume.updates.close())?;
+            }
+            Ok((update.len() as u64, literal, landed))
         })
         .await
     }
 }
 
-/// The files of a volume, which all who update it share; who has quotas of his own has them for himself.
-fn store(volume: &Volume) -> Result<Arc<LocalStore>, StoreError> {
-    match volume.has_quotas() {
-        true => Ok(Arc::new(volume.store()?)),
-        false => volume.updates.open(|| volume.store()),
-    }
+/// A new version, as far as it is in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Landed {
+    /// The old one is there.
+    Not,
+    /// It is there, but something else could not be set: a session says what.
+    Partly,
+    Whole,
 }
 
 /// Makes the new version of the present one, if that is the base.
 fn replace(
     store: &LocalStore,
     bases: &Updated,
-    (head, steps, made): (&Head, &[Step<'_>], Base),
-) -> Result<Answer, StoreError> {
+    (head, steps, update): (&Head, &[Step<'_>], &[u8]),
+) -> Result<Landed, StoreError> {
     let old = Tree::open(store, &head.path)?;
-    if old.meta().len > MAX_FILE_BYTES || !bases.knows(&old, head.base)? {
-        return Ok(Answer::OtherBase);
+    let (there, len) = (old.identity(), old.meta().len);
+    let is_bounded = len <= MAX_FILE_BYTES && head.len <= (len + update.len() as u64) * MAX_GROWTH;
+    if !is_bounded || !keeps_group(store, &old, &head.path)? || !bases.knows(&old, head.base)? {
+        return Ok(Landed::Not);
     }
     let new = store.create(&head.path, head.len)?;
     let mut at = 0;
@@ -143,19 +164,35 @@ fn replace(
         }
         at += step.len();
     }
+    // Another program may be writing to it.
+    old.check_settled()?;
     let begun = Moment::now();
     let meta = Meta::plain(Kind::File, head.len, head.modified, head.mode);
     let keep = Keep { times: head.times, modes: head.modes, ..Keep::default() };
-    let there = old.identity();
-    let version = new.commit(Commit { meta: &meta, keep, replaces: Replaces::Version(&old) })?;
-    if let (Some(modified), Some((dir, _))) = (head.dir_modified, head.path.split_last()) {
-        let meta = Meta::plain(Kind::Dir, 0, modified, 0o777);
-        store.set_meta(&dir, &meta, Keep { times: true, ..Keep::default() })?;
-    }
-    store.flush()?;
-    let version = version.filter(|version| begun.is_past(version.modified));
-    bases.replace(there, version, made);
-    Ok(Answer::Done)
+    let version = match new.commit(Commit { meta: &meta, keep, replaces: Replaces::Version(&old) })
+    {
+        Err(StoreError::Unset { .. }) => return Ok(Landed::Partly),
+        committed => committed?,
+    };
+    bases.replace(there, (version, begun), Base::made_by(update));
+    let (Some(modified), Some((dir, _))) = (head.dir_modified, head.path.split_last()) else {
+        return Ok(Landed::Whole);
+    };
+    let meta = Meta::plain(Kind::Dir, 0, modified, 0o777);
+    let set = store.set_meta(&dir, &meta, Keep { times: true, ..Keep::default() });
+    Ok(if set.is_ok() { Landed::Whole } else { Landed::Partly })
+}
+
+/// True if a new file gets the group of the old one: a session sets it, an update does not.
+fn keeps_group(
+    store: &LocalStore,
+    old: &LocalSnapshot,
+    path: &RelPath,
+) -> Result<bool, StoreError> {
+    let dir = path.split_last().map_or_else(RelPath::root, |(dir, _)| dir);
+    let inherits = store.look(&dir)?.is_some_and(|dir| dir.mode & SETGID != 0);
+    let is_ours = fstat(old).is_ok_and(|stat| stat.st_gid == getegid().as_raw());
+    Ok(is_ours && !inherits)
 }
 
 /// Copies a span of the old version.

@@ -14,7 +14,7 @@ use deltic_tree::path::printable;
 use indicatif::{HumanBytes, HumanCount};
 
 use confirm::Listening;
-use updates::Updates;
+use updates::EditedFiles;
 
 use super::run::{output, sync_by, unwritten};
 use super::sync::{asked, refuse};
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
         Ok(watch) => {
             let operands = words_of(&args.sync);
             let listening = confirm::listen(watch.confirming(), operands);
-            let updates = Updates::new(&request.plan, &args.sync.login);
+            let updates = EditedFiles::new(&request.plan, &args.sync.login);
             Course::new(request, listening, updates.ok().flatten()).run(watch)
         }
         Err(error) => {
@@ -108,7 +108,7 @@ struct Course {
     /// The socket on which the user's word is heard, or why there is none.
     listening: io::Result<Listening>,
     /// Updates of edited files, where the destination takes them.
-    updates: Option<Updates>,
+    updates: Option<EditedFiles>,
     start: Instant,
     all: Watched,
     /// Exit of the last round.
@@ -116,7 +116,11 @@ struct Course {
 }
 
 impl Course {
-    fn new(request: Request, listening: io::Result<Listening>, updates: Option<Updates>) -> Self {
+    fn new(
+        request: Request,
+        listening: io::Result<Listening>,
+        updates: Option<EditedFiles>,
+    ) -> Self {
         let (start, all) = (Instant::now(), Watched::default());
         Self { request, listening, updates, start, all, last: Exit::Success }
     }

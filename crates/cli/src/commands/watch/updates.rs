@@ -1,10 +1,7 @@
 //! Rounds of files that were edited, by updates in one message each: over a connection that stays, and with what is
 //! known of the files since they were last synced. What does not fit is for a session, as any other round.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use deltic_net::plan::{Destination, Plan};
@@ -15,23 +12,27 @@ use deltic_protocol::options::{
 };
 use deltic_protocol::report::{Action, Change, Differs, EntryType, Facts, Notice, Totals};
 use deltic_serve::client::{Address, Local, Updated, Updating};
-use deltic_tree::{RelPath, Timestamp};
+use deltic_tree::RelPath;
 
 use crate::args::server::LoginArgs;
 use crate::plan::server::credentials;
 
-/// Most files of a round that are remembered.
-const MOST_FILES: usize = 256;
+/// Most files that are updated in a round, one after the other.
+const MOST_FILES: usize = 8;
+/// Longest time for these: a server that is slow has a session instead.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Most bytes of files that are remembered after one round: they are read once more.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// Updates for the rounds of a watch.
-pub(super) struct Updates {
+pub(super) struct EditedFiles {
     server: Updating,
     /// The directory of the files in the volume.
     dir: RelPath,
     options: Options,
 }
 
-impl Updates {
+impl EditedFiles {
     /// Updates for the watch of this plan, if they fit it.
     ///
     /// # Errors
@@ -64,16 +65,17 @@ impl Updates {
     ) -> Result<Outcome, SyncError> {
         let begun = Instant::now();
         let mut done = Outcome::default();
-        let files = round.files().filter(|files| !files.is_empty());
+        let few = |files: &Vec<RelPath>| (1..=MOST_FILES).contains(&files.len());
+        let files = round.files().filter(few);
         if files.is_some_and(|files| self.update_all(round, &files, (&mut done, hear))) {
             hear(Notice::Finished(done.totals));
             return Ok(Outcome { elapsed: begun.elapsed(), ..done });
         }
-        let mut changed = Vec::new();
+        let (mut changed, mut left) = (Vec::new(), MOST_BYTES);
         let result = deltic_net::run(plan, user, &mut |notice| {
             match &notice {
-                Notice::Changed(change) if is_new_content(change) => {
-                    changed.truncate(MOST_FILES);
+                Notice::Changed(change) if is_new_content(change) && change.facts.len <= left => {
+                    left -= change.facts.len;
                     changed.push(change.path.clone());
                 }
                 _ => {}
@@ -104,8 +106,15 @@ impl Updates {
         if !files.iter().all(|path| there(path).is_some_and(|path| self.server.knows(&path))) {
             return false;
         }
+        let begun = Instant::now();
         files.iter().all(|path| {
+            if begun.elapsed() > PATIENCE {
+                return false;
+            }
             let Some(updated) = self.update(round, path) else { return false };
+            if updated.is_nothing() {
+                return true;
+            }
             let Updated { new, literal, traffic, .. } = updated;
             let totals = Totals {
                 files: 1,
@@ -125,22 +134,20 @@ impl Updates {
     }
 
     fn update(&mut self, round: &Round, path: &RelPath) -> Option<Updated> {
-        let (here, there) = (round.source_of(path)?, join(&self.dir, path)?);
-        let sets_dir = self.options.times && !self.options.metadata.omit_dir_times;
-        let dir_modified = here.parent().filter(|_| sets_dir).map(modified);
-        let local = Local {
-            path: &here,
+        let (root, there) = (round.root_of(path)?, join(&self.dir, path)?);
+        self.server.update(Local {
+            root: &root,
+            path,
             there: &there,
             times: self.options.times,
             modes: self.options.modes,
-            dir_modified: dir_modified.map_or(Some(None), |time| time.map(Some))?,
-        };
-        self.server.update(local)
+            dir_times: self.options.times && !self.options.metadata.omit_dir_times,
+        })
     }
 
     fn remember(&mut self, round: &Round, path: &RelPath) {
-        if let (Some(here), Some(there)) = (round.source_of(path), join(&self.dir, path)) {
-            self.server.remember(&here, &there);
+        if let (Some(root), Some(there)) = (round.root_of(path), join(&self.dir, path)) {
+            self.server.remember((&root, path), &there);
         }
     }
 }
@@ -151,7 +158,7 @@ fn fit(options: &Options) -> bool {
         recursive: _,
         links: _,
         modes: _,
-        times: _,
+        times,
         checksum: _,
         delete: _,
         compress: _,
@@ -187,7 +194,9 @@ fn fit(options: &Options) -> bool {
     let says_more = *tells_owners || *tells_digests;
     let is_own_way =
         !whole_file && *strategy == Options::default().strategy && block_bytes.is_none();
-    is_plain
+    // Without times what comes is as young as the update, and the next one finds no base.
+    *times
+        && is_plain
         && is_own_way
         && !says_more
         && !dry_run
@@ -224,11 +233,6 @@ fn join(dir: &RelPath, path: &RelPath) -> Option<RelPath> {
         true => Some(path.clone()),
         false => RelPath::parse(&[dir.as_bytes(), b"/", path.as_bytes()].concat()).ok(),
     }
-}
-
-fn modified(dir: &Path) -> Option<Timestamp> {
-    let meta = fs::metadata(dir).ok()?;
-    Some(Timestamp { secs: meta.mtime(), nanos: meta.mtime_nsec() as u32 })
 }
 
 fn change(path: &RelPath, updated: &Updated) -> Change {
