@@ -82,7 +82,7 @@ fn show(table: &Table, options: &Options) -> Result<()> {
     })
 }
 
-/// How clients sync in one way.
+/// Options of one way to sync.
 fn manner_of(way: &str) -> Result<Manner> {
     let mut options = SyncOptions { times: true, modes: true, ..SyncOptions::default() };
     (options.durable, options.compare.cached) = (true, true);

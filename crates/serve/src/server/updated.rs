@@ -20,7 +20,7 @@ const MOST_BASES: NonZeroUsize = NonZeroUsize::new(100_000).expect("it is not ze
 /// Time for which a volume is held open.
 const OPEN_FOR: Duration = Duration::from_secs(5);
 
-/// What is known of the files of a volume; all clients share it.
+/// Facts about the files of a volume, which all clients share.
 #[derive(Debug)]
 pub(crate) struct Updated {
     /// Bases of files in place, by their versions.
