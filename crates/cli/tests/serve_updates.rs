@@ -117,6 +117,34 @@ fn a_watch_sends_a_file_that_is_edited_again_in_one_message() {
     assert!(log.contains("<f..t...... deep/file"), "{log}");
 }
 
+#[test]
+fn a_watch_updates_files_in_the_root_of_a_volume_too() {
+    let world = World::new();
+    world.write("src/file", noise(100_000, 1));
+    let server = audited(&world, "");
+    let words = format!("watch -av --delay 0.15 src/ {}/photos/", server.url);
+    let _watching = Watching::start(&world, &words);
+    wait_until("all is there", || events(&world, "session") == 1);
+    for edits in 0..3 {
+        sleep(REST);
+        world.write("src/file", noise(100_000, 2 + edits));
+        wait_for_same(&world, "src/file", "photos/file");
+        let noted = || events(&world, "session") + events(&world, "update") == 2 + edits as usize;
+        wait_until("it is noted", noted);
+    }
+    assert_eq!(events(&world, "update"), 0, "all of it was another one");
+    for edits in 1..3 {
+        sleep(REST);
+        let file = File::options().write(true).open(world.path("src/file")).unwrap();
+        file.write_all_at(b"some", 1000 * edits).unwrap();
+        drop(file);
+        wait_for_same(&world, "src/file", "photos/file");
+        wait_until("it is noted", || events(&world, "update") == edits as usize);
+        server.wait_for_no_staging();
+        assert_eq!(times(&world, "src"), times(&world, "photos"));
+    }
+}
+
 #[track_caller]
 fn wait_for_same_dir(world: &World) {
     let is_same = || times(world, "src/deep") == times(world, "photos/there/deep");

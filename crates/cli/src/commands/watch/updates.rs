@@ -1,6 +1,7 @@
 //! Rounds of files that were edited, by updates in one message each: over a connection that stays, and with what is
 //! known of the files since they were last synced. What does not fit is for a session, as any other round.
 
+use std::path::{Component, Path};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -12,7 +13,7 @@ use deltic_protocol::options::{
 };
 use deltic_protocol::report::{Action, Change, Differs, EntryType, Facts, Notice, Totals};
 use deltic_serve::client::{Address, Local, Updated, Updating};
-use deltic_tree::RelPath;
+use deltic_tree::{Name, RelPath};
 
 use crate::args::server::LoginArgs;
 use crate::plan::server::credentials;
@@ -44,11 +45,7 @@ impl EditedFiles {
         }
         let address: Address = host.parse()?;
         let credentials = credentials(&address, login)?;
-        let path = path.as_encoded_bytes();
-        let start = path.iter().take_while(|byte| **byte == b'/').count();
-        let end = path.iter().rev().take_while(|byte| **byte == b'/').count();
-        let dir = path.get(start..path.len() - end.min(path.len() - start)).unwrap_or_default();
-        let Ok(dir) = RelPath::parse(dir) else { return Ok(None) };
+        let Some(dir) = dir_of(Path::new(path)) else { return Ok(None) };
         let server = Updating::new(address, credentials)?;
         Ok(Some(Self { server, dir, options: plan.options.clone() }))
     }
@@ -150,6 +147,21 @@ impl EditedFiles {
             self.server.remember((&root, path), &there);
         }
     }
+}
+
+/// The directory in a volume that a destination's path stands for.
+fn dir_of(path: &Path) -> Option<RelPath> {
+    let mut dir = RelPath::root();
+    for part in path.components() {
+        match part {
+            Component::RootDir | Component::CurDir => {}
+            Component::Normal(name) => {
+                dir = dir.join(&Name::new(name.as_encoded_bytes()).ok()?).ok()?;
+            }
+            Component::ParentDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(dir)
 }
 
 /// True where a session with these options would do no more for an edited file than an update does.
@@ -257,4 +269,21 @@ fn sum(mut totals: Totals, done: &Totals) -> Totals {
     totals.literal += done.literal;
     totals.matched += done.matched;
     totals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_is_a_directory_of_its_volume() {
+        let dir = |path: &str| dir_of(Path::new(path));
+        for path in [".", "/", "", "./"] {
+            assert_eq!(dir(path), Some(RelPath::root()), "{path}");
+        }
+        for path in ["a/b", "/a/b/", "a//./b"] {
+            assert_eq!(dir(path).unwrap().as_bytes(), b"a/b", "{path}");
+        }
+        assert_eq!(dir("a/../b"), None);
+    }
 }
