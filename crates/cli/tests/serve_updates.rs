@@ -132,7 +132,7 @@ fn a_watch_updates_files_in_the_root_of_a_volume_too() {
         let noted = || events(&world, "session") + events(&world, "update") == 2 + edits as usize;
         wait_until("it is noted", noted);
     }
-    assert_eq!(events(&world, "update"), 0, "all of it was another one");
+    assert_eq!(events(&world, "update"), 0, "all of it was another content");
     for edits in 1..3 {
         sleep(REST);
         let file = File::options().write(true).open(world.path("src/file")).unwrap();

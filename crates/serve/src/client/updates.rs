@@ -210,6 +210,9 @@ impl Updates {
             false => None,
         };
         let (steps, literal) = steps(&known.cuts, &cuts, &content);
+        if literal > state.len / 2 {
+            return None;
+        }
         let head = Head {
             path: file.there.clone(),
             base: known.base,
