@@ -345,7 +345,7 @@ fn traversal(good: &[u8]) -> Vec<u8> {
 fn an_update_that_never_ends_is_given_up_and_its_room_is_free_again() {
     let world = World::new();
     world.write("photos/dir/file", noise(100_000, 1));
-    let server = Server::set(&world, "[limits]\nstall_seconds = 1\n");
+    let server = Server::set(&world, "[limits]\nstall_seconds = 4\n");
     let mut socket = server.socket(server.token());
     for channel in 1..=8 {
         socket.send(0, &format!(r#"{{"update":{{"channel":{channel},"volume":"photos"}}}}"#));
