@@ -340,3 +340,23 @@ fn traversal(good: &[u8]) -> Vec<u8> {
     bytes[2..10].copy_from_slice(b"../../fi");
     bytes
 }
+
+#[test]
+fn an_update_that_never_ends_is_given_up_and_its_room_is_free_again() {
+    let world = World::new();
+    world.write("photos/dir/file", noise(100_000, 1));
+    let server = Server::set(&world, "[limits]\nstall_seconds = 4\n");
+    let mut socket = server.socket(server.token());
+    for channel in 1..=8 {
+        socket.send(0, &format!(r#"{{"update":{{"channel":{channel},"volume":"photos"}}}}"#));
+        socket.send_bytes(channel, b"\x01");
+    }
+    socket.send(0, r#"{"update":{"channel":9,"volume":"photos"}}"#);
+    let mut refused = 0;
+    while refused < 9 {
+        let (_, said) = socket.hear_bytes();
+        refused += usize::from(String::from_utf8_lossy(&said).contains("refused"));
+    }
+    socket.open(10);
+    assert_eq!(server.status("GET", "/healthz", ""), 200);
+}

@@ -106,10 +106,10 @@ fn new_bytes_cost_next_to_nothing_beside_themselves() {
     }
 }
 
-/// How far behind what came in chunks are old ones again differs by content: bytes up to there are no sign that old has
-/// more of it.
+/// Chunks are old ones again some way behind an insertion, how far differs by content. Bytes up to there are no sign
+/// that old has more of what came in.
 #[test]
-fn nothing_of_old_is_told_of_what_came_in_between() {
+fn an_insertion_costs_no_sums_of_old() {
     for seed in 0..40 {
         let mut dice = Dice::new(seed);
         let mut versions = Versions::default();

@@ -196,6 +196,12 @@ impl Mux {
         sent.map_err(|_| io::Error::new(io::ErrorKind::WouldBlock, "nobody reads the answers"))
     }
 
+    /// Sends a control message once there is room; a connection that has ended takes none.
+    pub async fn tell(&self, message: &impl serde::Serialize) {
+        let text = serde_json::to_vec(message).expect("messages are plain data");
+        self.leaving.send(encode(0, &text)).await.ok();
+    }
+
     /// Asks the other end for a sign of life, unless much waits to be sent: then that does.
     pub fn ping(&self) {
         self.leaving.try_send(Bytes::new()).ok();

@@ -42,7 +42,7 @@ impl Base {
     ///
     /// # Errors
     /// Where `read` fails.
-    pub fn of_read<E>(mut read: impl FnMut(&mut [u8]) -> Result<usize, E>) -> Result<Self, E> {
+    pub fn from_pieces<E>(mut read: impl FnMut(&mut [u8]) -> Result<usize, E>) -> Result<Self, E> {
         let mut hasher = blake3::Hasher::new_derive_key(CONTENT);
         let mut piece = vec![0; 64 << 10];
         loop {
@@ -305,7 +305,7 @@ mod tests {
             rest = &rest[len..];
             Ok::<_, ()>(len)
         };
-        assert_eq!(Base::of_read(read), Ok(Base::of(&content)));
+        assert_eq!(Base::from_pieces(read), Ok(Base::of(&content)));
     }
 
     #[test]

@@ -4,17 +4,16 @@
 //! changes it: it sends what differs, and the name of the version that it differs from.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deltic_core::recipe::Chunk;
 use deltic_core::{AnyChunker, AtEnd, ChunkerSpec, Fingerprint, Fingerprinter, Key};
 use deltic_net::SyncError;
+use deltic_store::{Snapshot, Store, Tree};
+use deltic_store_local::{LocalOptions, LocalStore};
 use deltic_tree::{RelPath, Timestamp};
-use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::fs::fstat;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Link, failed};
@@ -28,8 +27,6 @@ const SHORTEST: u64 = 16 << 10;
 const MOST_BYTES: u64 = 4 << 30;
 /// Most bytes of an answer that are read.
 const MOST_ANSWER_BYTES: u64 = 16;
-/// A file that changed so little ago may be changing still.
-const REST: Duration = Duration::from_millis(50);
 
 /// Files as they are at a server.
 #[derive(Debug)]
@@ -124,7 +121,9 @@ impl Updates {
     /// server knows better.
     pub fn remember(&mut self, (root, path): (&Path, &RelPath), there: &RelPath) {
         self.forget(there);
-        let Ok((content, state)) = read(root, path) else { return };
+        let Some((content, state)) = open(root).and_then(|store| read(&store, path)) else {
+            return;
+        };
         let spec = ChunkerSpec::for_len(content.len() as u64);
         let cuts = self.cut(&spec.build(), &content);
         self.put(there, Known { base: Base::of(&content), spec, cuts, state });
@@ -196,7 +195,8 @@ impl Updates {
     /// Makes the update of a file.
     fn made(&self, file: Local<'_>) -> Option<Made> {
         let known = self.files.get(file.there)?;
-        let (content, state) = read(file.root, file.path).ok()?;
+        let store = open(file.root)?;
+        let (content, state) = read(&store, file.path)?;
         let (old, owners) = (known.state, (state.user, state.group));
         let cuts = self.cut(&known.spec.build(), &content);
         if cuts == known.cuts {
@@ -206,7 +206,7 @@ impl Updates {
             return None;
         }
         let dir_modified = match file.dir_times {
-            true => Some(modified(file.root, &file.path.split_last()?.0).ok()?),
+            true => Some(store.look(&file.path.split_last()?.0).ok()??.modified),
             false => None,
         };
         let (steps, literal) = steps(&known.cuts, &cuts, &content);
@@ -261,48 +261,21 @@ struct Making {
     literal: u64,
 }
 
-/// Opens what is at a path below a directory. A link that took its place is no file, and a pipe is not waited for.
-fn open_below(root: &Path, path: &RelPath) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let root = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let path = if path.is_root() { b"." } else { path.as_bytes() };
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    Ok(openat2(root, path, flags, Mode::empty(), resolve)?.into())
+/// Reads a file that is neither short nor long, and at rest.
+fn read(store: &LocalStore, path: &RelPath) -> Option<(Vec<u8>, State)> {
+    let file = Tree::open(store, path).ok()?;
+    let (meta, stat) = (file.meta(), fstat(&file).ok()?);
+    let fits = (SHORTEST..=MAX_FILE_BYTES).contains(&meta.len);
+    let mut content = vec![0; usize::try_from(meta.len).ok().filter(|_| fits)?];
+    let whole = file.read_at(0, &mut content).ok()? == content.len();
+    file.check_settled().ok().filter(|()| whole)?;
+    let (len, modified, mode) = (meta.len, meta.modified, meta.mode & 0o7777);
+    Some((content, State { len, modified, mode, user: stat.st_uid, group: stat.st_gid }))
 }
 
-fn modified(root: &Path, dir: &RelPath) -> io::Result<Timestamp> {
-    Ok(modified_of(&open_below(root, dir)?.metadata()?))
-}
-
-fn modified_of(meta: &Metadata) -> Timestamp {
-    Timestamp { secs: meta.mtime(), nanos: meta.mtime_nsec() as u32 }
-}
-
-/// Reads a file that is neither short nor long, and rests.
-fn read(root: &Path, path: &RelPath) -> io::Result<(Vec<u8>, State)> {
-    let changing = || io::Error::other("it is changing");
-    let mut file = open_below(root, path)?;
-    let before = file.metadata()?;
-    let since = Duration::new(before.ctime().max(0) as u64, before.ctime_nsec() as u32);
-    let rests = || UNIX_EPOCH + since + REST <= SystemTime::now();
-    if !before.is_file() || !(SHORTEST..=MAX_FILE_BYTES).contains(&before.len()) || !rests() {
-        return Err(changing());
-    }
-    let mut content = Vec::with_capacity(before.len() as usize + 1);
-    (&mut file).take(MAX_FILE_BYTES + 1).read_to_end(&mut content)?;
-    let after = file.metadata()?;
-    let version = |meta: &Metadata| {
-        (meta.len(), meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec())
-    };
-    let is_whole = version(&before) == version(&after) && before.len() == content.len() as u64;
-    let state = State {
-        len: after.len(),
-        modified: modified_of(&after),
-        mode: after.mode() & 0o7777,
-        user: after.uid(),
-        group: after.gid(),
-    };
-    if is_whole { Ok((content, state)) } else { Err(changing()) }
+/// Holds the directory that paths of files are below. Symlinks below it are not followed.
+fn open(root: &Path) -> Option<LocalStore> {
+    LocalStore::open(root, LocalOptions::default()).ok()
 }
 
 /// The new version as copies of the old one and bytes, and how many bytes.

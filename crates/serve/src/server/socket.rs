@@ -207,8 +207,7 @@ impl Connected {
 
     /// Says why nothing has started in a channel.
     fn started(&self, channel: u32, started: Result<(), Problem>) -> io::Result<()> {
-        let Err(Problem { detail: why, retry_secs, .. }) = started else { return Ok(()) };
-        self.mux.say(&FromServer::Refused { channel, why, retry_secs })
+        started.or_else(|why| self.mux.say(&refused(channel, why)))
     }
 
     /// Finds out who asks for something now.
@@ -240,10 +239,8 @@ impl Connected {
         let (server, mux) = (Arc::clone(&self.server), self.mux.clone());
         self.tracker.spawn(async move {
             let updating = Updating { known, volume, _permit: permit };
-            if let Err(Problem { detail: why, retry_secs, .. }) =
-                updating.hold(&server, channel).await
-            {
-                mux.say(&FromServer::Refused { channel: number, why, retry_secs }).ok();
+            if let Err(why) = updating.hold(&server, channel).await {
+                mux.tell(&refused(number, why)).await;
             }
             mux.channels().close(number, None).await;
         });
@@ -260,14 +257,17 @@ impl Connected {
         let (server, mux, from) = (Arc::clone(&self.server), self.mux.clone(), self.by.ip);
         let sessions = Arc::clone(&self.sessions);
         self.tracker.spawn(async move {
-            if let Err(Problem { detail: why, retry_secs, .. }) =
-                session.hold(&server, from, (channel, cancel)).await
-            {
-                mux.say(&FromServer::Refused { channel: number, why, retry_secs }).ok();
+            if let Err(why) = session.hold(&server, from, (channel, cancel)).await {
+                mux.tell(&refused(number, why)).await;
             }
             lock(&sessions).remove(&number);
             mux.channels().close(number, None).await;
         });
         Ok(())
     }
+}
+
+/// Says that something cannot be, or has ended before its time.
+fn refused(channel: u32, Problem { detail: why, retry_secs, .. }: Problem) -> FromServer {
+    FromServer::Refused { channel, why, retry_secs }
 }

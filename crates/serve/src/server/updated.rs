@@ -83,7 +83,7 @@ impl Updated {
             at += read as u64;
             Ok::<_, StoreError>(read)
         };
-        let found = Base::of_read(read)?;
+        let found = Base::from_pieces(read)?;
         old.check_unchanged()?;
         // Whoever changed it just now may not be done with it.
         self.note(version.filter(|version| begun.is_past(version.changed)), begun, found);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::StatusCode;
-use deltic_core::CodecError;
 use deltic_net::embed::Outcome;
 use deltic_store::{
     Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, check_path,
@@ -47,17 +46,9 @@ impl Updating {
     /// [`Problem`] where it is not done, but where the disk failed behind it; the file is the old or the new version.
     pub(super) async fn hold(self, server: &Arc<Server>, channel: Channel) -> Result<(), Problem> {
         let (update, mut channel) = self.hear(server, channel).await?;
-        let begun = Instant::now();
-        let (heard, literal, landed) = self.apply(server, update).await?;
+        let again = Arc::clone(server);
+        let landed = on_disk(server, move || self.apply(&again, &update)).await?;
         let answer = if landed == Landed::Whole { Answer::Done } else { Answer::OtherBase };
-        if landed != Landed::Not {
-            let mut outcome = Outcome { elapsed: begun.elapsed(), ..Outcome::default() };
-            (outcome.traffic.received, outcome.traffic.sent) = (heard, 1);
-            (outcome.totals.transferred, outcome.totals.literal) = (1, literal);
-            server.journal.ended("update", (&self.volume, &self.known.token), &Ok(outcome));
-        }
-        // A session may follow at once.
-        drop(self);
         let answering = async {
             channel.write_all(&[answer.byte()]).await?;
             channel.shutdown().await
@@ -80,16 +71,12 @@ impl Updating {
         }
     }
 
-    /// Puts the new version in place; bytes that came, bytes of them that are new, and whether it is there.
-    async fn apply(
-        &self,
-        server: &Arc<Server>,
-        update: Vec<u8>,
-    ) -> Result<(u64, u64, Landed), Problem> {
-        let garbled = |why: CodecError| {
+    /// Puts the new version in place. Waits for the disk.
+    fn apply(&self, server: &Server, update: &[u8]) -> Result<Landed, Problem> {
+        let begun = Instant::now();
+        let (head, steps) = read(update).map_err(|why| {
             Problem::new(StatusCode::BAD_REQUEST, format!("the update is garbled: {why}"))
-        };
-        let (head, _) = read(&update).map_err(garbled)?;
+        })?;
         let path = &head.path;
         let volume = server.volume_for(Right::Write, (&self.known, &self.volume, path))?;
         // Its copies, and the answer, tell what is there.
@@ -103,42 +90,42 @@ impl Updating {
         server.still(&self.known)?;
         if volume.has_quotas() {
             // They hold in a store of the token's own, which is a session's.
-            return Ok((0, 0, Landed::Not));
+            return Ok(Landed::Not);
         }
         let sets_dir = path.split_last().is_some_and(|(dir, _)| self.known.grant.covers(&dir));
-        on_disk(server, move || {
-            let (head, steps) = read(&update).map_err(garbled)?;
-            let head = Head { dir_modified: head.dir_modified.filter(|_| sets_dir), ..head };
-            let fresh = |step: &Step<'_>| match step {
-                Step::Bytes(bytes) => bytes.len() as u64,
-                Step::Copy { .. } => 0,
-            };
-            let literal = steps.iter().map(fresh).sum();
-            let store = volume.updates.open(|| volume.store())?;
-            let new = (&head, &*steps, &*update);
-            let landed = replace(&store, &volume.updates, new);
-            let landed = landed.or_else(|error| match error {
-                StoreError::NotFound { .. }
-                | StoreError::NotAFile { .. }
-                | StoreError::Conflict { .. }
-                | StoreError::Changed { .. } => Ok(Landed::Not),
-                error => Err(error),
-            })?;
-            if landed != Landed::Not {
-                store.flush().inspect_err(|_| volume.updates.close())?;
-            }
-            Ok((update.len() as u64, literal, landed))
-        })
-        .await
+        let head = Head { dir_modified: head.dir_modified.filter(|_| sets_dir), ..head };
+        let store = volume.updates.open(|| volume.store())?;
+        let landed = replace(&store, &volume.updates, (&head, &steps, update));
+        let landed = landed.or_else(|error| match error {
+            StoreError::NotFound { .. }
+            | StoreError::NotAFile { .. }
+            | StoreError::Conflict { .. }
+            | StoreError::Changed { .. } => Ok(Landed::Not),
+            error => Err(error),
+        })?;
+        if landed != Landed::Not {
+            store.flush().inspect_err(|_| volume.updates.close())?;
+            let mut outcome = Outcome { elapsed: begun.elapsed(), ..Outcome::default() };
+            (outcome.traffic.received, outcome.traffic.sent) = (update.len() as u64, 1);
+            (outcome.totals.transferred, outcome.totals.literal) = (1, literal(&steps));
+            server.journal.ended("update", (&self.volume, &self.known.token), &Ok(outcome));
+        }
+        Ok(landed)
     }
+}
+
+/// Bytes of the new version that came.
+fn literal(steps: &[Step<'_>]) -> u64 {
+    let fresh = steps.iter().filter(|step| matches!(step, Step::Bytes(_)));
+    fresh.map(Step::len).sum()
 }
 
 /// A new version, as far as it is in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Landed {
-    /// The old one is there.
+    /// Not in place: the old one is.
     Not,
-    /// It is there, but something else could not be set: a session says what.
+    /// In place, but for something that could not be set: a session says what.
     Partly,
     Whole,
 }

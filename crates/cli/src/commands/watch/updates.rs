@@ -30,7 +30,10 @@ pub(super) struct EditedFiles {
     server: Updating,
     /// The directory of the files in the volume.
     dir: RelPath,
-    options: Options,
+    /// True if files get their modes there.
+    modes: bool,
+    /// True if directories get their times there; files do.
+    dir_times: bool,
 }
 
 impl EditedFiles {
@@ -47,7 +50,8 @@ impl EditedFiles {
         let credentials = credentials(&address, login)?;
         let Some(dir) = dir_of(Path::new(path)) else { return Ok(None) };
         let server = Updating::new(address, credentials)?;
-        Ok(Some(Self { server, dir, options: plan.options.clone() }))
+        let Options { modes, metadata, .. } = &plan.options;
+        Ok(Some(Self { server, dir, modes: *modes, dir_times: !metadata.omit_dir_times }))
     }
 
     /// Runs a round's plan, or makes updates in its place.
@@ -113,16 +117,13 @@ impl EditedFiles {
                 return true;
             }
             let Updated { new, literal, traffic, .. } = updated;
-            let totals = Totals {
-                files: 1,
-                bytes: new.len,
-                transferred: 1,
-                transferred_bytes: new.len,
-                literal,
-                matched: new.len - literal,
-                ..Totals::default()
-            };
-            done.totals = sum(done.totals, &totals);
+            let totals = &mut done.totals;
+            totals.files += 1;
+            totals.bytes += new.len;
+            totals.transferred += 1;
+            totals.transferred_bytes += new.len;
+            totals.literal += literal;
+            totals.matched += new.len - literal;
             done.traffic.sent += traffic.0;
             done.traffic.received += traffic.1;
             hear(Notice::Changed(change(path, &updated)));
@@ -136,9 +137,9 @@ impl EditedFiles {
             root: &root,
             path,
             there: &there,
-            times: self.options.times,
-            modes: self.options.modes,
-            dir_times: self.options.times && !self.options.metadata.omit_dir_times,
+            times: true,
+            modes: self.modes,
+            dir_times: self.dir_times,
         })
     }
 
@@ -260,10 +261,8 @@ fn change(path: &RelPath, updated: &Updated) -> Change {
     Change { path: path.clone(), item: EntryType::File, action: Action::Updated, differs, facts }
 }
 
-/// Counts of what was done in two ways. What was listed twice is one.
+/// Counts of a session, with the files that were updated before it, which it lists too.
 fn sum(mut totals: Totals, done: &Totals) -> Totals {
-    totals.files = totals.files.max(done.files);
-    totals.bytes = totals.bytes.max(done.bytes);
     totals.transferred += done.transferred;
     totals.transferred_bytes += done.transferred_bytes;
     totals.literal += done.literal;

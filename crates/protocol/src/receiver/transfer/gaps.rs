@@ -278,8 +278,8 @@ impl Facings<'_> {
         Some((to - from).abs_diff(self.run.end - self.run.start))
     }
 
-    /// What old has between the neighbours in bytes, where that is little of the run; else 0. All of it may be at the
-    /// run's end: chunks of new end where those of old do only some way behind what came in.
+    /// Bytes of old between the neighbours, where these are few beside the run; else 0. All of them may be at the run's
+    /// end: chunks of new end where those of old do only some way behind what came in.
     pub(super) fn few_between(&self) -> u64 {
         let bytes = self.between().map_or(0, |(from, to)| to - from);
         if bytes <= (self.run.end - self.run.start) / FEW { bytes } else { 0 }
@@ -341,7 +341,7 @@ fn as_spans(ranges: impl IntoIterator<Item = Range<u64>>) -> OldGap {
 
 /// Distance of a gap from the neighbour behind it up to which it is told against what was there before.
 const GUESSED_BYTES: u64 = 1 << 20;
-/// What old has between two neighbours is little, where the run between them is at least so many times as long.
+/// Bytes of old between two neighbours are few, where the run between them is at least so many times as long.
 const FEW: u64 = 16;
 /// Bytes that may come in between neighbours and are still told against what lies beyond them.
 const REPEATED_BYTES: u64 = 128 << 10;
