@@ -36,6 +36,9 @@ use crate::transport::{
 
 /// Longest time for streams to join. Those that have not by then are done without.
 const JOIN_PATIENCE: Duration = Duration::from_secs(30);
+/// Time that a session goes on at least for it to be told that streams did not join: the other end lets nobody in when
+/// it is about to end.
+const END_PATIENCE: Duration = Duration::from_secs(1);
 /// Longest time for a connection to name its token.
 const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Most that knock at once.
@@ -85,6 +88,7 @@ impl Joining {
                 }
                 if let Some((failed, why)) = attach_all(&mut dials, &joined).await {
                     let message = format!("{failed} of {more} further streams did not join: {why}");
+                    sleep(END_PATIENCE).await;
                     joined.tell(News::Fewer(message));
                 }
             }
