@@ -5,20 +5,26 @@
 //!
 //! A stream that nobody reads stops the connection: who opens several reads them all.
 
+mod exit;
+mod whole;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures_util::stream::SplitStream;
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 use tokio_util::sync::PollSender;
 use tokio_websockets::{Limits, Message, WebSocketStream};
 
+use self::exit::{Exit, SendsNow};
+use self::whole::Whole;
 use crate::lock;
 
 /// Most bytes of a message: bulk costs least in long ones, and a longer one would keep others waiting.
@@ -153,7 +159,14 @@ impl Drop for Channel {
     }
 }
 
-type Arriving = mpsc::Sender<io::Result<Bytes>>;
+/// What becomes of the bytes that arrive for a channel.
+#[derive(Debug)]
+enum Arriving {
+    /// Somebody reads them as they come.
+    Stream(mpsc::Sender<io::Result<Bytes>>),
+    /// They are kept until all are there.
+    Whole(Whole),
+}
 
 /// The open channels of a connection; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -164,20 +177,29 @@ pub struct Channels(Arc<Mutex<BTreeMap<u32, Arriving>>>);
 pub struct Mux {
     channels: Channels,
     leaving: mpsc::Sender<Bytes>,
+    exit: Weak<dyn SendsNow>,
 }
 
 impl Mux {
     /// Opens channel `number`, whose bytes arrive from now on; nothing where it is open.
     #[must_use]
     pub fn open(&self, number: u32) -> Option<Channel> {
-        let mut channels = self.channels.all();
-        if channels.contains_key(&number) {
-            return None;
-        }
         let (sender, arriving) = mpsc::channel(WAITING);
-        channels.insert(number, sender);
+        self.channels.add(number, Arriving::Stream(sender))?;
         let leaving = PollSender::new(self.leaving.clone());
         Some(Channel { number, arriving, at_hand: Bytes::new(), leaving, ended: false })
+    }
+
+    /// Opens channel `number` for a stream that is of use as a whole: once it has ended, or is longer than `most`
+    /// bytes, `then` has it, on the task of the connection. Nothing where the channel is open.
+    #[must_use]
+    pub fn open_whole(
+        &self,
+        number: u32,
+        most: usize,
+        then: impl FnOnce(Vec<u8>) + Send + 'static,
+    ) -> Option<()> {
+        self.channels.add(number, Arriving::Whole(Whole::new(most, then)))
     }
 
     /// The open channels.
@@ -202,6 +224,27 @@ impl Mux {
         self.leaving.send(encode(0, &text)).await.ok();
     }
 
+    /// Ends our direction of a channel of which nothing was sent with these bytes, at once and on this thread: to wake
+    /// the connection's task costs more. Messages that cannot go at once are for [`send`](Self::send).
+    #[must_use]
+    pub fn end_with(&self, number: u32, bytes: &[u8]) -> Vec<Bytes> {
+        let mut messages = vec![encode(number, bytes), encode(number, b"")];
+        if let Some(exit) = self.exit.upgrade()
+            && !exit.send_now(&mut messages)
+        {
+            // What waits there goes with the next message.
+            self.ping();
+        }
+        messages
+    }
+
+    /// Sends messages once there is room; a connection that has ended takes none.
+    pub async fn send(&self, messages: Vec<Bytes>) {
+        for message in messages {
+            self.leaving.send(message).await.ok();
+        }
+    }
+
     /// Asks the other end for a sign of life, unless much waits to be sent: then that does.
     pub fn ping(&self) {
         self.leaving.try_send(Bytes::new()).ok();
@@ -215,12 +258,31 @@ impl Channels {
         self.all().len()
     }
 
+    fn add(&self, number: u32, arriving: Arriving) -> Option<()> {
+        let mut all = self.all();
+        if all.contains_key(&number) {
+            return None;
+        }
+        all.insert(number, arriving);
+        Some(())
+    }
+
     /// Closes channel `number`; who reads it is told `why`, or that it ends.
     pub async fn close(&self, number: u32, why: Option<io::Error>) {
         let channel = self.all().remove(&number);
-        if let (Some(channel), Some(why)) = (channel, why) {
+        if let (Some(Arriving::Stream(channel)), Some(why)) = (channel, why) {
             channel.send(Err(why)).await.ok();
         }
+    }
+
+    /// Closes channels whose streams should be [whole](Mux::open_whole) by now; which ones.
+    pub fn close_late(&self, after: Duration) -> Vec<u32> {
+        let mut all = self.all();
+        let is_late = |arriving: &mut Arriving| matches!(arriving, Arriving::Whole(whole) if whole.age() > after);
+        let late = all.extract_if(.., |_, arriving| is_late(arriving));
+        let late: Vec<_> = late.collect();
+        drop(all);
+        late.into_iter().map(|(number, _)| number).collect()
     }
 
     fn all(&self) -> std::sync::MutexGuard<'_, BTreeMap<u32, Arriving>> {
@@ -228,9 +290,10 @@ impl Channels {
     }
 
     /// Ends all channels with their connection.
-    fn end(&self, ended: &io::Result<()>) {
+    pub fn end(&self, ended: &io::Result<()>) {
         let channels = std::mem::take(&mut *self.all());
         for (_, channel) in channels {
+            let Arriving::Stream(channel) = channel else { continue };
             let why = match ended {
                 Ok(()) => io::Error::from(io::ErrorKind::UnexpectedEof),
                 Err(error) => io::Error::new(error.kind(), error.to_string()),
@@ -241,33 +304,49 @@ impl Channels {
 
     /// Hands bytes to their channel. What comes for a channel that is not open was sent before the other end knew.
     async fn deliver(&self, number: u32, bytes: Bytes) {
-        if bytes.is_empty() {
-            return self.close(number, None).await;
-        }
-        let channel = self.all().get(&number).cloned();
-        if let Some(channel) = channel
-            && channel.send(Ok(bytes)).await.is_err()
-        {
+        let Some(channel) = self.stream_for(number, &bytes) else { return };
+        if bytes.is_empty() || channel.send(Ok(bytes)).await.is_err() {
             self.close(number, None).await;
+        }
+    }
+
+    /// The stream that bytes are for, unless they are kept.
+    fn stream_for(&self, number: u32, bytes: &[u8]) -> Option<mpsc::Sender<io::Result<Bytes>>> {
+        let mut all = self.all();
+        match all.get_mut(&number)? {
+            Arriving::Stream(channel) => Some(channel.clone()),
+            Arriving::Whole(whole) => {
+                if whole.take(bytes) {
+                    let whole = all.remove(&number);
+                    drop(all);
+                    let Some(Arriving::Whole(whole)) = whole else { return None };
+                    whole.end();
+                }
+                None
+            }
         }
     }
 }
 
 /// A connection whose channels may be opened.
 pub struct Connection<T> {
-    socket: WebSocketStream<T>,
+    stream: SplitStream<WebSocketStream<T>>,
+    exit: Arc<Exit<T>>,
     channels: Channels,
     leaving: mpsc::Receiver<Bytes>,
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
     /// Takes a WebSocket.
     #[must_use]
     pub fn new(socket: WebSocketStream<T>) -> (Self, Mux) {
         let (sender, leaving) = mpsc::channel(WAITING);
         let channels = Channels::default();
-        let mux = Mux { channels: channels.clone(), leaving: sender };
-        (Self { socket, channels, leaving }, mux)
+        let (sink, stream) = socket.split();
+        let exit = Arc::new(Exit::new(sink));
+        let weak: Weak<dyn SendsNow> = Arc::downgrade(&exit) as _;
+        let mux = Mux { channels: channels.clone(), leaving: sender, exit: weak };
+        (Self { stream, exit, channels, leaving }, mux)
     }
 
     /// Carries messages until one end closes the connection, or `ended`, or nobody has a channel or the way out any more,
@@ -281,8 +360,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
         mut alive: impl FnMut(),
         ended: impl Future<Output = ()>,
     ) -> io::Result<()> {
-        let Self { socket, channels, mut leaving } = self;
-        let (mut sink, mut stream) = socket.split();
+        let Self { mut stream, exit, channels, mut leaving } = self;
         let (begun, mut pings) = (Instant::now(), 0);
         let hearing = async {
             while let Some(message) = stream.next().await {
@@ -316,7 +394,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Connection<T> {
                     () = &mut ended => None,
                 };
                 let Some(message) = message else { return Ok(()) };
-                let mut next = Some(message);
+                let (mut next, mut sink) = (Some(message), exit.lock().await);
                 while let Some(message) = next {
                     // An empty message of no channel asks for a sign of life.
                     let message = match message.is_empty() {
@@ -349,6 +427,7 @@ pub(crate) fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     proptest! {
         #[test]
@@ -382,6 +461,82 @@ mod tests {
         drop(channel);
         here.await.expect("it does not panic").expect("nothing went wrong");
         there.await.expect("it does not panic").ok();
+    }
+
+    /// Two ends of a connection with so many bytes of room in between, which are carried.
+    fn connected(room: usize) -> (Mux, Mux) {
+        let (here, there) = tokio::io::duplex(room);
+        let here = tokio_websockets::ClientBuilder::new().take_over(here);
+        let there = tokio_websockets::ServerBuilder::new().serve(there);
+        let ((here, ours), (there, theirs)) = (Connection::new(here), Connection::new(there));
+        for connection in [here, there] {
+            tokio::spawn(connection.carry(|_| Ok(()), || {}, std::future::pending()));
+        }
+        (ours, theirs)
+    }
+
+    /// Opens a channel of which the other end answers how many bytes came, once all are there.
+    fn counted(ours: &Mux, theirs: &Mux, number: u32) -> Channel {
+        let again = theirs.clone();
+        let answer = move |bytes: Vec<u8>| {
+            tokio::task::spawn_blocking(move || {
+                let left = again.end_with(number, &[u8::try_from(bytes.len()).unwrap()]);
+                tokio::spawn(async move { again.send(left).await });
+            });
+        };
+        theirs.open_whole(number, 100, answer).expect("it is not open");
+        ours.open(number).expect("it is not open")
+    }
+
+    #[tokio::test]
+    async fn whole_streams_are_answered_at_once() {
+        for room in [16, 4096] {
+            let (ours, theirs) = connected(room);
+            for (number, len) in (1..).zip([0, 1, 99, 100]) {
+                let mut channel = counted(&ours, &theirs, number);
+                channel.write_all(&vec![7; len]).await.unwrap();
+                channel.shutdown().await.unwrap();
+                let mut answer = Vec::new();
+                channel.read_to_end(&mut answer).await.unwrap();
+                assert_eq!(answer, [len as u8], "{room}");
+            }
+            let mut channel = counted(&ours, &theirs, 9);
+            channel.write_all(&[7; 101]).await.unwrap();
+            assert_eq!(channel.read_u8().await.unwrap(), 101, "nobody waits for more");
+        }
+    }
+
+    #[tokio::test]
+    async fn whole_streams_are_answered_once_there_is_room() {
+        let (ours, theirs) = connected(100);
+        let (mut bulk, mut sink) = (theirs.open(50).unwrap(), ours.open(50).unwrap());
+        let sending = tokio::spawn(async move { bulk.write_all(&vec![7; 1 << 20]).await });
+        let mut channels: Vec<_> = (1..9).map(|no| counted(&ours, &theirs, no)).collect();
+        for channel in &mut channels {
+            channel.write_all(b"some").await.unwrap();
+            channel.shutdown().await.unwrap();
+        }
+        let read = tokio::spawn(async move { sink.read_exact(&mut vec![0; 1 << 20]).await });
+        for mut channel in channels {
+            let mut answer = Vec::new();
+            channel.read_to_end(&mut answer).await.unwrap();
+            assert_eq!(answer, [4]);
+        }
+        sending.await.unwrap().unwrap();
+        read.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_whole_stream_that_does_not_come_is_closed_when_it_is_late() {
+        let (_ours, theirs) = connected(100);
+        let told = Arc::new(());
+        let held = Arc::clone(&told);
+        theirs.open_whole(3, 100, move |_| drop(held)).expect("it is not open");
+        assert!(theirs.open(3).is_none());
+        let _stream = theirs.open(4);
+        assert!(theirs.channels().close_late(Duration::from_secs(60)).is_empty());
+        assert_eq!(theirs.channels().close_late(Duration::ZERO), [3]);
+        assert_eq!((Arc::strong_count(&told), theirs.channels().count()), (1, 1));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use deltic_net::embed::Cancel;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 use tokio_util::task::TaskTracker;
@@ -27,10 +28,11 @@ use super::problem::Problem;
 use super::shared::{Known, Server};
 use super::updates::Updating;
 use crate::SUBPROTOCOL;
-use crate::channel::{Channel, Connection, MAX_MESSAGE_BYTES, Mux, invalid, limits};
+use crate::channel::{Connection, MAX_MESSAGE_BYTES, Mux, invalid, limits};
 use crate::control::{FromClient, FromServer, parse};
 use crate::lock;
 use crate::token::{Token, TokenHash};
+use crate::update::MAX_UPDATE_BYTES;
 use crate::upgrade::accept;
 
 /// Most sessions of a connection at once.
@@ -108,7 +110,7 @@ struct Connected {
 
 impl Connected {
     /// Serves the connection to its end; no session outlives it.
-    async fn serve<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
+    async fn serve<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         connection: Connection<T>,
     ) {
@@ -125,6 +127,7 @@ impl Connected {
             () = self.stay_alive(&alive) => {}
             () = self.until_put_out() => {}
         }
+        self.mux.channels().end(&Ok(()));
         let sessions = std::mem::take(&mut *lock(&self.sessions));
         for cancel in sessions.values() {
             cancel.cancel();
@@ -148,6 +151,11 @@ impl Connected {
                 return;
             }
             self.mux.ping();
+            for channel in self.mux.channels().close_late(limits.stall()) {
+                let why = "the update does not come";
+                let why = Problem::new(StatusCode::REQUEST_TIMEOUT, why);
+                self.mux.tell(&refused(channel, why)).await;
+            }
         }
     }
 
@@ -218,40 +226,35 @@ impl Connected {
         Ok(known)
     }
 
-    /// Opens a channel.
-    fn channel(&self, number: u32) -> Result<Channel, Problem> {
-        if number == 0 || self.mux.channels().count() >= MAX_CHANNELS {
-            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels"));
+    /// Refuses a channel where there are many, and where it is none.
+    fn check_channel(&self, number: u32) -> Result<(), Problem> {
+        match number == 0 || self.mux.channels().count() >= MAX_CHANNELS {
+            true => Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels")),
+            false => Ok(()),
         }
-        let used = || Problem::new(StatusCode::CONFLICT, "the channel is open already");
-        self.mux.open(number).ok_or_else(used)
     }
 
     /// Starts an update, which is not cancelled: it ends soon.
-    fn update(&self, number: u32, volume: String) -> Result<(), Problem> {
+    fn update(&self, channel: u32, volume: String) -> Result<(), Problem> {
         let known = self.asks()?;
         // One whose client has said all counts as no channel any more.
         if self.tracker.len() >= 2 * MAX_CHANNELS {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many updates at once"));
         }
-        let permit = self.server.session_permit(&known)?;
-        let channel = self.channel(number)?;
+        let room = (self.server.session_permit(&known)?, self.tracker.token());
+        self.check_channel(channel)?;
         let (server, mux) = (Arc::clone(&self.server), self.mux.clone());
-        self.tracker.spawn(async move {
-            let updating = Updating { known, volume, _permit: permit };
-            if let Err(why) = updating.hold(&server, channel).await {
-                mux.tell(&refused(number, why)).await;
-            }
-            mux.channels().close(number, None).await;
-        });
-        Ok(())
+        let updating = Updating { server, known, volume, channel, mux, _room: room };
+        let start = |update| updating.start(update);
+        self.mux.open_whole(channel, MAX_UPDATE_BYTES, start).ok_or_else(is_open)
     }
 
     /// Starts a session.
     fn open(&self, number: u32, volume: &str) -> Result<(), Problem> {
         let known = self.asks()?;
         let session = self.server.open_session(&known, volume)?;
-        let channel = self.channel(number)?;
+        self.check_channel(number)?;
+        let channel = self.mux.open(number).ok_or_else(is_open)?;
         let cancel = Cancel::default();
         lock(&self.sessions).insert(number, cancel.clone());
         let (server, mux, from) = (Arc::clone(&self.server), self.mux.clone(), self.by.ip);
@@ -267,7 +270,14 @@ impl Connected {
     }
 }
 
+fn is_open() -> Problem {
+    Problem::new(StatusCode::CONFLICT, "the channel is open already")
+}
+
 /// Says that something cannot be, or has ended before its time.
-fn refused(channel: u32, Problem { detail: why, retry_secs, .. }: Problem) -> FromServer {
+pub(super) fn refused(
+    channel: u32,
+    Problem { detail: why, retry_secs, .. }: Problem,
+) -> FromServer {
     FromServer::Refused { channel, why, retry_secs }
 }

@@ -1,6 +1,7 @@
 //! Updates of files of volumes, each in one message of a client who knows what is there.
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,16 +15,16 @@ use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
 use deltic_tree::{Kind, Meta, RelPath};
 use rustix::fs::fstat;
 use rustix::process::getegid;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::task::spawn_blocking;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::problem::Problem;
-use super::rest::on_disk;
 use super::shared::{Known, Server, SessionPermit};
+use super::socket::refused;
 use super::updated::Updated;
 use super::volume::Right;
-use crate::channel::Channel;
-use crate::update::{Answer, Base, Head, MAX_FILE_BYTES, MAX_UPDATE_BYTES, Step, read};
+use crate::channel::Mux;
+use crate::update::{Answer, Base, Head, MAX_FILE_BYTES, Step, read};
 
 /// Most bytes that an update makes of each byte of the old version and of its own.
 const MAX_GROWTH: u64 = 4;
@@ -32,48 +33,57 @@ const SETGID: u32 = 0o2000;
 /// Bytes that are copied at once where blocks are not shared.
 const PIECE: usize = 256 << 10;
 
-/// Room for an update of a client in a volume.
+/// An update of a client in a volume, which is under way.
 pub(super) struct Updating {
+    pub(super) server: Arc<Server>,
     pub(super) known: Known,
     pub(super) volume: String,
-    pub(super) _permit: SessionPermit,
+    /// The channel that it comes by.
+    pub(super) channel: u32,
+    pub(super) mux: Mux,
+    /// Held to the end of it.
+    pub(super) _room: (SessionPermit, TaskTrackerToken),
 }
 
 impl Updating {
-    /// Takes an update from its channel, and answers it there.
-    ///
-    /// # Errors
-    /// [`Problem`] where it is not done, but where the disk failed behind it; the file is the old or the new version.
-    pub(super) async fn hold(self, server: &Arc<Server>, channel: Channel) -> Result<(), Problem> {
-        let (update, mut channel) = self.hear(server, channel).await?;
-        let again = Arc::clone(server);
-        let landed = on_disk(server, move || self.apply(&again, &update)).await?;
-        let answer = if landed == Landed::Whole { Answer::Done } else { Answer::OtherBase };
-        let answering = async {
-            channel.write_all(&[answer.byte()]).await?;
-            channel.shutdown().await
-        };
-        timeout(server.admission.limits().stall(), answering).await.ok();
-        Ok(())
+    /// Makes an update that has come, and answers it, once a thread may wait for the disk.
+    pub(super) fn start(self, update: Vec<u8>) {
+        let disk = Arc::clone(&self.server.disk);
+        tokio::spawn(async move {
+            let turn = disk.acquire_owned().await;
+            // Nobody waits for it here: to be woken and to wake the connection's task would cost a tenth of an update.
+            spawn_blocking(move || {
+                let _turn = turn;
+                self.make(&update);
+            });
+        });
     }
 
-    async fn hear(
-        &self,
-        server: &Server,
-        mut channel: Channel,
-    ) -> Result<(Vec<u8>, Channel), Problem> {
-        let mut update = Vec::new();
-        let within = server.admission.limits().stall();
-        let mut bounded = (&mut channel).take(MAX_UPDATE_BYTES as u64 + 1);
-        match timeout(within, bounded.read_to_end(&mut update)).await {
-            Ok(Ok(_)) => Ok((update, channel)),
-            _ => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the update does not come")),
+    fn make(self, update: &[u8]) {
+        let made = catch_unwind(AssertUnwindSafe(|| self.apply(update)));
+        let made = made.unwrap_or_else(|_| {
+            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the update failed here"))
+        });
+        match made {
+            Ok(landed) => {
+                let answer = if landed == Landed::Whole { Answer::Done } else { Answer::OtherBase };
+                let left = self.mux.end_with(self.channel, &[answer.byte()]);
+                if !left.is_empty() {
+                    tokio::spawn(async move { self.mux.send(left).await });
+                }
+            }
+            Err(why) => self.refuse(why),
         }
     }
 
+    /// Says why nothing is made of it.
+    fn refuse(self, why: Problem) {
+        tokio::spawn(async move { self.mux.tell(&refused(self.channel, why)).await });
+    }
+
     /// Puts the new version in place. Waits for the disk.
-    fn apply(&self, server: &Server, update: &[u8]) -> Result<Landed, Problem> {
-        let begun = Instant::now();
+    fn apply(&self, update: &[u8]) -> Result<Landed, Problem> {
+        let (begun, server) = (Instant::now(), &self.server);
         let (head, steps) = read(update).map_err(|why| {
             Problem::new(StatusCode::BAD_REQUEST, format!("the update is garbled: {why}"))
         })?;
