@@ -15,6 +15,7 @@ use deltic_protocol::options::Options as SyncOptions;
 use deltic_protocol::report::Notice;
 use deltic_serve::client::{Address, Credentials, Link, Local, Updates};
 use deltic_tree::RelPath;
+use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -43,7 +44,7 @@ pub(super) struct Manner {
 
 /// All clients.
 pub(super) struct Fleet {
-    /// Address of the server; another one each time that it was killed.
+    /// Address of the server; another one each time that it was ended.
     to: watch::Sender<Arc<(Address, Credentials)>>,
     files: TempDir,
     sync: SyncOptions,
@@ -74,8 +75,8 @@ struct Ledger {
 #[derive(Default)]
 struct Tally {
     failed: AtomicU64,
-    /// Set where the server is killed on purpose: syncs that end with it are made again, and are no failures.
-    is_killed: AtomicBool,
+    /// Set where the server is ended on purpose: syncs that end with it are made again, and are no failures.
+    is_ended: AtomicBool,
 }
 
 /// Client with a connection and a file.
@@ -85,7 +86,8 @@ pub(super) struct Client {
     /// Files that it may update.
     updates: Option<Updates>,
     file: PathBuf,
-    content: Vec<u8>,
+    /// Digest of what the file holds.
+    version: Fingerprint,
     random: Random,
     edits: u64,
     ledger: Arc<Mutex<Ledger>>,
@@ -148,7 +150,6 @@ impl Fleet {
                 client.edit(edit)?;
                 client.sync(&sync).await?;
                 if is_idle {
-                    client.content = Vec::new();
                     fs::remove_file(&client.file)?;
                 }
                 anyhow::Ok((is_idle, client))
@@ -209,7 +210,7 @@ impl Fleet {
                     match client.sync(&sync).await {
                         Ok(sample) => samples.push(Sample { late, ..sample }),
                         Err(error) => {
-                            if !tally.is_killed.load(Ordering::Relaxed) {
+                            if !tally.is_ended.load(Ordering::Relaxed) {
                                 tally.failed.fetch_add(1, Ordering::Relaxed);
                                 eprintln!("client {}: {error}", client.no);
                             }
@@ -233,15 +234,15 @@ impl Fleet {
 }
 
 impl Fleet {
-    /// Kills the server once in a while and starts it again; never ends by itself.
+    /// Ends the server once in a while and starts it again; never ends by itself.
     ///
     /// # Errors
     /// Where a file at the server is not the last version that it acknowledged, nor one that was tried since.
-    pub(super) async fn kill(&self, server: &mut Server, every: Duration) -> Result<()> {
-        self.tally.is_killed.store(true, Ordering::Relaxed);
+    pub(super) async fn end(&self, server: &mut Server, by: Signal, every: Duration) -> Result<()> {
+        self.tally.is_ended.store(true, Ordering::Relaxed);
         loop {
             sleep(every).await;
-            server.kill()?;
+            server.end(by).await?;
             self.check(server)?;
             server.start_again()?;
             self.to.send_replace(Arc::clone(&server.to));
@@ -290,29 +291,32 @@ impl Client {
     ) -> Result<Self> {
         let (file, mut random) = (dir.join(no.to_string()), Random::new(no as u64));
         let content = random.bytes(usize::try_from(size)?);
-        let ledger = Arc::default();
-        let client = Self { no, link, updates, file, content, random, edits: 0, ledger };
-        client.write()?;
+        let (version, ledger) = (digest(&content), Arc::default());
+        let mut client = Self { no, link, updates, file, version, random, edits: 0, ledger };
+        client.write(&content)?;
         Ok(client)
     }
 
     /// Appends, inserts or cuts so many bytes, in turn; the length stays about what it was.
     fn edit(&mut self, bytes: u64) -> Result<()> {
-        let bytes = usize::try_from(bytes)?.min(self.content.len() / 2);
-        let at = self.random.place(self.content.len() - bytes);
+        // Nobody keeps it: the contents of many clients do not fit the memory.
+        let mut content = fs::read(&self.file)?;
+        let bytes = usize::try_from(bytes)?.min(content.len() / 2);
+        let at = self.random.place(content.len() - bytes);
         let new = self.random.bytes(bytes);
         self.edits += 1;
         match self.edits % 3 {
-            0 => self.content.extend_from_slice(&new),
-            1 => drop(self.content.splice(at..at, new)),
-            _ => drop(self.content.drain(at..at + bytes)),
+            0 => content.extend_from_slice(&new),
+            1 => drop(content.splice(at..at, new)),
+            _ => drop(content.drain(at..at + bytes)),
         }
-        self.write()
+        self.write(&content)
     }
 
     /// Writes the file, as an editor does that saved it a second ago.
-    fn write(&self) -> Result<()> {
-        fs::write(&self.file, &self.content)?;
+    fn write(&mut self, content: &[u8]) -> Result<()> {
+        self.version = digest(content);
+        fs::write(&self.file, content)?;
         let time = SystemTime::now() - Duration::from_secs(1);
         let file = File::options().write(true).open(&self.file)?;
         Ok(file.set_times(FileTimes::new().set_modified(time))?)
@@ -343,7 +347,7 @@ impl Client {
     }
 
     async fn sync(&mut self, options: &SyncOptions) -> Result<Sample> {
-        let version = digest(&self.content);
+        let version = self.version;
         self.ledger().tried.push(version);
         let sample = match self.update(options).await? {
             Some(sample) => sample,

@@ -1,8 +1,10 @@
 //! The load that is asked for.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueEnum;
+use rustix::process::Signal;
 
 use crate::size::Size;
 
@@ -30,6 +32,9 @@ pub(crate) struct Options {
     /// Seconds after which the server is killed, and started again, over and over; its files are looked at each time
     #[arg(long, value_name = "SECONDS")]
     pub(super) kill_every: Option<f64>,
+    /// The same, but the server is asked to end (SIGTERM)
+    #[arg(long, value_name = "SECONDS", conflicts_with = "kill_every")]
+    pub(super) restart_every: Option<f64>,
     /// Length of a file
     #[arg(long, default_value = "1MB")]
     pub(super) size: Size,
@@ -61,6 +66,15 @@ pub(crate) struct Options {
     /// Draws figures 19 to 22 of the paper anew, into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) plot: Option<PathBuf>,
+}
+
+impl Options {
+    /// How the server is ended over and over, if it is, and after how long each time.
+    pub(super) fn ends(&self) -> Option<(Signal, Duration)> {
+        let killed = self.kill_every.map(|every| (Signal::KILL, every));
+        let ended = killed.or_else(|| self.restart_every.map(|every| (Signal::TERM, every)));
+        ended.map(|(by, every)| (by, Duration::from_secs_f64(every)))
+    }
 }
 
 /// Work of the clients.

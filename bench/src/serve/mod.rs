@@ -49,7 +49,7 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     }
     let mut table = Table::new(1, HEADER);
     let floor = match options.load {
-        Load::Regular if options.kill_every.is_none() && !options.plain => {
+        Load::Regular if options.ends().is_none() && !options.plain => {
             progress("floor");
             Some(runtime.block_on(floor::measure(options))?)
         }
@@ -119,13 +119,11 @@ async fn measure(
                 let period = (options.load == Load::Regular).then_some(options.period);
                 let mut working = std::mem::take(&mut fleet.working);
                 let running = fleet.run(&mut working, (period, options.seconds, edit));
-                let samples = match options.kill_every {
+                let samples = match options.ends() {
                     None => running.await?,
-                    Some(every) => tokio::select! {
+                    Some((by, every)) => tokio::select! {
                         samples = running => samples?,
-                        killed = fleet.kill(server, Duration::from_secs_f64(every)) => {
-                            return killed.map(|()| Vec::new());
-                        }
+                        ended = fleet.end(server, by, every) => return ended.map(|()| Vec::new()),
                     },
                 };
                 fleet.working = working;

@@ -6,11 +6,13 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use deltic_serve::client::{Address, Credentials};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tokio::time::sleep;
 
 use crate::machine;
 use crate::programs::peer::deltic_program;
@@ -23,7 +25,7 @@ pub(crate) struct Server {
     program: PathBuf,
     plain: bool,
     dir: TempDir,
-    /// Processor time of those that were killed.
+    /// Processor time of those that were ended.
     spent: Duration,
 }
 
@@ -37,15 +39,19 @@ impl Server {
         Ok(Self { child, to, program, plain, dir, spent: Duration::ZERO })
     }
 
-    /// Kills it; what it served stays as it was at that moment.
-    pub(super) fn kill(&mut self) -> Result<()> {
+    /// Ends it by a signal, and waits for that; what it served stays as it was at that moment.
+    pub(super) async fn end(&mut self, by: Signal) -> Result<()> {
         self.spent = self.cpu()?;
-        self.child.kill()?;
-        self.child.wait()?;
+        kill_process(Pid::from_child(&self.child), by)?;
+        let begun = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            ensure!(begun.elapsed() < ENDS_WITHIN, "the server does not end");
+            sleep(Duration::from_millis(1)).await;
+        }
         Ok(())
     }
 
-    /// Starts it again after it was killed, at another port and with another token.
+    /// Starts it again after it was ended, at another port and with another token.
     pub(super) fn start_again(&mut self) -> Result<()> {
         (self.child, self.to) = start(&self.program, self.dir.path(), self.plain)?;
         Ok(())
@@ -92,6 +98,8 @@ impl Server {
     }
 }
 
+/// Longest time for a server to end whose clients are connected.
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
 /// Name of the volume.
 const VOLUME: &str = "volume";
 
