@@ -54,6 +54,10 @@ http {
             proxy_pass http://127.0.0.1:$back;
             $3
         }
+        location /sync/ {
+            proxy_pass http://127.0.0.1:$back/;
+            $3
+        }
     }
 }
 CONF
@@ -66,8 +70,9 @@ noise() { head -c "$1" /dev/zero | openssl enc -aes-128-ctr -K "$(printf '%032x'
 
 through() { # NAME URL MOST: the longest body that the proxy takes
     local name=$1 url=$2 most=$3 begun
-    local api=$url/v1/volumes/photos/files/$name
-    until_answers "$url"
+    local base=${url%/-}
+    local api=$base/v1/volumes/photos/files/$name
+    until_answers "$base"
     noise 20000000 1 >src/big
     echo small >src/dir/small
     begun=$(date +%s%N)
@@ -103,15 +108,18 @@ if command -v nginx >/dev/null; then
     nginx_conf nginx-ws "$port" 'proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;
             proxy_set_header Connection "upgrade"; proxy_set_header Host $http_host; client_max_body_size 0;'
     through nginx-ws "http://127.0.0.1:$port" 5000000
+    through nginx-below "http://127.0.0.1:$port/sync/-" 5000000
 else
     echo "SKIPPED: nginx is not installed"
 fi
 if command -v caddy >/dev/null; then
     port=$(free_port)
-    printf '{\n admin off\n auto_https off\n}\nhttp://127.0.0.1:%s {\n reverse_proxy 127.0.0.1:%s\n}\n' "$port" "$back" >Caddyfile
+    printf '{\n admin off\n auto_https off\n}\nhttp://127.0.0.1:%s {\n handle_path /sync/* {\n  reverse_proxy 127.0.0.1:%s\n }\n reverse_proxy 127.0.0.1:%s\n}\n' \
+        "$port" "$back" "$back" >Caddyfile
     caddy run --config Caddyfile --adapter caddyfile >caddy.log 2>&1 &
     pids+=($!)
     through caddy "http://127.0.0.1:$port" 5000000
+    through caddy-below "http://127.0.0.1:$port/sync/-" 5000000
 else
     echo "SKIPPED: caddy is not installed"
 fi

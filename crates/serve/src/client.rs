@@ -34,13 +34,16 @@ pub use self::request::KeptVersion;
 pub use self::updates::{Local, State, Updated, Updates};
 pub use self::updating::Updating;
 
-/// Address of a server's volume, and a path there: `https://host[:port]/volume/path`.
+/// Address of a server's volume, and a path there: `https://host[:port]/volume/path`. Where a proxy has the server
+/// below a path, that and `/-` stand in front: `https://host/below/-/volume/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Whether the connection is secret.
     pub is_secret: bool,
     /// Host and port, as they were written.
     pub authority: String,
+    /// Path below which the host has the server, as it was written, with a slash in front; most often nothing.
+    pub below: String,
     /// The volume.
     pub volume: String,
     /// Bytes of the path in the volume, without the slash in front; a slash at the end counts.
@@ -68,7 +71,8 @@ impl FromStr for Address {
             Some(("http", rest)) => (false, rest),
             _ => return Err(bad("an address begins with https:// or http://")),
         };
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let slash = rest.find('/').unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(slash);
         let parsed = authority.parse::<http::uri::Authority>().ok();
         let parsed = parsed.filter(|parsed| !authority.contains('@') && !parsed.host().is_empty());
         let parsed = parsed.ok_or_else(|| bad("no host behind ://"))?;
@@ -76,13 +80,29 @@ impl FromStr for Address {
             let why = "http:// would show the token and the files to the network; use https://";
             return Err(bad(why));
         }
+        let (below, path) = below(path).ok_or_else(|| bad("the path in front of /-/ is none"))?;
         let (volume, path) = path.split_once('/').unwrap_or((path, ""));
         let text = |part: &str| unescape(part).ok_or_else(|| bad("a '%' without two digits"));
         let volume =
             String::from_utf8(text(volume)?).map_err(|_| bad("the volume is not UTF-8"))?;
-        Ok(Self { is_secret, authority: authority.into(), volume, path: text(path)?, fragment })
+        let (authority, below) = (authority.to_owned(), below.to_owned());
+        Ok(Self { is_secret, authority, below, volume, path: text(path)?, fragment })
     }
 }
+
+/// Splits what stands behind a host into the path below which the server is, and the rest without a slash in front.
+fn below(path: &str) -> Option<(&str, &str)> {
+    let last = || Some((path.strip_suffix(MARK)?, ""));
+    let split = path.split_once(MARK_INSIDE).or_else(last);
+    let split = split.filter(|(below, _)| !below.is_empty());
+    let split = split.unwrap_or_else(|| ("", path.strip_prefix('/').unwrap_or(path)));
+    let is_path = split.0.is_empty() || split.0.parse::<http::uri::PathAndQuery>().is_ok();
+    is_path.then_some(split)
+}
+
+/// Stands between the path below which a server is, and its volumes.
+const MARK: &str = "/-";
+const MARK_INSIDE: &str = "/-/";
 
 /// Whether a host is this machine, by its name alone.
 fn is_here(host: &str) -> bool {
@@ -117,7 +137,14 @@ impl Address {
     /// The server, as an operand names it.
     #[must_use]
     pub fn server(&self) -> String {
-        format!("{}://{}", if self.is_secret { "https" } else { "http" }, self.authority)
+        let mark = if self.below.is_empty() { "" } else { MARK };
+        let scheme = if self.is_secret { "https" } else { "http" };
+        format!("{scheme}://{}{}{mark}", self.authority, self.below)
+    }
+
+    /// The path of a request at the host.
+    fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.below)
     }
 
     /// The volume, as an operand names it.
@@ -358,6 +385,15 @@ mod tests {
         assert_eq!(here.in_fragment("t"), Some("dlt_x"));
         assert_eq!(here.in_fragment("pin"), Some("sha256//q="));
         assert_eq!("https://h/v".parse::<Address>().unwrap().endpoint().1, 443);
+        let behind: Address = "https://h/a/my%20files/-/photos/2026/-/x".parse().unwrap();
+        assert_eq!((&*behind.volume, &*behind.path), ("photos", &b"2026/-/x"[..]));
+        assert_eq!(behind.at("/v1/volumes"), "/a/my%20files/v1/volumes");
+        assert_eq!(behind.host(), "https://h/a/my%20files/-/photos");
+        let login: Address = "https://h/a/-#t=x".parse().unwrap();
+        assert_eq!((login.server(), &*login.volume), ("https://h/a/-".into(), ""));
+        assert_eq!("https://h/a/-/".parse::<Address>().unwrap().server(), login.server());
+        let plain: Address = "https://h/-/x".parse().unwrap();
+        assert_eq!((&*plain.below, &*plain.volume), ("", "-"), "a volume may be called so");
         for (bad, why) in [
             ("http://nas.example/v/", "use https://"),
             ("http://127.0.0.1.evil.example/v/", "use https://"),
@@ -366,6 +402,7 @@ mod tests {
             ("ftp://h/v/", "begins with"),
             ("https://h/v/%4", "two digits"),
             ("https://h/v/%+1", "two digits"),
+            ("https://h/a b/-/v/", "in front of /-/"),
         ] {
             let error = bad.parse::<Address>().unwrap_err().to_string();
             assert!(error.contains(why), "{bad}: {error}");

@@ -35,7 +35,7 @@ impl Address {
     ) -> Result<TokioIo<Upgraded>, NoSocket> {
         let key = new_key();
         let request = Request::builder()
-            .uri(SOCKET_PATH)
+            .uri(self.at(SOCKET_PATH))
             .header(header::HOST, &self.authority)
             .header(header::CONNECTION, "Upgrade")
             .header(header::UPGRADE, "websocket")

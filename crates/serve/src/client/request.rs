@@ -124,7 +124,7 @@ impl Requests {
         let failed = |error| failed("ask", &self.to.server())(io::Error::other(error));
         let request = Request::builder()
             .method(method)
-            .uri(path)
+            .uri(self.to.at(path))
             .header(header::HOST, &self.to.authority)
             .header(header::AUTHORIZATION, format!("Bearer {}", self.credentials.token.reveal()))
             .body(Full::new(body))
