@@ -69,7 +69,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// How the server is ended over and over, if it is, and after how long each time.
+    /// Signal by which the server is ended over and over, if it is, and the time between two.
     pub(super) fn ends(&self) -> Option<(Signal, Duration)> {
         let killed = self.kill_every.map(|every| (Signal::KILL, every));
         let ended = killed.or_else(|| self.restart_every.map(|every| (Signal::TERM, every)));

@@ -63,7 +63,7 @@ fn a_lost_or_spoilt_base_ends_in_the_ordinary_way() {
     let Some(_disk) = btrfs(&world) else { return };
     world.write("disk/s/image", noise(LEN, 1));
     world.set_time("disk/s/image", 1_000_000_000);
-    let words = "-a --stats disk/s/ h:disk/d";
+    let words = "-a --stats --explain disk/s/ h:disk/d";
     world.ok(words);
     let round = |n: i64, spoil: &dyn Fn()| {
         world.write_over("disk/s/image", &[n as u64], 1_000_000_000 + n);
@@ -71,6 +71,7 @@ fn a_lost_or_spoilt_base_ends_in_the_ordinary_way() {
         let run = world.ok(words);
         world.assert_same("disk/s", "disk/d");
         assert!(run.stat("Literal data") < LEN as u64 / 8, "{run:#?}");
+        eprintln!("{run:#?}");
         // A recipe of so long a file has more bytes than all else.
         run.traffic() < SECTOR + 3000
     };

@@ -159,12 +159,12 @@ impl Drop for Channel {
     }
 }
 
-/// What becomes of the bytes that arrive for a channel.
+/// Destination of the bytes that arrive for a channel.
 #[derive(Debug)]
 enum Arriving {
     /// Somebody reads them as they come.
     Stream(mpsc::Sender<io::Result<Bytes>>),
-    /// They are kept until all are there.
+    /// Room where they wait for the last.
     Whole(Whole),
 }
 

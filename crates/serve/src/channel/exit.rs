@@ -1,4 +1,4 @@
-//! Where messages leave a connection.
+//! The end of a connection where messages leave it.
 
 use std::task::{Context, Poll, Waker};
 
