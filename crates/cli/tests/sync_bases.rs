@@ -109,6 +109,25 @@ fn a_lost_or_spoilt_base_ends_in_the_ordinary_way() {
     assert!(run.traffic() > SECTOR + 3000, "{run:#?}");
 }
 
+/// Who has heard nothing for a while sends what it guesses that the other end will ask for.
+#[test]
+fn from_far_away_nothing_is_read_ahead_that_storage_may_tell() {
+    let world = World::new();
+    let Some(_disk) = btrfs(&world) else { return };
+    world.write("disk/s/image", noise(LEN, 1));
+    world.write("rsh", "sleep 0.3\nshift\nexec \"$@\"\n");
+    for round in 1..4 {
+        world.write_over("disk/s/image", &[round], 1_000_000_000 + round as i64);
+        let fixed = ["sync", "-a", "--stats", "--explain", "-e", "sh rsh", "--deltic-path", DELTIC];
+        let words = fixed.iter().chain(&["disk/s/", "h:disk/d"]);
+        let run = Run::of(&mut world.command(DELTIC, words));
+        world.assert_same("disk/s", "disk/d");
+        assert!(round == 1 || run.traffic() < SECTOR + 3000, "{run:#?}");
+        let reasons = run.stdout.lines().filter(|line| line.starts_with("image: ")).count();
+        assert_eq!((run.code, reasons), (Some(0), 1), "{run:#?}");
+    }
+}
+
 /// A service that has the right which the rest of us lack, for as long as this lives.
 struct Service(std::process::Child);
 

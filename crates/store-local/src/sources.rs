@@ -37,6 +37,7 @@ use crate::dir::{Dir, Trust, Use, Way};
 use crate::errno::store_error;
 use crate::lock;
 use crate::place::Versions;
+use crate::system::System;
 use deltic_store::filter::{Scopes, Start};
 use deltic_store::{Filter, Listing, StoreError, Tree, Version};
 
@@ -427,6 +428,11 @@ impl Tree for Sources {
             false => self.source_of("read", path).ok()?.base,
         };
         full_path(&base.path, path)
+    }
+
+    fn tells_extents(&self) -> bool {
+        let mut dirs = self.bases.iter().filter_map(|base| base.dir.as_deref().ok());
+        dirs.any(|dir| System::of(dir).is_btrfs())
     }
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {

@@ -72,6 +72,11 @@ pub trait Tree: Send + Sync + 'static {
         paths.iter().map(|path| self.open(path))
     }
 
+    /// True if its storage may [tell](Snapshot::extents) where bytes of files lie.
+    fn tells_extents(&self) -> bool {
+        false
+    }
+
     /// Removes the file or link at `path`, which has arrived elsewhere, if it `is` still what was listed.
     ///
     /// # Errors

@@ -64,6 +64,11 @@ impl Bases {
         Self { reasons, ..self }
     }
 
+    /// True if some may be kept, of files longer than [`LARGE_FILE_BYTES`].
+    pub(super) fn may_be_kept(&self) -> bool {
+        self.dir.is_some() || self.kept.get().is_some()
+    }
+
     /// The bases of files of this length.
     fn kept(&self, len: u64) -> Option<&cache::Bases> {
         if len <= LARGE_FILE_BYTES {

@@ -15,6 +15,7 @@ use deltic_engine::search::NewSearch;
 use deltic_engine::sums::{Portions, StrongSums};
 use deltic_engine::{Short, gap};
 use deltic_protocol::known::Known;
+use deltic_protocol::limits::LARGE_FILE_BYTES;
 use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
@@ -203,6 +204,12 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
 }
 
 impl<T: Tree> SourceWorker<T> {
+    /// Bytes of the longest file that is worth an offer: of a longer one storage may tell what changed.
+    pub(crate) fn most_offered(&self) -> u64 {
+        let may_tell = self.kept.bases.may_be_kept() && self.tree.tells_extents();
+        if may_tell { LARGE_FILE_BYTES } else { u64::MAX }
+    }
+
     /// Starts a worker that reads `tree` for a session in which this end said `ours`.
     pub(crate) fn new(
         tree: T,

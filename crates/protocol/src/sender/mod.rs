@@ -40,6 +40,7 @@ use context::Context;
 use files::Files;
 use leaving::Leaving;
 use list::Lister;
+use offering::Offer;
 use pending::Pending;
 use transfer::{Beginning, Resumed};
 
@@ -83,6 +84,14 @@ impl Sender {
     #[must_use]
     pub fn over(mut self, bits_per_second: Option<u64>) -> Self {
         self.cx.bits_per_second = bits_per_second;
+        self
+    }
+
+    /// The same that offers no file of more than so many bytes: by a base it would most likely go, and nothing of it be
+    /// read.
+    #[must_use]
+    pub fn offering_up_to(mut self, most: u64) -> Self {
+        self.files.offer = Offer::Possible { most };
         self
     }
 

@@ -24,7 +24,8 @@ impl Files {
     pub(super) fn offer(&mut self, cx: &mut Context) {
         let mut entries = cx.entries.iter();
         let (Some((&file, listed)), None) = (entries.next(), entries.next()) else { return };
-        if !matches!(self.offer, Offer::Possible) || !may_offer(&cx.options, listed) {
+        let Offer::Possible { most } = self.offer else { return };
+        if listed.len > most || !may_offer(&cx.options, listed) {
             return;
         }
         let (path, how, key, bears) = (listed.path.clone(), How::Recipe, None, Bears::Nothing);
@@ -38,7 +39,7 @@ impl Files {
     pub(super) fn greeted(&mut self, cx: &mut Context, offers: bool) {
         let fits = match &self.offer {
             Offer::Sent(file) => self.has_fitting(*file, &cx.limits),
-            Offer::Possible | Offer::Spoilt(..) | Offer::Over => true,
+            Offer::Possible { .. } | Offer::Spoilt(..) | Offer::Over => true,
         };
         if offers && fits {
             return;
@@ -92,16 +93,23 @@ fn may_offer(options: &Options, listed: &ListedFile) -> bool {
 }
 
 /// The state of the offer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) enum Offer {
-    /// Nothing was offered.
-    #[default]
-    Possible,
+    /// Nothing was offered; a file of so many bytes at most may be.
+    Possible {
+        most: u64,
+    },
     /// The file is being sent, and was not wanted.
     Sent(FileNo),
     /// The file could not be sent: so is an attempt at it, if it is wanted in that way.
     Spoilt(FileNo, Trouble),
     Over,
+}
+
+impl Default for Offer {
+    fn default() -> Self {
+        Self::Possible { most: u64::MAX }
+    }
 }
 
 impl Offer {
