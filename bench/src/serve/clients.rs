@@ -94,7 +94,7 @@ pub(super) struct Client {
 }
 
 /// Clients that sync at once where none has a time of its own.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 64;
 /// Pause between an edit and its sync, as a watch makes it: a file that changed less than 50 ms ago is looked at twice.
 pub(crate) const REST: Duration = Duration::from_millis(100);
 /// Pause before another attempt.

@@ -29,6 +29,8 @@ use server::Server;
 
 /// Cases of the simple load: bytes of an edit.
 const EDITS: [u64; 6] = [1, 10, 100, 1_000, 10_000, 100_000];
+/// Most clients beside which the floor is measured.
+const MOST_AT_FLOOR: usize = 5000;
 /// Edits of each case of the simple load.
 const SIMPLE_ROUNDS: usize = 30;
 
@@ -49,7 +51,10 @@ pub(crate) fn serve(options: &Options) -> Result<()> {
     }
     let mut table = Table::new(1, HEADER);
     let floor = match options.load {
-        Load::Regular if options.ends().is_none() && !options.plain => {
+        // It is not about how many there are, and has no room for very many.
+        Load::Regular
+            if options.ends().is_none() && !options.plain && options.clients <= MOST_AT_FLOOR =>
+        {
             progress("floor");
             Some(runtime.block_on(floor::measure(options))?)
         }
