@@ -4,9 +4,9 @@ mod common;
 
 use std::fs;
 
-use common::{Run, WAYS, Way, World, btrfs, edited, noise};
-use deltic_core::Strategy;
+use common::{DELTIC, Run, WAYS, Way, World, btrfs, btrfs_by, edited, noise};
 use deltic_core::strategy::Conversation;
+use deltic_core::{Strategy, Strong};
 
 /// Long enough for runs that NetSync splits, and for more than one segment.
 const LONG: usize = 5 << 20;
@@ -90,6 +90,59 @@ fn sums_of_storage_are_those_of_the_bytes() {
         fs::remove_dir_all(world.path("plain")).unwrap();
         fs::remove_dir_all(world.path("disk/kept")).unwrap();
     }
+}
+
+/// SkySync §3.3: the signature is of the strong sums that the receiver's storage keeps, else of those of the sender's,
+/// and of the strategy's own where neither keeps any. Old programs have these alone.
+#[test]
+fn a_signature_is_of_the_strong_sums_that_storage_keeps() {
+    let world = world();
+    let Some(_disk) = btrfs_by(&world, "sha256") else { return };
+    let copy = |from: &str, dir: &str| {
+        fs::create_dir_all(world.path(dir)).unwrap();
+        let words = ["-a", from, dir];
+        assert_eq!(Run::of(&mut world.command("cp", words)).code, Some(0));
+    };
+    ["plain", "disk/kept"].into_iter().for_each(|dir| copy("src", dir));
+    let mut literals = Vec::new();
+    for (from, to) in [("disk/kept", "disk"), ("plain", "disk"), ("disk/kept", "there")] {
+        for way in [Way::Push, Way::Pull] {
+            copy("dst", to);
+            let (run, told) = told(&world, way, &format!("{from}/src/"), &format!("{to}/dst/"));
+            assert!(holds(&told, &old_sum(&world)), "{from} to {to}, {way:?}");
+            literals.push(["Literal data", "Matched data"].map(|name| run.stat(name)));
+            world.assert_same("src", &format!("{to}/dst"));
+            world.assert_clean(&format!("{to}/dst"));
+            fs::remove_dir_all(world.path(format!("{to}/dst"))).unwrap();
+        }
+    }
+    // It is the same signature, whoever keeps its sums and whoever computes them.
+    assert!(literals.iter().all(|one| *one == literals[0]), "{literals:?}");
+    copy("dst", "there");
+    let (run, told) = told(&world, Way::Push, "plain/src/", "there/dst/");
+    assert!(!holds(&told, &old_sum(&world)), "nobody keeps sums");
+    assert!(run.stat("Literal data") > literals[0][0], "blocks of 8 KiB, and not of 4");
+    world.assert_same("src", "there/dst");
+}
+
+/// The sum of the first block of `insert`, as storage has it.
+fn old_sum(world: &World) -> Vec<u8> {
+    Strong::Sha256.of(None, &world.read("dst/insert")[..4096]).as_bytes().into()
+}
+
+/// A sync by SkySync's blocks, and all that both ends said.
+fn told(world: &World, way: Way, from: &str, to: &str) -> (Run, Vec<u8>) {
+    let tees = r#"sh -c 'shift; tee said.up | "$@" | tee said.down' rsh"#;
+    let (from, to) = (way.from(from), way.to(to));
+    let words = ["sync", "-e", tees, "--deltic-path", DELTIC, "-rt", "--stats", "--no-fsync"];
+    let words = words.into_iter().chain(["--strategy", "skysync-f", &from, &to]);
+    let run = Run::of(&mut world.command(DELTIC, words));
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+    (run, [world.read("said.up"), world.read("said.down")].concat())
+}
+
+fn holds(bytes: &[u8], sum: &[u8]) -> bool {
+    bytes.windows(sum.len()).any(|window| window == sum)
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub use recipe::{
 pub use search::{BlockSpec, BlockSums, Locality, Searcher};
 pub use simd::Isa;
 pub use span::Span;
-pub use stored::{StoredSums, SumKind};
+pub use stored::{Keeps, StoredSums, SumKind};
 pub use strategy::Strategy;
 pub use strong::{Strong, StrongSum, SumKey};
 pub use weak::{Adler, Crc32c, Rolling, Weak};

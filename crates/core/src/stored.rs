@@ -5,8 +5,9 @@
 //! what whole blocks have is joined, and only odd bytes at both ends of a chunk are summed. Those at its front need no
 //! bytes either where the chunk before ended in the same block: the block's sum without that end is theirs.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
+use crate::strong::{Strong, StrongSum};
 use crate::weak::Crc32c;
 
 /// Kind of a stored sum.
@@ -33,6 +34,16 @@ impl SumKind {
         }
     }
 
+    /// The strong sum that it is, without a key, where it is one (SkySync §3.3.2).
+    #[must_use]
+    pub const fn strong(self) -> Option<Strong> {
+        match self {
+            Self::Sha256 => Some(Strong::Sha256),
+            Self::Blake2b => Some(Strong::Blake2b),
+            Self::Crc32c | Self::Xxh64 => None,
+        }
+    }
+
     /// Strength of equal sums as evidence.
     #[must_use]
     pub const fn strength(self) -> Strength {
@@ -54,6 +65,27 @@ pub enum Strength {
     /// A hash: they are equal.
     Proof,
 }
+
+/// Sums that a store keeps of a version, as it tells the other end of a sync (SkySync §3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Keeps {
+    /// Kind of the sums.
+    pub kind: SumKind,
+    /// Length of a block in bytes.
+    pub block_bytes: u32,
+}
+
+impl Keeps {
+    /// Sums of `kind` of blocks of `block_bytes`; `None` for lengths that no store has.
+    #[must_use]
+    pub fn new(kind: SumKind, block_bytes: u32) -> Option<Self> {
+        let is_block = block_bytes.is_power_of_two() && BLOCK_BYTES.contains(&block_bytes);
+        is_block.then_some(Self { kind, block_bytes })
+    }
+}
+
+/// Lengths of blocks that stores keep sums of.
+const BLOCK_BYTES: RangeInclusive<u32> = 4096..=65_536;
 
 /// Knowledge of a store about one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +139,26 @@ impl StoredSums {
     #[must_use]
     pub const fn block_bytes(&self) -> u32 {
         self.block
+    }
+
+    /// The kind and the block of the sums; `None` where none is here, or nothing but zeros.
+    #[must_use]
+    pub fn keeps(&self) -> Option<Keeps> {
+        let is_kept = self.states.contains(&State::Sum);
+        Keeps::new(self.kind, self.block).filter(|_| is_kept)
+    }
+
+    /// The strong sum of `len` bytes from `start` on, if it is one of those that are kept: of one whole block. Nobody
+    /// joins two.
+    #[must_use]
+    pub fn strong(&self, kind: Strong, start: u64, len: usize) -> Option<StrongSum> {
+        let is_block = start.is_multiple_of(u64::from(self.block)) && len == self.block as usize;
+        match self.at(start) {
+            BlockSum::Sum(sum) if is_block && self.kind.strong() == Some(kind) => {
+                StrongSum::from_bytes(sum)
+            }
+            _ => None,
+        }
     }
 
     /// The bytes that they are about: whole blocks, so perhaps more than the version has.
@@ -350,6 +402,22 @@ mod tests {
         stored.put_zeros(&(0..8192));
         stored.put(8192, &[7; 16]);
         assert_eq!(check(&bytes, &stored, 0, &[16384]), 8192);
+    }
+
+    #[test]
+    fn a_strong_sum_is_that_of_one_whole_block() {
+        let mut sums = StoredSums::new(SumKind::Sha256, BLOCK, &(0..5 * 4096));
+        assert_eq!(sums.keeps(), None);
+        sums.put_zeros(&(0..4096));
+        assert_eq!(sums.keeps(), None, "zeros are known whatever is kept");
+        sums.put(4096, &[7; 96]);
+        assert_eq!(sums.keeps(), Some(Keeps { kind: SumKind::Sha256, block_bytes: BLOCK }));
+        let taken = |start, len| sums.strong(Strong::Sha256, start, len);
+        assert_eq!(taken(8192, 4096), StrongSum::from_bytes(&[7; 32]));
+        for (start, len) in [(0, 4096), (4096, 8192), (4096, 4095), (4097, 4096), (16_384, 4096)] {
+            assert_eq!(taken(start, len), None, "{start} {len}");
+        }
+        assert_eq!(sums.strong(Strong::Blake2b, 8192, 4096), None);
     }
 
     #[test]

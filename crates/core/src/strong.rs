@@ -1,9 +1,11 @@
 //! Strong sums: they confirm what a weak sum suggested (NetSync §4.1, WebR2sync+ §5.2, SkySync §3.3.2, ParaSync §2.2).
 //!
-//! Sums of the papers are here to be measured side by side. Only BLAKE3 and SHA-256 prove anything: MD5
-//! and SHA-1 collide where somebody wants them to, and 64 bits are few. A file that others had a hand in is committed
-//! by its [`Digest`](crate::Digest), whatever sums found its parts.
+//! Sums of the papers are here to be measured side by side. Only BLAKE3, SHA-256 and BLAKE2b prove anything: MD5 and
+//! SHA-1 collide where somebody wants them to, and 64 bits are few. A file that others had a hand in is committed by its
+//! [`Digest`](crate::Digest), whatever sums found its parts.
 
+use blake2::Blake2b;
+use blake2::digest::consts::U32;
 use md5::Md5;
 use sha1::Sha1;
 use sha2::Sha256;
@@ -31,6 +33,8 @@ pub enum Strong {
     Sha256,
     /// SipHash-2-4 of 64 bits, the width for which WebR2sync+ states its collisions (table 2).
     SipHash,
+    /// BLAKE2b of 256 bits, as btrfs keeps it.
+    Blake2b,
 }
 
 /// Random bytes that both ends of a session know and whoever wrote the content does not, so that nobody can prepare
@@ -55,7 +59,8 @@ impl fmt::Debug for SumKey {
 
 impl Strong {
     /// All there are.
-    pub const ALL: [Self; 5] = [Self::Blake3, Self::Md5, Self::Sha1, Self::Sha256, Self::SipHash];
+    pub const ALL: [Self; 6] =
+        [Self::Blake3, Self::Md5, Self::Sha1, Self::Sha256, Self::SipHash, Self::Blake2b];
 
     /// The sum of `bytes`. With a key: BLAKE3's keyed mode; SipHash by the key's first half; the others of the key with
     /// `bytes` behind it, as rsync does with its seed. SipHash without a key takes zeros for one.
@@ -74,6 +79,7 @@ impl Strong {
             Self::Sha1 => StrongSum::from_array(digest::<Sha1>(prefix, bytes).into()),
             Self::Sha256 => StrongSum::from_array(digest::<Sha256>(prefix, bytes).into()),
             Self::SipHash => StrongSum::from_array(sip_hash(key, bytes).to_le_bytes()),
+            Self::Blake2b => StrongSum::from_array(digest::<Blake2b<U32>>(prefix, bytes).into()),
         }
     }
 
@@ -81,7 +87,7 @@ impl Strong {
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
-            Self::Blake3 | Self::Sha256 => 32,
+            Self::Blake3 | Self::Sha256 | Self::Blake2b => 32,
             Self::Sha1 => 20,
             Self::Md5 => 16,
             Self::SipHash => 8,
@@ -109,6 +115,7 @@ impl Strong {
             Self::Sha1 => (3, "sha1"),
             Self::Sha256 => (4, "sha256"),
             Self::SipHash => (5, "siphash-2-4"),
+            Self::Blake2b => (6, "blake2b"),
         }
     }
 }
@@ -204,6 +211,11 @@ mod tests {
         assert_eq!(
             sum(Strong::Blake3, b""),
             "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+        );
+        // As `b2sum --length 256` has it.
+        assert_eq!(
+            sum(Strong::Blake2b, b"abc"),
+            "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319"
         );
         let key = SumKey::from_bytes(std::array::from_fn(|n| n as u8));
         assert_eq!(Strong::SipHash.of(Some(&key), b"").to_string(), "310e0edd47db6f72");

@@ -136,6 +136,9 @@ impl Machine for Sender {
         Self::lacks_credit(self)
     }
     fn greeted(&mut self, terms: &Terms) {
+        if terms.kept_sums {
+            self.agree_on_sums();
+        }
         Self::greeted(self, terms.offers, terms.limits);
     }
     fn unanswered(&mut self) {

@@ -1,7 +1,7 @@
 //! Searching a file for blocks whose sums are known: by the sender in new, or by the receiver in old.
 
 use deltic_core::recipe::FileDigest;
-use deltic_core::{AtEnd, Op, Searcher, Span};
+use deltic_core::{AtEnd, Op, Searcher, Span, StoredSums};
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::Payload;
 use deltic_protocol::receiver::Rolled;
@@ -23,15 +23,17 @@ pub struct NewSearch {
     pub zstd: Option<i32>,
     /// Bounds of the frames that bring what is found.
     pub limits: Limits,
+    /// Sums that the file's store keeps of the segment.
+    pub kept: Option<StoredSums>,
 }
 
 impl NewSearch {
     /// Searches the next bytes, and hashes what is settled of them.
     #[must_use]
     pub fn search(self, bytes: &[u8], at_end: AtEnd) -> Searched {
-        let Self { mut searcher, mut digest, start, zstd, limits } = self;
+        let Self { mut searcher, mut digest, start, zstd, limits, kept } = self;
         let mut patches = Patches::new(searcher.block_len(), zstd, limits);
-        let consumed = searcher.search(bytes, at_end, |op| match op {
+        let consumed = searcher.search_with(bytes, at_end, kept.as_ref(), |op| match op {
             Op::Copy { old, .. } => patches.copy(old),
             Op::Literal { new } => {
                 let from = (new.start - start) as usize;

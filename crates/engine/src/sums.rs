@@ -11,7 +11,7 @@ use deltic_core::{
 };
 use deltic_protocol::limits::SEGMENT_BYTES;
 use deltic_protocol::summing::{Portion, Summed};
-use deltic_protocol::sums::{Sum, Summing};
+use deltic_protocol::sums::{Keying, Sum, Summing};
 
 use crate::task::{Short, Task, longest};
 
@@ -45,7 +45,7 @@ pub struct Portions<'a> {
     pub key: &'a SumKey,
     /// Length of the file in bytes.
     pub file_len: u64,
-    /// Sums that the file's store keeps of the portion.
+    /// Sums that the file's store keeps of the portion: weak ones are joined, strong ones taken as they are.
     pub stored: Option<StoredSums>,
 }
 
@@ -68,7 +68,7 @@ impl Portions<'_> {
         if bytes.len() < wanted {
             return None;
         }
-        let strong = |chunk: &[u8]| Some(self.summing.strong?.of(Some(self.key), chunk));
+        let strong = |chunk: &[u8]| Some(self.summing.strong?.of(self.key(), chunk));
         Some(match portion {
             Portion::Ends(range, judge) => {
                 self.sub_chunks((range, judge), bytes, (|_| Crc32c::EMPTY, |_| None))
@@ -120,6 +120,11 @@ impl Portions<'_> {
         Summed::SubChunks(stages.sub_chunks(&range, bytes, judge, sums))
     }
 
+    /// The key of strong sums, if they have one.
+    fn key(&self) -> Option<&SumKey> {
+        self.summing.keying.key(self.key)
+    }
+
     /// Sums chunks that follow each other from `start` on.
     fn summer(&self, start: u64) -> Summer<'_> {
         let stored = self.stored.as_ref().filter(|_| self.summing.weak == Weak::Crc32c);
@@ -141,10 +146,17 @@ impl Summer<'_> {
             Some(joined) => joined.next(self.at, chunk).get(),
             None => weak.of(chunk),
         };
+        let strong = strong.map_or(StrongSum::NONE, |strong| self.strong(strong, chunk));
         self.at += chunk.len() as u64;
-        let key = Some(self.portions.key);
-        let strong = strong.map_or(StrongSum::NONE, |strong| strong.of(key, chunk));
         Sum { len: chunk.len() as u32, weak, strong }
+    }
+
+    /// The strong sum of a chunk: the store's, where it keeps that, or computed.
+    fn strong(&self, strong: Strong, chunk: &[u8]) -> StrongSum {
+        let stored = self.portions.stored.as_ref();
+        let stored = stored.filter(|_| self.portions.summing.keying == Keying::Plain);
+        let kept = stored.and_then(|stored| stored.strong(strong, self.at, chunk.len()));
+        kept.unwrap_or_else(|| strong.of(self.portions.key(), chunk))
     }
 }
 
@@ -232,5 +244,54 @@ impl Task for WholeDigest {
 
     fn finish(self) -> Digest {
         self.digest.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deltic_core::chunk::{ChunkerSpec, FixedLen};
+    use deltic_core::{Strong, SumKind};
+    use deltic_protocol::sums::Keying;
+
+    use super::*;
+
+    const BLOCK: usize = 4096;
+
+    /// The strong sums of `bytes` in blocks, where storage keeps `stored`.
+    fn strong_sums(bytes: &[u8], keying: Keying, stored: Option<StoredSums>) -> Vec<StrongSum> {
+        let key = SumKey::from_bytes([7; 32]);
+        let chunker = ChunkerSpec::Fixed(FixedLen::new(BLOCK as u32).unwrap());
+        let summing = Summing { chunker, weak: Weak::Crc32c, strong: Some(Strong::Sha256), keying };
+        let file_len = bytes.len() as u64;
+        let portions = Portions { summing, key: &key, file_len, stored };
+        let Some(Summed::Chunks(sums, true)) = portions.sum(Portion::From(0), bytes, None) else {
+            panic!("all of it is summed")
+        };
+        assert!(sums.iter().zip(bytes.chunks(BLOCK)).all(|(sum, block)| {
+            sum.weak == Weak::Crc32c.of(block) && sum.len as usize == block.len()
+        }));
+        sums.into_iter().map(|sum| sum.strong).collect()
+    }
+
+    /// A lie shows that nobody summed the bytes.
+    #[test]
+    fn strong_sums_of_whole_blocks_are_those_that_storage_keeps() {
+        let bytes: Vec<u8> = (0..5 * BLOCK as u32 + 9).map(|at| ((at * at) >> 5) as u8).collect();
+        let stored = |kind: SumKind| {
+            let mut stored = StoredSums::new(kind, BLOCK as u32, &(0..bytes.len() as u64));
+            stored.put(0, &[0xaa; 3 * 32]);
+            Some(stored)
+        };
+        let computed = |key| bytes.chunks(BLOCK).map(move |at| Strong::Sha256.of(key, at));
+        let plain: Vec<_> = computed(None).collect();
+        assert_eq!(strong_sums(&bytes, Keying::Plain, None), plain);
+        let lie = StrongSum::from_bytes(&[0xaa; 32]).unwrap();
+        let expected: Vec<_> = [lie; 3].into_iter().chain(plain[3..].iter().copied()).collect();
+        assert_eq!(strong_sums(&bytes, Keying::Plain, stored(SumKind::Sha256)), expected);
+        // Of another kind, and where the session has a key, they are no such sums.
+        assert_eq!(strong_sums(&bytes, Keying::Plain, stored(SumKind::Blake2b)), plain);
+        let key = SumKey::from_bytes([7; 32]);
+        let keyed: Vec<_> = computed(Some(&key)).collect();
+        assert_eq!(strong_sums(&bytes, Keying::Session, stored(SumKind::Sha256)), keyed);
     }
 }

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use deltic_core::Keeps;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::recipe::Chunk;
 
@@ -17,6 +18,8 @@ pub struct Known {
     /// Ranges of its bytes that are not known to be those of the base that was named, ascending and apart; `None` where
     /// that base is not known, or too much of the version is another.
     pub changed: Option<Vec<Range<u64>>>,
+    /// The sums that its storage keeps of it, where a signature may be made of such.
+    pub keeps: Option<Keeps>,
 }
 
 /// All chunks of a version, in order.

@@ -51,6 +51,7 @@ impl ToReceiver {
             | Self::Listed { .. }
             | Self::Start { .. }
             | Self::Offer { .. }
+            | Self::Keeps { .. }
             | Self::Restless { .. }
             | Self::End { .. }
             | Self::Failed { .. }
@@ -71,6 +72,7 @@ impl ToSender {
         match self {
             Self::Want { .. }
             | Self::Base { .. }
+            | Self::Signs { .. }
             | Self::Resume { .. }
             | Self::Append { .. }
             | Self::Settled { .. }

@@ -4,13 +4,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use deltic_core::chunk::ChunkerSpec;
-use deltic_core::strategy::{Delivery, Locality, Parallel};
+use deltic_core::chunk::{ChunkerSpec, FixedLen};
+use deltic_core::strategy::{Conversation, Delivery, Locality, Parallel, Sums};
 use deltic_core::strong::MAX_STRONG_BYTES;
 use deltic_core::{
-    BlockSpec, BlockSums, Rolling, Searcher, Strategy, Strong, StrongSum, Weak, search,
+    BlockSpec, BlockSums, Keeps, Rolling, Searcher, Strategy, Strong, StrongSum, SumKey, SumKind,
+    Weak, search,
 };
 
+use crate::limits::MAX_SUMS;
 use crate::message::How;
 use crate::work::Turn;
 
@@ -25,13 +27,32 @@ pub struct Summing {
     pub weak: Weak,
     /// The strong sum of each chunk, if it is asked for.
     pub strong: Option<Strong>,
+    /// The key of these.
+    pub keying: Keying,
+}
+
+/// The key of strong sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keying {
+    /// The session's.
+    Session,
+    /// None: they are what storage keeps, or would keep.
+    Plain,
+}
+
+impl Keying {
+    /// The key, where `session` is the session's.
+    #[must_use]
+    pub fn key<K>(self, session: K) -> Option<K> {
+        (self == Self::Session).then_some(session)
+    }
 }
 
 /// A search that a driver goes on with.
 #[derive(Debug)]
 pub enum Search {
     /// From the start.
-    New(BlockSums, search::Locality),
+    New(BlockSums, search::Locality, Keying),
     /// From where it stopped.
     On(Box<Searcher>),
 }
@@ -39,9 +60,10 @@ pub enum Search {
 impl Search {
     /// The search itself; `key` is that of the session's strong sums.
     #[must_use]
-    pub fn searcher(self, key: Option<deltic_core::SumKey>) -> Box<Searcher> {
+    pub fn searcher(self, key: Option<SumKey>) -> Box<Searcher> {
         match self {
-            Self::New(sums, locality) => {
+            Self::New(sums, locality, keying) => {
+                let key = keying.key(key).flatten();
                 Box::new(Searcher::new(Arc::new(sums.keyed(key)), locality))
             }
             Self::On(searcher) => searcher,
@@ -55,6 +77,7 @@ pub(crate) struct Ways {
     pub(crate) strategy: Strategy,
     pub(crate) weak: Weak,
     pub(crate) strong: Strong,
+    pub(crate) keying: Keying,
 }
 
 impl Ways {
@@ -65,7 +88,46 @@ impl Ways {
             How::Stronger => strategy.stronger?,
             How::Recipe | How::Whole | How::Tail | How::Changes => return None,
         };
-        Some(Self { strategy, weak: strategy.weak?, strong })
+        Some(Self { strategy, weak: strategy.weak?, strong, keying: Keying::Session })
+    }
+
+    /// True where the ends of a file that goes so agree on the sums that their storage keeps, if both can.
+    pub(crate) fn negotiates(self) -> bool {
+        let Strategy { conversation, sums, .. } = self.strategy;
+        conversation == Conversation::Signature && sums == Sums::Stored
+    }
+
+    /// The same with a signature of sums that storage keeps so, and its blocks; `None` where there is none.
+    pub(crate) fn kept_so(self, Keeps { kind, block_bytes }: Keeps) -> Option<(Self, ChunkerSpec)> {
+        let len = FixedLen::new(block_bytes).ok().filter(|_| block_bytes <= self.strategy.longest);
+        let ways = match kind.strong() {
+            Some(strong) => Self { strong, keying: Keying::Plain, ..self },
+            // Of longer blocks than the strategy's no weak sum can be taken apart.
+            None if kind == SumKind::Crc32c => self,
+            None => return None,
+        };
+        Some((ways, ChunkerSpec::Fixed(len?)))
+    }
+
+    /// The sums that a signature of `old_len` bytes, in blocks of `spec` else, is made of; `None` for the strategy's.
+    ///
+    /// The receiver's rule holds, which tells its sums first (SkySync §3.3.1, §3.3.2): its strong sums, and blocks that
+    /// are no shorter than those that it keeps weak ones of. Strong sums of the sender's do where it has none.
+    pub(crate) fn agreed(
+        self,
+        spec: ChunkerSpec,
+        (ours, theirs): (Option<Keeps>, Option<Keeps>),
+        old_len: u64,
+    ) -> Option<Keeps> {
+        let fits = |kept: &Keeps| {
+            let blocks = old_len.div_ceil(kept.block_bytes.into());
+            self.kept_so(*kept).is_some() && blocks <= MAX_SUMS as u64
+        };
+        let strong = |kept: &Keeps| kept.kind.strong().is_some();
+        let least = ours.map_or(0, |ours| ours.block_bytes);
+        let theirs = theirs.filter(|theirs| strong(theirs) && theirs.block_bytes >= least);
+        let longer = ours.filter(|ours| ours.block_bytes > spec.max_len());
+        [ours.filter(strong), theirs, longer].into_iter().flatten().find(fits)
     }
 
     /// Bytes of strong sums that travel. The digest proves what BLAKE3 finds.

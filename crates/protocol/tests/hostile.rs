@@ -17,7 +17,7 @@ use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, digest_of_changes,
 use deltic_core::strategy::Parallel;
 use deltic_core::{
     AtEnd, BlockLen, ChunkPrefix, ChunkerSpec, Digest, Fingerprint, GapDelta, GapSums, GroupPrefix,
-    Key, PrefixLen, Strategy, StrongSum, ZeroRun,
+    Keeps, Key, PrefixLen, Strategy, StrongSum, SumKind, ZeroRun,
 };
 use deltic_protocol::known::Known;
 use deltic_protocol::limits::{
@@ -41,7 +41,7 @@ use deltic_protocol::report::{
 use deltic_protocol::sender::{self, Deltas, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::summing::{Portion, Summed};
-use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Summing, Token};
+use deltic_protocol::sums::{Keying, Over, PatchStep, Sum, SumLine, Summing, Token};
 use deltic_protocol::work::{Setback, Then};
 use deltic_protocol::{DigestLine, FileNo, PeerError, ToReceiver, ToSender};
 use deltic_tree::meta::{Inode, Linked, Unread};
@@ -225,6 +225,30 @@ impl Victim {
         victim
     }
 
+    /// `a` has been started by SkySync's blocks, and both ends may agree on sums that storage keeps.
+    fn agreeing() -> Self {
+        let options = Options { strategy: Strategy::named("skysync-f").unwrap(), ..options() };
+        let setting = Setting { options, agrees_on_sums: true, ..Setting::default() };
+        let mut victim = Self::new(setting);
+        victim.take([listing("", &[("a", file_of(10_000))], Extent::Last)]).unwrap();
+        victim.take([start_by("skysync-f")]).unwrap();
+        let told = |frame: &ToSender| matches!(frame, ToSender::Sums { .. });
+        assert!(!victim.frames.iter().any(told), "{:?}", victim.frames);
+        victim
+    }
+
+    /// The sums of old were told, as storage keeps them.
+    fn signed() -> Self {
+        let mut victim = Self::agreeing();
+        let kept = keeps(SumKind::Sha256, 4096);
+        victim.take([ToReceiver::Keeps { file: A, kept }]).unwrap();
+        assert!(victim.frames.contains(&ToSender::Signs { file: A, by: kept }));
+        let is_told =
+            |frame: &ToSender| matches!(frame, ToSender::Sums { sums, .. } if sums.len() == 3);
+        assert!(victim.frames.iter().any(is_told), "{:?}", victim.frames);
+        victim
+    }
+
     /// Its chunks were told and both may be in old: the sender was asked.
     fn asked() -> Self {
         let mut victim = Self::by("parasync");
@@ -302,7 +326,8 @@ fn sums(chunks: &[(u32, u32)], strong: usize) -> ToReceiver {
 fn sums_of_old(name: &str) -> ToReceiver {
     let strategy = Strategy::named(name).unwrap();
     let chunker = strategy.chunker(10_000, None);
-    let summing = Summing { chunker, weak: strategy.weak.unwrap(), strong: None };
+    let (weak, keying) = (strategy.weak.unwrap(), Keying::Session);
+    let summing = Summing { chunker, weak, strong: None, keying };
     let summed = common::source::sum(summing, &old_bytes(), &Portion::From(0), 1 << 20);
     let Some((Summed::Chunks(sums, _), _)) = summed else { panic!("it is all there") };
     let sums = sums.into_iter().map(SumLine::New).collect();
@@ -419,6 +444,9 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ),
         ("Start.strategy", start_by("parasync")),
         ("Start.blocks", start_by("rsync")),
+        ("Keeps", ToReceiver::Keeps { file: A, kept: keeps(SumKind::Sha256, 4096) }),
+        ("Keeps.nothing", ToReceiver::Keeps { file: A, kept: None }),
+        ("Keeps.foreign", ToReceiver::Keeps { file: foreign, kept: None }),
         ("Sums", sums_of_old("parasync")),
         ("Sums.blocks", sums(&[(8192, 1), (1808, 2)], 16)),
         ("Sums.incomplete", sums(&[(8192, 1)], 0)),
@@ -481,6 +509,28 @@ impl Target {
         tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o700));
         let mut target = Self::with(tree, Options { strategy, ..options() });
         target.take([ToSender::Want { file: A, how: How::Strategy }]).unwrap();
+        target
+    }
+
+    /// `a` is wanted by SkySync's blocks, and both ends may agree on sums that storage keeps.
+    fn agreeing() -> Self {
+        let options = Options { strategy: Strategy::named("skysync-f").unwrap(), ..options() };
+        let mut tree = Tree::default();
+        tree.0.insert(path("a"), Node::file(Dice::new(1).bytes(1 << 20), NOW, 0o600));
+        tree.0.insert(path("b"), Node::file(vec![1; 600_000], NOW, 0o600));
+        tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o700));
+        let mut target = Self::with(tree, options);
+        target.machine.agree_on_sums();
+        target.take([ToSender::Want { file: A, how: How::Strategy }]).unwrap();
+        assert!(target.frames.contains(&ToReceiver::Keeps { file: A, kept: None }));
+        target
+    }
+
+    /// The receiver said what the sums of old are made of.
+    fn signed() -> Self {
+        let mut target = Self::agreeing();
+        let by = keeps(SumKind::Blake2b, 4096);
+        target.take([ToSender::Signs { file: A, by }]).unwrap();
         target
     }
 
@@ -606,6 +656,10 @@ fn blocks() -> ChunkerSpec {
     ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).unwrap())
 }
 
+fn keeps(kind: SumKind, block_bytes: u32) -> Option<Keeps> {
+    Some(Keeps::new(kind, block_bytes).unwrap())
+}
+
 fn token(chunks: Range<u32>, over: Over, strong: usize) -> Token {
     Token { chunks, over, strong: StrongSum::from_bytes(&vec![3; strong]).unwrap() }
 }
@@ -660,6 +714,11 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Mend.foreign", mend(foreign, 0..1, 500)),
         ("Want.strategy", ToSender::Want { file: A, how: How::Strategy }),
         ("Want.stronger", ToSender::Want { file: A, how: How::Stronger }),
+        ("Signs", ToSender::Signs { file: A, by: keeps(SumKind::Sha256, 4096) }),
+        ("Signs.nothing", ToSender::Signs { file: A, by: None }),
+        ("Signs.short", ToSender::Signs { file: A, by: keeps(SumKind::Xxh64, 4096) }),
+        ("Signs.foreign", ToSender::Signs { file: foreign, by: None }),
+        ("Sums.kept", old_sums(&[4096, 4096, 5], 32)),
         ("Sums", old_sums(&[8192, 8192, 5], 16)),
         ("Sums.long", old_sums(&[8193], 16)),
         ("Sums.behind", old_sums(&[5, 8192], 16)),
@@ -702,7 +761,7 @@ type State<M> = (&'static str, fn() -> M);
 /// The whole table is pinned: a frame that is refused today is not let through tomorrow by accident.
 #[test]
 fn every_frame_has_its_answer_in_every_state() {
-    let receivers: [State<Victim>; 17] = [
+    let receivers: [State<Victim>; 19] = [
         ("new", Victim::plain),
         ("offered", Victim::offered),
         ("wanted", Victim::wanted),
@@ -727,9 +786,11 @@ fn every_frame_has_its_answer_in_every_state() {
         ("by webr2sync", || Victim::by("webr2sync")),
         ("rolled", Victim::rolled),
         ("by rsync", || Victim::by("rsync")),
+        ("agreeing", Victim::agreeing),
+        ("signed", Victim::signed),
         ("compared", Victim::compared),
     ];
-    let senders: [State<Target>; 14] = [
+    let senders: [State<Target>; 16] = [
         ("listed", Target::plain),
         ("offered", Target::offered),
         ("wanted", Target::wanted),
@@ -746,6 +807,8 @@ fn every_frame_has_its_answer_in_every_state() {
         ("split", Target::split),
         ("by webr2sync", || Target::by("webr2sync")),
         ("by rsync", || Target::by("rsync")),
+        ("agreeing", Target::agreeing),
+        ("signed", Target::signed),
         ("asked", Target::asked),
         ("without -c", || Target::of(Target::tree())),
     ];
@@ -2667,6 +2730,7 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             leftovers: vec![3000; luck as usize % 2],
             kept: (luck % 4 == 3).then(|| any_kept(luck)),
             recipe: (luck % 3 == 1).then(|| any_kept(luck)),
+            keeps: Keeps::new(SumKind::Blake2b, 512 << (luck % 9)),
         }))),
         Work::Index { .. } if fails => Answer::Indexed(Err(setback(luck))),
         Work::Index { spec, segment, .. } => {
@@ -3139,7 +3203,7 @@ proptest! {
         let ways = ways.unwrap_or_else(options);
         let compare = Compare { existing: ways.compare.existing, ..compare };
         let options = Options { dry_run, checksum, whole_file, recursive, delete, strategy, compare, ..ways };
-        let mut machine = Receiver::new(Setting { options, user_is_here, ..Setting::default() });
+        let mut machine = Receiver::new(Setting { options, user_is_here, agrees_on_sums: !user_is_here, ..Setting::default() });
         let mut waiting = Vec::new();
         for event in events {
             match event {
@@ -3168,6 +3232,9 @@ proptest! {
     ) {
         let options = Options { strategy, checksum, delete, ..ways.unwrap_or_else(options) };
         let mut machine = Sender::new(options).eager();
+        if !checksum {
+            machine.agree_on_sums();
+        }
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });
         for event in lists.chain(events) {

@@ -16,7 +16,7 @@ use common::session::Session;
 use common::source::SourceFaults;
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::strategy::Delivery;
-use deltic_core::{Strategy, Strong};
+use deltic_core::{Keeps, Strategy, Strong, SumKind};
 use deltic_protocol::limits::{ENTRY_WINDOW, Limits, MIN_FRAME_BYTES};
 use deltic_protocol::options::{Delete, Guard, Options};
 use deltic_protocol::report::{Action, EntryType, Totals};
@@ -700,6 +700,62 @@ fn refuted_matches_are_asked_about_again_or_sent() {
             totals.literal
         });
         assert!(literals[0] < 50_000, "{}: {literals:?}", strategy.name);
+    }
+}
+
+/// SkySync §3.3: a signature is of what the receiver's storage keeps, else of what the sender's does, where that is a
+/// strong sum; and of the strategy's own where neither has one.
+#[test]
+fn a_signature_is_made_of_what_storage_keeps() {
+    let keeps = |kind, block_bytes| Keeps::new(kind, block_bytes);
+    let (crc, xxh64) = (keeps(SumKind::Crc32c, 4096), keeps(SumKind::Xxh64, 4096));
+    let (sha256, blake2b) = (keeps(SumKind::Sha256, 4096), keeps(SumKind::Blake2b, 8192));
+    let long = keeps(SumKind::Crc32c, 65_536);
+    // What the receiver's storage keeps, the sender's, the block that is asked for; and what they agree on.
+    let cases = [
+        (None, None, None, None),
+        (crc, crc, None, None),
+        (xxh64, xxh64, None, None),
+        (sha256, blake2b, None, sha256),
+        (blake2b, sha256, None, blake2b),
+        (None, sha256, None, sha256),
+        (crc, sha256, None, sha256),
+        (sha256, crc, None, sha256),
+        (long, crc, None, long),
+        (crc, long, None, None),
+        (long, sha256, None, long),
+        (sha256, sha256, Some(16_384), None),
+        (sha256, sha256, Some(4096), sha256),
+    ];
+    for (ours, theirs, block_bytes, expected) in cases {
+        let mut case = edited_in_many_places(Strategy::named("skysync-f").unwrap());
+        case.options.block_bytes = block_bytes;
+        let mut session = Session::new(&case, &mut Dice::new(41));
+        (session.destination.keeps, session.source.keeps) = (ours, theirs);
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
+        let block = expected.map(|kept| kept.block_bytes).or(block_bytes).unwrap_or(8192);
+        let blocks = 3_000_000_u64.div_ceil(block.into());
+        let name = format!("{ours:?}, {theirs:?}, {block_bytes:?}");
+        assert_eq!(session.signed, [expected], "{name}");
+        assert_eq!(session.old_sums, blocks, "{name}");
+        assert!(totals.literal <= 10 * u64::from(block), "{name}: {totals:?}");
+    }
+}
+
+/// Law 9: sums that storage keeps are believed as others are, and no more.
+#[test]
+fn wrong_sums_of_storage_cost_another_attempt() {
+    let case = edited_in_many_places(Strategy::named("skysync-f").unwrap());
+    let new = case.new.0[&path("a")].bytes.clone();
+    for lies in [false, true] {
+        let mut session = Session::new(&case, &mut Dice::new(42));
+        session.destination.keeps = Keeps::new(SumKind::Sha256, 4096);
+        session.destination.sums_of = lies.then(|| new.clone());
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
+        let literal = if lies { 3_000_000..3_000_001 } else { 40_000..50_000 };
+        assert!(literal.contains(&totals.literal), "{lies}: {totals:?}");
     }
 }
 

@@ -37,6 +37,7 @@ use table::Table;
 use crate::chunk::AtEnd;
 use crate::delta::{CopyRuns, Op};
 use crate::span::Span;
+use crate::stored::StoredSums;
 use crate::strong::StrongSum;
 use crate::weak::{Roll, RollAdler, RollCrc32c, Rolling};
 
@@ -63,6 +64,8 @@ pub struct Counts {
     pub weak: u64,
     /// Strong sums of windows that were taken: one for each at most.
     pub strong: u64,
+    /// Strong sums of windows that storage had.
+    pub kept: u64,
     /// Compared windows that were no block's.
     pub false_alarms: u64,
     /// Windows whose weak sum was a block's while the budget was spent.
@@ -107,13 +110,27 @@ impl Searcher {
     ///
     /// Returns how many bytes are settled; the next call starts there, as with [`cut_all`](crate::chunk::cut_all). At
     /// most a block's length is left over. All steps of a search tile new.
-    pub fn search(&mut self, new: &[u8], at_end: AtEnd, mut each: impl FnMut(Op)) -> usize {
+    pub fn search(&mut self, new: &[u8], at_end: AtEnd, each: impl FnMut(Op)) -> usize {
+        self.search_with(new, at_end, None, each)
+    }
+
+    /// The same with the sums that storage keeps of these bytes: they are taken where strong sums have no key and a
+    /// window is a block of theirs. Wrong ones make copies of other blocks.
+    pub fn search_with(
+        &mut self,
+        new: &[u8],
+        at_end: AtEnd,
+        kept: Option<&StoredSums>,
+        mut each: impl FnMut(Op),
+    ) -> usize {
+        let kept = kept.filter(|_| self.is_plain());
+        let piece = Piece { before: self.settled, new, kept };
         let len = self.looker.block_len();
         // What lies before `open` was handed out; what lies before `at` was looked up.
         let (mut open, mut at) = (0, 0);
         while new.len() - at >= len {
             let from = self.window.take();
-            match self.next_match(new, at, from) {
+            match self.next_match(piece, at, from) {
                 Ok((place, block)) => {
                     self.literal(open..place, &mut each);
                     self.copy(block, place, &mut each);
@@ -131,7 +148,7 @@ impl Searcher {
             AtEnd::No => self.literal(open..at, &mut each),
             AtEnd::Yes => {
                 at = new.len();
-                self.end(new, open, &mut each);
+                self.end(piece, open, &mut each);
             }
         }
         self.settled += at as u64;
@@ -144,6 +161,12 @@ impl Searcher {
         self.looker.block_len() as u32
     }
 
+    /// True where strong sums have no key: they may be those that storage keeps.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.looker.old.spec().key.is_none()
+    }
+
     /// Cost of the search so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
@@ -154,26 +177,26 @@ impl Searcher {
     /// is the weak sum of the window at `at`, if that was looked up.
     fn next_match(
         &mut self,
-        new: &[u8],
+        piece: Piece<'_>,
         at: usize,
         from: Option<u32>,
     ) -> Result<(usize, u32), u32> {
         let looker = &mut self.looker;
         match &self.roller {
-            Roller::Adler(roll) => looker.next_match(roll, Piece(self.settled, new), at, from),
-            Roller::Crc32c(roll) => looker.next_match(roll, Piece(self.settled, new), at, from),
+            Roller::Adler(roll) => looker.next_match(roll, piece, at, from),
+            Roller::Crc32c(roll) => looker.next_match(roll, piece, at, from),
         }
     }
 
     /// Hands out what is left of new, from `open` on.
-    fn end(&mut self, new: &[u8], open: usize, each: &mut impl FnMut(Op)) {
+    fn end(&mut self, piece: Piece<'_>, open: usize, each: &mut impl FnMut(Op)) {
         self.window = None;
-        let short = self.looker.short_at_end(Piece(self.settled, new), open);
+        let short = self.looker.short_at_end(piece, open);
         if let Some((place, block)) = short {
             self.literal(open..place, each);
             self.copy(block, place, each);
         } else {
-            self.literal(open..new.len(), each);
+            self.literal(open..piece.new.len(), each);
         }
         if let Some(run) = self.runs.finish() {
             each(run);
@@ -204,9 +227,13 @@ impl Searcher {
     }
 }
 
-/// Some bytes of new, behind so many others.
+/// Some bytes of new, behind so many others, and sums that storage keeps of them.
 #[derive(Clone, Copy)]
-struct Piece<'d>(u64, &'d [u8]);
+struct Piece<'d> {
+    before: u64,
+    new: &'d [u8],
+    kept: Option<&'d StoredSums>,
+}
 
 /// The side of a search that knows old.
 #[derive(Debug)]
@@ -234,7 +261,7 @@ impl Looker {
         mut at: usize,
         from: Option<u32>,
     ) -> Result<(usize, u32), u32> {
-        let Piece(before, new) = piece;
+        let Piece { before, new, .. } = piece;
         let last = new.len() - self.block_len();
         if self.table.is_empty() {
             // Nobody will ask for this sum.
@@ -274,7 +301,7 @@ impl Looker {
 
     /// The block that equals the window at `at`, whose weak sum is `sum`.
     fn look_up(&mut self, piece: Piece<'_>, at: usize, sum: u32) -> Option<u32> {
-        let place = piece.0 + at as u64;
+        let place = piece.before + at as u64;
         let expected = self.expected.filter(|(expected, _)| *expected == place);
         let neighbour = expected.map(|(_, block)| block);
         let found = self.find(piece, at, sum, neighbour);
@@ -326,7 +353,13 @@ impl Looker {
 
     /// The strong sum of `range` in the piece, if the budget has it.
     fn strong(&mut self, piece: Piece<'_>, range: Range<usize>) -> Option<StrongSum> {
-        let seen = piece.0 + range.end as u64;
+        let (spec, start) = (self.old.spec(), piece.before + range.start as u64);
+        let kept = piece.kept.and_then(|kept| kept.strong(spec.strong, start, range.len()));
+        if kept.is_some() {
+            self.counts.kept += 1;
+            return kept;
+        }
+        let seen = piece.before + range.end as u64;
         let spent = self.spent + range.len() as u64;
         if spent > SLACK_BYTES + STRONG_PER_BYTE * seen {
             self.counts.unproven += 1;
@@ -334,14 +367,13 @@ impl Looker {
         }
         self.spent = spent;
         self.counts.strong += 1;
-        let spec = self.old.spec();
-        Some(spec.strong.of(spec.key.as_ref(), &piece.1[range]))
+        Some(spec.strong.of(spec.key.as_ref(), &piece.new[range]))
     }
 
     /// The last block of old if it is shorter than the others and new ends with it, behind `open`; and where.
     fn short_at_end(&mut self, piece: Piece<'_>, open: usize) -> Option<(usize, u32)> {
         let block = self.old.short()?;
-        let Piece(_, new) = piece;
+        let new = piece.new;
         let at = new.len().checked_sub(self.old.span(block).len as usize)?;
         if at < open {
             return None;

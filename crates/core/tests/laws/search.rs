@@ -5,7 +5,8 @@ use std::sync::Arc;
 use deltic_core::chunk::FixedLen;
 use deltic_core::search::{Counts, SLACK_BYTES, STRONG_PER_BYTE};
 use deltic_core::{
-    AtEnd, BlockSpec, BlockSums, Locality, Op, Rolling, Searcher, Span, Strong, Weak, reference,
+    AtEnd, BlockSpec, BlockSums, Locality, Op, Rolling, Searcher, Span, StoredSums, Strong, SumKey,
+    SumKind, Weak, reference,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -378,4 +379,44 @@ fn the_short_block_is_found_at_the_end_only() {
     assert_eq!(literal_bytes(&whole(&sums, Locality::Neighbour, &inside).0), inside.len());
     assert_eq!(literal_bytes(&whole(&sums, Locality::Neighbour, &at_end).0), LEN);
     assert_eq!(literal_bytes(&whole(&sums, Locality::Neighbour, short).0), 0);
+}
+
+/// Blocks as storage has them, and SHA-256 without a key.
+fn plain() -> BlockSpec {
+    let len = FixedLen::new(4096).expect("length is in range");
+    BlockSpec { len, weak: Rolling::Crc32c, strong: Strong::Sha256, key: None }
+}
+
+/// The sums that storage keeps of `bytes`.
+fn kept(bytes: &[u8]) -> StoredSums {
+    let mut kept = StoredSums::new(SumKind::Sha256, 4096, &(0..bytes.len() as u64));
+    for (no, block) in (0..).zip(bytes.chunks_exact(4096)) {
+        kept.put(no * 4096, Strong::Sha256.of(None, block).as_bytes());
+    }
+    kept
+}
+
+#[test]
+fn strong_sums_that_storage_keeps_are_not_taken_again() {
+    let old = random(1, 60 * 4096 + 5);
+    // Windows are blocks of new only in front of the insert.
+    let new = [&old[..20 * 4096 + 70], b"an insert", &old[20 * 4096 + 70..]].concat();
+    let search = |spec, kept: &StoredSums| {
+        let mut searcher = Searcher::new(Arc::new(sums(spec, &old)), Locality::Ignored);
+        let mut ops = Vec::new();
+        searcher.search_with(&new, AtEnd::Yes, Some(kept), |op| ops.push(op));
+        (ops, searcher.counts())
+    };
+    let (ops, counts) = search(plain(), &kept(&new));
+    assert_eq!(counts.kept, 20);
+    assert_eq!(counts.strong, 39 + 1, "behind the insert, and the last block");
+    let nothing = StoredSums::new(SumKind::Sha256, 4096, &(0..new.len() as u64));
+    assert_eq!(search(plain(), &nothing).0, ops);
+    // Those of other bytes: no block equals.
+    let (_, counts) = search(plain(), &kept(&random(2, new.len())));
+    assert_eq!((counts.kept, counts.false_alarms), (20, 20));
+    // With a key storage has none of them.
+    let keyed = BlockSpec { key: Some(SumKey::from_bytes([1; 32])), ..plain() };
+    let (with_key, counts) = search(keyed, &kept(&new));
+    assert_eq!((with_key, counts.kept), (ops, 0));
 }

@@ -116,6 +116,9 @@ impl Session {
         let run = RunConfig { joining, greeting: None, share: self.share(&options) };
         let mut machine = Sender::new(options).over(self.rate());
         machine.greeted(terms.offers, terms.limits);
+        if terms.kept_sums {
+            machine.agree_on_sums();
+        }
         if terms.reports.removed && !user_is_here {
             machine.report_removed();
         }
@@ -136,6 +139,7 @@ impl Session {
         let user_is_here = agreed.user_is_here;
         let lists = options.select.list_only;
         let lacking = if missing && !lists { lacking(&root, &options) } else { Vec::new() };
+        let few = [files_at_once(&self.config.budget), agreed.terms.most_files];
         let setting = Setting {
             options: options.clone(),
             expect,
@@ -146,14 +150,12 @@ impl Session {
             root_is_wanted: root.as_os_str().as_bytes().ends_with(b"/"),
             takes_offers: agreed.terms.offers,
             tells_bases: agreed.terms.bases,
+            agrees_on_sums: agreed.terms.kept_sums,
             sums_old: self.config.old_sums.is_some(),
             tells_resumed: agreed.terms.reports.resumed,
             tells_passed_over: agreed.terms.reports.passed_over,
             limits: agreed.terms.limits,
-            most_files: [files_at_once(&self.config.budget), agreed.terms.most_files]
-                .into_iter()
-                .flatten()
-                .min(),
+            most_files: few.into_iter().flatten().min(),
         };
         let see = options.metadata.seen_by_receiver(is_privileged);
         let unusable = |error| refused(&root, error);

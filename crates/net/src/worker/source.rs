@@ -11,7 +11,6 @@ use deltic_core::{
 };
 use deltic_engine::check::{SameAgain, chunks, small_digest};
 use deltic_engine::pack::level;
-use deltic_engine::search::NewSearch;
 use deltic_engine::sums::{Portions, StrongSums};
 use deltic_engine::{Short, gap};
 use deltic_protocol::known::Known;
@@ -31,11 +30,13 @@ use deltic_store_local::cache::Moment;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Compared, DirDigest, DirDigestKey, DirHasher, Entry, Kind, Meta, RelPath};
 
+mod searching;
+
 use super::digests::{digest_of_all, list};
 use super::kept::Kept;
 use super::owners::Called;
 use super::packing::Packer;
-use super::steps::{cut_segment, perform, read_one, stored_sums, sum_portion, with_segment};
+use super::steps::{cut_segment, keeps, perform, read_one, stored_sums, sum_portion};
 use super::{Agreed, Buffers, trouble, weight};
 use crate::executor::Cost;
 use crate::host::user::User;
@@ -168,13 +169,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                 Answer::Hashed(self.hash(handle, strong, &spans))
             }
             Work::Search { handle, start, search, digest, zstd } => {
-                let searcher = search.searcher(Some(self.agreed().key));
-                let (zstd, limits) = (self.packs(zstd), self.agreed().terms.limits);
-                let search = NewSearch { searcher, digest, start, zstd, limits };
-                let snapshot = self.snapshot(handle);
-                let searched = with_segment(&self.buffers, &*snapshot, start, |bytes, at_end| {
-                    search.search(bytes, at_end)
-                });
+                let searched = self.search((handle, start), search, (digest, zstd));
                 Answer::Searched(searched.map_err(|error| trouble(&error)))
             }
             Work::Digest { paths } => {
@@ -370,6 +365,8 @@ impl<T: Tree> SourceWorker<T> {
             let body = Some(self.read_body(&snapshot, self.packs(zstd), bears)?);
             return Ok(Opened { meta, body, known: Known::default() });
         }
+        let terms = self.terms().filter(|_| how == How::Strategy);
+        let keeps = terms.and_then(|terms| keeps((&self.strategy, terms), &snapshot));
         // The digest of a tail is of no whole version.
         let changed = match how {
             How::Tail => None,
@@ -381,7 +378,7 @@ impl<T: Tree> SourceWorker<T> {
             self.kept.digests.begin(handle, how, &snapshot);
         }
         lock(&self.open).insert(handle, Arc::new(snapshot));
-        Ok(Opened { meta, body: None, known: Known { recipe: None, changed } })
+        Ok(Opened { meta, body: None, known: Known { recipe: None, changed, keeps } })
     }
 
     /// Reads all of a file that is one block, or empty.

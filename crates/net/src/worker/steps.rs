@@ -2,10 +2,13 @@
 
 use deltic_core::chunk::{Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
-use deltic_core::strategy::Sums;
-use deltic_core::{AtEnd, ChunkerSpec, Digest, Fingerprinter, Span, StoredSums, Strategy};
+use deltic_core::strategy::{Conversation, Sums};
+use deltic_core::{
+    AtEnd, ChunkerSpec, Digest, Fingerprinter, Keeps, Searcher, Span, StoredSums, Strategy,
+};
 use deltic_engine::sums::{self, Portions, READ_BYTES, WholeDigest};
 use deltic_engine::{Task, run, scan};
+use deltic_protocol::Terms;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_store::{Snapshot, StoreError};
 
@@ -65,6 +68,31 @@ pub(super) fn stored_sums(
         }
         _ => Ok(None),
     }
+}
+
+/// Sums that the store keeps of bytes that are searched, where strong sums may be such and the question pays.
+pub(super) fn searched_sums(
+    searcher: &Searcher,
+    snapshot: &impl Snapshot,
+    start: u64,
+) -> Result<Option<StoredSums>, StoreError> {
+    match searcher.is_plain() && asking_pays(snapshot) {
+        true => snapshot.stored_sums(&(start..start + READ_BYTES as u64)),
+        false => Ok(None),
+    }
+}
+
+/// The sums that the store keeps of a file, to be told to the other end: a look at the file's beginning. Nothing, where
+/// the strategy or the `terms` do not ask for it, or it does not pay.
+pub(super) fn keeps(
+    (strategy, terms): (&Strategy, Terms),
+    snapshot: &impl Snapshot,
+) -> Option<Keeps> {
+    let is_told = strategy.sums == Sums::Stored && strategy.conversation == Conversation::Signature;
+    let asks = is_told && terms.kept_sums && asking_pays(snapshot);
+    // Whether the file has changed is found when it is read.
+    let sums = asks.then(|| snapshot.stored_sums(&(0..READ_BYTES as u64)).ok().flatten())?;
+    sums?.keeps()
 }
 
 /// True for a file that is worth asking its store for sums of: shorter ones that are in memory are read and summed

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, Digest};
-use deltic_core::{ChunkPrefix, Chunks, Fingerprint, Key, Op, Searcher, Span, Strong, StrongSum};
+use deltic_core::{
+    ChunkPrefix, Chunks, Fingerprint, Keeps, Key, Op, Searcher, Span, Strong, StrongSum,
+};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{DirDigest, Kind, Meta, Name, Names, RelPath, Timestamp};
 
@@ -483,6 +485,8 @@ pub struct OldLens {
     pub recipe: Option<Kept>,
     /// The base that the one in place is, if that is known.
     pub base: Option<Digest>,
+    /// The sums that storage keeps of the first that holds anything, where a signature may be made of such.
+    pub keeps: Option<Keeps>,
 }
 
 /// A file of another name that may be an old version.

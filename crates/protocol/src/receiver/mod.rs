@@ -146,6 +146,7 @@ impl Receiver {
             | ToReceiver::Recipe { .. }
             | ToReceiver::Fill { .. }
             | ToReceiver::Mended { .. }
+            | ToReceiver::Keeps { .. }
             | ToReceiver::Sums { .. }
             | ToReceiver::Deny { .. }
             | ToReceiver::Patch { .. }

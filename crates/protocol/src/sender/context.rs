@@ -34,6 +34,8 @@ pub(super) struct Context {
     pub(super) limits: Limits,
     /// The session's strategy, with chunks that fit its frames.
     pub(super) strategy: Strategy,
+    /// True where the ends may agree on sums that their storage keeps.
+    pub(super) agrees_on_sums: bool,
     /// True once the other end is heard.
     pub(super) is_greeted: bool,
     /// Groups sent and not answered, over all files.
@@ -57,6 +59,7 @@ impl Context {
             counts: Counts::default(),
             credit: Credit::default(),
             limits: Limits::UNHEARD,
+            agrees_on_sums: false,
             is_greeted: false,
             groups_out: 0,
             gaps_out: 0,

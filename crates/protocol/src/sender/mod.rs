@@ -179,6 +179,11 @@ impl Sender {
         self.files.greeted(&mut self.cx, offers);
     }
 
+    /// Tells the receiver which sums storage keeps, where a strategy uses them: it understands.
+    pub const fn agree_on_sums(&mut self) {
+        self.cx.agrees_on_sums = true;
+    }
+
     /// Reports each source that is removed to the receiver: the user is there, and it understands.
     pub const fn report_removed(&mut self) {
         self.leaving.reports = true;
@@ -218,6 +223,7 @@ impl Sender {
                 files.hear(cx, file, |transfer, cx| transfer.need(cx, &chunks))
             }
             ToSender::Mend { file, gaps } => files.mend(cx, file, gaps),
+            ToSender::Signs { file, by } => files.hear(cx, file, |transfer, _| transfer.signed(by)),
             ToSender::Sums { file, sums, extent } => files.old_sums(cx, file, sums, extent),
             ToSender::Match { file, needs, tokens } => {
                 files.hear(cx, file, |transfer, cx| transfer.matched(cx, &needs, tokens))

@@ -9,7 +9,7 @@ use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of, scan};
 use deltic_core::strategy::Conversation;
 use deltic_core::zeros::put_back;
 use deltic_core::{
-    AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Key, Reader, Span,
+    AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Keeps, Key, Reader, Span,
 };
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{NameLine, Payload, Sparse};
@@ -56,6 +56,10 @@ pub struct Destination {
     pub options: Options,
     pub faults: DestinationFaults,
     pub dice: Dice,
+    /// The sums that storage is said to keep.
+    pub keeps: Option<Keeps>,
+    /// The bytes that those of old versions are of, where they are wrong.
+    pub sums_of: Option<Arc<Vec<u8>>>,
     /// What killed runs left.
     pub leftovers: BTreeMap<RelPath, Vec<Arc<Vec<u8>>>>,
     /// The same, where the journal can be read.
@@ -147,6 +151,8 @@ impl Destination {
             options,
             faults: DestinationFaults::default(),
             dice,
+            keeps: None,
+            sums_of: None,
             leftovers: BTreeMap::new(),
             interrupted: BTreeMap::new(),
             resumed: 0,
@@ -548,6 +554,7 @@ impl Destination {
                     return Answer::Summed(Err(setback));
                 }
                 let old = Arc::clone(&self.slot(handle).old[part]);
+                let old = self.sums_of.clone().unwrap_or(old);
                 let summed = sum(summing, &old, &portion, segment(&mut self.dice));
                 Answer::Summed(Ok(summed.expect("old does not change").0))
             }
@@ -798,6 +805,7 @@ impl Destination {
                 }),
             base: (in_place.as_ref().filter(|_| base && self.dice.percent(self.faults.based)))
                 .map(|node| bytes_digest(&node.bytes)),
+            keeps: self.keeps,
             ..OldLens::default()
         };
         self.slot(handle).is_known = lens.recipe.is_some() && lens.in_place != Some(0);

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use std::sync::Arc;
 
+use deltic_core::{Keeps, SumKind};
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{Payload, Sparse};
 use deltic_protocol::options::Options;
@@ -41,6 +42,7 @@ pub struct Session {
     slow: bool,
     far_away: bool,
     takes_offers: bool,
+    agree_on_sums: bool,
     limits: Limits,
     /// The sender has heard the receiver.
     greeted: bool,
@@ -48,6 +50,9 @@ pub struct Session {
     uncredited: u64,
     /// Frames that gave credit.
     pub credits: usize,
+    /// The sums that signatures were made of, and how many these were.
+    pub signed: Vec<Option<Keeps>>,
+    pub old_sums: u64,
     pub to_sender: VecDeque<Vec<u8>>,
     sending: Vec<(WorkId, sender::Work)>,
     receiving: Vec<(WorkId, receiver::Work)>,
@@ -100,6 +105,7 @@ impl Session {
             .map(|node| (*bytes_digest(&node.bytes).as_bytes(), Arc::clone(&node.bytes)))
             .collect();
         source.knows = case.seed.is_multiple_of(5);
+        source.keeps = kept_by_luck(case.seed);
         source.compared = case.options.tallied().unwrap_or_default();
         let streams = dice.below(4);
         let options = Options { streams: 1 + streams as u32, ..case.options.clone() };
@@ -108,6 +114,7 @@ impl Session {
         destination.leftovers.clone_from(&case.leftovers);
         destination.interrupted.clone_from(&case.interrupted);
         destination.faults = case.destination_faults;
+        destination.keeps = kept_by_luck(case.seed / 7);
         let setting = Setting {
             options: options.clone(),
             expect: case
@@ -116,6 +123,7 @@ impl Session {
                 .map(|names| Expect { names: names.into_iter().collect(), ..Expect::default() }),
             takes_offers: case.takes_offers,
             tells_bases: true,
+            agrees_on_sums: agree_on_sums(case),
             sums_old: false,
             limits: case.limits,
             tells_resumed: true,
@@ -138,10 +146,13 @@ impl Session {
             slow: dice.percent(50),
             far_away: case.far_away,
             takes_offers: case.takes_offers,
+            agree_on_sums: agree_on_sums(case),
             limits: case.limits,
             greeted: false,
             uncredited: 0,
             credits: 0,
+            signed: Vec::new(),
+            old_sums: 0,
             to_sender: VecDeque::new(),
             sending: Vec::new(),
             receiving: Vec::new(),
@@ -202,11 +213,19 @@ impl Session {
                 let frame = read(&self.to_sender.pop_front().unwrap(), ToSender::decode);
                 // What the receiver says comes behind the greeting.
                 if !std::mem::replace(&mut self.greeted, true) {
+                    if self.agree_on_sums {
+                        self.sender.agree_on_sums();
+                    }
                     self.sender.greeted(self.takes_offers, self.limits);
                 }
                 if let ToSender::Credit { bytes, .. } = frame {
                     self.uncredited -= bytes;
                     self.credits += 1;
+                }
+                match &frame {
+                    ToSender::Signs { by, .. } => self.signed.push(*by),
+                    ToSender::Sums { sums, .. } => self.old_sums += sums.len() as u64,
+                    _ => {}
                 }
                 let handled = self.sender.handle(frame.clone());
                 handled.unwrap_or_else(|error| refused("sender", &error, &frame));
@@ -337,4 +356,16 @@ fn written<F: PartialEq + std::fmt::Debug>(
 ) -> Vec<u8> {
     assert_eq!(read(&bytes, decode), *frame);
     bytes
+}
+
+/// True where neither end is older than sums that ends agree on.
+fn agree_on_sums(case: &Case) -> bool {
+    case.seed % 3 != 2
+}
+
+/// The sums that storage is said to keep, often none.
+fn kept_by_luck(seed: u64) -> Option<Keeps> {
+    let kinds = [SumKind::Crc32c, SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
+    let kind = kinds.get(seed as usize % 7)?;
+    Keeps::new(*kind, 4096 << (seed / 49 % 5))
 }

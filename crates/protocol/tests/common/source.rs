@@ -7,7 +7,7 @@ use std::sync::Arc;
 use deltic_core::chunk::{ChunkerSpec, TwoStage, cut_all};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of, digest_of_changes};
 use deltic_core::zeros::take_out;
-use deltic_core::{AtEnd, Chunker, Crc32c, Digest, GapDelta, Isa, Key, Op, Span, StrongSum};
+use deltic_core::{AtEnd, Chunker, Crc32c, Digest, GapDelta, Isa, Keeps, Key, Op, Span, StrongSum};
 use deltic_protocol::known::{Known, KnownRecipe};
 use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, Limits};
 use deltic_protocol::message::{How, Payload, Sparse};
@@ -66,6 +66,8 @@ pub struct Source {
     pub opens: usize,
     /// Contents by the digests that both ends call them by.
     pub bases: BTreeMap<[u8; 32], Arc<Vec<u8>>>,
+    /// The sums that storage is said to keep.
+    pub keeps: Option<Keeps>,
 }
 
 /// What one piece of work reads: now more, now less.
@@ -164,6 +166,7 @@ impl Source {
             read: 0,
             opens: 0,
             bases: BTreeMap::new(),
+            keeps: None,
         }
     }
 
@@ -271,11 +274,12 @@ impl Source {
     /// The facts about a file that was opened.
     fn known(&self, handle: &Handle) -> Known {
         let Some((_, node)) = self.open.get(handle).filter(|_| self.knows) else {
-            return Known::default();
+            return Known { keeps: self.keeps, ..Known::default() };
         };
         let (spec, mut chunks) = (ChunkerSpec::for_len(node.meta.len), Vec::new());
         cut_all(&spec.build(), &node.bytes, AtEnd::Yes, |chunk| chunks.push(Chunk::of(chunk)));
-        Known { recipe: Some(KnownRecipe { spec, chunks: Arc::new(chunks) }), changed: None }
+        let recipe = Some(KnownRecipe { spec, chunks: Arc::new(chunks) });
+        Known { recipe, keeps: self.keeps, ..Known::default() }
     }
 
     /// Ranges that are not known to be those of a base; some may be all the same.

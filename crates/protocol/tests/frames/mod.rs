@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::{
-    BlockLen, ChunkPrefix, ChunkerSpec, Digest, GapSums, GroupPrefix, Key, StrongSum, SumKind,
-    ZeroRun,
+    BlockLen, ChunkPrefix, ChunkerSpec, Digest, GapSums, GroupPrefix, Keeps, Key, StrongSum,
+    SumKind, ZeroRun,
 };
 use deltic_protocol::check::Checksum;
 use deltic_protocol::frame::HEADER_BYTES;
@@ -406,6 +406,10 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
         ("Trouble.located", ToReceiver::Trouble(located).encode()),
         ("Want", ToSender::Want { file, how: How::Recipe }.encode()),
+        ("Keeps", ToReceiver::Keeps { file, kept: Keeps::new(SumKind::Crc32c, 4096) }.encode()),
+        ("Keeps.nothing", ToReceiver::Keeps { file, kept: None }.encode()),
+        ("Signs", ToSender::Signs { file, by: Keeps::new(SumKind::Sha256, 4096) }.encode()),
+        ("Signs.nothing", ToSender::Signs { file, by: None }.encode()),
         ("Base", ToSender::Base { file, base: Digest::from_bytes([0xba; 32]) }.encode()),
         ("Start.changes", {
             let (meta, how) = (meta.clone(), How::Changes);
@@ -487,6 +491,12 @@ fn sum_lines_of(strong: usize) -> Vec<SumLine> {
     vec![SumLine::New(sum), SumLine::Again(1)]
 }
 
+fn keeps() -> impl Strategy<Value = Keeps> {
+    let kinds = [SumKind::Crc32c, SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
+    let kept = |(kind, shift)| Keeps::new(kind, 1_u32 << shift).expect("a length that stores have");
+    (prop::sample::select(kinds.to_vec()), 12_u32..17).prop_map(kept)
+}
+
 fn tally() -> impl Strategy<Value = DirDigest> {
     (0..9u64, any::<u128>(), option(any::<u128>()), option(any::<u128>()))
         .prop_map(|(entries, sum, users, groups)| DirDigest { entries, sum, users, groups })
@@ -538,6 +548,7 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
         (file(), ranges(), any::<u32>(), payload()).prop_map(|(file, gaps, bytes, payload)| {
             ToReceiver::Mended { file, gaps, bytes, payload }
         }),
+        (file(), option(keeps())).prop_map(|(file, kept)| ToReceiver::Keeps { file, kept }),
         (file(), sum_lines(), extent()).prop_map(|(file, sums, extent)| ToReceiver::Sums {
             file,
             sums,
@@ -587,6 +598,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
                 ToSender::Mend { file, gaps: gaps.into_iter().map(line).collect() }
             }
         ),
+        (file(), option(keeps())).prop_map(|(file, by)| ToSender::Signs { file, by }),
         (file(), sum_lines(), extent()).prop_map(|(file, sums, extent)| ToSender::Sums {
             file,
             sums,

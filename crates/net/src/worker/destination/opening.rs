@@ -21,7 +21,7 @@ use deltic_tree::{Entry, Meta, Names, RelPath};
 
 use crate::lock::lock;
 use crate::monitor::Stage;
-use crate::worker::steps::{perform, stored_sums, sum_portion, with_segment};
+use crate::worker::steps::{keeps, perform, stored_sums, sum_portion, with_segment};
 use crate::worker::{failed, setback, warned};
 
 use super::slot::{Growing, Slot, Sought};
@@ -130,7 +130,7 @@ impl<S: Store> DestinationWorker<S> {
         let named = recipe.as_ref().map(|recipe| self.named(recipe));
         let base = in_place.as_ref().filter(|_| base);
         let base = base.and_then(|old| self.kept.bases.held(path, old));
-        let lens = OldLens {
+        let mut lens = OldLens {
             in_place: in_place.as_ref().map(len),
             has_other_names: in_place.as_ref().is_some_and(S::Snapshot::has_other_names),
             beside: beside.as_ref().map(len),
@@ -139,7 +139,11 @@ impl<S: Store> DestinationWorker<S> {
             kept: None,
             recipe,
             base,
+            keeps: None,
         };
+        let old = in_place.iter().chain(&beside).chain(&snapshot).chain(&leftovers);
+        let first = old.into_iter().find(|old| old.meta().len > 0);
+        lens.keeps = first.and_then(|old| keeps((&self.options.strategy, self.agreed.terms), old));
         let others = beside.into_iter().chain(snapshot).chain(leftovers);
         let old = in_place.into_iter().chain(others).collect();
         let slot = Slot { old, in_place: lens.in_place.is_some(), named, ..Slot::default() };

@@ -448,6 +448,7 @@ impl Incoming {
         let others = lens.beside.into_iter().chain(similar);
         let old = &mut self.old;
         old.is_beside = !is_here && may_be_it;
+        old.keeps = lens.keeps;
         old.in_place = is_here || may_be_it;
         old.leaves_names = leaves_names;
         old.lens = lens.in_place.into_iter().chain(others).collect();

@@ -163,6 +163,9 @@ impl Files {
             ToReceiver::Mended { file, gaps, bytes, payload } => {
                 self.step(cx, file, |transfer, fx| transfer.mend(fx, &gaps, (bytes, payload)))
             }
+            ToReceiver::Keeps { file, kept } => {
+                self.step(cx, file, |transfer, fx| transfer.keeps(fx, kept))
+            }
             ToReceiver::Sums { file, sums, extent } => {
                 self.step(cx, file, |transfer, fx| transfer.sums(fx, sums, extent))
             }

@@ -31,7 +31,7 @@ use std::ops::Range;
 use deltic_core::chunk::{Algorithm, ChunkerSpec};
 use deltic_core::delta::Op;
 use deltic_core::recipe::Digest;
-use deltic_core::{Fingerprint, Span, Strategy};
+use deltic_core::{Fingerprint, Keeps, Span, Strategy};
 use deltic_tree::Meta;
 
 use crate::error::PeerError;
@@ -336,6 +336,18 @@ impl Transfer {
         match &mut self.method {
             Method::Recipe(recipe) => recipe.mend(fx, &mut self.build, ranges, payload),
             _ => Err(PeerError::Unexpected("a gap that was not asked for")),
+        }
+    }
+
+    /// Takes which sums the sender's storage keeps.
+    pub(crate) fn keeps(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        kept: Option<Keeps>,
+    ) -> Result<(), PeerError> {
+        match &mut self.method {
+            Method::Preset(preset) => preset.keeps(fx, kept),
+            _ => Err(PeerError::Unexpected("what storage keeps")),
         }
     }
 

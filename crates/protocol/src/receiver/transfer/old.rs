@@ -2,7 +2,7 @@
 
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::Chunk;
-use deltic_core::{Chunks, Index};
+use deltic_core::{Chunks, Index, Keeps};
 
 use crate::cutting::{Cutting, Part};
 use crate::limits::INDEX_BUDGET_CHUNKS;
@@ -152,13 +152,21 @@ pub(crate) struct OldVersions {
     pub(crate) leaves_names: bool,
     /// True where the first is one of a reference directory.
     pub(crate) is_beside: bool,
+    /// The sums that storage keeps of the first version that holds anything.
+    pub(crate) keeps: Option<Keeps>,
 }
 
 impl Default for OldVersions {
     /// No old version.
     fn default() -> Self {
-        let lens = Vec::new();
-        Self { lens, left_at: u64::MAX, in_place: false, leaves_names: false, is_beside: false }
+        Self {
+            lens: Vec::new(),
+            left_at: u64::MAX,
+            in_place: false,
+            leaves_names: false,
+            is_beside: false,
+            keeps: None,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::recipe::{Chunk, FileDigest};
 use deltic_core::strategy::{Conversation, Delivery, Proof};
-use deltic_core::{BlockSums, Fingerprint, Strategy, Strong, StrongSum};
+use deltic_core::{Fingerprint, Keeps, Strategy, Strong, StrongSum};
 
 use crate::error::PeerError;
 use crate::limits::{MAX_SUMS, SUM_WINDOW};
@@ -25,6 +25,7 @@ use super::pending::Pending;
 use super::transfer::{Attempt, CHANGED, ChunkTable, Needs};
 
 use named::Named;
+use search::Signature;
 
 /// It is tried again, in the end whole.
 const TOO_MANY_SUMS: &str = "it has too many chunks for this strategy";
@@ -65,8 +66,8 @@ enum Side {
     Confirm(Named),
     /// Needs: which blocks were asked for.
     Rolled(Vec<bool>),
-    /// The receiver sends the sums: those of old, from when new is open until all have come.
-    Signature(Option<Box<BlockSums>>),
+    /// The receiver sends the sums: those of old.
+    Signature(Signature),
 }
 
 impl Preset {
@@ -76,7 +77,7 @@ impl Preset {
         let side = match strategy.conversation {
             Conversation::RecipeConfirm => Side::Confirm(Named::default()),
             Conversation::RecipeRolled => Side::Rolled(Vec::new()),
-            Conversation::Signature => Side::Signature(None),
+            Conversation::Signature => Side::Signature(Signature::Closed(None)),
             Conversation::Recipe => return None,
         };
         let digest = (strategy.proof() == Proof::WholeFile).then(Box::default);
@@ -119,8 +120,11 @@ impl Preset {
         self.teller.line(Sum { strong: sum.strong.first(travels), ..sum })
     }
 
-    /// Chooses the chunker of a file of `len` bytes.
-    pub(super) fn opened(&mut self, cx: &Context, len: u64) -> ChunkerSpec {
+    /// Chooses the chunker of a file of `len` bytes, of which storage keeps these sums.
+    pub(super) fn opened(&mut self, cx: &Context, len: u64, keeps: Option<Keeps>) -> ChunkerSpec {
+        if let Side::Signature(old) = &mut self.side {
+            *old = Signature::Closed(keeps);
+        }
         self.spec = self.ways.strategy.chunker(len, cx.bits_per_second);
         self.spec
     }
@@ -128,7 +132,7 @@ impl Preset {
     /// Begins, now that new is open.
     pub(super) fn begin(&mut self, at: &Attempt, cx: &mut Context) {
         if let Side::Signature(old) = &mut self.side {
-            *old = Some(Box::new(self.ways.block_sums(self.spec)));
+            *old = old.open((self.ways, self.spec), at.file, cx);
             return;
         }
         let parallel = self.ways.strategy.parallel;
@@ -150,7 +154,8 @@ impl Preset {
             };
             return at.seal(cx, proof);
         }
-        let summing = Summing { chunker: self.spec, weak: self.ways.weak, strong: self.strong() };
+        let Ways { weak, keying, .. } = self.ways;
+        let summing = Summing { chunker: self.spec, weak, strong: self.strong(), keying };
         while self.waiting.is_empty() || !self.is_pipelined() {
             let Some(summation) = &mut self.summation else { return };
             let Some((step, portion)) = summation.next() else { return };

@@ -1,11 +1,14 @@
 //! The signature conversation: the receiver sends the sums of the blocks of old, and new is searched for them
 //! (rsync; SkySync §3.3).
 
+use deltic_core::chunk::ChunkerSpec;
+use deltic_core::{BlockSums, Keeps};
+
 use crate::error::PeerError;
 use crate::limits::MAX_SUMS;
-use crate::message::{Extent, ToReceiver};
+use crate::message::{Extent, FileNo, ToReceiver};
 use crate::report::Trouble;
-use crate::sums::{Search, Sum, SumLine, sum_of};
+use crate::sums::{Search, Sum, SumLine, Ways, sum_of};
 
 use super::super::ask::{Sealing, Searched, Work};
 use super::super::context::Context;
@@ -13,7 +16,49 @@ use super::super::pending::Pending;
 use super::super::transfer::{Attempt, CHANGED};
 use super::{Preset, Side};
 
+/// The sums of old, as far as they came.
+#[derive(Debug)]
+pub(super) enum Signature {
+    /// New is not open, or nothing was told; storage keeps these sums of new.
+    Closed(Option<Keeps>),
+    /// The receiver knows what storage keeps here, and owes what it makes them of.
+    Unsigned,
+    /// More of them come.
+    Coming(Box<BlockSums>),
+    /// All came.
+    Known,
+}
+
+impl Signature {
+    /// The next state, now that new is open. The receiver is told what storage keeps, where that counts.
+    pub(super) fn open(
+        &self,
+        (ways, spec): (Ways, ChunkerSpec),
+        file: FileNo,
+        cx: &mut Context,
+    ) -> Self {
+        match self {
+            Self::Closed(kept) if cx.agrees_on_sums && ways.negotiates() => {
+                cx.send(ToReceiver::Keeps { file, kept: *kept });
+                Self::Unsigned
+            }
+            _ => Self::Coming(Box::new(ways.block_sums(spec))),
+        }
+    }
+}
+
 impl Preset {
+    /// Takes what the sums of old are made of.
+    pub(crate) fn signed(&mut self, by: Option<Keeps>) -> Result<(), PeerError> {
+        const UNFIT: PeerError = PeerError::Unexpected("what old is signed by");
+        let Side::Signature(old @ Signature::Unsigned) = &mut self.side else { return Err(UNFIT) };
+        if let Some(kept) = by {
+            (self.ways, self.spec) = self.ways.kept_so(kept).ok_or(UNFIT)?;
+        }
+        *old = Signature::Coming(Box::new(self.ways.block_sums(self.spec)));
+        Ok(())
+    }
+
     /// Takes sums of the next blocks of old; begins the search behind the last.
     pub(crate) fn take_old_sums(
         &mut self,
@@ -23,9 +68,9 @@ impl Preset {
         extent: Extent,
     ) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("sums of old");
-        let locality = self.ways.locality();
+        let Ways { keying, .. } = self.ways;
         let Side::Signature(old) = &mut self.side else { return Err(UNFIT) };
-        let sums = old.as_mut().ok_or(UNFIT)?;
+        let Signature::Coming(sums) = old else { return Err(UNFIT) };
         self.old_sums += lines.len();
         for line in lines {
             if sums.count() as usize >= MAX_SUMS {
@@ -38,8 +83,10 @@ impl Preset {
         if matches!(extent, Extent::Part | Extent::Empty) {
             return Err(PeerError::Unexpected("a part of the sums"));
         }
-        if let Some(sums) = old.take_if(|_| extent == Extent::Last) {
-            self.search(at, cx, Search::New(*sums, locality));
+        if extent == Extent::Last
+            && let Signature::Coming(sums) = std::mem::replace(old, Signature::Known)
+        {
+            self.search(at, cx, Search::New(*sums, self.ways.locality(), keying));
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
-use deltic_core::{Digest, Key, StrongSum};
+use deltic_core::{Digest, Keeps, Key, StrongSum};
 
 use crate::cutting::Part;
 use crate::error::PeerError;
@@ -163,7 +163,7 @@ impl Transfer {
                 blocks.spec
             }
             Way::Changes(_) => Limits::changed_blocks(),
-            Way::Preset(preset) => preset.opened(cx, meta.len),
+            Way::Preset(preset) => preset.opened(cx, meta.len, known.keeps),
         };
         let Attempt { file, how, is_offer, .. } = self.at;
         cx.send(match is_offer {
@@ -275,6 +275,11 @@ impl Transfer {
             Way::Preset(preset) => Some((preset, &mut self.at)),
             Way::Recipe(_) | Way::Blocks(_) | Way::Changes(_) => None,
         }
+    }
+
+    pub(super) fn signed(&mut self, by: Option<Keeps>) -> Result<(), PeerError> {
+        let (preset, _) = self.preset().ok_or(PeerError::Unexpected("what old is signed by"))?;
+        preset.signed(by)
     }
 
     pub(super) fn take_old_sums(

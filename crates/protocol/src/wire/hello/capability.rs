@@ -33,6 +33,9 @@ pub(super) const REMOVED: &str = "sources:removed";
 /// A receiver may say which base its old version is, and a sender answer by what changed since.
 pub(super) const BASES: &str = "bases";
 
+/// The sender may say which sums its storage keeps of a file, and the receiver of what it makes a signature.
+pub(super) const KEPT_SUMS: &str = "sums:kept";
+
 /// Behind it, how many files of a session an end can hold open at once.
 pub(super) const FILES: &str = "files:";
 

@@ -10,8 +10,8 @@ use crate::options::{Delete, Guard};
 use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
-    BASES, CHECKS, CREDIT, DELETE_SHARE, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE,
-    STREAMS, TROUBLES, ZEROS, ZSTD, capability,
+    BASES, CHECKS, CREDIT, DELETE_SHARE, KEPT_SUMS, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED,
+    SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD, capability,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -40,6 +40,8 @@ pub struct Common {
     pub reports: Reports,
     /// The receiver may say which base its old version is.
     pub bases: bool,
+    /// The ends may agree on sums that their storage keeps, where a strategy uses these.
+    pub kept_sums: bool,
     /// Chunks are named by the keyed sum; else by BLAKE3 with a key.
     pub keyed: bool,
     /// [`Hello::names`] of the sender are the session's: what it offers before it has heard the receiver is good.
@@ -140,6 +142,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let (zstd, zeros) = (both(ZSTD), both(ZEROS));
     let (streams, keyed) = (both(STREAMS), both(KEYED));
     let (delete_share, bases) = (both(DELETE_SHARE), both(BASES));
+    let kept_sums = both(KEPT_SUMS);
     let reports = Reports {
         resumed: both(RESUMED),
         troubles: both(TROUBLES),
@@ -162,6 +165,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         delete_share,
         reports,
         bases,
+        kept_sums,
         keyed,
         offers,
         strategies,

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use deltic_core::StrongSum;
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::strong::MAX_STRONG_BYTES;
+use deltic_core::{Keeps, StrongSum, SumKind};
 
 use crate::error::PeerError;
 use crate::wire::codec::{Bad, Wire, closed_set};
@@ -80,6 +80,19 @@ impl SumLine {
 }
 
 closed_set!(Over: Run = 0, Each = 1);
+
+closed_set!(SumKind: Crc32c = 0, Xxh64 = 1, Sha256 = 2, Blake2b = 3);
+
+impl Wire for Keeps {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.kind.put(to);
+        self.block_bytes.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        let kept = Self::new(Wire::take(from)?, from.varint_u32()?);
+        Ok(kept.ok_or(CodecError::OutOfRange)?)
+    }
+}
 
 impl Wire for StrongSum {
     fn put(&self, to: &mut Vec<u8>) {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use deltic_core::Keeps;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::recipe::Digest;
 use deltic_tree::{DirDigest, Entry, Meta, RelPath};
@@ -44,6 +45,8 @@ pub enum ToReceiver {
     Fill { file: FileNo, chunks: Vec<Range<u32>>, payload: Payload },
     /// Gaps as copies from old and literals: for each a `GapDelta`, one behind the other, `bytes` long in all.
     Mended { file: FileNo, gaps: Vec<Range<u32>>, bytes: u32, payload: Payload },
+    /// The sums that the sender's storage keeps of new, if any: behind `Start`, where a signature is made of such sums.
+    Keeps { file: FileNo, kept: Option<Keeps> },
     /// The sums of the next chunks of new; the last once there are no more.
     Sums { file: FileNo, sums: Vec<SumLine>, extent: Extent },
     /// Answers one `Match`: the chunks of its tokens that are others than the receiver has.
@@ -115,6 +118,7 @@ frames!(ToReceiver {
     22 End { file, digest }
     23 Failed { file, attempt, trouble }
     25 Mended { file, gaps, bytes, payload }
+    55 Keeps { file, kept }
     26 Sums { file, sums, extent }
     27 Deny { file, chunks }
     28 Patch { file, steps, payload }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use deltic_core::chunk::ChunkerSpec;
-use deltic_core::{Digest, Key};
+use deltic_core::{Digest, Keeps, Key};
 
 use crate::error::PeerError;
 use crate::report::{Change, MadeRoot, Question, Totals, Trouble};
@@ -40,6 +40,8 @@ pub enum ToSender {
     Need { file: FileNo, chunks: Vec<Range<u32>> },
     /// Gaps among the chunks that were spelled out, to be told against what old has in their places.
     Mend { file: FileNo, gaps: Vec<GapLine> },
+    /// Answers `Keeps`: the sums of old are those that storage keeps so, or the strategy's.
+    Signs { file: FileNo, by: Option<Keeps> },
     /// The sums of the next blocks of old; the last once there are no more.
     Sums { file: FileNo, sums: Vec<SumLine>, extent: Extent },
     /// Chunks that must be sent, and those that may be in old.
@@ -83,6 +85,7 @@ frames!(ToSender {
     35 Need { file, chunks }
     36 Done { file, done }
     40 Mend { file, gaps }
+    49 Signs { file, by }
     42 Sums { file, sums, extent }
     43 Match { file, needs, tokens }
     47 Tallied { alike, unlike }

@@ -16,7 +16,7 @@ use deltic_core::chunk::ChunkerSpec;
 use deltic_core::delta::Op;
 use deltic_core::recipe::Chunk;
 use deltic_core::strategy::{Conversation, Delivery, Proof};
-use deltic_core::{Fingerprint, Span, Strategy, Strong, StrongSum};
+use deltic_core::{Fingerprint, Keeps, Span, Strategy, Strong, StrongSum};
 
 use crate::error::PeerError;
 use crate::limits::MAX_TOKEN_BYTES;
@@ -44,6 +44,8 @@ pub(super) struct PresetState {
     spec: ChunkerSpec,
     chunks: PeerChunks,
     side: Side,
+    /// The sender owes which sums its storage keeps.
+    awaits_keeps: bool,
     /// The old version that is being summed.
     reading: Option<Reading>,
     /// Copies that wait for literals, by their places in new.
@@ -83,7 +85,8 @@ impl PresetState {
             Conversation::Recipe => return None,
         };
         let (chunks, late) = (PeerChunks::new(spec, len), BTreeMap::new());
-        Some(Box::new(Self { config, spec, chunks, side, reading: None, late }))
+        let awaits_keeps = false;
+        Some(Box::new(Self { config, spec, chunks, side, awaits_keeps, reading: None, late }))
     }
 
     /// The order of copies and writes.
@@ -198,9 +201,37 @@ impl PresetState {
     pub(super) fn begin(&mut self, fx: &mut FileContext<'_>) {
         match self.side {
             Side::Confirm(_) => self.sum_old(fx, 0),
-            Side::Patched(_) => self.sum_old(fx, fx.old.first_part()),
+            Side::Patched(_) => {
+                self.awaits_keeps = fx.cx.setting.agrees_on_sums && self.config.negotiates();
+                if !self.awaits_keeps {
+                    self.sum_old(fx, fx.old.first_part());
+                }
+            }
             Side::Roll(_) => {}
         }
+    }
+
+    /// Takes which sums the sender's storage keeps, says which ones those of old will be, and begins with them.
+    pub(super) fn keeps(
+        &mut self,
+        fx: &mut FileContext<'_>,
+        theirs: Option<Keeps>,
+    ) -> Result<(), PeerError> {
+        if !std::mem::take(&mut self.awaits_keeps) {
+            return Err(PeerError::Unexpected("what storage keeps"));
+        }
+        let part = fx.old.first_part();
+        // Blocks that the user asked for have that length.
+        let is_asked = fx.cx.setting.options.block_bytes.is_some();
+        let asked = |kept: &Keeps| !is_asked || kept.block_bytes == self.spec.max_len();
+        let both = (fx.old.keeps.filter(asked), theirs.filter(asked));
+        let by = self.config.agreed(self.spec, both, fx.old.len_of(part));
+        if let Some((config, spec)) = by.and_then(|kept| self.config.kept_so(kept)) {
+            (self.config, self.spec, self.side) = (config, spec, Side::Patched(Patched::new(spec)));
+        }
+        fx.cx.frames.push_back(ToSender::Signs { file: fx.file, by });
+        self.sum_old(fx, part);
+        Ok(())
     }
 
     /// Begins to sum old version `part`.
@@ -213,8 +244,8 @@ impl PresetState {
 
     /// Goes on with what may be summed by now.
     fn sum_more_of_old(&mut self, fx: &mut FileContext<'_>) {
-        let (weak, strong) = (self.config.weak, self.strong_of_old());
-        let summing = Summing { chunker: self.spec, weak, strong };
+        let (Ways { weak, keying, .. }, strong) = (self.config, self.strong_of_old());
+        let summing = Summing { chunker: self.spec, weak, strong, keying };
         let Some(Reading { part, summation }) = &mut self.reading else { return };
         let (part, handle) = (*part, fx.handle);
         while let Some((step, portion)) = summation.next() {

@@ -7,7 +7,7 @@ use deltic_core::delta::Op;
 use deltic_core::{BlockSums, Span, search};
 
 use crate::error::PeerError;
-use crate::sums::{Search, Sum, SumLine, Ways};
+use crate::sums::{Keying, Search, Sum, SumLine, Ways};
 
 use super::super::assembly::Matched;
 use super::super::copies::{Copies, runs};
@@ -83,7 +83,7 @@ impl Roll {
     /// The search, once all of new was told: only once.
     pub(super) fn begin(&mut self, told: &PeerChunks) -> Option<Search> {
         let sums = self.sums.take_if(|_| told.is_complete())?;
-        Some(Search::New(*sums, self.locality))
+        Some(Search::New(*sums, self.locality, Keying::Session))
     }
 
     /// Takes what a search found; the start of the next one.

@@ -1,0 +1,52 @@
+//! Strong sums that storage keeps are not computed: the counter of `sync` shows it.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::csv::{csv, number};
+use common::{Run, World};
+
+/// A btrfs that keeps SHA-256, gone with this value.
+struct Mounted<'a>(&'a Path);
+
+impl<'a> Mounted<'a> {
+    /// `None` where nobody may mount one.
+    fn at(dir: &'a Path, image: &Path) -> Option<Self> {
+        fs::create_dir(dir).ok()?;
+        fs::File::create(image).ok()?.set_len(256 << 20).ok()?;
+        let done = |command: &mut Command| command.output().is_ok_and(|out| out.status.success());
+        let made = done(Command::new("mkfs.btrfs").args(["-q", "--csum", "sha256"]).arg(image));
+        let mounts = made && done(Command::new("mount").args(["-o", "loop"]).arg(image).arg(dir));
+        mounts.then_some(Self(dir))
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(self.0).output().ok();
+    }
+}
+
+#[test]
+fn strong_sums_that_storage_keeps_are_not_computed() {
+    let world = World::new();
+    let (dir, image) = (world.path("disk"), world.path("image"));
+    let Some(_disk) = Mounted::at(&dir, &image) else {
+        return eprintln!("SKIPPED: btrfs cannot be mounted here");
+    };
+    let strong = |dir: &str| {
+        let words = "--strategy skysync-f --size 1MB --kind inverse --change 0 --runs 1";
+        let words = format!("sync -q --dir {dir} {words} --csv {dir}.csv");
+        let run = Run::of(&mut world.bench(words.split_whitespace()));
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+        let rows = csv(&world, &format!("{dir}.csv"));
+        let row = rows.iter().find(|row| row["name"] == "skysync-f").expect("it has a row");
+        assert_eq!(number(row, "literal_bytes"), 0.0, "{row:?}");
+        number(row, "sender_strong_compared")
+    };
+    // 1 MB ends within a block, of which storage keeps no sum.
+    assert_eq!((strong("src"), strong("disk")), (123.0, 1.0));
+}
