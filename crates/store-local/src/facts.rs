@@ -6,6 +6,7 @@
 mod btrfs;
 mod history;
 mod ioctl;
+mod leaves;
 mod search;
 pub mod service;
 mod sums;
@@ -40,7 +41,7 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// The sums that are kept of a part of `file`, which has `len` bytes; of the version that it is before and after the
-/// call, if it is the same. The service tells none.
+/// call, if it is the same: what btrfs or fs-verity has. The service tells none.
 pub(super) fn stored_sums(
     file: BorrowedFd<'_>,
     range: &Range<u64>,
@@ -48,7 +49,11 @@ pub(super) fn stored_sums(
 ) -> Option<StoredSums> {
     // Files may tell their sums where the tree is refused.
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
-    if IS_REFUSED.load(Ordering::Relaxed) || kind_of(file).ok()? != BTRFS {
+    if kind_of(file).ok()? != BTRFS {
+        let told = described(file, len)?;
+        return leaves::leaves(&told, range, |no, into| ioctl::verity_tree(file, no, into).ok());
+    }
+    if IS_REFUSED.load(Ordering::Relaxed) {
         return None;
     }
     sums::sums(file, range, len).unwrap_or_else(|errno| {
@@ -78,10 +83,15 @@ pub fn kept(dir: BorrowedFd<'_>) -> Option<Kept> {
 
 /// The digest that the kernel checks reads of `file` against, if it is one of the usual kind, of `len` bytes.
 pub(super) fn verity(file: BorrowedFd<'_>, len: u64) -> Option<[u8; 32]> {
+    described(file, len).map(|told| told.digest())
+}
+
+/// The way in which that digest was taken.
+fn described(file: BorrowedFd<'_>, len: u64) -> Option<Descriptor> {
     let digest = ioctl::measure_verity(file).ok()?;
     // Btrfs does not tell how it was taken, and other ways give other digests.
     let told = Descriptor::read(&ioctl::verity_descriptor(file).ok()?)?;
-    (told.len == len && Some(told.digest()) == digest).then(|| told.digest())
+    (told.len == len && Some(told.digest()) == digest).then_some(told)
 }
 
 /// Why the extents of `file`, which were asked for, are not told.

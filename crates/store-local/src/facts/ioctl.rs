@@ -3,7 +3,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use deltic_core::verity::Descriptor;
+use deltic_core::verity::{BLOCK_BYTES, Descriptor};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
@@ -67,6 +67,22 @@ pub(super) fn verity_descriptor(file: BorrowedFd<'_>) -> Result<[u8; Descriptor:
     // SAFETY: the call writes no more than so many bytes to the buffer, which is as long and outlives it.
     unsafe { ioctl(file, call)? };
     Ok(bytes)
+}
+
+/// Block `no` of its tree of hashes, the highest first (`FS_IOC_READ_VERITY_METADATA`); zeros where less of it is told.
+pub(super) fn verity_tree(
+    file: BorrowedFd<'_>,
+    no: u64,
+    into: &mut [u8; BLOCK_BYTES],
+) -> Result<(), Errno> {
+    const MERKLE_TREE: u64 = 1;
+    into.fill(0);
+    let start = no.checked_mul(into.len() as u64).ok_or(Errno::OVERFLOW)?;
+    let mut request = [MERKLE_TREE, start, into.len() as u64, into.as_mut_ptr() as u64, 0];
+    // SAFETY: a `struct fsverity_read_metadata_arg` is these five words.
+    let call = unsafe { Updater::<READ_VERITY, _>::new(&mut request) };
+    // SAFETY: the call writes no more than so many bytes to the buffer, which is as long and outlives it.
+    unsafe { ioctl(file, call) }
 }
 
 /// The question, and room for the answer.

@@ -1,0 +1,166 @@
+//! Hashes of blocks that fs-verity keeps, read without reading the file.
+//!
+//! The kernel checks what is read of a file against them, and does not check them when it tells them. So each is taken
+//! only with the blocks of hashes above it, up to the one that the digest of the file is made of.
+
+use std::ops::Range;
+
+use deltic_core::verity::{BLOCK_BYTES, Descriptor};
+use deltic_core::{StoredSums, Strong, SumKind};
+
+/// A block of hashes.
+type Block = [u8; BLOCK_BYTES];
+
+const HASH_BYTES: usize = 32;
+const PER_BLOCK: u64 = (BLOCK_BYTES / HASH_BYTES) as u64;
+
+/// The hashes of the blocks of `range` of a file, whose tree `read` gives block by block; `None` where it cannot. The
+/// last block of the file has none, unless it is full: the kernel fills it up with zeros.
+pub(super) fn leaves(
+    file: &Descriptor,
+    range: &Range<u64>,
+    mut read: impl FnMut(u64, &mut Block) -> Option<()>,
+) -> Option<StoredSums> {
+    let block = BLOCK_BYTES as u64;
+    let mut sums = StoredSums::new(
+        SumKind::Sha256,
+        BLOCK_BYTES as u32,
+        &(range.start..range.end.min(file.len)),
+    );
+    let tree = Tree::of(file);
+    let blocks = sums.range().start / block..sums.range().end.min(file.len).div_ceil(block);
+    let mut at = blocks.start;
+    while at < blocks.end {
+        let (of, from) = (at / PER_BLOCK, at % PER_BLOCK);
+        let hashes = tree.block(0, of, &mut read)?;
+        let end = blocks.end.min((of + 1) * PER_BLOCK);
+        let told = from as usize * HASH_BYTES..(end - of * PER_BLOCK) as usize * HASH_BYTES;
+        sums.put(at * block, &hashes[told]);
+        at = end;
+    }
+    if !file.len.is_multiple_of(block) {
+        sums.forget(file.len);
+    }
+    Some(sums)
+}
+
+/// The blocks of hashes of a file.
+struct Tree {
+    /// Place of each level's first block, in blocks: the lowest level, which has the hashes of data, comes last.
+    levels: Vec<u64>,
+    root: [u8; HASH_BYTES],
+}
+
+impl Tree {
+    fn of(file: &Descriptor) -> Self {
+        let mut counts = Vec::new();
+        let mut below = file.len.div_ceil(BLOCK_BYTES as u64);
+        while below > 1 {
+            below = below.div_ceil(PER_BLOCK);
+            counts.push(below);
+        }
+        // The highest is stored first.
+        let above = |level: usize| counts[level + 1..].iter().sum();
+        let levels = (0..counts.len()).map(above).collect();
+        Self { levels, root: file.root }
+    }
+
+    /// A block of a level, if it is what the one above says.
+    fn block(
+        &self,
+        level: usize,
+        no: u64,
+        read: &mut impl FnMut(u64, &mut Block) -> Option<()>,
+    ) -> Option<Block> {
+        let mut block = [0; BLOCK_BYTES];
+        read(self.levels.get(level)? + no, &mut block)?;
+        let hash = Strong::Sha256.of(None, &block);
+        let is_it = if level + 1 == self.levels.len() {
+            no == 0 && hash.as_bytes() == self.root
+        } else {
+            let above = self.block(level + 1, no / PER_BLOCK, read)?;
+            let from = (no % PER_BLOCK) as usize * HASH_BYTES;
+            hash.as_bytes() == &above[from..from + HASH_BYTES]
+        };
+        is_it.then_some(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deltic_core::stored::BlockSum;
+    use deltic_core::verity::Verity;
+
+    use super::*;
+
+    /// A tree as the kernel keeps it, written from its definition.
+    fn tree(bytes: &[u8]) -> (Descriptor, Vec<u8>) {
+        let hash = |block: &[u8]| {
+            let mut padded = block.to_vec();
+            padded.resize(BLOCK_BYTES, 0);
+            Strong::Sha256.of(None, &padded).as_bytes().to_vec()
+        };
+        let hashes = |level: &[u8]| level.chunks(BLOCK_BYTES).flat_map(hash).collect::<Vec<_>>();
+        let (mut level, mut all) = (hashes(bytes), Vec::new());
+        while level.len() > HASH_BYTES {
+            let above = hashes(&level);
+            level.resize(level.len().next_multiple_of(BLOCK_BYTES), 0);
+            all.splice(0..0, std::mem::replace(&mut level, above));
+        }
+        (Descriptor { len: bytes.len() as u64, root: level[..].try_into().unwrap() }, all)
+    }
+
+    fn told(tree: &[u8]) -> impl FnMut(u64, &mut Block) -> Option<()> {
+        |no, into| {
+            into.copy_from_slice(tree.get(no as usize * BLOCK_BYTES..)?.get(..BLOCK_BYTES)?);
+            Some(())
+        }
+    }
+
+    fn noise(len: usize) -> Vec<u8> {
+        (0..len as u32).map(|at| (at.wrapping_mul(at) >> 7) as u8 ^ (at >> 13) as u8).collect()
+    }
+
+    #[test]
+    fn hashes_are_those_of_whole_blocks_wherever_they_lie_in_the_tree() {
+        // One level, two levels, and three.
+        for len in [2 * 4096, 128 * 4096, 129 * 4096 + 7, 300 * 4096, (128 * 128 + 3) * 4096] {
+            let bytes = noise(len);
+            let (file, tree) = tree(&bytes);
+            let mut verity = Verity::new();
+            verity.push(&bytes);
+            assert_eq!(file.digest(), verity.finish(), "{len}: it is the kernel's tree");
+            let all = len as u64;
+            for range in [0..all, all / 2..all / 2 + 700_000, all - 1..all, 4096..8192] {
+                let sums = leaves(&file, &range, told(&tree)).expect("the tree is whole");
+                let first = sums.range().start as usize;
+                let blocks = bytes[first..(sums.range().end as usize).min(len)].chunks(BLOCK_BYTES);
+                for (no, block) in (0..).zip(blocks) {
+                    let sum = Strong::Sha256.of(None, block);
+                    let expected = match block.len() {
+                        BLOCK_BYTES => BlockSum::Sum(sum.as_bytes()),
+                        _ => BlockSum::Unknown,
+                    };
+                    assert_eq!(sums.at((first + no * BLOCK_BYTES) as u64), expected, "{len} {no}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_tree_that_is_not_the_files_tells_nothing() {
+        let bytes = noise(300 * 4096);
+        let (file, tree) = tree(&bytes);
+        for at in (0..tree.len()).step_by(1111) {
+            let mut damaged = tree.clone();
+            damaged[at] ^= 1;
+            let range = 0..bytes.len() as u64;
+            assert!(leaves(&file, &range, told(&damaged)).is_none(), "{at}");
+        }
+        let short = told(&tree[..4096]);
+        assert!(leaves(&file, &(0..4096), short).is_none());
+        // Of one block there is no tree.
+        let (file, _) = self::tree(&bytes[..4096]);
+        assert!(leaves(&file, &(0..4096), told(&[])).is_none());
+    }
+}
