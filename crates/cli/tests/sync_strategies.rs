@@ -169,6 +169,19 @@ fn every_strategy_brings_every_edit_over_and_is_worth_it() {
 }
 
 #[test]
+fn regions_that_threads_share_send_what_one_thread_sends() {
+    for strategy in ["skysync-f", "skysync-c"] {
+        let literal = ["--threads 1", "--threads 2", "--threads 8"].map(|threads| {
+            let world = world();
+            let run = sync(&world, strategy, Way::Push, threads);
+            world.assert_same("src", "dst");
+            run.stat("Literal data")
+        });
+        assert!(literal.iter().all(|one| *one == literal[0]), "{strategy}: {literal:?}");
+    }
+}
+
+#[test]
 fn literals_are_packed_and_pulled_by_every_strategy() {
     for strategy in Strategy::ALL.map(|strategy| strategy.name) {
         let world = world();

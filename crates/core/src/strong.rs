@@ -1,8 +1,8 @@
 //! Strong sums: they confirm what a weak sum suggested (NetSync §4.1, WebR2sync+ §5.2, SkySync §3.3.2, ParaSync §2.2).
 //!
 //! Sums of the papers are here to be measured side by side. Only BLAKE3, SHA-256 and BLAKE2b prove anything: MD5 and
-//! SHA-1 collide where somebody wants them to, and 64 bits are few. A file that others had a hand in is committed by its
-//! [`Digest`](crate::Digest), whatever sums found its parts.
+//! SHA-1 collide where somebody wants them to, and 64 bits are few. A file that others had a hand in is committed by
+//! its [`Digest`](crate::Digest), whatever sums found its parts.
 
 use blake2::Blake2b;
 use blake2::digest::consts::U32;

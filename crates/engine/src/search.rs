@@ -1,6 +1,7 @@
 //! Searching a file for blocks whose sums are known: by the sender in new, or by the receiver in old.
 
 use deltic_core::recipe::FileDigest;
+use deltic_core::search::Region;
 use deltic_core::{AtEnd, Op, Searcher, Span, StoredSums};
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::Payload;
@@ -25,21 +26,28 @@ pub struct NewSearch {
     pub limits: Limits,
     /// Sums that the file's store keeps of the segment.
     pub kept: Option<StoredSums>,
+    /// The region that the segment is the rest of, where that was searched.
+    pub region: Option<Box<Region>>,
 }
 
 impl NewSearch {
     /// Searches the next bytes, and hashes what is settled of them.
     #[must_use]
     pub fn search(self, bytes: &[u8], at_end: AtEnd) -> Searched {
-        let Self { mut searcher, mut digest, start, zstd, limits, kept } = self;
+        let Self { mut searcher, mut digest, start, zstd, limits, kept, region } = self;
         let mut patches = Patches::new(searcher.block_len(), zstd, limits);
-        let consumed = searcher.search_with(bytes, at_end, kept.as_ref(), |op| match op {
+        let each = |op| match op {
             Op::Copy { old, .. } => patches.copy(old),
             Op::Literal { new } => {
                 let from = (new.start - start) as usize;
                 patches.literal(&bytes[from..from + new.len as usize]);
             }
-        });
+        };
+        let kept = kept.as_ref();
+        let consumed = match &region {
+            Some(region) => searcher.search_region(bytes, at_end, (region, kept), each),
+            None => searcher.search_with(bytes, at_end, kept, each),
+        };
         digest.push(&bytes[..consumed]);
         let (patches, at_end) = (patches.finish(), at_end == AtEnd::Yes);
         Searched { patches, consumed: consumed as u64, at_end, searcher, digest }

@@ -27,6 +27,8 @@ pub fn read_range(portion: &Portion) -> Range<u64> {
             *start..start + lens.iter().map(|len| u64::from(*len)).sum::<u64>()
         }
         Portion::Ends(range, _) | Portion::SubChunks(range, _) => TwoStage::read(range),
+        Portion::Segment(segment) => segment.own.start..segment.read_end,
+        Portion::Digest(range) => range.clone(),
     }
 }
 
@@ -78,6 +80,15 @@ impl Portions<'_> {
             }
             Portion::Chunks(start, lens) => {
                 self.chunks(&lens, (start, bytes), range.end == self.file_len)
+            }
+            Portion::Segment(segment) => {
+                let mut summer = self.summer(segment.own.start);
+                let chunker = self.summing.chunker.build();
+                Summed::Segment(segment.cut(&chunker, bytes, |chunk| summer.next(chunk)))
+            }
+            Portion::Digest(_) => {
+                digest.into_iter().for_each(|digest| digest.push(bytes));
+                Summed::Chunks(Vec::new(), false)
             }
             Portion::From(_) => unreachable!("it is summed above"),
         })

@@ -1,9 +1,9 @@
-//! Cuts one file by segments, which any number of threads may do at once, and joins them (docs/decisions/0015).
+//! Cuts one file by segments, which any number of threads may do at once, and joins them (docs/decisions/0015). A chunk
+//! comes out as whoever cuts makes it, with its fingerprint or with other sums.
 
 use std::collections::BTreeMap;
 
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks, Segments, Stitch};
-use deltic_core::recipe::Chunk;
 
 use crate::limits::SEGMENT_BYTES;
 
@@ -23,19 +23,19 @@ pub(crate) enum Part {
 
 /// A version of a file on its way to being chunks.
 #[derive(Debug)]
-pub(crate) struct Cutting {
+pub(crate) struct Cutting<T> {
     segments: Segments,
     len: u64,
     /// The number of the next segment to be asked for, and of the next one to be joined.
     next: u64,
     joined: u64,
     /// Runs that came before those in front of them.
-    early: BTreeMap<u64, SegmentChunks<Chunk>>,
-    stitch: Stitch<Chunk>,
+    early: BTreeMap<u64, SegmentChunks<T>>,
+    stitch: Stitch<T>,
     seam_out: bool,
 }
 
-impl Cutting {
+impl<T> Cutting<T> {
     pub(crate) fn new(spec: &ChunkerSpec, len: u64) -> Self {
         let longest = LONGEST_PER_SEGMENT * u64::from(spec.max_len());
         let segments = Segments::new(spec, len, longest.max(SEGMENT_BYTES));
@@ -67,7 +67,7 @@ impl Cutting {
     }
 
     /// Takes what was cut; all chunks that have become certain, in order.
-    pub(crate) fn take(&mut self, part: Part, run: SegmentChunks<Chunk>) -> Vec<Chunk> {
+    pub(crate) fn take(&mut self, part: Part, run: SegmentChunks<T>) -> Vec<T> {
         let mut certain = match part {
             Part::Seam => {
                 self.seam_out = false;

@@ -4,6 +4,7 @@
 //! Parallel::No          a segment after the other: cut, sum
 //! Parallel::SsCdc       ends of all segments at once | which of them are chunks'; then sums, a segment after the other
 //! Parallel::SubChunks   ends of all segments at once, and sums of what lies between; merged as they come
+//! Parallel::Regions     all segments at once, cut and summed apart; stitched as they come
 //! ```
 //!
 //! In all of them sums come out in the order of the file, and are those of one pass (laws 2 and 3).
@@ -11,10 +12,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use deltic_core::chunk::{Ask, ChunkerSpec, Judge, Merge, Merged, SubChunks, TwoStage};
+use deltic_core::chunk::{
+    Ask, ChunkerSpec, Judge, Merge, Merged, Segment, SegmentChunks, SubChunks, TwoStage,
+};
 use deltic_core::strategy::Parallel;
 use deltic_core::{Crc32c, Isa, StrongSum};
 
+use crate::cutting::{Cutting, Part};
 use crate::limits::{MAX_SUMS, SEGMENT_BYTES};
 use crate::sums::Sum;
 
@@ -29,13 +33,19 @@ pub enum Portion {
     SubChunks(Range<u64>, Judge),
     /// Sum chunks of these lengths, one behind the other, from here on.
     Chunks(u64, Vec<u32>),
+    /// Cut a segment as if a chunk started with it, and sum its chunks.
+    Segment(Segment),
+    /// Cut nothing: hash these bytes for the file's digest.
+    Digest(Range<u64>),
 }
 
 /// Sums of a portion.
 #[derive(Debug)]
 pub enum Summed {
-    /// Sums of [`Portion::From`] and [`Portion::Chunks`]; true at the file's end.
+    /// Sums of [`Portion::From`] and [`Portion::Chunks`], none of [`Portion::Digest`]; true at the file's end.
     Chunks(Vec<Sum>, bool),
+    /// Chunks of [`Portion::Segment`], with their sums.
+    Segment(SegmentChunks<Sum>),
     /// Of [`Portion::Ends`] and [`Portion::SubChunks`]; with the strong sums of what may be chunks, if they were asked
     /// for.
     SubChunks(SubChunks<StrongSum>),
@@ -45,6 +55,9 @@ pub enum Summed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Turn,
+    /// The bytes that the digest takes next.
+    Digest,
+    Part(Part),
     Segment(u64),
     Judged,
     Front,
@@ -57,7 +70,10 @@ impl Step {
     pub(crate) const fn fits(self, summed: &Summed) -> bool {
         match self {
             Self::Segment(_) | Self::Judged => matches!(summed, Summed::SubChunks(_)),
-            Self::Turn | Self::Front | Self::Unnamed(_) => matches!(summed, Summed::Chunks(..)),
+            Self::Part(_) => matches!(summed, Summed::Segment(_)),
+            Self::Turn | Self::Digest | Self::Front | Self::Unnamed(_) => {
+                matches!(summed, Summed::Chunks(..))
+            }
         }
     }
 }
@@ -72,6 +88,7 @@ pub(crate) struct Summation {
     out: bool,
     complete: bool,
     stages: Option<Box<Stages>>,
+    cutting: Option<Box<Cutting<Sum>>>,
 }
 
 impl Summation {
@@ -100,11 +117,23 @@ impl Summation {
             first: 0,
             unnamed: VecDeque::new(),
         });
-        Self { len, given: 0, out: false, complete: false, stages: stages.map(Box::new) }
+        let is_long = parallel == Parallel::Regions && len >= LEAST_SHARED_BYTES;
+        let cutting = is_long.then(|| Box::new(Cutting::new(spec, len)));
+        let stages = stages.map(Box::new);
+        Self { len, given: 0, out: false, complete: false, stages, cutting }
+    }
+
+    /// True where no portion hashes the file on its way.
+    pub(crate) fn hashes_apart(&self) -> bool {
+        self.cutting.is_some()
     }
 
     /// The next portion that may be done now.
     pub(crate) fn next(&mut self) -> Option<(Step, Portion)> {
+        if let Some(cutting) = &mut self.cutting {
+            let (part, segment) = cutting.next()?;
+            return Some((Step::Part(part), Portion::Segment(segment)));
+        }
         if let Some(stages) = &mut self.stages {
             if let Some(next) = stages.next() {
                 return Some(next);
@@ -128,11 +157,21 @@ impl Summation {
                 self.complete = at_end;
                 sums
             }
+            (None, Summed::Segment(run)) => self.stitch(step, run),
             (Some(stages), summed) => stages.take(step, summed),
             (None, Summed::SubChunks(_)) => Vec::new(),
         };
         self.given += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
         self.complete |= self.stages.is_some() && self.given == self.len;
+        sums
+    }
+
+    fn stitch(&mut self, step: Step, run: SegmentChunks<Sum>) -> Vec<Sum> {
+        let (Some(cutting), Step::Part(part)) = (&mut self.cutting, step) else {
+            return Vec::new();
+        };
+        let sums = cutting.take(part, run);
+        self.complete = cutting.is_complete();
         sums
     }
 
@@ -303,6 +342,8 @@ impl Stages {
     }
 }
 
+/// Files from which on regions pay: that many segments.
+const LEAST_SHARED_BYTES: u64 = 4 * SEGMENT_BYTES;
 /// Most segments of one version that are asked for and not joined.
 const AHEAD: u64 = 16;
 /// Most chunks whose strong sums are taken in one piece of work.
@@ -350,10 +391,14 @@ mod tests {
 
     /// As a thread does it.
     fn done(spec: &ChunkerSpec, data: &[u8], strong: Option<Strong>, portion: Portion) -> Summed {
-        let stages = TwoStage::new(spec, Isa::SCALAR).expect("two stages");
+        let stages = || TwoStage::new(spec, Isa::SCALAR).expect("two stages");
         let part = |range: &Range<u64>| &data[range.start as usize..range.end as usize];
         match portion {
-            Portion::From(_) => panic!("a file that is not empty is shared"),
+            Portion::From(_) | Portion::Digest(_) => panic!("a file that is long is shared"),
+            Portion::Segment(segment) => {
+                let bytes = part(&(segment.own.start..segment.read_end));
+                Summed::Segment(segment.cut(&spec.build(), bytes, |chunk| sum(strong, chunk)))
+            }
             Portion::Chunks(start, lens) => {
                 let mut at = start;
                 let sums = lens.into_iter().map(|len| {
@@ -365,12 +410,12 @@ mod tests {
             Portion::Ends(range, judge) => {
                 let none = (|_: &[u8]| Crc32c::EMPTY, |_: &[u8]| None);
                 let bytes = part(&TwoStage::read(&range));
-                Summed::SubChunks(stages.sub_chunks(&range, bytes, judge, none))
+                Summed::SubChunks(stages().sub_chunks(&range, bytes, judge, none))
             }
             Portion::SubChunks(range, judge) => {
                 let sums = (Crc32c::of, |chunk: &[u8]| Some(strong?.of(None, chunk)));
                 let bytes = part(&TwoStage::read(&range));
-                Summed::SubChunks(stages.sub_chunks(&range, bytes, judge, sums))
+                Summed::SubChunks(stages().sub_chunks(&range, bytes, judge, sums))
             }
         }
     }
@@ -383,9 +428,16 @@ mod tests {
             [1, 4096, STAGE_BYTES - 1, STAGE_BYTES, 5_000_001].map(|len| (kind, len))
         }) {
             let data = bytes(kind, len as usize);
-            for (name, strong) in
-                [("pdsync", None), ("parasync", None), ("parasync", Some(Strong::Blake3))]
-            {
+            for (name, strong) in [
+                ("pdsync", None),
+                ("parasync", None),
+                ("parasync", Some(Strong::Blake3)),
+                ("skysync-c", None),
+                ("skysync-f", Some(Strong::Sha256)),
+            ] {
+                if name.starts_with("skysync") && (len < LEAST_SHARED_BYTES) {
+                    continue;
+                }
                 let strategy = Strategy::named(name).expect("a preset");
                 let spec = strategy.chunker(len, None);
                 let mut expected = Vec::new();

@@ -164,7 +164,17 @@ impl Ways {
     pub(crate) fn matching_turn(self) -> Turn {
         match self.strategy.parallel {
             Parallel::No => Turn::Own,
-            Parallel::SsCdc | Parallel::SubChunks | Parallel::Stitch => Turn::Any,
+            Parallel::SsCdc | Parallel::SubChunks | Parallel::Stitch | Parallel::Regions => {
+                Turn::Any
+            }
+        }
+    }
+
+    /// The use of so many threads, where 0 is as many as there are. One of them alone reads a file once.
+    pub(crate) fn parallel(self, threads: u32) -> Parallel {
+        match self.strategy.parallel {
+            Parallel::Regions if threads == 1 => Parallel::No,
+            parallel => parallel,
         }
     }
 

@@ -12,7 +12,7 @@ use common::Dice;
 use common::destination::Destination;
 use common::source::{Source, tally_of};
 use common::tree::{NOW, Node, Tree, name, path};
-use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
+use deltic_core::chunk::{Algorithm, FixedLen, Segment, Sizes};
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, digest_of_changes, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
@@ -3094,11 +3094,19 @@ fn summed_by_luck(summing: Summing, portion: &Portion, luck: u8) -> Summed {
         Portion::Chunks(_, lens) => Portion::Chunks(0, lens.clone()),
         Portion::Ends(range, judge) => Portion::Ends(0..range.end - range.start, *judge),
         Portion::SubChunks(range, judge) => Portion::SubChunks(0..range.end - range.start, *judge),
+        Portion::Segment(segment) => Portion::Segment(Segment {
+            own: 0..segment.own.end - segment.own.start,
+            read_end: segment.read_len() as u64,
+            at_end: segment.at_end,
+        }),
+        Portion::Digest(range) => Portion::Digest(0..range.end - range.start),
     };
     let len = match &portion {
         Portion::From(_) => 3000,
         Portion::Chunks(_, lens) => lens.iter().map(|len| *len as usize).sum(),
         Portion::Ends(range, _) | Portion::SubChunks(range, _) => range.end as usize,
+        Portion::Segment(segment) => segment.read_len(),
+        Portion::Digest(range) => range.end as usize,
     };
     let bytes = vec![luck; len];
     common::source::sum(summing, &bytes, &portion, 1 << 20).expect("all bytes are there").0
@@ -3164,6 +3172,7 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             let (searcher, at_end) = (search.searcher(None), !luck.is_multiple_of(3));
             Answer::Searched(Ok(Searched { patches, consumed: 3000, at_end, searcher, digest }))
         }
+        Work::Find { .. } | Work::Join { .. } => unreachable!("no file is long and told"),
         Work::Read { .. } if fails => Answer::Read(Err(sad())),
         Work::Read { spans, .. } => {
             let len = spans.iter().map(|span| span.len as usize).sum();

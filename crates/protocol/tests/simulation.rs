@@ -759,6 +759,37 @@ fn wrong_sums_of_storage_cost_another_attempt() {
     }
 }
 
+/// SkySync §4.3: whichever of many threads is done first with its region, the file is brought over as by one. A file
+/// that one thread alone may work at is searched once.
+#[test]
+fn regions_that_threads_share_bring_what_one_brings() {
+    for name in ["skysync-f", "skysync-c"] {
+        let mut case = edited_in_many_places(Strategy::named(name).unwrap());
+        let node = case.new.0.get_mut(&path("a")).unwrap();
+        let repeated = Dice::new(5).bytes(5000).into_iter().cycle().take(3_000_000);
+        let bytes: Vec<u8> = node.bytes.iter().copied().chain(repeated).collect();
+        *node = Node { meta: node.meta.clone(), ..Node::file(bytes.clone(), NOW, 0o644) };
+        node.meta.len = bytes.len() as u64;
+        let old = case.old.0.get_mut(&path("a")).unwrap();
+        let bytes = [&old.bytes[..], &bytes[3_000_123..], b"more"].concat();
+        *old = Node::file(bytes, NOW, 0o644);
+        let mut totals = Vec::new();
+        for (threads, seed) in [(1, 50), (2, 51), (0, 52), (0, 53)] {
+            case.options.threads = threads;
+            let mut session = Session::new(&case, &mut Dice::new(seed));
+            totals.push(session.finish());
+            check_result(&case, &session, totals.last().unwrap());
+            let joins = name == "skysync-f" && threads != 1;
+            assert_eq!(session.source.joined, if joins { 5 } else { 0 }, "{name} {threads}");
+        }
+        let found = totals.iter().map(|one| (one.literal, one.matched));
+        assert!(
+            found.clone().all(|one| one.0 > 0 && one == found.clone().next().unwrap()),
+            "{totals:?}"
+        );
+    }
+}
+
 /// What waits for what ([`Delivery`]): with relative offsets, copies and literals follow each other in the order of the
 /// file.
 #[test]

@@ -25,11 +25,13 @@
 //! A match is as good as the strong sum. A rebuilt file is to be proven by other means.
 
 mod blocks;
+mod regions;
 mod table;
 
 pub use blocks::{BadBlock, BlockSpec, BlockSums};
+pub use regions::{Blocks, Region};
 
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 use std::sync::Arc;
 
 use table::Table;
@@ -72,6 +74,17 @@ pub struct Counts {
     pub unproven: u64,
 }
 
+impl AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.tag_hits += more.tag_hits;
+        self.weak += more.weak;
+        self.strong += more.strong;
+        self.kept += more.kept;
+        self.false_alarms += more.false_alarms;
+        self.unproven += more.unproven;
+    }
+}
+
 /// Finds blocks of old in new.
 #[derive(Debug)]
 pub struct Searcher {
@@ -90,18 +103,36 @@ enum Roller {
     Crc32c(RollCrc32c),
 }
 
+impl Roller {
+    fn new(spec: &BlockSpec) -> Self {
+        let len = spec.len.get();
+        match spec.weak {
+            Rolling::Adler => Self::Adler(RollAdler::new(len)),
+            Rolling::Crc32c => Self::Crc32c(RollCrc32c::new(len)),
+        }
+    }
+
+    /// See [`Searcher::next_match`].
+    fn next_match(
+        &self,
+        looker: &mut Looker,
+        piece: Piece<'_>,
+        at: usize,
+        from: Option<u32>,
+    ) -> Result<(usize, u32), u32> {
+        match self {
+            Self::Adler(roll) => looker.next_match(roll, piece, at, from),
+            Self::Crc32c(roll) => looker.next_match(roll, piece, at, from),
+        }
+    }
+}
+
 impl Searcher {
     /// A search for the blocks of `old`, at the start of new.
     #[must_use]
     pub fn new(old: Arc<BlockSums>, locality: Locality) -> Self {
-        let len = old.spec().len.get();
-        let roller = match old.spec().weak {
-            Rolling::Adler => Roller::Adler(RollAdler::new(len)),
-            Rolling::Crc32c => Roller::Crc32c(RollCrc32c::new(len)),
-        };
-        let table = Table::new(&old);
-        let looker =
-            Looker { old, table, locality, expected: None, spent: 0, counts: Counts::default() };
+        let (roller, table) = (Roller::new(old.spec()), Arc::new(Table::new(&old)));
+        let looker = Looker::new(Blocks { old, table }, locality);
         Self { looker, roller, settled: 0, window: None, runs: CopyRuns::new() }
     }
 
@@ -164,7 +195,7 @@ impl Searcher {
     /// True where strong sums have no key: they may be those that storage keeps.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.looker.old.spec().key.is_none()
+        self.looker.blocks.is_plain()
     }
 
     /// Cost of the search so far.
@@ -181,11 +212,7 @@ impl Searcher {
         at: usize,
         from: Option<u32>,
     ) -> Result<(usize, u32), u32> {
-        let looker = &mut self.looker;
-        match &self.roller {
-            Roller::Adler(roll) => looker.next_match(roll, piece, at, from),
-            Roller::Crc32c(roll) => looker.next_match(roll, piece, at, from),
-        }
+        self.roller.next_match(&mut self.looker, piece, at, from)
     }
 
     /// Hands out what is left of new, from `open` on.
@@ -205,7 +232,7 @@ impl Searcher {
 
     fn copy(&mut self, block: u32, place: usize, each: &mut impl FnMut(Op)) {
         let new_start = self.settled + place as u64;
-        if let Some(run) = self.runs.push(self.looker.old.span(block), new_start) {
+        if let Some(run) = self.runs.push(self.looker.blocks.old.span(block), new_start) {
             each(run);
         }
     }
@@ -238,8 +265,7 @@ struct Piece<'d> {
 /// The side of a search that knows old.
 #[derive(Debug)]
 struct Looker {
-    old: Arc<BlockSums>,
-    table: Table,
+    blocks: Blocks,
     locality: Locality,
     /// Place in new and number of the block that is expected next.
     expected: Option<(u64, u32)>,
@@ -249,8 +275,12 @@ struct Looker {
 }
 
 impl Looker {
+    fn new(blocks: Blocks, locality: Locality) -> Self {
+        Self { blocks, locality, expected: None, spent: 0, counts: Counts::default() }
+    }
+
     fn block_len(&self) -> usize {
-        self.old.spec().len.get() as usize
+        self.blocks.old.spec().len.get() as usize
     }
 
     /// See [`Searcher::next_match`].
@@ -263,11 +293,11 @@ impl Looker {
     ) -> Result<(usize, u32), u32> {
         let Piece { before, new, .. } = piece;
         let last = new.len() - self.block_len();
-        if self.table.is_empty() {
+        if self.blocks.table.is_empty() {
             // Nobody will ask for this sum.
             return Err(0);
         }
-        let first = || self.old.spec().weak.weak().of(&new[at..at + self.block_len()]);
+        let first = || self.blocks.old.spec().weak.weak().of(&new[at..at + self.block_len()]);
         let mut sum = from.unwrap_or_else(first);
         if from.is_none()
             && let Some(block) = self.look_up(piece, at, sum)
@@ -292,7 +322,7 @@ impl Looker {
         let mut state = roll.state(sum);
         for (n, (leaves, enters)) in leaving.iter().zip(entering).enumerate() {
             state = roll.roll(state, *leaves, *enters);
-            if self.table.has_tag(roll.sum(state)) {
+            if self.blocks.table.has_tag(roll.sum(state)) {
                 return (range.start + n + 1, roll.sum(state));
             }
         }
@@ -314,7 +344,7 @@ impl Looker {
     /// Expects the block after `block` a block's length behind `place`.
     fn expect(&mut self, place: u64, block: u32) {
         let next = block + 1;
-        let is_block = self.locality == Locality::Neighbour && next < self.old.full();
+        let is_block = self.locality == Locality::Neighbour && next < self.blocks.old.full();
         self.expected = is_block.then(|| (place + self.block_len() as u64, next));
     }
 
@@ -329,31 +359,31 @@ impl Looker {
         let mut strong = None;
         if let Some(block) = neighbour {
             self.counts.weak += 1;
-            if self.old.weak(block) == sum {
+            if self.blocks.old.weak(block) == sum {
                 let taken = self.strong(piece, range.clone())?;
-                if taken.as_bytes() == self.old.strong(block) {
+                if taken.as_bytes() == self.blocks.old.strong(block) {
                     return Some(block);
                 }
                 strong = Some(taken);
             }
         }
-        if !self.table.has_tag(sum) {
+        if !self.blocks.table.has_tag(sum) {
             return None;
         }
         self.counts.tag_hits += 1;
-        let first = self.table.find_weak(sum, &mut self.counts.weak)?;
+        let first = self.blocks.table.find_weak(sum, &mut self.counts.weak)?;
         let strong = match strong {
             Some(taken) => taken,
             None => self.strong(piece, range)?,
         };
-        let found = self.table.find_strong(first, strong.as_bytes(), &self.old);
+        let found = self.blocks.table.find_strong(first, strong.as_bytes(), &self.blocks.old);
         self.counts.false_alarms += u64::from(found.is_none());
         found
     }
 
     /// The strong sum of `range` in the piece, if the budget has it.
     fn strong(&mut self, piece: Piece<'_>, range: Range<usize>) -> Option<StrongSum> {
-        let (spec, start) = (self.old.spec(), piece.before + range.start as u64);
+        let (spec, start) = (self.blocks.old.spec(), piece.before + range.start as u64);
         let kept = piece.kept.and_then(|kept| kept.strong(spec.strong, start, range.len()));
         if kept.is_some() {
             self.counts.kept += 1;
@@ -372,18 +402,18 @@ impl Looker {
 
     /// The last block of old if it is shorter than the others and new ends with it, behind `open`; and where.
     fn short_at_end(&mut self, piece: Piece<'_>, open: usize) -> Option<(usize, u32)> {
-        let block = self.old.short()?;
+        let block = self.blocks.old.short()?;
         let new = piece.new;
-        let at = new.len().checked_sub(self.old.span(block).len as usize)?;
+        let at = new.len().checked_sub(self.blocks.old.span(block).len as usize)?;
         if at < open {
             return None;
         }
         self.counts.weak += 1;
-        if self.old.spec().weak.weak().of(&new[at..]) != self.old.weak(block) {
+        if self.blocks.old.spec().weak.weak().of(&new[at..]) != self.blocks.old.weak(block) {
             return None;
         }
         let strong = self.strong(piece, at..new.len())?;
-        let found = strong.as_bytes() == self.old.strong(block);
+        let found = strong.as_bytes() == self.blocks.old.strong(block);
         self.counts.false_alarms += u64::from(!found);
         found.then_some((at, block))
     }

@@ -89,6 +89,9 @@ pub enum Parallel {
     SubChunks,
     /// Segments chunked apart and stitched, sums and all.
     Stitch,
+    /// Regions of the file apart: chunks and their sums as by [`Stitch`](Self::Stitch), searches as by
+    /// [`Blocks`](crate::search::Blocks) (SkySync §4.3).
+    Regions,
 }
 
 /// Order of the steps.
@@ -327,6 +330,7 @@ const SKYSYNC_F: Strategy = Strategy {
     weak: Some(Weak::Crc32c),
     strong: Strong::Sha256,
     sums: Sums::Stored,
+    parallel: Parallel::Regions,
     ..RSYNC
 };
 
@@ -337,6 +341,7 @@ const SKYSYNC_C: Strategy = Strategy {
     strong: Strong::Sha256,
     sums: Sums::Stored,
     filter: Filter::Nothing,
+    parallel: Parallel::Regions,
     ..DSYNC
 };
 
@@ -418,6 +423,9 @@ mod tests {
             assert_eq!(strategy.weak.is_none(), is_recipe, "{name}: fingerprints need no weak sum");
             assert!(!is_recipe || strategy.filter == Filter::Nothing, "{name}");
             assert!(!rolls(&strategy) || strategy.filter == Filter::Tags, "{name}");
+            // Who searches a region knows no neighbour in the one before.
+            let is_shared = strategy.parallel == Parallel::Regions;
+            assert!(!is_shared || strategy.locality == Locality::Ignored, "{name}");
             if rolls(&strategy) {
                 let rolls = matches!(strategy.weak, Some(Weak::Adler | Weak::Crc32c));
                 assert!(rolls, "{name}: a gear hash of a window is not one of a block");

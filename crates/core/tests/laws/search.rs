@@ -52,6 +52,52 @@ fn search(sums: &BlockSums, locality: Locality, new: &[u8], pieces: &[usize]) ->
     (ops, searcher.counts())
 }
 
+/// The same by regions of these lengths, over and over, behind a first piece that is searched alone.
+fn by_regions(
+    sums: &BlockSums,
+    new: &[u8],
+    first: usize,
+    lens: &[usize],
+    kept: Option<&StoredSums>,
+) -> (Vec<Op>, Counts) {
+    let mut searcher = Searcher::new(Arc::new(sums.clone()), Locality::Ignored);
+    let (blocks, len) = (searcher.blocks(), new.len() as u64);
+    let (mut ops, first) = (Vec::new(), first.min(new.len()));
+    let is_all = if first == new.len() { AtEnd::Yes } else { AtEnd::No };
+    let mut at = searcher.search_with(&new[..first], is_all, kept, |op| ops.push(op));
+    let mut start = at as u64;
+    for more in lens.iter().cycle() {
+        if start == len {
+            break;
+        }
+        let end = start + *more as u64;
+        let range = start..if end + blocks.block_len() as u64 > len { len } else { end };
+        start = range.end;
+        let read = blocks.read(&range, len);
+        let bytes = &new[read.start as usize..read.end as usize];
+        let region = blocks.find(range, bytes, kept);
+        let (bytes, is_end) = (&new[at.min(read.end as usize)..read.end as usize], start == len);
+        let at_end = if is_end { AtEnd::Yes } else { AtEnd::No };
+        at += searcher.search_region(bytes, at_end, (&region, kept), |op| ops.push(op));
+    }
+    assert_eq!(at, new.len());
+    (ops, searcher.counts())
+}
+
+/// Literals that follow each other as one.
+fn joined(ops: Vec<Op>) -> Vec<Op> {
+    let mut joined: Vec<Op> = Vec::new();
+    for op in ops {
+        match (joined.last_mut(), op) {
+            (Some(Op::Literal { new: last }), Op::Literal { new }) if last.end() == new.start => {
+                last.len += new.len;
+            }
+            _ => joined.push(op),
+        }
+    }
+    joined
+}
+
 fn whole(sums: &BlockSums, locality: Locality, new: &[u8]) -> (Vec<Op>, Counts) {
     search(sums, locality, new, &[new.len().max(1)])
 }
@@ -419,4 +465,69 @@ fn strong_sums_that_storage_keeps_are_not_taken_again() {
     let keyed = BlockSpec { key: Some(SumKey::from_bytes([1; 32])), ..plain() };
     let (with_key, counts) = search(keyed, &kept(&new));
     assert_eq!((with_key, counts.kept), (ops, 0));
+}
+
+proptest! {
+    /// Law 2 of searches: whoever searches which region, what is found is what one search finds.
+    #[test]
+    fn regions_find_what_one_search_finds(
+        (old, new) in versions(),
+        first in 0..3000_usize,
+        lens in prop::collection::vec(1..4000_usize, 1..5),
+        weak in select(ROLLING.to_vec()),
+    ) {
+        let sums = sums(spec(LEN, weak), &old);
+        let (expected, _) = whole(&sums, Locality::Ignored, &new);
+        let (found, counts) = by_regions(&sums, &new, first, &lens, None);
+        assert_tiles(&found, new.len());
+        prop_assert_eq!(joined(found), joined(expected));
+        prop_assert_eq!(counts.unproven, 0);
+    }
+}
+
+#[test]
+fn borders_of_regions_may_lie_anywhere_in_repeated_content() {
+    let unit = random(1, 700);
+    let repeated: Vec<u8> = unit.iter().copied().cycle().take(20_000).collect();
+    let insert = [&repeated[..7001], b"other", &repeated[3..]].concat();
+    for (old, new) in [(&repeated, &insert), (&insert, &repeated), (&repeated, &repeated)] {
+        let sums = sums(spec(LEN, Rolling::Crc32c), old);
+        let expected = joined(whole(&sums, Locality::Ignored, new).0);
+        for len in (LEN / 2..LEN).step_by(17).chain(LEN - 2..LEN + 3).chain([LEN * 2, 5000]) {
+            for first in [0, 1, LEN - 1, LEN + 1, 3000] {
+                let (found, _) = by_regions(&sums, new, first, &[len], None);
+                assert_eq!(joined(found), expected, "{len} behind {first}");
+            }
+        }
+    }
+}
+
+#[test]
+fn regions_share_one_budget() {
+    let new = forged(3, 200_000);
+    let sums = {
+        let mut sums = BlockSums::new(spec(LEN, Rolling::Adler));
+        for seed in 0..8 {
+            let block = &forged(seed + 10, LEN)[..LEN];
+            let weak = Weak::Adler.of(block);
+            sums.push(LEN as u32, weak, Strong::SipHash.of(None, block).as_bytes()).unwrap();
+        }
+        sums
+    };
+    let (ops, counts) = by_regions(&sums, &new, 1000, &[9000], None);
+    assert_tiles(&ops, new.len());
+    assert!(counts.unproven > counts.strong, "the budget was tried: {counts:?}");
+    // The last windows of a region reach into the next one.
+    let rolled = new.len() + 199_000_usize.div_ceil(9000) * (LEN - 1);
+    let most = SLACK_BYTES + STRONG_PER_BYTE * rolled as u64;
+    assert!(counts.strong * LEN as u64 <= most, "{counts:?}");
+}
+
+#[test]
+fn regions_take_the_strong_sums_that_storage_keeps() {
+    let old = random(1, 60 * 4096);
+    let sums = sums(plain(), &old);
+    let (ops, counts) = by_regions(&sums, &old, 10_000, &[50_000], Some(&kept(&old)));
+    assert_eq!(matches(&ops, 4096).len(), 60);
+    assert_eq!((counts.kept, counts.strong), (60, 0), "{counts:?}");
 }

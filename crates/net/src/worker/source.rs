@@ -93,6 +93,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                 Cost::Heavy
             }
             Work::Sum { .. } | Work::Hash { .. } | Work::Search { .. } => Cost::Heavy,
+            Work::Find { .. } | Work::Join { .. } => Cost::Heavy,
             Work::Digest { .. } => Cost::Heavy,
             Work::List { .. }
             | Work::Open { .. }
@@ -111,6 +112,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             Work::Scan { .. } => Stage::Scan,
             Work::Read { .. } => Stage::Read,
             Work::Mend { .. } | Work::Search { .. } => Stage::Search,
+            Work::Find { .. } | Work::Join { .. } => Stage::Search,
             Work::Sum { .. } => Stage::Scan,
             Work::Seal { .. } | Work::Hash { .. } | Work::Digest { .. } => Stage::Sum,
             Work::List { .. }
@@ -169,8 +171,18 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                 Answer::Hashed(self.hash(handle, strong, &spans))
             }
             Work::Search { handle, start, search, digest, zstd } => {
-                let searched = self.search((handle, start), search, (digest, zstd));
+                let searcher = search.searcher(Some(self.agreed().key));
+                let searched = self.search((handle, start), (searcher, None), (digest, zstd));
                 Answer::Searched(searched.map_err(|error| trouble(&error)))
+            }
+            Work::Join { handle, start, searcher, region, digest, zstd } => {
+                let by = (searcher, Some(region));
+                let searched = self.search((handle, start), by, (digest, zstd));
+                Answer::Searched(searched.map_err(|error| trouble(&error)))
+            }
+            Work::Find { handle, region, blocks } => {
+                let found = self.find(handle, region, &blocks);
+                Answer::Found(found.map_err(|error| trouble(&error)))
             }
             Work::Digest { paths } => {
                 Answer::Digested(self.kept.digests.of(&self.tree, &paths, &self.buffers))

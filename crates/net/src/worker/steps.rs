@@ -1,11 +1,12 @@
 //! The engine's work, fed by blocking reads.
 
+use std::ops::Range;
+
 use deltic_core::chunk::{Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
+use deltic_core::search::Blocks;
 use deltic_core::strategy::{Conversation, Sums};
-use deltic_core::{
-    AtEnd, ChunkerSpec, Digest, Fingerprinter, Keeps, Searcher, Span, StoredSums, Strategy,
-};
+use deltic_core::{AtEnd, ChunkerSpec, Digest, Fingerprinter, Keeps, Span, StoredSums, Strategy};
 use deltic_engine::sums::{self, Portions, READ_BYTES, WholeDigest};
 use deltic_engine::{Task, run, scan};
 use deltic_protocol::Terms;
@@ -63,7 +64,7 @@ pub(super) fn stored_sums(
 ) -> Result<Option<StoredSums>, StoreError> {
     let uses = strategy.sums == Sums::Stored && asking_pays(snapshot);
     match portion {
-        Portion::From(_) | Portion::Chunks(..) if uses => {
+        Portion::From(_) | Portion::Chunks(..) | Portion::Segment(_) if uses => {
             snapshot.stored_sums(&sums::read_range(portion))
         }
         _ => Ok(None),
@@ -72,12 +73,12 @@ pub(super) fn stored_sums(
 
 /// Sums that the store keeps of bytes that are searched, where strong sums may be such and the question pays.
 pub(super) fn searched_sums(
-    searcher: &Searcher,
+    blocks: &Blocks,
     snapshot: &impl Snapshot,
-    start: u64,
+    range: &Range<u64>,
 ) -> Result<Option<StoredSums>, StoreError> {
-    match searcher.is_plain() && asking_pays(snapshot) {
-        true => snapshot.stored_sums(&(start..start + READ_BYTES as u64)),
+    match blocks.is_plain() && asking_pays(snapshot) {
+        true => snapshot.stored_sums(range),
         false => Ok(None),
     }
 }
@@ -122,7 +123,18 @@ pub(super) fn with_segment<T>(
     start: u64,
     with: impl FnOnce(&[u8], AtEnd) -> T,
 ) -> Result<T, StoreError> {
-    buffers.with(READ_BYTES, |buffer| {
+    with_range(buffers, snapshot, &(start..start + READ_BYTES as u64), with)
+}
+
+/// Calls `with` these bytes of a file, as far as it goes, and with whether they are its last.
+pub(super) fn with_range<T>(
+    buffers: &Buffers,
+    snapshot: &impl Snapshot,
+    range: &Range<u64>,
+    with: impl FnOnce(&[u8], AtEnd) -> T,
+) -> Result<T, StoreError> {
+    let (start, len) = (range.start, (range.end - range.start) as usize);
+    buffers.with(len, |buffer| {
         let got = within(Stage::Read, || snapshot.read_at(start, buffer))?;
         let at_end = sums::at_end(start, got, buffer.len(), snapshot.meta().len);
         Ok(with(&buffer[..got], at_end))

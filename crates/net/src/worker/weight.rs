@@ -26,6 +26,8 @@ pub(super) fn of_source(work: &sender::Work) -> usize {
         Work::Read { spans, .. } | Work::Hash { spans, .. } => total(spans),
         Work::Mend { gaps, .. } => total(gaps.iter().map(|gap| &gap.span)),
         Work::Sum { .. } | Work::Search { .. } | Work::Digest { .. } => PORTION,
+        Work::Find { region, .. } => (region.end - region.start) as usize,
+        Work::Join { region, .. } => (region.range().end - region.range().start) as usize,
         Work::Open { how: How::Whole, .. } => SHORT_FILE,
         _ => 0,
     };

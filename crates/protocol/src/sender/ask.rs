@@ -1,9 +1,11 @@
 //! Work that the sender asks its driver for, and the answers.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
+use deltic_core::search::{Blocks, Region};
 use deltic_core::{GapSums, Key, Searcher, Span, Strong, StrongSum};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{DirDigest, Entry, Meta, RelPath};
@@ -46,6 +48,17 @@ pub enum Work {
     Hash { handle: Handle, strong: Strong, spans: Vec<Span> },
     /// Read from `start` about a segment, search it, and hash what is settled; answer with [`Answer::Searched`].
     Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
+    /// Search a region for blocks of old, whatever is before it; answer with [`Answer::Found`].
+    Find { handle: Handle, region: Range<u64>, blocks: Blocks },
+    /// The same as `Search`, through a region that was searched; answer with [`Answer::Searched`].
+    Join {
+        handle: Handle,
+        start: u64,
+        searcher: Box<Searcher>,
+        region: Box<Region>,
+        digest: Box<FileDigest>,
+        zstd: bool,
+    },
     /// Read these spans, one after the other, into a payload, compressed if `zstd` is asked for and agreed on; answer
     /// with [`Answer::Read`].
     Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
@@ -66,7 +79,8 @@ impl Work {
     pub(super) const fn reads_literals(&self) -> bool {
         match self {
             Self::Open { how, .. } => matches!(how, How::Whole),
-            Self::Read { .. } | Self::Mend { .. } | Self::Search { .. } => true,
+            Self::Read { .. } | Self::Mend { .. } => true,
+            Self::Search { .. } | Self::Join { .. } => true,
             _ => false,
         }
     }
@@ -146,6 +160,8 @@ pub enum Answer {
     Summed(Result<(Summed, Option<Box<FileDigest>>), Trouble>),
     /// The sum of each span, in order.
     Hashed(Result<Vec<StrongSum>, Trouble>),
+    /// Matches in a region.
+    Found(Result<Region, Trouble>),
     /// Matches and literals that a search found.
     Searched(Result<Searched, Trouble>),
     /// The digest of each file, in order; `None` where it cannot be read, or changed meanwhile.

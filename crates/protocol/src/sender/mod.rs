@@ -270,6 +270,9 @@ impl Sender {
             (Pending::Search(handle), Answer::Searched(searched)) => {
                 files.answer(cx, handle, searched, |at, cx, searched| at.searched(cx, searched));
             }
+            (Pending::Find(handle, no), Answer::Found(found)) => {
+                files.answer(cx, handle, found, |at, cx, found| at.found(cx, no, found));
+            }
             (Pending::Read { handle, chunks, bytes }, Answer::Read(read)) => {
                 files.answer(cx, handle, read, |at, cx, read| at.read(cx, (chunks, bytes), read));
             }

@@ -22,6 +22,8 @@ pub(super) enum Pending {
     Sum(Handle, Step),
     Hash(Handle),
     Search(Handle),
+    /// The region of this number.
+    Find(Handle, u64),
     Read {
         handle: Handle,
         chunks: Vec<Range<u32>>,
@@ -42,6 +44,7 @@ impl Concerns for Pending {
         match self {
             Self::Open(handle) | Self::Scan(handle, _) | Self::Seal(handle) => Some(*handle),
             Self::Sum(handle, _) | Self::Hash(handle) | Self::Search(handle) => Some(*handle),
+            Self::Find(handle, _) => Some(*handle),
             Self::Read { handle, .. } | Self::Mend { handle, .. } => Some(*handle),
             Self::List(..) | Self::ListOn | Self::Digest(_) => None,
             Self::RemoveSource(_) | Self::Ask | Self::Close => None,

@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, TwoStage, cut_all};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of, digest_of_changes};
+use deltic_core::search::Region;
 use deltic_core::zeros::take_out;
-use deltic_core::{AtEnd, Chunker, Crc32c, Digest, GapDelta, Isa, Keeps, Key, Op, Span, StrongSum};
+use deltic_core::{
+    AtEnd, Chunker, Crc32c, Digest, GapDelta, Isa, Keeps, Key, Op, Searcher, Span, StrongSum,
+};
 use deltic_protocol::known::{Known, KnownRecipe};
 use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, Limits};
 use deltic_protocol::message::{How, Payload, Sparse};
@@ -16,7 +19,7 @@ use deltic_protocol::sender::{
     Answer, Body, Deltas, Gap, Listed, Opened, Sealing, Searched, Sums, Work,
 };
 use deltic_protocol::summing::{Portion, Summed};
-use deltic_protocol::sums::{PatchStep, Search, Sum, Summing};
+use deltic_protocol::sums::{PatchStep, Sum, Summing};
 use deltic_protocol::work::Handle;
 use deltic_tree::names::SortedNames;
 use deltic_tree::{
@@ -68,6 +71,8 @@ pub struct Source {
     pub bases: BTreeMap<[u8; 32], Arc<Vec<u8>>>,
     /// The sums that storage is said to keep.
     pub keeps: Option<Keeps>,
+    /// Regions that a search went through.
+    pub joined: usize,
 }
 
 /// What one piece of work reads: now more, now less.
@@ -106,6 +111,14 @@ pub fn sum(
             let sums =
                 lens.iter().map(|len| sum(rest.split_off(..*len as usize).expect("a chunk")));
             (Summed::Chunks(sums.collect(), false), 0..0)
+        }
+        Portion::Segment(segment) => {
+            let bytes = part(&(segment.own.start..segment.read_end))?;
+            (Summed::Segment(segment.cut(&summing.chunker.build(), bytes, sum)), 0..0)
+        }
+        Portion::Digest(range) => {
+            part(range)?;
+            (Summed::Chunks(Vec::new(), false), range.start as usize..range.end as usize)
         }
         Portion::Ends(range, judge) => {
             let sums = (|_: &[u8]| Crc32c::EMPTY, |_: &[u8]| None);
@@ -167,6 +180,7 @@ impl Source {
             opens: 0,
             bases: BTreeMap::new(),
             keeps: None,
+            joined: 0,
         }
     }
 
@@ -234,8 +248,25 @@ impl Source {
             }
             Work::Search { handle, start, search, digest, zstd } => {
                 let read = self.bytes(handle, self.faults.scan);
-                let searched = read.map(|bytes| self.search(&bytes, start, (search, digest, zstd)));
+                let by = (search.searcher(None), None);
+                let searched = read.map(|bytes| self.search(&bytes, (start, by), (digest, zstd)));
                 Answer::Searched(searched)
+            }
+            Work::Join { handle, start, searcher, region, digest, zstd } => {
+                self.joined += 1;
+                let read = self.bytes(handle, self.faults.scan);
+                let by = (searcher, Some(region));
+                let searched = read.map(|bytes| self.search(&bytes, (start, by), (digest, zstd)));
+                Answer::Searched(searched)
+            }
+            Work::Find { handle, region, blocks } => {
+                let read = self.bytes(handle, self.faults.scan);
+                Answer::Found(read.map(|bytes| {
+                    let read = blocks.read(&region, bytes.len() as u64);
+                    let from = bytes.len().min(read.start as usize);
+                    let to = bytes.len().min(read.end as usize).max(from);
+                    blocks.find(region, &bytes[from..to], None)
+                }))
             }
             Work::Seal { handle, proof, .. } => {
                 let sealed = self.bytes(handle, self.faults.seal).and_then(|_| {
@@ -301,19 +332,26 @@ impl Source {
         Some(changed)
     }
 
-    /// A segment, each step of the search a patch of its own.
+    /// A segment or a region, each step of the search a patch of its own.
     fn search(
         &mut self,
         bytes: &[u8],
-        start: u64,
-        (search, mut digest, zstd): (Search, Box<FileDigest>, bool),
+        (start, (mut searcher, region)): (u64, (Box<Searcher>, Option<Box<Region>>)),
+        (mut digest, zstd): (Box<FileDigest>, bool),
     ) -> Searched {
-        let mut searcher = search.searcher(None);
         let from = bytes.len().min(start as usize);
-        let to = bytes.len().min(from + segment(&mut self.dice));
+        let to = match &region {
+            Some(region) => searcher.blocks().read(region.range(), bytes.len() as u64).end as usize,
+            None => from + segment(&mut self.dice),
+        };
+        let to = bytes.len().min(to).max(from);
         let (piece, at_end) = (&bytes[from..to], to == bytes.len());
         let (place, mut ops) = (if at_end { AtEnd::Yes } else { AtEnd::No }, Vec::new());
-        let consumed = searcher.search(piece, place, |op| ops.push(op));
+        let each = |op| ops.push(op);
+        let consumed = match &region {
+            Some(region) => searcher.search_region(piece, place, (region, None), each),
+            None => searcher.search(piece, place, each),
+        };
         digest.push(&piece[..consumed]);
         let mut patches = Vec::new();
         for op in ops {

@@ -1,28 +1,55 @@
 //! Searches new for the blocks of old that the receiver told.
 
+use std::ops::Range;
+
+use deltic_core::Searcher;
 use deltic_core::recipe::FileDigest;
+use deltic_core::search::{Blocks, Region};
 use deltic_engine::search::NewSearch;
+use deltic_engine::sums::READ_BYTES;
 use deltic_protocol::sender::Searched;
-use deltic_protocol::sums::Search;
 use deltic_protocol::work::Handle;
-use deltic_store::{StoreError, Tree};
+use deltic_store::{Snapshot, StoreError, Tree};
 
 use super::SourceWorker;
-use crate::worker::steps::{searched_sums, with_segment};
+use crate::worker::steps::{searched_sums, with_range};
+
+/// A search, and the region that it goes through, where that was searched.
+pub(super) type Through = (Box<Searcher>, Option<Box<Region>>);
 
 impl<T: Tree> SourceWorker<T> {
-    /// Searches the next segment, which begins at `start`.
+    /// Searches the next segment, which begins at `start`; or goes through the rest of a `region`.
     pub(super) fn search(
         &self,
         (handle, start): (Handle, u64),
-        search: Search,
+        by: Through,
         (digest, zstd): (Box<FileDigest>, bool),
     ) -> Result<Searched, StoreError> {
-        let (snapshot, agreed) = (self.snapshot(handle), self.agreed());
-        let searcher = search.searcher(Some(agreed.key));
-        let kept = searched_sums(&searcher, &*snapshot, start)?;
-        let (zstd, limits) = (self.packs(zstd), agreed.terms.limits);
-        let search = NewSearch { searcher, digest, start, zstd, limits, kept };
-        with_segment(&self.buffers, &*snapshot, start, |bytes, at_end| search.search(bytes, at_end))
+        let (snapshot, (searcher, region)) = (self.snapshot(handle), by);
+        let (blocks, file_len) = (searcher.blocks(), snapshot.meta().len);
+        let end = match &region {
+            Some(region) => blocks.read(region.range(), file_len).end,
+            None => start + READ_BYTES as u64,
+        };
+        let range = start..end.max(start);
+        let kept = searched_sums(&blocks, &*snapshot, &range)?;
+        let (zstd, limits) = (self.packs(zstd), self.agreed().terms.limits);
+        let search = NewSearch { searcher, digest, start, zstd, limits, kept, region };
+        let with = |bytes: &[u8], at_end| search.search(bytes, at_end);
+        with_range(&self.buffers, &*snapshot, &range, with)
+    }
+
+    /// Searches a region by itself.
+    pub(super) fn find(
+        &self,
+        handle: Handle,
+        region: Range<u64>,
+        blocks: &Blocks,
+    ) -> Result<Region, StoreError> {
+        let snapshot = self.snapshot(handle);
+        let range = blocks.read(&region, snapshot.meta().len);
+        let kept = searched_sums(blocks, &*snapshot, &range)?;
+        let with = |bytes: &[u8], _| blocks.find(region, bytes, kept.as_ref());
+        with_range(&self.buffers, &*snapshot, &range, with)
     }
 }

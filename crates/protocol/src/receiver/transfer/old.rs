@@ -27,7 +27,7 @@ struct Indexing {
     version: usize,
     /// Start of its next chunk, all versions laid end to end.
     at: u64,
-    cutting: Cutting,
+    cutting: Cutting<Chunk>,
 }
 
 /// A part of an old version.

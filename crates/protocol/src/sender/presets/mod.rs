@@ -2,6 +2,7 @@
 
 mod confirm;
 mod named;
+mod regions;
 mod search;
 
 use std::collections::VecDeque;
@@ -13,10 +14,10 @@ use deltic_core::strategy::{Conversation, Delivery, Proof};
 use deltic_core::{Fingerprint, Keeps, Strategy, Strong, StrongSum};
 
 use crate::error::PeerError;
-use crate::limits::{MAX_SUMS, SUM_WINDOW};
+use crate::limits::{MAX_SUMS, SEGMENT_BYTES, SUM_WINDOW};
 use crate::message::{Extent, FileNo, How, ToReceiver};
 use crate::report::Trouble;
-use crate::summing::{Step, Summation, Summed};
+use crate::summing::{Portion, Step, Summation, Summed};
 use crate::sums::{Sum, SumLine, Summing, Teller, Ways};
 
 use super::ask::{Sealed, Sealing, Work};
@@ -29,6 +30,8 @@ use search::Signature;
 
 /// It is tried again, in the end whole.
 const TOO_MANY_SUMS: &str = "it has too many chunks for this strategy";
+/// Bytes that are hashed in one piece of work, where that is one by itself.
+const HASHED_BYTES: u64 = 2 * SEGMENT_BYTES;
 /// Chunks between places of which the start is remembered.
 const MARK_CHUNKS: usize = 64;
 
@@ -44,6 +47,8 @@ pub(super) struct Preset {
     scanned: u64,
     /// Present where the proof is over the bytes, and not under way.
     digest: Option<Box<FileDigest>>,
+    /// Bytes that it has taken, or takes now, where no other work does that on its way.
+    hashed: u64,
     teller: Teller,
     /// Sums that were not sent.
     waiting: VecDeque<SumLine>,
@@ -89,6 +94,7 @@ impl Preset {
             needs: Needs::new(ways.delivery_turn()),
             scanned: 0,
             digest,
+            hashed: 0,
             teller: Teller::default(),
             waiting: VecDeque::new(),
             summation: None,
@@ -135,7 +141,7 @@ impl Preset {
             *old = old.open((self.ways, self.spec), at.file, cx);
             return;
         }
-        let parallel = self.ways.strategy.parallel;
+        let parallel = self.ways.parallel(cx.options.threads);
         self.summation = Some(Summation::new((parallel, &self.spec), at.len, self.strong()));
         self.sum_more(at, cx);
     }
@@ -156,13 +162,38 @@ impl Preset {
         }
         let Ways { weak, keying, .. } = self.ways;
         let summing = Summing { chunker: self.spec, weak, strong: self.strong(), keying };
+        self.hash_more(at, summing, cx);
         while self.waiting.is_empty() || !self.is_pipelined() {
             let Some(summation) = &mut self.summation else { return };
             let Some((step, portion)) = summation.next() else { return };
-            let digest = self.digest.take();
+            let digest = self.digest.take_if(|_| !summation.hashes_apart());
             let work = Work::Sum { handle, summing, portion, digest };
             cx.jobs.ask(work, Pending::Sum(handle, step));
         }
+    }
+
+    fn hashes_apart(&self) -> bool {
+        self.summation.as_ref().is_some_and(Summation::hashes_apart)
+    }
+
+    /// Hashes the next bytes for the file's digest, where no portion does that on its way.
+    fn hash_more(&mut self, at: &Attempt, summing: Summing, cx: &mut Context) {
+        let handle = at.handle;
+        let portion = self.hashed..at.len.min(self.hashed + HASHED_BYTES);
+        if self.hashes_apart()
+            && !portion.is_empty()
+            && let Some(digest) = self.digest.take()
+        {
+            self.hashed = portion.end;
+            let (portion, digest) = (Portion::Digest(portion), Some(digest));
+            let work = Work::Sum { handle, summing, portion, digest };
+            cx.jobs.ask(work, Pending::Sum(handle, Step::Digest));
+        }
+    }
+
+    /// True once all bytes are hashed that are to be hashed apart.
+    fn is_hashed(&self, at: &Attempt) -> bool {
+        !self.hashes_apart() || self.hashed == at.len && self.digest.is_some()
     }
 
     /// Frames for sums that may be sent by now, each of `most` so many.
@@ -203,8 +234,9 @@ impl Preset {
         summed: (Summed, Option<Box<FileDigest>>),
     ) -> Result<(), Trouble> {
         let (summed, digest) = summed;
+        self.digest = digest.or_else(|| self.digest.take());
         let Some(summation) = &mut self.summation else { return Ok(()) };
-        let sums = summation.take(step, summed);
+        let sums = if step == Step::Digest { Vec::new() } else { summation.take(step, summed) };
         let (is_complete, too_many) = (summation.is_complete(), summation.is_too_much());
         self.scanned += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
         if self.scanned > at.len || is_complete && self.scanned < at.len {
@@ -218,7 +250,7 @@ impl Preset {
             let line = self.line(sum);
             self.waiting.push_back(line);
         }
-        (self.is_cut, self.digest) = (is_complete, digest);
+        self.is_cut = is_complete && self.is_hashed(at);
         self.sum_more(at, cx);
         Ok(())
     }

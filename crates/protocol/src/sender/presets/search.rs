@@ -2,7 +2,9 @@
 //! (rsync; SkySync §3.3).
 
 use deltic_core::chunk::ChunkerSpec;
-use deltic_core::{BlockSums, Keeps};
+use deltic_core::search::Region;
+use deltic_core::strategy::Parallel;
+use deltic_core::{BlockSums, Keeps, Searcher};
 
 use crate::error::PeerError;
 use crate::limits::MAX_SUMS;
@@ -14,6 +16,7 @@ use super::super::ask::{Sealing, Searched, Work};
 use super::super::context::Context;
 use super::super::pending::Pending;
 use super::super::transfer::{Attempt, CHANGED};
+use super::regions::Regions;
 use super::{Preset, Side};
 
 /// The sums of old, as far as they came.
@@ -25,8 +28,10 @@ pub(super) enum Signature {
     Unsigned,
     /// More of them come.
     Coming(Box<BlockSums>),
-    /// All came.
+    /// All came: one search goes through new.
     Known,
+    /// The same, by regions that are searched apart.
+    Shared(Regions),
 }
 
 impl Signature {
@@ -121,8 +126,46 @@ impl Preset {
             cx.counts.add(counts.weak, counts.strong);
             at.seal(cx, proof);
         } else {
-            self.search(at, cx, Search::On(searcher));
+            self.search_on(at, cx, searcher);
         }
         Ok(())
+    }
+
+    /// Goes on with a search; by regions, where threads share them.
+    fn search_on(&mut self, at: &Attempt, cx: &mut Context, searcher: Box<Searcher>) {
+        let Side::Signature(old) = &mut self.side else { return };
+        let shares = self.ways.parallel(cx.options.threads) == Parallel::Regions;
+        match old {
+            Signature::Shared(regions) => regions.wait(searcher),
+            _ if !shares => return self.search(at, cx, Search::On(searcher)),
+            _ => match Regions::of(searcher, self.scanned..at.len) {
+                Ok(regions) => *old = Signature::Shared(regions),
+                Err(searcher) => return self.search(at, cx, Search::On(searcher)),
+            },
+        }
+        self.share(at, cx);
+    }
+
+    /// Takes what was found in a region.
+    pub(crate) fn found(&mut self, at: &Attempt, cx: &mut Context, no: u64, region: Region) {
+        if let Side::Signature(Signature::Shared(regions)) = &mut self.side {
+            regions.take(no, region);
+            self.share(at, cx);
+        }
+    }
+
+    /// Asks for the regions that may be searched by now, and joins the next one if it was.
+    fn share(&mut self, at: &Attempt, cx: &mut Context) {
+        let Side::Signature(Signature::Shared(regions)) = &mut self.side else { return };
+        let (handle, start, zstd) = (at.handle, self.scanned, cx.options.compress);
+        if let Some((searcher, region)) = regions.join() {
+            let (region, digest) = (Box::new(region), self.digest.take().unwrap_or_default());
+            let work = Work::Join { handle, start, searcher, region, digest, zstd };
+            cx.jobs.ask(work, Pending::Search(handle));
+        }
+        while let Some((no, region)) = regions.next() {
+            let work = Work::Find { handle, region, blocks: regions.blocks() };
+            cx.jobs.ask(work, Pending::Find(handle, no));
+        }
     }
 }

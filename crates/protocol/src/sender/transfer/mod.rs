@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
+use deltic_core::search::Region;
 use deltic_core::{Digest, Keeps, Key, StrongSum};
 
 use crate::cutting::Part;
@@ -316,6 +317,18 @@ impl Transfer {
     pub(super) fn hashed(&mut self, cx: &mut Context, sums: &[StrongSum]) -> Result<(), Trouble> {
         if let Some((preset, at)) = self.preset() {
             preset.hashed(at, cx, sums);
+        }
+        Ok(())
+    }
+
+    pub(super) fn found(
+        &mut self,
+        cx: &mut Context,
+        no: u64,
+        region: Region,
+    ) -> Result<(), Trouble> {
+        if let Some((preset, at)) = self.preset() {
+            preset.found(at, cx, no, region);
         }
         Ok(())
     }

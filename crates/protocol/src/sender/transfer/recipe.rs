@@ -56,7 +56,7 @@ enum Stage {
     /// All chunks are known without reading.
     Known(Arc<Vec<Chunk>>),
     /// It is being read.
-    Scanning(Box<(Cutting, Grouper)>),
+    Scanning(Box<(Cutting<Chunk>, Grouper)>),
     /// All chunks are known, and the proof was asked for.
     Sealing,
     /// The proof waits for the last groups to be sent.

@@ -236,7 +236,8 @@ impl PresetState {
 
     /// Begins to sum old version `part`.
     fn sum_old(&mut self, fx: &mut FileContext<'_>, part: usize) {
-        let (parallel, strong) = (self.config.strategy.parallel, self.strong_of_old());
+        let parallel = self.config.parallel(fx.cx.setting.options.threads);
+        let strong = self.strong_of_old();
         let summation = Summation::new((parallel, &self.spec), fx.old.len_of(part), strong);
         self.reading = Some(Reading { part, summation });
         self.sum_more_of_old(fx);
