@@ -11,6 +11,7 @@ pub mod gap;
 pub mod index;
 pub mod keyed;
 pub mod merge;
+pub mod moved;
 mod named;
 pub mod packed;
 pub mod recipe;
@@ -37,6 +38,7 @@ pub use gap::{BadDelta, BlockLen, GapDelta, GapSums};
 pub use index::Index;
 pub use keyed::{Key, KeyedSum};
 pub use merge::{Match, Refuted, Run, Runs};
+pub use moved::{KeptSums, MovedRun};
 pub use packed::{Packed, Slab};
 pub use recipe::{
     Chunk, Cutter, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of,

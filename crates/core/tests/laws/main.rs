@@ -9,6 +9,7 @@ mod gap;
 mod index;
 mod keyed;
 mod merge;
+mod moved;
 mod parallel;
 mod recipe;
 mod search;

@@ -1,0 +1,233 @@
+//! Runs of blocks that moved, against a search that tries everything.
+
+use deltic_core::moved::{MAX_BLOCKS, find};
+use deltic_core::{KeptSums, MovedRun, StoredSums, SumKind};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+const BLOCK: u32 = 4096;
+/// Blocks by letters: unknown, zeros, and others.
+const UNKNOWN: u8 = 0;
+const ZEROS: u8 = 1;
+
+const KINDS: [SumKind; 3] = [SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
+
+fn empty(kind: SumKind, blocks: usize) -> KeptSums {
+    KeptSums::new(kind, BLOCK, [7; 32], blocks as u64 * u64::from(BLOCK)).expect("it is short")
+}
+
+/// Sums of such blocks, as a store tells them.
+fn told(kind: SumKind, letters: &[u8]) -> StoredSums {
+    let end = letters.len() as u64 * u64::from(BLOCK);
+    let mut told = StoredSums::new(kind, BLOCK, &(0..end));
+    for (start, letter) in (0..end).step_by(BLOCK as usize).zip(letters) {
+        match *letter {
+            UNKNOWN => {}
+            ZEROS => told.put_zeros(&(start..start + u64::from(BLOCK))),
+            letter => {
+                let sum = blake3::hash(&[letter]);
+                told.put(start, &sum.as_bytes()[..kind.bytes()]);
+            }
+        }
+    }
+    told
+}
+
+fn kept(kind: SumKind, letters: &[u8]) -> KeptSums {
+    let mut kept = empty(kind, letters.len());
+    kept.take(&told(kind, letters), &(0..u64::MAX));
+    kept
+}
+
+fn is_same(one: Option<&u8>, other: Option<&u8>) -> bool {
+    one == other && one.is_some_and(|letter| *letter != UNKNOWN)
+}
+
+/// The same as [`find`], block by block.
+fn slow(base: &[u8], new: &[u8]) -> Vec<MovedRun> {
+    let (mut runs, mut at) = (Vec::<MovedRun>::new(), 0);
+    while at < new.len() {
+        let run = |from: usize| {
+            let same = |n: &usize| is_same(new.get(at + n), base.get(from + n));
+            (from, (0..new.len() - at).take_while(same).count())
+        };
+        let end = runs.last().map_or(0, |run| run.end() as usize);
+        let shift = runs.last().map_or(0, |run| i64::from(run.from) - i64::from(run.to));
+        let shifted = usize::try_from(at as i64 + shift).ok().map(run).filter(|run| run.1 > 0);
+        let stays = Some(run(at)).filter(|run| run.1 > 0);
+        let near = if stays.map_or(0, |run| run.1) >= shifted.map_or(0, |run| run.1) {
+            stays
+        } else {
+            shifted
+        };
+        let begins = |no: &usize| base[*no] == new[at] && (*no == 0 || base[no - 1] != base[*no]);
+        let far = if new[at] > ZEROS { (0..base.len()).find(begins).map(run) } else { None };
+        let far = far.filter(|run| run.1 >= 2 && near.is_none_or(|near| near.1 < 2));
+        let Some((from, mut blocks)) = far.or(near) else {
+            at += 1;
+            continue;
+        };
+        let before = |n: &usize| is_same(new.get(at - n), base.get(from - n));
+        let back = (1..=from.min(at - end)).take_while(before).count();
+        blocks += back;
+        let (to, from) = (at - back, from - back);
+        at = to + blocks;
+        runs.push(MovedRun { to: to as u32, from: from as u32, blocks: blocks as u32 });
+    }
+    runs
+}
+
+/// Blocks that are a base with runs moved, doubled, taken out, and blocks written over.
+fn versions() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+    let base = prop::collection::vec(0..14_u8, 0..60);
+    let pieces = prop::collection::vec((any::<prop::sample::Index>(), 0..20_usize, 0..14_u8), 0..8);
+    (base, pieces).prop_map(|(base, pieces)| {
+        let mut new = Vec::new();
+        for (from, len, other) in pieces {
+            let from = if base.is_empty() { 0 } else { from.index(base.len()) };
+            let piece = &base[from..(from + len).min(base.len())];
+            new.extend_from_slice(piece);
+            // In the middle of a run, or between two.
+            match new.len() % 3 {
+                0 => new.push(other),
+                1 => new.last_mut().into_iter().for_each(|last| *last = other),
+                _ => {}
+            }
+        }
+        (base, new)
+    })
+}
+
+proptest! {
+    #[test]
+    fn runs_are_those_of_the_slow_search((base, new) in versions(), kind in select(&KINDS[..])) {
+        let found = find(&kept(kind, &base), &kept(kind, &new));
+        prop_assert_eq!(&found, &slow(&base, &new));
+    }
+
+    #[test]
+    fn runs_are_apart_and_known_to_be_the_same((base, new) in versions(), kind in select(&KINDS[..])) {
+        let runs = find(&kept(kind, &base), &kept(kind, &new));
+        let mut covered = vec![false; new.len()];
+        let mut end = 0;
+        for run in runs {
+            prop_assert!(u64::from(run.to) >= end && run.blocks > 0);
+            end = run.end();
+            for n in 0..run.blocks as usize {
+                let (to, from) = (run.to as usize + n, run.from as usize + n);
+                prop_assert!(new[to] != UNKNOWN && new[to] == base[from]);
+                covered[to] = true;
+            }
+        }
+        // Two blocks that follow each other, of which the first is in one place.
+        for (at, pair) in new.windows(2).enumerate() {
+            let mut places = (0..base.len()).filter(|no| base[*no] == pair[0]);
+            let (first, other) = (places.next(), places.next());
+            let is_found = first.is_some_and(|no| base.get(no + 1) == Some(&pair[1]));
+            if is_found && other.is_none() && pair[0] > ZEROS && pair[1] != UNKNOWN {
+                prop_assert!(covered[at], "block {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn kept_sums_come_back((letters, _) in versions(), kind in select(&KINDS[..]), cut in 0..300_000_u64) {
+        let mut all = kept(kind, &letters);
+        let bytes = all.encode();
+        let decoded = KeptSums::decode(&bytes);
+        prop_assert_eq!(decoded.as_ref(), Some(&all));
+        prop_assert!(bytes.len() <= 40 + letters.len() * 16);
+        // In parts, with another part told before.
+        let mut parts = empty(kind, letters.len());
+        parts.take(&told(kind, &vec![9; letters.len()]), &(0..u64::MAX));
+        let at = cut - cut % u64::from(BLOCK);
+        parts.take(&told(kind, &letters), &(at..u64::MAX / 2));
+        parts.take(&told(kind, &letters), &(0..at));
+        prop_assert_eq!(&parts, &all);
+        // A part of a block says nothing of it.
+        parts.take(&told(kind, &vec![9; letters.len()]), &(1..u64::from(BLOCK) * 2 - 1));
+        prop_assert_eq!(&parts, &all);
+        // What is forgotten is what has a byte of it.
+        let last = cut + 5000;
+        all.forget(&(cut..last));
+        let mut known = letters.clone();
+        let range = known.len().min((cut / 4096) as usize)..known.len().min((last.div_ceil(4096)) as usize);
+        known[range].fill(UNKNOWN);
+        prop_assert_eq!(&all, &kept(kind, &known));
+        all.cut(cut);
+        known.truncate((cut / 4096) as usize);
+        prop_assert_eq!(&all, &kept(kind, &known));
+    }
+}
+
+#[test]
+fn sums_of_32_bits_are_not_kept_and_others_of_other_blocks_or_keys_are_not_the_same() {
+    let len = 4 * u64::from(BLOCK);
+    assert_eq!(KeptSums::new(SumKind::Crc32c, BLOCK, [0; 32], len), None);
+    assert_eq!(KeptSums::new(SumKind::Sha256, 0, [0; 32], len), None);
+    let most = MAX_BLOCKS as u64 * u64::from(BLOCK);
+    assert!(KeptSums::new(SumKind::Xxh64, BLOCK, [0; 32], most).is_some());
+    assert_eq!(KeptSums::new(SumKind::Xxh64, BLOCK, [0; 32], most + u64::from(BLOCK)), None);
+    let letters = [5, 6, 7, 8];
+    let mut other = empty(SumKind::Sha256, 4);
+    other.take(&told(SumKind::Blake2b, &letters), &(0..len));
+    assert_eq!(other, empty(SumKind::Sha256, 4), "another kind");
+    let mut keyed = KeptSums::new(SumKind::Sha256, BLOCK, [8; 32], len).unwrap();
+    keyed.take(&told(SumKind::Sha256, &letters), &(0..len));
+    assert_eq!(find(&kept(SumKind::Sha256, &letters), &keyed), []);
+    assert_eq!(find(&keyed, &keyed).len(), 1);
+    for bytes in
+        [&b""[..], &[3; 60], &[0; 20], &[0; 45], &kept(SumKind::Sha256, &letters).encode()[..80]]
+    {
+        assert_eq!(KeptSums::decode(bytes), None, "{bytes:?}");
+    }
+}
+
+/// A sum that looks like what stands for zeros, or for nothing, is no knowledge.
+#[test]
+fn no_sum_is_taken_for_zeros_or_for_a_block_that_is_not_known() {
+    let block = u64::from(BLOCK);
+    let zeros = kept(SumKind::Xxh64, &[ZEROS; 4]);
+    for byte in [0, 0xff] {
+        let mut told = StoredSums::new(SumKind::Xxh64, BLOCK, &(0..4 * block));
+        told.put(0, &[byte; 32]);
+        let mut sums = empty(SumKind::Xxh64, 4);
+        sums.take(&told, &(0..4 * block));
+        assert_eq!(find(&zeros, &sums), [], "{byte}");
+        assert_eq!(find(&sums, &sums), [], "{byte}");
+    }
+    // Zeros are known, but nothing is found by them elsewhere.
+    assert_eq!(find(&zeros, &zeros).len(), 1);
+    assert_eq!(find(&kept(SumKind::Xxh64, &[9, 10, ZEROS, ZEROS]), &zeros).len(), 1);
+}
+
+/// Runs of a few blocks are found in a long version too, of which not each block is looked for.
+#[test]
+fn runs_of_a_long_version_are_found() {
+    let count = (3 << 20) + 5;
+    let mut base = empty(SumKind::Xxh64, count);
+    let mut told = StoredSums::new(SumKind::Xxh64, BLOCK, &base_range(count));
+    let mut hasher = blake3::Hasher::new().finalize_xof();
+    let mut sums = vec![0; count * 8];
+    hasher.fill(&mut sums);
+    told.put(0, &sums);
+    base.take(&told, &base_range(count));
+    // All of it behind 40 others, and a block in each hundred another.
+    let mut moved = vec![1; 40 * 8];
+    moved.extend_from_slice(&sums);
+    for no in (0..count).step_by(100) {
+        moved[no * 8] ^= 1;
+    }
+    let mut told = StoredSums::new(SumKind::Xxh64, BLOCK, &base_range(count + 40));
+    told.put(0, &moved);
+    let mut new = empty(SumKind::Xxh64, count + 40);
+    new.take(&told, &base_range(count + 40));
+    let runs = find(&base, &new);
+    let found: usize = runs.iter().map(|run| run.blocks as usize).sum();
+    assert_eq!(found, count - (count - 1) / 100);
+    assert!(runs.iter().all(|run| run.from + 40 == run.to));
+}
+
+fn base_range(blocks: usize) -> std::ops::Range<u64> {
+    0..blocks as u64 * u64::from(BLOCK)
+}
