@@ -37,7 +37,7 @@ mod notes;
 mod recipes;
 mod run;
 
-pub use bases::{Bases, Noted};
+pub use bases::{Bases, Noted, SumsNote};
 pub use recipes::Recipes;
 pub use run::RunCache;
 

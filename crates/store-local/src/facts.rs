@@ -71,6 +71,14 @@ pub enum Kept {
     Verity,
 }
 
+/// The kind of the sums of blocks that the file system of `file` keeps.
+pub(super) fn sum_kind(file: BorrowedFd<'_>) -> Option<SumKind> {
+    match kind_of(file).ok()? {
+        BTRFS => btrfs::Info::of(file).ok()?.sums,
+        _ => None,
+    }
+}
+
 /// The sums that the file system of a directory keeps.
 #[must_use]
 pub fn kept(dir: BorrowedFd<'_>) -> Option<Kept> {

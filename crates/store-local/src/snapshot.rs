@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use deltic_core::StoredSums;
+use deltic_core::{StoredSums, SumKind};
 use deltic_tree::meta::{Device, DeviceClass, Inode, Linked, XattrScope};
 use deltic_tree::{ExtraMeta, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
 use rustix::fs::{self, FileType, OFlags, Stat};
@@ -199,6 +199,10 @@ impl Snapshot for LocalSnapshot {
 
     fn lack(&self) -> String {
         facts::lack(self.as_fd())
+    }
+
+    fn sum_kind(&self) -> Option<SumKind> {
+        facts::sum_kind(self.as_fd())
     }
 
     fn stored_sums(&self, range: &Range<u64>) -> Result<Option<StoredSums>, StoreError> {

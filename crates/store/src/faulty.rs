@@ -8,7 +8,7 @@ mod plan;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use deltic_core::StoredSums;
+use deltic_core::{StoredSums, SumKind};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Meta, Name, RelPath};
 
@@ -127,6 +127,10 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
     fn extents(&self) -> Result<Option<Extents>, StoreError> {
         self.plan.enter(Call::Check, &self.path)?;
         self.inner.extents()
+    }
+
+    fn sum_kind(&self) -> Option<SumKind> {
+        self.inner.sum_kind()
     }
 
     fn stored_sums(&self, range: &Range<u64>) -> Result<Option<StoredSums>, StoreError> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use deltic_core::StoredSums;
+use deltic_core::{StoredSums, SumKind};
 use deltic_tree::{Meta, Timestamp};
 
 use crate::{Extents, StoreError};
@@ -85,6 +85,11 @@ pub trait Snapshot: Send + Sync + 'static {
     /// Why there are none, in words that follow `cannot tell where its bytes lie:`.
     fn lack(&self) -> String {
         "this store keeps no such facts".to_owned()
+    }
+
+    /// Kind of the sums that the store keeps of blocks of files. Of this one it may have none.
+    fn sum_kind(&self) -> Option<SumKind> {
+        None
     }
 
     /// Sums that the store keeps of the blocks of `range`: those of the bytes that a read gives. Bytes that were

@@ -162,6 +162,6 @@ impl Check {
     }
 }
 
-/// Longest file: an index has no more chunks.
-const MAX_FILE_BYTES: usize = 64 << 20;
+/// Longest file: an index has no more chunks, and a version of which sums are kept no more blocks.
+const MAX_FILE_BYTES: usize = 80 << 20;
 const CHECK_BYTES: usize = 16;
