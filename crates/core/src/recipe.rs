@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use crate::chunk::{AnyChunker, AtEnd, Chunker, ChunkerSpec, cut_all};
 use crate::fingerprint::{DEBUG_BYTES, FINGERPRINT_BYTES, Fingerprint, Fingerprinter, write_hex};
+use crate::moved::MovedRun;
 
 /// Most chunks in a group: bounds what one missing group costs to spell out.
 pub const MAX_GROUP_CHUNKS: u32 = 128;
@@ -209,17 +210,26 @@ pub fn digest_of<'a>(chunks: impl IntoIterator<Item = &'a Chunk>) -> Digest {
 }
 
 /// The digest of a version that is a base, whose digest is `base`, but for some blocks and its length of `len` bytes:
-/// it stands for the history of a version, not for its bytes alone. `blocks` are the numbers of those that differ,
-/// ascending, and the blocks.
+/// it stands for the history of a version, not for its bytes alone. `moved` are runs of blocks that the base has
+/// elsewhere, and `blocks` the numbers of others that differ, both ascending, and these blocks.
 #[must_use]
 pub fn digest_of_changes<'a>(
     base: &Digest,
     len: u64,
+    moved: &[MovedRun],
     blocks: impl IntoIterator<Item = &'a (u32, Chunk)>,
 ) -> Digest {
-    let mut hasher = CHANGES.clone();
+    let mut hasher = if moved.is_empty() { CHANGES.clone() } else { MOVED.clone() };
     hasher.update(base.as_bytes());
     hasher.update(&len.to_le_bytes());
+    if !moved.is_empty() {
+        hasher.update(&(moved.len() as u64).to_le_bytes());
+    }
+    for MovedRun { to, from, blocks } in moved {
+        for number in [to, from, blocks] {
+            hasher.update(&number.to_le_bytes());
+        }
+    }
     for (number, Chunk { len, fingerprint }) in blocks {
         hasher.update(&number.to_le_bytes());
         hasher.update(&len.to_le_bytes());
@@ -269,6 +279,7 @@ impl Fingerprinter {
 const GROUP_CONTEXT: &str = "deltic 2026 group";
 const DIGEST_CONTEXT: &str = "deltic 2026 recipe";
 const CHANGES_CONTEXT: &str = "deltic 2026 changes";
+const MOVED_CONTEXT: &str = "deltic 2026 changes and moved blocks";
 
 /// Hashers at their start: to derive their keys takes longer than to hash what is told of a small file.
 static GROUPS: LazyLock<blake3::Hasher> =
@@ -277,6 +288,8 @@ static DIGESTS: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key(DIGEST_CONTEXT));
 static CHANGES: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key(CHANGES_CONTEXT));
+static MOVED: LazyLock<blake3::Hasher> =
+    LazyLock::new(|| blake3::Hasher::new_derive_key(MOVED_CONTEXT));
 
 /// Cuts bytes that come in any pieces. Holds few chunks' bytes at a time.
 #[derive(Debug)]

@@ -20,6 +20,14 @@ pub enum Reason {
         /// Length of the file in bytes.
         len: u64,
     },
+    /// Storage told which bytes changed, and its sums which of them the version at the destination has elsewhere: no
+    /// others were read.
+    Moved {
+        /// Bytes that were read.
+        read: u64,
+        /// Length of the file in bytes.
+        len: u64,
+    },
     /// Sums told which bytes differ from the version at the destination: no others were read.
     Differs {
         /// Bytes that differ.

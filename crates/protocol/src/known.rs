@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use deltic_core::Keeps;
 use deltic_core::chunk::ChunkerSpec;
+use deltic_core::moved::MovedRun;
 use deltic_core::recipe::Chunk;
 
 /// Ready-made facts about one version of a file.
@@ -15,11 +16,21 @@ use deltic_core::recipe::Chunk;
 pub struct Known {
     /// The recipe of all of it.
     pub recipe: Option<KnownRecipe>,
-    /// Ranges of its bytes that are not known to be those of the base that was named, ascending and apart; `None` where
-    /// that base is not known, or too much of the version is another.
-    pub changed: Option<Vec<Range<u64>>>,
+    /// Its differences from the base that was named; `None` where that base is not known, or too much of the version is
+    /// another.
+    pub changed: Option<Changed>,
     /// The sums that its storage keeps of it, where a signature may be made of such.
     pub keeps: Option<Keeps>,
+}
+
+/// Differences of a version from a base.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Ranges of its bytes that are not known to be those of the base, ascending and apart.
+    pub ranges: Vec<Range<u64>>,
+    /// Runs of its blocks of [`CHANGED_BLOCK_BYTES`](crate::limits::CHANGED_BLOCK_BYTES) that the base has elsewhere,
+    /// ascending and apart, and no part of `ranges`. Only where the other end can be told.
+    pub moved: Vec<MovedRun>,
 }
 
 /// All chunks of a version, in order.

@@ -52,6 +52,7 @@ impl ToReceiver {
             | Self::Start { .. }
             | Self::Offer { .. }
             | Self::Keeps { .. }
+            | Self::Moved { .. }
             | Self::Restless { .. }
             | Self::End { .. }
             | Self::Failed { .. }

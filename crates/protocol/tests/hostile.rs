@@ -13,6 +13,7 @@ use common::destination::Destination;
 use common::source::{Source, tally_of};
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::chunk::{Algorithm, FixedLen, Segment, Sizes};
+use deltic_core::moved::MovedRun;
 use deltic_core::recipe::{Chunk, MAX_GROUP_CHUNKS, digest_of, digest_of_changes, scan};
 use deltic_core::strategy::Parallel;
 use deltic_core::{
@@ -22,9 +23,9 @@ use deltic_core::{
 use deltic_protocol::known::Known;
 use deltic_protocol::limits::{
     ENTRY_WINDOW, GROUP_WINDOW, LISTED_BYTES, Limits, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE,
-    MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES, MAX_GROUPS, MAX_LINKED_BYTES, MAX_OWNER_NAMES,
-    MAX_SUMS, MAX_TEXT_BYTES, MAX_XATTRS_BYTES, MIN_FRAME_BYTES, OFFERED_GROUPS, TALLY_WINDOW,
-    TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
+    MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES, MAX_GROUPS, MAX_LINKED_BYTES, MAX_MOVED_RUNS,
+    MAX_OWNER_NAMES, MAX_SUMS, MAX_TEXT_BYTES, MAX_XATTRS_BYTES, MIN_FRAME_BYTES, OFFERED_GROUPS,
+    TALLY_WINDOW, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
     ChunkLine, ChunkLines, Done, Extent, GapLine, GroupLine, How, NameLine, Payload, Sparse,
@@ -176,6 +177,20 @@ impl Victim {
         let mut victim = Self::new(Setting { options, ..Setting::default() });
         victim.take([listing("", &[("a", file_of(OLD_BYTES as u64))], Extent::Last)]).unwrap();
         assert_eq!(victim.frames, [ToSender::Digest(vec![A])]);
+        victim
+    }
+
+    /// `a` is a base of 10,000 bytes, and has been started by what changed with a version of `len` bytes.
+    fn based(len: u64) -> Self {
+        let mut options = options();
+        options.compare.cached = true;
+        let setting = Setting { options, tells_bases: true, ..Setting::default() };
+        let mut victim = Self::new(setting);
+        victim.hands.faults.based = 100;
+        victim.take([listing("", &[("a", file_of(len + 1))], Extent::Last)]).unwrap();
+        let is_base = |frame: &ToSender| matches!(frame, ToSender::Base { file: A, .. });
+        assert!(victim.frames.iter().any(is_base), "{:?}", victim.frames);
+        victim.take([start_changes(len)]).unwrap();
         victim
     }
 
@@ -408,6 +423,7 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Start", start(3000)),
         ("Start.whole", start_whole(3000)),
         ("Start.changes", start_changes(3000)),
+        ("Moved", moved(&[(0, 1, 1)])),
         (
             "Start.foreign",
             ToReceiver::Start {
@@ -639,6 +655,11 @@ impl Target {
     }
 }
 
+fn moved(runs: &[(u32, u32, u32)]) -> ToReceiver {
+    let run = |&(to, from, blocks)| MovedRun { to, from, blocks };
+    ToReceiver::Moved { file: A, runs: runs.iter().map(run).collect() }
+}
+
 fn start_changes(len: u64) -> ToReceiver {
     let spec = Limits::changed_blocks();
     ToReceiver::Start { file: A, meta: file_of(len), how: How::Changes, spec }
@@ -761,7 +782,7 @@ type State<M> = (&'static str, fn() -> M);
 /// The whole table is pinned: a frame that is refused today is not let through tomorrow by accident.
 #[test]
 fn every_frame_has_its_answer_in_every_state() {
-    let receivers: [State<Victim>; 19] = [
+    let receivers: [State<Victim>; 20] = [
         ("new", Victim::plain),
         ("offered", Victim::offered),
         ("wanted", Victim::wanted),
@@ -789,6 +810,7 @@ fn every_frame_has_its_answer_in_every_state() {
         ("agreeing", Victim::agreeing),
         ("signed", Victim::signed),
         ("compared", Victim::compared),
+        ("by changes", || Victim::based(10_000)),
     ];
     let senders: [State<Target>; 16] = [
         ("listed", Target::plain),
@@ -3155,8 +3177,8 @@ fn sender_answer(work: sender::Work, luck: u8) -> sender::Answer {
             Answer::Sealed(Ok(digest_of(chunks.iter()).into()))
         }
         Work::Seal { proof: Sealing::Bytes(digest), .. } => Answer::Sealed(Ok(digest.into())),
-        Work::Seal { proof: Sealing::Changes(base, blocks), .. } => {
-            Answer::Sealed(Ok(digest_of_changes(&base, 3000, &*blocks).into()))
+        Work::Seal { proof: Sealing::Changes(base, moved, blocks), .. } => {
+            Answer::Sealed(Ok(digest_of_changes(&base, 3000, &moved, &*blocks).into()))
         }
         Work::Sum { .. } if fails => Answer::Summed(Err(sad())),
         Work::Sum { summing, digest, portion, .. } => {
@@ -3383,4 +3405,107 @@ fn nobody_waits_for_a_file_that_failed() {
     let mut victim = waiting();
     victim.take([failed(1)]).unwrap();
     assert_eq!(victim.answered(SECOND), 1);
+}
+
+/// The base has two whole blocks and a part of one.
+#[test]
+fn blocks_that_moved_are_whole_ones_of_both_versions_each_told_once_and_in_order() {
+    let unfit = "a run of blocks that cannot have moved so";
+    for runs in [
+        &[][..],
+        // Nothing of it; what stays; what the base has not, or not whole; what the new version has not, or not whole.
+        &[(0, 1, 0)],
+        &[(0, 0, 1)],
+        &[(0, 2, 1)],
+        &[(0, 1, 2)],
+        &[(0, u32::MAX, 1)],
+        &[(0, 1, u32::MAX)],
+        &[(5, 0, 1)],
+        &[(4, 0, 2)],
+        &[(u32::MAX, 0, 1)],
+        &[(u32::MAX, u32::MAX - 1, u32::MAX)],
+        // Twice, one over another, backwards.
+        &[(3, 1, 1), (3, 0, 1)],
+        &[(2, 0, 2), (3, 0, 1)],
+        &[(3, 1, 1), (2, 0, 1)],
+    ] {
+        let refused = Victim::based(5 * 4096 + 7).refusal(moved(runs));
+        assert_eq!(refused, PeerError::Unexpected(unfit), "{runs:?}");
+    }
+    // In a frame of its own it counts all the same.
+    let mut victim = Victim::based(5 * 4096 + 7);
+    victim.take([moved(&[(2, 0, 2)])]).unwrap();
+    assert_eq!(victim.refusal(moved(&[(3, 0, 1)])), PeerError::Unexpected(unfit));
+    // Behind a block it is too late.
+    let mut victim = Victim::based(5 * 4096 + 7);
+    victim.take([fill(one(0..1), 4096)]).unwrap();
+    assert_eq!(victim.refusal(moved(&[(3, 0, 1)])), PeerError::Unexpected(unfit));
+}
+
+#[test]
+fn blocks_that_moved_do_not_come_and_those_that_the_base_lacks_do() {
+    let unasked = PeerError::Unexpected("a chunk that was not asked for");
+    let incomplete = PeerError::Unexpected("the end of an incomplete file");
+    let runs = [(1, 0, 2), (4, 1, 1)];
+    let victim = || {
+        let mut victim = Victim::based(5 * 4096 + 7);
+        victim.take([moved(&runs)]).unwrap();
+        victim
+    };
+    for block in [1, 2, 4] {
+        assert_eq!(victim().refusal(fill(one(block..block + 1), 4096)), unasked, "{block}");
+    }
+    // Block 3 is behind the end of the base, and so is the last.
+    assert_eq!(victim().refusal(fill(one(5..6), 7)), unasked);
+    assert_eq!(victim().refusal(end()), incomplete);
+    let mut complete = victim();
+    complete.take([fill(one(3..4), 4096)]).unwrap();
+    assert_eq!(complete.refusal(end()), incomplete);
+    let mut complete = victim();
+    complete.take([fill(vec![3..4, 5..6], 4096 + 7)]).unwrap();
+    // The digest is another: it comes whole.
+    complete.take([end()]).unwrap();
+    assert!(complete.frames.contains(&ToSender::Want { file: A, how: How::Whole }));
+    assert_eq!(*complete.hands.tree.0[&path("a")].bytes, old_bytes());
+}
+
+/// A run that moved is where it was told to be if the digest is right. Another run has another digest.
+#[test]
+fn the_digest_is_of_the_runs_too() {
+    let old = old_bytes();
+    let base = |victim: &Victim| {
+        let base = victim.frames.iter().find_map(|frame| match frame {
+            ToSender::Base { base, .. } => Some(*base),
+            _ => None,
+        });
+        base.expect("it was told")
+    };
+    for (told, proved) in [((0, 1, 1), (0, 1, 1)), ((0, 1, 1), (1, 0, 1)), ((1, 0, 1), (1, 0, 1))] {
+        let mut victim = Victim::based(2 * 4096);
+        let run = |(to, from, blocks)| MovedRun { to, from, blocks };
+        let digest = digest_of_changes(&base(&victim), 2 * 4096, &[run(proved)], []);
+        victim.take([moved(&[told]), ToReceiver::End { file: A, digest }]).unwrap();
+        let is_taken = victim.frames.iter().any(|frame| matches!(frame, ToSender::Done { .. }));
+        assert_eq!(is_taken, told == proved, "{told:?} {:?}", victim.frames);
+        let mut new = old[..2 * 4096].to_vec();
+        new.copy_within(
+            told.1 as usize * 4096..(told.1 as usize + 1) * 4096,
+            told.0 as usize * 4096,
+        );
+        let is = if is_taken { new } else { old.clone() };
+        assert_eq!(*victim.hands.tree.0[&path("a")].bytes, is);
+    }
+}
+
+#[test]
+fn runs_of_blocks_that_moved_are_bounded() {
+    let len = (MAX_MOVED_RUNS as u64 + 9) * 2 * 4096;
+    let mut victim = Victim::based(len);
+    let run = |no: usize| (no as u32 * 2 + 2, 0, 1);
+    for first in (0..MAX_MOVED_RUNS).step_by(1 << 10) {
+        let runs: Vec<_> = (first..first + (1 << 10)).map(run).collect();
+        victim.take([moved(&runs)]).unwrap();
+    }
+    let refused = victim.refusal(moved(&[run(MAX_MOVED_RUNS)]));
+    assert_eq!(refused, PeerError::Limit("runs of blocks that moved"));
 }

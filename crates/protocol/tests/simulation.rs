@@ -583,6 +583,55 @@ fn only_changes_since_a_known_base_are_read() {
     }
 }
 
+/// Blocks that came in, went away, changed places and are written over: what the base has elsewhere is not read, and
+/// does not come.
+#[test]
+fn blocks_that_a_known_base_has_elsewhere_are_not_read() {
+    let mut told = 0;
+    for seed in 0..300 {
+        let mut dice = Dice::new(seed);
+        let blocks = |dice: &mut Dice, most| dice.between(1, most) * 4096;
+        let (len, odd) = (blocks(&mut dice, 200), dice.between(0, 4095));
+        let old = dice.bytes(len + odd);
+        let (mut new, mut fresh) = (Vec::new(), 0);
+        for _ in 0..dice.between(1, 6) {
+            let from = dice.between(0, len / 4096) * 4096;
+            let end = (from + blocks(&mut dice, 80)).min(old.len());
+            new.extend_from_slice(&old[from..end]);
+            new.truncate(new.len() / 4096 * 4096);
+            let more = if dice.percent(50) { blocks(&mut dice, 3) } else { 0 };
+            new.extend(dice.bytes(more));
+            fresh += more;
+            if dice.percent(30) && !new.is_empty() {
+                let at = dice.between(0, new.len() - 1);
+                new[at] ^= 1;
+                fresh += 4096;
+            }
+        }
+        let tail = dice.between(0, 4095);
+        new.extend(dice.bytes(tail));
+        if new.len() <= 4096 {
+            // It comes whole.
+            continue;
+        }
+        let mut case = plain(tree_of(&[("a", new)]), tree_of(&[("a", old)]));
+        case.new.0.get_mut(&path("a")).unwrap().meta.modified.nanos = 8;
+        case.destination_faults =
+            DestinationFaults { based: 100, index: 100, ..Default::default() };
+        case.source_faults.scan = 100;
+        case.options.compare.cached = true;
+        let mut session = Session::new(&case, &mut Dice::new(seed));
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
+        assert_eq!(session.source.read, totals.literal, "seed {seed}");
+        told += usize::from(session.source.moved > 0);
+        // Steps in which it is compared are no blocks: a run loses up to one at each end.
+        let most = fresh as u64 + 4096 + 14 * 3 * 4096;
+        assert!(session.source.moved == 0 || totals.literal <= most, "seed {seed}: {totals:?}");
+    }
+    assert!(told > 100, "{told}");
+}
+
 /// With checksums a file that differs is no base, whatever is known of it: its bytes may have rotted.
 #[test]
 fn contents_that_differ_come_though_nothing_changed_since_the_base() {

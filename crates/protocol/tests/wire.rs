@@ -84,7 +84,7 @@ fn each_type_number_belongs_to_one_frame() {
         let unknown = PeerError::UnknownFrame(kind);
         assert_eq!(
             ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
-            !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53..=55 | 57 | 59 | 61)
+            !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53..=55 | 57 | 59 | 61 | 64)
         );
         let to_sender = matches!(kind, 32..=44 | 47..=49 | 52 | 58 | 60 | 62 | 63);
         assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !to_sender);
@@ -216,6 +216,7 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
             Ok(terms) => {
                 assert!(needed.iter().all(|name| has(name)));
                 assert_eq!(terms.zstd, has("compress:zstd"));
+                assert_eq!((terms.bases, terms.moved), (has("bases"), has("bases:moved")));
                 assert_eq!(terms.reports.troubles, has("troubles:located"));
                 assert_eq!(terms.reports.passed_over, has("changes:passed-over"));
                 assert_eq!(terms.reports.removed, has("sources:removed"));

@@ -40,11 +40,12 @@ pub(crate) struct CompareArgs {
     /// 0 reads every file, `forever` none that did not change.
     #[arg(long, value_name = "AGE", default_value = "30d")]
     pub(crate) checksum_max_age: Age,
-    /// With -c, compare sums that file systems keep
+    /// Trust the sums that both file systems keep
     ///
-    /// For btrfs at this end that keeps XXH64, SHA-256 or BLAKE2b, or a file system with fs-verity. What has no sum is
-    /// read.
-    #[arg(long, requires = "checksum")]
+    /// With -c, contents are compared by them: this end is a btrfs that keeps XXH64, SHA-256 or BLAKE2b, or a file
+    /// system with fs-verity. What has no sum is read. Without -c, XXH64 says which blocks of large files only moved,
+    /// as SHA-256 and BLAKE2b do in any case.
+    #[arg(long)]
     pub(crate) trust_sums: bool,
     /// Skip files that are newer at DEST
     #[arg(short = 'u', long)]

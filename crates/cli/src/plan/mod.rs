@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use deltic_core::SumKind;
 use deltic_core::stored::Strength;
 use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::plan::{Destination, Dial, Remote, Sources};
@@ -111,9 +112,14 @@ pub(crate) fn dial(plan: &mut Plan, login: &LoginArgs) -> Result<Option<Dial>> {
     }
 }
 
-/// Has contents compared by the sums that the file system at this end keeps, if that is asked for.
+/// Has contents compared by the sums that the file system at this end keeps, if that is asked for; where contents are
+/// not compared, has them say what moved.
 pub(crate) fn trust_sums(plan: &mut Plan, is_asked: bool) -> Result<()> {
     if !is_asked {
+        return Ok(());
+    }
+    if !plan.options.checksum {
+        plan.options.compare.trusted = Some(WEAKEST);
         return Ok(());
     }
     let place = match (&plan.sources, &plan.destination) {
@@ -141,6 +147,9 @@ pub(crate) fn trust_sums(plan: &mut Plan, is_asked: bool) -> Result<()> {
     }
     Ok(())
 }
+
+/// The weakest sums that may be trusted.
+const WEAKEST: TrustedSums = TrustedSums::Blocks { kind: SumKind::Xxh64, block_bytes: 4096 };
 
 /// True where a remote shell can ask somebody for a password: on a terminal, or by a program with a window.
 fn can_ask() -> bool {

@@ -179,6 +179,10 @@ fn words_of(reason: &Reason) -> String {
             let (changed, len) = (HumanBytes(*changed), HumanBytes(*len));
             return format!("of {len}, read the {changed} that changed since the last sync");
         }
+        Reason::Moved { read, len } => {
+            let (read, len) = (HumanBytes(*read), HumanBytes(*len));
+            return format!("of {len}, read the {read} that are new since the last sync");
+        }
         Reason::Differs { differ, len } => {
             let (differ, len) = (HumanBytes(*differ), HumanBytes(*len));
             return format!("of {len}, read the {differ} whose sums differ");

@@ -2,18 +2,19 @@
 //! since without reading it (docs/decisions/0037).
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::Digest;
+use deltic_protocol::known::Changed;
 use deltic_protocol::limits::LARGE_FILE_BYTES;
 use deltic_protocol::options::Options;
 use deltic_protocol::work::Handle;
 use deltic_store::{Extents, Snapshot, Version};
-use deltic_store_local::cache::{self, Moment, Noted};
+use deltic_store_local::cache::{self, Moment, Noted, SumsNote};
 use deltic_tree::RelPath;
 
+use super::base_sums::{self, Base, Deciding, bytes_of};
 use crate::lock::lock;
 use crate::old_sums::OldSums;
 use crate::reasons::{Reason, Reasons};
@@ -36,6 +37,8 @@ pub(super) struct Bases {
     confirmed: Mutex<HashMap<RelPath, (Version, Digest)>>,
     /// Knows bases that no run left.
     old_sums: Option<Arc<dyn OldSums>>,
+    /// Sums of blocks that decide.
+    deciding: Deciding,
 }
 
 /// A file that is being sent.
@@ -44,6 +47,16 @@ struct Sending {
     extents: Extents,
     /// The base that it goes by, and the one before that.
     since: Option<Since>,
+}
+
+/// The base that a file goes by.
+#[derive(Debug)]
+struct Since {
+    base: Digest,
+    /// The one before it.
+    before: Option<Digest>,
+    /// The tables that have its sums, and those of the version that is sent.
+    sums: [Option<SumsNote>; 2],
 }
 
 impl Bases {
@@ -56,7 +69,8 @@ impl Bases {
         let counts = options.compare.cached;
         let (dir, opened) = (dir.filter(|_| counts), opened.filter(|_| counts));
         let kept = opened.map_or_else(OnceLock::new, |opened| OnceLock::from(Some(opened)));
-        Self { dir, kept, old_sums, ..Self::default() }
+        let deciding = Deciding { trusts: options.compare.trusted.is_some() };
+        Self { dir, kept, old_sums, deciding, ..Self::default() }
     }
 
     /// Tells `reasons` why each file is read whole, or not.
@@ -77,14 +91,15 @@ impl Bases {
         self.kept.get_or_init(|| cache::Bases::open(self.dir.as_deref()?)).as_ref()
     }
 
-    /// Ranges of a file that is to be sent that have changed since `base`, if those are known and are not too much of
-    /// it. What its store says of it is kept until it is [sent](Self::sent).
+    /// Differences of a file that is to be sent from `base`, if they are known and are not too much of it. Where the
+    /// other end `can_copy` what the base has elsewhere, that is told as such. What the file's store says of it is kept
+    /// until it is [sent](Self::sent).
     pub(super) fn begin(
         &self,
         handle: Handle,
         (path, snapshot): (&RelPath, &impl Snapshot),
-        base: Option<&Digest>,
-    ) -> Option<Vec<Range<u64>>> {
+        (base, can_copy): (Option<&Digest>, bool),
+    ) -> Option<Changed> {
         let len = snapshot.meta().len;
         let kept = self.kept(len);
         if kept.is_none() && (self.old_sums.is_none() || base.is_none()) {
@@ -97,34 +112,53 @@ impl Bases {
                 self.reasons.as_ref().map_or_else(String::new, |_| snapshot.lack()),
             )),
             (Some(_), None) => Err(Reason::NoBase),
-            (Some(extents), Some(base)) => self.since(kept, base, extents),
+            (Some(extents), Some(base)) => self.since(kept, (snapshot, extents), (base, can_copy)),
         };
         if let Some(reasons) = &self.reasons {
-            let told = |(changed, _): &(Vec<_>, _)| match self.old_sums {
-                Some(_) => Reason::Differs { differ: bytes_of(changed), len },
-                None => Reason::Changed { changed: bytes_of(changed), len },
+            let told = |(changed, _): &(Changed, _)| {
+                let (bytes, moved) = (bytes_of(&changed.ranges), !changed.moved.is_empty());
+                match self.old_sums {
+                    Some(_) => Reason::Differs { differ: bytes, len },
+                    None if moved => Reason::Moved { read: bytes, len },
+                    None => Reason::Changed { changed: bytes, len },
+                }
             };
             reasons.add(path, found.as_ref().map_or_else(Reason::clone, told));
         }
         let extents = extents?;
         let (changed, since) = found.ok().unzip();
-        changed.iter().for_each(|changed| snapshot.will_read(changed));
+        changed.iter().for_each(|changed: &Changed| snapshot.will_read(&changed.ranges));
         lock(&self.sending).insert(handle, Sending { extents, since });
         changed
     }
 
-    /// Ranges that have changed since `base`, or why they are not known, or of no use.
+    /// Differences from `base`, or why they are not known, or of no use.
     fn since(
         &self,
         kept: Option<&cache::Bases>,
-        base: &Digest,
-        now: &Extents,
-    ) -> Result<(Vec<Range<u64>>, Since), Reason> {
+        (snapshot, now): (&impl Snapshot, &Extents),
+        (base, can_copy): (&Digest, bool),
+    ) -> Result<(Changed, Since), Reason> {
         let (old, before) = self.noted(kept, base).ok_or(Reason::ForgottenBase)?;
-        let changed = now.changed_since(&old).ok_or(Reason::NewMount)?;
+        let changed = now.changed_since(&old);
+        // Of a file system that was mounted anew only sums tell.
+        let ranges = changed.clone().unwrap_or_else(|| std::iter::once(0..now.len()).collect());
+        let decides = self.old_sums.is_none() && self.deciding.kind(snapshot).is_some();
+        let note = kept.filter(|_| decides).and_then(|kept| kept.sums_noted(base));
+        let moved = kept.filter(|_| can_copy).and_then(|kept| {
+            let base = Base { kept, note: note.as_ref(), len: old.len() };
+            self.deciding.moved(snapshot, &base, &ranges)
+        });
+        let is_little = |changed: &Changed| bytes_of(&changed.ranges) <= now.len() / LEAST_SHARE;
+        let next = note.clone().and_then(|note| base_sums::carried(note, &ranges, now.len()));
+        let since = Since { base: *base, before, sums: [note, next] };
+        if let Some(moved) = moved.filter(is_little) {
+            return Ok((moved, since));
+        }
+        let changed = Changed { ranges: changed.ok_or(Reason::NewMount)?, moved: Vec::new() };
         // What is read from far away costs more than what a recipe could save.
-        match self.old_sums.is_some() || bytes_of(&changed) <= now.len() / LEAST_SHARE {
-            true => Ok((changed, (*base, before))),
+        match self.old_sums.is_some() || is_little(&changed) {
+            true => Ok((changed, since)),
             false => Err(Reason::MuchChanged),
         }
     }
@@ -143,13 +177,28 @@ impl Bases {
     }
 
     /// Notes that a file was sent as the base that is called so.
-    pub(super) fn sent(&self, handle: Handle, len: u64, base: &Digest) {
+    pub(super) fn sent(&self, handle: Handle, snapshot: &impl Snapshot, base: &Digest) {
         let sending = lock(&self.sending).remove(&handle);
-        if let (Some(Sending { extents, since }), Some(kept)) = (sending, self.kept(len)) {
-            let (since, before) = since.unzip();
-            kept.note(base, &Noted { extents: extents.encode(), before: since });
-            // The receiver has the last one still if it does not get this far.
-            before.flatten().inspect(|before| kept.forget(before));
+        let kept = self.kept(snapshot.meta().len);
+        let (Some(Sending { extents, since }), Some(kept)) = (sending, kept) else { return };
+        let before = since.as_ref().map(|since| since.base);
+        kept.note(base, &Noted { extents: extents.encode(), before });
+        let (last, [of_base, next]) = match since {
+            Some(Since { before, sums, .. }) => (before, sums),
+            None => (None, [None, None]),
+        };
+        let deciding = (self.deciding, kept);
+        let noted = match self.old_sums {
+            Some(_) => None,
+            None => base_sums::note(deciding, (snapshot, &extents), next),
+        };
+        noted.iter().for_each(|noted| kept.note_sums(base, noted));
+        // The receiver has the last one still if it does not get this far.
+        if let Some(last) = last {
+            let gone = kept.sums_noted(&last).map(|note| note.table);
+            kept.forget(&last);
+            let stays = [of_base, noted].map(|note| note.map(|note| note.table));
+            gone.filter(|_| !stays.contains(&gone)).inspect(|table| kept.forget_table(table));
         }
     }
 
@@ -187,11 +236,4 @@ impl Bases {
     pub(super) fn take_confirmed(&self, path: &RelPath) -> Option<(Version, Digest)> {
         lock(&self.confirmed).remove(path)
     }
-}
-
-/// The base that a file goes by, and the one before that.
-type Since = (Digest, Option<Digest>);
-
-fn bytes_of(ranges: &[Range<u64>]) -> u64 {
-    ranges.iter().map(|range| range.end - range.start).sum()
 }

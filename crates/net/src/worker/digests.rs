@@ -70,7 +70,7 @@ impl Digests {
     /// With what is known in `dir`, if the options let it count.
     pub(super) fn new(dir: Option<PathBuf>, options: &Options) -> Self {
         let max_age = options.compare.max_age_secs.map(Duration::from_secs);
-        let trusted = options.compare.trusted;
+        let trusted = options.compare.trusted.filter(|_| options.checksum);
         let dir = dir.filter(|_| options.compare.cached && trusted.is_none());
         let Options { checksum, tells_digests, .. } = *options;
         let (compares, tells) = (checksum, tells_digests);

@@ -2,6 +2,7 @@
 //! the executor.
 
 pub(crate) mod alternates;
+mod base_sums;
 mod bases;
 mod buffers;
 pub(crate) mod destination;

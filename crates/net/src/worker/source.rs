@@ -384,7 +384,10 @@ impl<T: Tree> SourceWorker<T> {
             How::Tail => None,
             // Where the other end knows of none. It may not have greeted yet.
             _ if self.terms().is_some_and(|terms| !terms.bases) => None,
-            _ => self.kept.bases.begin(handle, (path, &snapshot), base.as_ref()),
+            _ => {
+                let can_copy = self.terms().is_some_and(|terms| terms.moved);
+                self.kept.bases.begin(handle, (path, &snapshot), (base.as_ref(), can_copy))
+            }
         };
         if changed.is_none() {
             self.kept.digests.begin(handle, how, &snapshot);
@@ -425,12 +428,12 @@ impl<T: Tree> SourceWorker<T> {
         let (digest, taken) = match proof {
             Sealing::Chunks(chunks) => (digest_of(chunks.iter()), None),
             Sealing::Bytes(digest) => (*digest, Some(digest)),
-            Sealing::Changes(base, blocks) => {
-                (digest_of_changes(base, snapshot.meta().len, &**blocks), None)
+            Sealing::Changes(base, moved, blocks) => {
+                (digest_of_changes(base, snapshot.meta().len, moved, &**blocks), None)
             }
         };
         if !restless {
-            self.kept.bases.sent(handle, snapshot.meta().len, &digest);
+            self.kept.bases.sent(handle, &*snapshot, &digest);
             self.kept.digests.note_sent(handle, &*snapshot, taken);
         }
         Ok(Sealed { digest, restless })

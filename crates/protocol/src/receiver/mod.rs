@@ -144,6 +144,7 @@ impl Receiver {
             | ToReceiver::Groups { .. }
             | ToReceiver::Chunks { .. }
             | ToReceiver::Recipe { .. }
+            | ToReceiver::Moved { .. }
             | ToReceiver::Fill { .. }
             | ToReceiver::Mended { .. }
             | ToReceiver::Keeps { .. }

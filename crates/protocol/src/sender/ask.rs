@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
+use deltic_core::moved::MovedRun;
 use deltic_core::recipe::{Chunk, Digest, FileDigest};
 use deltic_core::search::{Blocks, Region};
 use deltic_core::{GapSums, Key, Searcher, Span, Strong, StrongSum};
@@ -102,8 +103,8 @@ pub enum Sealing {
     Chunks(Arc<Vec<Chunk>>),
     /// Its bytes; taken already.
     Bytes(Digest),
-    /// A base, and the blocks that are others, by their numbers.
-    Changes(Digest, Arc<Vec<(u32, Chunk)>>),
+    /// A base, the runs that it has elsewhere, and the blocks that are others, by their numbers.
+    Changes(Digest, Arc<Vec<MovedRun>>, Arc<Vec<(u32, Chunk)>>),
 }
 
 /// Changes of a file while it is read that an attempt puts up with.

@@ -1,17 +1,18 @@
 //! The sender's hands: reads a tree that may change while it is read.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, TwoStage, cut_all};
+use deltic_core::moved::MovedRun;
 use deltic_core::recipe::{Chunk, FileDigest, digest_of, digest_of_changes};
 use deltic_core::search::Region;
 use deltic_core::zeros::take_out;
 use deltic_core::{
     AtEnd, Chunker, Crc32c, Digest, GapDelta, Isa, Keeps, Key, Op, Searcher, Span, StrongSum,
 };
-use deltic_protocol::known::{Known, KnownRecipe};
+use deltic_protocol::known::{Changed, Known, KnownRecipe};
 use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, Limits};
 use deltic_protocol::message::{How, Payload, Sparse};
 use deltic_protocol::report::{Trouble, TroubleKind};
@@ -73,6 +74,8 @@ pub struct Source {
     pub keeps: Option<Keeps>,
     /// Regions that a search went through.
     pub joined: usize,
+    /// Runs of blocks that were told as moved.
+    pub moved: usize,
 }
 
 /// What one piece of work reads: now more, now less.
@@ -181,6 +184,7 @@ impl Source {
             bases: BTreeMap::new(),
             keeps: None,
             joined: 0,
+            moved: 0,
         }
     }
 
@@ -276,8 +280,9 @@ impl Source {
                     let digest = match &proof {
                         Sealing::Chunks(chunks) => digest_of(chunks.iter()),
                         Sealing::Bytes(digest) => *digest,
-                        Sealing::Changes(base, blocks) => {
-                            digest_of_changes(base, opened.meta.len, &**blocks)
+                        Sealing::Changes(base, moved, blocks) => {
+                            self.moved += moved.len();
+                            digest_of_changes(base, opened.meta.len, moved, &**blocks)
                         }
                     };
                     if same { Ok(digest.into()) } else { Err(changed()) }
@@ -313,8 +318,8 @@ impl Source {
         Known { recipe, keeps: self.keeps, ..Known::default() }
     }
 
-    /// Ranges that are not known to be those of a base; some may be all the same.
-    fn changed(&mut self, handle: &Handle, base: &Digest) -> Option<Vec<Range<u64>>> {
+    /// Its differences from a base; some of what changed may be all the same, and some of it may have moved.
+    fn changed(&mut self, handle: &Handle, base: &Digest) -> Option<Changed> {
         let old = Arc::clone(self.bases.get(base.as_bytes())?);
         let (_, node) = self.open.get(handle)?;
         let new = Arc::clone(&node.bytes);
@@ -329,7 +334,8 @@ impl Source {
                 _ => changed.push(range),
             }
         }
-        Some(changed)
+        let all = Changed { ranges: changed, moved: Vec::new() };
+        Some(if self.dice.percent(70) { moved(all, &old, &new) } else { all })
     }
 
     /// A segment or a region, each step of the search a patch of its own.
@@ -522,4 +528,34 @@ impl Source {
         self.versions.entry(path.clone()).or_default().push(node.bytes.clone());
         self.tree.0.insert(path, node);
     }
+}
+
+/// The same, with blocks that the old version has elsewhere told as such.
+fn moved(changed: Changed, old: &[u8], new: &[u8]) -> Changed {
+    let block = CHANGED_BLOCK_BYTES as usize;
+    let known: HashMap<&[u8], u32> = old.chunks_exact(block).zip(0..).collect();
+    let (mut ranges, mut runs) = (Vec::<Range<u64>>::new(), Vec::<MovedRun>::new());
+    for range in changed.ranges {
+        let mut at = range.start as usize;
+        while at < range.end as usize {
+            let end = (at / block + 1) * block;
+            let is_whole = at.is_multiple_of(block) && end <= range.end as usize;
+            let end = end.min(range.end as usize);
+            let (to, from) = ((at / block) as u32, known.get(&new[at..end]).copied());
+            match from.filter(|from| is_whole && *from != to) {
+                Some(from) => match runs.last_mut() {
+                    Some(last) if last.end() == to.into() && last.old_end() == from.into() => {
+                        last.blocks += 1;
+                    }
+                    _ => runs.push(MovedRun { to, from, blocks: 1 }),
+                },
+                None => match ranges.last_mut() {
+                    Some(last) if last.end == at as u64 => last.end = end as u64,
+                    _ => ranges.push(at as u64..end as u64),
+                },
+            }
+            at = end;
+        }
+    }
+    Changed { ranges, moved: runs }
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, FixedLen, Sizes};
 use deltic_core::{
-    BlockLen, ChunkPrefix, ChunkerSpec, Digest, GapSums, GroupPrefix, Keeps, Key, StrongSum,
-    SumKind, ZeroRun,
+    BlockLen, ChunkPrefix, ChunkerSpec, Digest, GapSums, GroupPrefix, Keeps, Key, MovedRun,
+    StrongSum, SumKind, ZeroRun,
 };
 use deltic_protocol::check::Checksum;
 use deltic_protocol::frame::HEADER_BYTES;
@@ -411,6 +411,10 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Signs", ToSender::Signs { file, by: Keeps::new(SumKind::Sha256, 4096) }.encode()),
         ("Signs.nothing", ToSender::Signs { file, by: None }.encode()),
         ("Base", ToSender::Base { file, base: Digest::from_bytes([0xba; 32]) }.encode()),
+        ("Moved", {
+            let run = |to, from, blocks| MovedRun { to, from, blocks };
+            ToReceiver::Moved { file, runs: vec![run(3, 70_000, 40), run(43, 1, 1)] }.encode()
+        }),
         ("Start.changes", {
             let (meta, how) = (meta.clone(), How::Changes);
             ToReceiver::Start {
@@ -544,6 +548,13 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             file,
             chunks,
             payload
+        }),
+        (file(), vec(any::<[u32; 3]>(), 0..4)).prop_map(|(file, runs)| ToReceiver::Moved {
+            file,
+            runs: runs
+                .into_iter()
+                .map(|[to, from, blocks]| MovedRun { to, from, blocks })
+                .collect(),
         }),
         (file(), ranges(), any::<u32>(), payload()).prop_map(|(file, gaps, bytes, payload)| {
             ToReceiver::Mended { file, gaps, bytes, payload }

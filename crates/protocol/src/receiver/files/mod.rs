@@ -157,6 +157,9 @@ impl Files {
             ToReceiver::Chunks { file, groups, chunks } => {
                 self.step(cx, file, |transfer, fx| transfer.chunks(fx, &groups, &chunks.0))
             }
+            ToReceiver::Moved { file, runs } => {
+                self.step(cx, file, |transfer, _| transfer.moved(&runs))
+            }
             ToReceiver::Fill { file, chunks, payload } => {
                 self.step(cx, file, |transfer, fx| transfer.fill(fx, &chunks, payload))
             }

@@ -1,20 +1,23 @@
-//! A file that goes by what changed since a base, which the version in place is: blocks that are told are new, all
-//! others stay where they lie.
+//! A file that goes by what changed since a base, which the version in place is: blocks that are told are new, runs of
+//! others lie elsewhere in it, and all the rest stays where it lies.
 
 use std::collections::VecDeque;
 
 use deltic_core::delta::Op;
+use deltic_core::moved::MovedRun;
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{Fingerprint, Span};
 
 use crate::error::PeerError;
-use crate::limits::{CHANGED_BLOCK_BYTES, MAX_CHANGED_BLOCKS};
+use crate::limits::{CHANGED_BLOCK_BYTES, MAX_CHANGED_BLOCKS, MAX_MOVED_RUNS};
 use crate::receiver::ask::Piece;
 
 use super::proof::ProofOf;
 use super::table::UNASKED;
 
 const BLOCK: u64 = CHANGED_BLOCK_BYTES as u64;
+
+const UNMOVED: PeerError = PeerError::Unexpected("a run of blocks that cannot have moved so");
 
 /// Longest copy in one piece of work, in bytes.
 const COPY_BYTES: u64 = 64 << 20;
@@ -33,33 +36,92 @@ pub(super) struct Changes {
     kept: u64,
     /// Copies between blocks that came, and of what is behind the last.
     copies: VecDeque<Op>,
+    /// Runs that the base has elsewhere, ascending.
+    moved: Vec<MovedRun>,
+    /// Number of those that are before the end.
+    passed: usize,
     /// Blocks that came, ascending; they have no fingerprint while they are written.
     blocks: Vec<(u32, Option<Chunk>)>,
 }
 
 impl Changes {
     pub(super) const fn new(base: Digest, old: u64, new: u64) -> Self {
-        Self { base, old, new, end: 0, kept: 0, copies: VecDeque::new(), blocks: Vec::new() }
+        Self {
+            base,
+            old,
+            new,
+            end: 0,
+            kept: 0,
+            copies: VecDeque::new(),
+            moved: Vec::new(),
+            passed: 0,
+            blocks: Vec::new(),
+        }
     }
 
-    /// Takes all up to `end` from the base; false where that is shorter.
-    fn stays(&mut self, end: u64) -> bool {
-        if end > self.old && end > self.end {
-            return false;
+    /// Takes runs that the base has elsewhere: whole blocks of both versions, in ascending order, and before any block
+    /// that came.
+    pub(super) fn moved(&mut self, runs: &[MovedRun]) -> Result<(), PeerError> {
+        if runs.is_empty() || !self.blocks.is_empty() {
+            return Err(UNMOVED);
         }
+        if self.moved.len() + runs.len() > MAX_MOVED_RUNS {
+            return Err(PeerError::Limit("runs of blocks that moved"));
+        }
+        for run in runs {
+            let behind = self.moved.last().map_or(0, MovedRun::end);
+            let is_within = run.end() <= self.new / BLOCK && run.old_end() <= self.old / BLOCK;
+            let has_moved = run.blocks > 0 && run.to != run.from;
+            if !(is_within && has_moved && u64::from(run.to) >= behind) {
+                return Err(UNMOVED);
+            }
+            self.moved.push(*run);
+        }
+        Ok(())
+    }
+
+    /// Takes all up to `end` from the base: runs that it has elsewhere, as far as they begin before, and what is
+    /// between them from where it lies. False where the base is too short for that.
+    fn goes_on(&mut self, end: u64) -> bool {
+        while let Some(run) = self.moved.get(self.passed).copied()
+            && u64::from(run.to) * BLOCK < end
+        {
+            let to = u64::from(run.to) * BLOCK;
+            if !self.stays(to) {
+                return false;
+            }
+            self.copy(u64::from(run.from) * BLOCK, run.end() * BLOCK);
+            self.passed += 1;
+        }
+        self.stays(end)
+    }
+
+    /// Takes all up to `end` from the base, which has it from `from` on.
+    fn copy(&mut self, mut from: u64, end: u64) {
         while self.end < end {
-            let old = Span::new(self.end, (end - self.end).min(COPY_BYTES) as u32);
-            self.copies.push_back(Op::Copy { old, new_start: old.start });
-            self.end = old.end();
+            let old = Span::new(from, (end - self.end).min(COPY_BYTES) as u32);
+            self.copies.push_back(Op::Copy { old, new_start: self.end });
+            (from, self.end) = (old.end(), self.end + u64::from(old.len));
             self.kept += u64::from(old.len);
         }
-        true
+    }
+
+    /// Takes all up to `end` from where the base has it; false where that is shorter.
+    fn stays(&mut self, end: u64) -> bool {
+        let is_there = end <= self.old || end <= self.end;
+        if is_there {
+            self.copy(self.end, end);
+        }
+        is_there
     }
 
     /// Marks a block as arrived; its place. Blocks come in ascending order.
     pub(super) fn receive(&mut self, block: u32) -> Result<Piece, PeerError> {
         let start = u64::from(block) * BLOCK;
-        if start < self.end || start >= self.new || !self.stays(start) {
+        // A run that begins before it may end behind its start, and one that begins with it is not passed yet.
+        let is_free = start >= self.end && start < self.new && self.goes_on(start);
+        let next = self.moved.get(self.passed).map_or(u64::MAX, |run| u64::from(run.to) * BLOCK);
+        if !is_free || self.end > start || next <= start {
             return Err(UNASKED);
         }
         if self.blocks.len() == MAX_CHANGED_BLOCKS {
@@ -72,7 +134,7 @@ impl Changes {
 
     /// Takes the end: all behind the last block that came stays. False where the base is too short for that.
     pub(super) fn end(&mut self) -> bool {
-        self.stays(self.new)
+        self.goes_on(self.new)
     }
 
     /// Bytes that stay, as far as is told.
@@ -99,6 +161,6 @@ impl Changes {
     pub(super) fn prove(&mut self) -> ProofOf {
         let blocks = std::mem::take(&mut self.blocks);
         let blocks = blocks.into_iter().filter_map(|(block, chunk)| Some((block, chunk?)));
-        ProofOf::Changes(self.base, self.new, blocks.collect())
+        ProofOf::Changes(self.base, self.new, std::mem::take(&mut self.moved), blocks.collect())
     }
 }

@@ -30,6 +30,7 @@ use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, ChunkerSpec};
 use deltic_core::delta::Op;
+use deltic_core::moved::MovedRun;
 use deltic_core::recipe::Digest;
 use deltic_core::{Fingerprint, Keeps, Span, Strategy};
 use deltic_tree::Meta;
@@ -277,6 +278,14 @@ impl Transfer {
                 let span = preset.receive(chunk).ok_or(UNASKED)?;
                 Ok(Piece { span, brief: None })
             }
+        }
+    }
+
+    /// Takes runs of blocks that the base has elsewhere.
+    pub(crate) fn moved(&mut self, runs: &[MovedRun]) -> Result<(), PeerError> {
+        match &mut self.method {
+            Method::Changes(changes) if self.phase == Phase::Coming => changes.moved(runs),
+            _ => Err(PeerError::Unexpected("blocks that moved")),
         }
     }
 

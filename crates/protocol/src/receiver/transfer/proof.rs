@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use deltic_core::moved::MovedRun;
 use deltic_core::recipe::{Chunk, Digest, DigestBuilder, Grouper};
 use deltic_core::{ChunkNo, Chunks, Fingerprint, Index, Span, digest_of_changes};
 
@@ -19,8 +20,9 @@ pub(super) enum ProofOf {
     Chunks(Box<ProofChunks>),
     /// The bytes of new.
     Bytes,
-    /// A base, the length of new in bytes, and the blocks that are others, by their numbers.
-    Changes(Digest, u64, Vec<(u32, Chunk)>),
+    /// A base, the length of new in bytes, the runs that the base has elsewhere, and the blocks that are others, by
+    /// their numbers.
+    Changes(Digest, u64, Vec<MovedRun>, Vec<(u32, Chunk)>),
 }
 
 /// The new version's chunks, which are known from several sources.
@@ -102,7 +104,9 @@ impl Proof {
         let digest = match &self.of {
             ProofOf::Bytes => of_bytes()?,
             ProofOf::Chunks(chunks) => chunks.digest(),
-            ProofOf::Changes(base, len, blocks) => digest_of_changes(base, *len, blocks),
+            ProofOf::Changes(base, len, moved, blocks) => {
+                digest_of_changes(base, *len, moved, blocks)
+            }
         };
         Ok(digest == self.digest)
     }

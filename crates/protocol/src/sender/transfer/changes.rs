@@ -4,10 +4,13 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use deltic_core::moved::MovedRun;
 use deltic_core::recipe::Chunk;
 use deltic_core::{Digest, Span};
 
-use crate::limits::{CHANGED_BLOCK_BYTES, MAX_CHANGED_BLOCKS};
+use crate::known::Changed;
+use crate::limits::{CHANGED_BLOCK_BYTES, MAX_CHANGED_BLOCKS, MAX_MOVED_RUNS};
+use crate::message::ToReceiver;
 
 use super::super::ask::{Sealing, Sums, Work};
 use super::super::context::Context;
@@ -24,6 +27,8 @@ const READS: usize = 4;
 #[derive(Debug)]
 pub(super) struct Changes {
     base: Digest,
+    /// Runs that the base has elsewhere.
+    moved: Arc<Vec<MovedRun>>,
     /// Blocks that are to be read, ascending.
     unread: VecDeque<Range<u32>>,
     /// Bytes of all that changed.
@@ -34,12 +39,13 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Blocks of a file of `len` bytes that `changed` since `base`; `None` where these are too many to count, or no
-    /// part of it.
-    pub(super) fn new(base: Digest, changed: &[Range<u64>], len: u64) -> Option<Self> {
+    /// Blocks of a file of `len` bytes that changed since `base`, or lie elsewhere in it; `None` where these are too
+    /// many to count, or no part of it.
+    pub(super) fn new(base: Digest, changed: Changed, len: u64) -> Option<Self> {
+        let Changed { ranges: changed, moved } = changed;
         u32::try_from(len.div_ceil(BLOCK)).ok()?;
         let mut unread = VecDeque::<Range<u32>>::new();
-        for range in changed {
+        for range in &changed {
             if range.start >= range.end || range.end > len {
                 return None;
             }
@@ -53,15 +59,20 @@ impl Changes {
             (u64::from(blocks.end) * BLOCK).min(len) - u64::from(blocks.start) * BLOCK
         };
         let count: usize = unread.iter().map(|blocks| (blocks.end - blocks.start) as usize).sum();
-        if count > MAX_CHANGED_BLOCKS {
+        let is_told = moved.len() <= MAX_MOVED_RUNS && are_apart(&moved, &unread, len);
+        if count > MAX_CHANGED_BLOCKS || !is_told {
             return None;
         }
         let bytes = unread.iter().map(bytes).sum();
-        Some(Self { base, unread, bytes, reading: 0, blocks: Vec::new() })
+        let moved = Arc::new(moved);
+        Some(Self { base, moved, unread, bytes, reading: 0, blocks: Vec::new() })
     }
 
     /// Begins to read, now that `Start` is sent.
     pub(super) fn begin(&mut self, at: &mut Attempt, cx: &mut Context) {
+        for runs in self.moved.chunks(cx.limits.batch()) {
+            cx.send(ToReceiver::Moved { file: at.file, runs: runs.to_vec() });
+        }
         at.settle(cx, at.len - self.bytes);
         self.read_more(at, cx);
     }
@@ -82,7 +93,7 @@ impl Changes {
         }
         if self.reading == 0 {
             let blocks = Arc::new(std::mem::take(&mut self.blocks));
-            at.seal(cx, Sealing::Changes(self.base, blocks));
+            at.seal(cx, Sealing::Changes(self.base, Arc::clone(&self.moved), blocks));
         }
     }
 
@@ -112,4 +123,16 @@ impl Changes {
         self.reading -= 1;
         self.blocks.extend(blocks.iter().cloned().flatten().zip(sums));
     }
+}
+
+/// True for runs of whole blocks of a file of `len` bytes, ascending, of which none has a block that is to be read.
+fn are_apart(moved: &[MovedRun], unread: &VecDeque<Range<u32>>, len: u64) -> bool {
+    let (mut end, mut unread) = (0, unread.iter().peekable());
+    moved.iter().all(|run| {
+        while unread.next_if(|blocks| u64::from(blocks.end) <= run.to.into()).is_some() {}
+        let is_free = unread.peek().is_none_or(|blocks| u64::from(blocks.start) >= run.end());
+        let is_next = run.blocks > 0 && u64::from(run.to) >= end && run.end() <= len / BLOCK;
+        end = run.end();
+        is_free && is_next
+    })
 }

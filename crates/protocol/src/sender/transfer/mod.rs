@@ -147,9 +147,9 @@ impl Transfer {
     }
 
     pub(super) fn opened(&mut self, cx: &mut Context, opened: Opened) -> Result<(), Trouble> {
-        let Opened { meta, body, known } = opened;
+        let Opened { meta, body, mut known } = opened;
         self.at.len = meta.len;
-        let changes = self.base.zip(known.changed.as_deref());
+        let changes = self.base.zip(known.changed.take());
         let changes = changes.and_then(|(base, changed)| Changes::new(base, changed, meta.len));
         if let Some(changes) = changes {
             (self.at.how, self.way) = (How::Changes, Way::Changes(changes));

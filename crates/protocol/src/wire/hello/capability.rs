@@ -32,6 +32,8 @@ pub(super) const REMOVED: &str = "sources:removed";
 
 /// A receiver may say which base its old version is, and a sender answer by what changed since.
 pub(super) const BASES: &str = "bases";
+/// Such an answer may say which blocks the base has elsewhere.
+pub(super) const MOVED: &str = "bases:moved";
 
 /// The sender may say which sums its storage keeps of a file, and the receiver of what it makes a signature.
 pub(super) const KEPT_SUMS: &str = "sums:kept";

@@ -10,8 +10,8 @@ use crate::options::{Delete, Guard};
 use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
-    BASES, CHECKS, CREDIT, DELETE_SHARE, KEPT_SUMS, KEYED, PASSED_OVER, RECIPE, REMOVED, RESUMED,
-    SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD, capability,
+    BASES, CHECKS, CREDIT, DELETE_SHARE, KEPT_SUMS, KEYED, MOVED, PASSED_OVER, RECIPE, REMOVED,
+    RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD, capability,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -42,6 +42,8 @@ pub struct Common {
     pub bases: bool,
     /// The ends may agree on sums that their storage keeps, where a strategy uses these.
     pub kept_sums: bool,
+    /// The sender may say which blocks the base has elsewhere.
+    pub moved: bool,
     /// Chunks are named by the keyed sum; else by BLAKE3 with a key.
     pub keyed: bool,
     /// [`Hello::names`] of the sender are the session's: what it offers before it has heard the receiver is good.
@@ -141,7 +143,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let strategies = known.fold(0, |bits, (place, _)| bits | 1 << place);
     let (zstd, zeros) = (both(ZSTD), both(ZEROS));
     let (streams, keyed) = (both(STREAMS), both(KEYED));
-    let (delete_share, bases) = (both(DELETE_SHARE), both(BASES));
+    let (delete_share, bases, moved) = (both(DELETE_SHARE), both(BASES), both(MOVED));
     let kept_sums = both(KEPT_SUMS);
     let reports = Reports {
         resumed: both(RESUMED),
@@ -166,6 +168,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         reports,
         bases,
         kept_sums,
+        moved,
         keyed,
         offers,
         strategies,

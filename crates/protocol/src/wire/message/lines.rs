@@ -5,6 +5,7 @@ use std::ops::Range;
 use deltic_core::GapSums;
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::fingerprint::{ChunkPrefix, GroupPrefix, PrefixLen};
+use deltic_core::moved::MovedRun;
 use deltic_core::recipe::Digest;
 use deltic_tree::path::MAX_NAME_BYTES;
 
@@ -161,6 +162,18 @@ impl Wire for GapLine {
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         Ok(Self { chunks: Wire::take(from)?, sums: GapSums::decode(from)? })
+    }
+}
+
+impl Wire for MovedRun {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.to.put(to);
+        self.from.put(to);
+        self.blocks.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self { to: from.varint_u32()?, from: from.varint_u32()?, blocks: from.varint_u32()? })
     }
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use deltic_core::Keeps;
 use deltic_core::chunk::ChunkerSpec;
+use deltic_core::moved::MovedRun;
 use deltic_core::recipe::Digest;
 use deltic_tree::{DirDigest, Entry, Meta, RelPath};
 
@@ -41,6 +42,8 @@ pub enum ToReceiver {
     Chunks { file: FileNo, groups: Vec<Range<u32>>, chunks: ChunkLines },
     /// Tells the next chunks of a short file's recipe, without groups.
     Recipe { file: FileNo, chunks: ChunkLines },
+    /// Runs of blocks that the base has elsewhere, in order; they come before all blocks that it does not have.
+    Moved { file: FileNo, runs: Vec<MovedRun> },
     /// Literal bytes of whole chunks, in order.
     Fill { file: FileNo, chunks: Vec<Range<u32>>, payload: Payload },
     /// Gaps as copies from old and literals: for each a `GapDelta`, one behind the other, `bytes` long in all.
@@ -113,6 +116,7 @@ frames!(ToReceiver {
     19 Groups { file, groups }
     20 Chunks { file, groups, chunks }
     51 Recipe { file, chunks }
+    64 Moved { file, runs }
     21 Fill { file, chunks, payload }
     54 Restless { file }
     22 End { file, digest }
