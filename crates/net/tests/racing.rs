@@ -79,7 +79,7 @@ fn change_now(path: &Path, dice: &mut Dice) {
     let most = [10, 5000, 50_000][dice.below(3) as usize];
     let len = 1 + dice.below(most);
     let reserve = |flags| _ = fallocate(&file, flags, at, len);
-    match dice.below(12) {
+    match dice.below(14) {
         0..4 => file.write_all_at(&dice.bytes(len), at).unwrap(),
         4 => file.set_len(LEN - HOT + dice.below(2 * HOT)).unwrap(),
         5 => reserve(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE),
@@ -91,6 +91,7 @@ fn change_now(path: &Path, dice: &mut Dice) {
             let len = (1 + dice.below(20)) * BLOCK;
             _ = copy_file_range(open(), Some(&mut from), &file, Some(&mut to), len as usize);
         }
+        12.. => insert(path, at / BLOCK * BLOCK, dice),
         which => {
             let beside = path.with_extension("new");
             let new = File::create(&beside).unwrap();
@@ -102,6 +103,36 @@ fn change_now(path: &Path, dice: &mut Dice) {
             fs::rename(beside, path).unwrap();
         }
     }
+}
+
+/// Writes a file anew with blocks inserted at `at`, or taken out.
+fn insert(path: &Path, at: u64, dice: &mut Dice) {
+    let (old, beside) = (File::open(path).unwrap(), path.with_extension("new"));
+    let (new, len) = (File::create(&beside).unwrap(), old.metadata().unwrap().len());
+    let [more, less] = [1 + dice.below(40), 0].map(|blocks| blocks * BLOCK);
+    let (more, less) = if dice.below(2) == 0 { (more, less) } else { (less, more) };
+    let behind = (at + less).min(len);
+    new.set_len(at.min(len) + more + (len - behind)).unwrap();
+    new.write_all_at(&dice.bytes(more), at.min(len)).unwrap();
+    // Some is written over too.
+    let is_other = |dice: &mut Dice| dice.below(100) == 0;
+    let mut place = 0;
+    while let Ok(start) = seek(&old, SeekFrom::Data(place)) {
+        place = seek(&old, SeekFrom::Hole(start)).unwrap();
+        for from in (start..place).step_by(BLOCK as usize) {
+            let mut block = vec![0; BLOCK.min(place - from) as usize];
+            old.read_exact_at(&mut block, from).unwrap();
+            if is_other(dice) {
+                block[0] ^= 1;
+            }
+            if from < at {
+                new.write_all_at(&block, from).unwrap();
+            } else if from >= behind {
+                new.write_all_at(&block, at + more + (from - behind)).unwrap();
+            }
+        }
+    }
+    fs::rename(beside, path).unwrap();
 }
 
 /// Changes a file until nobody is at the other end of `stop`.
@@ -118,12 +149,12 @@ fn write(path: &Path, mut dice: Dice, stop: &Receiver<()>) {
 struct Disk(tempfile::TempDir);
 
 impl Disk {
-    fn mount() -> Option<Self> {
+    fn mount(sums: &str) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let (image, at) = (dir.path().join("image"), dir.path().join("disk"));
         File::create(&image).unwrap().set_len(4 << 30).unwrap();
         fs::create_dir(&at).unwrap();
-        let made = succeeds(Command::new("mkfs.btrfs").arg("-q").arg(&image))
+        let made = succeeds(Command::new("mkfs.btrfs").args(["-q", "--csum", sums]).arg(&image))
             && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at));
         if !made {
             eprintln!("SKIPPED: btrfs cannot be mounted here");
@@ -193,6 +224,8 @@ struct Tally {
     /// Runs after it that brought what storage says has changed, and all there is.
     by_changes: u64,
     whole: u64,
+    /// Runs in which storage said that blocks moved.
+    moved: u64,
     wrong: Vec<String>,
 }
 
@@ -220,6 +253,8 @@ fn rounds(disk: &Disk, ends: &Ends, (place, seed, rounds): (u64, u64, u64)) -> T
         let (outcome, why) = ends.sync(&from, &to);
         assert_eq!(outcome.totals.failed, 0, "nobody writes any more");
         tally.by_changes += u64::from(is_by_changes(&why));
+        let moved = |why: &&Reason| matches!(why, Reason::Moved { .. });
+        tally.moved += raced.iter().chain(&why).filter(moved).count() as u64;
         tally.whole += u64::from(!why.is_empty() && !is_by_changes(&why));
         if !are_same(&from, &to) {
             tally.wrong.push(format!("place {place}, round {round}: {raced:?}, then {why:?}"));
@@ -230,7 +265,7 @@ fn rounds(disk: &Disk, ends: &Ends, (place, seed, rounds): (u64, u64, u64)) -> T
 
 /// True if the last try brought what storage says has changed.
 fn is_by_changes(why: &[Reason]) -> bool {
-    matches!(why.last(), Some(Reason::Changed { .. }))
+    matches!(why.last(), Some(Reason::Changed { .. } | Reason::Moved { .. }))
 }
 
 /// True if two files are of the same bytes. Where both have holes nothing is read.
@@ -253,8 +288,8 @@ fn are_same(one: &Path, other: &Path) -> bool {
     len == other_len && files.iter().all(is_same_by)
 }
 
-fn no_file_is_wrong(of_each: u64, seed: u64) {
-    let Some(disk) = Disk::mount() else { return };
+fn no_file_is_wrong(of_each: u64, seed: u64, sums: &str) {
+    let Some(disk) = Disk::mount(sums) else { return };
     let (ends, begun) = (Ends::new(disk.0.path()), Instant::now());
     File::create(disk.path("probe")).unwrap().set_len(LEN).unwrap();
     let (_, why) = ends.sync(&disk.path("probe"), &disk.path("probed"));
@@ -277,13 +312,21 @@ fn no_file_is_wrong(of_each: u64, seed: u64) {
         "{by_changes} runs after it brought what changed, {whole} all; {} files are wrong",
         wrong.len()
     );
+    let moved = sum(|tally| tally.moved);
+    eprintln!("in {moved} runs blocks had moved, by {sums}");
+    assert_eq!(moved > 0, sums == "sha256");
     assert!(by_changes > whole, "most go by what storage says");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
 fn files_that_others_write_to_are_never_wrong_in_the_end() {
-    no_file_is_wrong(13, 1);
+    no_file_is_wrong(13, 1, "crc32c");
+}
+
+#[test]
+fn files_of_which_blocks_moved_are_never_wrong_in_the_end() {
+    no_file_is_wrong(13, 1, "sha256");
 }
 
 /// `make storage`: with other seeds, for long.
@@ -291,5 +334,13 @@ fn files_that_others_write_to_are_never_wrong_in_the_end() {
 #[ignore = "long"]
 fn files_that_others_write_to_are_never_wrong_for_long() {
     let seed = std::env::var("DELTIC_FACTS_SEED").map_or(2, |seed| seed.parse().unwrap());
-    no_file_is_wrong(10_000 / PLACES, seed);
+    no_file_is_wrong(10_000 / PLACES, seed, "crc32c");
+}
+
+/// The same where storage says which blocks moved.
+#[test]
+#[ignore = "long"]
+fn files_of_which_blocks_moved_are_never_wrong_for_long() {
+    let seed = std::env::var("DELTIC_FACTS_SEED").map_or(2, |seed| seed.parse().unwrap());
+    no_file_is_wrong(10_000 / PLACES, seed, "sha256");
 }

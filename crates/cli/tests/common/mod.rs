@@ -357,17 +357,25 @@ pub fn btrfs(world: &World) -> Option<Mounted<'_>> {
 
 /// The same with sums of another kind.
 pub fn btrfs_by<'a>(world: &'a World, sums: &str) -> Option<Mounted<'a>> {
+    btrfs_at(world, sums, ("disk", "image"))
+}
+
+/// The same at another name, made in an image of that name.
+pub fn btrfs_at<'a>(
+    world: &'a World,
+    sums: &str,
+    (at, image): (&'a str, &str),
+) -> Option<Mounted<'a>> {
     let without = "btrfs cannot be mounted here";
-    let image = fs::File::create(world.path("image"));
-    image.and_then(|image| image.set_len(512 << 20)).expect("there is room");
-    let made = || {
-        Run::of(&mut world.command("mkfs.btrfs", ["-q", "--csum", sums, "image"])).code == Some(0)
-    };
+    let made = fs::File::create(world.path(image));
+    made.and_then(|image| image.set_len(512 << 20)).expect("there is room");
+    let made =
+        || Run::of(&mut world.command("mkfs.btrfs", ["-q", "--csum", sums, image])).code == Some(0);
     if !(is_installed("mkfs.btrfs") && made()) {
         skip(without);
         return None;
     }
-    Mounted::by((world, "disk"), ("mount", &["-o", "loop", "image", "disk"]), without)
+    Mounted::by((world, at), ("mount", &["-o", "loop", image, at]), without)
 }
 
 /// Bytes that `deltic` and what it waits for read; `None` where the system does not count.
