@@ -1,7 +1,7 @@
 //! A large file that changes a little every day: the cost of each of many syncs, with what earlier runs learned.
 
 use std::fs::{self, File, FileTimes};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -84,6 +84,11 @@ pub(super) enum Edits {
         /// Each is a whole block of 4 KiB, at its place; else some bytes anywhere.
         whole_blocks: bool,
     },
+    /// Runs of whole blocks are inserted, and the file written anew.
+    Inserted {
+        /// Share of the bytes, in per cent.
+        percent: f64,
+    },
     /// Pieces of 256 bytes are inserted, as many written over, and the file written anew.
     Rewritten {
         /// Share of the bytes, in per cent.
@@ -143,6 +148,11 @@ impl Change {
                     file.write_all(&random.bytes(bytes))?;
                 }
             }
+            Edits::Inserted { percent } => {
+                let edited = new.with_extension("edited");
+                write_inserted(new, &edited, (percent, u64::from(round)))?;
+                fs::rename(&edited, new)?;
+            }
             Edits::Rewritten { percent } => {
                 let edited = new.with_extension("edited");
                 write_edited(new, &edited, Edit { percent, seed: u64::from(round) })?;
@@ -157,6 +167,25 @@ impl Change {
 }
 
 const BLOCK: usize = 4096;
+/// Blocks that are inserted at one place.
+const INSERTED: usize = 40;
+
+/// Writes what a file has with runs of new blocks between: so many per cent more, at blocks that the seed chooses.
+fn write_inserted(from: &Path, to: &Path, (percent, seed): (f64, u64)) -> Result<()> {
+    let (mut random, mut old, mut new) = (Random::new(seed), File::open(from)?, File::create(to)?);
+    let blocks = old.metadata()?.len() / BLOCK as u64;
+    let runs = (blocks as f64 * percent / 100.0 / INSERTED as f64).max(1.0) as usize;
+    let mut places: Vec<_> = (0..runs).map(|_| random.below(blocks)).collect();
+    places.sort_unstable();
+    let mut at = 0;
+    for place in places {
+        std::io::copy(&mut (&mut old).take((place - at) * BLOCK as u64), &mut new)?;
+        new.write_all(&random.bytes(INSERTED * BLOCK))?;
+        at = place;
+    }
+    std::io::copy(&mut old, &mut new)?;
+    Ok(())
+}
 
 /// Empties the page cache, but for the new version.
 fn forget(new: &Path) -> Result<()> {

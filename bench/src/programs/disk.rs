@@ -20,11 +20,16 @@ pub(super) struct Disk {
 impl Disk {
     /// Makes a btrfs of `len` bytes; says why not where that cannot be done here.
     pub(super) fn btrfs(rig: &Rig, len: u64) -> Option<Self> {
+        Self::btrfs_by(rig, len, "crc32c")
+    }
+
+    /// The same with sums of this kind.
+    pub(super) fn btrfs_by(rig: &Rig, len: u64, sums: &str) -> Option<Self> {
         if !nix::unistd::Uid::effective().is_root() {
             eprintln!("SKIPPED: btrfs on a loop device needs root, and so do its trees");
             return None;
         }
-        let made = Self::new(rig, len, &["mkfs.btrfs", "-q"]);
+        let made = Self::new(rig, len, &["mkfs.btrfs", "-q", "--csum", sums]);
         made.inspect_err(|error| eprintln!("SKIPPED: no btrfs here: {error:#}")).ok()
     }
 

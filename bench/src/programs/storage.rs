@@ -1,4 +1,5 @@
-//! A disk image on btrfs that is synced again: the cost where storage tells what has changed, and where nobody asks.
+//! A disk image on btrfs that is synced again: the cost where storage tells what has changed or moved, and where nobody
+//! asks.
 
 use std::fs;
 
@@ -17,7 +18,7 @@ use crate::table::Table;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Length of the image; that of the last case has a quarter of it
+    /// Length of the image; those of the last two cases have a quarter of it
     #[arg(long, default_value = "4GiB")]
     size: Size,
     /// Blocks of 4 KiB that are written over before each sync
@@ -26,7 +27,8 @@ pub(crate) struct Options {
     /// Programs to compare
     #[arg(long, value_delimiter = ',', value_enum, default_value = PEERS)]
     peers: Vec<Peer>,
-    /// Per cent of the bytes that are inserted or written over in pieces of 256, before each sync of the last case
+    /// Per cent of the bytes that are inserted or written over in pieces of 256, before each sync of the last case but
+    /// one, and inserted as whole blocks of 4 KiB before those of the last, on a btrfs with SHA-256
     #[arg(long, default_value_t = 1.0)]
     percent: f64,
     /// Syncs of each that count; the median counts
@@ -65,14 +67,20 @@ pub(crate) fn storage(options: &Options) -> Result<()> {
         ("nothing", whole, Edits::Nothing),
         (&*pieces, whole / 4, Edits::Rewritten { percent: options.percent }),
     ];
-    for (number, (label, len, edits)) in cases.into_iter().enumerate() {
-        let dir = disk.mount.join(format!("case{number}"));
+    let mut case = |disk: &Disk, (label, len, edits): (&str, u64, Edits)| -> Result<()> {
+        let dir = disk.mount.join("case");
         fs::create_dir(&dir)?;
         let change = Change { len, edits, cold: false, flags: &["-t"] };
         let of = rounds(&rig, &dir, (&options.peers, options.runs), &change)?;
         tabulate(&[label.to_owned()], &of, &mut table);
         fs::remove_dir_all(&dir)?;
         fs::remove_file(rig.dest(Peer::DelticServed, &dir)).ok();
+        Ok(())
+    };
+    cases.into_iter().try_for_each(|of| case(&disk, of))?;
+    let inserted = format!("{} % in whole blocks", options.percent);
+    if let Some(disk) = Disk::btrfs_by(&rig, whole / 4 * copies + SLACK, "sha256") {
+        case(&disk, (&*inserted, whole / 4, Edits::Inserted { percent: options.percent }))?;
     }
     progress("");
     publish(&table, &options.at.out, "storage")
