@@ -1,5 +1,5 @@
 //! Runs of blocks that lie elsewhere than in an older version, found by the sums that a store keeps of blocks
-//! (`docs/decisions/0058`).
+//! (`docs/decisions/0060`).
 //!
 //! [`KeptSums`] are what is kept of an older version. Of each run of a new version that is in it, [`find`] tells where.
 //! Equal sums decide here, so only kinds that may are ever kept (`docs/storage.md`).

@@ -1,5 +1,5 @@
 //! Sums of the blocks of bases: of what changed since one they tell, without reading it, what the base has elsewhere
-//! (docs/decisions/0058).
+//! (docs/decisions/0060).
 //!
 //! A table has the sums of a version. It is good for the bases that come of that version too, but for what has changed
 //! since, which is noted with each of them. So a sync that changes little makes no table; one of which little is left
