@@ -30,9 +30,7 @@ use std::ops::Range;
 
 use deltic_core::chunk::{Algorithm, ChunkerSpec};
 use deltic_core::delta::Op;
-use deltic_core::moved::MovedRun;
-use deltic_core::recipe::Digest;
-use deltic_core::{Fingerprint, Keeps, Span, Strategy};
+use deltic_core::{Digest, Fingerprint, Keeps, MovedRun, Span, Strategy};
 use deltic_tree::Meta;
 
 use crate::error::PeerError;
