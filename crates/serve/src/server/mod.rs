@@ -111,7 +111,7 @@ pub fn prepare(
     settings: Option<&Path>,
 ) -> Result<Prepared, ConfigError> {
     config.check()?;
-    let connections = limit_connections(config.limits.connections);
+    let connections = config.limits.connections.min(limit_open().saturating_sub(FILES)).max(1);
     let opened = opened_socket().map_err(ConfigError::io("take the socket of LISTEN_FDS"))?;
     let listener = opened.map_or_else(|| TcpListener::bind(config.listen), Ok);
     let listener = listening(config.listen, listener)?;
@@ -159,7 +159,7 @@ pub fn prepare(
             recipes: Some(RecipeCache::new(bytes(limits.recipe_bytes))),
             ..Embedding::default()
         },
-        sessions: Room::new(limits.sessions),
+        sessions: Room::new(limits.sessions, limit_open()),
         disk: Arc::new(Semaphore::new(DISK_REQUESTS)),
         upload_bytes: limits.upload_bytes,
         draining: watch::Sender::new(false),
@@ -240,13 +240,12 @@ fn reads(config: &Config, settings: Option<&Path>) -> Vec<PathBuf> {
     above.chain(asked.iter().map(PathBuf::from)).collect()
 }
 
-/// Raises the number of files that may be open as far as it goes, and leaves some for files besides connections.
-fn limit_connections(wanted: usize) -> usize {
+/// Raises the number of files that may be open as far as it goes; how many those are.
+fn limit_open() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum;
     setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).ok();
-    let open = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |open| open as usize);
-    wanted.min(open.saturating_sub(FILES)).max(1)
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |open| open as usize)
 }
 
 impl Prepared {

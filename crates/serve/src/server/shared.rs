@@ -148,9 +148,9 @@ impl Server {
             true => None,
             false => Some(self.admission.session(known.first)?),
         };
-        let permit = Arc::clone(&self.sessions.left).try_acquire_owned();
+        let permit = self.sessions.take(*self.clients.borrow());
         let why = "the server has as many sessions as it may; try again in a moment";
-        let permit = permit.map_err(|_| Problem::busy(why))?;
+        let permit = permit.ok_or_else(|| Problem::busy(why))?;
         Ok(SessionPermit { _permit: permit, _counted: counted })
     }
 
@@ -191,13 +191,30 @@ pub(super) struct Room {
     /// Most at once.
     pub(super) most: usize,
     left: Arc<Semaphore>,
+    /// Files that may be open at once, those of clients and sessions.
+    files: usize,
 }
 
 impl Room {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, left: Arc::new(Semaphore::new(most)) }
+    /// Room for so many sessions, where so many files may be open.
+    pub(super) fn new(most: usize, open: usize) -> Self {
+        let files = open.saturating_sub(OTHER_FILES);
+        Self { most, left: Arc::new(Semaphore::new(most)), files }
+    }
+
+    /// Takes room for one more session, beside so many clients.
+    fn take(&self, clients: usize) -> Option<OwnedSemaphorePermit> {
+        let busy = self.most.saturating_sub(self.left.available_permits());
+        // One has its room whatever there is.
+        let has_files = busy * SESSION_FILES <= self.files.saturating_sub(clients);
+        Arc::clone(&self.left).try_acquire_owned().ok().filter(|_| has_files)
     }
 }
+
+/// Files that a session has open, most often fewer.
+const SESSION_FILES: usize = 16;
+/// Files besides those of clients and sessions.
+const OTHER_FILES: usize = 256;
 
 /// Room for a session.
 pub(crate) struct SessionPermit {
@@ -249,5 +266,19 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get_all(header::ORIGIN).into_iter().all(is_own) {
         true => Ok(()),
         false => Err(Problem::new(StatusCode::FORBIDDEN, "a page of another site asks")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_have_room_as_long_as_files_may_be_opened() {
+        let room = Room::new(1000, 20_000);
+        let beside = |clients| std::iter::from_fn(|| room.take(clients)).collect::<Vec<_>>().len();
+        assert_eq!([0, 19_000, 30_000].map(beside), [1000, 47, 1]);
+        let _held = room.take(0);
+        assert!(room.take(30_000).is_none());
     }
 }
