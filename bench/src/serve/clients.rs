@@ -146,8 +146,11 @@ impl Fleet {
                 let _permit = room.acquire_owned().await?;
                 let link = to.0.connect(&to.1).await?;
                 let mut client = Client::new(no, (link, updates), &dir, size)?;
+                // A file that does not rest holds a thread up, which others need.
+                sleep(REST).await;
                 client.sync(&sync).await?;
                 client.edit(edit)?;
+                sleep(REST).await;
                 client.sync(&sync).await?;
                 if is_idle {
                     fs::remove_file(&client.file)?;
