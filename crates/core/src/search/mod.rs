@@ -175,15 +175,30 @@ impl Searcher {
                 }
             }
         }
-        match at_end {
-            AtEnd::No => self.literal(open..at, &mut each),
-            AtEnd::Yes => {
-                at = new.len();
-                self.end(piece, open, &mut each);
+        self.settle(piece, (open..at, at_end), &mut each)
+    }
+
+    /// Hands out the bytes of a piece that are looked up and match nothing, and at the end all that are left. Returns
+    /// how many of the piece are settled.
+    fn settle(
+        &mut self,
+        piece: Piece<'_>,
+        (open, at_end): (Range<usize>, AtEnd),
+        each: &mut impl FnMut(Op),
+    ) -> usize {
+        let settled = match at_end {
+            AtEnd::No => {
+                let end = open.end;
+                self.literal(open, each);
+                end
             }
-        }
-        self.settled += at as u64;
-        at
+            AtEnd::Yes => {
+                self.end(piece, open.start, each);
+                piece.new.len()
+            }
+        };
+        self.settled += settled as u64;
+        settled
     }
 
     /// The length of each block but the last, in bytes.

@@ -121,16 +121,7 @@ impl Searcher {
             at = place + len;
             open = at;
         }
-        let mut settled = at.max(own);
-        match at_end {
-            AtEnd::No => self.literal(open..settled, &mut each),
-            AtEnd::Yes => {
-                settled = new.len();
-                self.end(piece, open, &mut each);
-            }
-        }
-        self.settled += settled as u64;
-        settled
+        self.settle(piece, (open..at.max(own), at_end), &mut each)
     }
 
     /// The first match of a window that begins in `range`, given what was found by who began elsewhere.
