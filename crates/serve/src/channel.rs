@@ -77,6 +77,11 @@ pub fn encode(mut channel: u32, bytes: &[u8]) -> Bytes {
     message.freeze()
 }
 
+/// Makes a control message.
+fn control(message: &impl serde::Serialize) -> Bytes {
+    encode(0, &serde_json::to_vec(message).expect("messages are plain data"))
+}
+
 /// A message without a channel's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message names no channel")]
@@ -213,15 +218,13 @@ impl Mux {
     /// # Errors
     /// Where much waits to be sent: the other end asks for more than it reads.
     pub fn say(&self, message: &impl serde::Serialize) -> io::Result<()> {
-        let text = serde_json::to_vec(message).expect("messages are plain data");
-        let sent = self.leaving.try_send(encode(0, &text));
+        let sent = self.leaving.try_send(control(message));
         sent.map_err(|_| io::Error::new(io::ErrorKind::WouldBlock, "nobody reads the answers"))
     }
 
     /// Sends a control message once there is room; a connection that has ended takes none.
     pub async fn tell(&self, message: &impl serde::Serialize) {
-        let text = serde_json::to_vec(message).expect("messages are plain data");
-        self.leaving.send(encode(0, &text)).await.ok();
+        self.leaving.send(control(message)).await.ok();
     }
 
     /// Ends our direction of a channel of which nothing was sent with these bytes, at once and on this thread: to wake
