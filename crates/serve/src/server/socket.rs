@@ -241,10 +241,11 @@ impl Connected {
         if self.tracker.len() >= 2 * MAX_CHANNELS {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many updates at once"));
         }
-        let room = (self.server.session_permit(&known)?, self.tracker.token());
+        let permit = self.server.session_permit(&known)?;
         self.check_channel(channel)?;
         let (server, mux) = (Arc::clone(&self.server), self.mux.clone());
-        let updating = Updating { server, known, volume, channel, mux, _room: room };
+        let token = self.tracker.token();
+        let updating = Updating { server, known, volume, channel, mux, permit, token };
         let start = |update| updating.start(update);
         self.mux.open_whole(channel, MAX_UPDATE_BYTES, start).ok_or_else(is_open)
     }

@@ -41,8 +41,10 @@ pub(super) struct Updating {
     /// The channel that it comes by.
     pub(super) channel: u32,
     pub(super) mux: Mux,
-    /// Held to the end of it.
-    pub(super) _room: (SessionPermit, TaskTrackerToken),
+    /// Held until the answer.
+    pub(super) permit: SessionPermit,
+    /// Held until the answer is on its way.
+    pub(super) token: TaskTrackerToken,
 }
 
 impl Updating {
@@ -64,21 +66,27 @@ impl Updating {
         let made = made.unwrap_or_else(|_| {
             Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the update failed here"))
         });
+        let Self { channel, mux, permit, token, .. } = self;
+        // A session may follow at once.
+        drop(permit);
         match made {
             Ok(landed) => {
                 let answer = if landed == Landed::Whole { Answer::Done } else { Answer::OtherBase };
-                let left = self.mux.end_with(self.channel, &[answer.byte()]);
+                let left = mux.end_with(channel, &[answer.byte()]);
                 if !left.is_empty() {
-                    tokio::spawn(async move { self.mux.send(left).await });
+                    tokio::spawn(async move {
+                        mux.send(left).await;
+                        drop(token);
+                    });
                 }
             }
-            Err(why) => self.refuse(why),
+            Err(why) => {
+                tokio::spawn(async move {
+                    mux.tell(&refused(channel, why)).await;
+                    drop(token);
+                });
+            }
         }
-    }
-
-    /// Says why nothing is made of it.
-    fn refuse(self, why: Problem) {
-        tokio::spawn(async move { self.mux.tell(&refused(self.channel, why)).await });
     }
 
     /// Puts the new version in place. Waits for the disk.
@@ -133,10 +141,11 @@ fn literal(steps: &[Step<'_>]) -> u64 {
 /// A new version, as far as it is in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Landed {
-    /// Not in place: the old one is.
+    /// The old version is in place.
     Not,
-    /// In place, but for something that could not be set: a session says what.
+    /// The new version is in place, but something could not be set: a session says what.
     Partly,
+    /// The new version is in place, with all that was to be set.
     Whole,
 }
 
