@@ -109,7 +109,7 @@ fn a_lost_or_spoilt_base_ends_in_the_ordinary_way() {
     assert!(run.traffic() > SECTOR + 3000, "{run:#?}");
 }
 
-/// Who has heard nothing for a while sends what it guesses that the other end will ask for.
+/// A sender that has heard nothing for a while offers a file before it is asked for.
 #[test]
 fn from_far_away_nothing_is_read_ahead_that_storage_may_tell() {
     let world = World::new();

@@ -95,7 +95,7 @@ fn may_offer(options: &Options, listed: &ListedFile) -> bool {
 /// The state of the offer.
 #[derive(Debug)]
 pub(super) enum Offer {
-    /// Nothing was offered; a file of so many bytes at most may be.
+    /// An offer may come, of a file of so many bytes at most.
     Possible {
         most: u64,
     },
