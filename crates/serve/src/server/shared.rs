@@ -141,17 +141,27 @@ impl Server {
 
     /// Room for one more session.
     pub(crate) fn session_permit(&self, known: &Known) -> Result<SessionPermit, Problem> {
+        let counted = self.count_session(known)?;
+        let room = self.sessions.take(*self.clients.borrow()).ok_or_else(many_sessions)?;
+        Ok(SessionPermit { _counted: counted, _room: room })
+    }
+
+    /// Room for one more update, which counts as a session but needs no files until it has its turn of the disk.
+    pub(crate) fn update_permit(&self, known: &Known) -> Result<SessionPermit, Problem> {
+        let counted = self.count_session(known)?;
+        let room = self.sessions.take_without_files().ok_or_else(many_sessions)?;
+        Ok(SessionPermit { _counted: counted, _room: room })
+    }
+
+    /// Counts a session as one of its token, as long as the server takes any.
+    fn count_session(&self, known: &Known) -> Result<Option<Counted<TokenHash>>, Problem> {
         if *self.draining.borrow() {
             return Err(Problem::busy("the server is about to end; try again in a moment"));
         }
-        let counted = match known.is_starter {
-            true => None,
-            false => Some(self.admission.session(known.first)?),
-        };
-        let permit = self.sessions.take(*self.clients.borrow());
-        let why = "the server has as many sessions as it may; try again in a moment";
-        let permit = permit.ok_or_else(|| Problem::busy(why))?;
-        Ok(SessionPermit { _permit: permit, _counted: counted })
+        if known.is_starter {
+            return Ok(None);
+        }
+        self.admission.session(known.first).map(Some)
     }
 
     /// Has a good certificate shown for ever, where an authority makes it; what comes of that is reported.
@@ -166,7 +176,7 @@ impl Server {
 
     /// The number of sessions at the moment.
     pub(super) fn sessions(&self) -> u64 {
-        self.sessions.most.saturating_sub(self.sessions.left.available_permits()) as u64
+        (self.sessions.most - self.sessions.left.available_permits()) as u64
     }
 
     /// Counts a client as long as the guard lives.
@@ -185,12 +195,14 @@ pub(crate) struct Keys {
     pub(super) acme: Option<Acme>,
 }
 
-/// Room for sessions.
+/// Room for sessions and updates.
 #[derive(Debug)]
 pub(super) struct Room {
     /// Most at once.
     pub(super) most: usize,
     left: Arc<Semaphore>,
+    /// Room for those that have files open.
+    with_files: Arc<Semaphore>,
     /// Files that may be open at once, those of clients and sessions.
     files: usize,
 }
@@ -198,17 +210,30 @@ pub(super) struct Room {
 impl Room {
     /// Room for so many sessions, where so many files may be open.
     pub(super) fn new(most: usize, open: usize) -> Self {
-        let files = open.saturating_sub(OTHER_FILES);
-        Self { most, left: Arc::new(Semaphore::new(most)), files }
+        let [left, with_files] = [(); 2].map(|()| Arc::new(Semaphore::new(most)));
+        Self { most, left, with_files, files: open.saturating_sub(OTHER_FILES) }
     }
 
     /// Takes room for one more session, beside so many clients.
-    fn take(&self, clients: usize) -> Option<OwnedSemaphorePermit> {
-        let busy = self.most.saturating_sub(self.left.available_permits());
+    fn take(&self, clients: usize) -> Option<Taken> {
+        let busy = self.most - self.with_files.available_permits();
         // One has its room whatever there is.
         let has_files = busy * SESSION_FILES <= self.files.saturating_sub(clients);
-        Arc::clone(&self.left).try_acquire_owned().ok().filter(|_| has_files)
+        let files = Arc::clone(&self.with_files).try_acquire_owned().ok().filter(|_| has_files)?;
+        Some(Taken { _files: Some(files), ..self.take_without_files()? })
     }
+
+    /// Takes room for what has no files open.
+    fn take_without_files(&self) -> Option<Taken> {
+        let one = Arc::clone(&self.left).try_acquire_owned().ok()?;
+        Some(Taken { _one: one, _files: None })
+    }
+}
+
+/// Room that is given back in the end.
+struct Taken {
+    _one: OwnedSemaphorePermit,
+    _files: Option<OwnedSemaphorePermit>,
 }
 
 /// Files that a session has open, most often fewer.
@@ -216,10 +241,14 @@ const SESSION_FILES: usize = 16;
 /// Files besides those of clients and sessions.
 const OTHER_FILES: usize = 256;
 
+fn many_sessions() -> Problem {
+    Problem::busy("the server has as many sessions as it may; try again in a moment")
+}
+
 /// Room for a session.
 pub(crate) struct SessionPermit {
-    _permit: OwnedSemaphorePermit,
     _counted: Option<Counted<TokenHash>>,
+    _room: Taken,
 }
 
 /// A client whose token has rights.
@@ -280,5 +309,8 @@ mod tests {
         assert_eq!([0, 19_000, 30_000].map(beside), [1000, 47, 1]);
         let _held = room.take(0);
         assert!(room.take(30_000).is_none());
+        let updates = std::iter::from_fn(|| room.take_without_files()).collect::<Vec<_>>();
+        assert_eq!(updates.len(), 999, "they need no files");
+        assert!(room.take(0).is_none(), "but they count");
     }
 }

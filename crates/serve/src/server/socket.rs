@@ -241,7 +241,7 @@ impl Connected {
         if self.tracker.len() >= 2 * MAX_CHANNELS {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many updates at once"));
         }
-        let permit = self.server.session_permit(&known)?;
+        let permit = self.server.update_permit(&known)?;
         self.check_channel(channel)?;
         let (server, mux) = (Arc::clone(&self.server), self.mux.clone());
         let token = self.tracker.token();
