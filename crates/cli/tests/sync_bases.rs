@@ -12,7 +12,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 
 use common::attrs::{SOMEBODY, own};
-use common::{DELTIC, Run, SECTOR, SHELL, World, btrfs, noise, wait_until};
+use common::service::{Service, as_somebody};
+use common::{DELTIC, Run, SECTOR, SHELL, World, btrfs, noise};
 use rustix::fs::OFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
@@ -128,27 +129,6 @@ fn from_far_away_nothing_is_read_ahead_that_storage_may_tell() {
     }
 }
 
-/// A service that has the right which the rest of us lack, for as long as this lives.
-struct Service(std::process::Child);
-
-impl Service {
-    fn at(world: &World, socket: &str) -> Self {
-        let mut command = std::process::Command::new(DELTIC);
-        command.args(["facts", "--socket", socket]).current_dir(world.path(""));
-        let service = Self(command.spawn().expect("it starts"));
-        let is_heard = || UnixStream::connect(world.path(socket)).is_ok();
-        wait_until("the service listens", is_heard);
-        service
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
-
 #[test]
 fn an_ordinary_user_asks_the_service_what_changed_and_is_told_why_nobody_tells() {
     let world = World::new();
@@ -164,14 +144,13 @@ fn an_ordinary_user_asks_the_service_what_changed_and_is_told_why_nobody_tells()
     for name in ["disk/s", "disk/s/image"] {
         own(&world.path(name), SOMEBODY, SOMEBODY);
     }
-    let id = SOMEBODY.to_string();
-    let lower = ["--reuid", &id, "--regid", &id, "--clear-groups", DELTIC];
+    let enter = as_somebody(&world, "facts");
     let sync = |words: &str| {
-        let first = ["sync", "-a", "--stats", "--explain", "-e", SHELL, "--deltic-path", DELTIC];
-        let words = lower.into_iter().chain(first).chain(words.split(' '));
-        let mut command = world.command("setpriv", words);
-        command.env("DELTIC_FACTS_SOCKET", world.path("facts"));
-        let run = Run::of(&mut command);
+        let first =
+            [DELTIC, "sync", "-a", "--stats", "--explain", "-e", SHELL, "--deltic-path", DELTIC];
+        let words = enter[1..].iter().map(String::as_str);
+        let words = words.chain(first).chain(words.split(' '));
+        let run = Run::of(&mut world.command(&enter[0], words));
         assert_eq!(run.code, Some(0), "{run:#?}");
         world.assert_same("disk/s", "disk/d");
         run
@@ -208,13 +187,21 @@ fn the_service_answers_for_files_that_are_open_to_read_alone() {
         answer
     };
     let extents = [1, 0, 0, 16, 0, 0, 0, 0, 0];
+    let sums = |part: [u64; 2]| {
+        [&[2][..], &extents[1..], part.map(u64::to_le_bytes).as_flattened()].concat()
+    };
     let image = world.path("disk/s/image");
     let readable = fs::File::open(&image).unwrap();
     assert!(ask(&readable, &extents).len() > 40);
+    assert!(ask(&readable, &sums([0, 1 << 20])).len() > 256 * 4);
+    assert_eq!(ask(&readable, &sums([0, 1 << 20])[..20]), b"", "a short question");
+    assert_eq!(ask(&readable, &sums([1 << 20, 0])), b"", "no part");
+    assert_eq!(ask(&readable, &sums([0, u64::MAX])), b"", "a long part");
     assert_eq!(ask(&readable, &extents[..5]), b"", "a short question");
     assert_eq!(ask(&readable, &[9; 9]), b"", "another question");
     let only_written = fs::File::options().write(true).open(&image).unwrap();
     assert_eq!(ask(&only_written, &extents), b"");
+    assert_eq!(ask(&only_written, &sums([0, 1 << 20])), b"");
     let path = fs::File::options()
         .read(true)
         .custom_flags(OFlags::PATH.bits() as i32)

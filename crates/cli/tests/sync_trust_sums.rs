@@ -5,7 +5,11 @@ mod common;
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, btrfs_by, bytes_read, noise};
+use common::service::{Service, as_somebody};
+use common::{
+    DELTIC, Run, SHELL, WAYS, Way, World, btrfs_by, bytes_read, bytes_read_by, is_installed, noise,
+    skip,
+};
 
 const BIG: usize = 24 << 20;
 const TIME: i64 = 1_000_000_000;
@@ -74,6 +78,29 @@ fn what_the_file_system_keeps_is_not_read() {
 }
 
 #[test]
+fn an_ordinary_user_asks_the_service_for_sums() {
+    let world = World::new();
+    let Some(_disk) = btrfs_by(&world, "xxhash") else { return };
+    if !is_installed("setpriv") {
+        return skip("setpriv is not installed");
+    }
+    equal(&world, ["disk/s", "disk/d"]);
+    world.chmod("", 0o777);
+    let (enter, words) = (as_somebody(&world, "facts"), "verify --trust-sums disk/s disk/d");
+    let Some(read) = bytes_read_by(&world, &enter, words) else { return };
+    if read < 2 * BIG as u64 {
+        return skip("files tell their sums to everybody here");
+    }
+    let _service = Service::at(&world, "facts");
+    let read = bytes_read_by(&world, &enter, words).expect("it was counted before");
+    assert!(read < BIG as u64 / 2, "{read}");
+    damage(&world, "disk/d/big", 20 << 20);
+    let words = enter[1..].iter().map(String::as_str).chain([DELTIC]).chain(words.split(' '));
+    let run = Run::of(&mut world.command(&enter[0], words));
+    assert_eq!((run.lines()[0], run.code), ("content big", Some(26)), "{run:#?}");
+}
+
+#[test]
 fn an_end_without_sums_takes_them() {
     let world = World::new();
     let Some(_disk) = btrfs_by(&world, "xxhash") else { return };
@@ -103,7 +130,7 @@ fn packed_blocks_are_read() {
     world.mkdir("disk/d");
     let words = ["property", "set", "disk/d", "compression", "zstd"];
     if Run::of(&mut world.command("btrfs", words)).code != Some(0) {
-        return common::skip("nothing is compressed here");
+        return skip("nothing is compressed here");
     }
     equal(&world, ["disk/s", "disk/d"]);
     let run = Run::of(&mut world.command(DELTIC, ["verify", "--trust-sums", "disk/s", "disk/d"]));

@@ -34,6 +34,21 @@ impl SumKind {
         }
     }
 
+    /// Its number where sums are told.
+    const fn code(self) -> u8 {
+        match self {
+            Self::Crc32c => 0,
+            Self::Xxh64 => 1,
+            Self::Sha256 => 2,
+            Self::Blake2b => 3,
+        }
+    }
+
+    fn of_code(code: u8) -> Option<Self> {
+        let kinds = [Self::Crc32c, Self::Xxh64, Self::Sha256, Self::Blake2b];
+        kinds.get(usize::from(code)).copied()
+    }
+
     /// The strong sum that it is, without a key, where it is one (SkySync §3.3.2).
     #[must_use]
     pub const fn strong(self) -> Option<Strong> {
@@ -110,10 +125,16 @@ pub struct StoredSums {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Unknown,
-    Zero,
-    Sum,
+    Unknown = UNKNOWN as isize,
+    Zero = ZERO as isize,
+    Sum = SUM as isize,
 }
+
+/// First byte of sums that are told, which counts what they look like.
+const FORMAT: u8 = 1;
+const UNKNOWN: u8 = 0;
+const ZERO: u8 = 1;
+const SUM: u8 = 2;
 
 impl StoredSums {
     /// Sums of `kind` of blocks of `block` bytes, for all blocks that have bytes of `range`. None is known yet.
@@ -229,6 +250,60 @@ impl StoredSums {
             }
             BlockSum::Sum(_) | BlockSum::Unknown => None,
         }
+    }
+
+    /// The bytes that [`Self::decode`] reads: one and a sum for each block.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![FORMAT, self.kind.code()];
+        bytes.extend(self.block.to_le_bytes());
+        bytes.extend(self.states.iter().map(|state| *state as u8));
+        for (state, sum) in self.states.iter().zip(self.sums.chunks(self.kind.bytes())) {
+            if *state == State::Sum {
+                bytes.extend(sum);
+            }
+        }
+        bytes
+    }
+
+    /// Reads what [`Self::encode`] wrote of sums for all blocks that have bytes of `range`; `None` for all other bytes.
+    #[must_use]
+    pub fn decode(bytes: &[u8], range: &Range<u64>) -> Option<Self> {
+        let ([FORMAT, kind, block @ ..], rest) = bytes.split_first_chunk::<6>()? else {
+            return None;
+        };
+        let keeps = Keeps::new(SumKind::of_code(*kind)?, u32::from_le_bytes(*block))?;
+        // What there is room for is checked before that is made.
+        let blocks = range.end.checked_sub(range.start)? / u64::from(keeps.block_bytes);
+        if blocks > rest.len() as u64 {
+            return None;
+        }
+        let mut told = Self::new(keeps.kind, keeps.block_bytes, range);
+        let (states, mut sums) = rest.split_at_checked(told.states.len())?;
+        for (no, state) in states.iter().enumerate() {
+            let start = told.start + no as u64 * u64::from(told.block);
+            match *state {
+                UNKNOWN => {}
+                ZERO => told.put_zeros(&(start..start + u64::from(told.block))),
+                SUM => {
+                    let sum;
+                    (sum, sums) = sums.split_at_checked(keeps.kind.bytes())?;
+                    told.put(start, sum);
+                }
+                _ => return None,
+            }
+        }
+        sums.is_empty().then_some(told)
+    }
+
+    /// Appends sums of the blocks that follow at once; `None` where these are not theirs, or of another kind.
+    #[must_use]
+    pub fn followed_by(mut self, next: &Self) -> Option<Self> {
+        let is_next =
+            (self.kind, self.block, self.range().end) == (next.kind, next.block, next.start);
+        self.states.extend(&next.states);
+        self.sums.extend(&next.sums);
+        is_next.then_some(self)
     }
 
     /// The numbers of the blocks of `range`, which are whole, as far as they are here.
@@ -418,6 +493,41 @@ mod tests {
             assert_eq!(taken(start, len), None, "{start} {len}");
         }
         assert_eq!(sums.strong(Strong::Blake2b, 8192, 4096), None);
+    }
+
+    #[test]
+    fn sums_that_are_told_are_heard_and_nothing_else_is() {
+        for kind in [SumKind::Crc32c, SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b] {
+            let range = 10_000..40_000;
+            let mut sums = StoredSums::new(kind, BLOCK, &range);
+            sums.put(12_288, &noise(3 * kind.bytes()));
+            sums.put_zeros(&(24_576..32_768));
+            let told = sums.encode();
+            assert_eq!(StoredSums::decode(&told, &range), Some(sums.clone()));
+            for len in 0..told.len() {
+                assert_eq!(StoredSums::decode(&told[..len], &range), None, "{len} bytes");
+            }
+            assert_eq!(StoredSums::decode(&[&told[..], &[0]].concat(), &range), None);
+            assert_eq!(StoredSums::decode(&told, &(0..u64::MAX)), None);
+            assert_eq!(StoredSums::decode(&told, &Range { start: 40_000, end: 10_000 }), None);
+            // Format, kind, length of a block, and what is known of one.
+            for (at, byte) in [(0, 2), (1, 4), (2, 1), (5, 1), (6, 3)] {
+                let mut told = told.clone();
+                told[at] = byte;
+                assert_eq!(StoredSums::decode(&told, &range), None, "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn sums_of_parts_that_follow_each_other_are_those_of_the_whole() {
+        let bytes = noise(100_000);
+        let part = |range: Range<usize>| stored(&bytes[..range.end], range.start as u64);
+        let [one, two] = [part(0..65_536), part(65_536..100_000)];
+        assert_eq!(one.clone().followed_by(&two), Some(stored(&bytes, 0)));
+        assert_eq!(two.followed_by(&one), None);
+        let other = StoredSums::new(SumKind::Xxh64, BLOCK, &(65_536..100_000));
+        assert_eq!(one.followed_by(&other), None);
     }
 
     #[test]

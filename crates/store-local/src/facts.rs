@@ -41,7 +41,7 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// The sums that are kept of a part of `file`, which has `len` bytes; of the version that it is before and after the
-/// call, if it is the same: what btrfs or fs-verity has. The service tells none.
+/// call, if it is the same: what btrfs or fs-verity has.
 pub(super) fn stored_sums(
     file: BorrowedFd<'_>,
     range: &Range<u64>,
@@ -53,13 +53,13 @@ pub(super) fn stored_sums(
         let told = described(file, len)?;
         return leaves::leaves(&told, range, |no, into| ioctl::verity_tree(file, no, into).ok());
     }
-    if IS_REFUSED.load(Ordering::Relaxed) {
-        return None;
+    if !IS_REFUSED.load(Ordering::Relaxed) {
+        match sums::sums(file, range, len) {
+            Err(Errno::PERM) => IS_REFUSED.store(true, Ordering::Relaxed),
+            told => return told.ok().flatten(),
+        }
     }
-    sums::sums(file, range, len).unwrap_or_else(|errno| {
-        IS_REFUSED.fetch_or(errno == Errno::PERM, Ordering::Relaxed);
-        None
-    })
+    service::sums(file, range, len)
 }
 
 /// Sums that a file system keeps. Some of its files may have none.

@@ -43,9 +43,10 @@ pub(crate) struct CompletionsArgs {
 
 /// Tell other users' syncs what changed in their files
 ///
-/// Btrfs tells which parts of a file changed since the last sync, but to
-/// CAP_SYS_ADMIN alone. This service has it, and answers for files that whoever
-/// asks has open to read. All others may connect; root alone starts it:
+/// Btrfs tells which parts of a file changed since the last sync, and most kernels
+/// the sums of its blocks, but to CAP_SYS_ADMIN alone. This service has it, and
+/// answers for files that whoever asks has open to read. All users may connect;
+/// root alone starts it:
 ///
 ///   systemctl enable --now deltic-facts.socket
 ///   sudo deltic facts                               by hand

@@ -13,6 +13,7 @@ pub mod look;
 pub mod maker;
 pub mod peer;
 pub mod server;
+pub mod service;
 pub mod terminal;
 pub mod tree;
 
@@ -380,8 +381,14 @@ pub fn btrfs_at<'a>(
 
 /// Bytes that `deltic` and what it waits for read; `None` where the system does not count.
 pub fn bytes_read(world: &World, words: &str) -> Option<u64> {
+    bytes_read_by(world, &["env".into()], words)
+}
+
+/// The same of one that a command line which begins so runs.
+pub fn bytes_read_by(world: &World, enter: &[String], words: &str) -> Option<u64> {
     let line = format!("\"$0\" {words} && cat /proc/$$/io");
-    let run = Run::of(&mut world.command("sh", ["-c", &line, DELTIC]));
+    let words = enter[1..].iter().map(String::as_str).chain(["sh", "-c", &line, DELTIC]);
+    let run = Run::of(&mut world.command(&enter[0], words));
     if !run.stderr.is_empty() && run.stderr.contains("/proc") {
         skip("the system does not count what is read");
         return None;

@@ -1,13 +1,15 @@
 //! A service that asks a file system for others. It holds the capability that they lack, and answers for files that
 //! they have open to read.
 //!
-//! A question is nine bytes that bring a descriptor along: which fact is asked for, and how many bytes of the file. An
-//! answer is a length of four bytes, and as many bytes; none where the fact cannot be told.
+//! A question is nine bytes that bring a descriptor along: which fact is asked for, and how many bytes the file has.
+//! Where that is sums, sixteen bytes follow: start and end of the part that they are of. An answer is a length of four
+//! bytes, and as many bytes; none where the fact cannot be told.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 use std::{env, thread as threads};
 
+use deltic_core::StoredSums;
 use deltic_store::Extents;
 use rustix::fs::{self, FileType, OFlags};
 use rustix::io::Errno;
@@ -24,7 +27,7 @@ use rustix::net::{
 };
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
-use super::{btrfs, ioctl};
+use super::{btrfs, ioctl, sums};
 use crate::lock;
 use crate::system::{BTRFS, kind_of};
 
@@ -38,10 +41,32 @@ const SOCKET: &str = "/run/deltic/facts.sock";
 
 /// Asks the service for the extents of a file that is open to read; `None` where there is none, or it cannot tell.
 pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
+    static CONNECTION: Mutex<Connection> = Mutex::new(Connection::New);
     // What is dirty is written here, where a disk that does not answer hangs nobody else.
     ioctl::flush(file).ok()?;
-    let answer = ask(EXTENTS, file, len)?;
+    let answer = ask(&CONNECTION, &Question { len, fact: Fact::Extents }, file)?;
     Extents::decode(&answer).filter(|extents| extents.len() == len)
+}
+
+/// Asks the service for the sums that are kept of a part of a file in the same way.
+pub(super) fn sums(file: BorrowedFd<'_>, part: &Range<u64>, len: u64) -> Option<StoredSums> {
+    // A service of before answers no such question, and breaks off.
+    static CONNECTION: Mutex<Connection> = Mutex::new(Connection::New);
+    ioctl::flush(file).ok()?;
+    let (mut at, end) = (part.start, part.end.min(len));
+    let mut told: Option<StoredSums> = None;
+    while at < end {
+        let next = (at / SUMS_OF_BYTES + 1).saturating_mul(SUMS_OF_BYTES).min(end);
+        let question = Question { len, fact: Fact::Sums(at..next) };
+        let answer = ask(&CONNECTION, &question, file)?;
+        let sums = StoredSums::decode(&answer, &(at..next))?;
+        told = Some(match told {
+            Some(before) => before.followed_by(&sums)?,
+            None => sums,
+        });
+        at = next;
+    }
+    told
 }
 
 /// True if the service answered a question of this process.
@@ -51,9 +76,12 @@ pub(super) fn answered() -> bool {
 
 static ANSWERED: OnceLock<()> = OnceLock::new();
 
-fn ask(kind: u8, file: BorrowedFd<'_>, len: u64) -> Option<Vec<u8>> {
-    static CONNECTION: Mutex<Connection> = Mutex::new(Connection::New);
-    let mut connection = lock(&CONNECTION);
+fn ask(
+    connection: &Mutex<Connection>,
+    question: &Question,
+    file: BorrowedFd<'_>,
+) -> Option<Vec<u8>> {
+    let mut connection = lock(connection);
     // One that was idle for long is closed by the service.
     for _ in 0..2 {
         let stream = match &*connection {
@@ -62,7 +90,7 @@ fn ask(kind: u8, file: BorrowedFd<'_>, len: u64) -> Option<Vec<u8>> {
             Connection::Open(stream) => stream.try_clone(),
         };
         let Ok(stream) = stream else { break };
-        match question(&stream, kind, file, len).and_then(|()| answer(&stream)) {
+        match question.put(&stream, file).and_then(|()| answer(&stream)) {
             Ok(bytes) => {
                 *connection = Connection::Open(stream);
                 ANSWERED.get_or_init(|| ());
@@ -94,14 +122,75 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-fn question(stream: &UnixStream, kind: u8, file: BorrowedFd<'_>, len: u64) -> io::Result<()> {
-    let mut words = [kind; QUESTION_BYTES];
-    words[1..].copy_from_slice(&len.to_le_bytes());
-    let (mut room, files) = ([MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))], [file]);
-    let mut along = SendAncillaryBuffer::new(&mut room);
-    along.push(SendAncillaryMessage::ScmRights(&files));
-    let sent = sendmsg(stream, &[IoSlice::new(&words)], &mut along, SendFlags::NOSIGNAL)?;
-    if sent < words.len() { Err(Errno::MSGSIZE.into()) } else { Ok(()) }
+/// A question about a file of `len` bytes.
+struct Question {
+    len: u64,
+    fact: Fact,
+}
+
+enum Fact {
+    Extents,
+    /// Sums of a part, which is not longer than [`SUMS_OF_BYTES`].
+    Sums(Range<u64>),
+}
+
+impl Question {
+    fn put(&self, mut stream: &UnixStream, file: BorrowedFd<'_>) -> io::Result<()> {
+        let (kind, part) = match &self.fact {
+            Fact::Extents => (EXTENTS, vec![]),
+            Fact::Sums(part) => (SUMS, [part.start, part.end].map(u64::to_le_bytes).concat()),
+        };
+        let mut words = [kind; QUESTION_BYTES];
+        words[1..].copy_from_slice(&self.len.to_le_bytes());
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let (mut along, files) = (SendAncillaryBuffer::new(&mut room), [file]);
+        along.push(SendAncillaryMessage::ScmRights(&files));
+        let sent = sendmsg(stream, &[IoSlice::new(&words)], &mut along, SendFlags::NOSIGNAL)?;
+        if sent < words.len() {
+            return Err(Errno::MSGSIZE.into());
+        }
+        stream.write_all(&part)
+    }
+
+    /// The next question, with its file; `None` at the end.
+    fn hear(mut stream: &UnixStream) -> io::Result<Option<(Self, OwnedFd)>> {
+        let mut words = [0; QUESTION_BYTES];
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut along = RecvAncillaryBuffer::new(&mut room);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+        let heard = recvmsg(stream, &mut [IoSliceMut::new(&mut words)], &mut along, flags)?;
+        let mut files = along.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(files) => Some(files),
+            _ => None,
+        });
+        let file = match (heard.bytes, files.next().and_then(|mut files| files.next())) {
+            (0, None) => return Ok(None),
+            (QUESTION_BYTES, Some(file)) => file,
+            _ => return Err(Errno::BADMSG.into()),
+        };
+        let [kind, len @ ..] = words;
+        let fact = match kind {
+            EXTENTS => Fact::Extents,
+            SUMS => {
+                let mut part = [[0; 8]; 2];
+                stream.read_exact(part.as_flattened_mut())?;
+                let [start, end] = part.map(u64::from_le_bytes);
+                let is_short = end.checked_sub(start).is_some_and(|len| len <= SUMS_OF_BYTES);
+                Fact::Sums(is_short.then_some(start..end).ok_or(Errno::BADMSG)?)
+            }
+            _ => return Err(Errno::NOSYS.into()),
+        };
+        Ok(Some((Self { len: u64::from_le_bytes(len), fact }, file)))
+    }
+
+    /// The answer, in bytes; `None` where it cannot be told.
+    fn answer(&self, file: BorrowedFd<'_>) -> Option<Vec<u8>> {
+        let bytes = match &self.fact {
+            Fact::Extents => btrfs::extents(file, self.len).ok().flatten()?.encode(),
+            Fact::Sums(part) => sums::sums(file, part, self.len).ok().flatten()?.encode(),
+        };
+        (bytes.len() <= MAX_ANSWER_BYTES).then_some(bytes)
+    }
 }
 
 fn answer(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
@@ -189,22 +278,16 @@ impl Drop for Seat {
 fn converse(stream: &UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(IDLE_FOR))?;
     stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
-    while let Some((kind, len, file)) = hear(stream)? {
+    while let Some((question, file)) = Question::hear(stream)? {
         may_read(&file)?;
         // A disk that is slow, or a file system of the user's own, holds up nobody else: this comes before the turn.
         if kind_of(&file)? != BTRFS {
             return Err(Errno::OPNOTSUPP.into());
         }
         ioctl::flush(file.as_fd())?;
-        if kind != EXTENTS {
-            return Err(Errno::NOSYS.into());
-        }
-        let extents = turn().and_then(|_turn| {
-            let extents = btrfs::extents(file.as_fd(), len).ok().flatten()?;
-            Some(extents.encode()).filter(|bytes| bytes.len() <= MAX_ANSWER_BYTES)
-        });
+        let told = turn().and_then(|_turn| question.answer(file.as_fd()));
         drop(file);
-        say(stream, &extents.unwrap_or_default())?;
+        say(stream, &told.unwrap_or_default())?;
     }
     Ok(())
 }
@@ -237,27 +320,6 @@ fn say(mut stream: &UnixStream, answer: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The next question, with its file; `None` at the end.
-fn hear(stream: &UnixStream) -> io::Result<Option<(u8, u64, OwnedFd)>> {
-    let mut words = [0; QUESTION_BYTES];
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut along = RecvAncillaryBuffer::new(&mut room);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
-    let heard = recvmsg(stream, &mut [IoSliceMut::new(&mut words)], &mut along, flags)?;
-    let mut files = along.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(files) => Some(files),
-        _ => None,
-    });
-    match (heard.bytes, files.next().and_then(|mut files| files.next())) {
-        (0, None) => Ok(None),
-        (QUESTION_BYTES, Some(file)) => {
-            let [kind, len @ ..] = words;
-            Ok(Some((kind, u64::from_le_bytes(len), file)))
-        }
-        _ => Err(Errno::BADMSG.into()),
-    }
-}
-
 /// Refuses what whoever sent it could not read: a path without rights, or a file open to write.
 fn may_read(file: &OwnedFd) -> io::Result<()> {
     let flags = fs::fcntl_getfl(file)?;
@@ -268,6 +330,10 @@ fn may_read(file: &OwnedFd) -> io::Result<()> {
 
 /// The question for extents.
 const EXTENTS: u8 = 1;
+/// The question for sums.
+const SUMS: u8 = 2;
+/// Longest part of which sums are asked for at once: the longest are half a megabyte of it.
+const SUMS_OF_BYTES: u64 = 64 << 20;
 const QUESTION_BYTES: usize = 9;
 /// Length of an answer in bytes: of facts in some hundred thousand pieces.
 const MAX_ANSWER_BYTES: usize = 2 << 20;
@@ -278,6 +344,6 @@ const TURN_PAUSE: Duration = Duration::from_millis(5);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const IDLE_FOR: Duration = Duration::from_secs(60);
 const MAX_CONNECTIONS: usize = 64;
-/// Connections of one user.
-const MAX_OF_USER: usize = 8;
+/// Connections of one user; a process has two at most.
+const MAX_OF_USER: usize = 16;
 const STACK_BYTES: usize = 256 << 10;

@@ -125,7 +125,7 @@ fn told_by_tree(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> 
     Ok(())
 }
 
-/// The items that have bytes of `range`, and perhaps some before. No item tells the one before it, so it is looked for
+/// The items that have bytes of `range`, and perhaps one before. No item tells the one before it, so it is looked for
 /// further and further back.
 fn items(
     search: &mut Search<'_>,
@@ -139,7 +139,11 @@ fn items(
         let (mut items, mut is_reached) = (Vec::new(), from == 0);
         let last = [inode, EXTENT_DATA, range.end.saturating_sub(1)];
         search.each(TREE_OF_FILE, [inode, EXTENT_DATA, from], last, |[_, _, start], item| {
-            is_reached |= start <= range.start;
+            if start <= range.start {
+                // Those before it end where it begins. There may be millions.
+                is_reached = true;
+                items.clear();
+            }
             items.push(Item::read(start, item, sector_bytes)?);
             Ok(())
         })?;
