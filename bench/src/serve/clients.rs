@@ -93,8 +93,11 @@ pub(super) struct Client {
     ledger: Arc<Mutex<Ledger>>,
 }
 
-/// Clients that sync at once where none has a time of its own.
-const AT_ONCE: usize = 64;
+/// Clients that sync at once where none has a time of its own: a server of as many clients as it may have files open
+/// takes no more.
+const AT_ONCE: usize = 32;
+/// Clients whose files are in one directory of the volume. A new file has all beside it looked at.
+const BESIDE: usize = 100;
 /// Pause between an edit and its sync, as a watch makes it: a file that changed less than 50 ms ago is looked at twice.
 pub(crate) const REST: Duration = Duration::from_millis(100);
 /// Pause before another attempt.
@@ -109,6 +112,10 @@ impl Fleet {
         Manner { sync, updates }: Manner,
     ) -> Result<Self> {
         let files = tempfile::tempdir_in(&options.client_dir).context("make a directory")?;
+        for no in (0..options.clients + options.idle).step_by(BESIDE) {
+            let there = server.volume().join(name_there(no));
+            fs::create_dir_all(there.parent().context("it is in a directory")?)?;
+        }
         Ok(Self {
             to: watch::Sender::new(Arc::clone(&server.to)),
             files,
@@ -255,7 +262,7 @@ impl Fleet {
     /// Looks at all files of the server.
     pub(super) fn check(&self, server: &Server) -> Result<()> {
         for (no, ledger) in self.ledgers.iter().enumerate() {
-            let found = digest(&fs::read(server.volume().join(format!("{no}.bin")))?);
+            let found = digest(&fs::read(server.volume().join(name_there(no)))?);
             let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
             let is_right = ledger.acknowledged == Some(found) || ledger.tried.contains(&found);
             let was = ledger.earlier.iter().rev().position(|version| *version == found);
@@ -276,6 +283,11 @@ impl Fleet {
 fn place_of(file: &Path) -> Result<(&Path, RelPath)> {
     let (dir, name) = file.parent().zip(file.file_name()).context("a file has a directory")?;
     Ok((dir, RelPath::parse(name.as_encoded_bytes())?))
+}
+
+/// The path of a client's file in the volume.
+fn name_there(no: usize) -> String {
+    format!("{}/{no}.bin", no / BESIDE)
 }
 
 /// A digest that costs little beside a sync.
@@ -387,7 +399,7 @@ impl Client {
 
     async fn sync_by_session(&mut self, options: &SyncOptions) -> Result<Sample> {
         let from = Sources::Local(vec![self.file.clone()]);
-        let to = Destination::Remote { host: "server".into(), path: self.name_there().into() };
+        let to = Destination::Remote { host: "server".into(), path: name_there(self.no).into() };
         let sample = self.run(from, to, options).await?;
         let there = self.path_there()?;
         if let Some(updates) = &mut self.updates {
@@ -402,18 +414,14 @@ impl Client {
     /// Fetches its file, as one that is not here, and forgets it.
     async fn fetch(&self, options: &SyncOptions) -> Result<()> {
         let got = self.file.with_extension("got");
-        let paths = vec![self.name_there().into()];
+        let paths = vec![name_there(self.no).into()];
         let from = Sources::Remote { host: "server".into(), paths };
         self.run(from, Destination::Local(got.clone()), options).await?;
         Ok(fs::remove_file(got)?)
     }
 
-    fn name_there(&self) -> String {
-        format!("{}.bin", self.no)
-    }
-
     fn path_there(&self) -> Result<RelPath> {
-        Ok(RelPath::parse(self.name_there().as_bytes())?)
+        Ok(RelPath::parse(name_there(self.no).as_bytes())?)
     }
 
     async fn run(
