@@ -148,8 +148,8 @@ fn an_ordinary_user_asks_the_service_what_changed_and_is_told_why_nobody_tells()
     let sync = |words: &str| {
         let first =
             [DELTIC, "sync", "-a", "--stats", "--explain", "-e", SHELL, "--deltic-path", DELTIC];
-        let words = enter[1..].iter().map(String::as_str);
-        let words = words.chain(first).chain(words.split(' '));
+        let enters = enter[1..].iter().map(String::as_str);
+        let words = enters.chain(first).chain(words.split(' '));
         let run = Run::of(&mut world.command(&enter[0], words));
         assert_eq!(run.code, Some(0), "{run:#?}");
         world.assert_same("disk/s", "disk/d");
