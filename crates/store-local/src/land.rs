@@ -147,7 +147,8 @@ impl Finished {
 
     /// Moves it into place, having checked that it is still ours and replaces what it is to replace.
     pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<(), StoreError> {
-        let was = self.expected.check(place, store)?.as_ref().map(inode_of);
+        let look = || Ok(self.expected.check(place, store)?.as_ref().map(inode_of));
+        look()?;
         let stages = store.stages(self.whose);
         let dir = stages.dir(&self.home).at(COMMIT, &self.path)?;
         let staged = dir.stat(&self.name).at(COMMIT, &self.path)?;
@@ -156,7 +157,7 @@ impl Finished {
         }
         store.hide_partial(place, self.inode).at(COMMIT, &self.path)?;
         let land = || place.land(&dir, &self.name).at(COMMIT, &self.path);
-        store.back_up(place, (Goes::Replaced, was), land).inspect_err(|_| {
+        store.back_up(place, (Goes::Replaced, look), land).inspect_err(|_| {
             store.show_partial(place, (&dir, &self.name), Other::Goes);
         })?;
         landed(self.inode);
@@ -201,7 +202,9 @@ pub(super) fn link(
             if from.sifted(linked.clone(), || Reach::Name(dir.path_to(&name)))
                 == lasting_of(is) =>
         {
-            store.back_up(&place, (Goes::Replaced, None), || place.land(&dir, &name).at(LINK, path))
+            let look = || Ok(replaces.check(&place, store)?.as_ref().map(inode_of));
+            let land = || place.land(&dir, &name).at(LINK, path);
+            store.back_up(&place, (Goes::Replaced, look), land)
         }
         Ok(_) => Err(StoreError::Changed { path: path.clone() }),
         Err(errno) => Err(store_error(LINK, path, errno)),

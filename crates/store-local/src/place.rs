@@ -1,13 +1,15 @@
 //! Where an entry is: the held handle of its directory, and its name there.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath};
+use rustix::fs;
 use rustix::io::Errno;
 
-use super::snapshot::{Stamp, file_type, look_at};
+use super::snapshot::{Stamp, file_type, inode_of, look_at};
 use crate::dir::{Dir, Use};
 use crate::errno::At;
+use crate::lock;
 use crate::system::System;
 use deltic_store::{StoreError, Version, check_path};
 
@@ -69,6 +71,16 @@ impl Place {
             Err(Errno::NOTDIR | Errno::NOENT | Errno::ACCESS) => Ok(false),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// The turn of whoever changes what is here, among all threads of this process: between a look and a rename nobody
+    /// else comes.
+    pub(super) fn turn(&self) -> Result<MutexGuard<'static, ()>, Errno> {
+        static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
+        let (_, number) = inode_of(&fs::fstat(&self.dir)?);
+        let hash = (self.name.as_bytes().iter())
+            .fold(number, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+        Ok(lock(&TURNS[(hash % TURNS.len() as u64) as usize]))
     }
 
     /// Moves `staged` of `from` here, over anything but a directory that is not empty.

@@ -286,7 +286,7 @@ impl Removal {
             let remove = || dir.remove_file(name).at(REMOVE, path);
             if store.keeps_old() || store.counts() {
                 let place = Place::of(&store.root, REMOVE, path)?;
-                store.back_up(&place, (Goes::Removed, None), remove)?;
+                store.back_up(&place, (Goes::Removed, || Ok(None)), remove)?;
             } else {
                 remove()?;
             }

@@ -16,22 +16,24 @@ use crate::dir::Dir;
 use crate::errno::{At, store_error};
 use crate::inner::Inner;
 use crate::inplace::is_torn;
-use crate::place::Place;
+use crate::place::{COMMIT, Place};
 use crate::snapshot::{Stamp, file_type, inode_of, look_at};
 use crate::stage::{discard, new_name};
 
 impl Inner {
-    /// Keeps the old version at `place`, if old versions are kept, and calls `then`, which puts another there or
-    /// removes it.
+    /// Has a `look` at what is at `place`, keeps it as an old version, if old versions are kept, and calls `then`, which
+    /// puts another there or removes it. Nobody else of this process comes between.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] where it is not what it `was`, if that is said.
+    /// Those of `look`; [`StoreError::Conflict`] where it is not what that said, if it said something.
     pub(crate) fn back_up(
         &self,
         place: &Place,
-        (goes, was): (Goes, Option<(u64, u64)>),
+        (goes, look): (Goes, impl FnOnce() -> Result<Option<(u64, u64)>, StoreError>),
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        let _turn = place.turn().at(COMMIT, &place.path)?;
+        let was = look()?;
         self.counting(place, || {
             self.keep_version(place, was, || self.back_up_named(place, (goes, was), then))
         })

@@ -4,6 +4,7 @@ use deltic_store::{Removed, StoreError};
 use deltic_tree::RelPath;
 
 use super::Became;
+use crate::errno::At;
 use crate::inner::Inner;
 use crate::place::Place;
 
@@ -26,6 +27,7 @@ impl Inner {
         place: &Place,
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        let _turn = place.turn().at("remove", &place.path)?;
         self.counting(place, then)?;
         self.commits.changes.tell(&place.path, Became::Gone);
         Ok(())

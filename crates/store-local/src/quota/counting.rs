@@ -1,11 +1,10 @@
 //! Steps of a store that take or give back space.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use deltic_store::StoreError;
 use deltic_tree::RelPath;
-use rustix::fs::{self, FileType, Stat};
-use rustix::io::Errno;
+use rustix::fs::{FileType, Stat};
 
 use super::{LEFT, Left, Quota, Reserved, Whose};
 use crate::errno::At;
@@ -13,15 +12,6 @@ use crate::inner::Inner;
 use crate::lock;
 use crate::place::Place;
 use crate::snapshot::{file_type, inode_of};
-
-/// The turn of who changes what is at a place.
-fn turn(place: &Place) -> Result<&'static Mutex<()>, Errno> {
-    static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
-    let (_, number) = inode_of(&fs::fstat(&place.dir)?);
-    let hash = (place.name.as_bytes().iter())
-        .fold(number, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-    Ok(&TURNS[(hash % TURNS.len() as u64) as usize])
-}
 
 impl Inner {
     /// Reserves bytes for a new name at `path`.
@@ -78,6 +68,7 @@ impl Inner {
     }
 
     /// Calls `then`, which replaces or removes what is at `place`, and gives back what that held, unless it is kept.
+    /// The [turn](Place::turn) of the place is the caller's.
     pub(crate) fn counting(
         &self,
         place: &Place,
@@ -86,7 +77,6 @@ impl Inner {
         if !self.counts() {
             return then();
         }
-        let _turn = lock(turn(place).at("count", &place.path)?);
         let old = place.dir.find(&place.name).at("count", &place.path)?;
         then()?;
         let Some(old) = old else { return Ok(()) };

@@ -176,7 +176,7 @@ impl LocalStore {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(store_error(MAKE, &place.path, errno)),
         };
-        self.0.back_up(place, (Goes::Replaced, None), remove).map(|()| false)
+        self.0.back_up(place, (Goes::Replaced, || Ok(None)), remove).map(|()| false)
     }
 }
 

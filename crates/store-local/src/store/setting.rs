@@ -184,7 +184,7 @@ impl LocalStore {
         make(&dir, &name).at(action, path)?;
         let landed = set(&dir, &name, heritage).at(action, path).and_then(|unset| {
             let land = || place.land(&dir, &name).at(action, path);
-            self.0.back_up(&place, (Goes::Replaced, None), land).map(|()| unset)
+            self.0.back_up(&place, (Goes::Replaced, || Ok(None)), land).map(|()| unset)
         });
         if landed.is_err() {
             // What stays is litter for the sweep.

@@ -1,7 +1,8 @@
-//! Somebody swaps a directory for a symlink while we work below it (`RELIABILITY` T13).
+//! Somebody swaps a directory for a symlink while we work below it (`RELIABILITY` T13), or replaces what we replace.
 
 use deltic_store::Posix;
 use std::collections::BTreeSet;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -35,6 +36,39 @@ fn nothing_outside_is_touched_while_a_directory_turns_into_a_symlink_and_back() 
             "no race: {done} done, {refused} refused by {way:?}"
         );
         assert_eq!(look_of(outside.path()), before, "{way:?}");
+    }
+}
+
+#[test]
+fn of_many_who_replace_one_version_one_does() {
+    const WRITERS: usize = 6;
+    let root = tempfile::tempdir().unwrap();
+    let write = |at: &RelPath, no: usize, begin: &Barrier| {
+        let store = open_store(root.path());
+        let old = store.look(at).unwrap().map(|_| store.open(at).unwrap());
+        let new = store.create(at, 1).unwrap();
+        new.write(0, &[no as u8]).unwrap();
+        let replaces = old.as_ref().map_or(Replaces::Nothing, Replaces::Version);
+        begin.wait();
+        new.commit(Commit { meta: &file_meta(), keep: KEEP_ALL, replaces })
+    };
+    for round in 0..60 {
+        let at = path(&format!("file{}", round / 2));
+        let begin = Barrier::new(WRITERS);
+        let done: Vec<_> = thread::scope(|scope| {
+            let (at, begin, write) = (&at, &begin, &write);
+            let writers: Vec<_> =
+                (0..WRITERS).map(|no| scope.spawn(move || write(at, no, begin))).collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        let first = done.iter().position(Result::is_ok).unwrap();
+        for (no, done) in done.iter().enumerate() {
+            let is_right = done.is_ok() == (no == first);
+            let is_refused = matches!(done, Ok(_) | Err(StoreError::Conflict { .. }));
+            assert!(is_right && is_refused, "round {round}, {no}, first {first}: {done:?}");
+        }
+        let there = fs::read(root.path().join(format!("file{}", round / 2))).unwrap();
+        assert_eq!(there, [first as u8], "round {round}");
     }
 }
 

@@ -1,30 +1,51 @@
 //! Versions of files as HTTP names them, and requests that are for one of them alone.
 
 use axum::http::{HeaderMap, StatusCode, header};
-use deltic_store::{Snapshot, Store, Tree};
+use deltic_store::{Snapshot, Store, StoreError, Tree, Version};
 use deltic_store_local::{LocalSnapshot, LocalStore};
-use deltic_tree::{Meta, RelPath};
+use deltic_tree::{Meta, RelPath, Timestamp};
 
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 
 /// The entity tag of a version: strong where the store can tell versions apart, and gives away nothing else.
 pub(super) fn tag(server: &Server, snapshot: &LocalSnapshot) -> String {
-    let mut hash = blake3::Hasher::new_keyed(&server.tag_key);
-    let meta = snapshot.meta();
-    let weak = match snapshot.identity() {
-        Some(version) => {
-            hash.update(&version.token.0);
-            hash.update(&version.changed.secs.to_le_bytes());
-            hash.update(&version.changed.nanos.to_le_bytes());
-            ""
+    match snapshot.identity() {
+        Some(version) => tag_of_version(server, &version),
+        None => {
+            let mut hash = blake3::Hasher::new_keyed(&server.tag_key);
+            hash_content(&mut hash, snapshot.meta().len, snapshot.meta().modified);
+            format!("W/{}", quoted(hash.finalize()))
         }
-        None => "W/",
-    };
-    hash.update(&meta.len.to_le_bytes());
-    hash.update(&meta.modified.secs.to_le_bytes());
-    hash.update(&meta.modified.nanos.to_le_bytes());
-    format!("{weak}{}", quoted(hash.finalize()))
+    }
+}
+
+/// The entity tag of a file that was put in place as this version, and of no other that took its place since.
+pub(super) fn tag_of_new(
+    server: &Server,
+    (store, file): (&LocalStore, &RelPath),
+    version: Option<Version>,
+) -> Result<String, StoreError> {
+    // Without a version any tag is a weak one.
+    version.map_or_else(
+        || Ok(tag(server, &store.open(file)?)),
+        |version| Ok(tag_of_version(server, &version)),
+    )
+}
+
+fn tag_of_version(server: &Server, version: &Version) -> String {
+    let mut hash = blake3::Hasher::new_keyed(&server.tag_key);
+    hash.update(&version.token.0);
+    hash.update(&version.changed.secs.to_le_bytes());
+    hash.update(&version.changed.nanos.to_le_bytes());
+    hash_content(&mut hash, version.len, version.modified);
+    quoted(hash.finalize())
+}
+
+fn hash_content(hash: &mut blake3::Hasher, len: u64, modified: Timestamp) {
+    hash.update(&len.to_le_bytes());
+    hash.update(&modified.secs.to_le_bytes());
+    hash.update(&modified.nanos.to_le_bytes());
 }
 
 /// The entity tag of an answer that is made anew each time.

@@ -12,11 +12,13 @@ use deltic_core::format::matches::Finder;
 use deltic_core::format::recipe::{self, Digester, Known, KnownReader};
 use deltic_core::format::{FormatError, Parser};
 use deltic_core::{ChunkerSpec, CodecError, Digest, Span};
-use deltic_store::{Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
+use deltic_store::{
+    Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, Version,
+};
 use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
-use super::conditions::{check_conditions, need_condition, tag};
+use super::conditions::{check_conditions, need_condition, tag, tag_of_new};
 use super::incoming::Incoming;
 use super::pieces::{PIECE, Pieces, Step, body_of, steps};
 use super::request::{At, no_store, on_disk};
@@ -181,8 +183,8 @@ pub(super) async fn patch(server: Arc<Server>, at: At, body: Body) -> Result<Res
     server.still(&at.known)?;
     let again = Arc::clone(&server);
     let tag = on_disk(&server, move || {
-        let store = patching.commit()?;
-        Ok(tag(&again, &store.open(&file)?))
+        let (store, version) = patching.commit()?;
+        Ok(tag_of_new(&again, (&store, &file), version)?)
     })
     .await?;
     let response = Response::builder().status(StatusCode::NO_CONTENT).header(header::ETAG, tag);
@@ -347,17 +349,17 @@ struct Ready {
 }
 
 impl Ready {
-    fn commit(self) -> Result<LocalStore, Problem> {
+    fn commit(self) -> Result<(LocalStore, Option<Version>), Problem> {
         let Self { len, old, store, new } = self;
         let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o666);
         let replaces = Replaces::Version(&*old);
-        match new.commit(Commit { meta: &meta, keep: Keep::default(), replaces }) {
+        let version = match new.commit(Commit { meta: &meta, keep: Keep::default(), replaces }) {
             Err(StoreError::Conflict { .. } | StoreError::Changed { .. }) => {
                 return Err(other_version());
             }
             committed => committed?,
         };
         store.flush()?;
-        Ok(store)
+        Ok((store, version))
     }
 }

@@ -10,12 +10,12 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use deltic_store::{Commit, Going, Keep, Rebuild, Replaces, Snapshot, Store, Tree};
+use deltic_store::{Commit, Going, Keep, Rebuild, Replaces, Snapshot, Store};
 use deltic_store_local::{LocalRebuild, LocalSnapshot};
 use deltic_tree::{Kind, Meta, Timestamp};
 use sha2::{Digest, Sha256};
 
-use super::conditions::{check_conditions, names_tag, need_condition, tag};
+use super::conditions::{check_conditions, names_tag, need_condition, tag, tag_of_new};
 use super::delta;
 use super::incoming::{broken, content_length, next};
 use super::moved;
@@ -213,9 +213,9 @@ pub(super) async fn write(
     let tag = on_disk(&server, move || {
         let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o666);
         let replaces = there.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
-        rebuild.commit(Commit { meta: &meta, keep: Keep::default(), replaces })?;
+        let version = rebuild.commit(Commit { meta: &meta, keep: Keep::default(), replaces })?;
         store.flush()?;
-        Ok(tag(&again, &store.open(&file)?))
+        Ok(tag_of_new(&again, (&store, &file), version)?)
     })
     .await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::NO_CONTENT };

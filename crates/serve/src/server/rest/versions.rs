@@ -14,7 +14,7 @@ use deltic_store_local::{
 use deltic_tree::{Meta, RelPath};
 use serde_json::json;
 
-use super::conditions::{check_conditions, tag};
+use super::conditions::{check_conditions, tag_of_new};
 use super::pieces::{Step, steps};
 use super::request::{At, make_dirs, no_store, on_disk};
 use crate::server::problem::Problem;
@@ -125,12 +125,12 @@ impl Restoring {
         let Self { old, store, new, there, file, .. } = self;
         let replaces = there.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
         let keep = Keep { modes: true, times: true, ..Keep::default() };
-        match new.commit(Commit { meta: old.meta(), keep, replaces }) {
-            Ok(_) | Err(StoreError::Unset { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let version = match new.commit(Commit { meta: old.meta(), keep, replaces }) {
+            Err(StoreError::Unset { .. }) => None,
+            committed => committed?,
+        };
         store.flush()?;
-        Ok((there.is_none(), tag(server, &store.open(&file)?)))
+        Ok((there.is_none(), tag_of_new(server, (&store, &file), version)?))
     }
 }
 
