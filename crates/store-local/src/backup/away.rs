@@ -21,7 +21,7 @@ use crate::snapshot::{Stamp, file_type, inode_of, look_at};
 use crate::stage::{discard, new_name};
 
 impl Inner {
-    /// Has a `look` at what is at `place`, keeps it as an old version, if old versions are kept, and calls `then`, which
+    /// Has a `look` at what is at `place`, keeps it as an old version, if such are kept, and calls `then`, which
     /// puts another there or removes it. Nobody else of this process comes between.
     ///
     /// # Errors
