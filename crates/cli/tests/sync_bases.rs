@@ -197,6 +197,10 @@ fn the_service_answers_for_files_that_are_open_to_read_alone() {
     assert_eq!(ask(&readable, &sums([0, 1 << 20])[..20]), b"", "a short question");
     assert_eq!(ask(&readable, &sums([1 << 20, 0])), b"", "no part");
     assert_eq!(ask(&readable, &sums([0, u64::MAX])), b"", "a long part");
+    let nothing = [0; 4];
+    assert_eq!(ask(&readable, &sums([1 << 63, (1 << 63) + 4096])), nothing, "behind the end");
+    let shorter = [&[2, 1][..], &[0; 15], &4096_u64.to_le_bytes()].concat();
+    assert_eq!(ask(&readable, &shorter), nothing, "another length");
     assert_eq!(ask(&readable, &extents[..5]), b"", "a short question");
     assert_eq!(ask(&readable, &[9; 9]), b"", "another question");
     let only_written = fs::File::options().write(true).open(&image).unwrap();

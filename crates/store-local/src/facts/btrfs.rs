@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use deltic_core::SumKind;
 use deltic_store::Extents;
 use deltic_store::facts::{Is, MAX_PARTS, TooMany};
-use rustix::fs::fstat;
+use rustix::fs::{IFlags, fstat, ioctl_getflags};
 use rustix::io::Errno;
 
 use super::history::history;
@@ -88,7 +88,12 @@ pub(super) fn inode(search: &mut Search<'_>) -> Result<(u64, u64), Errno> {
         flags = Some(word(item, 64)?);
         Ok(())
     })?;
-    Ok((number, flags.ok_or(Errno::NOENT)?))
+    let mut flags = flags.ok_or(Errno::NOENT)?;
+    // The item may be older than `chattr +C`, until the next transaction.
+    if ioctl_getflags(search.file)?.contains(IFlags::NOCOW) {
+        flags |= NODATACOW;
+    }
+    Ok((number, flags))
 }
 
 /// A part of a file that has an item: the others are holes.

@@ -150,7 +150,7 @@ fn items(
         if is_reached {
             return Ok(items);
         }
-        back = (back * 16).max(FIRST_LOOK_BACK);
+        back = back.saturating_mul(16).max(FIRST_LOOK_BACK);
     }
 }
 

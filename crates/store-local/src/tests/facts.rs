@@ -126,6 +126,10 @@ fn holes_and_reserved_room_are_zeros_and_some_parts_are_unknown() {
     assert!(succeeds(Command::new("mkdir").arg(at.path().join("nocow"))));
     let has_nocow = succeeds(Command::new("chattr").arg("+C").arg(at.path().join("nocow")));
     create("nocow/file").write_all_at(&[1; 8192], 2 * BLOCK).unwrap();
+    // The item of the file is not written before the next transaction.
+    let late = create("late");
+    assert!(!has_nocow || succeeds(Command::new("chattr").arg("+C").arg(at.path().join("late"))));
+    late.write_all_at(&[1; 8192], 0).unwrap();
     for _ in 0..2 {
         let kinds = |name| kinds(&extents(&store, name).unwrap());
         assert_eq!(kinds("hole"), "36865z");
@@ -133,6 +137,7 @@ fn holes_and_reserved_room_are_zeros_and_some_parts_are_unknown() {
         assert_eq!(kinds("empty"), "");
         assert_eq!(kinds("short"), "5u");
         assert!(!has_nocow || kinds("nocow/file") == "8192z 8192u");
+        assert!(!has_nocow || kinds("late") == "8192u", "{}", kinds("late"));
         syncfs(&room).unwrap();
     }
     let old = extents(&store, "room").unwrap();
