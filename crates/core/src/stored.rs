@@ -14,13 +14,13 @@ use crate::weak::Crc32c;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SumKind {
     /// CRC-32C with both inversions, little-endian.
-    Crc32c,
+    Crc32c = 0,
     /// XXH64, little-endian.
-    Xxh64,
+    Xxh64 = 1,
     /// SHA-256.
-    Sha256,
+    Sha256 = 2,
     /// BLAKE2b of 256 bits.
-    Blake2b,
+    Blake2b = 3,
 }
 
 impl SumKind {
@@ -34,19 +34,15 @@ impl SumKind {
         }
     }
 
-    /// Its number where sums are told.
-    const fn code(self) -> u8 {
-        match self {
-            Self::Crc32c => 0,
-            Self::Xxh64 => 1,
-            Self::Sha256 => 2,
-            Self::Blake2b => 3,
-        }
+    /// Its number, by which it is told.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
     }
 
-    fn of_code(code: u8) -> Option<Self> {
+    fn of_number(number: u8) -> Option<Self> {
         let kinds = [Self::Crc32c, Self::Xxh64, Self::Sha256, Self::Blake2b];
-        kinds.get(usize::from(code)).copied()
+        kinds.into_iter().find(|kind| kind.number() == number)
     }
 
     /// The strong sum that it is, without a key, where it is one (SkySync §3.3.2).
@@ -125,16 +121,20 @@ pub struct StoredSums {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Unknown = UNKNOWN as isize,
-    Zero = ZERO as isize,
-    Sum = SUM as isize,
+    Unknown = 0,
+    Zero = 1,
+    Sum = 2,
+}
+
+impl State {
+    fn of_number(number: u8) -> Option<Self> {
+        let states = [Self::Unknown, Self::Zero, Self::Sum];
+        states.into_iter().find(|state| *state as u8 == number)
+    }
 }
 
 /// First byte of sums that are told, which counts what they look like.
 const FORMAT: u8 = 1;
-const UNKNOWN: u8 = 0;
-const ZERO: u8 = 1;
-const SUM: u8 = 2;
 
 impl StoredSums {
     /// Sums of `kind` of blocks of `block` bytes, for all blocks that have bytes of `range`. None is known yet.
@@ -255,7 +255,7 @@ impl StoredSums {
     /// The bytes that [`Self::decode`] reads: one and a sum for each block.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![FORMAT, self.kind.code()];
+        let mut bytes = vec![FORMAT, self.kind.number()];
         bytes.extend(self.block.to_le_bytes());
         bytes.extend(self.states.iter().map(|state| *state as u8));
         for (state, sum) in self.states.iter().zip(self.sums.chunks(self.kind.bytes())) {
@@ -272,7 +272,7 @@ impl StoredSums {
         let ([FORMAT, kind, block @ ..], rest) = bytes.split_first_chunk::<6>()? else {
             return None;
         };
-        let keeps = Keeps::new(SumKind::of_code(*kind)?, u32::from_le_bytes(*block))?;
+        let keeps = Keeps::new(SumKind::of_number(*kind)?, u32::from_le_bytes(*block))?;
         // What there is room for is checked before that is made.
         let blocks = range.end.checked_sub(range.start)? / u64::from(keeps.block_bytes);
         if blocks > rest.len() as u64 {
@@ -280,17 +280,13 @@ impl StoredSums {
         }
         let mut told = Self::new(keeps.kind, keeps.block_bytes, range);
         let (states, mut sums) = rest.split_at_checked(told.states.len())?;
-        for (no, state) in states.iter().enumerate() {
-            let start = told.start + no as u64 * u64::from(told.block);
-            match *state {
-                UNKNOWN => {}
-                ZERO => told.put_zeros(&(start..start + u64::from(told.block))),
-                SUM => {
-                    let sum;
-                    (sum, sums) = sums.split_at_checked(keeps.kind.bytes())?;
-                    told.put(start, sum);
-                }
-                _ => return None,
+        let room = told.sums.chunks_mut(keeps.kind.bytes());
+        for ((state, room), number) in told.states.iter_mut().zip(room).zip(states) {
+            *state = State::of_number(*number)?;
+            if *state == State::Sum {
+                let sum;
+                (sum, sums) = sums.split_at_checked(room.len())?;
+                room.copy_from_slice(sum);
             }
         }
         sums.is_empty().then_some(told)

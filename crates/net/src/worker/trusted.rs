@@ -61,7 +61,7 @@ impl<S: Snapshot> Taking<'_, S> {
         let (len, block) = (self.file.meta().len, u64::from(self.block_bytes));
         let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
         hasher
-            .update(&[number_of(self.kind)])
+            .update(&[self.kind.number()])
             .update(&block.to_le_bytes())
             .update(&len.to_le_bytes());
         let zeros = sum_of(self.kind, &vec![0; self.block_bytes as usize]);
@@ -126,16 +126,6 @@ fn read(
         })?;
     }
     Ok(())
-}
-
-/// The number of a kind in names.
-const fn number_of(kind: SumKind) -> u8 {
-    match kind {
-        SumKind::Crc32c => 0,
-        SumKind::Xxh64 => 1,
-        SumKind::Sha256 => 2,
-        SumKind::Blake2b => 3,
-    }
 }
 
 /// The sum of a block, as a store keeps it.
