@@ -147,8 +147,8 @@ impl Finished {
 
     /// Moves it into place, having checked that it is still ours and replaces what it is to replace.
     pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<(), StoreError> {
-        let look = || Ok(self.expected.check(place, store)?.as_ref().map(inode_of));
-        look()?;
+        let turn = place.turn().at(COMMIT, &self.path)?;
+        let was = self.expected.check(place, store)?.as_ref().map(inode_of);
         let stages = store.stages(self.whose);
         let dir = stages.dir(&self.home).at(COMMIT, &self.path)?;
         let staged = dir.stat(&self.name).at(COMMIT, &self.path)?;
@@ -157,9 +157,10 @@ impl Finished {
         }
         store.hide_partial(place, self.inode).at(COMMIT, &self.path)?;
         let land = || place.land(&dir, &self.name).at(COMMIT, &self.path);
-        store.back_up(place, (Goes::Replaced, look), land).inspect_err(|_| {
+        store.back_up(&turn, (Goes::Replaced, was), land).inspect_err(|_| {
             store.show_partial(place, (&dir, &self.name), Other::Goes);
         })?;
+        drop(turn);
         landed(self.inode);
         if self.is_noted {
             remove_log(&dir, &self.name);
@@ -202,9 +203,11 @@ pub(super) fn link(
             if from.sifted(linked.clone(), || Reach::Name(dir.path_to(&name)))
                 == lasting_of(is) =>
         {
-            let look = || Ok(replaces.check(&place, store)?.as_ref().map(inode_of));
-            let land = || place.land(&dir, &name).at(LINK, path);
-            store.back_up(&place, (Goes::Replaced, look), land)
+            place.turn().at(LINK, path).and_then(|turn| {
+                let was = replaces.check(&place, store)?.as_ref().map(inode_of);
+                let land = || place.land(&dir, &name).at(LINK, path);
+                store.back_up(&turn, (Goes::Replaced, was), land)
+            })
         }
         Ok(_) => Err(StoreError::Changed { path: path.clone() }),
         Err(errno) => Err(store_error(LINK, path, errno)),

@@ -73,14 +73,14 @@ impl Place {
         }
     }
 
-    /// The turn of whoever changes what is here, among all threads of this process: between a look and a rename nobody
-    /// else comes.
-    pub(super) fn turn(&self) -> Result<MutexGuard<'static, ()>, Errno> {
+    /// Waits for the turn to change what is here.
+    pub(super) fn turn(&self) -> Result<Turn<'_>, Errno> {
         static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
         let (_, number) = inode_of(&fs::fstat(&self.dir)?);
         let hash = (self.name.as_bytes().iter())
             .fold(number, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-        Ok(lock(&TURNS[(hash % TURNS.len() as u64) as usize]))
+        let guard = lock(&TURNS[(hash % TURNS.len() as u64) as usize]);
+        Ok(Turn { place: self, _guard: guard })
     }
 
     /// Moves `staged` of `from` here, over anything but a directory that is not empty.
@@ -93,6 +93,12 @@ impl Place {
             landed => landed,
         }
     }
+}
+
+/// The turn to change what is at a place: between a look and a rename no other thread of this process comes.
+pub(super) struct Turn<'a> {
+    pub(super) place: &'a Place,
+    _guard: MutexGuard<'static, ()>,
 }
 
 /// What is said to have been tried where a new version does not get its name.

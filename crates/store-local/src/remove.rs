@@ -286,7 +286,8 @@ impl Removal {
             let remove = || dir.remove_file(name).at(REMOVE, path);
             if store.keeps_old() || store.counts() {
                 let place = Place::of(&store.root, REMOVE, path)?;
-                store.back_up(&place, (Goes::Removed, || Ok(None)), remove)?;
+                let turn = place.turn().at(REMOVE, path)?;
+                store.back_up(&turn, (Goes::Removed, None), remove)?;
             } else {
                 remove()?;
             }

@@ -16,25 +16,24 @@ use crate::dir::Dir;
 use crate::errno::{At, store_error};
 use crate::inner::Inner;
 use crate::inplace::is_torn;
-use crate::place::{COMMIT, Place};
+use crate::place::{Place, Turn};
 use crate::snapshot::{Stamp, file_type, inode_of, look_at};
 use crate::stage::{discard, new_name};
 
 impl Inner {
-    /// Has a `look` at what is at `place`, keeps it as an old version, if such are kept, and calls `then`, which
-    /// puts another there or removes it. Nobody else of this process comes between.
+    /// Keeps the old version at the place, if old versions are kept, and calls `then`, which puts another there or
+    /// removes it.
     ///
     /// # Errors
-    /// Those of `look`; [`StoreError::Conflict`] where it is not what that said, if it said something.
+    /// [`StoreError::Conflict`] where it is not what it `was`, if that is said.
     pub(crate) fn back_up(
         &self,
-        place: &Place,
-        (goes, look): (Goes, impl FnOnce() -> Result<Option<(u64, u64)>, StoreError>),
+        turn: &Turn<'_>,
+        (goes, was): (Goes, Option<(u64, u64)>),
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let _turn = place.turn().at(COMMIT, &place.path)?;
-        let was = look()?;
-        self.counting(place, || {
+        let place = turn.place;
+        self.counting(turn, || {
             self.keep_version(place, was, || self.back_up_named(place, (goes, was), then))
         })
     }

@@ -27,8 +27,8 @@ impl Inner {
         place: &Place,
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let _turn = place.turn().at("remove", &place.path)?;
-        self.counting(place, then)?;
+        let turn = place.turn().at("remove", &place.path)?;
+        self.counting(&turn, then)?;
         self.commits.changes.tell(&place.path, Became::Gone);
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::{LEFT, Left, Quota, Reserved, Whose};
 use crate::errno::At;
 use crate::inner::Inner;
 use crate::lock;
-use crate::place::Place;
+use crate::place::{Place, Turn};
 use crate::snapshot::{file_type, inode_of};
 
 impl Inner {
@@ -67,11 +67,10 @@ impl Inner {
         self.policy.quotas.iter().any(|quota| quota.counts())
     }
 
-    /// Calls `then`, which replaces or removes what is at `place`, and gives back what that held, unless it is kept.
-    /// The [turn](Place::turn) of the place is the caller's.
+    /// Calls `then`, which replaces or removes what is at the place, and gives back what that held, unless it is kept.
     pub(crate) fn counting(
         &self,
-        place: &Place,
+        Turn { place, .. }: &Turn<'_>,
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         if !self.counts() {

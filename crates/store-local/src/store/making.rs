@@ -176,7 +176,8 @@ impl LocalStore {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(store_error(MAKE, &place.path, errno)),
         };
-        self.0.back_up(place, (Goes::Replaced, || Ok(None)), remove).map(|()| false)
+        let turn = place.turn().at(MAKE, &place.path)?;
+        self.0.back_up(&turn, (Goes::Replaced, None), remove).map(|()| false)
     }
 }
 

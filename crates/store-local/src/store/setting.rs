@@ -184,7 +184,8 @@ impl LocalStore {
         make(&dir, &name).at(action, path)?;
         let landed = set(&dir, &name, heritage).at(action, path).and_then(|unset| {
             let land = || place.land(&dir, &name).at(action, path);
-            self.0.back_up(&place, (Goes::Replaced, || Ok(None)), land).map(|()| unset)
+            let turn = place.turn().at(action, path)?;
+            self.0.back_up(&turn, (Goes::Replaced, None), land).map(|()| unset)
         });
         if landed.is_err() {
             // What stays is litter for the sweep.
