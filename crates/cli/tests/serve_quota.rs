@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use common::http::{Answer, ask};
 use common::server::Server;
-use common::{PATIENCE, World};
+use common::{PATIENCE, World, wait_until};
 use serde_json::Value;
 
 const FILES: &str = "/v1/volumes/photos/files";
@@ -148,6 +148,37 @@ fn a_server_that_starts_again_counts_what_is_there() {
     drop(server);
     let server = Server::set_volume(&world, keys, "");
     assert_eq!(used(&server), (6_000, 6));
+}
+
+#[test]
+fn directories_that_a_sync_is_for_count_as_well() {
+    let world = World::new();
+    world.mkdir("empty");
+    world.write("a/file", "file");
+    world.write("a/other", "other");
+    let server = Server::set_volume(&world, "quota_files = 5", "");
+    server.ok("sync -a empty/ URL/photos/one/");
+    server.ok("sync -a --mkpath empty/ URL/photos/two/three/four/");
+    assert_eq!(used(&server), (0, 4));
+    // Those in which nothing is to be go again.
+    server.ok("sync -a --mkpath --exclude=* a/file a/other URL/photos/five");
+    wait_until("it is gone", || !world.exists("photos/five"));
+    wait_for(&server, (0, 4));
+    server.fails(11, "sync -a --mkpath empty/ URL/photos/x/y/", "is used up: 5 of 5 names");
+    wait_until("it is gone", || !world.exists("photos/x"));
+    wait_for(&server, (0, 4));
+    server.fails(23, "sync -a a/ URL/photos/five/", "quota of the volume is used up: 5 of 5 names");
+    assert_eq!(used(&server), (0, 5));
+    server.fails(11, "sync -a empty/ URL/photos/six/", "quota of the volume is used up: 5 of 5");
+    assert!(!world.exists("photos/six"));
+    let guest = server.add_token("--quota-files 5 guest");
+    world.write("token", guest);
+    std::fs::remove_dir(world.path("photos/five")).expect("it is empty");
+    drop(server);
+    let server = Server::set_volume(&world, "", "");
+    server.ok("sync -a --token @token empty/ URL/photos/six/");
+    let seven = "sync -a --token @token empty/ URL/photos/seven/";
+    server.fails(11, seven, "quota of the token is used up: 5 of 5 names");
 }
 
 #[test]

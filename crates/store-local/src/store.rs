@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use deltic_tree::names::SortedNames;
 use deltic_tree::path::printable;
 use deltic_tree::{Entry, Follow, Kind, Meta, MetaMask, Name, RelPath, Timestamp};
-use rustix::fs::{self, Mode, OFlags};
+use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 
 use super::above::scopes;
@@ -88,40 +88,6 @@ pub struct LocalOptions {
     pub changes: Changes,
 }
 
-/// Makes the directory `dir` unless it exists, its owner's alone, but not the one above it: whether it was made. What
-/// holds it is to [know that](LocalStore::with_new_root).
-///
-/// # Errors
-/// Where it cannot be made, or is something else.
-pub fn create_root(dir: &NamedDir, durability: Durability) -> Result<bool, StoreError> {
-    create(dir, Mode::RWXU, durability)
-}
-
-/// Makes a directory above a root, unless it exists, for whom the process makes things: whether it was made.
-///
-/// # Errors
-/// Where it cannot be made, or is something else.
-pub fn create_above(dir: &NamedDir, durability: Durability) -> Result<bool, StoreError> {
-    create(dir, Mode::from_raw_mode(0o777), durability)
-}
-
-fn create(dir: &NamedDir, mode: Mode, durability: Durability) -> Result<bool, StoreError> {
-    let made = dir.make(mode).at("make directory", &RelPath::root())?;
-    if durability == Durability::Run {
-        let flushed = dir.above().and_then(|above| above.flush());
-        flushed.at("flush above", &RelPath::root())?;
-    }
-    Ok(made)
-}
-
-/// Removes a directory that was made in vain, unless something is in it.
-///
-/// # Errors
-/// Where it cannot be removed.
-pub fn remove_root(dir: &NamedDir) -> Result<(), StoreError> {
-    dir.remove().at("remove", &RelPath::root())
-}
-
 impl LocalStore {
     /// Holds the directory `root`, wherever symlinks lead; changes nothing.
     ///
@@ -131,7 +97,7 @@ impl LocalStore {
         Self::open_named(&NamedDir { path: root.into(), trust: Trust::Anyone }, options)
     }
 
-    /// The same, where the root was just [made](create_root): it lacks its mode until [`Store::set_meta`].
+    /// The same, where the root was just [made](crate::create_root): it lacks its mode until [`Store::set_meta`].
     #[must_use]
     pub fn with_new_root(self) -> Self {
         // A default ACL may close it to its owner.

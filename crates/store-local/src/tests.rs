@@ -156,7 +156,7 @@ fn a_root_is_made_but_not_the_way_to_it() {
     let above = tempfile::tempdir().unwrap();
     let create = |path: &str| {
         let dir = NamedDir { path: above.path().join(path), trust: Trust::Ours };
-        create_root(&dir, deltic_store::Durability::Run)
+        create_root(&dir, deltic_store::Durability::Run, &[])
     };
     assert!(create("root").unwrap());
     assert_eq!(above.path().join("root").metadata().unwrap().mode() & 0o077, 0);

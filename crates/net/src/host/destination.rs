@@ -3,12 +3,13 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use deltic_protocol::options::{self, AlternateUse, Options};
 use deltic_store::{Durability, Filter, StoreError};
 use deltic_store_local::{
-    Backup, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir, Trust, UnderWay, Writing,
-    create_above, create_root,
+    Backup, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir, Quota, Trust, UnderWay,
+    Writing, create_above, create_root,
 };
 use deltic_tree::rule::{Rule, Rules, Side};
 use deltic_tree::{MetaMask, Mounts, RelPath};
@@ -27,22 +28,25 @@ pub(crate) fn lacking<'a>(root: &'a Path, options: &Options) -> Vec<&'a Path> {
     lacking
 }
 
-/// Makes what is [lacking]: what was made, the last first.
-pub(crate) fn make(lacking: &[&Path], options: &Options) -> Result<Vec<NamedDir>, StoreError> {
-    let mut made = Vec::new();
-    let Some((root, above)) = lacking.split_last() else { return Ok(made) };
+/// Makes what is [lacking], as far as these quotas have room, and puts what was `made` in front of the rest.
+pub(crate) fn make(
+    lacking: &[&Path],
+    options: &Options,
+    (quotas, made): (&[Arc<Quota>], &mut Vec<NamedDir>),
+) -> Result<(), StoreError> {
+    let Some((root, above)) = lacking.split_last() else { return Ok(()) };
     for dir in above.iter().map(|dir| root_of(dir, options)) {
-        if create_above(&dir, durability(options))? {
+        if create_above(&dir, durability(options), quotas)? {
             made.insert(0, dir);
         }
     }
     // It need not change then, which who is not in its group could not without the loss of setgid.
     let create = if options.modes { create_root } else { create_above };
     let root = root_of(root, options);
-    if create(&root, durability(options))? {
+    if create(&root, durability(options), quotas)? {
         made.insert(0, root);
     }
-    Ok(made)
+    Ok(())
 }
 
 /// Options of the store at `root`.

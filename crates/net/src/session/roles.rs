@@ -11,7 +11,7 @@ use deltic_protocol::receiver::{Expect, Receiver, Setting};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_store::{StoreError, Tree};
-use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Sources, remove_root};
+use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Quota, Sources, remove_root};
 use deltic_tree::path::printable;
 use deltic_tree::{Name, RelPath};
 
@@ -42,13 +42,15 @@ pub(super) struct Agreed {
 #[derive(Default)]
 struct Made {
     dirs: Vec<NamedDir>,
+    /// For which they count.
+    quotas: Vec<Arc<Quota>>,
     store: Option<LocalStore>,
 }
 
 impl Drop for Made {
     fn drop(&mut self) {
         if self.store.as_ref().is_none_or(LocalStore::was_made_in_vain) {
-            let _ = self.dirs.iter().try_for_each(remove_root);
+            let _ = self.dirs.iter().try_for_each(|dir| remove_root(dir, &self.quotas));
         }
     }
 }
@@ -164,7 +166,9 @@ impl Session {
             let local = LocalOptions { see, ..LocalOptions::default() };
             LocalStore::missing(&root, local).map_err(unusable)?
         } else {
-            made.dirs = make(&lacking, &options).map_err(|error| {
+            made.quotas = self.config.host.store_options(&root, LocalOptions::default()).quotas;
+            let into = (&*made.quotas, &mut made.dirs);
+            make(&lacking, &options, into).map_err(|error| {
                 let shown = printable(root.as_os_str().as_bytes());
                 unmade(&root, error.words(&shown))
             })?;

@@ -1,17 +1,43 @@
 //! Steps of a store that take or give back space.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use deltic_store::StoreError;
 use deltic_tree::RelPath;
 use rustix::fs::{FileType, Stat};
 
-use super::{LEFT, Left, Quota, Reserved, Whose};
+use super::{LEFT, Left, Quota, Reserved, Whose, one};
 use crate::errno::At;
 use crate::inner::Inner;
 use crate::lock;
 use crate::place::{Place, Turn};
 use crate::snapshot::{file_type, inode_of};
+
+impl Reserved {
+    /// Reserves the name of the directory `path`, in the quota of its volume and in these.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] where one of them has no room.
+    pub(crate) fn of_dir(path: &Path, quotas: &[Arc<Quota>]) -> Result<Self, StoreError> {
+        let mut reserved = Self::default();
+        for quota in Quota::of_dir(path, quotas) {
+            reserved.0.push(quota.reserve(&RelPath::root(), 0)?);
+        }
+        Ok(reserved)
+    }
+}
+
+impl Quota {
+    /// Takes it that the directory `path`, which was [reserved](Reserved::of_dir), is gone.
+    pub(crate) fn dir_gone(path: &Path, quotas: &[Arc<Self>]) {
+        Self::of_dir(path, quotas).for_each(|quota| lock(&quota.used).settled.remove(one(0)));
+    }
+
+    fn of_dir(path: &Path, quotas: &[Arc<Self>]) -> impl Iterator<Item = Arc<Self>> {
+        Self::of_root(path).into_iter().chain(quotas.iter().cloned())
+    }
+}
 
 impl Inner {
     /// Reserves bytes for a new name at `path`.
