@@ -11,9 +11,11 @@ use rustix::io::Errno;
 
 use super::attrs::open_to_owner;
 use super::backup::Goes;
+use super::finished::Expected;
 use super::inner::Inner;
 use super::place::Place;
-use super::snapshot::file_type;
+use super::snapshot::{file_type, inode_of};
+use crate::changes::Became;
 use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};
 use crate::lock;
@@ -106,6 +108,20 @@ pub(super) fn remove_unchanged(
         Err(Errno::NOENT) => Ok(()),
         removed => removed.at(REMOVE, &place.path),
     }
+}
+
+/// Removes the file at `path`, if it is as it was `seen` last; it is kept where old versions are.
+pub(super) fn remove_seen(store: &Inner, path: &RelPath, seen: &Meta) -> Result<(), StoreError> {
+    let place = Place::of(&store.root, REMOVE, path)?;
+    let turn = place.turn().at(REMOVE, path)?;
+    let was = Expected::Seen(Box::new(seen.clone())).check_alone(&place, store.see)?;
+    let goes = (Goes::Removed, was.as_ref().map(inode_of));
+    let remove = || place.dir.remove_file(&place.name).at(REMOVE, path);
+    store.back_up(&turn, goes, remove)?;
+    drop(turn);
+    store.touched.add(&place.dir_path);
+    store.commits.changes.tell(path, Became::Gone);
+    Ok(())
 }
 
 /// A directory in which names are removed, and who judges them.

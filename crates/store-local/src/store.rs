@@ -29,7 +29,7 @@ use super::named::{NamedDir, full_path};
 use super::place::{COMMIT, Place};
 use super::quota::Quota;
 use super::rebuild::LocalRebuild;
-use super::remove::{Removals, remove_after, remove_unchanged};
+use super::remove::{Removals, remove_after, remove_seen, remove_unchanged};
 use super::snapshot::{LocalSnapshot, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
@@ -186,6 +186,14 @@ impl LocalStore {
             makes: Makes::of_process(),
             looked_at: Mutex::default(),
         })))
+    }
+
+    /// Removes the file at `path`, if it is as it was `seen` last; it is kept where old versions are.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] where something else is there by now.
+    pub fn remove_seen(&self, path: &RelPath, seen: &Meta) -> Result<(), StoreError> {
+        remove_seen(&self.0, path, seen)
     }
 
     #[cfg(test)]

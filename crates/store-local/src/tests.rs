@@ -223,6 +223,22 @@ fn an_edit_from_outside_is_noticed_even_if_it_puts_the_time_back() {
 }
 
 #[test]
+fn a_file_is_removed_as_it_was_seen_and_no_other_one() {
+    let (root, store) = new_store();
+    let file = root.path().join("file");
+    put(&store, "file", b"old").unwrap();
+    let seen = store.look(&path("file")).unwrap().unwrap();
+    fs::write(&file, b"newer").unwrap();
+    let answer = store.remove_seen(&path("file"), &seen);
+    assert!(matches!(answer, Err(StoreError::Conflict { .. })), "{answer:?}");
+    assert_eq!(fs::read(&file).unwrap(), b"newer");
+    let seen = store.look(&path("file")).unwrap().unwrap();
+    store.remove_seen(&path("file"), &seen).unwrap();
+    assert!(!file.exists());
+    assert!(matches!(store.remove_seen(&path("file"), &seen), Err(StoreError::Conflict { .. })));
+}
+
+#[test]
 fn replacing_a_hard_link_leaves_its_other_name_alone() {
     let (root, store) = new_store();
     let outside = tempfile::tempdir_in(root.path().parent().unwrap()).unwrap();

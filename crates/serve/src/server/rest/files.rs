@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use deltic_store::{Commit, Going, Keep, Rebuild, Replaces, Snapshot, Store};
+use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store};
 use deltic_store_local::{LocalRebuild, LocalSnapshot};
 use deltic_tree::{Kind, Meta, Timestamp};
 use sha2::{Digest, Sha256};
@@ -269,7 +269,7 @@ fn wanted_digest(headers: &HeaderMap) -> Result<Option<[u8; 32]>, Problem> {
     Ok(Some(digest.try_into().map_err(|_| bad())?))
 }
 
-/// Removes a file, or an empty directory.
+/// Removes a file.
 pub(super) async fn delete(
     State(server): State<Arc<Server>>,
     at: At,
@@ -279,14 +279,12 @@ pub(super) async fn delete(
     let (file, again) = (at.file()?, Arc::clone(&server));
     on_disk(&server, move || {
         let store = volume.store()?;
+        let missing = || Problem::new(StatusCode::NOT_FOUND, format!("{file}: no such file"));
         if store.look(&file)?.is_none() {
-            return Err(Problem::new(StatusCode::NOT_FOUND, format!("{file}: no such file")));
+            return Err(missing());
         }
-        check_conditions((&again, &store), &file, &at.headers)?;
-        let removed = store.remove(&file, Going::default())?;
-        if let Some(error) = removed.stayed.into_iter().next() {
-            return Err(error.into());
-        }
+        let seen = check_conditions((&again, &store), &file, &at.headers)?.ok_or_else(missing)?;
+        store.remove_seen(&file, &seen)?;
         store.flush()?;
         Ok(StatusCode::NO_CONTENT)
     })
