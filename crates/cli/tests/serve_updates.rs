@@ -361,3 +361,20 @@ fn an_update_that_never_ends_is_given_up_and_its_room_is_free_again() {
     socket.open(10);
     assert_eq!(server.status("GET", "/healthz", ""), 200);
 }
+
+#[test]
+fn an_update_that_is_given_up_has_no_room_any_more() {
+    let world = World::new();
+    let server = Server::start(&world, "");
+    let mut socket = server.socket(server.token());
+    assert!(socket.hear().contains("welcome"));
+    let update = |channel: u8| format!(r#"{{"update":{{"channel":{channel},"volume":"photos"}}}}"#);
+    for channel in 1..=8 {
+        socket.send(0, &update(channel));
+    }
+    socket.send(0, r#"{"close":{"channel":3}}"#);
+    socket.send(0, &update(9));
+    socket.send(0, &update(10));
+    let said = socket.hear();
+    assert!(said.contains(r#""channel":10"#) && said.contains("too many"), "{said}");
+}

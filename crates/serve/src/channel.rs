@@ -278,6 +278,18 @@ impl Channels {
         }
     }
 
+    /// Gives up channel `number`, if its stream is to be [whole](Mux::open_whole) and is not yet.
+    pub fn give_up(&self, number: u32) {
+        let mut all = self.all();
+        let given_up = match all.get(&number) {
+            Some(Arriving::Whole(_)) => all.remove(&number),
+            Some(Arriving::Stream(_)) | None => None,
+        };
+        // What it holds may ask for the channels.
+        drop(all);
+        drop(given_up);
+    }
+
     /// Closes channels whose streams should be [whole](Mux::open_whole) by now; which ones.
     pub fn close_late(&self, after: Duration) -> Vec<u32> {
         let mut all = self.all();
@@ -537,8 +549,13 @@ mod tests {
         theirs.open_whole(3, 100, move |_| drop(held)).expect("it is not open");
         assert!(theirs.open(3).is_none());
         let _stream = theirs.open(4);
+        theirs.channels().give_up(4);
         assert!(theirs.channels().close_late(Duration::from_secs(60)).is_empty());
         assert_eq!(theirs.channels().close_late(Duration::ZERO), [3]);
+        assert_eq!((Arc::strong_count(&told), theirs.channels().count()), (1, 1));
+        let held = Arc::clone(&told);
+        theirs.open_whole(3, 100, move |_| drop(held)).expect("it is not open");
+        theirs.channels().give_up(3);
         assert_eq!((Arc::strong_count(&told), theirs.channels().count()), (1, 1));
     }
 

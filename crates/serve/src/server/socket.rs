@@ -205,9 +205,11 @@ impl Connected {
                 self.started(channel, self.update(channel, volume))?;
             }
             FromClient::Close { channel } => {
-                if let Some(cancel) = lock(&self.sessions).remove(&channel) {
+                // It has its number until it has ended.
+                if let Some(cancel) = lock(&self.sessions).get(&channel) {
                     cancel.cancel();
                 }
+                self.mux.channels().give_up(channel);
             }
         }
         Ok(())
@@ -226,8 +228,11 @@ impl Connected {
         Ok(known)
     }
 
-    /// Refuses a channel where there are many, and where it is none.
+    /// Refuses a channel where there are many, where it is none, and where a session ends that had its number.
     fn check_channel(&self, number: u32) -> Result<(), Problem> {
+        if lock(&self.sessions).contains_key(&number) {
+            return Err(is_open());
+        }
         match number == 0 || self.mux.channels().count() >= MAX_CHANNELS {
             true => Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels")),
             false => Ok(()),
@@ -264,8 +269,8 @@ impl Connected {
             if let Err(why) = session.hold(&server, from, (channel, cancel)).await {
                 mux.tell(&refused(number, why)).await;
             }
-            lock(&sessions).remove(&number);
             mux.channels().close(number, None).await;
+            lock(&sessions).remove(&number);
         });
         Ok(())
     }
