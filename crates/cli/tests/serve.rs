@@ -271,6 +271,16 @@ fn settings_of_a_file_count_and_are_checked_before_anybody_is_let_in() {
     let server = Server::of(&world, "serve --config deltic.toml --listen 127.0.0.1:0".into());
     server.fails(3, "sync -a src/ URL/photos/", "only be read from");
     drop(server);
+    // A directory of its own is chosen where none is named, and a volume to write to is shown first.
+    let two = format!(
+        "{volume}access = \"read\"\n[volumes.zoo]\npath = \"{}\"\n[limits]\nsessions = 9\n",
+        path("src")
+    );
+    world.write("two.toml", &two);
+    let words = "serve --config two.toml --listen 127.0.0.1:0 --state state";
+    let (mut child, lines) = common::server::spawn(&world, words, Stdio::null());
+    assert!(lines.iter().any(|line| line.contains("/zoo/#t=")), "{lines:?}");
+    child.kill().and_then(|()| child.wait()).expect("it is ours");
     let server = Server::start(&world, "--no-delete");
     server.fails(3, "sync -a --delete src/ URL/photos/", "nothing may be deleted");
     drop(server);
@@ -281,6 +291,29 @@ fn settings_of_a_file_count_and_are_checked_before_anybody_is_let_in() {
                  -subj /CN=localhost -days 1";
     let made = Run::of(&mut world.command("openssl", words.split_whitespace()));
     assert_eq!(made.code, Some(0), "{made:#?}");
+    let [cert, key] = ["cert.pem", "key.pem"].map(path);
+    let tls = |key: &str| format!("[tls.files]\ncert = \"{cert}\"\nkey = \"{key}\"\n");
+    world.write("other.pem", "no key");
+    for (more, code, why) in [
+        (tls(&key), 0, "the settings are right"),
+        (tls(&path("none.pem")), 11, "none.pem: no such file"),
+        (tls(&path("other.pem")), 1, "other.pem: no key in it"),
+        (tls(&key).replace("cert.pem", "other.pem"), 1, "other.pem: no certificate in it"),
+    ] {
+        world.write("tls.toml", format!("{text}{more}"));
+        let run = deltic("serve --config tls.toml --check");
+        assert!(run.code == Some(code) && run.stderr.contains(why), "{why}: {run:#?}");
+    }
+    for (audit, code, why) in [
+        ("none/audit", 11, "none/audit: no such file"),
+        ("state", 11, "is a directory"),
+        ("state/audit", 0, "the settings are right"),
+    ] {
+        world.write("audit.toml", format!("audit = \"{}\"\n{text}", path(audit)));
+        let run = deltic("serve --config audit.toml --check");
+        assert!(run.code == Some(code) && run.stderr.contains(why), "{why}: {run:#?}");
+    }
+    assert!(!world.exists("state/audit"), "nothing is made");
     let server = Server::start(&world, "--cert cert.pem --key key.pem --ro");
     assert!(server.whole.starts_with("https://"));
     server.fails(10, "sync -a URL/photos/ got/", "certificate");

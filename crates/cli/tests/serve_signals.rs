@@ -82,6 +82,40 @@ fn settings_are_taken_up_anew_and_wrong_ones_are_not() {
 }
 
 #[test]
+fn what_a_new_start_is_needed_for_is_told() {
+    let world = World::new();
+    world.mkdir("photos");
+    world.mkdir("state");
+    let [state, photos] = ["state", "photos"].map(|name| world.path(name).display().to_string());
+    let settings = format!("state = \"{state}\"\n[volumes.photos]\npath = \"{photos}\"\n");
+    world.write("deltic.toml", &settings);
+    let said = std::fs::File::create(world.path("said")).expect("it is made");
+    let words = "serve --config deltic.toml --listen 127.0.0.1:0";
+    let (mut child, lines) = common::server::spawn(&world, words, said.into());
+    let address =
+        lines.last().and_then(|line| line.split('/').nth(2)).expect("it says where it is");
+    // Who is answered knows that it hears signals.
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let head = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(head).and_then(|()| stream.read_to_end(&mut Vec::new())).expect("it answers");
+    let signal = |signal| {
+        let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("it is a process");
+        rustix::process::kill_process(pid, signal).expect("it is ours");
+    };
+    let told = |line: &str| {
+        let said = || String::from_utf8_lossy(&world.read("said")).contains(line);
+        wait_until(line, said);
+    };
+    signal(Signal::HUP);
+    told("took up the settings anew\n");
+    world.write("deltic.toml", format!("{settings}quota_files = 9\n[limits]\nsessions = 7\n"));
+    signal(Signal::HUP);
+    told("took up the settings anew; a new start is needed for volumes, limits.sessions\n");
+    signal(Signal::TERM);
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
 fn tokens_of_the_settings_count_as_long_as_these_have_them() {
     let world = World::new();
     let made = common::Run::of(&mut world.command(DELTIC, ["token", "new"])).stdout;

@@ -14,7 +14,7 @@ use deltic_serve::server::access::{Grant, TokenFile};
 use deltic_serve::server::config::{
     AccessConfig, AcmeConfig, Config, ConfigError, PORT, Tls, VolumeConfig,
 };
-use deltic_serve::server::{Operator, Prepared, prepare};
+use deltic_serve::server::{Operator, Prepared, check, prepare};
 use deltic_serve::token::Token;
 
 use crate::args::server::{
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
         }
     };
     if args.check {
-        return match config.check() {
+        return match check(&config) {
             Ok(()) => {
                 output::note("the settings are right\n");
                 Exit::Success
@@ -69,7 +69,8 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
 
 fn failed(error: &ConfigError) -> Exit {
     let in_use = matches!(error, ConfigError::Io { source, .. } if source.kind() == io::ErrorKind::AddrInUse);
-    let hint = in_use.then_some("--listen names another address");
+    let hint = "another program has it: --listen, or `metrics` of the settings, names another";
+    let hint = in_use.then_some(hint);
     output::complain(&error.to_string(), hint);
     match error {
         ConfigError::Bad(_) => Exit::Usage,
@@ -119,8 +120,8 @@ fn config(args: &ServeArgs) -> Result<Config> {
     if let Some(listen) = args.listen {
         config.listen = listen;
     }
-    if let Some(state) = &args.state.state {
-        config.state.clone_from(state);
+    if args.state.state.is_some() || config.state.as_os_str().is_empty() {
+        config.state = state(&args.state)?;
     }
     for volume in config.volumes.values_mut() {
         if args.ro {
@@ -179,11 +180,19 @@ fn announce(prepared: &Prepared, config: &Config, token: &Token) -> io::Result<(
     for (name, volume) in &config.volumes {
         output.line(format!("serving {} as {name}", volume.path.display()));
     }
-    let first = config.volumes.keys().next().map_or("", |name| name);
+    let is_read_only = |volume: &VolumeConfig| volume.access == AccessConfig::Read;
+    // The first by name that may be written to, or else the first.
+    let first = config.volumes.iter().min_by_key(|(_, volume)| is_read_only(volume));
+    let (first, is_read_only) =
+        first.map_or(("", false), |(name, volume)| (name, is_read_only(volume)));
     let url = format!("{scheme}://{address}/{first}/#t={}{pin}", token.reveal());
     output.line(format!("\n  {url}\n"));
     output.line(format!("elsewhere: deltic login '{url}'"));
-    output.line(format!("           deltic sync -a DIR/ {scheme}://{address}/{first}/"));
+    let there = format!("{scheme}://{address}/{first}/");
+    output.line(match is_read_only {
+        true => format!("           deltic sync -a {there} DIR/"),
+        false => format!("           deltic sync -a DIR/ {there}"),
+    });
     if io::stdout().is_terminal()
         && let Ok(code) = qrcode::QrCode::new(url.as_bytes())
     {

@@ -12,6 +12,21 @@ use super::{DELTIC, PATIENCE, Run, World, wait_until};
 /// Time for which a server is heard that may have nothing to say.
 const SHORTLY: Duration = Duration::from_secs(5);
 
+/// Starts a server, whose complaints go there; what it says until its address is there.
+pub fn spawn(world: &World, words: &str, complaints: Stdio) -> (Child, Vec<String>) {
+    let mut command = Command::new(DELTIC);
+    command.args(words.split_whitespace()).stdout(Stdio::piped()).stderr(complaints);
+    world.place(&mut command);
+    let mut child = command.spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+    let (mut said, mut is_there) = (Vec::new(), false);
+    while let (false, Some(Ok(line))) = (is_there, lines.next()) {
+        is_there = line.contains("#t=");
+        said.push(line);
+    }
+    (child, said)
+}
+
 /// A server of the volume `photos`, which ends with this value.
 pub struct Server<'a> {
     world: &'a World,
@@ -29,13 +44,8 @@ impl<'a> Server<'a> {
     }
 
     pub fn of(world: &'a World, all: String) -> Self {
-        let mut command = Command::new(DELTIC);
-        command.args(all.split_whitespace()).stdout(Stdio::piped());
-        world.place(&mut command);
-        let mut child = command.spawn().expect("it starts");
-        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let line = lines.map_while(Result::ok).find(|line| line.contains("#t="));
-        let whole = line.expect("it says where it is").trim().to_owned();
+        let (child, mut lines) = spawn(world, &all, Stdio::inherit());
+        let whole = lines.pop().expect("it says where it is").trim().to_owned();
         let url = whole.split("/photos/").next().expect("it has one").to_owned();
         let server = Self { world, child, url, whole };
         // A token may have any letters: none of them stands for an address.

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{Access, access};
 use serde_json::{Map, Value};
 
 use crate::lock;
@@ -47,6 +48,18 @@ impl Audit {
         }
         let last = end.rsplit(|byte| *byte == b'\n').nth(1).unwrap_or_default();
         Ok(Self(Mutex::new(Chain { file, before: blake3::hash(last) })))
+    }
+
+    /// Finds out whether a log could be opened, and makes none.
+    pub(crate) fn check(path: &Path) -> io::Result<()> {
+        match OpenOptions::new().read(true).append(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let above = path.parent().filter(|above| *above != Path::new(""));
+                let above = above.unwrap_or_else(|| Path::new("."));
+                Ok(access(above, Access::WRITE_OK | Access::EXEC_OK)?)
+            }
+            opened => opened.map(drop),
+        }
     }
 
     /// Writes a line.

@@ -23,7 +23,8 @@ pub struct Config {
     /// Address to listen on.
     #[serde(default = "default_listen")]
     pub listen: SocketAddr,
-    /// Directory of the server's own: tokens, keys.
+    /// Directory of the server's own: tokens, keys. Whoever reads settings that lack it chooses one.
+    #[serde(default)]
     pub state: PathBuf,
     /// How connections are kept secret.
     #[serde(default)]
@@ -46,7 +47,7 @@ pub struct Config {
 }
 
 /// Settings of a volume.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeConfig {
     /// The directory.
@@ -370,6 +371,25 @@ impl Config {
         }
         self.grants()?;
         self.check_address(self.listen)
+    }
+
+    /// Settings that differ from those that a server `began` with, and that it does not take up while it runs.
+    pub(crate) fn for_a_new_start(&self, began: &Self) -> Vec<&'static str> {
+        let (now, then) = (&self.limits, &began.limits);
+        let all = [
+            ("listen", self.listen == began.listen),
+            ("state", self.state == began.state),
+            ("volumes", self.volumes == began.volumes),
+            ("audit", self.audit == began.audit),
+            ("metrics", self.metrics == began.metrics),
+            ("proxies", self.proxies == began.proxies),
+            ("limits.connections", now.connections == then.connections),
+            ("limits.sessions", now.sessions == then.sessions),
+            ("limits.session_bytes", now.session_bytes == then.session_bytes),
+            ("limits.recipe_bytes", now.recipe_bytes == then.recipe_bytes),
+            ("limits.upload_bytes", now.upload_bytes == then.upload_bytes),
+        ];
+        all.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
     }
 
     /// The rights of the tokens that are named here, by their hashes.

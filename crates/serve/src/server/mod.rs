@@ -69,11 +69,13 @@ use self::signals::Signals;
 use self::streams::Streams;
 use self::systemd::{Notify, opened_socket};
 use self::tickets::Tickets;
-use self::tls::identity;
+use self::tls::{OWN_KEY, identity};
 use self::volume::Volume;
 use crate::SOCKET_PATH;
 use crate::token::Token;
 
+/// What is said where clients are to end first.
+const ENDING: &str = "ending: clients have half a minute; once more ends at once";
 /// Directory of the server's own with what it keeps of bases, one for each volume.
 const BASES: &str = "bases";
 /// Open files besides connections.
@@ -93,6 +95,8 @@ pub struct Prepared {
     listener: TcpListener,
     metrics: Option<TcpListener>,
     pin: Option<String>,
+    /// Settings that it begins with.
+    began: Config,
     connections: usize,
     /// State of the wall around the volumes.
     pub wall: Wall,
@@ -118,10 +122,7 @@ pub fn prepare(
     let address = listener.local_addr().map_err(ConfigError::io("listen"))?;
     config.check_address(address)?;
     let (tls, pin) = keys(config)?;
-    let audit = config
-        .audit
-        .as_deref()
-        .map(|path| Audit::open(path).map_err(ConfigError::io(format!("open {}", path.display()))));
+    let audit = config.audit.as_deref().map(|path| Audit::open(path).map_err(unopened(path)));
     let audit = audit.transpose()?;
     let metrics = config.metrics.map(listen).transpose()?;
     let own = own.map(Token::hash);
@@ -167,7 +168,31 @@ pub fn prepare(
         clients: watch::Sender::default(),
         tag_key,
     };
-    Ok(Prepared { server, listener, metrics, pin, connections, wall, address })
+    let began = config.clone();
+    Ok(Prepared { server, listener, metrics, pin, began, connections, wall, address })
+}
+
+/// Checks settings, and the files that a start reads and writes. Nothing is made, and no address is taken: a server may
+/// be running by them.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn check(config: &Config) -> Result<(), ConfigError> {
+    config.check()?;
+    let own_key = || config.state.join(OWN_KEY).exists();
+    if !matches!(config.tls, Tls::SelfSigned) || own_key() {
+        keys(config)?;
+    }
+    if let Some(path) = &config.audit {
+        Audit::check(path).map_err(unopened(path))?;
+    }
+    let tokens = TokenFile::of(&config.state).read();
+    let tokens = tokens.map(drop);
+    tokens.map_err(ConfigError::io(format!("read tokens in {}", config.state.display())))
+}
+
+fn unopened(path: &Path) -> impl FnOnce(std::io::Error) -> ConfigError {
+    ConfigError::io(format!("open {}", path.display()))
 }
 
 /// A limit in bytes, as far as memory can be counted here.
@@ -270,7 +295,7 @@ impl Prepared {
     }
 
     async fn serve(self, operator: &Operator<'_>) -> Result<(), ConfigError> {
-        let Self { server, listener, metrics, connections, .. } = self;
+        let Self { server, listener, metrics, connections, began, .. } = self;
         let failed = |what: &'static str| ConfigError::io(what);
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed("listen"))?;
         let mut signals = Signals::hear().map_err(failed("hear signals"))?;
@@ -287,7 +312,7 @@ impl Prepared {
         let notify = Notify::from_env();
         let reload = || {
             notify.send("RELOADING=1");
-            let reloaded = server.reload(operator);
+            let reloaded = server.reload(operator, &began);
             notify.send("READY=1");
             reloaded
         };
@@ -301,6 +326,9 @@ impl Prepared {
         notify.send("STOPPING=1");
         server.draining.send_replace(true);
         server.tracker.close();
+        if !server.tracker.is_empty() {
+            (operator.report)(ENDING);
+        }
         tokio::select! {
             () = server.tracker.wait() => {}
             () = tokio::time::sleep(DRAIN_TIMEOUT) => {}

@@ -16,14 +16,18 @@ pub struct Operator<'a> {
 }
 
 impl Server {
-    /// Takes up new settings, as far as they can change while it runs; false where nobody has any.
-    pub(super) fn reload(&self, operator: &Operator<'_>) -> bool {
+    /// Takes up new settings, as far as they can change in a server that `began` with others; false where nobody has any.
+    pub(super) fn reload(&self, operator: &Operator<'_>, began: &Config) -> bool {
         let Some(reload) = operator.reload else { return false };
         let taken = reload().and_then(|config| {
-            config.check().and_then(|()| self.take_up(&config)).map_err(|error| error.to_string())
+            let taken = config.check().and_then(|()| self.take_up(&config));
+            taken.map(|()| config.for_a_new_start(began)).map_err(|error| error.to_string())
         });
         (operator.report)(&match taken {
-            Ok(()) => "took up the settings anew".into(),
+            Ok(left) if left.is_empty() => "took up the settings anew".into(),
+            Ok(left) => {
+                format!("took up the settings anew; a new start is needed for {}", left.join(", "))
+            }
             Err(why) => format!("{why}; the settings stay as they were"),
         });
         true

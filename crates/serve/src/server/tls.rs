@@ -23,6 +23,9 @@ pub(crate) struct Identity {
     pub(crate) pin: Option<String>,
 }
 
+/// File of our own key, in the server's directory.
+pub(crate) const OWN_KEY: &str = "key.pem";
+
 /// Loads what `tls` says; makes a key of our own in `state` where it is missing.
 pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, ConfigError> {
     match tls {
@@ -38,13 +41,14 @@ pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, Conf
             let key = PrivateKeyDer::from_pem_slice(&read(key)?)
                 .map_err(|_| ConfigError::Bad(format!("{}: no key in it", key.display())))?;
             let chain = chain.ok_or_else(no_cert)?;
-            let config = config(|builder| builder.with_single_cert(chain, key))?;
+            let of = |why| ConfigError::Bad(format!("{}: {why}", cert.display()));
+            let config = config(|builder| builder.with_single_cert(chain, key)).map_err(of)?;
             Ok(Some(Identity { config, pin: None }))
         }
         Tls::SelfSigned => {
             let failed =
                 |error: rcgen::Error| ConfigError::Bad(format!("cannot make a key: {error}"));
-            let path = state.join("key.pem");
+            let path = state.join(OWN_KEY);
             let key = own_key(&path)
                 .map_err(ConfigError::io(format!("keep a key in {}", path.display())))?;
             let key = KeyPair::from_pem(&key).map_err(failed)?;
