@@ -6,6 +6,7 @@
 //! is made anew.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use deltic_core::codec::{Put, Reader};
 use deltic_core::moved::{KeptSums, MAX_BLOCKS, find};
@@ -25,6 +26,35 @@ const OLD_SHARE: u64 = 16;
 const MAX_OTHERS: usize = 1 << 14;
 /// Bytes of a file whose sums are asked for at once: of SHA-256 they take eight megabytes.
 const WINDOW_BYTES: u64 = 1 << 30;
+
+/// Most bytes of memory for tables, of all sessions of this process together: two of the longest files and their index.
+const MAX_BYTES: u64 = 160 << 20;
+/// Bytes of a block in a table in memory.
+const ROW_BYTES: u64 = 16;
+/// Bytes of an index of a table.
+const INDEX_BYTES: u64 = 8 << 20;
+
+/// Memory for tables, which is given back with this value.
+struct Room(u64);
+
+/// Bytes of it that are taken.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+impl Room {
+    /// Takes room for tables of files that have so many bytes together. `None` where others have it: then nobody asks
+    /// which blocks moved.
+    fn take(file_bytes: u64) -> Option<Self> {
+        let bytes = file_bytes / u64::from(CHANGED_BLOCK_BYTES) * ROW_BYTES + INDEX_BYTES;
+        let more = |taken: u64| taken.checked_add(bytes).filter(|all| *all <= MAX_BYTES);
+        TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(bytes))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        TAKEN.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
 
 /// Sums that decide that blocks are equal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,6 +97,7 @@ impl Deciding {
         }
         let kind = self.kind(snapshot)?;
         let note = base.note?;
+        let _room = Room::take(base.len.saturating_add(len))?;
         let table = KeptSums::decode(&base.kept.table(&note.table)?)?;
         let mut of_base = Some(table).filter(|sums| sums.kind() == kind)?;
         decode(&note.others)?.iter().for_each(|range| of_base.forget(range));
@@ -170,6 +201,7 @@ fn made(snapshot: &impl Snapshot, kind: SumKind, extents: &Extents) -> Option<Ke
     if len / u64::from(CHANGED_BLOCK_BYTES) > MAX_BLOCKS as u64 {
         return None;
     }
+    let _room = Room::take(len)?;
     getrandom::fill(&mut key).ok()?;
     each_window(snapshot, std::slice::from_ref(&(0..len)), |told, range| {
         sums = sums.take().or_else(|| KeptSums::new(kind, told.block_bytes(), key, len));
@@ -218,4 +250,21 @@ fn decode(bytes: &[u8]) -> Option<Vec<Range<u64>>> {
 
 pub(super) fn bytes_of(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_all_sessions_have_their_room_and_no_more() {
+        const LONGEST: u64 = MAX_BLOCKS as u64 * CHANGED_BLOCK_BYTES as u64;
+        let both = Room::take(2 * LONGEST).expect("two of the longest files have room");
+        assert!(Room::take(LONGEST).is_none());
+        drop(both);
+        let one = Room::take(LONGEST).expect("there is room again");
+        assert!(Room::take(LONGEST).is_some());
+        assert!(Room::take(u64::MAX).is_none());
+        drop(one);
+    }
 }
