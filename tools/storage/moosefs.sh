@@ -47,4 +47,7 @@ for _ in $(seq 60); do
 done
 put() { cp "$1" "$mfs/other/dir/img" && command sync "$mfs/other/dir/img"; }
 get() { cp "$mfs/mount/dir/img" "$1"; }
+export MOOSEFS_DIR=$mfs/mount/laws
+mkdir "$MOOSEFS_DIR"
+laws=a_mount_keeps_the_laws
 url=moosefs://$mfs/mount/dir/ unit=65536 facts=40960

@@ -7,8 +7,8 @@
 # others stand in files of their names, each with what it installs.
 # Then it puts 100 MiB there, syncs them, changes a byte, and says what the next sync fetches; it fails where that is
 # more than 1.3 times the unit that changed, or the file is not the same. Last it verifies both by their sums; as root
-# on a btrfs too, which keeps CRC-32C. LAWS is a command that checks besides what holds of all systems, where no server
-# in memory does: of ceph.
+# on a btrfs too, which keeps CRC-32C. LAWS is a command that checks besides what holds of all systems, given the name of
+# a test, where no server in memory does: of ceph and moosefs.
 set -eu
 # A benchmark counts bytes of the loopback, so it has one of its own. What is installed must be there by then.
 if [ -n "${BENCH:-}" ] && [ -z "${DELTIC_ALONE:-}" ]; then
@@ -163,8 +163,8 @@ verified 0 104857600 65536 "$url" tree/
 # One byte may be what was there.
 printf different | dd of=tree/img bs=1 seek=70000000 conv=notrunc 2>/dev/null
 echo "$system: some bytes differ" && verified 26 104857600 65536 tree/ "$url"
-if [ "$system" = ceph ] && [ -n "${LAWS:-}" ]; then
-    echo "$system: the laws of all systems" && $LAWS
+if [ -n "${laws:-}" ] && [ -n "${LAWS:-}" ]; then
+    echo "$system: the laws of all systems" && $LAWS "$laws"
 fi
 # They keep sums that no file system here does.
 case $system in azure | seaweedfs | moosefs | ceph) exit 0 ;; esac
