@@ -168,10 +168,7 @@ impl Session {
         } else {
             made.quotas = self.config.host.store_options(&root, LocalOptions::default()).quotas;
             let into = (&*made.quotas, &mut made.dirs);
-            make(&lacking, &options, into).map_err(|error| {
-                let shown = printable(root.as_os_str().as_bytes());
-                unmade(&root, error.words(&shown))
-            })?;
+            make(&lacking, &options, into).map_err(|error| not_made(&root, error))?;
             let local = local_options(&root, &options, (see, &self.config.under_way))?;
             let local = self.config.host.store_options(&root, local);
             let store = LocalStore::open_named(&root_of(&root, &options), local);
@@ -194,6 +191,10 @@ impl Session {
         found.for_each(|trouble| machine.found(trouble));
         self.run((machine, Arc::new(worker.with_kept(kept))), run, watch).await
     }
+}
+
+fn not_made(root: &Path, error: StoreError) -> SyncError {
+    unmade(root, error.words(&printable(root.as_os_str().as_bytes())))
 }
 
 /// Error of a root that cannot be held, or of another directory, whose option has its name in the words.

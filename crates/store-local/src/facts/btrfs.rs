@@ -5,6 +5,7 @@
 //! cloned. Space that is freed is allocated again only in a later transaction. So two allocations of one address
 //! differ in it (`docs/decisions/0035`).
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use deltic_core::SumKind;
@@ -35,7 +36,7 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Result<Option<Extents>,
         identify(&mut search, &mut items, before.transaction)?;
         // Within a transaction no address is freed and allocated again.
         if Info::of(file)?.transaction == before.transaction {
-            return Ok(parts(&items, Extents::new(history), len).ok());
+            return Ok(parts(&items, (Extents::new(history), len), holes(file)).ok());
         }
     }
     Ok(None)
@@ -197,7 +198,9 @@ fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Re
     extents.dedup();
     let mut allocated = vec![None; extents.len()];
     let mut at = 0;
-    for near in extents.chunk_by(|one, next| next.address - one.address <= NEAR_BYTES + one.len) {
+    for near in extents
+        .chunk_by(|one, next| next.address - one.address <= one.len.saturating_add(NEAR_BYTES))
+    {
         let (mut rest, first) = (at, near[0]);
         at += near.len();
         let end = [near[near.len() - 1].address, EXTENT_ITEM, u64::MAX];
@@ -233,14 +236,41 @@ fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Re
 /// Extents that lie as close are looked for at once: other items between them cost less than another call.
 const NEAR_BYTES: u64 = 256 << 10;
 
-/// Appends the parts of the first `len` bytes of a file to `extents`, holes between the items too.
-fn parts(items: &[Item], mut extents: Extents, len: u64) -> Result<Extents, TooMany> {
+/// Says whether a range of `file` in which no item is is a hole; of many ranges the last are called none.
+pub(super) fn holes(file: BorrowedFd<'_>) -> impl FnMut(&Range<u64>) -> bool {
+    let mut left = MAX_GAPS;
+    move |gap| {
+        left = left.saturating_sub(1);
+        left > 0 && ioctl::is_hole(file, gap).unwrap_or(false)
+    }
+}
+
+/// Ranges that are looked at, each of which takes some 5 µs.
+const MAX_GAPS: u32 = 1 << 16;
+
+/// Appends the parts of the first `len` bytes of a file to `extents`.
+///
+/// A hole has no item. Neither has what lies between two items while others are put in the place of some: by whoever
+/// shares blocks that are equal, or puts together what lies in pieces, and no time of the file tells that. So what is
+/// no item is zeros where the file system says once more that it is a hole.
+fn parts(
+    items: &[Item],
+    (mut extents, len): (Extents, u64),
+    mut is_hole: impl FnMut(&Range<u64>) -> bool,
+) -> Result<Extents, TooMany> {
+    let mut gap = |extents: &mut Extents, end: u64| {
+        let gap = extents.len()..end;
+        let is = if gap.is_empty() || is_hole(&gap) { Is::Zero } else { Is::Unknown };
+        extents.push(gap.end - gap.start, is)
+    };
     for item in items {
         // Room that was allocated behind the end of the file.
         let (start, end) = (item.start.min(len), item.start.saturating_add(item.len).min(len));
         // A file system does not have two items for one place.
-        let hole = start.checked_sub(extents.len()).ok_or(TooMany)?;
-        extents.push(hole, Is::Zero)?;
+        if start < extents.len() {
+            return Err(TooMany);
+        }
+        gap(&mut extents, start)?;
         let is = match item.is {
             Place::Zero => Is::Zero,
             Place::Identified(is) => is,
@@ -248,8 +278,7 @@ fn parts(items: &[Item], mut extents: Extents, len: u64) -> Result<Extents, TooM
         };
         extents.push(end - start, is)?;
     }
-    let hole = len - extents.len();
-    extents.push(hole, Is::Zero)?;
+    gap(&mut extents, len)?;
     Ok(extents)
 }
 
@@ -283,6 +312,14 @@ mod tests {
     }
 
     fn parts_of(items: &[(u64, &[u8])], len: u64) -> Option<Vec<(u64, Is)>> {
+        parts_where(items, len, |_| true)
+    }
+
+    fn parts_where(
+        items: &[(u64, &[u8])],
+        len: u64,
+        is_hole: impl Fn(&Range<u64>) -> bool,
+    ) -> Option<Vec<(u64, Is)>> {
         let read = |(start, item): &(u64, &[u8])| Item::read(*start, item, SECTOR).unwrap();
         let mut items: Vec<_> = items.iter().map(read).collect();
         for item in &mut items {
@@ -292,7 +329,7 @@ mod tests {
                 item.is = Place::Identified(Is::Id { id, from });
             }
         }
-        let parts = parts(&items, Extents::new([0; 32]), len).ok()?;
+        let parts = parts(&items, (Extents::new([0; 32]), len), is_hole).ok()?;
         Some(parts.parts().map(|(range, is)| (range.end - range.start, is)).collect())
     }
 
@@ -324,6 +361,10 @@ mod tests {
         assert_eq!(parts(SECTOR * 5 + 7), [&front[..], &[(7, id)]].concat());
         assert_eq!(parts(SECTOR + 1), [(SECTOR, Is::Zero), (1, id)]);
         assert_eq!(parts(0), []);
+        // Where the file system says that it is none, nobody knows what is there.
+        let gaps = parts_where(&items, SECTOR * 9, |gap| gap.start == SECTOR * 3).unwrap();
+        let is: Vec<_> = gaps.into_iter().map(|(_, is)| is).collect();
+        assert_eq!(is, [Is::Unknown, id, Is::Zero, id, Is::Unknown]);
         // An inline extent has its whole sectors, be the file longer by now.
         let inline = item(INLINE, [0; 4], [0; 3]);
         let unknown = parts_of(&[(0, &inline)], SECTOR * 3).unwrap();

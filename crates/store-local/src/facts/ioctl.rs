@@ -1,6 +1,7 @@
 //! Calls of btrfs and fs-verity that rustix does not have, each on an open file and on memory of a fixed size.
 #![allow(unsafe_code, reason = "ioctl: see docs/ARCHITECTURE.md, walls")]
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use deltic_core::verity::{BLOCK_BYTES, Descriptor};
@@ -17,6 +18,23 @@ pub(super) fn flush(file: BorrowedFd<'_>) -> Result<(), Errno> {
     let call = unsafe { Updater::<FIEMAP, _>::new(&mut request) };
     // SAFETY: the call reads and writes nothing but the struct.
     unsafe { ioctl(file, call) }
+}
+
+/// True if nothing of `file` lies in a range, neither on the disk nor in pages to be written, and no room is reserved
+/// there (`FS_IOC_FIEMAP`). Whoever replaces extents of a file holds them until others are in their place.
+pub(super) fn is_hole(file: BorrowedFd<'_>, range: &Range<u64>) -> Result<bool, Errno> {
+    const COUNT_OF_FOUND: usize = 20;
+    const COUNT_OF_ROOM: usize = 24;
+    let mut request = [0_u8; FIEMAP_BYTES + FIEMAP_EXTENT_BYTES];
+    request[..8].copy_from_slice(&range.start.to_ne_bytes());
+    request[8..16].copy_from_slice(&(range.end - range.start).to_ne_bytes());
+    request[COUNT_OF_ROOM..COUNT_OF_ROOM + 4].copy_from_slice(&1_u32.to_ne_bytes());
+    // SAFETY: a `struct fiemap` is the first 32 bytes. Room for one extent follows, which is what its
+    // `fm_extent_count` says.
+    let call = unsafe { Updater::<FIEMAP, _>::new(&mut request) };
+    // SAFETY: the call reads and writes the struct, and writes no more behind it than the extents that it says.
+    unsafe { ioctl(file, call)? };
+    Ok(request[COUNT_OF_FOUND..COUNT_OF_FOUND + 4] == [0; 4])
 }
 
 /// Asks which file system `file` is on (`BTRFS_IOC_FS_INFO`); `asked` are the flags of the fields that are optional.
@@ -109,7 +127,9 @@ pub(super) const SUMS_HEAD_BYTES: usize = 32;
 const SUMS_ROOM_BYTES: usize = 256 << 10;
 
 const FIEMAP_FLAG_SYNC: u64 = if cfg!(target_endian = "little") { 1 } else { 1 << 32 };
-const FIEMAP: Opcode = opcode::read_write::<[u8; 32]>(b'f', 11);
+const FIEMAP_BYTES: usize = 32;
+const FIEMAP_EXTENT_BYTES: usize = 56;
+const FIEMAP: Opcode = opcode::read_write::<[u8; FIEMAP_BYTES]>(b'f', 11);
 const FS_INFO: Opcode = opcode::read::<[u8; INFO_BYTES]>(BTRFS, 31);
 const TREE_SEARCH_V2: Opcode = opcode::read_write::<[u8; SEARCH_HEAD_BYTES]>(BTRFS, 17);
 const GET_CSUMS: Opcode = opcode::read_write::<[u8; SUMS_HEAD_BYTES]>(BTRFS, 66);

@@ -15,7 +15,7 @@ use deltic_core::StoredSums;
 use rustix::io::Errno;
 
 use super::btrfs::{
-    EXTENT_DATA, Info, Item, NODATACOW, NODATASUM, Place, TREE_OF_FILE, TRIES, inode,
+    EXTENT_DATA, Info, Item, NODATACOW, NODATASUM, Place, TREE_OF_FILE, TRIES, holes, inode,
 };
 use super::ioctl::{self, SUMS_HEAD_BYTES, SumsBuffer};
 use super::search::{Search, half, word};
@@ -109,12 +109,14 @@ fn told_by_tree(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> 
     }
     let range = sums.range();
     let items = items(search, inode, &range, info.sector_bytes)?;
-    let mut pieces = pieces(&items, &range, sums);
+    let mut pieces = pieces(&items, sums, holes(search.file));
     pieces.sort_unstable();
     let mut rest = &pieces[..];
     while let Some(first) = rest.first() {
         let (mut end, mut count) = (first.end(), 1);
-        while let Some(next) = rest.get(count).filter(|next| next.address <= end + NEAR_BYTES) {
+        while let Some(next) =
+            rest.get(count).filter(|next| next.address <= end.saturating_add(NEAR_BYTES))
+        {
             end = end.max(next.end());
             count += 1;
         }
@@ -167,19 +169,28 @@ struct Piece {
 
 impl Piece {
     const fn end(&self) -> u64 {
-        self.address + self.len
+        self.address.saturating_add(self.len)
     }
 }
 
-/// The pieces of `range` that have sums of their own. What is zeros is noted in `sums`.
-fn pieces(items: &[Item], range: &Range<u64>, sums: &mut StoredSums) -> Vec<Piece> {
+/// The pieces that have sums of their own. What is zeros is noted in `sums`: what is no item has to be a hole besides, as
+/// [`super::btrfs`] says.
+fn pieces(
+    items: &[Item],
+    sums: &mut StoredSums,
+    mut is_hole: impl FnMut(&Range<u64>) -> bool,
+) -> Vec<Piece> {
+    let range = sums.range();
     let (mut pieces, mut at) = (Vec::new(), range.start);
+    let mut gap = |sums: &mut StoredSums, gap: Range<u64>| {
+        if !gap.is_empty() && is_hole(&gap) {
+            sums.put_zeros(&gap);
+        }
+    };
     for item in items {
         let end = item.start.saturating_add(item.len);
         let start = item.start.clamp(range.start, range.end);
-        if at < start {
-            sums.put_zeros(&(at..start));
-        }
+        gap(sums, at..start);
         let of = start..end.min(range.end);
         at = at.max(of.end);
         if of.is_empty() {
@@ -195,9 +206,7 @@ fn pieces(items: &[Item], range: &Range<u64>, sums: &mut StoredSums) -> Vec<Piec
             Place::In(..) | Place::Unknown | Place::Identified(_) => {}
         }
     }
-    if at < range.end {
-        sums.put_zeros(&(at..range.end));
-    }
+    gap(sums, at..range.end);
     pieces
 }
 

@@ -103,6 +103,51 @@ for line in sys.stdin:
     }
 }
 
+/// A program that replaces extents of a file by others of the same bytes, until it ends with this value. No time of the
+/// file tells that.
+pub(super) struct Replacer(Child);
+
+impl Replacer {
+    /// Replaces parts of `file` by those of `others` in turn, and has all put together now and then.
+    pub(super) fn start(file: &Path, others: [&Path; 2], seed: u64) -> Option<Self> {
+        const PROGRAM: &str = "
+import fcntl, os, random, struct, sys
+SHARE, GATHER = 0xc0189436, 0x50009402
+dice = random.Random(int(sys.argv[1]))
+file = os.open(sys.argv[2], os.O_RDWR)
+others = [os.open(name, os.O_RDWR) for name in sys.argv[3:]]
+size = os.fstat(file).st_size // 4096
+print(flush=True)
+while True:
+    start = dice.randrange(size)
+    blocks = min(dice.choice([1, 16, 300]), size - start)
+    head = struct.pack('=QQHHI', start * 4096, blocks * 4096, 1, 0, 0)
+    to = struct.pack('=qQQiI', file, start * 4096, 0, 0, 0)
+    if dice.randrange(50):
+        fcntl.ioctl(dice.choice(others), SHARE, bytearray(head + to))
+    else:
+        fcntl.ioctl(file, GATHER)
+";
+        let mut python = Command::new("python3");
+        python.args(["-c", PROGRAM, &seed.to_string()]).arg(file).args(others);
+        let mut child = python.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
+        let mut begun = BufReader::new(child.stdout.take()?);
+        (begun.read_line(&mut String::new()).ok()? > 0).then_some(Self(child))
+    }
+
+    /// True unless it failed.
+    pub(super) fn is_at_work(&mut self) -> bool {
+        self.0.try_wait().is_ok_and(|ended| ended.is_none())
+    }
+}
+
+impl Drop for Replacer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 impl Drop for Mapper {
     fn drop(&mut self) {
         drop(self.child.stdin.take());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::fdatasync;
 
-use super::changes::{Dice, Mapper, change};
+use super::changes::{Dice, Mapper, Replacer, change};
 use super::sums::check;
 use super::*;
 
@@ -242,6 +242,50 @@ fn versions_are_never_torn(rounds: u32) {
         }
         eprintln!("{torn} of {rounds} versions changed meanwhile");
     });
+}
+
+/// What is said of a file holds while others replace its extents by those of equal bytes.
+fn replaced_extents_are_never_zeros(rounds: u32, seed: u64) {
+    let at = tempfile::tempdir().unwrap();
+    let Some(_mounted) = btrfs(at.path()) else { return };
+    let (store, root) = (open_store(at.path()), at.path());
+    // No block is zeros, and none is where it is in another file.
+    let bytes: Vec<_> = noise(seed, 4 << 20).into_iter().map(|byte| byte | 1).collect();
+    let [file, one, other] = ["file", "one", "other"].map(|name| root.join(name));
+    for path in [&file, &one, &other] {
+        fs::write(path, &bytes).unwrap();
+    }
+    syncfs(File::open(root).unwrap()).unwrap();
+    let Some(mut replacer) = Replacer::start(&file, [&one, &other], seed) else {
+        return skip("no extents are replaced without python3");
+    };
+    let len = bytes.len() as u64;
+    let (mut unknown, mut known) = (0, 0);
+    for round in 0..rounds {
+        let snapshot = store.open(&path("file")).unwrap();
+        let facts = snapshot.extents().unwrap();
+        let sums = snapshot.stored_sums(&(0..len)).unwrap().expect("a file of btrfs");
+        known += check(&sums, &bytes, &format!("round {round}"));
+        for (range, is) in facts.iter().flat_map(Extents::parts) {
+            assert_ne!(is, Is::Zero, "{range:?}, round {round}");
+            unknown += u32::from(is == Is::Unknown);
+        }
+    }
+    eprintln!("{unknown} parts were unknown, {known} blocks had sums, in {rounds} rounds");
+    assert!(replacer.is_at_work() && known > 0);
+}
+
+#[test]
+fn what_is_being_replaced_is_never_taken_for_zeros() {
+    replaced_extents_are_never_zeros(2000, 5);
+}
+
+/// `make storage`: with other seeds, for long.
+#[test]
+#[ignore = "long"]
+fn what_is_being_replaced_is_never_taken_for_zeros_for_long() {
+    let seed = std::env::var("DELTIC_FACTS_SEED").map_or(6, |seed| seed.parse().unwrap());
+    replaced_extents_are_never_zeros(10_000, seed);
 }
 
 /// Stops the writers, at a failure too.
