@@ -43,8 +43,8 @@ pub enum Reason {
     ForgottenBase,
     /// Its file system was mounted anew since the last sync.
     NewMount,
-    /// Much of it changed: some may only have moved.
-    MuchChanged,
+    /// Much of it changed: some may only have moved. Sums do not tell which, for the reason given.
+    MuchChanged(&'static str),
 }
 
 impl Reasons {

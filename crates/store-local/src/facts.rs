@@ -20,6 +20,7 @@ use deltic_core::{StoredSums, SumKind};
 use deltic_store::Extents;
 use rustix::io::Errno;
 
+use self::search::By;
 use crate::system::{BTRFS, kind_of};
 
 /// The extents of `file`, of which `len` bytes are looked at. They are of the version that it is before and after the
@@ -29,7 +30,7 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
         return None;
     }
     if !IS_REFUSED.load(Ordering::Relaxed) {
-        match btrfs::extents(file, len) {
+        match btrfs::extents(file, len, By::Own) {
             Err(Errno::PERM) => IS_REFUSED.store(true, Ordering::Relaxed),
             told => return told.ok().flatten(),
         }
@@ -54,7 +55,7 @@ pub(super) fn stored_sums(
         return leaves::leaves(&told, range, |no, into| ioctl::verity_tree(file, no, into).ok());
     }
     if !IS_REFUSED.load(Ordering::Relaxed) {
-        match sums::sums(file, range, len) {
+        match sums::sums(file, (range, len), By::Own) {
             Err(Errno::PERM) => IS_REFUSED.store(true, Ordering::Relaxed),
             told => return told.ok().flatten(),
         }
@@ -110,6 +111,10 @@ pub(super) fn lack(file: BorrowedFd<'_>) -> String {
             let socket = service::socket();
             let socket = socket.display();
             format!("that takes CAP_SYS_ADMIN, and no `deltic facts` answers at {socket}")
+        }
+        Ok(_) if IS_REFUSED.load(Ordering::Relaxed) => {
+            let why = "as btrfs does not (Linux 6.8 and later do), or it has too many, or was busy";
+            format!("`deltic facts` does not tell, {why}")
         }
         Ok(_) => {
             "btrfs does not tell (Linux 6.8 and later do), or the file has too many".to_owned()

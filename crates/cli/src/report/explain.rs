@@ -190,10 +190,12 @@ fn words_of(reason: &Reason) -> String {
         Reason::NoFacts(why) => {
             return format!("read, as storage does not tell what changed: {why}");
         }
+        Reason::MuchChanged(why) => {
+            return format!("read, as so much of it changed that some may only have moved: {why}");
+        }
         Reason::NoBase => "the destination has no version of it that a sync left",
         Reason::ForgottenBase => "nothing is kept here of the version at the destination",
         Reason::NewMount => "its file system was mounted anew since the last sync",
-        Reason::MuchChanged => "so much of it changed that some may only have moved",
     };
     format!("read, as {words}")
 }

@@ -84,29 +84,48 @@ impl Deciding {
     }
 
     /// The parts of these ranges of a version that are no blocks of a base, and the runs that the base has elsewhere.
-    /// All outside of the ranges is that of the base. `None` where nobody knows, or the ranges are too short to ask.
+    /// All outside of the ranges is that of the base. Else, why nobody knows.
     pub(super) fn moved(
         self,
         snapshot: &impl Snapshot,
         base: &Base<'_>,
         ranges: &[Range<u64>],
-    ) -> Option<Changed> {
+    ) -> Result<Changed, &'static str> {
         let len = snapshot.meta().len;
         if bytes_of(ranges) <= len / FEW_SHARE {
-            return None;
+            return Err("so little that nobody asks");
         }
-        let kind = self.kind(snapshot)?;
-        let note = base.note?;
-        let _room = Room::take(base.len.saturating_add(len))?;
-        let table = KeptSums::decode(&base.kept.table(&note.table)?)?;
-        let mut of_base = Some(table).filter(|sums| sums.kind() == kind)?;
-        decode(&note.others)?.iter().for_each(|range| of_base.forget(range));
+        let kind = self.kind(snapshot).ok_or_else(|| self.lack(snapshot))?;
+        let none = "no sums of the version at the destination are kept here";
+        let note = base.note.ok_or(none)?;
+        let room = Room::take(base.len.saturating_add(len));
+        let _room = room.ok_or("other files are being looked through")?;
+        let mut of_base = table(base.kept, note, kind).ok_or(none)?;
         of_base.cut(base.len);
-        let mut new = of_base.beside(len)?;
-        each_window(snapshot, ranges, |told, range| new.take(told, range))?;
+        let mut new = of_base.beside(len).ok_or("it is too long")?;
+        each_window(snapshot, ranges, |told, range| new.take(told, range)).ok_or(
+            "its sums are told to CAP_SYS_ADMIN, or by `deltic facts`, which do not answer",
+        )?;
         let runs = find(&of_base, &new);
-        told(ranges, &runs, of_base.block_bytes())
+        told(ranges, &runs, of_base.block_bytes()).ok_or("too many pieces of it moved")
     }
+
+    /// Why no sums of this version decide.
+    fn lack(self, snapshot: &impl Snapshot) -> &'static str {
+        match snapshot.sum_kind().map(SumKind::strength) {
+            None => "its file system keeps no sums of blocks",
+            Some(Strength::Hint) => "sums of 32 bits, as its file system keeps, do not tell",
+            Some(_) => "sums of 64 bits, as its file system keeps, count with --trust-sums alone",
+        }
+    }
+}
+
+/// The sums of this kind that a base still has of its table.
+fn table(kept: &Bases, note: &SumsNote, kind: SumKind) -> Option<KeptSums> {
+    let table = KeptSums::decode(&kept.table(&note.table)?)?;
+    let mut table = Some(table).filter(|sums| sums.kind() == kind)?;
+    decode(&note.others)?.iter().for_each(|range| table.forget(range));
+    Some(table)
 }
 
 /// Runs as they are told, and what is left of the ranges that they are of. `None` where they are too many, or of no

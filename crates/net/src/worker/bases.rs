@@ -145,21 +145,26 @@ impl Bases {
         let ranges = changed.clone().unwrap_or_else(|| std::iter::once(0..now.len()).collect());
         let decides = self.old_sums.is_none() && self.deciding.kind(snapshot).is_some();
         let note = kept.filter(|_| decides).and_then(|kept| kept.sums_noted(base));
-        let moved = kept.filter(|_| can_copy).and_then(|kept| {
-            let base = Base { kept, note: note.as_ref(), len: old.len() };
-            self.deciding.moved(snapshot, &base, &ranges)
-        });
+        let moved = match kept.filter(|_| can_copy) {
+            None => Err("the other end takes no copies of blocks"),
+            Some(kept) => {
+                let base = Base { kept, note: note.as_ref(), len: old.len() };
+                self.deciding.moved(snapshot, &base, &ranges)
+            }
+        };
         let is_little = |changed: &Changed| bytes_of(&changed.ranges) <= now.len() / LEAST_SHARE;
         let next = note.clone().and_then(|note| base_sums::carried(note, &ranges, now.len()));
         let since = Since { base: *base, before, sums: [note, next] };
-        if let Some(moved) = moved.filter(is_little) {
-            return Ok((moved, since));
-        }
+        let why = match moved {
+            Ok(moved) if is_little(&moved) => return Ok((moved, since)),
+            Ok(_) => "most of its blocks are new",
+            Err(why) => why,
+        };
         let changed = Changed { ranges: changed.ok_or(Reason::NewMount)?, moved: Vec::new() };
         // What is read from far away costs more than what a recipe could save.
         match self.old_sums.is_some() || is_little(&changed) {
             true => Ok((changed, since)),
-            false => Err(Reason::MuchChanged),
+            false => Err(Reason::MuchChanged(why)),
         }
     }
 

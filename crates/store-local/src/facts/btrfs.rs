@@ -16,14 +16,14 @@ use rustix::io::Errno;
 
 use super::history::history;
 use super::ioctl;
-use super::search::{Search, half, word};
+use super::search::{By, Search, half, word};
 
 /// The extents of the first `len` bytes of `file`, flushed; `None` where they cannot be told.
-pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Result<Option<Extents>, Errno> {
-    let mut search = Search::new(file);
+pub(super) fn extents(file: BorrowedFd<'_>, len: u64, by: By) -> Result<Option<Extents>, Errno> {
+    let mut search = Search::new(file, by);
     // The call that needs a privilege comes first.
     let (number, flags) = inode(&mut search)?;
-    ioctl::flush(file)?;
+    by.flush(file)?;
     for _ in 0..TRIES {
         let before = Info::of(file)?;
         let Some(history) = history(file, &before.fsid) else { return Ok(None) };
@@ -36,7 +36,7 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Result<Option<Extents>,
         identify(&mut search, &mut items, before.transaction)?;
         // Within a transaction no address is freed and allocated again.
         if Info::of(file)?.transaction == before.transaction {
-            return Ok(parts(&items, (Extents::new(history), len), holes(file)).ok());
+            return Ok(parts(&items, (Extents::new(history), len), holes(file, by)).ok());
         }
     }
     Ok(None)
@@ -237,11 +237,11 @@ fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Re
 const NEAR_BYTES: u64 = 256 << 10;
 
 /// Says whether a range of `file` in which no item is is a hole; of many ranges the last are called none.
-pub(super) fn holes(file: BorrowedFd<'_>) -> impl FnMut(&Range<u64>) -> bool {
+pub(super) fn holes(file: BorrowedFd<'_>, by: By) -> impl FnMut(&Range<u64>) -> bool {
     let mut left = MAX_GAPS;
     move |gap| {
         left = left.saturating_sub(1);
-        left > 0 && ioctl::is_hole(file, gap).unwrap_or(false)
+        left > 0 && !by.is_late() && ioctl::is_hole(file, gap).unwrap_or(false)
     }
 }
 

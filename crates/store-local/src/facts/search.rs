@@ -1,14 +1,41 @@
 //! Items of the trees of btrfs (`BTRFS_IOC_TREE_SEARCH_V2`).
 
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 use rustix::io::Errno;
 
 use super::ioctl::{self, SEARCH_HEAD_BYTES, SearchBuffer};
 
+/// Whoever asks a file system.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum By {
+    /// This process, for itself.
+    Own,
+    /// A service, for others, whose file is flushed by now. It answers by this time, or not at all.
+    Service(Instant),
+}
+
+impl By {
+    /// Flushes a file that is not by now.
+    pub(super) fn flush(self, file: BorrowedFd<'_>) -> Result<(), Errno> {
+        match self {
+            Self::Own => ioctl::flush(file),
+            // What was written since then shows in the times of the file, which whoever asks looks at in the end. To
+            // flush it again could take as long as its writer likes.
+            Self::Service(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn is_late(self) -> bool {
+        matches!(self, Self::Service(end) if Instant::now() >= end)
+    }
+}
+
 /// Looks for items in trees.
 pub(super) struct Search<'a> {
     pub(super) file: BorrowedFd<'a>,
+    pub(super) by: By,
     buffer: Box<SearchBuffer>,
 }
 
@@ -16,9 +43,9 @@ pub(super) struct Search<'a> {
 pub(super) type Key = [u64; 3];
 
 impl<'a> Search<'a> {
-    pub(super) fn new(file: BorrowedFd<'a>) -> Self {
+    pub(super) fn new(file: BorrowedFd<'a>, by: By) -> Self {
         let buffer = vec![0; size_of::<SearchBuffer>()].into_boxed_slice();
-        Self { file, buffer: buffer.try_into().unwrap_or_else(|_| unreachable!()) }
+        Self { file, by, buffer: buffer.try_into().unwrap_or_else(|_| unreachable!()) }
     }
 
     /// Calls `each` with the items of the type of `first` from that key to `last`, in their order. All items between
@@ -50,7 +77,11 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
+    /// Asks once, which takes a bounded time.
     fn ask(&mut self, tree: u64, [object, kind, offset]: Key, last: Key) -> Result<(), Errno> {
+        if self.by.is_late() {
+            return Err(Errno::TIMEDOUT);
+        }
         let head = [tree, object, last[0], offset, last[2], 0, u64::MAX];
         let types = [kind as u32, last[1] as u32, u32::MAX, 0];
         let head = head.iter().flat_map(|field| field.to_ne_bytes());
@@ -84,7 +115,23 @@ pub(super) fn half(bytes: &[u8], at: usize) -> Result<u64, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn a_service_asks_nothing_more_once_it_is_late() {
+        let file = std::io::stdin();
+        let asked = |by| {
+            let key = [256, 1, 0];
+            Search::new(file.as_fd(), by).each(1, key, key, |_, _| Ok(())).err()
+        };
+        let now = Instant::now();
+        assert_eq!(asked(By::Service(now)), Some(Errno::TIMEDOUT));
+        assert_ne!(asked(By::Service(now + Duration::from_secs(60))), Some(Errno::TIMEDOUT));
+        assert_ne!(asked(By::Own), Some(Errno::TIMEDOUT));
+    }
 
     #[test]
     fn a_key_is_followed_by_the_next_type_and_the_next_object() {

@@ -27,6 +27,7 @@ use rustix::net::{
 };
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
+use super::search::By;
 use super::{btrfs, ioctl, sums};
 use crate::lock;
 use crate::system::{BTRFS, kind_of};
@@ -184,7 +185,7 @@ impl Question {
     }
 
     /// The answer, in bytes; `None` where it cannot be told.
-    fn answer(&self, file: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    fn answer(&self, file: BorrowedFd<'_>, by: By) -> Option<Vec<u8>> {
         // The sum of a last sector is of bytes behind the end too, which nobody may read.
         let is_len = u64::try_from(fs::fstat(file).ok()?.st_size) == Ok(self.len);
         let is_within = match &self.fact {
@@ -193,8 +194,8 @@ impl Question {
         };
         (is_len && is_within).then_some(())?;
         let bytes = match &self.fact {
-            Fact::Extents => btrfs::extents(file, self.len).ok().flatten()?.encode(),
-            Fact::Sums(part) => sums::sums(file, part, self.len).ok().flatten()?.encode(),
+            Fact::Extents => btrfs::extents(file, self.len, by).ok().flatten()?.encode(),
+            Fact::Sums(part) => sums::sums(file, (part, self.len), by).ok().flatten()?.encode(),
         };
         (bytes.len() <= MAX_ANSWER_BYTES).then_some(bytes)
     }
@@ -292,7 +293,10 @@ fn converse(stream: &UnixStream) -> io::Result<()> {
             return Err(Errno::OPNOTSUPP.into());
         }
         ioctl::flush(file.as_fd())?;
-        let told = turn().and_then(|_turn| question.answer(file.as_fd()));
+        let told = turn().and_then(|_turn| {
+            let by = By::Service(Instant::now() + TURN_FOR);
+            question.answer(file.as_fd(), by)
+        });
         drop(file);
         say(stream, &told.unwrap_or_default())?;
     }
@@ -346,6 +350,8 @@ const QUESTION_BYTES: usize = 9;
 const MAX_ANSWER_BYTES: usize = 2 << 20;
 /// Time after which a service is looked for again.
 const AWAY_FOR: Duration = Duration::from_secs(60);
+/// Longest time of a turn, but for the last call that it begins.
+const TURN_FOR: Duration = Duration::from_secs(1);
 const TURN_WITHIN: Duration = Duration::from_secs(3);
 const TURN_PAUSE: Duration = Duration::from_millis(5);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);

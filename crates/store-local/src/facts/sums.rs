@@ -18,22 +18,22 @@ use super::btrfs::{
     EXTENT_DATA, Info, Item, NODATACOW, NODATASUM, Place, TREE_OF_FILE, TRIES, holes, inode,
 };
 use super::ioctl::{self, SUMS_HEAD_BYTES, SumsBuffer};
-use super::search::{Search, half, word};
+use super::search::{By, Search, half, word};
 
 /// The sums of a part of a file that has `len` bytes, flushed; `None` where they cannot be told.
 pub(super) fn sums(
     file: BorrowedFd<'_>,
-    range: &Range<u64>,
-    len: u64,
+    (range, len): (&Range<u64>, u64),
+    by: By,
 ) -> Result<Option<StoredSums>, Errno> {
-    ioctl::flush(file)?;
+    by.flush(file)?;
     for _ in 0..TRIES {
         let before = Info::of(file)?;
         let (Some(kind), Ok(sector)) = (before.sums, before.sector_bytes.try_into()) else {
             return Ok(None);
         };
         let mut sums = StoredSums::new(kind, sector, &(range.start..range.end.min(len)));
-        fill(file, &before, &mut sums)?;
+        fill((file, by), &before, &mut sums)?;
         // Within a transaction no address is freed and allocated again.
         if Info::of(file)?.transaction == before.transaction {
             if !len.is_multiple_of(before.sector_bytes) {
@@ -45,7 +45,7 @@ pub(super) fn sums(
     Ok(None)
 }
 
-fn fill(file: BorrowedFd<'_>, info: &Info, sums: &mut StoredSums) -> Result<(), Errno> {
+fn fill((file, by): (BorrowedFd<'_>, By), info: &Info, sums: &mut StoredSums) -> Result<(), Errno> {
     static IS_MISSING: AtomicBool = AtomicBool::new(false);
     if !IS_MISSING.load(Ordering::Relaxed) {
         match told_by_file(file, sums) {
@@ -53,7 +53,7 @@ fn fill(file: BorrowedFd<'_>, info: &Info, sums: &mut StoredSums) -> Result<(), 
             told => return told,
         }
     }
-    told_by_tree(&mut Search::new(file), info, sums)
+    told_by_tree(&mut Search::new(file, by), info, sums)
 }
 
 /// Asks the file itself.
@@ -109,7 +109,7 @@ fn told_by_tree(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> 
     }
     let range = sums.range();
     let items = items(search, inode, &range, info.sector_bytes)?;
-    let mut pieces = pieces(&items, sums, holes(search.file));
+    let mut pieces = pieces(&items, sums, holes(search.file, search.by));
     pieces.sort_unstable();
     let mut rest = &pieces[..];
     while let Some(first) = rest.first() {
