@@ -52,7 +52,8 @@ pub(crate) fn again(options: &Options) -> Result<()> {
     let flags: &[&str] = if options.inplace { &["-t", "--inplace"] } else { &["-t"] };
     let edits = Edits::Overwritten { places, whole_blocks: false };
     let change = Change { len, edits, cold: options.cold, flags };
-    let of = rounds(&rig, &rig.path(""), (&options.peers, options.runs), &change)?;
+    let dir = rig.path("");
+    let of = rounds(&rig, [&dir, &dir], (&options.peers, options.runs), &change)?;
     let mut header = vec!["file", "peer"];
     header.extend(FIGURES);
     let mut table = Table::new(0, header.iter().copied());
@@ -96,15 +97,16 @@ pub(super) enum Edits {
     },
 }
 
-/// Syncs a file in `dir` so many times with each peer, after a first copy and a first change: the
-/// medians.
+/// Syncs a file in the first of two directories to the second so many times with each peer, after a first copy and a first
+/// change: the medians.
 pub(super) fn rounds(
     rig: &Rig,
-    dir: &Path,
+    dirs: [&Path; 2],
     (peers, count): (&[Peer], u32),
     change: &Change,
 ) -> Result<Vec<(Peer, Transfer)>> {
-    let new = dir.join("new");
+    let [from, to] = dirs;
+    let new = from.join("new");
     progress("writing the file");
     write_base(&new, change.len, change.len)?;
     let mut runs = vec![Vec::new(); peers.len()];
@@ -112,7 +114,7 @@ pub(super) fn rounds(
         change.make(&new, (round, count))?;
         for (number, peer) in turns(peers, round) {
             progress(&format!("round {round}/{}: {}", count + 1, peer.name()));
-            let dest = rig.dest(peer, dir);
+            let dest = rig.dest(peer, to);
             if change.cold {
                 forget(&new)?;
             }

@@ -1,5 +1,5 @@
-//! A disk image on btrfs that is synced again: the cost where storage tells what has changed or moved, and where nobody
-//! asks.
+//! A disk image on btrfs that is synced again, to a copy on another one: the cost where storage tells what has changed or
+//! moved, and where nobody asks.
 
 use std::fs;
 
@@ -48,12 +48,13 @@ const SLACK: u64 = 3 << 30;
 pub(crate) fn storage(options: &Options) -> Result<()> {
     options.programs.announce(&options.peers)?;
     let mut rig = Rig::new(&options.programs, &options.at.dir)?;
-    // The image, a copy for each peer, and one that grows; what was removed goes later.
+    // The image, and one that grows; or a copy for each peer. What was removed goes later.
     let copies = options.peers.len() as u64 + 4;
     let len = options.size.bytes() * copies + SLACK;
-    let Some(disk) = Disk::btrfs(&rig, len) else { return Ok(()) };
+    let disks = (Disk::btrfs(&rig, len), Disk::btrfs(&rig, len));
+    let (Some(disk), Some(there)) = disks else { return Ok(()) };
     let is_served = options.peers.iter().any(|peer| peer.is_served());
-    let _server = if is_served { Some(rig.serve(&disk.mount)?) } else { None };
+    let _server = if is_served { Some(rig.serve(&there.mount)?) } else { None };
     let mut header = vec!["changed", "peer"];
     header.extend(FIGURES);
     let mut table = Table::new(0, header.iter().copied());
@@ -68,13 +69,15 @@ pub(crate) fn storage(options: &Options) -> Result<()> {
         (&*pieces, whole / 4, Edits::Rewritten { percent: options.percent }),
     ];
     let mut case = |disk: &Disk, (label, len, edits): (&str, u64, Edits)| -> Result<()> {
-        let dir = disk.mount.join("case");
-        fs::create_dir(&dir)?;
+        let (from, to) = (disk.mount.join("case"), there.mount.join("case"));
+        fs::create_dir(&from)?;
+        fs::create_dir(&to)?;
         let change = Change { len, edits, cold: false, flags: &["-t"] };
-        let of = rounds(&rig, &dir, (&options.peers, options.runs), &change)?;
+        let of = rounds(&rig, [&from, &to], (&options.peers, options.runs), &change)?;
         tabulate(&[label.to_owned()], &of, &mut table);
-        fs::remove_dir_all(&dir)?;
-        fs::remove_file(rig.dest(Peer::DelticServed, &dir)).ok();
+        fs::remove_dir_all(&from)?;
+        fs::remove_dir_all(&to)?;
+        fs::remove_file(rig.dest(Peer::DelticServed, &to)).ok();
         Ok(())
     };
     cases.into_iter().try_for_each(|of| case(&disk, of))?;
