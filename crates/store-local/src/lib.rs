@@ -55,8 +55,8 @@ pub use backup::Backup;
 pub use cache::Cache;
 pub use changes::{Became, Changes};
 pub use dir::{
-    KeepVersions, QuotaLimits, Trust, VolumeDir, confine, confine_to_volumes, keeps_versions,
-    leads_out, own_dir, part_path, volume_path,
+    KeepVersions, QuotaLimits, Trust, VolumeDir, client_path, confine, confine_to_volumes,
+    keeps_versions, leads_out, own_dir, part_path, volume_path,
 };
 pub use errno::reason;
 pub use inner::KeepLinks;

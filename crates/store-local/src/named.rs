@@ -15,7 +15,7 @@ use deltic_tree::path::printable;
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::dir::{Dir, Led, Trust, Use, WayEnd, is_confined, stat_in_volume};
+use crate::dir::{Dir, Led, Trust, Use, WayEnd, client_path, is_confined, stat_in_volume};
 use crate::errno::io_error;
 use deltic_store::StoreError;
 
@@ -23,7 +23,7 @@ use deltic_store::StoreError;
 pub(super) fn full_path(root: &Path, path: &RelPath) -> Option<PathBuf> {
     let below = root.join(OsStr::from_bytes(path.as_bytes()));
     // What ends with a slash stands for what is in it: people are told of the directory.
-    Some(std::path::absolute(below).ok()?.components().collect())
+    Some(client_path(&std::path::absolute(below).ok()?).components().collect())
 }
 
 /// The directory that an option names.
@@ -67,7 +67,7 @@ impl NamedDir {
     }
 
     fn refused(&self, action: &'static str, source: io::Error) -> StoreError {
-        StoreError::Argument { action, argument: self.path.clone(), source }
+        StoreError::Argument { action, argument: client_path(&self.path).into(), source }
     }
 
     /// The names in it, in no order.
@@ -237,5 +237,5 @@ pub fn look_at(path: &Path) -> io::Result<Stat> {
 }
 
 fn stranger(link: &Path) -> StoreError {
-    StoreError::Stranger { link: printable(link.as_os_str().as_bytes()) }
+    StoreError::Stranger { link: printable(client_path(link).as_os_str().as_bytes()) }
 }

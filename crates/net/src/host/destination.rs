@@ -15,7 +15,7 @@ use deltic_tree::rule::{Rule, Rules, Side};
 use deltic_tree::{MetaMask, Mounts, RelPath};
 
 use crate::error::SyncError;
-use crate::host::place::{exists, inode_of, past_missing, there};
+use crate::host::place::{exists, inode_of, past_missing, shown, there};
 use crate::worker::alternates::Alternates;
 
 /// A root that is not there, behind those above it that are not either, where they are to be made as well.
@@ -118,7 +118,7 @@ pub(crate) fn check_dirs(
         inode.is_some_and(|inode| inode_of(other) == Some(inode))
     };
     let refuse = |option, dir: &[u8], why| {
-        let dir = deltic_tree::path::printable(dir);
+        let dir = shown(Path::new(OsStr::from_bytes(dir)));
         Err(SyncError::Options(format!("--{option}={dir} is {why}")))
     };
     let kept = options.remove.backup.as_ref().filter(|kept| kept.suffix.is_empty());
@@ -205,7 +205,7 @@ pub(crate) fn open_alternates(
         let local = LocalOptions { see, rules: rules.clone(), ..LocalOptions::default() };
         let opened = LocalStore::open_named(&NamedDir { path: past_missing(&path), trust }, local);
         if let Err(error) = &opened {
-            let path = deltic_tree::path::printable(path.as_os_str().as_bytes());
+            let path = shown(&path);
             let why = match error {
                 StoreError::NotFound { .. } => "does not exist".into(),
                 StoreError::NotADir { .. } => "is not a directory".into(),

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use deltic_core::Fingerprint;
 use deltic_protocol::Hello;
-use deltic_store_local::{look, look_at};
+use deltic_store_local::{client_path, look, look_at};
 use deltic_tree::meta::Inode;
 use deltic_tree::path::{MAX_PATH_BYTES, printable, shortened};
 use deltic_tree::{Follow, Name};
@@ -79,9 +79,14 @@ pub(crate) fn resolve(
     Ok(Resolved { root: OsStr::from_bytes(made).into(), rename: None, missing: true })
 }
 
+/// A path as whoever asks for it writes it, safe to print.
+pub(crate) fn shown(path: &Path) -> String {
+    printable(client_path(path).as_os_str().as_bytes())
+}
+
 /// Why nothing can be in it.
 fn lacks(dir: &Path) -> String {
-    let shown = printable(dir.as_os_str().as_bytes());
+    let shown = shown(dir);
     let why = if exists(dir) { "not a directory" } else { "no such directory" };
     format!("{}: {why}", shortened(&shown))
 }
@@ -180,8 +185,7 @@ pub(crate) fn unmade(path: &Path, why: impl Display) -> SyncError {
 
 /// Message about the destination `path`.
 pub(crate) fn of_destination(path: &Path, why: impl Display) -> String {
-    let name = printable(path.as_os_str().as_bytes());
-    format!("destination {}: {why}", shortened(&name))
+    format!("destination {}: {why}", shortened(&shown(path)))
 }
 
 /// Refuses a destination that no frame could name.
@@ -208,8 +212,7 @@ pub(crate) struct Inside<'a> {
 impl Inside<'_> {
     /// Why it cannot be written to.
     pub(crate) fn refusal(&self) -> SyncError {
-        let show = |path: &Path| deltic_tree::path::printable(path.as_os_str().as_bytes());
-        let (there, source) = (show(&self.destination), show(self.source));
+        let (there, source) = (shown(&self.destination), shown(self.source));
         SyncError::Usage(match self.is_it {
             true => format!("the destination {there} is the source {source}"),
             false => format!("the destination {there} lies inside the source {source}"),

@@ -28,7 +28,7 @@ use nix::unistd::{User, geteuid};
 use rustix::fs::{FileType, fstat};
 
 use super::Host;
-use super::place::{expand, past_missing};
+use super::place::{expand, past_missing, shown};
 use crate::error::SyncError;
 
 /// Limits of an end that keeps to one directory.
@@ -159,7 +159,7 @@ impl Restriction {
     pub fn enter(&self, path: &[u8]) -> Result<(), SyncError> {
         let path = PathBuf::from(OsStr::from_bytes(&self.inside(path)?));
         self.check("directory", &path)?;
-        let shown = printable(path.as_os_str().as_bytes());
+        let shown = shown(&path);
         let entered = NamedDir { path, trust: Trust::Ours }.enter();
         entered.map_err(|error| {
             SyncError::Selection(format!(
@@ -298,7 +298,7 @@ impl Restriction {
     fn check(&self, what: &str, path: &Path) -> Result<(), SyncError> {
         match leads_out(&past_missing(path)) {
             true => {
-                let path = printable(path.as_os_str().as_bytes());
+                let path = shown(path);
                 self.refuse(&format!("{what} {path} leads out of it"))
             }
             false => Ok(()),
@@ -344,7 +344,7 @@ impl Restriction {
 
     fn refuse<T>(&self, why: &str) -> Result<T, SyncError> {
         let whose = match self.is_volume {
-            true => format!("volume {}", printable(&self.dir.as_os_str().as_bytes()[1..])),
+            true => format!("volume {}", shown(&self.dir).trim_start_matches('/')),
             false => "this agent is restricted to a directory".into(),
         };
         Err(SyncError::Selection(format!("{whose}: {why}")))

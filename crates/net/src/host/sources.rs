@@ -23,7 +23,7 @@ use deltic_tree::rule::Side;
 use deltic_tree::{Name, glob};
 
 use crate::error::SyncError;
-use crate::host::place::{exists, is_dir};
+use crate::host::place::{exists, is_dir, shown};
 
 /// Holds the sources that `paths` name; with `names`, what these mean below the only path.
 ///
@@ -37,7 +37,7 @@ pub(crate) fn open(
     match (names, paths) {
         (None, _) => of(paths.iter().map(|path| argument(path, options)), options),
         (Some(_), [dir]) if !is_dir(Path::new(dir)) => {
-            let dir = printable(dir.as_bytes());
+            let dir = shown(Path::new(dir));
             Err(SyncError::Selection(format!("source {dir}: no such directory")))
         }
         (Some(names), [dir]) => {
@@ -98,10 +98,14 @@ fn listed(dir: &OsStr, name: &[u8], options: &Options) -> Result<SourceArg, BadP
 
 fn unusable(path: &[u8], bad: &BadPath) -> SyncError {
     if *bad == BadPath::Dots {
-        let path = printable(path);
+        let path = shown_bytes(path);
         return SyncError::Usage(format!("source {path}: '..' leads nowhere in a relative path"));
     }
-    SyncError::Selection(format!("source {}: {bad}", shortened(&printable(path))))
+    SyncError::Selection(format!("source {}: {bad}", shortened(&shown_bytes(path))))
+}
+
+fn shown_bytes(path: &[u8]) -> String {
+    shown(Path::new(OsStr::from_bytes(path)))
 }
 
 fn source_options(options: &Options) -> SourceOptions {
@@ -167,7 +171,7 @@ pub(crate) fn names_in_file(
     read.map_err(|error| {
         SyncError::Selection(format!(
             "--files-from: cannot read {}: {}",
-            printable(path),
+            shown_bytes(path),
             reason(&error)
         ))
     })

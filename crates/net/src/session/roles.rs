@@ -12,14 +12,13 @@ use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::Sender;
 use deltic_store::{StoreError, Tree};
 use deltic_store_local::{LocalOptions, LocalStore, NamedDir, Quota, Sources, remove_root};
-use deltic_tree::path::printable;
 use deltic_tree::{Name, RelPath};
 
 use crate::bounds::files_at_once;
 use crate::config::SessionConfig;
 use crate::error::SyncError;
 use crate::host::destination::{lacking, local_options, make, open_alternates, root_of};
-use crate::host::place::{Resolved, exists, resolve, unmade, unusable};
+use crate::host::place::{Resolved, exists, resolve, shown, unmade, unusable};
 use crate::host::user::Watch;
 use crate::streams::Joining;
 use crate::worker::destination::{Asked, DestinationWorker};
@@ -74,8 +73,7 @@ impl Session {
         let named = named.map(|name| resolved.root.join(OsStr::from_bytes(name.as_bytes())));
         let is_missing = resolved.missing || named.as_ref().is_some_and(|file| !exists(file));
         if is_missing && options.select.existing {
-            let shown = named.as_ref().unwrap_or(&resolved.root).as_os_str().as_bytes();
-            let shown = deltic_tree::path::printable(shown);
+            let shown = shown(named.as_ref().unwrap_or(&resolved.root));
             return Err(SyncError::Selection(format!("destination {shown}: it is not there")));
         }
         Ok(resolved)
@@ -194,7 +192,7 @@ impl Session {
 }
 
 fn not_made(root: &Path, error: StoreError) -> SyncError {
-    unmade(root, error.words(&printable(root.as_os_str().as_bytes())))
+    unmade(root, error.words(&shown(root)))
 }
 
 /// Error of a root that cannot be held, or of another directory, whose option has its name in the words.

@@ -8,6 +8,7 @@
 //! way is absolute, its first name is the volume's, and an absolute symlink leads nowhere. The first name may be that
 //! of a [part](part_path) of a volume: ways that begin there lead out of the part as little as out of a volume.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -130,6 +131,21 @@ pub fn part_path(name: &Name, part: &RelPath) -> PathBuf {
     let mut first = name.as_bytes().to_vec();
     first.extend([b":", part.as_bytes()].concat());
     Path::new(ROOT).join(OsStr::from_bytes(&first))
+}
+
+/// The path as clients write it, of one that may begin with a [part](part_path).
+#[must_use]
+pub fn client_path(path: &Path) -> Cow<'_, Path> {
+    let Some(Kept::Volumes(jails)) = KEPT.get() else { return path.into() };
+    match top_of(jails, path) {
+        Some(top) if !top.part.is_root() => {
+            let names = [top.jail.path.as_os_str().as_bytes(), top.part.as_bytes()];
+            let first = names.join(&b'/');
+            let first = Path::new(OsStr::from_bytes(&first));
+            Cow::Owned(first.components().chain(top.below.components()).collect())
+        }
+        _ => path.into(),
+    }
 }
 
 /// Beginning of a way in a volume.

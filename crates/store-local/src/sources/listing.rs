@@ -11,7 +11,7 @@ use deltic_tree::{Entry, Mounts, Name, Names, RelPath};
 
 use super::source::device_of;
 use super::{SourceOptions, Sources, names_of, path_in};
-use crate::dir::{Dir, Use};
+use crate::dir::{Dir, Use, client_path};
 use crate::errno::At as _;
 use crate::list::{Part, Portion, inode, left_of, names_for};
 use crate::lock;
@@ -130,7 +130,7 @@ impl Sources {
         if is_root && is_first {
             let error = |(argument, why): &(PathBuf, BadPath)| StoreError::Argument {
                 action: "look at",
-                argument: argument.clone(),
+                argument: client_path(argument).into(),
                 source: io::Error::other(why.clone()),
             };
             listing.errors.extend(self.refused.iter().map(error));

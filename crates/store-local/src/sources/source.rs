@@ -10,7 +10,7 @@ use deltic_tree::{Entry, Follow, Meta, MetaMask, Mounts, Name, RelPath};
 use rustix::io::Errno;
 
 use super::SourceOptions;
-use crate::dir::{Dir, Trust, Use};
+use crate::dir::{Dir, Trust, Use, client_path};
 use crate::errno::{At, io_error, store_error};
 use crate::follow;
 use crate::list::{Part, dangles};
@@ -113,6 +113,7 @@ impl<'a> Source<'a> {
         let mut path = self.base.path.clone();
         path.extend((!self.path.is_root()).then(|| OsStr::from_bytes(self.path.as_bytes())));
         let argument = std::path::absolute(&path).unwrap_or(path);
+        let argument = client_path(&argument).into();
         StoreError::Argument { action, argument, source }
     }
 

@@ -9,7 +9,7 @@ use super::*;
 use rustix::fs::Mode;
 
 use crate::dir::{Dir, Trust, VolumeDir, confine_to_volumes, may_read, part_path, rebased};
-use crate::{NamedDir, NamedFile, QuotaLimits, confine, leads_out, look, look_at};
+use crate::{NamedDir, NamedFile, QuotaLimits, client_path, confine, leads_out, look, look_at};
 
 const CHILD: &str = "DELTIC_TEST_JAIL";
 const NAME: &str = "tests::jail::no_way_leads_out_of_the_directory_that_a_process_keeps_to";
@@ -215,6 +215,17 @@ fn keep_to_parts() {
     assert!(leads_in("") && leads_in("/deep") && leads_in("/deep/..") && leads_in("/in"));
     for below in ["/..", "/../dir", "/deep/../..", "/out", "/deep/up", "/deep/up/dir"] {
         assert!(!leads_in(below), "{below}");
+    }
+    // People are told of ways as they write them.
+    for (way, written) in [
+        ("/photos:dir", "/photos/dir"),
+        ("/photos:dir/a b", "/photos/dir/a b"),
+        ("/photos:dir%2Fde%252Fep/a", "/photos/dir/de%2Fep/a"),
+        ("/photos/a:b", "/photos/a:b"),
+        ("/else:dir", "/else:dir"),
+        ("photos:dir", "photos:dir"),
+    ] {
+        assert_eq!(client_path(Path::new(way)), Path::new(written));
     }
     // No symlink leads to a part, and nothing else is one.
     for first in ["photos:round", "photos:..", "photos:dir%2F..", "photos:.deltic-x", "x:dir"] {
