@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use deltic_net::plan::{Destination, Names, Patience, Remote, Sources};
 use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::options::{Compare, Delete, Links, Metadata, Options, Powers, Remove, Select};
-use deltic_protocol::report::{Action, Change, EntryType, Notice};
+use deltic_protocol::report::{Action, Change, EntryType, Notice, TroubleKind};
 use deltic_tree::RelPath;
 use indicatif::HumanBytes;
 
@@ -356,7 +356,8 @@ impl Reporter for Differences {
                 if self.json {
                     self.line(Event::trouble(trouble).line());
                 }
-                if !trouble.kind.is_harmless() {
+                let is_warned = trouble.kind == TroubleKind::Warned && !self.quiet;
+                if is_warned || !trouble.kind.is_harmless() {
                     self.progress.aside(|| self.output.flush());
                     self.progress.aside(|| output::complain(&self.far.message(trouble), None));
                 }

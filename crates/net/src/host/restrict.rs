@@ -237,7 +237,7 @@ impl Host for Restriction {
         let (Request::Send { options, .. } | Request::Receive { options, .. }) = &mut request;
         if self.is_volume {
             // Who is let in is a client, whoever the server runs as.
-            options.metadata.powers = Powers::Waived;
+            options.metadata.powers = Powers::Confined;
             options.follow.insecure = false;
             // What a server says is done lasts, for whoever asks it next.
             options.durable = true;

@@ -20,7 +20,7 @@ pub(crate) fn is_privileged(metadata: &Metadata) -> bool {
         _ if metadata.writes_notes => true,
         Powers::Own => geteuid().is_root(),
         Powers::Tried => true,
-        Powers::Waived => false,
+        Powers::Waived | Powers::Confined => false,
     }
 }
 

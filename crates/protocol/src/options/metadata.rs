@@ -4,7 +4,7 @@ use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::meta::{IdRules, ModeRules, XattrScope};
 use deltic_tree::{Follow, MetaMask};
 
-use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags};
+use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags, take_of};
 
 /// Metadata besides permission bits and modification times. Nothing by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +91,13 @@ impl Metadata {
         MetaMask { xattrs, fake_super: self.writes_notes, untouched, linked: true, ..self.seen() }
     }
 
+    /// The bits of a mode that an entry of the mode `old` lacks, and that are not set here.
+    #[must_use]
+    pub fn withheld(&self, new: u32, old: u32) -> u32 {
+        let withholds = self.powers == Powers::Confined && !self.writes_notes;
+        if withholds { new & !old & LENDING_BITS } else { 0 }
+    }
+
     const fn seen(&self) -> MetaMask {
         MetaMask {
             users: self.users,
@@ -115,9 +122,27 @@ pub enum Powers {
     Tried,
     /// Never (`--no-super`).
     Waived,
+    /// Never, and nobody gets the rights of another by a bit of a mode either: in a volume of a server, which says so
+    /// to itself. To the other end it is [`Self::Waived`].
+    Confined,
 }
 
-closed_set!(Powers: Own = 0, Tried = 1, Waived = 2);
+/// Bits of a mode with which a program runs as somebody else.
+const LENDING_BITS: u32 = 0o6000;
+
+impl Wire for Powers {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.put_u8(match self {
+            Self::Own => 0,
+            Self::Tried => 1,
+            Self::Waived | Self::Confined => 2,
+        });
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        take_of(from, &[Self::Own, Self::Tried, Self::Waived])
+    }
+}
 
 impl Wire for Metadata {
     fn put(&self, to: &mut Vec<u8>) {

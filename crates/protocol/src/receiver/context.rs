@@ -6,9 +6,10 @@ use deltic_core::Strategy;
 use deltic_tree::{Meta, Name, RelPath};
 
 use crate::message::ToSender;
+use crate::options::Options;
 use crate::report::{
     Action, Change, Counts, Differs, EntryType, Facts, MadeRoot, Notice, PassedOver, Progress,
-    Totals, Trouble,
+    Totals, Trouble, TroubleKind,
 };
 use crate::work::{Jobs, Setback, Then, Turn};
 
@@ -39,6 +40,8 @@ pub(super) struct Context {
     pub(super) listed_as: Option<RelPath>,
     /// True once every file is in place or has failed.
     pub(super) is_closing: bool,
+    /// True once it was told that bits of modes are not set here.
+    told_withheld: bool,
 }
 
 impl Context {
@@ -57,6 +60,7 @@ impl Context {
             partial_meta: PartialMeta::default(),
             listed_as: None,
             is_closing: false,
+            told_withheld: false,
         }
     }
 
@@ -118,6 +122,22 @@ impl Context {
     pub(super) fn tell_trouble(&mut self, trouble: Trouble) {
         self.frames.push_back(ToSender::Trouble(trouble.clone()));
         self.notices.push_back(Notice::Trouble(trouble));
+    }
+
+    /// Tells both ends' users, once, of bits of a mode that are not set here, and that what is in its place lacks.
+    pub(super) fn tell_withheld(&mut self, path: &RelPath, new: &Meta, old: Option<&Meta>) {
+        let Options { modes, metadata, .. } = &self.setting.options;
+        let withheld = metadata.withheld(new.mode, old.map_or(0, |old| old.mode));
+        if !*modes || withheld == 0 || self.told_withheld {
+            return;
+        }
+        self.told_withheld = true;
+        let words = |path: &str| {
+            format!(
+                "{path}: a volume keeps no set-user-ID and set-group-ID bits; this is the first name with some"
+            )
+        };
+        self.tell_trouble(Trouble::at(TroubleKind::Warned, path, words));
     }
 
     /// Tells both ends' users that the root was not there.

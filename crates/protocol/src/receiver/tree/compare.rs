@@ -2,7 +2,7 @@
 
 use deltic_tree::{Kind, Meta};
 
-use crate::options::{Compare, Options};
+use crate::options::{Compare, Metadata, Options};
 use crate::report::{Differs, PassedOver};
 
 /// The verdict of size and time on two files' contents.
@@ -53,7 +53,7 @@ pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
         time: options.times
             && !omitted
             && !options.compare.window.holds(new.modified, old.modified),
-        mode: !is_link && if options.modes { new.mode != old.mode } else { turned },
+        mode: !is_link && if options.modes { modes_differ(asked, new, old) } else { turned },
         user: differ(new.user, old.user),
         group: differ(new.group, old.group),
         accessed: asked.accessed && !is_dir && !is_link && read(new) != read(old),
@@ -61,6 +61,11 @@ pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
         xattrs: asked.xattrs && is_read && new.xattrs() != old.xattrs(),
         ..Differs::default()
     }
+}
+
+/// True if modes differ in more than what is not set here.
+fn modes_differ(asked: &Metadata, new: &Meta, old: &Meta) -> bool {
+    (new.mode ^ old.mode) & !asked.withheld(new.mode, old.mode) != 0
 }
 
 /// The attributes in which an entry of one kind differs from what `is` in its place, or in a reference directory.

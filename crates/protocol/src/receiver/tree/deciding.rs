@@ -213,9 +213,10 @@ impl Entries {
         Placed { file, path, meta, seen }: Placed,
         beside: Option<Beside>,
     ) {
+        let old = seen.clone().filter(Meta::is_file);
+        tx.cx.tell_withheld(&path, &meta, old.as_ref());
         let options = &tx.cx.setting.options;
         let clears = self.clears(tx, seen.as_ref());
-        let old = seen.clone().filter(Meta::is_file);
         let differs = Differs {
             kind: seen.is_some() && old.is_none(),
             ..self.differs_from_known(tx, &meta, (&old, &beside))
