@@ -380,15 +380,22 @@ impl Cause {
 
 /// The number that Linux has for `error`.
 fn number(error: &io::Error) -> Option<i32> {
-    let is_apart = error.kind() == io::ErrorKind::CrossesDevices;
-    error.raw_os_error().or_else(|| is_apart.then_some(EXDEV))
+    // Reasons that no system gave, but a store itself.
+    error.raw_os_error().or_else(|| match error.kind() {
+        io::ErrorKind::CrossesDevices => Some(EXDEV),
+        io::ErrorKind::StorageFull => Some(ENOSPC),
+        io::ErrorKind::QuotaExceeded => Some(EDQUOT),
+        _ => None,
+    })
 }
 
 const EXDEV: i32 = 18;
 const ENOTDIR: i32 = 20;
+const ENOSPC: i32 = 28;
 const ENAMETOOLONG: i32 = 36;
 const ENOTEMPTY: i32 = 39;
 const ELOOP: i32 = 40;
+const EDQUOT: i32 = 122;
 
 /// What people call an action: which step of it failed is of use to few.
 fn verb(action: &'static str) -> &'static str {
