@@ -37,9 +37,19 @@ pub(super) async fn list(server: Arc<Server>, at: At) -> Result<Response, Proble
     let file = at.file()?;
     let versions = on_disk(&server, move || {
         let all = kept(&volume)?.list(&file)?;
-        let is_there = || -> Result<bool, Problem> { Ok(volume.store()?.look(&file)?.is_some()) };
-        if all.is_empty() && !is_there()? {
-            return Err(Problem::new(StatusCode::NOT_FOUND, format!("{file}: no such file")));
+        let there = || -> Result<_, Problem> { Ok(volume.store()?.look(&file)?) };
+        match there() {
+            _ if !all.is_empty() => {}
+            Ok(Some(there)) if there.is_dir() => {
+                let why = format!("{file}: a directory, which has no versions; name a file in it");
+                return Err(Problem::new(StatusCode::CONFLICT, why));
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let why = format!("{file}: no such file");
+                return Err(Problem::new(StatusCode::NOT_FOUND, why));
+            }
+            Err(why) => return Err(why),
         }
         let shown = |OldVersion { id, snapshot }: &OldVersion| {
             let meta = snapshot.meta();
@@ -66,7 +76,19 @@ pub(super) fn open(volume: &Volume, at: &At) -> Result<LocalSnapshot, Problem> {
     let file = at.file()?;
     match at.version()? {
         None => Ok(volume.store()?.open(&file)?),
-        Some(id) => Ok(kept(volume)?.open(&file, id)?),
+        Some(id) => version(volume, &file, id),
+    }
+}
+
+/// Opens an old version of a file.
+fn version(volume: &Volume, file: &RelPath, id: VersionId) -> Result<LocalSnapshot, Problem> {
+    match kept(volume)?.open(file, id) {
+        Err(StoreError::NotFound { .. }) => {
+            let why =
+                format!("{file}: no version {id} is kept; `deltic versions` lists those that are");
+            Err(Problem::new(StatusCode::NOT_FOUND, why))
+        }
+        opened => Ok(opened?),
     }
 }
 
@@ -79,7 +101,7 @@ pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Pro
     let id = id.ok_or_else(which)?;
     let (again, headers) = (Arc::clone(&server), at.headers.clone());
     let restoring = on_disk(&server, move || {
-        let old = kept(&volume)?.open(&file, id)?;
+        let old = version(&volume, &file, id)?;
         let store = volume.store()?;
         let there = check_conditions((&again, &store), &file, &headers)?;
         if let Some((above, _)) = file.split_last() {
