@@ -297,7 +297,7 @@ fn curl(server: &Server, name: &str) -> Command {
     let (address, credentials) = &*server.to;
     line.args(["--silent", "--show-error", "--fail"]).stdout(Stdio::null());
     if let Some(pin) = &credentials.pin {
-        line.args(["--insecure", "--pinnedpubkey", pin]);
+        line.args(["--insecure", "--pinnedpubkey", &pin.to_string()]);
     }
     line.args(["-H", &format!("Authorization: Bearer {}", credentials.token.reveal())]);
     line.arg(format!("{}/v1/volumes/{}/files/{name}", address.server(), address.volume));
@@ -341,7 +341,7 @@ fn client(server: &Server) -> Command {
 /// Has it know the server that it goes to.
 fn pinned<'a>(line: &'a mut Command, server: &Server) -> &'a mut Command {
     match &server.to.1.pin {
-        Some(pin) => line.args(["--pin", pin]),
+        Some(pin) => line.args(["--pin", &pin.to_string()]),
         None => line,
     }
 }

@@ -117,7 +117,7 @@ fn start(program: &Path, dir: &Path, plain: bool) -> Result<(Child, Arc<(Address
     let line = line.context("the server did not say where it is")?;
     let address: Address = line.trim().parse()?;
     let token = address.in_fragment("t").context("the address has no token")?.parse()?;
-    let pin = address.in_fragment("pin").map(str::to_owned);
+    let pin = address.in_fragment("pin").map(str::parse).transpose()?;
     Ok((child, Arc::new((address, Credentials { token, pin }))))
 }
 

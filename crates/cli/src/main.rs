@@ -53,7 +53,7 @@ fn run(command: Command) -> Exit {
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Token(args) => ended(|| commands::serve::token(&args)),
-        Command::Login(args) => ended(|| commands::serve::login(&args)),
+        Command::Login(args) => ended(|| commands::login::run(&args)),
         Command::Versions(args) => ended(|| commands::versions::list(&args)),
         Command::Restore(args) => ended(|| commands::versions::restore(&args)),
         Command::Install(args) => commands::install::run(&args),

@@ -27,7 +27,7 @@ use tokio_websockets::ClientBuilder;
 use crate::channel::{Channel, Connection, Mux, limits};
 use crate::control::{FromClient, FromServer, parse};
 use crate::token::Token;
-use crate::trust::client_config;
+use crate::trust::{self, WrongPin, client_config};
 
 use self::handshake::NoSocket;
 pub use self::request::KeptVersion;
@@ -177,8 +177,8 @@ const REACHED_WITHIN: Duration = Duration::from_secs(30);
 pub struct Credentials {
     /// The token.
     pub token: Token,
-    /// The server's key, where no authority vouches for it: `sha256//BASE64`.
-    pub pin: Option<String>,
+    /// The server's key, where no authority vouches for it.
+    pub pin: Option<trust::Pin>,
 }
 
 impl Address {
@@ -277,12 +277,13 @@ impl Address {
         let stream = TcpStream::connect((&*host, port)).await.map_err(failed("connect to"))?;
         stream.set_nodelay(true).ok();
         let stream: Pin<Box<dyn Stream>> = if self.is_secret {
-            let config = client_config(credentials.pin.as_deref())
+            let config = client_config(credentials.pin.as_ref())
                 .map_err(|error| failed("connect to")(io::Error::other(error)))?;
             let name = ServerName::try_from(host)
                 .map_err(|error| failed("connect to")(io::Error::other(error)))?;
             let connector = TlsConnector::from(Arc::new(config));
-            let stream = connector.connect(name, stream).await.map_err(failed("trust"))?;
+            let stream = connector.connect(name, stream).await.map_err(WrongPin::unwrapped);
+            let stream = stream.map_err(failed("trust"))?;
             Box::pin(stream)
         } else {
             Box::pin(stream)
@@ -414,7 +415,8 @@ mod tests {
         // The system accepts for it.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = silent.local_addr().unwrap();
-        let credentials = Credentials { token: Token::random(), pin: Some("sha256//".into()) };
+        let pin = Some(trust::Pin::of(b"any key"));
+        let credentials = Credentials { token: Token::random(), pin };
         for scheme in ["https", "http"] {
             let address: Address = format!("{scheme}://{at}/v/").parse().unwrap();
             let begun = tokio::time::Instant::now();

@@ -1,30 +1,93 @@
 //! Trust in servers: by their pins, by authorities of the system, or by those that are named.
 
-use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, SignatureScheme, WantsVerifier};
+use rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, OtherError, SignatureScheme, WantsVerifier,
+};
 use rustls_platform_verifier::BuilderVerifierExt;
 use sha2::{Digest, Sha256};
 
-/// The pin of a public key, as `curl --pinnedpubkey` has it: the hash of its SubjectPublicKeyInfo.
-#[must_use]
-pub fn pin(public_key_info: &[u8]) -> String {
-    format!("sha256//{}", STANDARD.encode(Sha256::digest(public_key_info)))
+/// The pin of a public key, as `curl --pinnedpubkey` has it: the SHA-256 of its SubjectPublicKeyInfo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pin([u8; 32]);
+
+/// Stands in front of a pin, whose hash is in Base64.
+const PREFIX: &str = "sha256//";
+
+impl Pin {
+    /// The pin of a key.
+    #[must_use]
+    pub fn of(public_key_info: &[u8]) -> Self {
+        Self(Sha256::digest(public_key_info).into())
+    }
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{}", STANDARD.encode(self.0))
+    }
+}
+
+/// A text that is no pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a pin: it is sha256// and 44 letters behind that, the last of them =; copy it whole")]
+pub struct BadPin;
+
+impl FromStr for Pin {
+    type Err = BadPin;
+
+    fn from_str(text: &str) -> Result<Self, BadPin> {
+        let letters = text.trim().strip_prefix(PREFIX).ok_or(BadPin)?;
+        let bytes = STANDARD.decode(letters).map_err(|_| BadPin)?;
+        bytes.try_into().map(Self).map_err(|_| BadPin)
+    }
+}
+
+/// A server has another key than the one that it is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "its key is another one than the pin says: that asks for {wanted}, and the server has {shown}"
+)]
+pub struct WrongPin {
+    /// The pin that was asked for.
+    pub wanted: Pin,
+    /// The pin of the key that the server has.
+    pub shown: Pin,
+}
+
+impl WrongPin {
+    /// Says whether that is why a server is not trusted.
+    #[must_use]
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|why| why.is::<Self>())
+    }
+
+    /// Takes it out of the error of a handshake, if that is one.
+    pub(crate) fn unwrapped(error: io::Error) -> io::Error {
+        let why = error.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
+        let Some(rustls::Error::Other(OtherError(other))) = why else { return error };
+        match other.downcast_ref::<Self>() {
+            Some(wrong) => io::Error::new(error.kind(), *wrong),
+            None => error,
+        }
+    }
 }
 
 /// Settings of a client that trusts a server by its pin, or else as the system does.
-pub(crate) fn client_config(pin: Option<&str>) -> Result<ClientConfig, rustls::Error> {
+pub(crate) fn client_config(pin: Option<&Pin>) -> Result<ClientConfig, rustls::Error> {
     client_config_of(|builder| match pin {
         None => builder.with_platform_verifier(),
         Some(pin) => {
             let provider = Arc::clone(builder.crypto_provider());
-            let pinned = Arc::new(Pinned { pin: pin.into(), provider });
+            let pinned = Arc::new(Pinned { pin: *pin, provider });
             Ok(builder.dangerous().with_custom_certificate_verifier(pinned))
         }
     })
@@ -45,7 +108,7 @@ pub(crate) fn client_config_of(
 
 /// Trusts one key, whoever signed its certificate.
 struct Pinned {
-    pin: String,
+    pin: Pin,
     provider: Arc<rustls::crypto::CryptoProvider>,
 }
 
@@ -65,11 +128,11 @@ impl ServerCertVerifier for Pinned {
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let certificate = rustls::server::ParsedCertificate::try_from(end_entity)?;
-        let shown = pin(&certificate.subject_public_key_info());
-        if shown == self.pin {
+        let (wanted, shown) = (self.pin, Pin::of(&certificate.subject_public_key_info()));
+        if shown == wanted {
             return Ok(ServerCertVerified::assertion());
         }
-        Err(rustls::Error::General(format!("its key is another one than the pin says: {shown}")))
+        Err(rustls::Error::Other(OtherError(Arc::new(WrongPin { wanted, shown }))))
     }
 
     fn verify_tls12_signature(
@@ -94,5 +157,22 @@ impl ServerCertVerifier for Pinned {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_is_its_text_and_nothing_else_is_one() {
+        let pin = Pin::of(b"a key");
+        let text = pin.to_string();
+        assert_eq!(text.parse(), Ok(pin));
+        let short = text.strip_suffix("=").expect("it is padded");
+        let more = format!("{text}AAAA");
+        for bad in ["", "sha256//", "sha256//AAAA", "sha256//=", "x", short, &more, &text[8..]] {
+            assert_eq!(bad.parse::<Pin>(), Err(BadPin), "{bad}");
+        }
     }
 }

@@ -157,7 +157,7 @@ fn contents(path: &OsStr, trust: Trust) -> Result<Vec<u8>> {
         source.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let bytes = read().with_context(|| Unread(shown(path)))?;
+    let bytes = read().with_context(|| Unread(format!("cannot read rules {}", shown(path))))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         bail!("cannot read rules {}: more than {MAX_FILE_BYTES} bytes", shown(path));
     }

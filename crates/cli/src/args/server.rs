@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use deltic_serve::server::keep::Keep;
+use deltic_serve::trust::Pin;
 
 use super::headings::TRAVEL;
 use crate::words::age::Age;
@@ -19,7 +20,7 @@ pub(crate) struct LoginArgs {
     pub(crate) token: Option<String>,
     /// Trust the server with this key alone: sha256//BASE64
     #[arg(long, value_name = "PIN", help_heading = TRAVEL)]
-    pub(crate) pin: Option<String>,
+    pub(crate) pin: Option<Pin>,
 }
 
 /// Serve directories over one port, to other deltics and to plain HTTP
@@ -159,7 +160,7 @@ pub(crate) struct LoginCommandArgs {
     pub(crate) url: String,
     /// Trust the server with this key alone: sha256//BASE64
     #[arg(long, value_name = "PIN")]
-    pub(crate) pin: Option<String>,
+    pub(crate) pin: Option<Pin>,
 }
 
 /// List the old versions that a server keeps of a file, the newest first
@@ -197,7 +198,8 @@ EXAMPLES:
   deltic restore https://nas:8420/photos/2026/a.jpg --version 1764000000123456789
 
 EXIT CODES:
-  0 done; 3 no such file or version, or not allowed; 10 the server is not reached; 11 the token is not known there";
+  0 done; 1 the words make no sense, or there is no token; 3 no such file or version, or not allowed; 10 the server is
+  not reached; 11 the token is not known there, or a file of it cannot be read";
 
 const SERVE_EXAMPLES: &str = "\
 EXAMPLES:

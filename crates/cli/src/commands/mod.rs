@@ -11,6 +11,7 @@ mod far;
 mod files;
 mod holes;
 pub(crate) mod install;
+pub(crate) mod login;
 pub(crate) mod man;
 pub(crate) mod patch;
 mod run;

@@ -1,7 +1,7 @@
-//! `deltic serve`, `deltic token` and `deltic login`.
+//! `deltic serve` and `deltic token`.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use deltic_serve::client::Address;
 use deltic_serve::server::access::{Grant, TokenFile};
 use deltic_serve::server::config::{
     AccessConfig, AcmeConfig, Config, ConfigError, PORT, Tls, VolumeConfig,
@@ -17,10 +16,7 @@ use deltic_serve::server::config::{
 use deltic_serve::server::{Operator, Prepared, check, prepare};
 use deltic_serve::token::Token;
 
-use crate::args::server::{
-    LoginCommandArgs, ServeArgs, StateArgs, TokenAddArgs, TokenArgs, TokenCommand,
-};
-use crate::plan::server::{Login, Logins};
+use crate::args::server::{ServeArgs, StateArgs, TokenAddArgs, TokenArgs, TokenCommand};
 use crate::report::exit::Exit;
 use crate::report::numbers::counted;
 use crate::report::output::{self, Output};
@@ -285,38 +281,4 @@ fn ends(at: u64) -> String {
         None => "  has ended".into(),
         Some(left) => format!("  ends in {}", indicatif::HumanDuration(left)),
     }
-}
-
-/// Keeps a token and a pin for a server.
-pub(crate) fn login(args: &LoginCommandArgs) -> Result<()> {
-    let address: Address = args.url.parse()?;
-    let token = match address.in_fragment("t") {
-        Some(token) => token.to_owned(),
-        None => ask()?,
-    };
-    let token: Token = token.parse()?;
-    let pin = args.pin.clone().or_else(|| address.in_fragment("pin").map(str::to_owned));
-    let path = Logins::read()?.keep(address.server(), Login::new(&token, pin))?;
-    output::note(&format!("kept for {} in {}\n", address.server(), path.display()));
-    Ok(())
-}
-
-/// Reads a token from standard input, unseen where that is a terminal.
-fn ask() -> Result<String> {
-    let input = io::stdin();
-    let before = input.is_terminal().then(|| rustix::termios::tcgetattr(&input)).transpose()?;
-    if let Some(before) = &before {
-        output::note("token: ");
-        let mut unseen = before.clone();
-        unseen.local_modes.remove(rustix::termios::LocalModes::ECHO);
-        rustix::termios::tcsetattr(&input, rustix::termios::OptionalActions::Flush, &unseen)?;
-    }
-    let mut line = String::new();
-    let read = input.lock().read_line(&mut line);
-    if let Some(before) = before {
-        rustix::termios::tcsetattr(&input, rustix::termios::OptionalActions::Flush, &before)?;
-        output::note("\n");
-    }
-    read.context("cannot read the token")?;
-    Ok(line.trim().to_owned())
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use deltic_serve::client::{Address, Credentials, KeptVersion};
 
 use crate::args::server::{LoginArgs, RestoreArgs, VersionsArgs};
-use crate::plan::server::credentials;
+use crate::plan::server::{address_of, credentials};
 use crate::report::numbers::counted;
 use crate::report::output::Output;
 use crate::words::zone::Zone;
@@ -28,7 +28,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<()> {
 
 /// The file on a server, and what lets us in there.
 fn file(url: &str, login: &LoginArgs) -> Result<(Address, Credentials)> {
-    let address: Address = url.parse()?;
+    let address = address_of(url)?;
     ensure!(!address.path.is_empty(), "{url}: name a file in the volume");
     let credentials = credentials(&address, login)?;
     Ok((address, credentials))

@@ -1,20 +1,24 @@
 //! The way to a server: the token and the pin for it.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use deltic_net::plan::{Destination, Dial, Sources, far_host};
 use deltic_net::{NamedFile, Trust};
 use deltic_serve::client::{Address, Credentials};
 use deltic_serve::private;
 use deltic_serve::token::Token;
+use deltic_serve::trust::Pin;
 use serde::{Deserialize, Serialize};
 
 use crate::args::server::LoginArgs;
 use crate::words::home::CONFIG;
+use crate::words::refused::{Misused, Unread};
 
 /// Finds the way to the other end of a run, if that is a server.
 pub(crate) fn dial(
@@ -27,36 +31,65 @@ pub(crate) fn dial(
     else {
         return Ok(None);
     };
-    let address: Address = host.parse()?;
+    let address = address_of(host)?;
     let credentials = credentials(&address, login)?;
     Ok(Some(address.dial(credentials)))
 }
 
+/// Reads the address of a server that is given as a word.
+pub(crate) fn address_of(word: &str) -> Result<Address> {
+    // What is behind the '#' is secret.
+    let shown = word.split('#').next().unwrap_or_default();
+    parsed(word, &format!("'{shown}'"))
+}
+
+/// Reads what `whence` has: a token, a pin, an address.
+///
+/// # Errors
+/// [`Misused`], with `whence` in the words.
+pub(crate) fn parsed<T: FromStr<Err: Display>>(text: &str, whence: &str) -> Result<T> {
+    text.parse().map_err(|why| Misused(format!("{whence}: {why}")).into())
+}
+
 pub(crate) fn credentials(address: &Address, login: &LoginArgs) -> Result<Credentials> {
     let kept = Logins::read()?.0.remove(&address.server());
-    let pin = login.pin.clone().or_else(|| kept.as_ref()?.pin.clone());
+    let in_logins = |what| format!("the {what} in {}", Logins::shown_path());
+    let pin = match (login.pin, kept.as_ref().and_then(|kept| kept.pin.as_deref())) {
+        (Some(pin), _) => Some(pin),
+        (None, pin) => pin.map(|pin| parsed(pin, &in_logins("pin"))).transpose()?,
+    };
     let said = match &login.token {
-        Some(word) => Some(token_in_file(word)?),
-        None => std::env::var("DELTIC_TOKEN").ok().filter(|token| !token.is_empty()),
+        Some(word) => Some((token_in_file(word)?, format!("--token {word}"))),
+        None => environment_token().map(|token| (token, TOKEN_VARIABLE.into())),
     };
-    let Some(token) = said.or_else(|| kept.map(|login| login.token)) else {
+    let kept = kept.map(|login| (login.token, in_logins("token")));
+    let Some((token, whence)) = said.or(kept) else {
         let server = address.server();
-        bail!("no token for {server}; `deltic login {server}` keeps one");
+        let why = format!("no token for {server}; `deltic login {server}` keeps one");
+        return Err(Misused(why).into());
     };
-    Ok(Credentials { token: token.parse()?, pin })
+    Ok(Credentials { token: parsed(&token, &whence)?, pin })
+}
+
+/// Names a token, where no option does.
+const TOKEN_VARIABLE: &str = "DELTIC_TOKEN";
+
+fn environment_token() -> Option<String> {
+    let token = std::env::var_os(TOKEN_VARIABLE).filter(|token| !token.is_empty())?;
+    // What is no text is no token either.
+    Some(token.to_string_lossy().into_owned())
 }
 
 fn token_in_file(word: &str) -> Result<String> {
     let Some(path) = word.strip_prefix('@') else {
-        bail!(
-            "--token: a token in a command line is seen by all users of this machine; write --token @FILE"
-        )
+        let why = "--token: a token in a command line is seen by all users of this machine; write --token @FILE";
+        return Err(Misused(why.into()).into());
     };
     let read = || {
         let file = NamedFile::find(Path::new(path), Trust::Ours)?.read()?;
         io::read_to_string(File::from(file))
     };
-    let text = read().with_context(|| format!("--token: cannot read {path}"))?;
+    let text = read().with_context(|| Unread(format!("--token: cannot read {path}")))?;
     Ok(text.trim().to_owned())
 }
 
@@ -73,8 +106,8 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    pub(crate) fn new(token: &Token, pin: Option<String>) -> Self {
-        Self { token: token.reveal(), pin }
+    pub(crate) fn new(token: &Token, pin: Option<Pin>) -> Self {
+        Self { token: token.reveal(), pin: pin.map(|pin| pin.to_string()) }
     }
 }
 
@@ -83,15 +116,17 @@ impl Logins {
         Some(CONFIG.find()?.join("deltic/logins.json"))
     }
 
+    fn shown_path() -> String {
+        Self::path().map_or_else(String::new, |path| path.display().to_string())
+    }
+
     pub(crate) fn read() -> Result<Self> {
         let Some(path) = Self::path() else { return Ok(Self::default()) };
-        let shown = path.display();
+        let unread = || Unread(format!("cannot read {}", Self::shown_path()));
         match fs::read(&path) {
-            Ok(text) => {
-                serde_json::from_slice(&text).with_context(|| format!("cannot read {shown}"))
-            }
+            Ok(text) => serde_json::from_slice(&text).with_context(unread),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(error).with_context(|| format!("cannot read {shown}")),
+            Err(error) => Err(error).with_context(unread),
         }
     }
 

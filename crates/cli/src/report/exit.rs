@@ -7,7 +7,7 @@ use deltic_core::format::FormatError;
 use deltic_net::{Outcome, SyncError};
 use deltic_protocol::report::TroubleKind;
 
-use crate::words::refused::{Unread, Unsupported};
+use crate::words::refused::{Misused, Unread, Unsupported};
 
 /// An exit code with a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,10 +155,13 @@ impl From<&SyncError> for Exit {
     }
 }
 
-/// The exit of a command that works on single files: the system failed, the data is bad, or the files do not fit.
+/// The exit of a command that works on single files: the words make no sense, the system failed, the data is bad, or
+/// the files do not fit.
 impl From<&anyhow::Error> for Exit {
     fn from(error: &anyhow::Error) -> Self {
-        if error.chain().any(|cause| cause.is::<io::Error>()) {
+        if error.is::<Misused>() {
+            Self::Usage
+        } else if error.is::<Unread>() || error.chain().any(|cause| cause.is::<io::Error>()) {
             Self::Files
         } else if error.chain().any(|cause| cause.is::<FormatError>()) {
             Self::Stream

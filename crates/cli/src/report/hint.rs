@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use deltic_net::plan::{Destination, Remote, Sources};
 use deltic_net::{Plan, SyncError};
 use deltic_protocol::report::{Side, Trouble, TroubleKind};
+use deltic_serve::trust::WrongPin;
 use deltic_tree::path::printable;
 use rustix::io::Errno;
 
@@ -133,6 +134,9 @@ pub(crate) fn of(error: &SyncError, far: &Far) -> Option<String> {
         SyncError::Start { .. } => {
             let question = "is it installed? -e names another remote shell";
             return Some(far.meant.clone().unwrap_or_else(|| question.into()));
+        }
+        SyncError::Dial { source, .. } if WrongPin::is(source) => {
+            "is it another server? where its key is a new one, whoever runs it tells the new pin"
         }
         SyncError::Dial { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
             "a server with a key of its own has a pin: `deltic login` keeps it, --pin says it"

@@ -9,7 +9,7 @@ use std::mem;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use deltic_net::reason;
+use deltic_net::{SyncError, reason};
 
 use crate::report::exit::Exit;
 use crate::words::is_rsync;
@@ -155,10 +155,15 @@ pub(crate) fn stands_in() -> bool {
 
 /// The causes of an error, from the outside in; the system's own words without their numbers.
 pub(crate) fn words(error: &anyhow::Error) -> String {
-    let word = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref().map_or_else(|| cause.to_string(), reason)
-    };
-    error.chain().map(word).collect::<Vec<_>>().join(": ")
+    let mut words = Vec::new();
+    for cause in error.chain() {
+        words.push(cause.downcast_ref().map_or_else(|| cause.to_string(), reason));
+        // Its words have those of its causes.
+        if cause.is::<SyncError>() {
+            break;
+        }
+    }
+    words.join(": ")
 }
 
 /// Says that standard output could not be written.

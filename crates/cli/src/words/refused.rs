@@ -24,12 +24,24 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
-/// A file of rules that cannot be read.
+/// Words that make no sense, in commands of which other errors end otherwise.
+#[derive(Debug)]
+pub(crate) struct Misused(pub(crate) String);
+
+impl fmt::Display for Misused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misused {}
+
+/// A file that words name, and that cannot be read.
 #[derive(Debug)]
 pub(crate) struct Unread(pub(crate) String);
 
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot read rules {}", self.0)
+        f.write_str(&self.0)
     }
 }

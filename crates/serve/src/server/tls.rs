@@ -13,7 +13,7 @@ use rustls::server::WantsServerCert;
 use rustls::{ConfigBuilder, ServerConfig};
 
 use super::config::{ConfigError, Tls};
-use crate::trust::pin;
+use crate::trust::Pin;
 
 /// What a server shows to be who it is.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, Conf
             let key = own_key(&path)
                 .map_err(ConfigError::io(format!("keep a key in {}", path.display())))?;
             let key = KeyPair::from_pem(&key).map_err(failed)?;
-            let pin = pin(&key.subject_public_key_info());
+            let pin = Pin::of(&key.subject_public_key_info()).to_string();
             // Clients look at the key alone: names and dates need not be right.
             let params = CertificateParams::new(vec!["localhost".into()]).map_err(failed)?;
             let cert = params.self_signed(&key).map_err(failed)?;

@@ -16,7 +16,7 @@ use deltic_serve::client::{Address, Local, Updated, Updating};
 use deltic_tree::{Name, RelPath};
 
 use crate::args::server::LoginArgs;
-use crate::plan::server::credentials;
+use crate::plan::server::{address_of, credentials};
 
 /// Most files that are updated in a round, one after the other.
 const MOST_FILES: usize = 8;
@@ -46,7 +46,7 @@ impl EditedFiles {
         if !Address::looks_like(host.as_bytes()) || !fit(&plan.options) || plan.bwlimit.is_some() {
             return Ok(None);
         }
-        let address: Address = host.parse()?;
+        let address = address_of(host)?;
         let credentials = credentials(&address, login)?;
         let Some(dir) = dir_of(Path::new(path)) else { return Ok(None) };
         let server = Updating::new(address, credentials)?;

@@ -1,0 +1,47 @@
+//! `deltic login`: the token and the pin for a server are kept.
+
+use std::io::{self, BufRead, IsTerminal};
+
+use anyhow::{Context, Result};
+use deltic_serve::token::Token;
+
+use crate::args::server::LoginCommandArgs;
+use crate::plan::server::{Login, Logins, address_of, parsed};
+use crate::report::output;
+
+/// Keeps a token and a pin for a server.
+pub(crate) fn run(args: &LoginCommandArgs) -> Result<()> {
+    let address = address_of(&args.url)?;
+    let behind = |key: &str| format!("{key}= behind the # of the address");
+    let token: Token = match address.in_fragment("t") {
+        Some(token) => parsed(token, &behind("t"))?,
+        None => parsed(&ask()?, "the token of standard input")?,
+    };
+    let pin = match (args.pin, address.in_fragment("pin")) {
+        (Some(pin), _) => Some(pin),
+        (None, pin) => pin.map(|pin| parsed(pin, &behind("pin"))).transpose()?,
+    };
+    let path = Logins::read()?.keep(address.server(), Login::new(&token, pin))?;
+    output::note(&format!("kept for {} in {}\n", address.server(), path.display()));
+    Ok(())
+}
+
+/// Reads a token from standard input, unseen where that is a terminal.
+fn ask() -> Result<String> {
+    let input = io::stdin();
+    let before = input.is_terminal().then(|| rustix::termios::tcgetattr(&input)).transpose()?;
+    if let Some(before) = &before {
+        output::note("token: ");
+        let mut unseen = before.clone();
+        unseen.local_modes.remove(rustix::termios::LocalModes::ECHO);
+        rustix::termios::tcsetattr(&input, rustix::termios::OptionalActions::Flush, &unseen)?;
+    }
+    let mut line = String::new();
+    let read = input.lock().read_line(&mut line);
+    if let Some(before) = before {
+        rustix::termios::tcsetattr(&input, rustix::termios::OptionalActions::Flush, &before)?;
+        output::note("\n");
+    }
+    read.context("cannot read the token")?;
+    Ok(line.trim().to_owned())
+}
