@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use deltic_protocol::PeerError;
 use deltic_protocol::hello::{Abort, AbortCause, MAGIC};
@@ -83,6 +84,14 @@ pub enum SyncError {
     /// The other end refused or gave up, and says why.
     #[error("{0}")]
     Refused(String),
+    /// The other end has no room now, and says when it may have some.
+    #[error("{why} (it says to wait {} s)", wait.as_secs())]
+    Busy {
+        /// Reason: there is too much of something.
+        why: String,
+        /// Time after which another attempt may succeed.
+        wait: Duration,
+    },
     /// Reading or writing the connection failed.
     #[error("cannot {action}: {}", reason(source))]
     Transport {
@@ -174,6 +183,7 @@ impl SyncError {
             }
             Self::SelectionThere(why) => Self::SelectionThere(format!("{host}: {why}")),
             Self::Refused(why) => Self::Refused(format!("{host}: {why}")),
+            Self::Busy { why, wait } => Self::Busy { why: format!("{host}: {why}"), wait },
             other => other,
         }
     }
@@ -267,6 +277,7 @@ pub(crate) fn last_word(error: &SyncError) -> Option<Abort> {
         | SyncError::ShellEnded(_)
         | SyncError::Refused(_)
         | SyncError::SelectionThere(_)
+        | SyncError::Busy { .. }
         | SyncError::Transport { .. } => return None,
         SyncError::Selection(_) | SyncError::Usage(_) | SyncError::Options(_) => {
             AbortCause::Selection

@@ -1,6 +1,7 @@
 //! The client: dials a server, and has a stream to a volume there.
 
 mod handshake;
+mod refusal;
 mod request;
 mod tunnel;
 mod updates;
@@ -214,7 +215,7 @@ impl Address {
                     is_cut.store(true, Ordering::Relaxed);
                     Ok(Box::pin(stream))
                 }
-                Err(said @ SyncError::SelectionThere(_)) => Err(said),
+                Err(said @ (SyncError::SelectionThere(_) | SyncError::Busy { .. })) => Err(said),
                 Err(_) => Err(why),
             },
         }
@@ -242,15 +243,15 @@ impl Address {
         let upgraded = upgraded.map_err(|error| refused(self, error))?;
         let socket = ClientBuilder::new().limits(limits()).take_over(upgraded);
         let (connection, mux) = Connection::new(socket);
-        let (channels, volume) = (mux.channels().clone(), self.host());
+        let channels = mux.channels().clone();
         let (first, heard) = oneshot::channel();
         tokio::spawn(async move {
             let mut first = Some(first);
             let hear = |message: bytes::Bytes| {
                 first.take().map(|first| first.send(()));
-                if let FromServer::Refused { channel, why, .. } = parse(&message)? {
-                    let why = SyncError::SelectionThere(format!("{volume}: {why}"));
-                    let why = io::Error::other(why);
+                if let FromServer::Refused { channel, why, retry_secs } = parse(&message)? {
+                    // Whoever has the channel says of which volume.
+                    let why = io::Error::other(refusal(why, retry_secs));
                     let channels = channels.clone();
                     tokio::spawn(async move { channels.close(channel, Some(why)).await });
                 }
@@ -354,12 +355,25 @@ enum NoLink {
 const NO_TOKEN: &str =
     "the token is not one of this server, or has ended; `deltic login` keeps another one";
 
+/// Says that a server has no room now, or why it refuses something.
+fn refusal(why: String, retry_secs: Option<u32>) -> SyncError {
+    match retry_secs {
+        Some(secs) => SyncError::Busy { why, wait: Duration::from_secs(secs.into()) },
+        None => SyncError::SelectionThere(why),
+    }
+}
+
 /// Says why a server did not let us in.
 fn refused(to: &Address, error: NoSocket) -> NoLink {
+    let server = to.server();
     let (why, is_said) = match error {
         NoSocket::Answered(StatusCode::UNAUTHORIZED) => (NO_TOKEN.into(), true),
         NoSocket::Answered(StatusCode::NOT_FOUND | StatusCode::UPGRADE_REQUIRED) => {
             ("no deltic serves there".into(), false)
+        }
+        NoSocket::Busy(why, wait) => {
+            let why = format!("{server}: {why}");
+            return NoLink::Refused(SyncError::Busy { why, wait });
         }
         NoSocket::Answered(status) => {
             let is_said = status == StatusCode::TOO_MANY_REQUESTS;
@@ -367,7 +381,7 @@ fn refused(to: &Address, error: NoSocket) -> NoLink {
         }
         NoSocket::Garbled(why) => (format!("no deltic serves there ({why})"), false),
     };
-    let why = SyncError::Refused(format!("{}: {why}", to.server()));
+    let why = SyncError::Refused(format!("{server}: {why}"));
     if is_said { NoLink::Refused(why) } else { NoLink::Cut(why) }
 }
 

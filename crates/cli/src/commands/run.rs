@@ -27,35 +27,60 @@ pub(super) fn sync(request: Request) -> (Result<Outcome, SyncError>, Exit) {
 
 /// The same by `run`. Where the guard asks, `user` answers, by default the one at this terminal.
 ///
-/// A sync whose connection to a server is lost is made again: what has arrived is not sent again.
+/// A sync whose connection to a server is lost is made again: what has arrived is not sent again. So is one that a
+/// server puts off, once the time is over that it says.
 pub(super) fn sync_by(
     request: Request,
     user: Option<User>,
     run: Runner<'_>,
 ) -> (Result<Outcome, SyncError>, Exit) {
-    let (mut pause, mut away, mut was_there) = (FIRST_PAUSE, Duration::ZERO, false);
+    let (mut away, mut was_there) = (Away::default(), false);
     loop {
         let begun = Instant::now();
         let ended = sync_once(request.clone(), user.clone(), run);
-        let is_cut = match &ended.0 {
-            Err(SyncError::Disconnected(_) | SyncError::Transport { .. }) => true,
+        let wait = match &ended.0 {
+            Err(SyncError::Busy { wait, .. }) => Some(*wait),
+            Err(SyncError::Disconnected(_) | SyncError::Transport { .. }) => Some(Duration::ZERO),
             // The first attempt may have the wrong address.
-            Err(SyncError::Dial { .. }) => was_there,
-            _ => false,
+            Err(SyncError::Dial { .. }) if was_there => Some(Duration::ZERO),
+            _ => None,
         };
-        was_there |= is_cut;
+        was_there |= wait.is_some();
         if begun.elapsed() > LONGEST_PAUSE {
-            (pause, away) = (FIRST_PAUSE, Duration::ZERO);
+            away = Away::default();
         }
-        if !is_cut || !may_come_back(&request) || away >= LONGEST_AWAY {
-            return ended;
-        }
+        let wait = wait.filter(|_| may_come_back(&request));
+        let Some(pause) = wait.and_then(|wait| away.pause(wait)) else { return ended };
         output::note(&format!("trying again in {:.1} s\n", pause.as_secs_f64()));
         if !deltic_net::pause(pause) {
-            return ended;
+            let interrupted = SyncError::Interrupted;
+            output::complain(&interrupted.to_string(), None);
+            let exit = Exit::from(&interrupted);
+            return (Err(interrupted), exit);
         }
-        away += begun.elapsed();
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        away.spent += begun.elapsed();
+    }
+}
+
+/// Time for which a server has been away, or has had no room.
+struct Away {
+    spent: Duration,
+    next: Duration,
+}
+
+impl Default for Away {
+    fn default() -> Self {
+        Self { spent: Duration::ZERO, next: FIRST_PAUSE }
+    }
+}
+
+impl Away {
+    /// The pause before another attempt, which the server wants to be so long; nothing where the last one was made.
+    fn pause(&mut self, wait: Duration) -> Option<Duration> {
+        let pause = self.next.max(wait);
+        self.next = (self.next * 2).min(LONGEST_PAUSE);
+        // One that wants more than all of it is not waited for at all.
+        (self.spent < LONGEST_AWAY && wait <= LONGEST_AWAY).then_some(pause)
     }
 }
 

@@ -128,7 +128,9 @@ impl From<&SyncError> for Exit {
             SyncError::Incompatible(_) | SyncError::Versions(_) | SyncError::Unclean(_) => {
                 Self::Incompatible
             }
-            SyncError::Selection(_) | SyncError::SelectionThere(_) => Self::Selection,
+            SyncError::Selection(_) | SyncError::SelectionThere(_) | SyncError::Busy { .. } => {
+                Self::Selection
+            }
             // As a sync of it ends.
             SyncError::NoSource(_) => Self::Partial,
             SyncError::Transport { .. } | SyncError::Dial { .. } => Self::Transport,
@@ -179,6 +181,8 @@ impl From<Exit> for ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use deltic_protocol::report::Totals;
     use deltic_tree::RelPath;
@@ -198,6 +202,7 @@ mod tests {
             (SyncError::Incompatible(String::new()), 2),
             (SyncError::Selection(String::new()), 3),
             (SyncError::SelectionThere(String::new()), 3),
+            (SyncError::Busy { why: String::new(), wait: Duration::ZERO }, 3),
             (SyncError::NoSource(String::new()), 23),
             (SyncError::Transport { action: "read", source: io() }, 10),
             (SyncError::Refused(String::new()), 11),

@@ -199,6 +199,7 @@ pub(crate) fn of(error: &SyncError, far: &Far) -> Option<String> {
         | SyncError::Batch(_)
         | SyncError::Files(_)
         | SyncError::Refused(_)
+        | SyncError::Busy { .. }
         | SyncError::Interrupted
         | SyncError::Torn(_) => return None,
     };

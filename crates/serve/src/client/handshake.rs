@@ -3,25 +3,33 @@
 //! hyper makes it, and not the library of WebSockets: that panics where the accept of an answer is too long.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use deltic_net::plan::Stream;
-use http::{Request, StatusCode, header};
-use http_body_util::Empty;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 
 use super::Address;
+use super::refusal::{detail, retry_after};
 use crate::token::Token;
 use crate::upgrade::{accept, new_key};
 use crate::{SOCKET_PATH, SUBPROTOCOL};
+
+/// Longest body of an answer that is read.
+const MAX_REASON: usize = 4 << 10;
 
 /// Why there is no WebSocket.
 #[derive(Debug)]
 pub(super) enum NoSocket {
     /// The server has another answer.
     Answered(StatusCode),
+    /// Too much of something was asked for: what, and how long to wait.
+    Busy(String, Duration),
     /// No answer came, or one that makes no sense.
     Garbled(String),
 }
@@ -49,13 +57,26 @@ impl Address {
         tokio::spawn(connection.with_upgrades());
         let answer = sender.send_request(request).await?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(NoSocket::Answered(answer.status()));
+            return Err(NoSocket::said_by(answer).await);
         }
         let said = answer.headers().get(header::SEC_WEBSOCKET_ACCEPT);
         if said.is_none_or(|said| said.as_bytes() != accept(&key).as_bytes()) {
             return Err(NoSocket::Garbled("what it accepts is another request".into()));
         }
         Ok(TokioIo::new(hyper::upgrade::on(answer).await?))
+    }
+}
+
+impl NoSocket {
+    /// Reads what a server says instead. The body of another than a deltic may never end.
+    async fn said_by(answer: Response<Incoming>) -> Self {
+        let status = answer.status();
+        let wait =
+            retry_after(answer.headers()).filter(|_| status == StatusCode::TOO_MANY_REQUESTS);
+        let Some(wait) = wait else { return Self::Answered(status) };
+        let body = Limited::new(answer.into_body(), MAX_REASON).collect().await;
+        let why = body.ok().and_then(|body| detail(&body.to_bytes()));
+        Self::Busy(why.unwrap_or_else(|| "too many requests".into()), wait)
     }
 }
 
@@ -125,5 +146,31 @@ mod tests {
         }
         let met = asked("HTTP/1.1 503 x\r\nContent-Length: 0\r\n\r\n").await.unwrap_err();
         assert!(matches!(met, NoSocket::Answered(StatusCode::SERVICE_UNAVAILABLE)), "{met:?}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_has_had_too_much_says_when_to_ask_again() {
+        let problem = r#"{"detail":"too much"}"#;
+        let long = "x".repeat(2 * MAX_REASON);
+        for (said, body, told) in [
+            ("7", problem, Some((7, "too much"))),
+            ("4294967295", "", Some((4_294_967_295, "too many requests"))),
+            ("1", &long, Some((1, "too many requests"))),
+            ("4294967296", problem, None),
+            ("-1", problem, None),
+            ("Fri, 31 Dec 1999 23:59:59 GMT", problem, None),
+        ] {
+            let len = body.len();
+            let head = format!("HTTP/1.1 429 x\r\nRetry-After: {said}\r\nContent-Length: {len}");
+            let met = asked(&format!("{head}\r\n\r\n{body}")).await.unwrap_err();
+            let is_so = match (&met, told) {
+                (NoSocket::Busy(why, wait), Some((secs, words))) => {
+                    why == words && wait.as_secs() == secs
+                }
+                (NoSocket::Answered(StatusCode::TOO_MANY_REQUESTS), None) => true,
+                _ => false,
+            };
+            assert!(is_so, "{said}: {met:?}");
+        }
     }
 }

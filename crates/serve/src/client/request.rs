@@ -13,18 +13,13 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use tokio::time::timeout;
 
+use super::refusal::{detail, retry_after};
 use super::{Address, Credentials, NO_TOKEN, failed};
 
 /// Longest time for an answer. A body that goes up has as long, on a slow line too.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
 /// Longest answer that is read.
 const MAX_ANSWER: usize = 4 << 20;
-
-/// Why a server refuses a request (RFC 9457).
-#[derive(Deserialize)]
-struct Problem {
-    detail: String,
-}
 
 /// An old version of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -77,6 +72,14 @@ impl Address {
     }
 }
 
+/// An answer to a request.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    /// Time after which the same may have another answer.
+    pub(super) wait: Option<Duration>,
+    pub(super) body: Bytes,
+}
+
 /// Requests to a server, one after the other, over one connection as long as that lasts.
 pub(super) struct Requests {
     to: Address,
@@ -96,7 +99,8 @@ impl Requests {
         body: Bytes,
     ) -> Result<Bytes, SyncError> {
         let asked = timeout(ANSWERS_WITHIN, self.send(what, body)).await;
-        let (status, body) = asked.unwrap_or_else(|_| Err(self.to.is_silent(ANSWERS_WITHIN)))?;
+        let Answer { status, wait, body } =
+            asked.unwrap_or_else(|_| Err(self.to.is_silent(ANSWERS_WITHIN)))?;
         if status.is_success() {
             return Ok(body);
         }
@@ -105,11 +109,15 @@ impl Requests {
             let why = format!("{server}: {NO_TOKEN}");
             return Err(SyncError::Refused(why));
         }
-        Err(match serde_json::from_slice(&body) {
-            Ok(Problem { detail }) => {
-                SyncError::SelectionThere(format!("{}: {detail}", self.to.host()))
+        Err(match detail(&body) {
+            Some(detail) => {
+                let why = format!("{}: {detail}", self.to.host());
+                match wait {
+                    Some(wait) => SyncError::Busy { why, wait },
+                    None => SyncError::SelectionThere(why),
+                }
             }
-            Err(_) => SyncError::Refused(format!(
+            None => SyncError::Refused(format!(
                 "{server}: no deltic serves there (it answered {status})"
             )),
         })
@@ -120,7 +128,7 @@ impl Requests {
         &mut self,
         (method, path): (Method, &str),
         body: Bytes,
-    ) -> Result<(StatusCode, Bytes), SyncError> {
+    ) -> Result<Answer, SyncError> {
         let failed = |error| failed("ask", &self.to.server())(io::Error::other(error));
         let request = Request::builder()
             .method(method)
@@ -141,11 +149,11 @@ impl Requests {
         };
         let answer = sender.send_request(request).await;
         let answer = answer.map_err(|error| failed(error.to_string()))?;
-        let status = answer.status();
+        let (status, wait) = (answer.status(), retry_after(answer.headers()));
         let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
         let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
         self.open = Some(sender);
-        Ok((status, body))
+        Ok(Answer { status, wait, body })
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::io::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::request::{ANSWERS_WITHIN, Requests};
+use super::request::{ANSWERS_WITHIN, Answer, Requests};
 use super::{Address, Credentials};
 
 /// Most bytes of the session on the way to a request, and from an answer.
@@ -135,9 +135,11 @@ impl Way {
             // What is on the way may have forgotten the connection.
             let answer = timeout(ANSWERS_WITHIN, asked).await;
             match answer {
-                Ok(Ok((status, bytes))) if status.is_success() => return Some((status, bytes)),
+                Ok(Ok(Answer { status, body, .. })) if status.is_success() => {
+                    return Some((status, body));
+                }
                 // A proxy says so of a server that starts anew.
-                Ok(Ok((status, _))) if !status.is_server_error() => return None,
+                Ok(Ok(Answer { status, .. })) if !status.is_server_error() => return None,
                 _ if away.get_or_insert_with(Instant::now).elapsed() > LONGEST_AWAY => return None,
                 _ => sleep(pause).await,
             }

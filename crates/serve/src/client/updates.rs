@@ -243,7 +243,12 @@ async fn exchange(link: &Link, update: &[u8]) -> Result<(Answer, u64), SyncError
     }
     .await;
     answer.map_err(|error| match error.get_ref().and_then(|why| why.downcast_ref::<SyncError>()) {
-        Some(SyncError::SelectionThere(why)) => SyncError::SelectionThere(why.clone()),
+        Some(SyncError::SelectionThere(why)) => {
+            SyncError::SelectionThere(format!("{}: {why}", link.to.host()))
+        }
+        Some(SyncError::Busy { why, wait }) => {
+            SyncError::Busy { why: format!("{}: {why}", link.to.host()), wait: *wait }
+        }
         _ => failed("update a file at", &link.to.server())(error),
     })
 }
