@@ -96,7 +96,12 @@ fn a_client_makes_no_program_that_runs_as_somebody_else_and_nobody_waits_at_its_
     let made = Command::new("mkfifo").arg(&fifo).status();
     assert!(made.is_ok_and(|status| status.success()));
     let server = Server::start(&world, "");
-    server.ok("sync -a --super --chmod=F+s src/ URL/photos/");
+    let run = server.deltic("sync -a --super --chmod=F+s src/ URL/photos/");
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    assert!(
+        run.stderr.lines().count() == 1 && run.stderr.contains("keeps no set-user-ID"),
+        "{run:#?}"
+    );
     assert_eq!(world.mode("photos/suid") & 0o7000, 0);
     assert_eq!(world.mode("photos/a") & 0o7000, 0);
     server.fails(3, "sync -r --files-from=:/fifo URL/photos/ got/", "invalid argument");

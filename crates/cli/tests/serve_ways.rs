@@ -240,6 +240,22 @@ fn a_session_over_plain_http_outlives_its_connections() {
 }
 
 #[test]
+fn a_session_over_plain_http_waits_where_its_token_asked_too_often() {
+    let world = World::new();
+    world.write("src/a", "a");
+    let server = Server::set(&world, "[limits]\nrequests_per_second = 1\nrequest_burst = 3\n");
+    let token = server.add_token("me");
+    world.write("token", &token);
+    let proxy = Proxy::to(&server, Cuts::Answers("403 Forbidden"));
+    while !server.answer(&token, "/v1/volumes", "").starts_with("HTTP/1.1 429") {}
+    let run = server.deltic(&format!("sync -a --token @token src/ {}/photos/", proxy.url));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    let why = format!("deltic: {}/photos: too many requests with this token", proxy.url);
+    assert!(run.stderr.contains(&why) && run.stderr.contains("trying again in"), "{run:#?}");
+    world.assert_same("src", "photos");
+}
+
+#[test]
 fn presets_of_the_papers_go_by_plain_http_where_websockets_are_cut() {
     let world = World::new();
     let old = noise(600_000, 7);
