@@ -97,8 +97,8 @@ pub(super) enum Edits {
     },
 }
 
-/// Syncs a file in the first of two directories to the second so many times with each peer, after a first copy and a first
-/// change: the medians.
+/// Syncs a file in the first of two directories to the second so many times with each peer, after a first copy and a
+/// first change: the medians.
 pub(super) fn rounds(
     rig: &Rig,
     dirs: [&Path; 2],

@@ -1,5 +1,5 @@
-//! A disk image on btrfs that is synced again, to a copy on another one: the cost where storage tells what has changed or
-//! moved, and where nobody asks.
+//! A disk image on btrfs that is synced again, to a copy on another one: the cost where storage tells what has changed
+//! or moved, and where nobody asks.
 
 use std::fs;
 

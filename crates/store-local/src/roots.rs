@@ -1,4 +1,5 @@
-//! Roots of stores that are not there yet: they are made, with what is missing above them, and go again if nothing came.
+//! Roots of stores that are not there yet: they are made, with what is missing above them, and go again if nothing
+//! came.
 
 use std::sync::Arc;
 

@@ -29,12 +29,13 @@ pub(crate) struct LoginArgs {
 /// at each start, and `deltic token` makes those that stay.
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE_EXAMPLES)]
+#[command(group(clap::ArgGroup::new("volumes").required(true).args(["dirs", "config"])))]
 pub(crate) struct ServeArgs {
     /// Directories to serve
-    #[arg(value_name = "DIR", required_unless_present = "config")]
+    #[arg(value_name = "DIR")]
     pub(crate) dirs: Vec<PathBuf>,
     /// Read volumes and settings from this file; other options count first
-    #[arg(long, value_name = "FILE", conflicts_with = "dirs")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Listen on this address [default: 127.0.0.1:8420]
     #[arg(long, value_name = "ADDRESS")]

@@ -74,7 +74,7 @@ use self::volume::Volume;
 use crate::SOCKET_PATH;
 use crate::token::Token;
 
-/// What is said where clients are to end first.
+/// Line for people at the end, where clients are to end first.
 const ENDING: &str = "ending: clients have half a minute; once more ends at once";
 /// Directory of the server's own with what it keeps of bases, one for each volume.
 const BASES: &str = "bases";

@@ -16,7 +16,8 @@ pub struct Operator<'a> {
 }
 
 impl Server {
-    /// Takes up new settings, as far as they can change in a server that `began` with others; false where nobody has any.
+    /// Takes up new settings, as far as they can change in a server that `began` with others; false where nobody has
+    /// any.
     pub(super) fn reload(&self, operator: &Operator<'_>, began: &Config) -> bool {
         let Some(reload) = operator.reload else { return false };
         let taken = reload().and_then(|config| {

@@ -173,8 +173,8 @@ impl Piece {
     }
 }
 
-/// The pieces that have sums of their own. What is zeros is noted in `sums`: what is no item has to be a hole besides, as
-/// [`super::btrfs`] says.
+/// The pieces that have sums of their own. What is zeros is noted in `sums`: what is no item has to be a hole besides,
+/// as [`super::btrfs`] says.
 fn pieces(
     items: &[Item],
     sums: &mut StoredSums,

@@ -244,7 +244,7 @@ fn versions_are_never_torn(rounds: u32) {
     });
 }
 
-/// What is said of a file holds while others replace its extents by those of equal bytes.
+/// Facts of a file hold while others replace its extents by those of equal bytes.
 fn replaced_extents_are_never_zeros(rounds: u32, seed: u64) {
     let at = tempfile::tempdir().unwrap();
     let Some(_mounted) = btrfs(at.path()) else { return };
