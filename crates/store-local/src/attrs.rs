@@ -21,7 +21,8 @@ use rustix::process;
 use super::heritage::Heritage;
 use super::more::{ACL, Reach, access_acl, inherit, set_acls, set_xattrs};
 use super::noted;
-use crate::dir::{Dir, Use, proc_path, set_mode_of_held, set_mode_of_open};
+use super::snapshot::file_type;
+use crate::dir::{Dir, Use, keeps_to_volumes, proc_path, set_mode_of_held, set_mode_of_open};
 use crate::system::told;
 use deltic_store::{Filter, Keep, Unset};
 
@@ -414,10 +415,16 @@ impl On<'_> {
         self.stat().is_ok_and(|is| is.st_mode & ALL_BITS == mode)
     }
 
+    /// True if it has this mode, and may: in a volume no file lends the rights of its owner or group to what came.
+    fn keeps_mode(self, mode: u32) -> bool {
+        let lends = |is: &Stat| keeps_to_volumes() && file_type(is).is_file();
+        self.stat().is_ok_and(|is| is.st_mode & ALL_BITS == mode && !lends(&is))
+    }
+
     /// Who does not own it may not even say again which mode it has; who is not in its group takes setgid away by that.
     fn set_mode(self, mode: u32) -> Result<(), Errno> {
         let to_set = Mode::from_raw_mode(mode);
-        if mode & SETGID != 0 && self.has_mode(mode) {
+        if mode & SETGID != 0 && self.keeps_mode(mode) {
             return Ok(());
         }
         let set = match self {
@@ -495,7 +502,7 @@ fn read_umask() -> u32 {
 /// All that a mode can say.
 const ALL_BITS: u32 = 0o7777;
 /// Those with which a program runs as its owner, or of its group.
-const LENDING_BITS: u32 = 0o6000;
+pub(super) const LENDING_BITS: u32 = 0o6000;
 const STICKY: u32 = 0o1000;
 const OTHERS_BITS: u32 = 0o077;
 const OWNER_WRITES: u32 = 0o200;

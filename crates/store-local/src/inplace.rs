@@ -17,7 +17,7 @@ use rustix::fs::{self, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::attrs::{AT_ANY_TIME, set_mode};
+use super::attrs::{AT_ANY_TIME, LENDING_BITS, set_mode};
 use super::copy::{BLOCK_BYTES, Copier, End, read_through};
 use super::holes::{Under, dig, write_sparse};
 use super::place::Place;
@@ -25,6 +25,7 @@ use super::room::reserve_all;
 use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of};
 use super::writing::Writing;
 use crate::copy::read_at;
+use crate::dir::keeps_to_volumes;
 use crate::errno::At;
 use crate::lock;
 use deltic_store::StoreError;
@@ -58,7 +59,9 @@ impl Changing {
         let file = file.at(OPEN, &place.path)?;
         let stat = fs::fstat(&file).at(OPEN, &place.path)?;
         let version = Stamp::of(&stat);
-        let is_file = file_type(&stat).is_file();
+        // Bytes of a client never stand under a mode that lends rights: the file is replaced.
+        let lends = keeps_to_volumes() && stat.st_mode & LENDING_BITS != 0;
+        let is_file = file_type(&stat).is_file() && !lends;
         Ok(is_file.then_some(Self { file, is_closed, version, staged: Mutex::default() }))
     }
 

@@ -240,7 +240,9 @@ impl Dirs {
     }
 
     pub(super) fn existing_dir(&mut self, cx: &mut Context, path: RelPath, meta: Meta, old: &Meta) {
-        cx.tell_withheld(&path, &meta, Some(old));
+        if !meta.is_implied() {
+            cx.tell_withheld(&path, &meta, Some(old));
+        }
         let differs = attributes(&cx.setting.options, &meta, old);
         let implied = meta.is_implied();
         if path.is_root() && root_is_new(cx) {
