@@ -38,17 +38,16 @@ pub(super) fn sync_by(
     loop {
         let begun = Instant::now();
         let ended = sync_once(request.clone(), user.clone(), run);
+        let is_cut =
+            matches!(ended.0, Err(SyncError::Disconnected(_) | SyncError::Transport { .. }));
         let wait = match &ended.0 {
             Err(SyncError::Busy { wait, .. }) => Some(*wait),
-            Err(SyncError::Disconnected(_) | SyncError::Transport { .. }) => Some(Duration::ZERO),
             // The first attempt may have the wrong address.
             Err(SyncError::Dial { .. }) if was_there => Some(Duration::ZERO),
-            _ => None,
+            _ => is_cut.then_some(Duration::ZERO),
         };
         was_there |= wait.is_some();
-        if begun.elapsed() > LONGEST_PAUSE {
-            away = Away::default();
-        }
+        away.tried(begun.elapsed(), is_cut);
         let wait = wait.filter(|_| may_come_back(&request));
         let Some(pause) = wait.and_then(|wait| away.pause(wait)) else { return ended };
         output::note(&format!("trying again in {:.1} s\n", pause.as_secs_f64()));
@@ -58,7 +57,6 @@ pub(super) fn sync_by(
             let exit = Exit::from(&interrupted);
             return (Err(interrupted), exit);
         }
-        away.spent += begun.elapsed();
     }
 }
 
@@ -75,12 +73,20 @@ impl Default for Away {
 }
 
 impl Away {
-    /// The pause before another attempt, which the server wants to be so long; nothing where the last one was made.
+    /// Counts an attempt that took so long. One that was under way for a while before it was cut begins anew.
+    fn tried(&mut self, took: Duration, is_cut: bool) {
+        match is_cut && took > LONGEST_PAUSE {
+            true => *self = Self::default(),
+            false => self.spent += took,
+        }
+    }
+
+    /// The pause before another attempt, which the server wants to be so long; nothing where that would be too late.
     fn pause(&mut self, wait: Duration) -> Option<Duration> {
         let pause = self.next.max(wait);
         self.next = (self.next * 2).min(LONGEST_PAUSE);
-        // One that wants more than all of it is not waited for at all.
-        (self.spent < LONGEST_AWAY && wait <= LONGEST_AWAY).then_some(pause)
+        self.spent += pause;
+        (self.spent <= LONGEST_AWAY).then_some(pause)
     }
 }
 
@@ -185,3 +191,30 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const LONGEST_AWAY: Duration = Duration::from_secs(60);
 /// Most notices between the run and the reporter.
 const WAITING_NOTICES: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_waited_for_as_long_as_it_says_but_not_for_ever() {
+        let secs = Duration::from_secs;
+        // One that puts off each attempt, be it after a while.
+        for took in [0, 9, 30] {
+            let (mut away, mut spent) = (Away::default(), Duration::ZERO);
+            loop {
+                away.tried(secs(took), false);
+                let Some(pause) = away.pause(secs(1)) else { break };
+                assert!(pause >= secs(1));
+                spent += secs(took) + pause;
+            }
+            assert!(spent <= LONGEST_AWAY, "{took}: {spent:?}");
+        }
+        assert_eq!(Away::default().pause(LONGEST_AWAY), Some(LONGEST_AWAY));
+        assert_eq!(Away::default().pause(LONGEST_AWAY + secs(1)), None);
+        // A long run that is cut has all of it again.
+        let mut away = Away::default();
+        away.tried(secs(3_000), true);
+        assert_eq!(away.pause(Duration::ZERO), Some(FIRST_PAUSE));
+    }
+}
