@@ -151,6 +151,27 @@ fn a_server_that_starts_again_counts_what_is_there() {
 }
 
 #[test]
+fn what_is_refused_leaves_no_directories() {
+    let world = World::new();
+    let server = Server::set_volume(&world, "quota_bytes = 1000\nquota_files = 3", "");
+    is_refused(&put(&server, "a/b/long", 2_000), "1000 bytes left");
+    is_refused(&put(&server, "a/b/c/d", 1), "3 of 3 names");
+    let wrong = "Repr-Digest: sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:\r\n";
+    let answer = ask(&server, &format!("PUT {FILES}/a/b/file"), wrong, b"bytes");
+    assert_eq!(answer.status, 400);
+    let stream = server.upload(server.token(), ("a/b/cut", 900), b"some");
+    drop(stream);
+    wait_until("the directories are gone", || !world.exists("photos/a"));
+    wait_for(&server, (0, 0));
+    // What others put there meanwhile stays.
+    let stream = server.upload(server.token(), ("a/cut", 900), b"some");
+    world.write("photos/a/other", "other");
+    drop(stream);
+    server.wait_for_no_staging();
+    assert_eq!(world.read("photos/a/other"), b"other");
+}
+
+#[test]
 fn directories_that_a_sync_is_for_count_as_well() {
     let world = World::new();
     world.mkdir("empty");

@@ -14,7 +14,7 @@ use super::backup::Goes;
 use super::finished::Expected;
 use super::inner::Inner;
 use super::place::Place;
-use super::snapshot::{file_type, inode_of};
+use super::snapshot::{Stamp, file_type, inode_of};
 use crate::changes::Became;
 use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};
@@ -110,11 +110,15 @@ pub(super) fn remove_unchanged(
     }
 }
 
-/// Removes the file at `path`, if it is as it was `seen` last; it is kept where old versions are.
-pub(super) fn remove_seen(store: &Inner, path: &RelPath, seen: &Meta) -> Result<(), StoreError> {
+/// Removes the file at `path`, if it is this version; it is kept where old versions are.
+pub(super) fn remove_version(
+    store: &Inner,
+    path: &RelPath,
+    version: Stamp,
+) -> Result<(), StoreError> {
     let place = Place::of(&store.root, REMOVE, path)?;
     let turn = place.turn().at(REMOVE, path)?;
-    let was = Expected::Seen(Box::new(seen.clone())).check_alone(&place, store.see)?;
+    let was = Expected::Version(version).check_alone(&place, store.see)?;
     let goes = (Goes::Removed, was.as_ref().map(inode_of));
     let remove = || place.dir.remove_file(&place.name).at(REMOVE, path);
     store.back_up(&turn, goes, remove)?;

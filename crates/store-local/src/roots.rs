@@ -41,7 +41,11 @@ fn create(
     mode: Mode,
     (durability, quotas): (Durability, &[Arc<Quota>]),
 ) -> Result<bool, StoreError> {
-    let reserved = Reserved::of_dir(&dir.path, quotas)?;
+    // Another session may have made it meanwhile.
+    let reserved = match dir.open() {
+        Ok(_) => Reserved::default(),
+        Err(_) => Reserved::of_dir(&dir.path, quotas)?,
+    };
     let made = dir.make(mode).at("make directory", &RelPath::root())?;
     if made {
         reserved.keep();

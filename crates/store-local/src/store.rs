@@ -29,7 +29,7 @@ use super::named::{NamedDir, full_path};
 use super::place::{COMMIT, Place};
 use super::quota::Quota;
 use super::rebuild::LocalRebuild;
-use super::remove::{Removals, remove_after, remove_seen, remove_unchanged};
+use super::remove::{Removals, remove_after, remove_unchanged, remove_version};
 use super::snapshot::{LocalSnapshot, inode_of, look_at, look_at_root};
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
@@ -188,12 +188,27 @@ impl LocalStore {
         })))
     }
 
-    /// Removes the file at `path`, if it is as it was `seen` last; it is kept where old versions are.
+    /// Removes the file at `path`, if it is this version; it is kept where old versions are.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] where something else is there by now.
-    pub fn remove_seen(&self, path: &RelPath, seen: &Meta) -> Result<(), StoreError> {
-        remove_seen(&self.0, path, seen)
+    pub fn remove_version(
+        &self,
+        path: &RelPath,
+        version: &LocalSnapshot,
+    ) -> Result<(), StoreError> {
+        remove_version(&self.0, path, version.stamp())
+    }
+
+    /// Removes the directory at `path`, if nothing is in it.
+    ///
+    /// # Errors
+    /// Where it cannot be removed.
+    pub fn remove_empty(&self, path: &RelPath) -> Result<(), StoreError> {
+        let place = self.place("remove", path)?;
+        self.0.removing(&place, || place.dir.remove_dir(&place.name).at("remove", path))?;
+        self.0.touched.add(&place.dir_path);
+        Ok(())
     }
 
     #[cfg(test)]

@@ -223,19 +223,23 @@ fn an_edit_from_outside_is_noticed_even_if_it_puts_the_time_back() {
 }
 
 #[test]
-fn a_file_is_removed_as_it_was_seen_and_no_other_one() {
+fn a_version_of_a_file_is_removed_and_no_other_one() {
     let (root, store) = new_store();
     let file = root.path().join("file");
     put(&store, "file", b"old").unwrap();
-    let seen = store.look(&path("file")).unwrap().unwrap();
-    fs::write(&file, b"newer").unwrap();
-    let answer = store.remove_seen(&path("file"), &seen);
+    let old = store.open(&path("file")).unwrap();
+    let modified = fs::metadata(&file).unwrap().modified().unwrap();
+    // Another one of its length and time.
+    put(&store, "file", b"new").unwrap();
+    fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
+    let answer = store.remove_version(&path("file"), &old);
     assert!(matches!(answer, Err(StoreError::Conflict { .. })), "{answer:?}");
-    assert_eq!(fs::read(&file).unwrap(), b"newer");
-    let seen = store.look(&path("file")).unwrap().unwrap();
-    store.remove_seen(&path("file"), &seen).unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"new");
+    let new = store.open(&path("file")).unwrap();
+    store.remove_version(&path("file"), &new).unwrap();
     assert!(!file.exists());
-    assert!(matches!(store.remove_seen(&path("file"), &seen), Err(StoreError::Conflict { .. })));
+    let answer = store.remove_version(&path("file"), &new);
+    assert!(matches!(answer, Err(StoreError::Conflict { .. })), "{answer:?}");
 }
 
 #[test]

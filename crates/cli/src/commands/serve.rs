@@ -45,6 +45,10 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
             Err(error) => failed(&error),
         };
     }
+    if let Err(error) = make_own(&config.state) {
+        output::complain(&output::words(&error), None);
+        return Exit::after_refusal(&error);
+    }
     let token = Token::random();
     // A file of settings that is not given cannot change.
     let reload = || self::config(args).map_err(|error| output::words(&error));
@@ -126,7 +130,6 @@ fn config(args: &ServeArgs) -> Result<Config> {
         volume.delete &= !args.no_delete;
         volume.versions = args.versions.or(volume.versions);
     }
-    make_own(&config.state)?;
     Ok(config)
 }
 

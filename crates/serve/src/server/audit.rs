@@ -52,13 +52,15 @@ impl Audit {
 
     /// Finds out whether a log could be opened, and makes none.
     pub(crate) fn check(path: &Path) -> io::Result<()> {
-        match OpenOptions::new().read(true).append(true).open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        match std::fs::symlink_metadata(path) {
+            Ok(_) if !std::fs::metadata(path)?.is_file() => Err(io::Error::other("not a file")),
+            Ok(_) => OpenOptions::new().read(true).append(true).open(path).map(drop),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => {
                 let above = path.parent().filter(|above| *above != Path::new(""));
                 let above = above.unwrap_or_else(|| Path::new("."));
                 Ok(access(above, Access::WRITE_OK | Access::EXEC_OK)?)
             }
-            opened => opened.map(drop),
+            Err(error) => Err(error),
         }
     }
 

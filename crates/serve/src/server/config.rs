@@ -350,11 +350,9 @@ impl Config {
             if !volume.path.is_dir() {
                 return bad(format!("volume {name}: {}: no such directory", volume.path.display()));
             }
+            let volume = volume.path.canonicalize().ok();
             if volume
-                .path
-                .canonicalize()
-                .ok()
-                .zip(self.state.canonicalize().ok())
+                .zip(self.real_state())
                 .is_some_and(|(volume, state)| state.starts_with(volume))
             {
                 return bad(format!(
@@ -371,6 +369,12 @@ impl Config {
         }
         self.grants()?;
         self.check_address(self.listen)
+    }
+
+    /// Where the directory of its own is, or the last one on the way to it that is there.
+    fn real_state(&self) -> Option<PathBuf> {
+        let path = std::path::absolute(&self.state).ok()?;
+        path.ancestors().find_map(|dir| dir.canonicalize().ok())
     }
 
     /// Settings that differ from those that a server `began` with, and that it does not take up while it runs.

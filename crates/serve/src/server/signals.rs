@@ -1,5 +1,7 @@
 //! Signals to the process: it is to end, or to take up new settings.
 
+use std::path::Path;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::config::{Config, ConfigError, Tls};
@@ -21,7 +23,7 @@ impl Server {
     pub(super) fn reload(&self, operator: &Operator<'_>, began: &Config) -> bool {
         let Some(reload) = operator.reload else { return false };
         let taken = reload().and_then(|config| {
-            let taken = config.check().and_then(|()| self.take_up(&config));
+            let taken = config.check().and_then(|()| self.take_up(&config, &began.state));
             taken.map(|()| config.for_a_new_start(began)).map_err(|error| error.to_string())
         });
         (operator.report)(&match taken {
@@ -34,13 +36,14 @@ impl Server {
         true
     }
 
-    fn take_up(&self, config: &Config) -> Result<(), ConfigError> {
+    /// Takes them up, in a server of this directory of its own.
+    fn take_up(&self, config: &Config, state: &Path) -> Result<(), ConfigError> {
         let begins = |why: &str| Err(ConfigError::Bad(format!("{why}: that needs a new start")));
         match (&config.tls, &self.tls.acme) {
             (Tls::Acme(new), Some(acme)) if *new == acme.settings => {}
             (Tls::Acme(_), _) | (_, Some(_)) => return begins("tls.acme is another one"),
             (tls, None) => {
-                let identity = identity(tls, &config.state)?.map(|identity| identity.config);
+                let identity = identity(tls, state)?.map(|identity| identity.config);
                 if identity.is_some() != self.tls.config.borrow().is_some() {
                     return begins("tls begins or ceases");
                 }

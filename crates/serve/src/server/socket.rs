@@ -230,10 +230,13 @@ impl Connected {
 
     /// Refuses a channel where there are many, where it is none, and where a session ends that had its number.
     fn check_channel(&self, number: u32) -> Result<(), Problem> {
-        if lock(&self.sessions).contains_key(&number) {
+        let sessions = lock(&self.sessions);
+        if sessions.contains_key(&number) {
             return Err(is_open());
         }
-        match number == 0 || self.mux.channels().count() >= MAX_CHANNELS {
+        // A session whose client has said all has no channel any more.
+        let most = sessions.len().max(self.mux.channels().count());
+        match number == 0 || most >= MAX_CHANNELS {
             true => Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many channels")),
             false => Ok(()),
         }

@@ -33,7 +33,13 @@ pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, Conf
         Tls::Acme(_) => unreachable!("it is prepared with the authority's settings"),
         Tls::Files { cert, key } => {
             let read = |path: &Path| {
-                fs::read(path).map_err(ConfigError::io(format!("read {}", path.display())))
+                // Another kind may have no end.
+                let kind = fs::metadata(path).map(|meta| meta.is_file());
+                let read = kind.and_then(|is_file| match is_file {
+                    true => fs::read(path),
+                    false => Err(io::Error::other("not a file")),
+                });
+                read.map_err(ConfigError::io(format!("read {}", path.display())))
             };
             let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(cert)?).collect();
             let chain = chain.ok().filter(|chain| !chain.is_empty());

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store};
+use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
 use deltic_store_local::{LocalRebuild, LocalSnapshot};
 use deltic_tree::{Kind, Meta, Timestamp};
 use sha2::{Digest, Sha256};
@@ -20,7 +20,7 @@ use super::delta;
 use super::incoming::{broken, content_length, next};
 use super::moved;
 use super::pieces::{PIECE, Pieces, Step, body_of, steps};
-use super::request::{At, make_dirs, no_store, on_disk};
+use super::request::{Above, At, no_store, on_disk};
 use super::versions;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
@@ -191,14 +191,13 @@ pub(super) async fn write(
     }
     let wanted = wanted_digest(&at.headers)?;
     let (again, target, headers) = (Arc::clone(&server), file.clone(), at.headers.clone());
-    let (store, rebuild, there) = on_disk(&server, move || {
+    let (store, rebuild, there, above) = on_disk(&server, move || {
         let store = volume.store()?;
         let there = check_conditions((&again, &store), &target, &headers)?;
-        if let Some((above, _)) = target.split_last() {
-            make_dirs(&store, &above)?;
-        }
+        let mut above = Above::new(&store);
+        above.make_for(&target)?;
         let rebuild = store.create(&target, len)?;
-        Ok((store, rebuild, there))
+        Ok((store, rebuild, there, above))
     })
     .await?;
     let (rebuild, digest) = fill(&server, rebuild, body, len).await?;
@@ -214,6 +213,7 @@ pub(super) async fn write(
         let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o666);
         let replaces = there.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
         let version = rebuild.commit(Commit { meta: &meta, keep: Keep::default(), replaces })?;
+        above.keep();
         store.flush()?;
         Ok(tag_of_new(&again, (&store, &file), version)?)
     })
@@ -283,8 +283,15 @@ pub(super) async fn delete(
         if store.look(&file)?.is_none() {
             return Err(missing());
         }
-        let seen = check_conditions((&again, &store), &file, &at.headers)?.ok_or_else(missing)?;
-        store.remove_seen(&file, &seen)?;
+        // What is compared is this version, or a later one, which is none to be removed.
+        let version = store.open(&file)?;
+        check_conditions((&again, &store), &file, &at.headers)?.ok_or_else(missing)?;
+        store.remove_version(&file, &version).map_err(|error| match error {
+            StoreError::Conflict { .. } => {
+                Problem::new(StatusCode::PRECONDITION_FAILED, "the file is another version by now")
+            }
+            error => error.into(),
+        })?;
         store.flush()?;
         Ok(StatusCode::NO_CONTENT)
     })

@@ -8,7 +8,7 @@ use axum::response::Response;
 use deltic_store::{Store, Tree};
 
 use super::conditions::{check_conditions, tag};
-use super::request::{At, make_dirs, no_store, on_disk, path};
+use super::request::{Above, At, no_store, on_disk, path};
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::Right;
@@ -31,10 +31,10 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
         if store.look(&to)?.is_some() {
             return Err(Problem::new(StatusCode::CONFLICT, format!("{to}: something is there")));
         }
-        if let Some((above, _)) = to.split_last() {
-            make_dirs(&store, &above)?;
-        }
+        let mut above = Above::new(&store);
+        above.make_for(&to)?;
         store.rename(&from, &to)?;
+        above.keep();
         store.flush()?;
         Ok(tag(&again, &store.open(&to)?))
     })

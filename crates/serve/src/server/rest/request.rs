@@ -142,19 +142,49 @@ pub(crate) async fn on_disk<T: Send + 'static>(
     done.await.map_err(failed)?
 }
 
-/// Makes a directory and those above it, unless it is there: whether it was made.
-pub(super) fn make_dirs(store: &LocalStore, dir: &RelPath) -> Result<bool, Problem> {
-    let Some((above, _)) = dir.split_last() else { return Ok(false) };
-    match store.look(dir)? {
-        Some(there) if there.is_dir() => return Ok(false),
-        Some(_) => {
-            return Err(Problem::new(StatusCode::CONFLICT, format!("{dir}: not a directory")));
-        }
-        None => {}
+/// Directories that are made for what comes into them. They go again with this value, unless it came.
+pub(super) struct Above {
+    store: LocalStore,
+    made: Vec<RelPath>,
+}
+
+impl Above {
+    pub(super) fn new(store: &LocalStore) -> Self {
+        Self { store: store.clone(), made: Vec::new() }
     }
-    make_dirs(store, &above)?;
-    let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
-    store.make_dir(dir, Some((&meta, Keep::default())))?;
-    store.set_meta(dir, &meta, Keep::default())?;
-    Ok(true)
+
+    /// Makes a directory and those above it, unless it is there.
+    pub(super) fn make(&mut self, dir: &RelPath) -> Result<(), Problem> {
+        let Some((above, _)) = dir.split_last() else { return Ok(()) };
+        match self.store.look(dir)? {
+            Some(there) if there.is_dir() => return Ok(()),
+            Some(_) => {
+                return Err(Problem::new(StatusCode::CONFLICT, format!("{dir}: not a directory")));
+            }
+            None => {}
+        }
+        self.make(&above)?;
+        let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
+        self.store.make_dir(dir, Some((&meta, Keep::default())))?;
+        self.made.push(dir.clone());
+        self.store.set_meta(dir, &meta, Keep::default())?;
+        Ok(())
+    }
+
+    /// Makes all that is above an entry.
+    pub(super) fn make_for(&mut self, entry: &RelPath) -> Result<(), Problem> {
+        entry.split_last().map_or(Ok(()), |(above, _)| self.make(&above))
+    }
+
+    /// Leaves them where they are: whether some were made.
+    pub(super) fn keep(mut self) -> bool {
+        !std::mem::take(&mut self.made).is_empty()
+    }
+}
+
+impl Drop for Above {
+    fn drop(&mut self) {
+        // One in which something is by now stays.
+        let _ = self.made.iter().rev().try_for_each(|dir| self.store.remove_empty(dir));
+    }
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::conditions::{names_tag, tag_of};
-use super::request::{make_dirs, no_store, on_disk, path};
+use super::request::{Above, no_store, on_disk, path};
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
 use crate::server::volume::Right;
@@ -105,7 +105,9 @@ pub(super) async fn make(
     let volume = server.volume_for(Right::Write, (&known, &volume, &dir))?;
     on_disk(&server, move || {
         let store = volume.store()?;
-        if !make_dirs(&store, &dir)? {
+        let mut above = Above::new(&store);
+        above.make(&dir)?;
+        if !above.keep() {
             return Ok(StatusCode::OK);
         }
         store.flush()?;

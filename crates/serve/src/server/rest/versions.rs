@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::conditions::{check_conditions, tag_of_new};
 use super::pieces::{Step, steps};
-use super::request::{At, make_dirs, no_store, on_disk};
+use super::request::{Above, At, no_store, on_disk};
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::{Right, Volume};
@@ -104,11 +104,10 @@ pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Pro
         let old = version(&volume, &file, id)?;
         let store = volume.store()?;
         let there = check_conditions((&again, &store), &file, &headers)?;
-        if let Some((above, _)) = file.split_last() {
-            make_dirs(&store, &above)?;
-        }
+        let mut above = Above::new(&store);
+        above.make_for(&file)?;
         let new = store.create(&file, old.meta().len)?;
-        Ok(Restoring { old, store, new, there, file, made: 0 })
+        Ok(Restoring { old, store, new, there, file, above, made: 0 })
     })
     .await?;
     let restoring = steps(&server, restoring, Restoring::step).await?;
@@ -128,6 +127,7 @@ struct Restoring {
     new: LocalRebuild,
     there: Option<Meta>,
     file: RelPath,
+    above: Above,
     made: u64,
 }
 
@@ -144,13 +144,14 @@ impl Restoring {
 
     /// Puts it in place: whether nothing was there, and its tag.
     fn commit(self, server: &Server) -> Result<(bool, String), Problem> {
-        let Self { old, store, new, there, file, .. } = self;
+        let Self { old, store, new, there, file, above, .. } = self;
         let replaces = there.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
         let keep = Keep { modes: true, times: true, ..Keep::default() };
         let version = match new.commit(Commit { meta: old.meta(), keep, replaces }) {
             Err(StoreError::Unset { .. }) => None,
             committed => committed?,
         };
+        above.keep();
         store.flush()?;
         Ok((there.is_none(), tag_of_new(server, (&store, &file), version)?))
     }
