@@ -250,6 +250,56 @@ fn a_server_is_reached_by_ipv6_with_a_token_of_the_environment() {
 }
 
 #[test]
+fn a_token_that_may_not_change_what_is_there_may_compare_with_it() {
+    let world = World::new();
+    world.write("src/same", "same");
+    world.write("photos/june/same", "same");
+    world.write("photos/june/more", "more");
+    let server = Server::start(&world, "");
+    for (words, name) in [("--ro", "reader"), ("--no-delete", "keeper")] {
+        world.write(name, server.add_token(&format!("{words} {name}")));
+        let verify = format!("verify --token @{name} src URL/photos/june");
+        assert_eq!(server.deltic(&verify).code, Some(26), "{name}");
+        let looks = format!("sync -an --delete --token @{name} src/ URL/photos/june/");
+        assert!(server.ok(&looks).stdout.is_empty());
+    }
+    server.fails(3, "sync -a --token @reader src/ URL/photos/june/", "only be read from");
+    server.fails(3, "sync -a --delete --token @keeper src/ URL/photos/june/", "be deleted");
+    assert_eq!(world.read("photos/june/more"), b"more");
+    // All that a token is for has no name there.
+    world.write("part", server.add_token("--path june part"));
+    server.fails(3, "sync -a --token @part URL/photos/june got/", "write a slash behind it");
+    server.ok("sync -a --token @part URL/photos/june/ got/");
+    world.assert_same("photos/june", "got");
+}
+
+/// Bytes of a client never stand under a mode with which a program runs as its owner, be it for a moment.
+#[test]
+fn a_file_that_lends_rights_is_replaced_and_never_changed_where_it_is() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let world = World::new();
+    let lend = |path: &str, bits: u32| {
+        let mode = std::fs::Permissions::from_mode(0o755 | bits);
+        std::fs::set_permissions(world.path(path), mode).expect("it is ours");
+    };
+    let server = Server::start(&world, "");
+    for (bits, words) in [(0o6000, "-a"), (0o2000, "-a"), (0o4000, "-a"), (0o6000, "-rt")] {
+        world.write("photos/tool", noise(10_000, 1));
+        lend("photos/tool", bits);
+        let before = world.path("photos/tool").metadata().expect("it is there");
+        world.write("src/tool", edited(&noise(10_000, 1), 5_000));
+        lend("src/tool", bits);
+        let run = server.deltic(&format!("sync {words} --inplace src/ URL/photos/"));
+        assert_eq!(run.code, Some(0), "{run:#?}");
+        assert_eq!(world.read("src/tool"), world.read("photos/tool"));
+        let after = world.path("photos/tool").metadata().expect("it is there");
+        assert_eq!(after.mode() & 0o7000, 0, "{bits:o} {words}");
+        assert_ne!(after.ino(), before.ino());
+        std::fs::remove_file(world.path("photos/tool")).expect("it is there");
+    }
+}
+
+#[test]
 fn settings_of_a_file_count_and_are_checked_before_anybody_is_let_in() {
     let world = World::new();
     world.write("src/a", "a");
@@ -311,7 +361,7 @@ fn settings_of_a_file_count_and_are_checked_before_anybody_is_let_in() {
     }
     for (audit, code, why) in [
         ("none/audit", 11, "none/audit: no such file"),
-        ("state", 11, "is a directory"),
+        ("state", 11, "not a file"),
         ("state/audit", 0, "the settings are right"),
     ] {
         world.write("audit.toml", format!("audit = \"{}\"\n{text}", path(audit)));

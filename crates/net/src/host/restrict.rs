@@ -203,9 +203,13 @@ impl Restriction {
             (options.writing.partial_dir.is_some(), "--partial-dir"),
             (options.select.missing == Missing::Delete, "--delete-missing-args"),
         ];
-        let deletes = deletes.into_iter().find(|(given, _)| *given && self.no_delete);
+        // A run that only looks deletes nothing, and of a volume says no more than reading does.
+        let only_looks = options.dry_run;
+        let deletes =
+            deletes.into_iter().find(|(given, _)| *given && self.no_delete && !only_looks);
         match (deletes, self.access, names) {
-            (_, Access::Read, _) if options.dry_run => self.refuse(
+            (_, Access::Read, _) if only_looks && self.is_volume => Ok(()),
+            (_, Access::Read, _) if only_looks => self.refuse(
                 "it may only be read from (--ro), and a run with -n or a verify is asked for as one that writes; \
                  with HOST: as the first path it is allowed",
             ),
@@ -245,6 +249,14 @@ impl Host for Restriction {
         match request {
             Request::Send { sources, names, options } => {
                 self.admit_sending(&options)?;
+                // Its name is none that this end has.
+                let is_part = |path: &[u8]| below_root(path) == self.part.as_bytes();
+                if !self.part.is_root() && sources.iter().any(|path| is_part(path)) {
+                    return Err(SyncError::Selection(format!(
+                        "source {}: it is all that the token is for: write a slash behind it",
+                        shown(&self.dir)
+                    )));
+                }
                 let sources =
                     sources.iter().map(|path| self.inside(path)).collect::<Result<_, _>>()?;
                 Ok(Request::Send { sources, names: self.list(names)?, options })
@@ -290,6 +302,11 @@ impl Host for Restriction {
     }
 }
 
+/// A path without the slashes that it begins with.
+fn below_root(path: &[u8]) -> &[u8] {
+    &path[path.iter().take_while(|byte| **byte == b'/').count()..]
+}
+
 impl Restriction {
     /// Refuses a path that leads out.
     ///
@@ -322,7 +339,7 @@ impl Restriction {
         if path.split(|byte| *byte == b'/').any(|name| name == b"..") {
             return self.refuse(&format!("{}: '..' is not allowed", shown()));
         }
-        let below = &path[path.iter().take_while(|byte| **byte == b'/').count()..];
+        let below = below_root(path);
         if self.is_volume {
             let rest = below.strip_prefix(self.part.as_bytes());
             let is_in = |rest: &&[u8]| self.part.is_root() || matches!(rest, [] | [b'/', ..]);
