@@ -113,7 +113,7 @@ pub(super) fn lack(file: BorrowedFd<'_>) -> String {
             format!("that takes CAP_SYS_ADMIN, and no `deltic facts` answers at {socket}")
         }
         Ok(_) if IS_REFUSED.load(Ordering::Relaxed) => {
-            let why = "as btrfs does not (Linux 6.8 and later do), or it has too many, or was busy";
+            let why = "as btrfs does not (Linux 6.8 and later do), the file has too many, or others took long";
             format!("`deltic facts` does not tell, {why}")
         }
         Ok(_) => {

@@ -99,8 +99,8 @@ impl Deciding {
         let none = "no sums of the version at the destination are kept here";
         let note = base.note.ok_or(none)?;
         let room = Room::take(base.len.saturating_add(len));
-        let _room = room.ok_or("other files are being looked through")?;
-        let mut of_base = table(base.kept, note, kind).ok_or(none)?;
+        let room = room.ok_or("there is no room in memory for its sums")?;
+        let mut of_base = table((base.kept, note), kind, &room).ok_or(none)?;
         of_base.cut(base.len);
         let mut new = of_base.beside(len).ok_or("it is too long")?;
         each_window(snapshot, ranges, |told, range| new.take(told, range)).ok_or(
@@ -120,9 +120,13 @@ impl Deciding {
     }
 }
 
-/// The sums of this kind that a base still has of its table.
-fn table(kept: &Bases, note: &SumsNote, kind: SumKind) -> Option<KeptSums> {
-    let table = KeptSums::decode(&kept.table(&note.table)?)?;
+/// The sums of this kind that a base still has of its table, if that is no longer than the room for it.
+fn table((kept, note): (&Bases, &SumsNote), kind: SumKind, room: &Room) -> Option<KeptSums> {
+    let encoded = kept.table(&note.table)?;
+    if encoded.len() as u64 > room.0 {
+        return None;
+    }
+    let table = KeptSums::decode(&encoded)?;
     let mut table = Some(table).filter(|sums| sums.kind() == kind)?;
     decode(&note.others)?.iter().for_each(|range| table.forget(range));
     Some(table)
@@ -197,6 +201,8 @@ pub(super) fn note(
     if of_base.is_some() {
         return of_base;
     }
+    // The table, and the same as it is written.
+    let _room = Room::take(extents.len().saturating_mul(2))?;
     let sums = made(snapshot, kind, extents)?;
     let mut name = [0; 32];
     getrandom::fill(&mut name).ok()?;
@@ -220,7 +226,6 @@ fn made(snapshot: &impl Snapshot, kind: SumKind, extents: &Extents) -> Option<Ke
     if len / u64::from(CHANGED_BLOCK_BYTES) > MAX_BLOCKS as u64 {
         return None;
     }
-    let _room = Room::take(len)?;
     getrandom::fill(&mut key).ok()?;
     each_window(snapshot, std::slice::from_ref(&(0..len)), |told, range| {
         sums = sums.take().or_else(|| KeptSums::new(kind, told.block_bytes(), key, len));

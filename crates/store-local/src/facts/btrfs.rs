@@ -240,8 +240,9 @@ const NEAR_BYTES: u64 = 256 << 10;
 pub(super) fn holes(file: BorrowedFd<'_>, by: By) -> impl FnMut(&Range<u64>) -> bool {
     let mut left = MAX_GAPS;
     move |gap| {
+        let is_asked = left > 0 && !by.is_late();
         left = left.saturating_sub(1);
-        left > 0 && !by.is_late() && ioctl::is_hole(file, gap).unwrap_or(false)
+        is_asked && ioctl::is_hole(file, gap).unwrap_or(false)
     }
 }
 
