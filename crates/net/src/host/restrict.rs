@@ -204,12 +204,12 @@ impl Restriction {
             (options.select.missing == Missing::Delete, "--delete-missing-args"),
         ];
         // A run that only looks deletes nothing, and of a volume says no more than reading does.
-        let only_looks = options.dry_run;
+        let only_looks = options.dry_run && self.is_volume;
         let deletes =
             deletes.into_iter().find(|(given, _)| *given && self.no_delete && !only_looks);
         match (deletes, self.access, names) {
-            (_, Access::Read, _) if only_looks && self.is_volume => Ok(()),
-            (_, Access::Read, _) if only_looks => self.refuse(
+            (_, Access::Read, _) if only_looks => Ok(()),
+            (_, Access::Read, _) if options.dry_run => self.refuse(
                 "it may only be read from (--ro), and a run with -n or a verify is asked for as one that writes; \
                  with HOST: as the first path it is allowed",
             ),
