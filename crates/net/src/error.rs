@@ -175,7 +175,8 @@ impl fmt::Display for Versions {
 
 impl SyncError {
     /// The same error; what the other end says is said of its host.
-    pub(crate) fn on(self, host: &str) -> Self {
+    #[must_use]
+    pub fn on(self, host: &str) -> Self {
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
         match self {
             Self::Versions(versions) => {

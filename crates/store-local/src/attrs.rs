@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 
 use deltic_tree::meta::fake_super::{FakeKind, FakeStat};
-use deltic_tree::meta::{Acl, OWNER_BITS, SETGID, Timestamp, XattrScope};
+use deltic_tree::meta::{Acl, LENDING_BITS, OWNER_BITS, SETGID, Timestamp, XattrScope};
 use deltic_tree::{Meta, MetaMask, Name, RelPath};
 use rustix::fs::{
     self, AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
@@ -417,8 +417,8 @@ impl On<'_> {
 
     /// True if it has this mode, and may: in a volume no file lends the rights of its owner or group to what came.
     fn keeps_mode(self, mode: u32) -> bool {
-        let lends = |is: &Stat| keeps_to_volumes() && file_type(is).is_file();
-        self.stat().is_ok_and(|is| is.st_mode & ALL_BITS == mode && !lends(&is))
+        let is_file = || self.stat().is_ok_and(|is| file_type(&is).is_file());
+        self.has_mode(mode) && !(keeps_to_volumes() && is_file())
     }
 
     /// Who does not own it may not even say again which mode it has; who is not in its group takes setgid away by that.
@@ -501,8 +501,6 @@ fn read_umask() -> u32 {
 
 /// All that a mode can say.
 const ALL_BITS: u32 = 0o7777;
-/// Those with which a program runs as its owner, or of its group.
-pub(super) const LENDING_BITS: u32 = 0o6000;
 const STICKY: u32 = 0o1000;
 const OTHERS_BITS: u32 = 0o077;
 const OWNER_WRITES: u32 = 0o200;

@@ -55,7 +55,7 @@ pub(super) fn stored_sums(
         return leaves::leaves(&told, range, |no, into| ioctl::verity_tree(file, no, into).ok());
     }
     if !IS_REFUSED.load(Ordering::Relaxed) {
-        match sums::sums(file, (range, len), By::Own) {
+        match sums::sums(file, range, len, By::Own) {
             Err(Errno::PERM) => IS_REFUSED.store(true, Ordering::Relaxed),
             told => return told.ok().flatten(),
         }

@@ -13,11 +13,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use deltic_tree::RelPath;
+use deltic_tree::meta::LENDING_BITS;
 use rustix::fs::{self, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::attrs::{AT_ANY_TIME, LENDING_BITS, set_mode};
+use super::attrs::{AT_ANY_TIME, set_mode};
 use super::copy::{BLOCK_BYTES, Copier, End, read_through};
 use super::holes::{Under, dig, write_sparse};
 use super::place::Place;

@@ -92,6 +92,8 @@ pub enum DeviceClass {
 pub const OWNER_BITS: u32 = 0o700;
 /// With which a directory hands its group down.
 pub const SETGID: u32 = 0o2000;
+/// With which a program runs as its owner, or of its group.
+pub const LENDING_BITS: u32 = 0o4000 | SETGID;
 /// The mode bits of who may execute.
 pub const EXECUTE_BITS: u32 = 0o111;
 /// Most bytes in the name of an extended attribute, as on Linux.

@@ -184,10 +184,10 @@ fn announce(prepared: &Prepared, config: &Config, token: &Token) -> io::Result<(
     let first = config.volumes.iter().min_by_key(|(_, volume)| is_read_only(volume));
     let (first, is_read_only) =
         first.map_or(("", false), |(name, volume)| (name, is_read_only(volume)));
-    let url = format!("{scheme}://{address}/{first}/#t={}{pin}", token.reveal());
+    let there = format!("{scheme}://{address}/{first}/");
+    let url = format!("{there}#t={}{pin}", token.reveal());
     output.line(format!("\n  {url}\n"));
     output.line(format!("elsewhere: deltic login '{url}'"));
-    let there = format!("{scheme}://{address}/{first}/");
     output.line(match is_read_only {
         true => format!("           deltic sync -a {there} DIR/"),
         false => format!("           deltic sync -a DIR/ {there}"),

@@ -103,9 +103,8 @@ impl Deciding {
         let mut of_base = table((base.kept, note), kind, &room).ok_or(none)?;
         of_base.cut(base.len);
         let mut new = of_base.beside(len).ok_or("it is too long")?;
-        each_window(snapshot, ranges, |told, range| new.take(told, range)).ok_or(
-            "its sums are told to CAP_SYS_ADMIN, or by `deltic facts`, which do not answer",
-        )?;
+        each_window(snapshot, ranges, |told, range| new.take(told, range))
+            .ok_or("its sums are not told now: CAP_SYS_ADMIN hears them, or `deltic facts`")?;
         let runs = find(&of_base, &new);
         told(ranges, &runs, of_base.block_bytes()).ok_or("too many pieces of it moved")
     }

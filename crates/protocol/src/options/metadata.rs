@@ -1,7 +1,7 @@
 //! Metadata: owners, special files, ACLs, extended attributes, more times.
 
 use deltic_core::codec::{CodecError, Put, Reader};
-use deltic_tree::meta::{IdRules, ModeRules, XattrScope};
+use deltic_tree::meta::{IdRules, LENDING_BITS, ModeRules, XattrScope};
 use deltic_tree::{Follow, MetaMask};
 
 use crate::wire::codec::{Bad, Wire, closed_set, put_flags, take_flags, take_of};
@@ -126,9 +126,6 @@ pub enum Powers {
     /// to itself. To the other end it is [`Self::Waived`].
     Confined,
 }
-
-/// Bits of a mode with which a program runs as somebody else.
-const LENDING_BITS: u32 = 0o6000;
 
 impl Wire for Powers {
     fn put(&self, to: &mut Vec<u8>) {

@@ -308,20 +308,29 @@ mod tests {
         assert!(parse_master(&[0; 14]).is_none());
     }
 
-    /// A directory in the place of a mount. Its chunks lie on no server, so nothing is summed; what changes, a look at
-    /// it tells.
+    /// A directory of a mount.
     struct Mount {
-        dir: tempfile::TempDir,
+        dir: PathBuf,
         system: Arc<MooseFs>,
+        /// The directory, where it stands in the place of a mount.
+        _gone: Option<tempfile::TempDir>,
     }
 
     impl Mount {
+        /// One that stands in the place of a mount. Its chunks lie on no server, so nothing is summed; what changes, a
+        /// look at it tells.
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             let system = MooseFs::default();
             let device = fs::metadata(dir.path()).unwrap().dev();
             lock(&system.masters).insert(device, Arc::new(Master::saying(vec![(9, 1); 1000])));
-            Self { dir, system: Arc::new(system) }
+            Self { dir: dir.path().into(), system: Arc::new(system), _gone: Some(dir) }
+        }
+
+        /// One of real servers, which `MOOSEFS_DIR` names.
+        fn served() -> Self {
+            let dir = std::env::var_os("MOOSEFS_DIR").expect("it names a directory").into();
+            Self { dir, system: Arc::new(MooseFs::open("").unwrap()), _gone: None }
         }
     }
 
@@ -333,7 +342,7 @@ mod tests {
         }
 
         fn put(&self, path: &str, bytes: &[u8]) {
-            let beside = self.dir.path().join("beside");
+            let beside = self.dir.join("beside");
             fs::write(&beside, bytes).unwrap();
             fs::rename(beside, at(path)).unwrap();
         }
@@ -343,7 +352,7 @@ mod tests {
         }
 
         fn at(&self, name: &str) -> String {
-            let path = self.dir.path().join(name);
+            let path = self.dir.join(name);
             path.to_str().unwrap().trim_start_matches('/').to_owned()
         }
     }
@@ -353,37 +362,10 @@ mod tests {
         conformance::run_honest(&[], Mount::new);
     }
 
-    /// A directory of a mount of real servers.
-    struct Served(PathBuf, Arc<MooseFs>);
-
-    impl Place for Served {
-        type System = MooseFs;
-
-        fn system(&self) -> Arc<MooseFs> {
-            Arc::clone(&self.1)
-        }
-
-        fn put(&self, path: &str, bytes: &[u8]) {
-            let beside = self.0.join("beside");
-            fs::write(&beside, bytes).unwrap();
-            fs::rename(beside, at(path)).unwrap();
-        }
-
-        fn put_once_read(&self, _: &str, _: &[u8]) -> bool {
-            false
-        }
-
-        fn at(&self, name: &str) -> String {
-            self.0.join(name).to_str().unwrap().trim_start_matches('/').to_owned()
-        }
-    }
-
     /// `make storage-remote`: its servers sum what they were given, so none lies.
     #[test]
     #[ignore = "takes a mount"]
     fn a_mount_keeps_the_laws() {
-        let dir = PathBuf::from(std::env::var_os("MOOSEFS_DIR").expect("it names a directory"));
-        let open = || Served(dir.clone(), Arc::new(MooseFs::open("").unwrap()));
-        conformance::run_honest(&[Algorithm::Crc32], open);
+        conformance::run_honest(&[Algorithm::Crc32], Mount::served);
     }
 }

@@ -242,14 +242,9 @@ async fn exchange(link: &Link, update: &[u8]) -> Result<(Answer, u64), SyncError
         Ok((read, answer.len() as u64))
     }
     .await;
-    answer.map_err(|error| match error.get_ref().and_then(|why| why.downcast_ref::<SyncError>()) {
-        Some(SyncError::SelectionThere(why)) => {
-            SyncError::SelectionThere(format!("{}: {why}", link.to.host()))
-        }
-        Some(SyncError::Busy { why, wait }) => {
-            SyncError::Busy { why: format!("{}: {why}", link.to.host()), wait: *wait }
-        }
-        _ => failed("update a file at", &link.to.server())(error),
+    answer.map_err(|error| match error.downcast::<SyncError>() {
+        Ok(said) => said.on(&link.to.host()),
+        Err(error) => failed("update a file at", &link.to.server())(error),
     })
 }
 

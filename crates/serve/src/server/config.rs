@@ -371,7 +371,7 @@ impl Config {
         self.check_address(self.listen)
     }
 
-    /// Where the directory of its own is, or the last one on the way to it that is there.
+    /// Real path of the directory of its own, or of the last one on the way to it that is there.
     fn real_state(&self) -> Option<PathBuf> {
         let path = std::path::absolute(&self.state).ok()?;
         path.ancestors().find_map(|dir| dir.canonicalize().ok())

@@ -127,7 +127,7 @@ pub fn prepare(
     let metrics = config.metrics.map(listen).transpose()?;
     let own = own.map(Token::hash);
     let access = Access::new(TokenFile::of(&config.state), own, config.grants()?)
-        .map_err(ConfigError::io(format!("read tokens in {}", config.state.display())))?;
+        .map_err(unread_tokens(config))?;
     let named = config.volumes.iter().filter_map(|(name, volume)| {
         let versions = volume.versions.map(|Keep(versions)| versions);
         let name = Name::new(name.as_bytes()).ok()?;
@@ -186,9 +186,12 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     if let Some(path) = &config.audit {
         Audit::check(path).map_err(unopened(path))?;
     }
-    let tokens = TokenFile::of(&config.state).read();
-    let tokens = tokens.map(drop);
-    tokens.map_err(ConfigError::io(format!("read tokens in {}", config.state.display())))
+    let tokens = TokenFile::of(&config.state).read().map(drop);
+    tokens.map_err(unread_tokens(config))
+}
+
+fn unread_tokens(config: &Config) -> impl FnOnce(std::io::Error) -> ConfigError {
+    ConfigError::io(format!("read tokens in {}", config.state.display()))
 }
 
 fn unopened(path: &Path) -> impl FnOnce(std::io::Error) -> ConfigError {

@@ -18,6 +18,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use deltic_store::is_staging_name;
+use deltic_tree::meta::LENDING_BITS;
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -307,7 +308,7 @@ fn check_name(name: &OsStr) -> Result<(), Errno> {
 /// The part of `mode` that clients may give: in volumes nobody makes programs that run as somebody else.
 pub(super) fn allowed(mode: Mode) -> Mode {
     match KEPT.get() {
-        Some(Kept::Volumes(_)) => mode.difference(Mode::SUID | Mode::SGID),
+        Some(Kept::Volumes(_)) => mode.difference(Mode::from_raw_mode(LENDING_BITS)),
         Some(Kept::One(_)) | None => mode,
     }
 }

@@ -195,7 +195,7 @@ impl Question {
         (is_len && is_within).then_some(())?;
         let bytes = match &self.fact {
             Fact::Extents => btrfs::extents(file, self.len, by).ok().flatten()?.encode(),
-            Fact::Sums(part) => sums::sums(file, (part, self.len), by).ok().flatten()?.encode(),
+            Fact::Sums(part) => sums::sums(file, part, self.len, by).ok().flatten()?.encode(),
         };
         (bytes.len() <= MAX_ANSWER_BYTES).then_some(bytes)
     }

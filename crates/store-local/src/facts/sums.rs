@@ -23,7 +23,8 @@ use super::search::{By, Search, half, word};
 /// The sums of a part of a file that has `len` bytes, flushed; `None` where they cannot be told.
 pub(super) fn sums(
     file: BorrowedFd<'_>,
-    (range, len): (&Range<u64>, u64),
+    range: &Range<u64>,
+    len: u64,
     by: By,
 ) -> Result<Option<StoredSums>, Errno> {
     by.flush(file)?;
@@ -33,7 +34,7 @@ pub(super) fn sums(
             return Ok(None);
         };
         let mut sums = StoredSums::new(kind, sector, &(range.start..range.end.min(len)));
-        fill((file, by), &before, &mut sums)?;
+        fill(&mut Search::new(file, by), &before, &mut sums)?;
         // Within a transaction no address is freed and allocated again.
         if Info::of(file)?.transaction == before.transaction {
             if !len.is_multiple_of(before.sector_bytes) {
@@ -45,15 +46,15 @@ pub(super) fn sums(
     Ok(None)
 }
 
-fn fill((file, by): (BorrowedFd<'_>, By), info: &Info, sums: &mut StoredSums) -> Result<(), Errno> {
+fn fill(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> Result<(), Errno> {
     static IS_MISSING: AtomicBool = AtomicBool::new(false);
     if !IS_MISSING.load(Ordering::Relaxed) {
-        match told_by_file(file, sums) {
+        match told_by_file(search.file, sums) {
             Err(Errno::NOTTY) => IS_MISSING.store(true, Ordering::Relaxed),
             told => return told,
         }
     }
-    told_by_tree(&mut Search::new(file, by), info, sums)
+    told_by_tree(search, info, sums)
 }
 
 /// Asks the file itself.

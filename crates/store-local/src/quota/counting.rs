@@ -20,9 +20,15 @@ impl Reserved {
     /// # Errors
     /// [`StoreError::Full`] where one of them has no room.
     pub(crate) fn of_dir(path: &Path, quotas: &[Arc<Quota>]) -> Result<Self, StoreError> {
+        let all: Vec<_> = Quota::of_dir(path, quotas).collect();
+        Self::in_all(&all, &RelPath::root(), 0)
+    }
+
+    /// Reserves bytes for a new name in each of these.
+    fn in_all(quotas: &[Arc<Quota>], path: &RelPath, bytes: u64) -> Result<Self, StoreError> {
         let mut reserved = Self::default();
-        for quota in Quota::of_dir(path, quotas) {
-            reserved.0.push(quota.reserve(&RelPath::root(), 0)?);
+        for quota in quotas {
+            reserved.0.push(quota.reserve(path, bytes)?);
         }
         Ok(reserved)
     }
@@ -45,11 +51,7 @@ impl Inner {
     /// # Errors
     /// [`StoreError::Full`] where a quota has not so much left.
     pub(crate) fn reserve(&self, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
-        let mut reserved = Reserved::default();
-        for quota in &self.policy.quotas {
-            reserved.0.push(quota.reserve(path, bytes)?);
-        }
-        Ok(reserved)
+        Reserved::in_all(&self.policy.quotas, path, bytes)
     }
 
     /// Reserves a name at `place`, if nothing is there.

@@ -37,19 +37,19 @@ pub(super) async fn list(server: Arc<Server>, at: At) -> Result<Response, Proble
     let file = at.file()?;
     let versions = on_disk(&server, move || {
         let all = kept(&volume)?.list(&file)?;
-        let there = || -> Result<_, Problem> { Ok(volume.store()?.look(&file)?) };
-        match there() {
-            _ if !all.is_empty() => {}
-            Ok(Some(there)) if there.is_dir() => {
-                let why = format!("{file}: a directory, which has no versions; name a file in it");
-                return Err(Problem::new(StatusCode::CONFLICT, why));
+        if all.is_empty() {
+            match volume.store()?.look(&file)? {
+                Some(there) if there.is_dir() => {
+                    let why =
+                        format!("{file}: a directory, which has no versions; name a file in it");
+                    return Err(Problem::new(StatusCode::CONFLICT, why));
+                }
+                Some(_) => {}
+                None => {
+                    let why = format!("{file}: no such file");
+                    return Err(Problem::new(StatusCode::NOT_FOUND, why));
+                }
             }
-            Ok(Some(_)) => {}
-            Ok(None) => {
-                let why = format!("{file}: no such file");
-                return Err(Problem::new(StatusCode::NOT_FOUND, why));
-            }
-            Err(why) => return Err(why),
         }
         let shown = |OldVersion { id, snapshot }: &OldVersion| {
             let meta = snapshot.meta();
