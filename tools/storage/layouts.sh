@@ -2,10 +2,10 @@
 # Records the fixtures of crates/remote/src/layout/fixtures again, from the real programs: layouts.sh [DIR [SYSTEM...]],
 # where SYSTEM is one of verity hdfs moosefs ceph zfs mega mfdedup; all of them unless some are named.
 #
-# Installs by apt cryptsetup-bin, moosefs-master, moosefs-chunkserver, moosefs-client, ceph-mon, ceph-osd and zfs-fuse, and
-# by Maven, into DIR (default /tmp/deltic-storage), Hadoop's MiniDFSCluster, ~100 MB. MeGA and MFDedup are in no registry:
-# MEGA and MFDEDUP name the directories where they were built, and without them they are skipped. As root; everything runs
-# in a network and with mounts of its own.
+# Installs by apt cryptsetup-bin, moosefs-master, moosefs-chunkserver, moosefs-client, ceph-mon, ceph-osd and zfs-fuse.
+# By Maven it installs Hadoop's MiniDFSCluster, ~100 MB, into DIR (default /tmp/deltic-storage). MeGA and MFDedup are in
+# no registry: MEGA and MFDEDUP name the directories where they were built, and without them they are skipped. As root;
+# everything runs in a network and with mounts of its own.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${1:-/tmp/deltic-storage} && mkdir -p "$dir" && dir=$(realpath "$dir")
@@ -43,55 +43,7 @@ ip link set lo up
 work=$dir/layouts
 rm -rf "$work" && mkdir -p "$work"
 
-# Writes a content: content FILE LENGTH [OFFSET...] is the first LENGTH bytes of the stream, with the bytes at the offsets
-# inverted. `repeated FILE LENGTH PLAIN` is PLAIN bytes of it, then each further word eight times.
-python() { PYTHONPATH=$work python3 - "$@"; }
-cat >"$work/stream.py" <<'END'
-"""The words of SplitMix64, whose state starts at 0."""
-import itertools
-import struct
-
-MASK = (1 << 64) - 1
-
-
-def words():
-    state = 0
-    while True:
-        state = (state + 0x9E3779B97F4A7C15) & MASK
-        word = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-        word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & MASK
-        yield struct.pack("<Q", word ^ (word >> 31))
-
-
-def stream(length):
-    return b"".join(itertools.islice(words(), (length + 7) // 8))[:length]
-
-
-def changed(content, offsets):
-    content = bytearray(content)
-    for offset in offsets:
-        content[offset] ^= 0xFF
-    return bytes(content)
-END
-content() {
-    python "$@" <<'END'
-import sys
-from stream import changed, stream
-name, length, *offsets = sys.argv[1:]
-open(name, "wb").write(changed(stream(int(length)), map(int, offsets)))
-END
-}
-repeated() {
-    python "$@" <<'END'
-import itertools, sys
-from stream import words
-name, length, plain = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-word = words()
-start = b"".join(itertools.islice(word, plain // 8))
-more = itertools.islice(word, (length - plain + 63) // 64)
-open(name, "wb").write((start + b"".join(w * 8 for w in more))[:length])
-END
-}
+stream() { python3 "$here/stream.py" "$@"; }
 
 record_verity() {
     cd "$work"
@@ -103,9 +55,10 @@ record_verity() {
         veritysetup format --uuid $uuid --hash-block-size 4096 "$@" "$data" hash.img | grep 'Root hash'
         cat hash.img >"$fixtures/$to" && rm hash.img
     }
-    content first 819200
-    content second 819200 5000 700000
-    content short 10240
+    stream plain first 819200
+    stream plain second 819200
+    stream change second 5000 700000
+    stream plain short 10240
     hash first dm-verity.hash --hash sha256 --data-block-size 4096 --salt "$salt"
     hash second dm-verity-v2.hash --hash sha256 --data-block-size 4096 --salt "$salt"
     hash short dm-verity-sha1.hash --hash sha1 --data-block-size 1024 --salt 0001020304050607
@@ -115,7 +68,7 @@ record_verity() {
 record_hdfs() {
     jars=$(echo "$dir"/lib/*.jar | tr ' ' ':')
     mkdir -p "$work/classes" && javac -cp "$jars" -d "$work/classes" "$here/Mini.java"
-    content "$work/img" 10000
+    stream plain "$work/img" 10000
     hdfs_of CRC32C hdfs.meta
     hdfs_of CRC32 hdfs-crc32.meta
 }
@@ -141,7 +94,7 @@ record_moosefs() {
     # shellcheck source=tools/storage/moosefs.sh
     . "$here/moosefs.sh"
     trap down EXIT
-    content "$work/img" 200000
+    stream plain "$work/img" 200000
     put "$work/img"
     chunk=$(mfsfileinfo "$mfs/other/dir/img" | sed -n 's/.*chunk 0: \([0-9A-F_]*\).*/\1/p')
     down
@@ -154,7 +107,7 @@ record_ceph() {
     . "$here/ceph.sh"
     trap down EXIT
     home=$ceph
-    content "$work/img" 300000
+    stream plain "$work/img" 300000
     put "$work/img"
     head -c 5000 /dev/zero | tr '\0' U >"$work/over"
     timeout 120 rados -p pool --offset 100000 put dir/img "$work/over"
@@ -163,7 +116,7 @@ record_ceph() {
         # shellcheck disable=SC2086 # They are several words.
         timeout 60 ceph osd pool set packed $option >>"$log" 2>&1
     done
-    repeated "$work/img" 300000 100000
+    stream repeat "$work/img" 300000 100000
     timeout 120 rados -p packed put dir/packed "$work/img"
     osd=$(cat "$home/run/osd.0.pid")
     down
@@ -183,38 +136,36 @@ record_zfs() {
     trap down EXIT
     zfs_up "$work/zfs" 100M
     plain=$work/zfs/mount/plain
-    content "$work/img" 1000000
-    content "$plain/small" 700
-    cp "$work/img" "$plain/file"
-    content "$work/part" 200000
+    stream plain "$plain/small" 700
+    stream plain "$plain/file" 1000000
+    stream plain "$work/part" 200000
     truncate -s 1M "$plain/sparse"
     cat "$work/part" >>"$plain/sparse"
     truncate -s 3M "$plain/sparse"
-    repeated "$work/zfs/mount/packed/file" 1000000 262144
+    mkdir "$plain/directory"
+    stream repeat "$work/zfs/mount/packed/file" 1000000 262144
     zfs snapshot -r pool@a
-    content "$work/img" 1000000 5000 700000
-    cmp -l "$work/img" "$plain/file" | while read -r at byte _; do
-        # shellcheck disable=SC2059 # It is a byte.
-        printf "\\$byte" | dd of="$plain/file" bs=1 seek=$((at - 1)) conv=notrunc 2>/dev/null
-    done
+    stream change "$plain/file" 5000 700000
     zfs snapshot -r pool@b
     cd "$fixtures/zfs"
     of() { stat -c %i "$work/zfs/mount/$1"; }
-    told file-a.txt pool/plain@a "$(of plain/file)"
-    told file-b.txt pool/plain@b "$(of plain/file)"
-    told file-now.txt pool/plain "$(of plain/file)"
-    told sparse.txt pool/plain@b "$(of plain/sparse)"
-    told small.txt pool/plain@b "$(of plain/small)"
-    told packed.txt pool/packed@b "$(of packed/file)"
-    told no-object.txt pool/plain@b 999
-    told no-snapshot.txt pool/plain@none 5
-    told no-dataset.txt pool/none@a 5
-    told directory.txt pool/plain@b "$(of plain)"
+    told file-a pool/plain@a "$(of plain/file)"
+    told file-b pool/plain@b "$(of plain/file)"
+    told file-now pool/plain "$(of plain/file)"
+    told sparse pool/plain@b "$(of plain/sparse)"
+    told small pool/plain@b "$(of plain/small)"
+    told packed pool/packed@b "$(of packed/file)"
+    told directory pool/plain@b "$(of plain/directory)"
+    told no-object pool/plain@b 999
+    told no-snapshot pool/plain@none 5
+    told no-dataset pool/none@a 5
 }
-told() { # fixture, dataset, object: what zdb prints to both outputs, and its code in the last line
+told() { # fixture, dataset, object
+    rm -f "$1".*
     code=0
-    zdb -ddddd -bbbbbb "$2" "$3" >"$1" 2>&1 || code=$?
-    echo "exit $code" >>"$1"
+    zdb -ddddd -bbbbbb "$2" "$3" >"$1.txt" 2>"$1.err" || code=$?
+    [ -s "$1.err" ] || rm "$1.err"
+    echo "zdb $2 $3: exit $code"
 }
 
 record_mega() { dedup "${MEGA:-}" MeGA mega --DeltaSelectorThreshold=0; }
@@ -222,20 +173,16 @@ record_mfdedup() { dedup "${MFDEDUP:-}" MFDedup mfdedup; }
 dedup() { # directory, program, fixtures, option...
     if [ ! -x "$1/$2" ]; then
         echo "SKIPPED: no $2 in the directory that is given for it"
-        return
+        exit 0
     fi
     program=$(realpath "$1/$2") name=$3 home=$work/$3
     shift 3
     mkdir -p "$home/logicFiles" "$home/storageFiles" && cd "$home"
     printf 'path = "%s"\n\nretention = 20\n' "$home" >config.toml
-    python <<'END'
-from stream import changed, stream
-first = stream(400000)
-second = first[:150000] + b"\x55" * 100 + first[150000:]
-third = changed(second, (276000, 280000, 284000))
-for name, content in ("1", first), ("2", second), ("3", third):
-    open("version" + name, "wb").write(content)
-END
+    stream plain version1 400000
+    { head -c 150000 version1 && head -c 100 /dev/zero | tr '\0' U && tail -c +150001 version1; } >version2
+    cp version2 version3
+    stream change version3 276000 280000 284000
     for version in 1 2 3; do
         timeout 60 "$program" --ConfigFile=config.toml --task=write --InputFile="version$version" "$@" >>log 2>&1
         cat "logicFiles/Recipe$version" >"$fixtures/$name-Recipe$version"
@@ -243,6 +190,8 @@ END
 }
 
 for one in $systems; do
-    ("record_$one")
-    echo "$one: recorded"
+    (
+        "record_$one"
+        echo "$one: recorded"
+    )
 done

@@ -15,14 +15,15 @@ zfs_up() { # directory, length of the file: makes the datasets pool/plain and po
         [ ! -S /run/zfs/zfs_socket ] || break
         sleep 0.1
     done
-    truncate -s "$2" "$1/file"
+    # The last run's holds a pool.
+    rm -f "$1/file" && truncate -s "$2" "$1/file"
     zpool create -m "$1/mount" pool "$1/file"
     zfs create -o compression=off pool/plain
     zfs create -o compression=on pool/packed
 }
 down() {
     [ -n "$zfs_pid" ] || return 0
-    zpool export pool || zpool export -f pool || true
+    zpool export pool 2>/dev/null || zpool export -f pool || true
     kill "$zfs_pid" 2>/dev/null || true
     wait "$zfs_pid" 2>/dev/null || true
     zfs_pid=
