@@ -111,6 +111,8 @@ record_ceph() {
     put "$work/img"
     head -c 5000 /dev/zero | tr '\0' U >"$work/over"
     timeout 120 rados -p pool --offset 100000 put dir/img "$work/over"
+    timeout 120 rados -p pool put dir/cut "$work/img"
+    timeout 120 rados -p pool truncate dir/cut 250001
     timeout 60 ceph osd pool create packed 8 8 >>"$log" 2>&1
     for option in 'size 1 --yes-i-really-mean-it' 'compression_algorithm zlib' 'compression_mode force'; do
         # shellcheck disable=SC2086 # They are several words.
@@ -122,6 +124,7 @@ record_ceph() {
     down
     while kill -0 "$osd" 2>/dev/null; do sleep 0.1; done
     dump dir/img bluestore.json
+    dump dir/cut bluestore-cut.json
     dump dir/packed bluestore-compressed.json
 }
 dump() { # object, fixture
@@ -144,6 +147,8 @@ record_zfs() {
     truncate -s 3M "$plain/sparse"
     mkdir "$plain/directory"
     stream repeat "$work/zfs/mount/packed/file" 1000000 262144
+    zfs create -o checksum=sha256 -o recordsize=8K pool/sha256
+    stream plain "$work/zfs/mount/sha256/file" 100000
     zfs snapshot -r pool@a
     stream change "$plain/file" 5000 700000
     zfs snapshot -r pool@b
@@ -155,6 +160,7 @@ record_zfs() {
     told sparse pool/plain@b "$(of plain/sparse)"
     told small pool/plain@b "$(of plain/small)"
     told packed pool/packed@b "$(of packed/file)"
+    told sha256 pool/sha256@b "$(of sha256/file)"
     told directory pool/plain@b "$(of plain/directory)"
     told no-object pool/plain@b 999
     told no-snapshot pool/plain@none 5
