@@ -35,7 +35,7 @@ mod worker;
 pub use deltic_store_local::facts::service as facts;
 pub use deltic_store_local::facts::{Kept, kept as kept_sums};
 pub use deltic_store_local::reason;
-pub use deltic_store_local::{NamedFile, Trust, own_dir, umask};
+pub use deltic_store_local::{LocalSnapshot, NamedFile, Trust, own_dir, umask};
 pub use embed::Outcome;
 pub use error::SyncError;
 pub use executor::most_threads;

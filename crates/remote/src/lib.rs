@@ -5,7 +5,8 @@
 //! too. [`Alike`] sums files here as the system sums its own: so even a first sync over an old version reads what
 //! differs and no more, and equal contents are seen by their sums, which the file system here may keep as well
 //! (`here`). [`Evidence`] tells what they were compared by. `system` is what each system can do, `ahead` reads, `sums`
-//! names what is equal. Nothing is written there. Why so: docs/decisions/0041, 0044.
+//! names what is equal. Nothing is written there. Why so: docs/decisions/0041, 0044. [`layout`] shows what any storage
+//! says of one file, and compares two by that.
 
 mod address;
 mod ahead;
@@ -19,6 +20,7 @@ mod hdfs;
 mod here;
 mod http;
 mod instant;
+pub mod layout;
 mod moosefs;
 mod rados;
 mod s3;
@@ -37,7 +39,7 @@ pub use alike::Alike;
 pub use error::RemoteError;
 pub use evidence::{By, Compared, Counted, Evidence};
 pub use session::Remote;
-pub use sums::{Algorithm, Sum, Sums, Unit};
+pub use sums::{Algorithm, Sum, Sums, Unit, hex};
 pub use tree::{RemoteSnapshot, RemoteTree, Takes};
 
 /// What a program knows of its surroundings.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use blake3::Hasher as Blake3;
 use deltic_core::Digest;
+use deltic_core::stored::Strength;
 use deltic_store::Extents;
 use deltic_store::facts::Is;
 use sha2::Digest as _;
@@ -33,6 +34,12 @@ pub enum Algorithm {
     Name,
     /// XXH64 from the seed 0. Kinds are told apart by their order, so a new one comes last.
     Xxh64,
+    /// BLAKE2b of 256 bits. Nothing here is summed by it, or by the kinds that follow: they are compared.
+    Blake2b,
+    /// Fletcher-4 of ZFS: four sums of 64 bits.
+    Fletcher4,
+    /// Multi-buffer SHA-1 of ISA-L, which is not SHA-1.
+    MultiSha1,
 }
 
 /// A sum: bytes, most significant first where it is a number.
@@ -84,14 +91,26 @@ impl Algorithm {
             Self::Md5 => Summer::Md5(md5::Md5::new()),
             Self::Sha1 => Summer::Sha1(sha1::Sha1::new()),
             Self::Sha256 => Summer::Sha256(sha2::Sha256::new()),
-            Self::Name => return None,
+            Self::Name | Self::Blake2b | Self::Fletcher4 | Self::MultiSha1 => return None,
             Self::Xxh64 => Summer::Xxh64(Xxh64::new(0)),
         })
     }
 
     /// True if bytes here can be summed so.
     const fn can_be_taken(self) -> bool {
-        !matches!(self, Self::Name)
+        !matches!(self, Self::Name | Self::Blake2b | Self::Fletcher4 | Self::MultiSha1)
+    }
+
+    /// Strength of equal sums as evidence (docs/storage.md). MD5 and SHA-1 count against accidents: people make two
+    /// contents of one sum.
+    #[must_use]
+    pub const fn strength(self) -> Strength {
+        match self {
+            Self::Crc32 | Self::Crc32c => Strength::Hint,
+            Self::Crc64Nvme | Self::Xxh64 | Self::Md5 | Self::Sha1 => Strength::AgainstAccidents,
+            Self::Fletcher4 | Self::MultiSha1 => Strength::AgainstAccidents,
+            Self::Sha256 | Self::Blake2b | Self::Name => Strength::Proof,
+        }
     }
 
     /// Its name for people.
@@ -106,6 +125,9 @@ impl Algorithm {
             Self::Sha256 => "SHA-256",
             Self::Name => "names",
             Self::Xxh64 => "XXH64",
+            Self::Blake2b => "BLAKE2b",
+            Self::Fletcher4 => "Fletcher-4",
+            Self::MultiSha1 => "multi-buffer SHA-1",
         }
     }
 
@@ -115,8 +137,8 @@ impl Algorithm {
             Self::Crc32 | Self::Crc32c => Some(4),
             Self::Crc64Nvme | Self::Xxh64 => Some(8),
             Self::Md5 => Some(16),
-            Self::Sha1 => Some(20),
-            Self::Sha256 => Some(32),
+            Self::Sha1 | Self::MultiSha1 => Some(20),
+            Self::Sha256 | Self::Blake2b | Self::Fletcher4 => Some(32),
             Self::Name => None,
         }
     }
@@ -195,6 +217,11 @@ pub(crate) fn unit_bytes(len: u64) -> u64 {
     const LEAST: u64 = 64 << 10;
     const MOST_UNITS: u64 = 1 << 18;
     LEAST.max(len.div_ceil(MOST_UNITS).next_power_of_two())
+}
+
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Feeds so many zeros.

@@ -7,6 +7,7 @@ mod btrfs;
 mod history;
 mod ioctl;
 mod leaves;
+mod map;
 mod search;
 pub mod service;
 mod sums;
@@ -20,6 +21,7 @@ use deltic_core::{StoredSums, SumKind};
 use deltic_store::Extents;
 use rustix::io::Errno;
 
+pub use self::map::Mapped;
 use self::search::By;
 use crate::system::{BTRFS, kind_of};
 
@@ -36,6 +38,11 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
         }
     }
     service::extents(file, len)
+}
+
+/// Where `len` bytes of `file` lie, by the word of any file system.
+pub(super) fn mapped(file: BorrowedFd<'_>, len: u64) -> Option<Mapped> {
+    map::map(file, len).ok().flatten()
 }
 
 /// True if this process lacks the privilege to ask.

@@ -1,5 +1,6 @@
 //! A file of a local tree, held open.
 
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -123,6 +124,24 @@ impl LocalSnapshot {
 
     pub(crate) fn stamp(&self) -> Stamp {
         self.stamp
+    }
+
+    /// Holds the regular file that was opened at `path`; `None` of what is none.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn of_file(file: OwnedFd) -> io::Result<Option<Self>> {
+        Self::of(file, &RelPath::root()).map_err(io::Error::other)
+    }
+
+    /// Where its bytes lie on the device, by the word of any file system: a hint.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] where the file is not what was opened any more.
+    pub fn mapped(&self) -> Result<Option<facts::Mapped>, StoreError> {
+        let mapped = facts::mapped(self.as_fd(), self.stamp.len);
+        self.check_unchanged()?;
+        Ok(mapped)
     }
 
     fn stamp_now(&self) -> Result<Stamp, StoreError> {

@@ -53,6 +53,12 @@ impl Extents {
         Self { store, parts: Vec::new(), len: 0 }
     }
 
+    /// The history in which identities are unique.
+    #[must_use]
+    pub const fn store(&self) -> &[u8; 32] {
+        &self.store
+    }
+
     /// Appends `len` bytes. They join the last part where they continue it.
     ///
     /// # Errors

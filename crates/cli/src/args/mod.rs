@@ -18,6 +18,7 @@ mod select;
 pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod show;
+pub(crate) mod storage;
 pub(crate) mod sync;
 pub(crate) mod tools;
 pub(crate) mod travel;
@@ -38,6 +39,7 @@ use self::opposites::with_opposites;
 use self::refusal::Refusal;
 use self::server::{LoginCommandArgs, RestoreArgs, ServeArgs, TokenArgs, VersionsArgs};
 use self::settings::{Applied, Places};
+use self::storage::StorageArgs;
 use self::sync::SyncArgs;
 use self::tools::{BenchArgs, CompletionsArgs, FactsArgs, ManArgs};
 use self::verify::VerifyArgs;
@@ -85,6 +87,7 @@ pub(crate) enum Command {
     Signature(SignatureArgs),
     Delta(DeltaArgs),
     Patch(PatchArgs),
+    Storage(StorageArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

@@ -25,7 +25,8 @@ use crate::system::{Found, Object, Pages, System, no_text};
 use crate::{RemoteError, lock};
 
 use master::{Chunk, Master};
-use table::{CHUNK_BYTES, Servers, seal};
+pub(crate) use table::{BLOCK_BYTES, CHUNK_BYTES};
+use table::{Servers, seal};
 
 /// Number of the file of a mount that tells its master.
 const MASTER_INO: u64 = 0x7fff_ffff;

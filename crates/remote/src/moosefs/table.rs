@@ -18,9 +18,9 @@ const TABLE: (u32, usize) = (302, BLOCKS * 4);
 /// The [seal](seal()) of a chunk, and its length in bytes.
 const SEAL: (u32, usize) = (300, 4);
 /// Length of a chunk in bytes.
-pub(super) const CHUNK_BYTES: u64 = 64 << 20;
+pub(crate) const CHUNK_BYTES: u64 = 64 << 20;
 /// Length of a block in bytes; what is behind the end of a file is zeros.
-const BLOCK_BYTES: u64 = 64 << 10;
+pub(crate) const BLOCK_BYTES: u64 = 64 << 10;
 const BLOCKS: usize = (CHUNK_BYTES / BLOCK_BYTES) as usize;
 /// Servers that are kept connected.
 const MAX_SERVERS: usize = 64;

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::credentials::Keys;
 use crate::http::escaped;
+use crate::sums::hex;
 
 /// Sum of an empty body.
 const NO_BODY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -88,10 +89,6 @@ fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length is one");
     mac.update(text);
     mac.finalize().into_bytes().to_vec()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -37,6 +37,46 @@ pub(super) fn is_hole(file: BorrowedFd<'_>, range: &Range<u64>) -> Result<bool, 
     Ok(request[COUNT_OF_FOUND..COUNT_OF_FOUND + 4] == [0; 4])
 }
 
+/// A part of a file as a file system maps it (`struct fiemap_extent`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Place in the file, in bytes.
+    pub(super) start: u64,
+    /// Place on the device, in bytes.
+    pub(super) address: u64,
+    /// Length in bytes.
+    pub(super) len: u64,
+    pub(super) flags: u32,
+}
+
+/// The parts of `file` from `start` on that lie somewhere, as many as one call tells (`FS_IOC_FIEMAP`). Pages that are
+/// dirty are written first.
+pub(super) fn map(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno> {
+    const COUNT: usize = 512;
+    let mut request = vec![0_u64; (FIEMAP_BYTES + COUNT * FIEMAP_EXTENT_BYTES) / 8];
+    (request[0], request[1], request[2]) = (start, u64::MAX - start, FIEMAP_FLAG_SYNC);
+    let halves = [(COUNT as u32).to_ne_bytes(), [0; 4]];
+    request[3] = u64::from_ne_bytes(halves.as_flattened().try_into().expect("8 bytes"));
+    let room: &mut [u64; (FIEMAP_BYTES + COUNT * FIEMAP_EXTENT_BYTES) / 8] =
+        request.as_mut_slice().try_into().expect("it is as long");
+    // SAFETY: a `struct fiemap` is the first 32 bytes. Room for so many extents of 56 bytes follows as its
+    // `fm_extent_count` says.
+    let call = unsafe { Updater::<FIEMAP, _>::new(room) };
+    // SAFETY: the call reads and writes the struct, and writes no more behind it than the extents that it says.
+    unsafe { ioctl(file, call)? };
+    let found = u32::from_ne_bytes(*request[2].to_ne_bytes().last_chunk().ok_or(Errno::INVAL)?);
+    let extents = request[FIEMAP_BYTES / 8..].chunks_exact(FIEMAP_EXTENT_BYTES / 8);
+    let flags =
+        |words: &[u64]| u32::from_ne_bytes(*words[5].to_ne_bytes().first_chunk().expect("8 bytes"));
+    let extent = |words: &[u64]| Extent {
+        start: words[0],
+        address: words[1],
+        len: words[2],
+        flags: flags(words),
+    };
+    Ok(extents.take((found as usize).min(COUNT)).map(extent).collect())
+}
+
 /// Asks which file system `file` is on (`BTRFS_IOC_FS_INFO`); `asked` are the flags of the fields that are optional.
 pub(super) fn fs_info(file: BorrowedFd<'_>, asked: u64) -> Result<[u8; INFO_BYTES], Errno> {
     let mut info = [0; INFO_BYTES];

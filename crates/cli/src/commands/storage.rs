@@ -1,0 +1,267 @@
+//! `deltic storage`: what storage knows of a file, and what differs between two by that.
+
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use deltic_core::stored::Strength;
+use deltic_net::{LocalSnapshot, Trust};
+use deltic_remote::hex;
+use deltic_remote::layout::{Comparison, Cover, Kind, Layout, Part, Units, here, zfs};
+use indicatif::HumanBytes;
+use serde::Serialize;
+
+use super::files::opened_to_read;
+use crate::args::storage::StorageArgs;
+use crate::report::escape::Escape;
+use crate::report::exit::Exit;
+use crate::report::numbers::counted;
+use crate::report::output::{self, Output};
+
+/// Shows one layout, or compares two.
+pub(crate) fn run(args: &StorageArgs) -> Exit {
+    deltic_net::let_long_writes_fail();
+    match told(args) {
+        Ok(exit) => exit,
+        Err(error) => {
+            output::complain(&output::words(&error), None);
+            Exit::from(&error)
+        }
+    }
+}
+
+fn told(args: &StorageArgs) -> Result<Exit> {
+    let mut output = Output::stdout();
+    let Some(old) = &args.old else {
+        let layout = read(&args.new, args.links.trust())?;
+        show(args, &layout, &mut output);
+        output.finish()?;
+        return Ok(Exit::Success);
+    };
+    let (new, was) = both((&args.new, old), args.links.trust())?;
+    let found = new.differing(&was);
+    let is_same = found.differs.is_empty() && new.len() == was.len();
+    compare(args, (&new, &was), &found, &mut output);
+    output.finish()?;
+    Ok(if is_same { Exit::Success } else { Exit::Different })
+}
+
+/// Layouts of both, of one moment: what is told of one counts only while the other is what it was.
+fn both((new, old): (&OsStr, &OsStr), trust: Trust) -> Result<(Layout, Layout)> {
+    let mut layout = read(new, trust)?;
+    for _ in 0..TRIES {
+        let was = read(old, trust)?;
+        let again = read(new, trust)?;
+        if again == layout {
+            return Ok((layout, was));
+        }
+        layout = again;
+    }
+    Err(anyhow!("{} changes all the time: compare a snapshot of it", shown(new)))
+}
+
+const TRIES: usize = 5;
+
+/// What storage says of one file.
+fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
+    let failed = || format!("cannot tell what storage knows of {}", shown(word));
+    match Kind::of(word) {
+        Some((Kind::Zfs, object)) => zfs::ask(object).map_err(|why| anyhow!(why)),
+        Some((kind, path)) => {
+            let mut file = opened_to_read(Path::new(path), trust)?;
+            kind.read(&mut file).map_err(|why| anyhow!(why))
+        }
+        None => {
+            let file = opened_to_read(Path::new(word), trust)?;
+            let snapshot = LocalSnapshot::of_file(file.into()).with_context(failed)?;
+            let snapshot = snapshot.ok_or_else(|| anyhow!("it is no regular file"));
+            let snapshot = snapshot.with_context(failed)?;
+            here::layout(&snapshot).with_context(failed)?.map_err(|why| anyhow!(why))
+        }
+    }
+    .with_context(failed)
+}
+
+fn shown(word: &OsStr) -> String {
+    String::from_utf8_lossy(&Escape::Unprintable.escaped(word.as_bytes())).into_owned()
+}
+
+/// The result of a command, for programs.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event<'a> {
+    Part {
+        offset: u64,
+        length: u64,
+        cover: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sum: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unit_bytes: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sums: Option<Vec<String>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        identity: Option<[u64; 4]>,
+    },
+    Storage {
+        source: String,
+        system: &'a str,
+        length: u64,
+        token: &'a str,
+        about: &'a [String],
+        #[serde(flatten)]
+        compared: Option<Compared>,
+    },
+}
+
+/// What two layouts say together.
+#[derive(Debug, Serialize)]
+struct Compared {
+    other: String,
+    other_length: u64,
+    differs: Vec<Differs>,
+    differing_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Differs {
+    offset: u64,
+    length: u64,
+}
+
+fn show(args: &StorageArgs, layout: &Layout, output: &mut Output) {
+    for (offset, part) in layout.parts() {
+        if args.json {
+            let event = part_event(offset, part, args.sums);
+            output.line(serde_json::to_string(&event).expect("it is plain"));
+            continue;
+        }
+        output.line(format!("{offset:>16} {:>14}  {}", part.len, words(part)));
+        if let (true, Cover::Units(units)) = (args.sums, &part.cover) {
+            for no in 0..units.count() {
+                let (at, sum) = (offset + no * u64::from(units.bytes), units.sum(no));
+                output.line(format!("{at:>16}   {}", hex(sum.unwrap_or_default())));
+            }
+        }
+    }
+    if args.json {
+        return output.line(event(args, layout, None));
+    }
+    let parts = counted(layout.parts().count() as u64, "part");
+    output.line(format!("{} in {parts}, as {} says", HumanBytes(layout.len()), layout.system));
+    for about in layout.about.iter().chain([&layout.token]) {
+        output.line(format!("  {about}"));
+    }
+}
+
+fn event(args: &StorageArgs, layout: &Layout, compared: Option<Compared>) -> String {
+    let (source, about) = (shown(&args.new), &layout.about[..]);
+    let (system, length, token) = (layout.system, layout.len(), &*layout.token);
+    let event = Event::Storage { source, system, length, token, about, compared };
+    serde_json::to_string(&event).expect("it is plain")
+}
+
+fn part_event(offset: u64, part: &Part, with_sums: bool) -> Event<'static> {
+    let (cover, sum, unit_bytes) = match &part.cover {
+        Cover::Units(units) => ("units", Some(units.algorithm.name()), Some(units.bytes)),
+        Cover::Whole(sum) => ("whole", Some(sum.algorithm.name()), None),
+        Cover::Encoded(_, sum) => ("encoded", Some(sum.algorithm.name()), None),
+        Cover::Zero => ("zero", None, None),
+        Cover::Unknown => ("unknown", None, None),
+    };
+    let sums = with_sums.then(|| match &part.cover {
+        Cover::Units(units) => sums_of(units).collect(),
+        Cover::Whole(sum) | Cover::Encoded(_, sum) => vec![hex(&sum.bytes)],
+        Cover::Zero | Cover::Unknown => Vec::new(),
+    });
+    let identity = part.id.map(|id| [id.of[0], id.of[1], id.of[2], id.from]);
+    Event::Part { offset, length: part.len, cover, sum, unit_bytes, sums, identity }
+}
+
+fn sums_of(units: &Units) -> impl Iterator<Item = String> {
+    (0..units.count()).filter_map(|no| units.sum(no).map(hex))
+}
+
+/// `16 sums CRC-32C of 4,096 bytes, at 13631488:7:0 + 4096`.
+fn words(part: &Part) -> String {
+    let cover = match &part.cover {
+        Cover::Units(units) => {
+            let sums = counted(units.count(), "sum");
+            format!("{sums} {} of {} bytes", units.algorithm.name(), units.bytes)
+        }
+        Cover::Whole(sum) => format!("{} {}", sum.algorithm.name(), hex(&sum.bytes)),
+        Cover::Encoded(how, sum) => {
+            format!("{how}, {} {}", sum.algorithm.name(), hex(&sum.bytes))
+        }
+        Cover::Zero => "zeros".into(),
+        Cover::Unknown => "unknown".into(),
+    };
+    match part.id {
+        Some(id) => format!("{cover}, at {}:{}:{} + {}", id.of[0], id.of[1], id.of[2], id.from),
+        None => cover,
+    }
+}
+
+fn compare(
+    args: &StorageArgs,
+    (new, old): (&Layout, &Layout),
+    found: &Comparison,
+    output: &mut Output,
+) {
+    let other = args.old.as_deref().map(shown).unwrap_or_default();
+    if args.json {
+        let differs =
+            |range: &Range<u64>| Differs { offset: range.start, length: range.end - range.start };
+        let compared = Compared {
+            other,
+            other_length: old.len(),
+            differs: found.differs.iter().map(differs).collect(),
+            differing_bytes: found.bytes(),
+            evidence: found.by.map(strength),
+        };
+        return output.line(event(args, new, Some(compared)));
+    }
+    for range in &found.differs {
+        output.line(format!("{:>16} {:>14}", range.start, range.end - range.start));
+    }
+    let (bytes, ranges) = (found.bytes(), counted(found.differs.len() as u64, "range"));
+    let of = HumanBytes(new.len());
+    output.line(match (bytes, found.by) {
+        (0, _) if new.is_empty() => "empty".into(),
+        (0, Some(by)) => format!("equal: {of}, {}", evidence(by)),
+        (bytes, Some(by)) => {
+            format!(
+                "{} of {of} in {ranges} may differ; the rest is equal, {}",
+                HumanBytes(bytes),
+                evidence(by)
+            )
+        }
+        (_, None) => format!(
+            "all of {of} may differ: {} and {} tell nothing in common",
+            new.system, old.system
+        ),
+    });
+    if new.len() != old.len() {
+        output.line(format!("the other has {}", counted(old.len(), "byte")));
+    }
+}
+
+fn evidence(by: Strength) -> &'static str {
+    match by {
+        Strength::Proof => "which is proof",
+        Strength::AgainstAccidents => "but for who forges sums",
+        Strength::Hint => "which is a hint: 32 bits a unit, or places that others may have had",
+    }
+}
+
+const fn strength(by: Strength) -> &'static str {
+    match by {
+        Strength::Proof => "proof",
+        Strength::AgainstAccidents => "accident_proof",
+        Strength::Hint => "hint",
+    }
+}

@@ -1,0 +1,102 @@
+//! Objects of BlueStore, as `ceph-objectstore-tool OBJECT dump` tells them of an OSD that is stopped (JSON).
+//!
+//! An object's extents lie in blobs, of which whole chunks have CRC-32C, without the last inversion. A chunk that is
+//! seen in part has bytes of others too, and the last one may have old ones behind the end: those are unknown. What is
+//! packed has sums of what it is packed as.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::parts::{Cover, Layout, LayoutError, Part, Units};
+use crate::sums::{Algorithm, Sum};
+
+/// The layout of an object.
+pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
+    let wrong = |what: &str| LayoutError(format!("no dump of an object of BlueStore: {what}"));
+    let told: Value = serde_json::from_slice(file).map_err(|error| wrong(&error.to_string()))?;
+    let onode = &told["onode"];
+    let len = onode["size"].as_u64().ok_or_else(|| wrong("no size"))?;
+    let extents = onode["extents"].as_array().ok_or_else(|| wrong("no extents"))?;
+    let mut layout = Layout::new("BlueStore", [0; 32]);
+    for extent in extents {
+        let extent = Extent::read(extent).ok_or_else(|| wrong("an extent"))?;
+        if extent.logical.start < layout.len() {
+            return Err(wrong("extents that overlap"));
+        }
+        let hole = extent.logical.start.min(len) - layout.len();
+        layout.push(Part { len: hole, id: None, cover: Cover::Zero })?;
+        extent.push(&mut layout, len)?;
+    }
+    layout.push(Part { len: len.saturating_sub(layout.len()), id: None, cover: Cover::Zero })?;
+    let info = &told["info"];
+    layout.token = info["version"].as_str().unwrap_or_default().to_owned();
+    layout.about = vec![format!("object {}", info["oid"]["oid"].as_str().unwrap_or("?"))];
+    Ok(layout)
+}
+
+/// A piece of an object, and the blob that it is in.
+struct Extent {
+    logical: Range<u64>,
+    /// Offset into the blob.
+    from: u64,
+    /// Length of the blob unpacked, and packed; nothing of what is not packed.
+    packed: Option<(u64, u64)>,
+    /// Length of a chunk, where there are sums.
+    chunk: Option<u32>,
+    sums: Vec<u32>,
+}
+
+impl Extent {
+    fn read(extent: &Value) -> Option<Self> {
+        const COMPRESSED: u64 = 2;
+        const CRC32C: u64 = 4;
+        let blob = &extent["blob"];
+        let start = extent["logical_offset"].as_u64()?;
+        let logical = start..start.checked_add(extent["length"].as_u64()?)?;
+        let is_packed = blob["flags"].as_u64()? & COMPRESSED != 0;
+        let lens = (blob["logical_length"].as_u64()?, blob["compressed_length"].as_u64()?);
+        let order = blob["csum_chunk_order"].as_u64().filter(|_| blob["csum_type"] == CRC32C);
+        let sums = blob["csum_data"].as_array().map_or(&[][..], |sums| sums);
+        let sum = |sum: &Value| u32::try_from(sum.as_u64()?).ok();
+        Some(Self {
+            logical,
+            from: extent["blob_offset"].as_u64()?,
+            packed: is_packed.then_some(lens),
+            chunk: order.filter(|order| CHUNKS.contains(order)).map(|order| 1 << order),
+            sums: sums.iter().map(sum).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Appends it to the layout of an object of `len` bytes.
+    fn push(&self, layout: &mut Layout, len: u64) -> Result<(), LayoutError> {
+        let end = self.logical.end.min(len);
+        let all = end.saturating_sub(self.logical.start.min(end));
+        let (summed, cover) = match (self.packed, self.chunk) {
+            (Some((unpacked, packed)), Some(_)) => {
+                let is_whole = self.from == 0 && unpacked == all;
+                let bytes = self.sums.iter().flat_map(|sum| (!sum).to_be_bytes()).collect();
+                let sum = Sum { algorithm: Algorithm::Crc32c, bytes };
+                let how = format!("packed to {packed} bytes");
+                (if is_whole { all } else { 0 }, Cover::Encoded(how, sum))
+            }
+            (None, Some(chunk)) => {
+                let bytes = u64::from(chunk);
+                let (first, count) = (self.from / bytes, all / bytes);
+                let sums = usize::try_from(first).ok().zip(usize::try_from(count).ok());
+                let sums =
+                    sums.and_then(|(first, count)| self.sums.get(first..first.checked_add(count)?));
+                let sums = sums.filter(|_| self.from.is_multiple_of(bytes)).unwrap_or_default();
+                let told = sums.iter().flat_map(|sum| (!sum).to_be_bytes()).collect();
+                let units = Units::plain(Algorithm::Crc32c, chunk, told);
+                (sums.len() as u64 * bytes, Cover::Units(units))
+            }
+            (_, None) => (0, Cover::Unknown),
+        };
+        layout.push(Part { len: summed, id: None, cover })?;
+        layout.push(Part { len: all - summed, id: None, cover: Cover::Unknown })
+    }
+}
+
+/// Powers of two that lengths of chunks are.
+const CHUNKS: std::ops::RangeInclusive<u64> = 9..=26;

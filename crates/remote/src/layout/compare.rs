@@ -1,0 +1,137 @@
+//! Which parts of two versions are equal by what storage says of them, and how much that is worth.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use deltic_core::stored::Strength;
+
+use super::parts::{Cover, Id, Layout, Part, Units};
+use crate::sums::Sum;
+
+/// Where two versions may differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Ranges of the new version that may differ, ascending, none next to another.
+    pub differs: Vec<Range<u64>>,
+    /// The weakest evidence by which the others are equal; `None` where there are no others.
+    pub by: Option<Strength>,
+}
+
+impl Comparison {
+    /// Bytes that may differ.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.differs.iter().map(|range| range.end - range.start).sum()
+    }
+
+    fn take(&mut self, range: Range<u64>, same: Option<Strength>) {
+        match (same, self.differs.last_mut()) {
+            (Some(strength), _) => {
+                self.by = Some(self.by.map_or(strength, |weakest| weakest.min(strength)));
+            }
+            (None, Some(last)) if last.end == range.start => last.end = range.end,
+            (None, _) => self.differs.push(range),
+        }
+    }
+}
+
+impl Layout {
+    /// Where this version may differ from `old`. Bytes at the same place are equal where they lie in the same storage,
+    /// are zeros, or have equal sums of one kind. A chunk with a sum of its own may also be elsewhere in `old`.
+    #[must_use]
+    pub fn differing(&self, old: &Self) -> Comparison {
+        let mut found = Comparison::default();
+        let identities = self.identities.min(old.identities);
+        let identities = (self.history == old.history).then_some(identities);
+        let chunks: HashSet<_> = old.parts.iter().filter_map(chunk).collect();
+        let mut before = old.parts().peekable();
+        for (start, part) in self.parts() {
+            let end = start + part.len;
+            if let Some(chunk) = chunk(part).filter(|chunk| chunks.contains(chunk)) {
+                found.take(start..end, Some(chunk.1.algorithm.strength()));
+                continue;
+            }
+            let mut at = start;
+            while at < end {
+                while before.next_if(|(from, old)| from + old.len <= at).is_some() {}
+                let (len, same) = match before.peek() {
+                    Some((from, was)) => {
+                        let here = At { part, offset: at - start };
+                        here.same(At { part: was, offset: at - from }, identities)
+                    }
+                    None => (end - at, None),
+                };
+                found.take(at..at + len, same);
+                at += len;
+            }
+        }
+        found
+    }
+}
+
+/// A place in a part.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    part: &'a Part,
+    offset: u64,
+}
+
+impl At<'_> {
+    /// The storage that it lies in, and the place there.
+    fn place(self) -> Option<([u64; 3], u64)> {
+        self.part.id.map(|Id { of, from }| (of, from + self.offset))
+    }
+
+    /// Bytes of the part from here on.
+    const fn left(self) -> u64 {
+        self.part.len - self.offset
+    }
+
+    /// Says of how many bytes something is said, never 0, and whether they are those at another place. `identities`
+    /// is the strength of equal ones, where they are of one history.
+    fn same(self, old: Self, identities: Option<Strength>) -> (u64, Option<Strength>) {
+        let most = self.left().min(old.left());
+        let places = self.place().filter(|place| old.place() == Some(*place));
+        if let Some(strength) = identities.filter(|_| places.is_some()) {
+            return (most, Some(strength));
+        }
+        match (&self.part.cover, &old.part.cover) {
+            (Cover::Zero, Cover::Zero) => (most, Some(Strength::Proof)),
+            (Cover::Units(units), Cover::Units(was)) if units.are_like(was) => {
+                let [here, there] = [self.unit(units), old.unit(was)];
+                let is_same = here.sum.is_some() && here == there;
+                (here.left.min(most), is_same.then(|| units.algorithm.strength()))
+            }
+            (Cover::Encoded(how, sum), Cover::Encoded(was_how, was)) => {
+                let starts = (self.offset, old.offset, self.part.len) == (0, 0, old.part.len);
+                let is_same = starts && (how, sum) == (was_how, was);
+                (most, is_same.then(|| sum.algorithm.strength()))
+            }
+            _ => (most, None),
+        }
+    }
+
+    /// The unit that it is in.
+    fn unit(self, units: &Units) -> Unit<'_> {
+        let bytes = u64::from(units.bytes);
+        let into = self.offset % bytes;
+        let len = bytes.min(self.part.len - (self.offset - into));
+        let sum = units.sum(self.offset / bytes).filter(|_| into == 0);
+        Unit { sum, left: len - into }
+    }
+}
+
+/// What is left of a unit, in bytes, and its sum where that is all of it.
+#[derive(PartialEq, Eq)]
+struct Unit<'a> {
+    sum: Option<&'a [u8]>,
+    left: u64,
+}
+
+/// The length and the sum of a part that has one of all its bytes.
+fn chunk(part: &Part) -> Option<(u64, &Sum)> {
+    match &part.cover {
+        Cover::Whole(sum) => Some((part.len, sum)),
+        _ => None,
+    }
+}

@@ -1,0 +1,138 @@
+//! Hash devices of dm-verity: sums of the blocks of an image that is never written again.
+//!
+//! ```text
+//! superblock   "verity\0\0", version, type, UUID, algorithm, lengths of blocks, their number, salt   (little-endian)
+//! levels       the highest first; a block of hashes each, up to a power of two of them
+//! leaf         hash(salt ‖ block of data)
+//! ```
+//!
+//! Each block of hashes is checked against the one above it. The root is told, since only its owner knows which one is
+//! right. That says what the image was when the file was made, and not what is there now (docs/decisions/0045).
+
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+
+use super::parts::{Cover, Layout, LayoutError, Part, Units, half, word};
+use crate::sums::{Algorithm, hex};
+
+/// The layout of the image that a hash device is of.
+pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
+    let head = Head::read(file).ok_or_else(|| wrong("it does not begin like one"))?;
+    if head.kind != 1 {
+        return Err(LayoutError(format!(
+            "hashes of type {}: those of Chrome OS are not known",
+            head.kind
+        )));
+    }
+    let algorithm = match head.algorithm {
+        b"sha256" => Algorithm::Sha256,
+        b"sha1" => Algorithm::Sha1,
+        other => {
+            let name = String::from_utf8_lossy(other);
+            return Err(LayoutError(format!("hashes of {name:?}: SHA-256 and SHA-1 are known")));
+        }
+    };
+    let tree = Tree { file, head: &head, algorithm };
+    let (root, sums) = tree.leaves()?;
+    let len = head.blocks.checked_mul(head.data_bytes.into()).ok_or_else(|| wrong("its length"))?;
+    let mut layout = Layout::new("dm-verity", [0; 32]);
+    let salt = head.salt.into();
+    let cover = Units { algorithm, bytes: head.data_bytes, padded: false, salt, sums };
+    layout.push(Part { len, id: None, cover: Cover::Units(cover) })?;
+    layout.token = hex(&root);
+    layout.about = vec![format!("root hash {}, salt {}", hex(&root), hex(head.salt))];
+    Ok(layout)
+}
+
+fn wrong(what: &str) -> LayoutError {
+    LayoutError(format!("no hash device of dm-verity: {what}"))
+}
+
+struct Head<'a> {
+    kind: u32,
+    algorithm: &'a [u8],
+    data_bytes: u32,
+    hash_bytes: u32,
+    blocks: u64,
+    salt: &'a [u8],
+}
+
+impl<'a> Head<'a> {
+    fn read(file: &'a [u8]) -> Option<Self> {
+        let is_known = file.starts_with(b"verity\0\0") && half(file, 8)? == 1;
+        let algorithm = file.get(32..64)?.split(|byte| *byte == 0).next()?;
+        let (data_bytes, hash_bytes, blocks) = (half(file, 64)?, half(file, 68)?, word(file, 72)?);
+        let salt_bytes = u16::from_le_bytes(*file.get(80..)?.first_chunk()?);
+        let salt = file.get(88..88 + usize::from(salt_bytes)).filter(|_| salt_bytes <= 256)?;
+        let are_blocks = [data_bytes, hash_bytes]
+            .iter()
+            .all(|len| len.is_power_of_two() && BLOCKS.contains(len));
+        // The root of one block is its own hash, which is nowhere in the file.
+        let is_some = blocks > 1 && blocks <= file.len() as u64;
+        (is_known && are_blocks && is_some).then_some(Self {
+            kind: half(file, 12)?,
+            algorithm,
+            data_bytes,
+            hash_bytes,
+            blocks,
+            salt,
+        })
+    }
+}
+
+/// Lengths of blocks that the kernel takes.
+const BLOCKS: std::ops::RangeInclusive<u32> = 512..=65_536;
+
+struct Tree<'a> {
+    file: &'a [u8],
+    head: &'a Head<'a>,
+    algorithm: Algorithm,
+}
+
+impl Tree<'_> {
+    /// The blocks of hashes of each level, the highest first; `None` where the file has not all of them.
+    fn levels(&self, per_block: u64) -> Option<Vec<&[u8]>> {
+        let len = self.head.hash_bytes as usize;
+        let mut blocks = vec![self.head.blocks.div_ceil(per_block)];
+        while *blocks.last()? > 1 {
+            blocks.push(blocks.last()?.div_ceil(per_block));
+        }
+        let mut at = len;
+        let level = |blocks: &u64| {
+            let end = at.checked_add(len.checked_mul(usize::try_from(*blocks).ok()?)?)?;
+            let level = self.file.get(at..end);
+            at = end;
+            level
+        };
+        blocks.iter().rev().map(level).collect()
+    }
+
+    /// The root, and the hashes of all blocks of data.
+    fn leaves(&self) -> Result<(Vec<u8>, Vec<u8>), LayoutError> {
+        let (each, len) = (self.algorithm.len().unwrap_or(1), self.head.hash_bytes as usize);
+        let stride = each.next_power_of_two();
+        let levels = self.levels((len / stride) as u64);
+        let levels = levels.ok_or_else(|| wrong("it ends before its hashes"))?;
+        let (mut root, mut above) = (None, Vec::new());
+        for level in levels {
+            let hashes: Vec<_> = level.chunks(len).map(|block| self.hash(block)).collect();
+            if root.is_some() && !above.starts_with(&hashes) {
+                return Err(LayoutError("its hashes do not agree: it is damaged".into()));
+            }
+            root.get_or_insert_with(|| hashes.concat());
+            above = level.chunks(stride).map(|hash| hash[..each].to_vec()).collect();
+        }
+        above.truncate(self.head.blocks as usize);
+        Ok((root.unwrap_or_default(), above.concat()))
+    }
+
+    fn hash(&self, block: &[u8]) -> Vec<u8> {
+        let salt = self.head.salt;
+        match self.algorithm {
+            Algorithm::Sha1 => {
+                Sha1::new().chain_update(salt).chain_update(block).finalize().to_vec()
+            }
+            _ => Sha256::new().chain_update(salt).chain_update(block).finalize().to_vec(),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The layout of a file here, as its file system tells it: where its bytes lie, and the sums that it keeps of them.
+
+use std::ops::Range;
+
+use deltic_core::stored::{BlockSum, Strength};
+use deltic_core::{StoredSums, SumKind};
+use deltic_net::LocalSnapshot;
+use deltic_store::facts::Is;
+use deltic_store::{Extents, Snapshot, StoreError};
+use deltic_tree::Timestamp;
+
+use super::parts::{Cover, Id, Layout, LayoutError, Part, Units};
+use crate::sums::Algorithm;
+
+/// The layout of `file`. Nothing of it is read.
+///
+/// # Errors
+/// [`StoreError::Changed`] where it is not what was opened any more; [`LayoutError`] of more parts than a layout has.
+pub fn layout(file: &LocalSnapshot) -> Result<Result<Layout, LayoutError>, StoreError> {
+    let mut about = Vec::new();
+    let (extents, system, identities) = match (file.extents()?, file.mapped()?) {
+        (Some(extents), _) => (extents, "btrfs", Strength::Proof),
+        (None, Some(mapped)) => {
+            about.push(format!("no identities: {}", file.lack()));
+            if mapped.shared > 0 {
+                about.push(format!("{} bytes are shared with other files", mapped.shared));
+            }
+            (mapped.extents, "FIEMAP", Strength::Hint)
+        }
+        (None, None) => {
+            about.push(format!("no identities: {}", file.lack()));
+            (unknown(file.meta().len), "a file system that tells nothing", Strength::Hint)
+        }
+    };
+    let mut layout = Layout::new(system, *extents.store());
+    (layout.about, layout.identities, layout.token) = (about, identities, token(file));
+    let mut sums = Sums { file, is_kept: true, left: MAX_SUM_BYTES };
+    for (range, is) in extents.parts() {
+        if let Err(error) = sums.cover(&mut layout, &range, is)? {
+            return Ok(Err(error));
+        }
+    }
+    if !sums.is_kept && sums.left == 0 {
+        layout.about.push(format!("sums of the first {MAX_SUM_BYTES} bytes of sums alone"));
+    }
+    Ok(Ok(layout))
+}
+
+/// The sums that a file system keeps of a file, until it has none.
+struct Sums<'a> {
+    file: &'a LocalSnapshot,
+    is_kept: bool,
+    /// Bytes of sums that may still come.
+    left: usize,
+}
+
+impl Sums<'_> {
+    /// Appends the part of the file in `range`, which lies where it `is`.
+    fn cover(
+        &mut self,
+        layout: &mut Layout,
+        range: &Range<u64>,
+        is: Is,
+    ) -> Result<Result<(), LayoutError>, StoreError> {
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min((at + 1).next_multiple_of(WINDOW_BYTES));
+            let told = match is {
+                Is::Id { .. } | Is::Unknown if self.is_kept => self.file.stored_sums(&(at..end))?,
+                _ => None,
+            };
+            self.is_kept &= told.is_some() || is == Is::Zero;
+            for (cover, len) in covers(told.as_ref(), at..end, is) {
+                if let Cover::Units(units) = &cover {
+                    self.left = self.left.saturating_sub(units.sums.len());
+                }
+                let id = match is {
+                    Is::Id { id, from } => Some(Id { of: id, from: from + (at - range.start) }),
+                    Is::Zero | Is::Unknown => None,
+                };
+                if let Err(error) = layout.push(Part { len, id, cover }) {
+                    return Ok(Err(error));
+                }
+                at += len;
+            }
+            self.is_kept &= self.left > 0;
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// The covers of a part, each with its length in bytes, by the sums that are told of it.
+fn covers(told: Option<&StoredSums>, range: Range<u64>, is: Is) -> Vec<(Cover, u64)> {
+    let whole = |cover| vec![(cover, range.end - range.start)];
+    let Some(told) = told else {
+        return whole(if is == Is::Zero { Cover::Zero } else { Cover::Unknown });
+    };
+    let block = u64::from(told.block_bytes());
+    let mut covers: Vec<(Cover, u64)> = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let end = range.end.min(at - at % block + block);
+        let is_whole = at.is_multiple_of(block) && end - at == block;
+        let cover = match told.at(at) {
+            BlockSum::Sum(sum) if is_whole => {
+                let sum = in_order(told.kind(), sum);
+                Cover::Units(Units::plain(algorithm(told.kind()), told.block_bytes(), sum))
+            }
+            BlockSum::Zero => Cover::Zero,
+            BlockSum::Sum(_) | BlockSum::Unknown => Cover::Unknown,
+        };
+        match (covers.last_mut(), cover) {
+            (Some((Cover::Units(units), len)), Cover::Units(more)) => {
+                units.sums.extend(more.sums);
+                *len += end - at;
+            }
+            (Some((last, len)), cover) if *last == cover => *len += end - at,
+            (_, cover) => covers.push((cover, end - at)),
+        }
+        at = end;
+    }
+    covers
+}
+
+const fn algorithm(kind: SumKind) -> Algorithm {
+    match kind {
+        SumKind::Crc32c => Algorithm::Crc32c,
+        SumKind::Xxh64 => Algorithm::Xxh64,
+        SumKind::Sha256 => Algorithm::Sha256,
+        SumKind::Blake2b => Algorithm::Blake2b,
+    }
+}
+
+/// The bytes of a sum that is a number, the most significant one first.
+fn in_order(kind: SumKind, sum: &[u8]) -> Vec<u8> {
+    match kind {
+        SumKind::Crc32c | SumKind::Xxh64 => sum.iter().rev().copied().collect(),
+        SumKind::Sha256 | SumKind::Blake2b => sum.to_vec(),
+    }
+}
+
+fn unknown(len: u64) -> Extents {
+    let mut extents = Extents::new([0; 32]);
+    let _ = extents.push(len, Is::Unknown);
+    extents
+}
+
+fn token(file: &LocalSnapshot) -> String {
+    let meta = file.meta();
+    let Timestamp { secs, nanos } = meta.modified;
+    let version = file.identity().map(|version| {
+        let Timestamp { secs, nanos } = version.changed;
+        format!(", changed {secs}.{nanos:09}")
+    });
+    format!("{} bytes, modified {secs}.{nanos:09}{}", meta.len, version.unwrap_or_default())
+}
+
+/// Bytes of a file of which sums are asked for at once.
+const WINDOW_BYTES: u64 = 64 << 20;
+/// Sums of one file at most, in bytes.
+const MAX_SUM_BYTES: usize = 256 << 20;

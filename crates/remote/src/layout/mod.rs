@@ -1,0 +1,92 @@
+//! What storage says of one version: its parts in order, what covers each of them, and where they lie (SkySync §3.4).
+//!
+//! [`Layout`] is that, whoever says it. [`here`] asks the file system of a file on this machine. The others read files
+//! in which systems keep sums, and `zdb` of ZFS; they are experimental. [`Layout::differing`] is the one place that
+//! says which evidence counts for equal parts. Nothing here reads the content of a version. Why so:
+//! docs/decisions/0062.
+
+mod bluestore;
+mod compare;
+mod dm_verity;
+mod hdfs;
+pub mod here;
+mod input;
+mod moosefs;
+mod parts;
+mod recipe;
+pub mod zfs;
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+
+pub use compare::Comparison;
+pub use parts::{Cover, Id, Layout, LayoutError, Part, Units};
+
+use input::{bytes, text, unread};
+
+/// Kinds of files in which systems keep sums, and of snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The hash device of an image (`veritysetup`).
+    DmVerity,
+    /// `POOL/DATASET@SNAPSHOT:INODE`, by `zdb`.
+    Zfs,
+    /// A recipe of MeGA.
+    Mega,
+    /// A recipe of MFDedup.
+    MfDedup,
+    /// The `.meta` file of a block of an HDFS datanode.
+    HdfsMeta,
+    /// The file of a chunk of a MooseFS chunk server.
+    MooseFsChunk,
+    /// What `ceph-objectstore-tool … dump` says of an object.
+    BlueStore,
+}
+
+impl Kind {
+    /// All, each with the word in front of its colon.
+    pub const ALL: [(&'static str, Self); 7] = [
+        ("dm-verity", Self::DmVerity),
+        ("zfs", Self::Zfs),
+        ("mega", Self::Mega),
+        ("mfdedup", Self::MfDedup),
+        ("hdfs-meta", Self::HdfsMeta),
+        ("moosefs-chunk", Self::MooseFsChunk),
+        ("bluestore", Self::BlueStore),
+    ];
+
+    /// The kind that `word` begins with, and what follows its colon; `None` of a path.
+    #[must_use]
+    pub fn of(word: &OsStr) -> Option<(Self, &OsStr)> {
+        let bytes = word.as_bytes();
+        let colon = bytes.iter().position(|byte| *byte == b':')?;
+        let (_, kind) =
+            Self::ALL.into_iter().find(|(name, _)| name.as_bytes() == &bytes[..colon])?;
+        Some((kind, OsStr::from_bytes(&bytes[colon + 1..])))
+    }
+
+    /// Reads a file of this kind.
+    ///
+    /// # Errors
+    /// [`LayoutError`] of other files, and of more than a million parts.
+    pub fn read(self, file: &mut dyn Read) -> Result<Layout, LayoutError> {
+        match self {
+            Self::DmVerity => dm_verity::read(&bytes(file)?),
+            Self::Zfs => zfs::read(&text(file)?),
+            Self::Mega => recipe::mega(&bytes(file)?),
+            Self::MfDedup => recipe::mfdedup(&bytes(file)?),
+            Self::HdfsMeta => hdfs::read(&bytes(file)?),
+            Self::MooseFsChunk => {
+                // The chunk itself follows what is kept of it.
+                let mut head = Vec::new();
+                file.take(moosefs::HEAD_BYTES as u64).read_to_end(&mut head).map_err(unread)?;
+                moosefs::read(&head)
+            }
+            Self::BlueStore => bluestore::read(&bytes(file)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

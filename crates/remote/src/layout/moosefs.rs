@@ -1,0 +1,28 @@
+//! Files of chunks of a MooseFS chunk server: a head, then CRC-32 of 1,024 blocks of 64 KiB, then the blocks. What
+//! behind the end of a file is nothing counts as zeros.
+
+use super::parts::{Cover, Layout, LayoutError, Part, Units, half_be};
+use crate::moosefs::{BLOCK_BYTES, CHUNK_BYTES};
+use crate::sums::{Algorithm, hex};
+
+/// The layout of a chunk, by the first bytes of its file.
+pub(super) fn read(head: &[u8]) -> Result<Layout, LayoutError> {
+    if head.len() < HEAD_BYTES || !head.starts_with(b"MFSC 1.0") {
+        return Err(LayoutError("no file of a chunk of MooseFS 3".into()));
+    }
+    let cover = Cover::Units(Units::plain(
+        Algorithm::Crc32,
+        BLOCK_BYTES as u32,
+        head[TABLE..HEAD_BYTES].to_vec(),
+    ));
+    let mut layout = Layout::new("MooseFS", [0; 32]);
+    layout.push(Part { len: CHUNK_BYTES, id: None, cover })?;
+    let version = half_be(head, 16).unwrap_or_default();
+    layout.about = vec![format!("chunk {}, version {version}", hex(&head[8..16]))];
+    layout.token = blake3::hash(&head[..HEAD_BYTES]).to_string();
+    Ok(layout)
+}
+
+const TABLE: usize = 4096;
+/// Bytes before the blocks.
+pub(super) const HEAD_BYTES: usize = 8192;

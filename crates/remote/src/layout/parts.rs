@@ -1,0 +1,190 @@
+//! [`Layout`]: the parts of a version, and what is known of each.
+
+use deltic_core::stored::Strength;
+
+use crate::sums::{Algorithm, Sum};
+
+/// The parts of a version, from its first byte to its last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The system that says it, for people.
+    pub system: &'static str,
+    /// More about it, for people: a root hash, a snapshot, why something is not told.
+    pub about: Vec<String>,
+    /// What another version of the same name does not have.
+    pub token: String,
+    /// Strength of equal identities as evidence.
+    pub identities: Strength,
+    /// The history in which identities are unique.
+    pub(super) history: [u8; 32],
+    pub(super) parts: Vec<Part>,
+    len: u64,
+}
+
+/// A part of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Length in bytes, never 0.
+    pub len: u64,
+    /// Where it lies, if that tells it from other bytes.
+    pub id: Option<Id>,
+    /// What is known of its bytes.
+    pub cover: Cover,
+}
+
+/// A place in storage: equal offsets into equal identities are equal bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Id {
+    /// Identity of the whole storage, of which the part is a piece.
+    pub of: [u64; 3],
+    /// Offset of the part in it, in bytes.
+    pub from: u64,
+}
+
+/// What is known of the bytes of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cover {
+    /// A sum for each unit.
+    Units(Units),
+    /// One sum of all of it.
+    Whole(Sum),
+    /// One sum of what it is packed as, and how it is packed.
+    Encoded(String, Sum),
+    /// Zeros.
+    Zero,
+    /// Nothing: only reading tells.
+    Unknown,
+}
+
+/// Sums of units of one length, one behind the other. The last unit may be shorter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Units {
+    /// Kind of the sums.
+    pub algorithm: Algorithm,
+    /// Length of a unit in bytes, never 0.
+    pub bytes: u32,
+    /// True if a shorter unit is filled up with zeros before it is summed.
+    pub padded: bool,
+    /// Bytes that go into a sum before those of the unit.
+    pub salt: Box<[u8]>,
+    /// The bytes of the sums.
+    pub sums: Vec<u8>,
+}
+
+/// Why a file is not what it was taken for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LayoutError(pub String);
+
+impl Layout {
+    /// A version of no bytes so far, by the word of `system`.
+    #[must_use]
+    pub fn new(system: &'static str, history: [u8; 32]) -> Self {
+        let (about, token, identities) = (Vec::new(), String::new(), Strength::Proof);
+        Self { system, about, token, identities, history, parts: Vec::new(), len: 0 }
+    }
+
+    /// Appends a part; one without bytes is none.
+    ///
+    /// # Errors
+    /// [`LayoutError`] of a part too many, of one that ends behind 2^63 bytes, and of sums that are not one a unit.
+    pub fn push(&mut self, part: Part) -> Result<(), LayoutError> {
+        if part.len == 0 {
+            return Ok(());
+        }
+        let end = self.len.checked_add(part.len).filter(|end| *end <= i64::MAX as u64);
+        let ends = part.id.is_none_or(|id| id.from.checked_add(part.len).is_some());
+        if !ends || self.parts.len() == MAX_PARTS {
+            return Err(LayoutError(format!(
+                "it has more than {MAX_PARTS} parts, or ends nowhere"
+            )));
+        }
+        if let Cover::Units(units) = &part.cover
+            && !units.fit(part.len)
+        {
+            return Err(LayoutError(format!("{} bytes of sums of {}", units.sums.len(), part.len)));
+        }
+        self.len = end.ok_or_else(|| LayoutError("it ends behind 2^63 bytes".into()))?;
+        self.parts.push(part);
+        Ok(())
+    }
+
+    /// Length of the version in bytes.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True for a version of no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The parts, each with the place of its first byte.
+    pub fn parts(&self) -> impl Iterator<Item = (u64, &Part)> {
+        let mut next = 0;
+        self.parts.iter().map(move |part| {
+            let start = next;
+            next += part.len;
+            (start, part)
+        })
+    }
+}
+
+impl Units {
+    /// Sums of units of `bytes`, without a salt; the last unit is summed as it is.
+    #[must_use]
+    pub fn plain(algorithm: Algorithm, bytes: u32, sums: Vec<u8>) -> Self {
+        Self { algorithm, bytes, padded: false, salt: Box::default(), sums }
+    }
+
+    /// Number of units.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.sums.len() as u64 / self.each() as u64
+    }
+
+    /// The sum of unit `no`.
+    #[must_use]
+    pub fn sum(&self, no: u64) -> Option<&[u8]> {
+        let start = usize::try_from(no).ok()?.checked_mul(self.each())?;
+        self.sums.get(start..start + self.each())
+    }
+
+    /// Length of a sum in bytes.
+    fn each(&self) -> usize {
+        self.algorithm.len().unwrap_or(1)
+    }
+
+    /// True if there is a sum for each unit of `len` bytes, and no piece of one.
+    fn fit(&self, len: u64) -> bool {
+        let is_whole =
+            self.algorithm.len().is_some() && self.sums.len().is_multiple_of(self.each());
+        self.bytes > 0 && is_whole && self.count() == len.div_ceil(self.bytes.into())
+    }
+
+    /// True if sums of both are taken in one way.
+    pub(super) fn are_like(&self, other: &Self) -> bool {
+        let way = |units: &Self| (units.algorithm, units.bytes, units.padded);
+        way(self) == way(other) && self.salt == other.salt
+    }
+}
+
+/// A number at `at`, little-endian.
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// The same of four bytes.
+pub(super) fn half(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// The same, most significant byte first.
+pub(super) fn half_be(bytes: &[u8], at: usize) -> Option<u32> {
+    half(bytes, at).map(u32::swap_bytes)
+}
+
+/// Parts of a version at most.
+pub(super) const MAX_PARTS: usize = 1_000_000;

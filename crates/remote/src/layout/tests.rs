@@ -1,0 +1,364 @@
+//! What real programs wrote (fixtures/README.md) is read as what they summed; other bytes are refused; and evidence
+//! counts as the policy says.
+
+use std::io::Read;
+use std::iter;
+use std::ops::Range;
+
+use deltic_core::stored::Strength;
+use sha2::{Digest, Sha256};
+
+use super::parts::MAX_PARTS;
+use super::{Comparison, Cover, Id, Kind, Layout, Part, Units};
+use crate::sums::{Algorithm, Sum};
+
+/// The stream that all fixtures are of.
+fn stream(len: usize) -> Vec<u8> {
+    let mut state = 0_u64;
+    let mut word = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| word().to_le_bytes()).collect();
+    bytes.truncate(len);
+    bytes
+}
+
+fn layout(kind: Kind, mut file: &[u8]) -> Layout {
+    kind.read(&mut file).unwrap()
+}
+
+macro_rules! fixture {
+    ($name:literal) => {
+        include_bytes!(concat!("fixtures/", $name)).as_slice()
+    };
+}
+
+/// Checks the sums of all units against `bytes`; says how many bytes had one.
+fn check(layout: &Layout, bytes: &[u8], sum: impl Fn(&Units, &[u8]) -> Vec<u8>) -> u64 {
+    let mut seen = 0;
+    for (start, part) in layout.parts() {
+        let end = bytes.len().min((start + part.len) as usize);
+        let content = &bytes[start as usize..end];
+        match &part.cover {
+            Cover::Units(units) => {
+                for (no, unit) in content.chunks(units.bytes as usize).enumerate() {
+                    let mut unit = unit.to_vec();
+                    if units.padded {
+                        unit.resize(units.bytes as usize, 0);
+                    }
+                    assert_eq!(
+                        units.sum(no as u64).unwrap(),
+                        sum(units, &unit),
+                        "at {start}, {no}"
+                    );
+                }
+                seen += content.len() as u64;
+            }
+            Cover::Zero => assert!(content.iter().all(|byte| *byte == 0), "zeros at {start}"),
+            Cover::Whole(_) | Cover::Encoded(..) | Cover::Unknown => {}
+        }
+    }
+    seen
+}
+
+fn crc32c(_: &Units, unit: &[u8]) -> Vec<u8> {
+    crc32c::crc32c(unit).to_be_bytes().to_vec()
+}
+
+fn crc32(_: &Units, unit: &[u8]) -> Vec<u8> {
+    crc32fast::hash(unit).to_be_bytes().to_vec()
+}
+
+fn fletcher4(_: &Units, record: &[u8]) -> Vec<u8> {
+    let mut sums = [0_u64; 4];
+    for word in record.chunks_exact(4) {
+        let mut add = u64::from(u32::from_le_bytes(word.try_into().unwrap()));
+        for sum in &mut sums {
+            *sum = sum.wrapping_add(add);
+            add = *sum;
+        }
+    }
+    sums.iter().flat_map(|sum| sum.to_be_bytes()).collect()
+}
+
+/// One range.
+fn one(range: Range<u64>) -> Vec<Range<u64>> {
+    iter::once(range).collect()
+}
+
+#[test]
+fn a_hash_device_has_the_sums_of_its_image() {
+    let new = layout(Kind::DmVerity, fixture!("dm-verity-v2.hash"));
+    let old = layout(Kind::DmVerity, fixture!("dm-verity.hash"));
+    let salted = |units: &Units, block: &[u8]| {
+        Sha256::new().chain_update(&units.salt).chain_update(block).finalize().to_vec()
+    };
+    assert_eq!(check(&old, &stream(819_200), salted), 819_200);
+    assert_eq!(old.token, "bb6f7cb1300d37157ebcb3439d128395ce35a6737d319ed6dd7739b413aedd3a");
+    assert_eq!(new.token, "3a1e56f8288948d0ffd424107f2ed6075c027ed883716a64f67a42c1bd6adb16");
+    let differs = vec![4096..8192, 696_320..700_416];
+    assert_eq!(new.differing(&old), Comparison { differs, by: Some(Strength::Proof) });
+    let short = layout(Kind::DmVerity, fixture!("dm-verity-sha1.hash"));
+    let salted = |units: &Units, block: &[u8]| {
+        sha1::Sha1::new().chain_update(&units.salt).chain_update(block).finalize().to_vec()
+    };
+    assert_eq!(check(&short, &stream(10_240), salted), 10_240);
+    assert_eq!(short.token, "f1aad2e03c609387a33570a2be211cba9a64e315");
+    let all = new.differing(&short);
+    assert_eq!((all.differs, all.by), (one(0..819_200), None), "other salts tell nothing");
+    // One bit of any hash but the root's own shows.
+    let mut damaged = fixture!("dm-verity.hash").to_vec();
+    damaged[8192 + 77] ^= 1;
+    assert!(Kind::DmVerity.read(&mut &damaged[..]).unwrap_err().0.contains("damaged"));
+    let old_type = Kind::DmVerity.read(&mut fixture!("dm-verity-type0.hash")).unwrap_err();
+    assert!(old_type.0.contains("type"), "{old_type}");
+}
+
+#[test]
+fn stores_that_keep_crcs_have_those_of_the_content() {
+    let bytes = stream(300_000);
+    let hdfs = layout(Kind::HdfsMeta, fixture!("hdfs.meta"));
+    assert_eq!((check(&hdfs, &bytes[..10_000], crc32c), hdfs.len()), (10_000, 10_240));
+    let hdfs = layout(Kind::HdfsMeta, fixture!("hdfs-crc32.meta"));
+    assert_eq!(check(&hdfs, &bytes[..10_000], crc32), 10_000);
+    let mut chunk = bytes[..200_000].to_vec();
+    chunk.resize(64 << 20, 0);
+    assert_eq!(
+        check(&layout(Kind::MooseFsChunk, fixture!("moosefs.chunk")), &chunk, crc32),
+        64 << 20
+    );
+    let mut object = bytes.clone();
+    object[100_000..105_000].fill(0x55);
+    let bluestore = layout(Kind::BlueStore, fixture!("bluestore.json"));
+    let seen = check(&bluestore, &object, crc32c);
+    assert_eq!(bluestore.len(), 300_000);
+    assert!(seen > 280_000, "{seen}");
+    // What was cut keeps old bytes under the sum of its last chunk, which does not count.
+    let cut = layout(Kind::BlueStore, fixture!("bluestore-cut.json"));
+    assert_eq!((check(&cut, &bytes[..250_001], crc32c), cut.len()), (249_856, 250_001));
+    let packed = layout(Kind::BlueStore, fixture!("bluestore-compressed.json"));
+    assert_eq!(packed.len(), 300_000);
+    assert!(packed.parts().any(|(_, part)| matches!(part.cover, Cover::Encoded(..))));
+    let mut content = bytes[..100_000].to_vec();
+    let words: Vec<u8> = stream(600_000)[100_000..].to_vec();
+    content.extend(words.chunks_exact(8).flat_map(|word| [word; 8].concat()).take(200_000));
+    assert!(check(&packed, &content, crc32c) > 90_000);
+}
+
+/// Multi-buffer SHA-1 of ISA-L: sixteen SHA-1 states, each of every sixteenth group of words, and SHA-1 of those.
+fn multi_sha1(bytes: &[u8]) -> [u8; 20] {
+    const INITIAL: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
+    let mut padded = bytes.to_vec();
+    padded.push(0x80);
+    padded.resize((bytes.len() + 9).next_multiple_of(1024) - 8, 0);
+    padded.extend((bytes.len() as u64 * 8).to_be_bytes());
+    let mut states = [INITIAL; 16];
+    for block in padded.chunks(1024) {
+        for (no, state) in states.iter_mut().enumerate() {
+            let word = |i: usize| &block[(i * 16 + no) * 4..][..4];
+            sha1_block(
+                state,
+                &std::array::from_fn(|i| u32::from_be_bytes(word(i).try_into().unwrap())),
+            );
+        }
+    }
+    let order = (0..5).flat_map(|word| (0..16).map(move |no| (no, word)));
+    let all: Vec<u8> =
+        order.flat_map(|(no, word): (usize, usize)| states[no][word].to_le_bytes()).collect();
+    let mut digest: [u8; 20] = sha1::Sha1::digest(&all).into();
+    digest.chunks_mut(4).for_each(<[u8]>::reverse);
+    digest
+}
+
+fn sha1_block(state: &mut [u32; 5], block: &[u32; 16]) {
+    let mut words = block.to_vec();
+    for i in 16..80 {
+        words.push((words[i - 3] ^ words[i - 8] ^ words[i - 14] ^ words[i - 16]).rotate_left(1));
+    }
+    let [mut a, mut b, mut c, mut d, mut e] = *state;
+    for (i, word) in words.iter().enumerate() {
+        let (f, k) = match i / 20 {
+            0 => (b & c | !b & d, 0x5a82_7999),
+            1 => (b ^ c ^ d, 0x6ed9_eba1),
+            2 => (b & c | b & d | c & d, 0x8f1b_bcdc),
+            _ => (b ^ c ^ d, 0xca62_c1d6_u32),
+        };
+        let next =
+            a.rotate_left(5).wrapping_add(f).wrapping_add(e).wrapping_add(k).wrapping_add(*word);
+        (e, d, c, b, a) = (d, c, b.rotate_left(30), a, next);
+    }
+    for (sum, add) in state.iter_mut().zip([a, b, c, d, e]) {
+        *sum = sum.wrapping_add(add);
+    }
+}
+
+#[test]
+fn recipes_have_the_chunks_of_their_backups() {
+    let first = stream(400_000);
+    let second = [&first[..150_000], &[0x55; 100], &first[150_000..]].concat();
+    let recipes = [
+        (Kind::Mega, fixture!("mega-Recipe1"), fixture!("mega-Recipe2")),
+        (Kind::MfDedup, fixture!("mfdedup-Recipe1"), fixture!("mfdedup-Recipe2")),
+    ];
+    for (kind, old, new) in recipes {
+        let [old, new] = [layout(kind, old), layout(kind, new)];
+        for (layout, bytes) in [(&old, &first), (&new, &second)] {
+            assert_eq!(layout.len(), bytes.len() as u64);
+            for (start, part) in layout.parts() {
+                let Cover::Whole(sum) = &part.cover else { panic!("{part:?}") };
+                let chunk = &bytes[start as usize..][..part.len as usize];
+                assert_eq!(*sum.bytes, multi_sha1(chunk), "{kind:?} at {start}");
+            }
+        }
+        // All chunks behind the insert are elsewhere, and known.
+        let found = new.differing(&old);
+        assert_eq!((found.differs.len(), found.by), (1, Some(Strength::AgainstAccidents)));
+        assert!(found.differs[0].contains(&150_000) && found.bytes() < 40_000, "{found:?}");
+    }
+    // One more chunk that is kept as a delta has the length of what it stands for.
+    assert_eq!(layout(Kind::Mega, fixture!("mega-Recipe3")).len(), second.len() as u64);
+}
+
+#[test]
+fn records_of_a_snapshot_are_told_apart_by_their_places() {
+    let [old, new] = [fixture!("zfs/file-a.txt"), fixture!("zfs/file-b.txt")]
+        .map(|file| layout(Kind::Zfs, file));
+    let mut bytes = stream(1_000_000);
+    assert_eq!(check(&old, &bytes, fletcher4), 1_000_000);
+    bytes[5000] ^= 0xff;
+    bytes[700_000] ^= 0xff;
+    assert_eq!(check(&new, &bytes, fletcher4), 1_000_000);
+    let differs = vec![0..131_072, 655_360..786_432];
+    assert_eq!(new.differing(&old), Comparison { differs, by: Some(Strength::Proof) });
+    let sparse = layout(Kind::Zfs, fixture!("zfs/sparse.txt"));
+    let mut bytes = vec![0; 1 << 20];
+    bytes.extend(stream(200_000));
+    bytes.resize(3 << 20, 0);
+    assert_eq!((check(&sparse, &bytes, fletcher4), sparse.len()), (262_144, 3 << 20));
+    let small = layout(Kind::Zfs, fixture!("zfs/small.txt"));
+    assert_eq!((check(&small, &stream(700), fletcher4), small.len()), (700, 700));
+    let sha256 = layout(Kind::Zfs, fixture!("zfs/sha256.txt"));
+    let sum = |_: &Units, record: &[u8]| Sha256::digest(record).to_vec();
+    assert_eq!(check(&sha256, &stream(sha256.len() as usize), sum), sha256.len());
+    let packed = layout(Kind::Zfs, fixture!("zfs/packed.txt"));
+    let lzjb = |part: &Part| matches!(&part.cover, Cover::Encoded(how, _) if how == "lzjb");
+    assert_eq!(packed.parts().filter(|(_, part)| lzjb(part)).count(), 6);
+    assert_eq!(packed.differing(&packed).by, Some(Strength::Proof), "a place needs no sum");
+    for no_file in [fixture!("zfs/directory.txt"), fixture!("zfs/no-object.txt")] {
+        Kind::Zfs.read(&mut &*no_file).unwrap_err();
+    }
+}
+
+#[test]
+fn bytes_that_no_system_wrote_are_refused_without_a_panic() {
+    let mut state = 1_u64;
+    let mut next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    let whole = [
+        (Kind::DmVerity, fixture!("dm-verity.hash")),
+        (Kind::Zfs, fixture!("zfs/file-a.txt")),
+        (Kind::HdfsMeta, fixture!("hdfs.meta")),
+        (Kind::MooseFsChunk, fixture!("moosefs.chunk")),
+        (Kind::BlueStore, fixture!("bluestore.json")),
+        (Kind::Mega, fixture!("dm-verity.hash")),
+        (Kind::MfDedup, fixture!("dm-verity.hash")),
+    ];
+    for (kind, file) in whole {
+        for _ in 0..300 {
+            let mut bytes = file.to_vec();
+            for _ in 0..next() % 4 {
+                let at = next() as usize % bytes.len().min(4096);
+                bytes[at] = next() as u8;
+            }
+            bytes.truncate(next() as usize % (bytes.len() * 2));
+            if let Ok(layout) = kind.read(&mut &bytes[..]) {
+                let found = layout.differing(&layout);
+                assert!(found.bytes() <= layout.len());
+            }
+        }
+        kind.read(&mut std::io::empty()).unwrap_err();
+    }
+    // A file without an end is not read to it.
+    Kind::MooseFsChunk.read(&mut std::io::repeat(7).take(1 << 40)).unwrap_err();
+}
+
+fn part(len: u64, id: Option<Id>, cover: Cover) -> Part {
+    Part { len, id, cover }
+}
+
+fn crcs(sums: &[u32]) -> Cover {
+    let bytes = sums.iter().flat_map(|sum| sum.to_be_bytes()).collect();
+    Cover::Units(Units::plain(Algorithm::Crc32c, 4096, bytes))
+}
+
+fn of(history: u8, parts: &[Part]) -> Layout {
+    let mut layout = Layout::new("test", [history; 32]);
+    parts.iter().for_each(|part| layout.push(part.clone()).unwrap());
+    layout
+}
+
+#[test]
+fn evidence_counts_as_the_policy_says() {
+    let id = |from| Some(Id { of: [7, 8, 9], from });
+    let old = of(
+        1,
+        &[
+            part(8192, id(0), crcs(&[1, 2])),
+            part(4096, None, Cover::Zero),
+            part(8192, None, crcs(&[3, 4])),
+            part(100, None, Cover::Unknown),
+        ],
+    );
+    let all = old.differing(&old);
+    assert_eq!((all.differs, all.by), (one(20_480..20_580), Some(Strength::Hint)));
+    // A place is that of one history. In another one sums are left.
+    let moved = of(2, &[part(8192, id(0), crcs(&[1, 9]))]);
+    let found = moved.differing(&old);
+    assert_eq!((found.differs, found.by), (one(4096..8192), Some(Strength::Hint)));
+    // It is enough by itself, wherever parts begin.
+    let same = of(1, &[part(1000, id(0), Cover::Unknown), part(7192, id(1000), Cover::Unknown)]);
+    let found = same.differing(&old);
+    assert_eq!((found.differs, found.by), (vec![], Some(Strength::Proof)));
+    // Offsets into one place count, and so does where a unit begins.
+    let shifted = of(1, &[part(4096, id(1), crcs(&[1])), part(96, None, crcs(&[2]))]);
+    assert_eq!(shifted.differing(&old).differs, one(4096..4192));
+    let odd = of(3, &[part(100, None, Cover::Unknown), part(4096, None, crcs(&[1]))]);
+    assert_eq!(odd.differing(&old).differs, one(0..4196));
+    // Chunks with a sum of their own may be anywhere.
+    let chunk = |n: u8| {
+        let sum = Sum { algorithm: Algorithm::MultiSha1, bytes: [n; 20].into() };
+        part(10 + u64::from(n), None, Cover::Whole(sum))
+    };
+    let [new, was] = [[chunk(1), chunk(2), chunk(3)], [chunk(9), chunk(1), chunk(3)]];
+    let found = of(0, &new).differing(&of(0, &was));
+    assert_eq!((found.differs, found.by), (one(11..23), Some(Strength::AgainstAccidents)));
+    // What is packed alike is one content, as far as its sum says.
+    let packed = |how: &str, n| {
+        let sum = Sum { algorithm: Algorithm::Fletcher4, bytes: [n; 32].into() };
+        of(0, &[part(4096, None, Cover::Encoded(how.into(), sum))])
+    };
+    assert_eq!(packed("lzjb", 1).differing(&packed("lzjb", 1)).bytes(), 0);
+    assert_eq!(packed("lzjb", 1).differing(&packed("gzip", 1)).bytes(), 4096);
+    assert_eq!(packed("lzjb", 1).differing(&packed("lzjb", 2)).bytes(), 4096);
+}
+
+#[test]
+fn parts_and_their_sums_are_bounded() {
+    let mut layout = Layout::new("test", [0; 32]);
+    layout.push(part(0, None, crcs(&[]))).unwrap();
+    layout.push(part(8192, None, crcs(&[1]))).unwrap_err();
+    layout.push(part(4096, None, crcs(&[1, 2]))).unwrap_err();
+    layout.push(part(u64::MAX, None, Cover::Zero)).unwrap_err();
+    layout.push(part(2, Some(Id { of: [0; 3], from: u64::MAX }), Cover::Zero)).unwrap_err();
+    assert!(layout.is_empty());
+    for _ in 0..MAX_PARTS {
+        layout.push(part(1, None, Cover::Unknown)).unwrap();
+    }
+    layout.push(part(1, None, Cover::Unknown)).unwrap_err();
+}

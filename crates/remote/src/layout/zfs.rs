@@ -1,0 +1,166 @@
+//! Records of a file in a snapshot of ZFS, by the text that `zdb` prints: experimental.
+//!
+//! A record's place on the devices and the transaction that wrote it tell it from all others of the pool. What it is
+//! summed as is packed, where the data set is compressed: such sums are of no content. Without a snapshot `zdb` tells
+//! what was there seconds ago, so that one is asked for. The text is for developers, and its form is promised by
+//! nobody: a line that is not understood is an error.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use super::input::text;
+use super::parts::{Cover, Id, Layout, LayoutError, Part, Units};
+use crate::sums::{Algorithm, Sum};
+
+/// Asks `zdb` for the layout of an inode in a snapshot: `POOL/DATASET@SNAPSHOT:INODE`.
+///
+/// # Errors
+/// [`LayoutError`] of other words, where `zdb` is missing or refuses, and of text that is not understood.
+pub fn ask(object: &OsStr) -> Result<Layout, LayoutError> {
+    let wrong = || {
+        let object = object.to_string_lossy();
+        LayoutError(format!("'{object}' is no POOL/DATASET@SNAPSHOT:INODE"))
+    };
+    let (snapshot, inode) = object.to_str().and_then(|it| it.rsplit_once(':')).ok_or_else(wrong)?;
+    let is_snapshot = snapshot
+        .split_once('@')
+        .is_some_and(|(set, name)| !set.is_empty() && !name.is_empty() && !set.starts_with('-'));
+    if !is_snapshot || inode.parse::<u64>().is_err() {
+        return Err(wrong());
+    }
+    let zdb = Command::new("zdb")
+        .args(["-ddddd", "-bbbbbb", snapshot, inode])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut zdb = zdb.map_err(|error| {
+        LayoutError(format!("cannot run zdb: {}", deltic_store::reason(&error)))
+    })?;
+    let mut out = zdb.stdout.take().expect("it is piped");
+    let told = text(&mut out);
+    drop(out);
+    let mut why = String::new();
+    if let Some(errors) = zdb.stderr.take() {
+        let _ = errors.take(4096).read_to_string(&mut why);
+    }
+    let ended = zdb.wait().map_err(|error| LayoutError(deltic_store::reason(&error)))?;
+    let told = told?;
+    if !ended.success() || !told.contains(BLOCKS) {
+        let why = why.lines().next().unwrap_or("it knows no such file");
+        return Err(LayoutError(format!("zdb: {why}")));
+    }
+    read(&told)
+}
+
+/// Reads what `zdb -ddddd -bbbbbb` prints of one file.
+pub(super) fn read(told: &str) -> Result<Layout, LayoutError> {
+    let odd = |line: &str| LayoutError(format!("zdb prints what is not understood: {line:.200}"));
+    let (head, blocks) = told.split_once(BLOCKS).ok_or_else(|| odd("no blocks"))?;
+    if !head.contains("  ZFS plain file") {
+        return Err(LayoutError("zdb: it is no plain file".into()));
+    }
+    let snapshot = head.lines().find_map(|line| line.strip_prefix("Dataset "));
+    let snapshot = snapshot.and_then(|line| line.split(' ').next()).unwrap_or_default();
+    let len = head.lines().find_map(|line| line.trim().strip_prefix("size"));
+    let len: u64 = len.and_then(|len| len.trim().parse().ok()).ok_or_else(|| odd("no size"))?;
+    let pool = snapshot.split(['/', '@']).next().unwrap_or_default();
+    let history = blake3::derive_key("deltic 2026-11 records of a pool of ZFS", pool.as_bytes());
+    let mut layout = Layout::new("ZFS", history);
+    for line in blocks.lines().map(str::trim).take_while(|line| !line.starts_with("segment")) {
+        let Some(record) = Record::read(line).map_err(|()| odd(line))? else { continue };
+        if record.start < layout.len() {
+            return Err(odd(line));
+        }
+        let end = record.start.saturating_add(record.len).min(len);
+        let gap = record.start.min(len) - layout.len();
+        layout.push(Part { len: gap, id: None, cover: Cover::Zero })?;
+        let len = end.saturating_sub(record.start);
+        layout.push(record.part(len))?;
+    }
+    layout.push(Part { len: len - layout.len(), id: None, cover: Cover::Zero })?;
+    layout.about = vec![format!("experimental: by zdb, of {snapshot}")];
+    layout.token = snapshot.to_owned();
+    Ok(layout)
+}
+
+const BLOCKS: &str = "Indirect blocks:";
+
+/// A record that lies on the devices.
+struct Record<'a> {
+    start: u64,
+    len: u64,
+    id: Option<[u64; 3]>,
+    /// How it is packed; nothing where it is not.
+    packed: Option<&'a str>,
+    sum: Option<Sum>,
+}
+
+impl<'a> Record<'a> {
+    /// The record of a line; nothing of lines of other levels, and of holes. An error of what is not understood.
+    fn read(line: &'a str) -> Result<Option<Self>, ()> {
+        let mut words = line.split_whitespace();
+        let (Some(start), Some(level)) = (words.next(), words.next()) else { return Ok(None) };
+        let start = u64::from_str_radix(start, 16).map_err(drop)?;
+        let words: Vec<_> = words.collect();
+        if level != "L0" || words.contains(&"HOLE") {
+            return if level.starts_with('L') { Ok(None) } else { Err(()) };
+        }
+        let field = |name| words.iter().find_map(|word| word.strip_prefix(name));
+        let sizes = field("size=").and_then(|sizes| sizes.split_once("L/")).ok_or(())?;
+        let len = u64::from_str_radix(sizes.0, 16).map_err(drop)?;
+        let is_whole = sizes.1.strip_suffix('P') == Some(sizes.0);
+        let births = field("birth=").and_then(|births| births.split_once("L/")).ok_or(())?;
+        let birth: u64 = births.1.strip_suffix('P').and_then(|it| it.parse().ok()).ok_or(())?;
+        let place = field("DVA[0]=<").map(|place| place.trim_end_matches('>'));
+        let place: Option<Vec<_>> = place.map(|place| place.split(':').collect());
+        let id = match place.as_deref() {
+            Some([device, offset, ..]) => {
+                let numbers = [device, offset].map(|it| u64::from_str_radix(it, 16).map_err(drop));
+                let [device, offset] = numbers;
+                Some([device?, offset?, birth])
+            }
+            Some(_) => return Err(()),
+            None => None,
+        };
+        let way = words.iter().position(|word| word.ends_with(']'));
+        let way = way.map_or(&[][..], |at| &words[at + 1..]);
+        let (kind, how) = (way.first().copied(), way.get(1).copied());
+        let is_plain = is_whole && matches!(how, Some("uncompressed" | "off"));
+        let packed = if is_plain { None } else { how.or(Some("packed")) };
+        let is_open = !words.contains(&"encrypted");
+        let sum = field("cksum=").filter(|_| is_open).and_then(|told| sum(kind?, told));
+        Ok(Some(Self { start, len, id, packed, sum }))
+    }
+
+    /// The same, of which a file has `len` bytes.
+    fn part(self, len: u64) -> Part {
+        let id = self.id.map(|of| Id { of, from: 0 });
+        let cover = match (self.sum, self.packed) {
+            (Some(sum), Some(how)) => Cover::Encoded(how.to_owned(), sum),
+            (Some(sum), None) => match u32::try_from(self.len) {
+                Ok(bytes) if bytes > 0 => {
+                    let units = Units::plain(sum.algorithm, bytes, sum.bytes.into());
+                    Cover::Units(Units { padded: true, ..units })
+                }
+                _ => Cover::Unknown,
+            },
+            (None, _) => Cover::Unknown,
+        };
+        Part { len, id, cover }
+    }
+}
+
+/// A sum of four numbers.
+fn sum(kind: &str, told: &str) -> Option<Sum> {
+    let algorithm = match kind {
+        "fletcher4" => Algorithm::Fletcher4,
+        "sha256" => Algorithm::Sha256,
+        _ => return None,
+    };
+    let numbers = told.split(':').map(|number| u64::from_str_radix(number, 16).ok());
+    let numbers: Vec<_> = numbers.collect::<Option<_>>()?;
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
+    (numbers.len() == 4).then(|| Sum { algorithm, bytes: bytes.into() })
+}

@@ -1,0 +1,101 @@
+//! Where any file system says that the bytes of a file lie (`FIEMAP`), without a privilege.
+//!
+//! An address has no number of its own: once it is free, other bytes get it. So it says of two files that they share
+//! bytes now, and nothing of an earlier moment (docs/decisions/0051). It is a hint.
+
+use std::os::fd::BorrowedFd;
+
+use deltic_store::Extents;
+use deltic_store::facts::{Is, TooMany};
+use rustix::fs::fstat;
+use rustix::io::Errno;
+
+use super::ioctl::{self, Extent};
+
+/// The addresses of the parts of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// The parts. Identities are places on the device, for as long as nothing is written.
+    pub extents: Extents,
+    /// Bytes that other files or snapshots have too.
+    pub shared: u64,
+}
+
+/// The map of the first `len` bytes of `file`, flushed; `None` where there are too many parts.
+pub(super) fn map(file: BorrowedFd<'_>, len: u64) -> Result<Option<Mapped>, Errno> {
+    let device = fstat(file)?.st_dev;
+    let (mut found, mut next, mut is_last) = (Vec::new(), 0, false);
+    while !is_last && next < len {
+        let some = ioctl::map(file, next)?;
+        let Some(last) = some.last() else { break };
+        is_last = last.flags & LAST != 0;
+        let end = last.start.saturating_add(last.len);
+        if end <= next {
+            return Err(Errno::INVAL);
+        }
+        next = end;
+        found.extend(some);
+        if found.len() > deltic_store::facts::MAX_PARTS {
+            return Ok(None);
+        }
+    }
+    Ok(parts(&found, device, len).ok())
+}
+
+fn parts(found: &[Extent], device: u64, len: u64) -> Result<Mapped, TooMany> {
+    let history = blake3::derive_key("deltic 2026-11 places on a device", &device.to_le_bytes());
+    let mut mapped = Mapped { extents: Extents::new(history), shared: 0 };
+    for extent in found {
+        let at = mapped.extents.len();
+        let start = extent.start.clamp(at, len.max(at));
+        let end = extent.start.saturating_add(extent.len).clamp(start, len.max(start));
+        mapped.extents.push(start - at, Is::Zero)?;
+        let is = match extent.flags {
+            flags if flags & NOWHERE != 0 => Is::Unknown,
+            flags if flags & UNWRITTEN != 0 => Is::Zero,
+            _ => Is::Id { id: [device, 0, 0], from: extent.address + (start - extent.start) },
+        };
+        mapped.extents.push(end - start, is)?;
+        if extent.flags & SHARED != 0 {
+            mapped.shared += end - start;
+        }
+    }
+    let rest = len.saturating_sub(mapped.extents.len());
+    mapped.extents.push(rest, Is::Zero)?;
+    Ok(mapped)
+}
+
+const LAST: u32 = 1;
+/// No place yet, packed, encrypted, not aligned, or in a block with others: an address tells nothing.
+const NOWHERE: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400;
+const UNWRITTEN: u32 = 0x800;
+const SHARED: u32 = 0x2000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_tells_places_zeros_and_what_is_shared() {
+        let extent = |start, address, len, flags| Extent { start, address, len, flags };
+        let found = [
+            extent(0, 1 << 20, 4096, SHARED),
+            extent(4096, 2 << 20, 4096, UNWRITTEN),
+            extent(16384, 3 << 20, 4096, 0x8),
+            extent(20480, 4 << 20, 8192, LAST),
+        ];
+        let mapped = parts(&found, 7, 24_000).unwrap();
+        let id = |from| Is::Id { id: [7, 0, 0], from };
+        let is: Vec<_> = mapped.extents.parts().collect();
+        let expected = [
+            (0..4096, id(1 << 20)),
+            (4096..16384, Is::Zero),
+            (16384..20480, Is::Unknown),
+            (20480..24_000, id(4 << 20)),
+        ];
+        assert_eq!((is, mapped.shared), (expected.to_vec(), 4096));
+        // A file system does not lie, and a kernel that does gets no panic.
+        let odd = [extent(9, u64::MAX - 5, u64::MAX, 0), extent(0, 5, 3, 0)];
+        let _ = parts(&odd, 7, 24_000);
+    }
+}
