@@ -19,6 +19,7 @@ use crate::report::escape::Escape;
 use crate::report::exit::Exit;
 use crate::report::numbers::counted;
 use crate::report::output::{self, Output};
+use crate::words::refused::Misused;
 
 /// Shows one layout, or compares two.
 pub(crate) fn run(args: &StorageArgs) -> Exit {
@@ -68,7 +69,12 @@ const TRIES: usize = 5;
 fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
     let failed = || format!("cannot tell what storage knows of {}", shown(word));
     match Kind::of(word) {
-        Some((Kind::Zfs, object)) => zfs::ask(object).map_err(|why| anyhow!(why)),
+        Some((Kind::Zfs, word)) => {
+            let object = zfs::object(word).ok_or_else(|| {
+                Misused(format!("'{}' is no POOL/DATASET@SNAPSHOT:INODE", shown(word)))
+            })?;
+            zfs::ask(object).map_err(|why| anyhow!(why))
+        }
         Some((kind, path)) => {
             let mut file = opened_to_read(Path::new(path), trust)?;
             kind.read(&mut file).map_err(|why| anyhow!(why))

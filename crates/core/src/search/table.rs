@@ -16,12 +16,18 @@
 //! 3. Of blocks with the same weak and strong sum only the first has an entry: a million equal blocks are one.
 //! 4. The multiplier is random. Whoever chooses the weak sums of old cannot choose which of them share a tag.
 //!
+//! 5. CRC-32C is spread evenly already. So where it is the weak sum the second and the third level are SkySync's flat
+//!    index (§3.2.2), whose places are bits of the sum: its Entry2, of a weak and a strong sum. The tags stay before it,
+//!    since a look-up costs 10 ns where the sum is none, and that would be asked at each byte.
+//!
 //! All of it takes 20 to 32 bytes for each block, and 12 KiB at least.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
 
 use super::blocks::BlockSums;
+use crate::index::{ChunkNo, Cuckoo};
+use crate::weak::Rolling;
 
 /// The blocks of old that have the full length, to be found by their sums.
 #[derive(Debug)]
@@ -29,6 +35,84 @@ pub(super) struct Table {
     multiplier: u32,
     tags: Vec<u64>,
     tag_shift: u32,
+    sums: Sums,
+}
+
+/// Levels two and three.
+#[derive(Debug)]
+enum Sums {
+    Sorted(Sorted),
+    Flat(Flat),
+}
+
+impl Table {
+    pub(super) fn new(sums: &BlockSums) -> Self {
+        let multiplier = RandomState::new().hash_one(()) as u32 | 1;
+        let flat = (sums.spec().weak == Rolling::Crc32c).then(|| Flat::new(sums)).flatten();
+        let sums_of = flat.map_or_else(|| Sums::Sorted(Sorted::new(sums, multiplier)), Sums::Flat);
+        let count = match &sums_of {
+            Sums::Sorted(sorted) => sorted.entries.len(),
+            Sums::Flat(flat) => flat.blocks.len(),
+        };
+        let tag_bits = tag_bits(count);
+        let (tag_shift, mut tags) =
+            (u32::BITS - tag_bits, vec![0; 1 << (tag_bits - u64::BITS.ilog2())]);
+        let mut note = |key: u32| {
+            let tag = key >> tag_shift;
+            tags[tag as usize / 64] |= 1 << (tag % 64);
+        };
+        match &sums_of {
+            Sums::Sorted(sorted) => sorted.entries.iter().for_each(|entry| note(entry.key)),
+            Sums::Flat(flat) => {
+                flat.blocks.iter().for_each(|no| note(sums.weak(*no).wrapping_mul(multiplier)));
+            }
+        }
+        Self { multiplier, tags, tag_shift, sums: sums_of }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        match &self.sums {
+            Sums::Sorted(sorted) => sorted.entries.is_empty(),
+            Sums::Flat(flat) => flat.blocks.is_empty(),
+        }
+    }
+
+    /// Level one: whether a block may have this weak sum.
+    #[inline(always)]
+    pub(super) fn has_tag(&self, weak: u32) -> bool {
+        let tag = weak.wrapping_mul(self.multiplier) >> self.tag_shift;
+        self.tags[tag as usize / 64] >> (tag % 64) & 1 == 1
+    }
+
+    /// Level two: the first entry of a block with this weak sum. Counts the sums that are compared.
+    pub(super) fn find_weak(&self, weak: u32, compared: &mut u64) -> Option<usize> {
+        match &self.sums {
+            Sums::Sorted(sorted) => sorted.find_weak(weak.wrapping_mul(self.multiplier), compared),
+            Sums::Flat(flat) => {
+                *compared += 1;
+                flat.index.find(weak).map(|ChunkNo(no)| no as usize)
+            }
+        }
+    }
+
+    /// Level three: the block with this strong sum among those with the weak sum of the entry `first`.
+    pub(super) fn find_strong(&self, first: usize, strong: &[u8], sums: &BlockSums) -> Option<u32> {
+        match &self.sums {
+            Sums::Sorted(sorted) => sorted.find_strong(first, strong, sums),
+            Sums::Flat(flat) => flat.find_strong(sums.weak(flat.blocks[first]), strong, sums),
+        }
+    }
+}
+
+/// Bits of a tag.
+fn tag_bits(entries: usize) -> u32 {
+    let bits = (entries as u32).checked_next_power_of_two().map_or(32, u32::ilog2);
+    (bits + TAGS_PER_ENTRY_BITS).clamp(MIN_TAG_BITS, MAX_TAG_BITS)
+}
+
+/// Entries in the order of their sums.
+#[derive(Debug)]
+struct Sorted {
     /// Starts, one more than there are values.
     starts: Vec<u32>,
     start_shift: u32,
@@ -41,19 +125,13 @@ struct Entry {
     block: u32,
 }
 
-impl Table {
-    pub(super) fn new(sums: &BlockSums) -> Self {
-        let multiplier = RandomState::new().hash_one(()) as u32 | 1;
+impl Sorted {
+    fn new(sums: &BlockSums, multiplier: u32) -> Self {
         let entries = entries(sums, multiplier);
-        let bits = (entries.len() as u32).checked_next_power_of_two().map_or(32, u32::ilog2);
-        let tag_bits = (bits + TAGS_PER_ENTRY_BITS).clamp(MIN_TAG_BITS, MAX_TAG_BITS);
-        let start_bits = tag_bits - TAGS_PER_ENTRY_BITS;
-        let (tag_shift, start_shift) = (u32::BITS - tag_bits, u32::BITS - start_bits);
-        let mut tags = vec![0; 1 << (tag_bits - u64::BITS.ilog2())];
+        let start_bits = tag_bits(entries.len()) - TAGS_PER_ENTRY_BITS;
+        let start_shift = u32::BITS - start_bits;
         let mut starts = vec![0; (1 << start_bits) + 1];
         for entry in &entries {
-            let tag = entry.key >> tag_shift;
-            tags[tag as usize / 64] |= 1 << (tag % 64);
             starts[(entry.key >> start_shift) as usize + 1] += 1;
         }
         let mut before = 0;
@@ -61,23 +139,10 @@ impl Table {
             before += *start;
             *start = before;
         }
-        Self { multiplier, tags, tag_shift, starts, start_shift, entries }
+        Self { starts, start_shift, entries }
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Level one: whether a block may have this weak sum.
-    #[inline(always)]
-    pub(super) fn has_tag(&self, weak: u32) -> bool {
-        let tag = weak.wrapping_mul(self.multiplier) >> self.tag_shift;
-        self.tags[tag as usize / 64] >> (tag % 64) & 1 == 1
-    }
-
-    /// Level two: the first entry of a block with this weak sum. Counts the sums that are compared.
-    pub(super) fn find_weak(&self, weak: u32, compared: &mut u64) -> Option<usize> {
-        let key = weak.wrapping_mul(self.multiplier);
+    fn find_weak(&self, key: u32, compared: &mut u64) -> Option<usize> {
         let slot = (key >> self.start_shift) as usize;
         let (start, end) = (self.starts[slot] as usize, self.starts[slot + 1] as usize);
         let below = |entry: &Entry| {
@@ -88,8 +153,7 @@ impl Table {
         self.entries.get(first).is_some_and(|entry| entry.key == key).then_some(first)
     }
 
-    /// Level three: the block with this strong sum among those with the weak sum of the entry `first`.
-    pub(super) fn find_strong(&self, first: usize, strong: &[u8], sums: &BlockSums) -> Option<u32> {
+    fn find_strong(&self, first: usize, strong: &[u8], sums: &BlockSums) -> Option<u32> {
         let key = self.entries[first].key;
         let order =
             |entry: &Entry| entry.key.cmp(&key).then_with(|| sums.strong(entry.block).cmp(strong));
@@ -111,9 +175,92 @@ fn entries(sums: &BlockSums, multiplier: u32) -> Vec<Entry> {
     entries
 }
 
+/// Entries at places that their weak sums say (SkySync §3.2.2, Entry2).
+#[derive(Debug)]
+struct Flat {
+    index: Cuckoo<u32>,
+    /// The block of each entry.
+    blocks: Vec<u32>,
+}
+
+impl Flat {
+    /// The blocks of different sums; `None` where more than [`MAX_ALIKE`] of one weak sum have different strong ones,
+    /// which is no accident, or there are more than the index takes.
+    fn new(sums: &BlockSums) -> Option<Self> {
+        let count = sums.full() as usize;
+        let (mut index, mut blocks) = (Cuckoo::with_room(count, count), Vec::new());
+        for block in 0..sums.full() {
+            let (weak, strong, mut left) = (sums.weak(block), sums.strong(block), MAX_ALIKE);
+            let is_equal = |ChunkNo(no)| sums.strong(blocks[no as usize]) == strong;
+            if index.candidates(weak, &mut left).any(is_equal) {
+                continue;
+            }
+            if left == 0 {
+                return None;
+            }
+            index.push(weak);
+            blocks.push(block);
+        }
+        (index.dropped() == 0).then_some(Self { index, blocks })
+    }
+
+    fn find_strong(&self, weak: u32, strong: &[u8], sums: &BlockSums) -> Option<u32> {
+        let mut left = MAX_ALIKE;
+        let blocks = self.index.candidates(weak, &mut left);
+        blocks.map(|ChunkNo(no)| self.blocks[no as usize]).find(|no| sums.strong(*no) == strong)
+    }
+}
+
+/// Blocks with one weak sum and different strong ones, at most: of a million blocks some have two by accident.
+const MAX_ALIKE: usize = 16;
 const MIN_TAG_BITS: u32 = 16;
 /// 32 MiB of bits.
 const MAX_TAG_BITS: u32 = 28;
 /// 64 tags for each entry and more: of other content 63 windows in 64 end at the first level. A hit costs as much as
 /// rolling over a dozen windows.
 const TAGS_PER_ENTRY_BITS: u32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::FixedLen;
+    use crate::search::BlockSpec;
+    use crate::strong::Strong;
+
+    fn sums(weak: Rolling, blocks: impl Iterator<Item = (u32, u8)>) -> BlockSums {
+        let len = FixedLen::new(512).unwrap();
+        let mut sums = BlockSums::new(BlockSpec { len, weak, strong: Strong::Md5, key: None });
+        blocks.for_each(|(weak, strong)| sums.push(512, weak, &[strong; 16]).unwrap());
+        sums
+    }
+
+    /// The first block with these sums.
+    fn found(table: &Table, (weak, strong): (u32, u8), sums: &BlockSums) -> Option<u32> {
+        let first = table.has_tag(weak).then(|| table.find_weak(weak, &mut 0)).flatten()?;
+        table.find_strong(first, &[strong; 16], sums)
+    }
+
+    #[test]
+    fn every_block_is_found_by_its_sums_in_either_table() {
+        for (alike, is_flat) in [(1, true), (MAX_ALIKE as u32, true), (MAX_ALIKE as u32 + 1, false)]
+        {
+            let blocks = |n: u32| ((n / alike).wrapping_mul(0x0101_4ab7), (n % alike) as u8);
+            // Each comes three times: the first counts.
+            let all = (0..3000).map(|n| blocks(n % 1000));
+            for weak in [Rolling::Crc32c, Rolling::Adler] {
+                let sums = sums(weak, all.clone());
+                let table = Table::new(&sums);
+                let flat = is_flat && weak == Rolling::Crc32c;
+                assert_eq!(matches!(table.sums, Sums::Flat(_)), flat, "{alike} {weak:?}");
+                for n in 0..1000 {
+                    let (weak, strong) = blocks(n);
+                    assert_eq!(found(&table, (weak, strong), &sums), Some(n));
+                    assert_eq!(found(&table, (weak, 200), &sums), None);
+                    assert_eq!(found(&table, (weak ^ 1, strong), &sums), None);
+                }
+            }
+        }
+        let none = sums(Rolling::Crc32c, std::iter::empty());
+        assert!(Table::new(&none).is_empty());
+    }
+}

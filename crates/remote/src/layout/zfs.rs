@@ -13,24 +13,22 @@ use super::input::text;
 use super::parts::{Cover, Id, Layout, LayoutError, Part, Units};
 use crate::sums::{Algorithm, Sum};
 
-/// Asks `zdb` for the layout of an inode in a snapshot: `POOL/DATASET@SNAPSHOT:INODE`.
+/// The snapshot and the inode of `POOL/DATASET@SNAPSHOT:INODE`.
+#[must_use]
+pub fn object(word: &OsStr) -> Option<(&str, u64)> {
+    let (snapshot, inode) = word.to_str()?.rsplit_once(':')?;
+    let (dataset, name) = snapshot.split_once('@')?;
+    let is_snapshot = !dataset.is_empty() && !name.is_empty() && !dataset.starts_with('-');
+    Some((snapshot, inode.parse().ok()?)).filter(|_| is_snapshot)
+}
+
+/// Asks `zdb` for the layout of an inode in a snapshot.
 ///
 /// # Errors
-/// [`LayoutError`] of other words, where `zdb` is missing or refuses, and of text that is not understood.
-pub fn ask(object: &OsStr) -> Result<Layout, LayoutError> {
-    let wrong = || {
-        let object = object.to_string_lossy();
-        LayoutError(format!("'{object}' is no POOL/DATASET@SNAPSHOT:INODE"))
-    };
-    let (snapshot, inode) = object.to_str().and_then(|it| it.rsplit_once(':')).ok_or_else(wrong)?;
-    let is_snapshot = snapshot
-        .split_once('@')
-        .is_some_and(|(set, name)| !set.is_empty() && !name.is_empty() && !set.starts_with('-'));
-    if !is_snapshot || inode.parse::<u64>().is_err() {
-        return Err(wrong());
-    }
+/// [`LayoutError`] where `zdb` is missing or refuses, and of text that is not understood.
+pub fn ask((snapshot, inode): (&str, u64)) -> Result<Layout, LayoutError> {
     let zdb = Command::new("zdb")
-        .args(["-ddddd", "-bbbbbb", snapshot, inode])
+        .args(["-ddddd", "-bbbbbb", snapshot, &inode.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
