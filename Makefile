@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test bench differential storage storage-remote storage-verity proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build static install demo test bench differential storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
@@ -49,6 +49,10 @@ storage: toolchain ## check facts of btrfs, and syncs by them, against random ch
 storage-verity: toolchain ## compare contents by fs-verity, on an emulated machine (root: it installs what it needs)
 	cargo build --locked -p deltic-cli
 	tools/storage/verity.sh target/debug/deltic
+
+storage-zfs: toolchain ## tell what changed between two snapshots of ZFS (root: it installs zfs-fuse)
+	cargo build --locked -p deltic-cli
+	tools/storage/zfs.sh target/debug/deltic
 
 storage-remote: toolchain ## sync from real servers of stores that a URL names (SYSTEMS="s3 azure gs hdfs seaweedfs moosefs ceph")
 	cargo build --locked -p deltic-cli

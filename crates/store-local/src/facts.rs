@@ -40,7 +40,7 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
     service::extents(file, len)
 }
 
-/// Where `len` bytes of `file` lie, by the word of any file system.
+/// The places of `len` bytes of `file`, by the word of any file system.
 pub(super) fn mapped(file: BorrowedFd<'_>, len: u64) -> Option<Mapped> {
     map::map(file, len).ok().flatten()
 }

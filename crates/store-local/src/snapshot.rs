@@ -130,11 +130,11 @@ impl LocalSnapshot {
     ///
     /// # Errors
     /// The system's.
-    pub fn of_file(file: OwnedFd) -> io::Result<Option<Self>> {
+    pub fn held(file: OwnedFd) -> io::Result<Option<Self>> {
         Self::of(file, &RelPath::root()).map_err(io::Error::other)
     }
 
-    /// Where its bytes lie on the device, by the word of any file system: a hint.
+    /// The places of its bytes on the device, by the word of any file system: a hint.
     ///
     /// # Errors
     /// [`StoreError::Changed`] where the file is not what was opened any more.

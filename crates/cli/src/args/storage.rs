@@ -6,9 +6,9 @@ use super::links::TrustArgs;
 
 /// Show what storage knows of a file, or what differs between two by that
 ///
-/// Nothing of a file is read. Its file system says where its bytes lie and which
-/// sums it keeps of them: Btrfs, ext4 and F2FS with fs-verity, others by FIEMAP,
-/// which is a hint. With NEW and OLD the ranges of NEW are told that may differ:
+/// The file system says where bytes lie and which sums it keeps of them: Btrfs,
+/// ext4 and F2FS with fs-verity, others by FIEMAP, which is a hint. No content is
+/// read. With NEW and OLD the ranges of NEW are told that may differ:
 ///
 ///   deltic storage disk.img                         its parts, and what covers them
 ///   deltic storage disk.img snapshot/disk.img       what may differ between both

@@ -65,7 +65,7 @@ fn both((new, old): (&OsStr, &OsStr), trust: Trust) -> Result<(Layout, Layout)> 
 
 const TRIES: usize = 5;
 
-/// What storage says of one file.
+/// The layout of one file.
 fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
     let failed = || format!("cannot tell what storage knows of {}", shown(word));
     match Kind::of(word) {
@@ -81,7 +81,7 @@ fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
         }
         None => {
             let file = opened_to_read(Path::new(word), trust)?;
-            let snapshot = LocalSnapshot::of_file(file.into()).with_context(failed)?;
+            let snapshot = LocalSnapshot::held(file.into()).with_context(failed)?;
             let snapshot = snapshot.ok_or_else(|| anyhow!("it is no regular file"));
             let snapshot = snapshot.with_context(failed)?;
             here::layout(&snapshot).with_context(failed)?.map_err(|why| anyhow!(why))
@@ -122,7 +122,7 @@ enum Event<'a> {
     },
 }
 
-/// What two layouts say together.
+/// The comparison with another layout.
 #[derive(Debug, Serialize)]
 struct Compared {
     other: String,

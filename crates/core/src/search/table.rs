@@ -15,10 +15,9 @@
 //!    have to be cut somewhere; so nothing is left out.
 //! 3. Of blocks with the same weak and strong sum only the first has an entry: a million equal blocks are one.
 //! 4. The multiplier is random. Whoever chooses the weak sums of old cannot choose which of them share a tag.
-//!
-//! 5. CRC-32C is spread evenly already. So where it is the weak sum the second and the third level are SkySync's flat
-//!    index (§3.2.2), whose places are bits of the sum: its Entry2, of a weak and a strong sum. The tags stay before it,
-//!    since a look-up costs 10 ns where the sum is none, and that would be asked at each byte.
+//! 5. CRC-32C is spread evenly. Where it is the weak sum, the second and the third level are SkySync's flat index
+//!    (§3.2.2, Entry2): its places are bits of the weak sum. The tags stay before it, since a look-up in vain takes
+//!    10 ns, and each byte would ask.
 //!
 //! All of it takes 20 to 32 bytes for each block, and 12 KiB at least.
 

@@ -1,4 +1,4 @@
-//! Which parts of two versions are equal by what storage says of them, and how much that is worth.
+//! Comparison of two versions by what storage says of them, and the worth of that as evidence.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use deltic_core::stored::Strength;
 use super::parts::{Cover, Id, Layout, Part, Units};
 use crate::sums::Sum;
 
-/// Where two versions may differ.
+/// Ranges in which two versions may differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Ranges of the new version that may differ, ascending, none next to another.
@@ -36,7 +36,7 @@ impl Comparison {
 }
 
 impl Layout {
-    /// Where this version may differ from `old`. Bytes at the same place are equal where they lie in the same storage,
+    /// Compares this version with `old`. Bytes at the same place are equal where they lie in the same storage,
     /// are zeros, or have equal sums of one kind. A chunk with a sum of its own may also be elsewhere in `old`.
     #[must_use]
     pub fn differing(&self, old: &Self) -> Comparison {
@@ -121,7 +121,7 @@ impl At<'_> {
     }
 }
 
-/// What is left of a unit, in bytes, and its sum where that is all of it.
+/// Rest of a unit in bytes, and its sum where the rest is all of it.
 #[derive(PartialEq, Eq)]
 struct Unit<'a> {
     sum: Option<&'a [u8]>,

@@ -1,6 +1,6 @@
-//! What storage says of one version: its parts in order, what covers each of them, and where they lie (SkySync §3.4).
+//! Layouts: the word of storage about one version (SkySync §3.4).
 //!
-//! [`Layout`] is that, whoever says it. [`here`] asks the file system of a file on this machine. The others read files
+//! A [`Layout`] has the parts of a version in order, what covers each of them, and where they lie, whoever says it. [`here`] asks the file system of a file on this machine. The others read files
 //! in which systems keep sums, and `zdb` of ZFS; they are experimental. [`Layout::differing`] is the one place that
 //! says which evidence counts for equal parts. Nothing here reads the content of a version. Why so:
 //! docs/decisions/0062.
@@ -40,7 +40,7 @@ pub enum Kind {
     HdfsMeta,
     /// The file of a chunk of a MooseFS chunk server.
     MooseFsChunk,
-    /// What `ceph-objectstore-tool … dump` says of an object.
+    /// The output of `ceph-objectstore-tool … dump` of an object.
     BlueStore,
 }
 

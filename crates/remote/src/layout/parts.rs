@@ -11,7 +11,7 @@ pub struct Layout {
     pub system: &'static str,
     /// More about it, for people: a root hash, a snapshot, why something is not told.
     pub about: Vec<String>,
-    /// What another version of the same name does not have.
+    /// Tells this version from others of the same name.
     pub token: String,
     /// Strength of equal identities as evidence.
     pub identities: Strength,
@@ -26,9 +26,9 @@ pub struct Layout {
 pub struct Part {
     /// Length in bytes, never 0.
     pub len: u64,
-    /// Where it lies, if that tells it from other bytes.
+    /// Its place in storage, if that tells it from other bytes.
     pub id: Option<Id>,
-    /// What is known of its bytes.
+    /// Knowledge of its bytes.
     pub cover: Cover,
 }
 
@@ -41,18 +41,18 @@ pub struct Id {
     pub from: u64,
 }
 
-/// What is known of the bytes of a part.
+/// Knowledge of the bytes of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cover {
     /// A sum for each unit.
     Units(Units),
-    /// One sum of all of it.
+    /// Sum of all of it.
     Whole(Sum),
-    /// One sum of what it is packed as, and how it is packed.
+    /// Method by which it is packed, and the sum of the packed bytes.
     Encoded(String, Sum),
     /// Zeros.
     Zero,
-    /// Nothing: only reading tells.
+    /// Unknown: only reading tells.
     Unknown,
 }
 

@@ -1,5 +1,5 @@
-//! What real programs wrote (fixtures/README.md) is read as what they summed; other bytes are refused; and evidence
-//! counts as the policy says.
+//! Files of real programs (fixtures/README.md) are read as the sums of the bytes that these were given; other bytes are
+//! refused; and evidence counts as the policy says.
 
 use std::io::Read;
 use std::iter;
@@ -84,7 +84,7 @@ fn fletcher4(_: &Units, record: &[u8]) -> Vec<u8> {
     sums.iter().flat_map(|sum| sum.to_be_bytes()).collect()
 }
 
-/// One range.
+/// A list of one range.
 fn one(range: Range<u64>) -> Vec<Range<u64>> {
     iter::once(range).collect()
 }

@@ -90,7 +90,7 @@ struct Record<'a> {
     start: u64,
     len: u64,
     id: Option<[u64; 3]>,
-    /// How it is packed; nothing where it is not.
+    /// Method by which it is packed, if it is.
     packed: Option<&'a str>,
     sum: Option<Sum>,
 }

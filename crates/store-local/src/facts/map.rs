@@ -1,4 +1,4 @@
-//! Where any file system says that the bytes of a file lie (`FIEMAP`), without a privilege.
+//! Places of the bytes of a file, by the word of any file system and without a privilege (`FIEMAP`).
 //!
 //! An address has no number of its own: once it is free, other bytes get it. So it says of two files that they share
 //! bytes now, and nothing of an earlier moment (docs/decisions/0051). It is a hint.
