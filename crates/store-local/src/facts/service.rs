@@ -21,9 +21,11 @@ use deltic_core::StoredSums;
 use deltic_store::Extents;
 use rustix::fs::{self, FileType, OFlags};
 use rustix::io::Errno;
+use rustix::net::sockopt::Timeout;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
+    sockopt,
 };
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
@@ -83,12 +85,11 @@ fn ask(
     file: BorrowedFd<'_>,
 ) -> Option<Vec<u8>> {
     let mut connection = lock(connection);
-    // One that was idle for long is closed by the service.
-    for _ in 0..2 {
-        let stream = match &*connection {
+    loop {
+        let (stream, was_open) = match &*connection {
             Connection::Lost(since) if since.elapsed() < AWAY_FOR => return None,
-            Connection::Lost(_) | Connection::New => connect(&socket()),
-            Connection::Open(stream) => stream.try_clone(),
+            Connection::Lost(_) | Connection::New => (connect(&socket()), false),
+            Connection::Open(stream) => (stream.try_clone(), true),
         };
         let Ok(stream) = stream else { break };
         match question.put(&stream, file).and_then(|()| answer(&stream)) {
@@ -97,7 +98,9 @@ fn ask(
                 ANSWERED.get_or_init(|| ());
                 return Some(bytes);
             }
-            Err(_) => *connection = Connection::New,
+            // One that was idle for long is closed by the service.
+            Err(_) if was_open => *connection = Connection::New,
+            Err(_) => break,
         }
     }
     *connection = Connection::Lost(Instant::now());
@@ -113,13 +116,16 @@ enum Connection {
 
 /// Connects to a service that is the superuser's or our own: what another one says is not to be relied on.
 fn connect(path: &Path) -> io::Result<UnixStream> {
-    let stream = UnixStream::connect(path)?;
+    let stream =
+        net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Whoever does not take what waits there would keep a connection waiting too.
+    sockopt::set_socket_timeout(&stream, Timeout::Send, Some(ANSWERS_WITHIN))?;
+    net::connect(&stream, &SocketAddrUnix::new(path)?)?;
+    let stream = UnixStream::from(stream);
     let owner = sockopt::socket_peercred(&stream)?.uid;
     if !owner.is_root() && owner != rustix::process::geteuid() {
         return Err(Errno::PERM.into());
     }
-    stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
-    stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
     Ok(stream)
 }
 
@@ -201,16 +207,34 @@ impl Question {
     }
 }
 
-fn answer(mut stream: &UnixStream) -> io::Result<Vec<u8>> {
-    let mut len = [0; 4];
-    stream.read_exact(&mut len)?;
+fn answer(stream: &UnixStream) -> io::Result<Vec<u8>> {
+    let (mut len, end) = ([0; 4], Instant::now() + ANSWERS_WITHIN);
+    hear_until(stream, &mut len, end)?;
     let len = u32::from_le_bytes(len) as usize;
     if len > MAX_ANSWER_BYTES {
         return Err(Errno::MSGSIZE.into());
     }
     let mut bytes = vec![0; len];
-    stream.read_exact(&mut bytes)?;
+    hear_until(stream, &mut bytes, end)?;
     Ok(bytes)
+}
+
+/// Fills `room`, if that takes no longer than until `end`, however few bytes come at once.
+fn hear_until(mut stream: &UnixStream, mut room: &mut [u8], end: Instant) -> io::Result<()> {
+    while !room.is_empty() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Errno::TIMEDOUT.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(room) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(heard) => room = &mut room[heard..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Gives up all rights of this process but the one that answers take.
