@@ -49,7 +49,7 @@ pub(super) fn sums(
 fn fill(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> Result<(), Errno> {
     static IS_MISSING: AtomicBool = AtomicBool::new(false);
     if !IS_MISSING.load(Ordering::Relaxed) {
-        match told_by_file(search.file, sums) {
+        match told_by_file(search, sums) {
             Err(Errno::NOTTY) => IS_MISSING.store(true, Ordering::Relaxed),
             told => return told,
         }
@@ -58,17 +58,18 @@ fn fill(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> Result<(
 }
 
 /// Asks the file itself.
-fn told_by_file(file: BorrowedFd<'_>, sums: &mut StoredSums) -> Result<(), Errno> {
+fn told_by_file(search: &Search<'_>, sums: &mut StoredSums) -> Result<(), Errno> {
+    let mut is_hole = holes(search.file, search.by);
     let buffer = vec![0; size_of::<SumsBuffer>()].into_boxed_slice();
     let mut buffer: Box<SumsBuffer> = buffer.try_into().unwrap_or_else(|_| unreachable!());
     let Range { mut start, end } = sums.range();
     while start < end {
         let head = [start, end - start, 0, 0].map(u64::to_ne_bytes);
         buffer[..SUMS_HEAD_BYTES].copy_from_slice(head.as_flattened());
-        ioctl::sums(file, &mut buffer)?;
+        ioctl::sums(search.file, &mut buffer)?;
         let (head, entries) = buffer.split_at(SUMS_HEAD_BYTES);
         let written = entries.get(..word(head, 16)? as usize).ok_or(Errno::INVAL)?;
-        let next = take_entries(written, sums)?;
+        let next = take_entries(written, sums, &mut is_hole)?;
         if next <= start {
             // Behind the end of the file, or nothing that we know.
             break;
@@ -78,13 +79,18 @@ fn told_by_file(file: BorrowedFd<'_>, sums: &mut StoredSums) -> Result<(), Errno
     Ok(())
 }
 
-/// Takes what a call told; the place behind it.
-fn take_entries(mut entries: &[u8], sums: &mut StoredSums) -> Result<u64, Errno> {
-    let (mut next, sector) = (0, u64::from(sums.block_bytes()));
+/// Takes what a call told; the place behind it. What it calls zeros has to be a hole besides, as [`super::btrfs`] says
+/// of what has no item. So reserved room is not known here.
+fn take_entries(
+    mut entries: &[u8],
+    sums: &mut StoredSums,
+    mut is_hole: impl FnMut(&Range<u64>) -> bool,
+) -> Result<u64, Errno> {
+    let (mut next, sector, asked) = (0, u64::from(sums.block_bytes()), sums.range());
     while !entries.is_empty() {
         let (start, len, kind) = (word(entries, 0)?, word(entries, 8)?, half(entries, 16)?);
         let end = start.checked_add(len).ok_or(Errno::INVAL)?;
-        if !start.is_multiple_of(sector) {
+        if !start.is_multiple_of(sector) || end.checked_next_multiple_of(sector).is_none() {
             return Err(Errno::INVAL);
         }
         entries = entries.get(24..).ok_or(Errno::INVAL)?;
@@ -95,7 +101,10 @@ fn take_entries(mut entries: &[u8], sums: &mut StoredSums) -> Result<u64, Errno>
             sums.put(start, told);
             entries = rest;
         } else if kind == ZEROED {
-            sums.put_zeros(&(start..end));
+            let zeros = start.max(asked.start)..end.min(asked.end);
+            if zeros.start < zeros.end && is_hole(&zeros) {
+                sums.put_zeros(&zeros);
+            }
         }
         next = end;
     }
@@ -289,7 +298,7 @@ mod tests {
         ]
         .concat();
         let mut sums = StoredSums::new(SumKind::Crc32c, SECTOR as u32, &(0..SECTOR * 9));
-        assert_eq!(take_entries(&answer, &mut sums), Ok(SECTOR * 5 + 10));
+        assert_eq!(take_entries(&answer, &mut sums, |_| true), Ok(SECTOR * 5 + 10));
         let expected = [
             BlockSum::Sum(&[1; 4]),
             BlockSum::Sum(&[2; 4]),
@@ -302,7 +311,31 @@ mod tests {
         for (no, expected) in (0..).zip(expected) {
             assert_eq!(sums.at(no * SECTOR), expected, "{no}");
         }
-        assert_eq!(take_entries(&[], &mut sums), Ok(0));
+        assert_eq!(take_entries(&[], &mut sums, |_| true), Ok(0));
+    }
+
+    /// What lies between two items while others are put in the place of some looks like a hole.
+    #[test]
+    fn what_an_answer_calls_zeros_is_unknown_unless_it_is_a_hole() {
+        let answer = [
+            entry(0, SECTOR * 3, 2, &[]),
+            entry(SECTOR * 3, SECTOR, 1, &[7; 4]),
+            entry(SECTOR * 4, SECTOR * 2, 2, &[]),
+            entry(SECTOR * 6, SECTOR * 9, 2, &[]),
+        ]
+        .concat();
+        // The part that was asked for begins and ends within what is told.
+        let mut sums = StoredSums::new(SumKind::Crc32c, SECTOR as u32, &(SECTOR..SECTOR * 9));
+        let mut asked = Vec::new();
+        let told = take_entries(&answer, &mut sums, |range| {
+            asked.push(range.start / SECTOR..range.end / SECTOR);
+            range.start != SECTOR * 4
+        });
+        assert_eq!((told, asked), (Ok(SECTOR * 15), vec![1..3, 4..6, 6..9]));
+        let is = |no| sums.at(no * SECTOR);
+        assert_eq!([1, 2, 6, 7, 8].map(is), [BlockSum::Zero; 5]);
+        assert_eq!(is(3), BlockSum::Sum(&[7; 4]));
+        assert_eq!([0, 4, 5, 9].map(is), [BlockSum::Unknown; 4]);
     }
 
     #[test]
@@ -312,11 +345,13 @@ mod tests {
             entry(0, SECTOR * 2, 1, &[1; 4]),
             entry(5, SECTOR, 1, &[1; 4]),
             entry(u64::MAX - SECTOR + 1, SECTOR * 2, 1, &[1; 8]),
+            entry(u64::MAX - SECTOR + 1, 10, 1, &[1; 4]),
             entry(0, u64::MAX, 1, &[1; 8]),
             entry(0, SECTOR, 1, &[1; 4])[..20].to_vec(),
         ];
         for answer in refused {
-            assert_eq!(take_entries(&answer, &mut sums), Err(Errno::INVAL), "{answer:?}");
+            let told = take_entries(&answer, &mut sums, |_| true);
+            assert_eq!(told, Err(Errno::INVAL), "{answer:?}");
         }
     }
 }
