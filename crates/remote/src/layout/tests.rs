@@ -247,6 +247,10 @@ fn records_of_a_snapshot_are_told_apart_by_their_places() {
     let lzjb = |part: &Part| matches!(&part.cover, Cover::Encoded(how, _) if how == "lzjb");
     assert_eq!(packed.parts().filter(|(_, part)| lzjb(part)).count(), 6);
     assert_eq!(packed.differing(&packed).by, Some(Strength::Proof), "a place needs no sum");
+    // A name of a file is any text.
+    let text = str::from_utf8(fixture!("zfs/small.txt")).unwrap();
+    let forged = text.replace("/small", "/small\n\tsize\t5\nIndirect blocks:\n 0 L0 none");
+    assert_eq!(layout(Kind::Zfs, forged.as_bytes()), small);
     for no_file in [fixture!("zfs/directory.txt"), fixture!("zfs/no-object.txt")] {
         Kind::Zfs.read(&mut &*no_file).unwrap_err();
     }

@@ -6,8 +6,9 @@
 //! nobody: a line that is not understood is an error.
 
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{self, Read};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use super::input::text;
 use super::parts::{Cover, Id, Layout, LayoutError, Part, Units};
@@ -36,32 +37,39 @@ pub fn ask((snapshot, inode): (&str, u64)) -> Result<Layout, LayoutError> {
     let mut zdb = zdb.map_err(|error| {
         LayoutError(format!("cannot run zdb: {}", deltic_store::reason(&error)))
     })?;
-    let mut out = zdb.stdout.take().expect("it is piped");
-    let told = text(&mut out);
-    drop(out);
-    let mut why = String::new();
-    if let Some(errors) = zdb.stderr.take() {
-        let _ = errors.take(4096).read_to_string(&mut why);
-    }
+    let (out, errors) = (zdb.stdout.take(), zdb.stderr.take());
+    // Whoever writes to one of them waits for nobody who reads the other.
+    let why = thread::spawn(move || errors.map(first_line).unwrap_or_default());
+    let told = text(&mut out.expect("it is piped"));
+    let why = why.join().unwrap_or_default();
     let ended = zdb.wait().map_err(|error| LayoutError(deltic_store::reason(&error)))?;
     let told = told?;
     if !ended.success() || !told.contains(BLOCKS) {
-        let why = why.lines().next().unwrap_or("it knows no such file");
+        let why = if why.is_empty() { "it knows no such file" } else { &why };
         return Err(LayoutError(format!("zdb: {why}")));
     }
     read(&told)
 }
 
+/// The first line of a stream, which is read to its end.
+fn first_line(mut stream: impl Read) -> String {
+    let mut first = Vec::new();
+    let _ = stream.by_ref().take(4096).read_to_end(&mut first);
+    let _ = io::copy(&mut stream, &mut io::sink());
+    String::from_utf8_lossy(&first).lines().next().unwrap_or_default().to_owned()
+}
+
 /// Reads what `zdb -ddddd -bbbbbb` prints of one file.
 pub(super) fn read(told: &str) -> Result<Layout, LayoutError> {
     let odd = |line: &str| LayoutError(format!("zdb prints what is not understood: {line:.200}"));
-    let (head, blocks) = told.split_once(BLOCKS).ok_or_else(|| odd("no blocks"))?;
+    // The path of the file stands before all that counts here, and may have lines of its own.
+    let (head, blocks) = told.rsplit_once(BLOCKS).ok_or_else(|| odd("no blocks"))?;
     if !head.contains("  ZFS plain file") {
         return Err(LayoutError("zdb: it is no plain file".into()));
     }
     let snapshot = head.lines().find_map(|line| line.strip_prefix("Dataset "));
     let snapshot = snapshot.and_then(|line| line.split(' ').next()).unwrap_or_default();
-    let len = head.lines().find_map(|line| line.trim().strip_prefix("size"));
+    let len = head.lines().rev().find_map(|line| line.trim().strip_prefix("size"));
     let len: u64 = len.and_then(|len| len.trim().parse().ok()).ok_or_else(|| odd("no size"))?;
     let pool = snapshot.split(['/', '@']).next().unwrap_or_default();
     let history = blake3::derive_key("deltic 2026-11 records of a pool of ZFS", pool.as_bytes());
