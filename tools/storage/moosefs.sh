@@ -37,15 +37,20 @@ down() {
 }
 mfsmaster -c "$mfs/master.cfg" start >"$log" 2>&1
 mfschunkserver -c "$mfs/chunks.cfg" start >>"$log" 2>&1
-# What was put or read through a mount stays in its cache, and would be read from there.
-mfsmount -H 10.99.0.1 -o mfscachemode=DIRECT "$mfs/mount" >>"$log" 2>&1
+# What was put or read through a mount stays in its cache, and would be read from there. Times that it told count there
+# for a second, whatever the other mount writes.
+mfsmount -H 10.99.0.1 -o mfscachemode=DIRECT,mfsattrcacheto=0,mfsentrycacheto=0 "$mfs/mount" >>"$log" 2>&1
 mfsmount -H 10.99.0.1 "$mfs/other" >>"$log" 2>&1
 mkdir "$mfs/mount/dir"
 for _ in $(seq 60); do
     if echo x 2>/dev/null >"$mfs/mount/probe" && command sync "$mfs/mount/probe" 2>/dev/null; then break; fi
     sleep 0.5
 done
-put() { cp "$1" "$mfs/other/dir/img" && command sync "$mfs/other/dir/img"; }
+put() {
+    cp "$1" "$mfs/other/dir/img" && command sync "$mfs/other/dir/img"
+    # A sync waits until the second is over in which a file was written: that is not what is measured.
+    [ -z "${BENCH:-}" ] || sleep 1.3
+}
 get() { cp "$mfs/mount/dir/img" "$1"; }
 export MOOSEFS_DIR=$mfs/mount/laws
 mkdir "$MOOSEFS_DIR"

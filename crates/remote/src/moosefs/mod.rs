@@ -16,6 +16,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deltic_tree::Timestamp;
 use rustix::fs::OFlags;
@@ -33,6 +34,10 @@ const MASTER_INO: u64 = 0x7fff_ffff;
 const MASTER_INFO: &str = ".masterinfo";
 /// Files of which it is known what their sums were.
 const MAX_KNOWN: usize = 1 << 12;
+/// A master gives a file its time when a write begins; what is written comes to a chunk server afterwards.
+const ON_ITS_WAY: Duration = Duration::from_millis(250);
+/// The clock of a master may be ahead by some of it.
+const MOST_LEFT: Duration = Duration::from_secs(2);
 /// Most chunks of a file whose sums are asked for: 4 TiB. A longer one is read.
 const MAX_CHUNKS: u64 = 1 << 16;
 
@@ -177,6 +182,8 @@ impl System for MooseFs {
     }
 
     fn check(&self, path: &str, object: &Object) -> Result<(), RemoteError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        std::thread::sleep(left_of_second(object.modified, now));
         let Some(known) = lock(&self.known).remove(path) else {
             return self.file(path, object).map(drop);
         };
@@ -249,6 +256,18 @@ fn modified(meta: &Metadata) -> Timestamp {
     Timestamp { secs: meta.mtime(), nanos: meta.mtime_nsec().try_into().unwrap_or(0) }
 }
 
+/// Time until the second is over in which a file was written, where times are of whole seconds, and until what was
+/// written in it has come. What comes after a sync, and has the time and length of what was there by then, no later run
+/// would see.
+fn left_of_second(modified: Timestamp, now: Duration) -> Duration {
+    let end = u64::try_from(modified.secs).ok().and_then(|secs| secs.checked_add(1));
+    let end = end
+        .filter(|_| modified.nanos == 0)
+        .map_or(now, |secs| Duration::from_secs(secs) + ON_ITS_WAY);
+    // A time that somebody gave it, to come.
+    Some(end.saturating_sub(now)).filter(|left| *left <= MOST_LEFT).unwrap_or_default()
+}
+
 fn failed(error: std::io::Error) -> RemoteError {
     use std::io::ErrorKind;
     let why = deltic_store::reason(&error);
@@ -297,6 +316,26 @@ mod tests {
             let checked = system.check(&path, &object);
             assert_eq!(matches!(checked, Err(RemoteError::Changed)), !is_same, "{checked:?}");
         }
+    }
+
+    #[test]
+    fn the_second_of_a_change_is_over_when_a_file_counts() {
+        let left = |secs, nanos, now| left_of_second(Timestamp { secs, nanos }, now).as_millis();
+        let now = Duration::from_millis(1_000_300);
+        assert_eq!([999, 1000, 1001].map(|secs| left(secs, 0, now)), [0, 950, 1950]);
+        assert_eq!([1002, i64::MAX, -1].map(|secs| left(secs, 0, now)), [0, 0, 0]);
+        assert_eq!(left(999, 0, Duration::from_millis(1_000_200)), 50);
+        assert_eq!(left(1000, 1, now), 0, "its times are finer");
+        let dir = tempfile::tempdir().unwrap();
+        let img = dir.path().join("img");
+        fs::write(&img, b"bytes").unwrap();
+        let since = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let second = Duration::from_secs(since().as_secs());
+        File::options().write(true).open(&img).unwrap().set_modified(UNIX_EPOCH + second).unwrap();
+        let path = img.to_str().unwrap().trim_start_matches('/').to_owned();
+        let object = object_of(&fs::metadata(&img).unwrap());
+        MooseFs::default().check(&path, &object).unwrap();
+        assert!(since() >= second + Duration::from_secs(1));
     }
 
     #[test]
