@@ -203,6 +203,8 @@ fn words_that_make_no_sense_are_refused() {
         assert!(run.stderr.contains(why) && run.stdout.is_empty(), "{words}: {run:#?}");
         assert_eq!(run.code, Some(code), "{words}: {run:#?}");
     }
+    // Stacked file systems, and those of the kernel, tell places of devices that nobody names.
+    assert!(shown(&world, "/proc/version").stdout.contains("no map"));
     // A colon alone makes no kind of it.
     shown(&world, "a:b");
 }

@@ -221,7 +221,9 @@ pub(crate) fn unit_bytes(len: u64) -> u64 {
 
 /// Bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| DIGITS[usize::from(digit)] as char).collect()
 }
 
 /// Feeds so many zeros.

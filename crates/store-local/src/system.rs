@@ -84,8 +84,8 @@ pub(crate) const BTRFS: u64 = 0x9123_683e;
 pub(crate) const EXT4: u64 = 0xef53;
 /// The magic number of tmpfs.
 pub(crate) const TMPFS: u64 = 0x0102_1994;
-const XFS: u64 = 0x5846_5342;
-const F2FS: u64 = 0xf2f5_2010;
+pub(crate) const XFS: u64 = 0x5846_5342;
+pub(crate) const F2FS: u64 = 0xf2f5_2010;
 const ZFS: u64 = 0x2fc1_2fc1;
 const BCACHEFS: u64 = 0xca45_1a4e;
 const OVERLAYFS: u64 = 0x794c_7630;

@@ -13,7 +13,8 @@ use super::links::TrustArgs;
 ///   deltic storage disk.img                         its parts, and what covers them
 ///   deltic storage disk.img snapshot/disk.img       what may differ between both
 ///
-/// Experimental: files in which other systems keep sums, by a word in front.
+/// Experimental: files in which other systems keep sums, by a word in front. They
+/// say what was when they were written.
 ///
 ///   deltic storage dm-verity:new.hash dm-verity:old.hash     of images, by veritysetup
 ///   deltic storage zfs:tank/vm@tue:34 zfs:tank/vm@mon:34     of inode 34, by zdb

@@ -8,10 +8,10 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use deltic_core::stored::Strength;
 use deltic_net::{LocalSnapshot, Trust};
-use deltic_remote::hex;
-use deltic_remote::layout::{Comparison, Cover, Kind, Layout, Part, Units, here, zfs};
+use deltic_remote::layout::{Comparison, Cover, Kind, Layout, Part, here, zfs};
+use deltic_remote::{Algorithm, hex};
 use indicatif::HumanBytes;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::files::opened_to_read;
 use crate::args::storage::StorageArgs;
@@ -49,9 +49,12 @@ fn told(args: &StorageArgs) -> Result<Exit> {
     Ok(if is_same { Exit::Success } else { Exit::Different })
 }
 
-/// Layouts of both, of one moment: what is told of one counts only while the other is what it was.
+/// Layouts of both. Those of files here are of one moment: places of one count only while the other has its own.
 fn both((new, old): (&OsStr, &OsStr), trust: Trust) -> Result<(Layout, Layout)> {
     let mut layout = read(new, trust)?;
+    if Kind::of(new).is_some() {
+        return Ok((layout, read(old, trust)?));
+    }
     for _ in 0..TRIES {
         let was = read(old, trust)?;
         let again = read(new, trust)?;
@@ -77,7 +80,8 @@ fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
         }
         Some((kind, path)) => {
             let mut file = opened_to_read(Path::new(path), trust)?;
-            kind.read(&mut file).map_err(|why| anyhow!(why))
+            let len = file.metadata().with_context(failed)?.len();
+            kind.read(&mut file, len).map_err(|why| anyhow!(why))
         }
         None => {
             let file = opened_to_read(Path::new(word), trust)?;
@@ -107,7 +111,13 @@ enum Event<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         unit_bytes: Option<u32>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        sums: Option<Vec<String>>,
+        padded: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        salt: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        packed: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sums: Option<Sums<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         identity: Option<[u64; 4]>,
     },
@@ -120,6 +130,22 @@ enum Event<'a> {
         #[serde(flatten)]
         compared: Option<Compared>,
     },
+}
+
+/// The sums of a part.
+#[derive(Debug)]
+struct Sums<'a>(&'a Cover);
+
+impl Serialize for Sums<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Cover::Units(units) => {
+                serializer.collect_seq((0..units.count()).filter_map(|no| units.sum(no).map(hex)))
+            }
+            Cover::Whole(sum) | Cover::Encoded(_, sum) => serializer.collect_seq([hex(&sum.bytes)]),
+            Cover::Zero | Cover::Unknown => serializer.collect_seq([(); 0]),
+        }
+    }
 }
 
 /// The comparison with another layout.
@@ -143,14 +169,14 @@ fn show(args: &StorageArgs, layout: &Layout, output: &mut Output) {
     for (offset, part) in layout.parts() {
         if args.json {
             let event = part_event(offset, part, args.sums);
-            output.line(serde_json::to_string(&event).expect("it is plain"));
+            say(output, serde_json::to_string(&event).expect("it is plain"));
             continue;
         }
-        output.line(format!("{offset:>16} {:>14}  {}", part.len, words(part)));
+        say(output, format!("{offset:>16} {:>14}  {}", part.len, words(part)));
         if let (true, Cover::Units(units)) = (args.sums, &part.cover) {
             for no in 0..units.count() {
                 let (at, sum) = (offset + no * u64::from(units.bytes), units.sum(no));
-                output.line(format!("{at:>16}   {}", hex(sum.unwrap_or_default())));
+                say(output, format!("{at:>16}   {}", hex(sum.unwrap_or_default())));
             }
         }
     }
@@ -164,32 +190,43 @@ fn show(args: &StorageArgs, layout: &Layout, output: &mut Output) {
     }
 }
 
+/// Adds a line, of which there may be millions.
+fn say(output: &mut Output, line: String) {
+    output.line(line);
+    if output.waiting_bytes() > MAX_WAITING_BYTES {
+        output.flush();
+    }
+}
+
+const MAX_WAITING_BYTES: usize = 256 << 10;
+
 fn event(args: &StorageArgs, layout: &Layout, compared: Option<Compared>) -> String {
-    let (source, about) = (shown(&args.new), &layout.about[..]);
+    let (source, about) = (args.new.to_string_lossy().into_owned(), &layout.about[..]);
     let (system, length, token) = (layout.system, layout.len(), &*layout.token);
     let event = Event::Storage { source, system, length, token, about, compared };
     serde_json::to_string(&event).expect("it is plain")
 }
 
-fn part_event(offset: u64, part: &Part, with_sums: bool) -> Event<'static> {
-    let (cover, sum, unit_bytes) = match &part.cover {
-        Cover::Units(units) => ("units", Some(units.algorithm.name()), Some(units.bytes)),
-        Cover::Whole(sum) => ("whole", Some(sum.algorithm.name()), None),
-        Cover::Encoded(_, sum) => ("encoded", Some(sum.algorithm.name()), None),
-        Cover::Zero => ("zero", None, None),
-        Cover::Unknown => ("unknown", None, None),
+fn part_event(offset: u64, part: &Part, with_sums: bool) -> Event<'_> {
+    let (cover, sum, units, packed) = match &part.cover {
+        Cover::Units(units) => ("units", Some(units.algorithm), Some(units), None),
+        Cover::Whole(sum) => ("whole", Some(sum.algorithm), None, None),
+        Cover::Encoded(how, sum) => ("encoded", Some(sum.algorithm), None, Some(&**how)),
+        Cover::Zero => ("zero", None, None, None),
+        Cover::Unknown => ("unknown", None, None, None),
     };
-    let sums = with_sums.then(|| match &part.cover {
-        Cover::Units(units) => sums_of(units).collect(),
-        Cover::Whole(sum) | Cover::Encoded(_, sum) => vec![hex(&sum.bytes)],
-        Cover::Zero | Cover::Unknown => Vec::new(),
-    });
-    let identity = part.id.map(|id| [id.of[0], id.of[1], id.of[2], id.from]);
-    Event::Part { offset, length: part.len, cover, sum, unit_bytes, sums, identity }
-}
-
-fn sums_of(units: &Units) -> impl Iterator<Item = String> {
-    (0..units.count()).filter_map(|no| units.sum(no).map(hex))
+    Event::Part {
+        offset,
+        length: part.len,
+        cover,
+        sum: sum.map(Algorithm::name),
+        unit_bytes: units.map(|units| units.bytes),
+        padded: units.map(|units| units.padded),
+        salt: units.filter(|units| !units.salt.is_empty()).map(|units| hex(&units.salt)),
+        packed,
+        sums: with_sums.then_some(Sums(&part.cover)),
+        identity: part.id.map(|id| [id.of[0], id.of[1], id.of[2], id.from]),
+    }
 }
 
 /// `16 sums CRC-32C of 4,096 bytes, at 13631488:7:0 + 4096`.
@@ -218,8 +255,8 @@ fn compare(
     found: &Comparison,
     output: &mut Output,
 ) {
-    let other = args.old.as_deref().map(shown).unwrap_or_default();
     if args.json {
+        let other = args.old.as_deref().unwrap_or_default().to_string_lossy().into_owned();
         let differs =
             |range: &Range<u64>| Differs { offset: range.start, length: range.end - range.start };
         let compared = Compared {
@@ -232,12 +269,15 @@ fn compare(
         return output.line(event(args, new, Some(compared)));
     }
     for range in &found.differs {
-        output.line(format!("{:>16} {:>14}", range.start, range.end - range.start));
+        say(output, format!("{:>16} {:>14}", range.start, range.end - range.start));
     }
     let (bytes, ranges) = (found.bytes(), counted(found.differs.len() as u64, "range"));
     let of = HumanBytes(new.len());
     output.line(match (bytes, found.by) {
         (0, _) if new.is_empty() => "empty".into(),
+        (0, Some(by)) if new.len() != old.len() => {
+            format!("equal as far as it goes: {of}, {}", evidence(by))
+        }
         (0, Some(by)) => format!("equal: {of}, {}", evidence(by)),
         (bytes, Some(by)) => {
             format!(
@@ -254,13 +294,18 @@ fn compare(
     if new.len() != old.len() {
         output.line(format!("the other has {}", counted(old.len(), "byte")));
     }
+    for (word, layout) in [&args.new].into_iter().chain(&args.old).zip([new, old]) {
+        for about in &layout.about {
+            output.line(format!("  {}: {about}", shown(word)));
+        }
+    }
 }
 
 fn evidence(by: Strength) -> &'static str {
     match by {
         Strength::Proof => "which is proof",
         Strength::AgainstAccidents => "but for who forges sums",
-        Strength::Hint => "which is a hint: 32 bits a unit, or places that others may have had",
+        Strength::Hint => "which is a hint and no proof",
     }
 }
 

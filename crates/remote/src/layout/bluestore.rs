@@ -57,7 +57,10 @@ impl Extent {
         let is_packed = blob["flags"].as_u64()? & COMPRESSED != 0;
         let lens = (blob["logical_length"].as_u64()?, blob["compressed_length"].as_u64()?);
         let order = blob["csum_chunk_order"].as_u64().filter(|_| blob["csum_type"] == CRC32C);
-        let sums = blob["csum_data"].as_array().map_or(&[][..], |sums| sums);
+        let sums = match &blob["csum_data"] {
+            Value::Null => &[][..],
+            told => told.as_array()?,
+        };
         let sum = |sum: &Value| u32::try_from(sum.as_u64()?).ok();
         Some(Self {
             logical,
@@ -73,8 +76,10 @@ impl Extent {
         let end = self.logical.end.min(len);
         let all = end.saturating_sub(self.logical.start.min(end));
         let (summed, cover) = match (self.packed, self.chunk) {
-            (Some((unpacked, packed)), Some(_)) => {
-                let is_whole = self.from == 0 && unpacked == all;
+            (Some((unpacked, packed)), Some(chunk)) => {
+                let sums = packed.div_ceil(chunk.into());
+                let is_summed = packed > 0 && self.sums.len() as u64 >= sums;
+                let is_whole = is_summed && self.from == 0 && unpacked == all;
                 let bytes = self.sums.iter().flat_map(|sum| (!sum).to_be_bytes()).collect();
                 let sum = Sum { algorithm: Algorithm::Crc32c, bytes };
                 let how = format!("packed to {packed} bytes");

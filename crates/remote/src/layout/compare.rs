@@ -41,8 +41,8 @@ impl Layout {
     #[must_use]
     pub fn differing(&self, old: &Self) -> Comparison {
         let mut found = Comparison::default();
-        let identities = self.identities.min(old.identities);
-        let identities = (self.history == old.history).then_some(identities);
+        let weakest = self.identities.min(old.identities);
+        let one_history = self.history == old.history;
         let chunks: HashSet<_> = old.parts.iter().filter_map(chunk).collect();
         let mut before = old.parts().peekable();
         for (start, part) in self.parts() {
@@ -57,7 +57,7 @@ impl Layout {
                 let (len, same) = match before.peek() {
                     Some((from, was)) => {
                         let here = At { part, offset: at - start };
-                        here.same(At { part: was, offset: at - from }, identities)
+                        here.same(At { part: was, offset: at - from }, (weakest, one_history))
                     }
                     None => (end - at, None),
                 };
@@ -87,16 +87,23 @@ impl At<'_> {
         self.part.len - self.offset
     }
 
-    /// Says of how many bytes something is said, never 0, and whether they are those at another place. `identities`
-    /// is the strength of equal ones, where they are of one history.
-    fn same(self, old: Self, identities: Option<Strength>) -> (u64, Option<Strength>) {
+    /// Says of how many bytes something is said, never 0, and whether they are those at another place: by the stronger
+    /// of both kinds of evidence. `weakest` is the strength of equal identities of one history, and of zeros.
+    fn same(self, old: Self, (weakest, one_history): (Strength, bool)) -> (u64, Option<Strength>) {
         let most = self.left().min(old.left());
-        let places = self.place().filter(|place| old.place() == Some(*place));
-        if let Some(strength) = identities.filter(|_| places.is_some()) {
-            return (most, Some(strength));
+        let is_here = one_history && self.place().is_some_and(|place| old.place() == Some(place));
+        let by_place = is_here.then_some(weakest);
+        if by_place == Some(Strength::Proof) {
+            return (most, by_place);
         }
+        let (len, by_sums) = self.same_by_sums(old, most, weakest);
+        (len, by_place.max(by_sums))
+    }
+
+    /// The same by what covers both, of `most` bytes.
+    fn same_by_sums(self, old: Self, most: u64, weakest: Strength) -> (u64, Option<Strength>) {
         match (&self.part.cover, &old.part.cover) {
-            (Cover::Zero, Cover::Zero) => (most, Some(Strength::Proof)),
+            (Cover::Zero, Cover::Zero) => (most, Some(weakest)),
             (Cover::Units(units), Cover::Units(was)) if units.are_like(was) => {
                 let [here, there] = [self.unit(units), old.unit(was)];
                 let is_same = here.sum.is_some() && here == there;

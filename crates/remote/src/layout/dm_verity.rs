@@ -40,7 +40,10 @@ pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
     let cover = Units { algorithm, bytes: head.data_bytes, padded: false, salt, sums };
     layout.push(Part { len, id: None, cover: Cover::Units(cover) })?;
     layout.token = hex(&root);
-    layout.about = vec![format!("root hash {}, salt {}", hex(&root), hex(head.salt))];
+    layout.about = vec![
+        "what the image was when this was made".into(),
+        format!("root hash {}, salt {}", hex(&root), hex(head.salt)),
+    ];
     Ok(layout)
 }
 
@@ -115,15 +118,16 @@ impl Tree<'_> {
         let levels = levels.ok_or_else(|| wrong("it ends before its hashes"))?;
         let (mut root, mut above) = (None, Vec::new());
         for level in levels {
-            let hashes: Vec<_> = level.chunks(len).map(|block| self.hash(block)).collect();
+            let hashes: Vec<u8> = level.chunks(len).flat_map(|block| self.hash(block)).collect();
             if root.is_some() && !above.starts_with(&hashes) {
                 return Err(LayoutError("its hashes do not agree: it is damaged".into()));
             }
-            root.get_or_insert_with(|| hashes.concat());
-            above = level.chunks(stride).map(|hash| hash[..each].to_vec()).collect();
+            root.get_or_insert(hashes);
+            above = Vec::with_capacity(level.len() / stride * each);
+            level.chunks(stride).for_each(|hash| above.extend_from_slice(&hash[..each]));
         }
-        above.truncate(self.head.blocks as usize);
-        Ok((root.unwrap_or_default(), above.concat()))
+        above.truncate(self.head.blocks as usize * each);
+        Ok((root.unwrap_or_default(), above))
     }
 
     fn hash(&self, block: &[u8]) -> Vec<u8> {

@@ -17,19 +17,21 @@ use crate::sums::Algorithm;
 /// # Errors
 /// [`StoreError::Changed`] where it is not what was opened any more; [`LayoutError`] of more parts than a layout has.
 pub fn layout(file: &LocalSnapshot) -> Result<Result<Layout, LayoutError>, StoreError> {
-    let mut about = Vec::new();
-    let (extents, system, identities) = match (file.extents()?, file.mapped()?) {
-        (Some(extents), _) => (extents, "btrfs", Strength::Proof),
-        (None, Some(mapped)) => {
-            about.push(format!("no identities: {}", file.lack()));
-            if mapped.shared > 0 {
-                about.push(format!("{} bytes are shared with other files", mapped.shared));
+    let (extents, system, identities, about) = match file.extents()? {
+        Some(extents) => (extents, "btrfs", Strength::Proof, Vec::new()),
+        None => {
+            let why = format!("no identities: {}", file.lack());
+            match file.mapped()? {
+                Some(mapped) => {
+                    let shared = format!("{} bytes are shared with other files", mapped.shared);
+                    let about = if mapped.shared > 0 { vec![why, shared] } else { vec![why] };
+                    (mapped.extents, "FIEMAP", Strength::Hint, about)
+                }
+                None => {
+                    let about = vec![why, "no map of its places".to_owned()];
+                    (unknown(file.meta().len), "its file system", Strength::Hint, about)
+                }
             }
-            (mapped.extents, "FIEMAP", Strength::Hint)
-        }
-        (None, None) => {
-            about.push(format!("no identities: {}", file.lack()));
-            (unknown(file.meta().len), "a file system that tells nothing", Strength::Hint)
         }
     };
     let mut layout = Layout::new(system, *extents.store());
@@ -41,7 +43,7 @@ pub fn layout(file: &LocalSnapshot) -> Result<Result<Layout, LayoutError>, Store
         }
     }
     if !sums.is_kept && sums.left == 0 {
-        layout.about.push(format!("sums of the first {MAX_SUM_BYTES} bytes of sums alone"));
+        layout.about.push(format!("no more than {MAX_SUM_BYTES} bytes of sums are told"));
     }
     Ok(Ok(layout))
 }

@@ -6,16 +6,17 @@ use super::parts::LayoutError;
 
 /// All of a file that is no longer than those of this kind are.
 pub(super) fn bytes(file: &mut dyn Read) -> Result<Vec<u8>, LayoutError> {
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unread)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(LayoutError(format!("it has more than {MAX_BYTES} bytes")));
-    }
-    Ok(bytes)
+    bytes_to(file, MAX_BYTES)
 }
 
-pub(super) fn text(file: &mut dyn Read) -> Result<String, LayoutError> {
-    String::from_utf8(bytes(file)?).map_err(|_| LayoutError("it is no text".into()))
+/// The same of one that has no more than `most` bytes.
+pub(super) fn bytes_to(file: &mut dyn Read, most: u64) -> Result<Vec<u8>, LayoutError> {
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(unread)?;
+    if bytes.len() as u64 > most {
+        return Err(LayoutError(format!("it has more than {most} bytes")));
+    }
+    Ok(bytes)
 }
 
 pub(super) fn unread(error: std::io::Error) -> LayoutError {

@@ -1,6 +1,6 @@
 //! Layouts: the word of storage about one version (SkySync §3.4).
 //!
-//! A [`Layout`] has the parts of a version in order, what covers each of them, and where they lie, whoever says it. [`here`] asks the file system of a file on this machine. The others read files
+//! A [`Layout`] has the parts of a version in order, what covers each of them, and where they lie. [`here`] asks the file system of a file on this machine. The others read files
 //! in which systems keep sums, and `zdb` of ZFS; they are experimental. [`Layout::differing`] is the one place that
 //! says which evidence counts for equal parts. Nothing here reads the content of a version. Why so:
 //! docs/decisions/0062.
@@ -23,7 +23,7 @@ use std::os::unix::ffi::OsStrExt;
 pub use compare::Comparison;
 pub use parts::{Cover, Id, Layout, LayoutError, Part, Units};
 
-use input::{bytes, text, unread};
+use input::{bytes, bytes_to, unread};
 
 /// Kinds of files in which systems keep sums, and of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,14 +66,14 @@ impl Kind {
         Some((kind, OsStr::from_bytes(&bytes[colon + 1..])))
     }
 
-    /// Reads a file of this kind.
+    /// Reads a file of this kind, which has `len` bytes; of ZFS the text of `zdb`.
     ///
     /// # Errors
     /// [`LayoutError`] of other files, and of more than a million parts.
-    pub fn read(self, file: &mut dyn Read) -> Result<Layout, LayoutError> {
+    pub fn read(self, file: &mut dyn Read, len: u64) -> Result<Layout, LayoutError> {
         match self {
             Self::DmVerity => dm_verity::read(&bytes(file)?),
-            Self::Zfs => zfs::read(&text(file)?),
+            Self::Zfs => zfs::read(&String::from_utf8_lossy(&bytes(file)?)),
             Self::Mega => recipe::mega(&bytes(file)?),
             Self::MfDedup => recipe::mfdedup(&bytes(file)?),
             Self::HdfsMeta => hdfs::read(&bytes(file)?),
@@ -81,9 +81,10 @@ impl Kind {
                 // The chunk itself follows what is kept of it.
                 let mut head = Vec::new();
                 file.take(moosefs::HEAD_BYTES as u64).read_to_end(&mut head).map_err(unread)?;
-                moosefs::read(&head)
+                moosefs::read(&head, len)
             }
-            Self::BlueStore => bluestore::read(&bytes(file)?),
+            // A dump of 4 MiB has less than a hundredth of it.
+            Self::BlueStore => bluestore::read(&bytes_to(file, 64 << 20)?),
         }
     }
 }

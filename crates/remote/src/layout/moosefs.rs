@@ -5,10 +5,12 @@ use super::parts::{Cover, Layout, LayoutError, Part, Units, half_be};
 use crate::moosefs::{BLOCK_BYTES, CHUNK_BYTES};
 use crate::sums::{Algorithm, hex};
 
-/// The layout of a chunk, by the first bytes of its file.
-pub(super) fn read(head: &[u8]) -> Result<Layout, LayoutError> {
-    if head.len() < HEAD_BYTES || !head.starts_with(b"MFSC 1.0") {
-        return Err(LayoutError("no file of a chunk of MooseFS 3".into()));
+/// The layout of a chunk, by the first bytes of its file, which has `len` of them.
+pub(super) fn read(head: &[u8], len: u64) -> Result<Layout, LayoutError> {
+    // Heads of old versions are shorter, and their sums stand elsewhere.
+    let is_new = len.checked_sub(HEAD_BYTES as u64).is_some_and(|len| len % BLOCK_BYTES == 0);
+    if !is_new || head.len() < HEAD_BYTES || !head.starts_with(b"MFSC 1.0") {
+        return Err(LayoutError("no file of a chunk of MooseFS 3, or of an old version".into()));
     }
     let cover = Cover::Units(Units::plain(
         Algorithm::Crc32,
@@ -18,7 +20,10 @@ pub(super) fn read(head: &[u8]) -> Result<Layout, LayoutError> {
     let mut layout = Layout::new("MooseFS", [0; 32]);
     layout.push(Part { len: CHUNK_BYTES, id: None, cover })?;
     let version = half_be(head, 16).unwrap_or_default();
-    layout.about = vec![format!("chunk {}, version {version}", hex(&head[8..16]))];
+    layout.about = vec![
+        format!("chunk {}, version {version}", hex(&head[8..16])),
+        "a server that runs may know newer sums".into(),
+    ];
     layout.token = blake3::hash(&head[..HEAD_BYTES]).to_string();
     Ok(layout)
 }

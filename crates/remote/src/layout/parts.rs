@@ -99,10 +99,15 @@ impl Layout {
                 "it has more than {MAX_PARTS} parts, or ends nowhere"
             )));
         }
-        if let Cover::Units(units) = &part.cover
-            && !units.fit(part.len)
-        {
-            return Err(LayoutError(format!("{} bytes of sums of {}", units.sums.len(), part.len)));
+        let fits = match &part.cover {
+            Cover::Units(units) => units.fit(part.len),
+            Cover::Whole(sum) => sum.algorithm.len() == Some(sum.bytes.len()),
+            // There may be one for each piece of it.
+            Cover::Encoded(_, sum) => !sum.bytes.is_empty(),
+            Cover::Zero | Cover::Unknown => true,
+        };
+        if !fits {
+            return Err(LayoutError(format!("other sums than a part of {} bytes has", part.len)));
         }
         self.len = end.ok_or_else(|| LayoutError("it ends behind 2^63 bytes".into()))?;
         self.parts.push(part);

@@ -9,7 +9,7 @@ use deltic_core::stored::Strength;
 use sha2::{Digest, Sha256};
 
 use super::parts::MAX_PARTS;
-use super::{Comparison, Cover, Id, Kind, Layout, Part, Units};
+use super::{Comparison, Cover, Id, Kind, Layout, Part, Units, zfs};
 use crate::sums::{Algorithm, Sum};
 
 /// The stream that all fixtures are of.
@@ -27,7 +27,8 @@ fn stream(len: usize) -> Vec<u8> {
 }
 
 fn layout(kind: Kind, mut file: &[u8]) -> Layout {
-    kind.read(&mut file).unwrap()
+    let len = if kind == Kind::MooseFsChunk { 8192 + (4 << 16) } else { file.len() as u64 };
+    kind.read(&mut file, len).unwrap()
 }
 
 macro_rules! fixture {
@@ -112,8 +113,8 @@ fn a_hash_device_has_the_sums_of_its_image() {
     // One bit of any hash but the root's own shows.
     let mut damaged = fixture!("dm-verity.hash").to_vec();
     damaged[8192 + 77] ^= 1;
-    assert!(Kind::DmVerity.read(&mut &damaged[..]).unwrap_err().0.contains("damaged"));
-    let old_type = Kind::DmVerity.read(&mut fixture!("dm-verity-type0.hash")).unwrap_err();
+    assert!(Kind::DmVerity.read(&mut &damaged[..], 0).unwrap_err().0.contains("damaged"));
+    let old_type = Kind::DmVerity.read(&mut fixture!("dm-verity-type0.hash"), 0).unwrap_err();
     assert!(old_type.0.contains("type"), "{old_type}");
 }
 
@@ -142,6 +143,17 @@ fn stores_that_keep_crcs_have_those_of_the_content() {
     let packed = layout(Kind::BlueStore, fixture!("bluestore-compressed.json"));
     assert_eq!(packed.len(), 300_000);
     assert!(packed.parts().any(|(_, part)| matches!(part.cover, Cover::Encoded(..))));
+    assert_eq!(packed.differing(&packed).by, Some(Strength::Hint));
+    // Where sums are missing nothing is equal.
+    let mut dump: serde_json::Value =
+        serde_json::from_slice(fixture!("bluestore-compressed.json")).unwrap();
+    for extent in dump["onode"]["extents"].as_array_mut().unwrap() {
+        extent["blob"]["csum_data"] = serde_json::json!([]);
+    }
+    let none = layout(Kind::BlueStore, dump.to_string().as_bytes());
+    assert_eq!((none.differing(&none).bytes(), none.len()), (300_000, 300_000));
+    let old = Kind::MooseFsChunk.read(&mut fixture!("moosefs.chunk"), 5120 + (4 << 16));
+    assert!(old.unwrap_err().0.contains("old version"));
     let mut content = bytes[..100_000].to_vec();
     let words: Vec<u8> = stream(600_000)[100_000..].to_vec();
     content.extend(words.chunks_exact(8).flat_map(|word| [word; 8].concat()).take(200_000));
@@ -247,12 +259,28 @@ fn records_of_a_snapshot_are_told_apart_by_their_places() {
     let lzjb = |part: &Part| matches!(&part.cover, Cover::Encoded(how, _) if how == "lzjb");
     assert_eq!(packed.parts().filter(|(_, part)| lzjb(part)).count(), 6);
     assert_eq!(packed.differing(&packed).by, Some(Strength::Proof), "a place needs no sum");
+    // What zdb could not read is not there, and no zeros.
+    let all = str::from_utf8(fixture!("zfs/file-a.txt")).unwrap();
+    let is_record = |line: &&str| line.contains(" L0 DVA") && line.contains("60000");
+    let some: Vec<_> = all.lines().filter(|line| !is_record(line)).collect();
+    let unread = zfs::read(&some.join("\n")).unwrap_err();
+    assert!(unread.0.contains("could not read"), "{unread}");
+    // OpenZFS keeps short records in the block that points at them.
+    let embedded = "20000  L0 EMBEDDED [L0 ZFS plain file] et=0 lz4 size=20000L/44P birth=13";
+    let lines = all.lines().map(|line| match line.trim().starts_with("20000 ") {
+        true => embedded,
+        false => line,
+    });
+    let embedded = zfs::read(&lines.collect::<Vec<_>>().join("\n")).unwrap();
+    assert_eq!(embedded.differing(&embedded).differs, one(131_072..262_144));
+    assert_eq!(embedded.differing(&old).differs, one(131_072..262_144));
     // A name of a file is any text.
     let text = str::from_utf8(fixture!("zfs/small.txt")).unwrap();
     let forged = text.replace("/small", "/small\n\tsize\t5\nIndirect blocks:\n 0 L0 none");
-    assert_eq!(layout(Kind::Zfs, forged.as_bytes()), small);
+    let refused = zfs::read(&forged).unwrap_err();
+    assert!(refused.0.contains("or two"), "{refused}");
     for no_file in [fixture!("zfs/directory.txt"), fixture!("zfs/no-object.txt")] {
-        Kind::Zfs.read(&mut &*no_file).unwrap_err();
+        Kind::Zfs.read(&mut &*no_file, 0).unwrap_err();
     }
 }
 
@@ -270,8 +298,10 @@ fn bytes_that_no_system_wrote_are_refused_without_a_panic() {
         (Kind::HdfsMeta, fixture!("hdfs.meta")),
         (Kind::MooseFsChunk, fixture!("moosefs.chunk")),
         (Kind::BlueStore, fixture!("bluestore.json")),
-        (Kind::Mega, fixture!("dm-verity.hash")),
-        (Kind::MfDedup, fixture!("dm-verity.hash")),
+        (Kind::BlueStore, fixture!("bluestore-compressed.json")),
+        (Kind::Zfs, fixture!("zfs/packed.txt")),
+        (Kind::Mega, fixture!("mega-Recipe2")),
+        (Kind::MfDedup, fixture!("mfdedup-Recipe2")),
     ];
     for (kind, file) in whole {
         for _ in 0..300 {
@@ -281,15 +311,15 @@ fn bytes_that_no_system_wrote_are_refused_without_a_panic() {
                 bytes[at] = next() as u8;
             }
             bytes.truncate(next() as usize % (bytes.len() * 2));
-            if let Ok(layout) = kind.read(&mut &bytes[..]) {
+            if let Ok(layout) = kind.read(&mut &bytes[..], next()) {
                 let found = layout.differing(&layout);
                 assert!(found.bytes() <= layout.len());
             }
         }
-        kind.read(&mut std::io::empty()).unwrap_err();
+        kind.read(&mut std::io::empty(), 0).unwrap_err();
     }
     // A file without an end is not read to it.
-    Kind::MooseFsChunk.read(&mut std::io::repeat(7).take(1 << 40)).unwrap_err();
+    Kind::MooseFsChunk.read(&mut std::io::repeat(7).take(1 << 40), 8192).unwrap_err();
 }
 
 fn part(len: u64, id: Option<Id>, cover: Cover) -> Part {
@@ -329,6 +359,17 @@ fn evidence_counts_as_the_policy_says() {
     let same = of(1, &[part(1000, id(0), Cover::Unknown), part(7192, id(1000), Cover::Unknown)]);
     let found = same.differing(&old);
     assert_eq!((found.differs, found.by), (vec![], Some(Strength::Proof)));
+    // Of a hint and of proof for one part the proof counts.
+    let hashes = |history| {
+        let sums = Units::plain(Algorithm::Sha256, 4096, vec![5; 32]);
+        let mut layout = of(history, &[part(4096, id(0), Cover::Units(sums))]);
+        layout.identities = Strength::Hint;
+        layout
+    };
+    assert_eq!(hashes(1).differing(&hashes(1)).by, Some(Strength::Proof));
+    let mut places = of(1, &[part(4096, id(0), Cover::Unknown), part(5, None, Cover::Zero)]);
+    places.identities = Strength::Hint;
+    assert_eq!(places.differing(&places).by, Some(Strength::Hint));
     // Offsets into one place count, and so does where a unit begins.
     let shifted = of(1, &[part(4096, id(1), crcs(&[1])), part(96, None, crcs(&[2]))]);
     assert_eq!(shifted.differing(&old).differs, one(4096..4192));

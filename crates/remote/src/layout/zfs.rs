@@ -5,12 +5,13 @@
 //! what was there seconds ago, so that one is asked for. The text is for developers, and its form is promised by
 //! nobody: a line that is not understood is an error.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use super::input::text;
+use super::input::bytes;
 use super::parts::{Cover, Id, Layout, LayoutError, Part, Units};
 use crate::sums::{Algorithm, Sum};
 
@@ -40,10 +41,10 @@ pub fn ask((snapshot, inode): (&str, u64)) -> Result<Layout, LayoutError> {
     let (out, errors) = (zdb.stdout.take(), zdb.stderr.take());
     // Whoever writes to one of them waits for nobody who reads the other.
     let why = thread::spawn(move || errors.map(first_line).unwrap_or_default());
-    let told = text(&mut out.expect("it is piped"));
+    let told = bytes(&mut out.expect("it is piped"));
     let why = why.join().unwrap_or_default();
     let ended = zdb.wait().map_err(|error| LayoutError(deltic_store::reason(&error)))?;
-    let told = told?;
+    let told = String::from_utf8_lossy(&told?).into_owned();
     if !ended.success() || !told.contains(BLOCKS) {
         let why = if why.is_empty() { "it knows no such file" } else { &why };
         return Err(LayoutError(format!("zdb: {why}")));
@@ -61,7 +62,6 @@ fn first_line(mut stream: impl Read) -> String {
 
 /// Reads what `zdb -ddddd -bbbbbb` prints of one file.
 pub(super) fn read(told: &str) -> Result<Layout, LayoutError> {
-    let odd = |line: &str| LayoutError(format!("zdb prints what is not understood: {line:.200}"));
     // The path of the file stands before all that counts here, and may have lines of its own.
     let (head, blocks) = told.rsplit_once(BLOCKS).ok_or_else(|| odd("no blocks"))?;
     if !head.contains("  ZFS plain file") {
@@ -69,13 +69,27 @@ pub(super) fn read(told: &str) -> Result<Layout, LayoutError> {
     }
     let snapshot = head.lines().find_map(|line| line.strip_prefix("Dataset "));
     let snapshot = snapshot.and_then(|line| line.split(' ').next()).unwrap_or_default();
-    let len = head.lines().rev().find_map(|line| line.trim().strip_prefix("size"));
-    let len: u64 = len.and_then(|len| len.trim().parse().ok()).ok_or_else(|| odd("no size"))?;
+    let mut lens = head.lines().filter_map(|line| line.trim().strip_prefix("size\t"));
+    let len = lens.next().and_then(|len| len.trim().parse().ok());
+    let len = len.filter(|_| lens.next().is_none()).ok_or_else(|| odd("no size, or two"))?;
     let pool = snapshot.split(['/', '@']).next().unwrap_or_default();
     let history = blake3::derive_key("deltic 2026-11 records of a pool of ZFS", pool.as_bytes());
     let mut layout = Layout::new("ZFS", history);
-    for line in blocks.lines().map(str::trim).take_while(|line| !line.starts_with("segment")) {
-        let Some(record) = Record::read(line).map_err(|()| odd(line))? else { continue };
+    push_records(&mut layout, len, blocks)?;
+    layout.about = vec![format!("experimental: by zdb, of {snapshot}")];
+    layout.token = snapshot.to_owned();
+    Ok(layout)
+}
+
+/// Appends the records of a file of `len` bytes. What has none is a hole. But zdb leaves out what it cannot read: so
+/// records count only where they are as many as the highest block says.
+fn push_records(layout: &mut Layout, len: u64, lines: &str) -> Result<(), LayoutError> {
+    let mut fills: BTreeMap<u32, Option<u64>> = BTreeMap::new();
+    for line in lines.lines().map(str::trim).take_while(|line| !line.starts_with("segment")) {
+        let Some(block) = Block::read(line).map_err(|()| odd(line))? else { continue };
+        let fill = fills.entry(block.level).or_insert(Some(0));
+        *fill = fill.zip(block.fill).map(|(all, fill)| all.saturating_add(fill));
+        let Some(record) = block.record else { continue };
         if record.start < layout.len() {
             return Err(odd(line));
         }
@@ -85,13 +99,53 @@ pub(super) fn read(told: &str) -> Result<Layout, LayoutError> {
         let len = end.saturating_sub(record.start);
         layout.push(record.part(len))?;
     }
-    layout.push(Part { len: len - layout.len(), id: None, cover: Cover::Zero })?;
-    layout.about = vec![format!("experimental: by zdb, of {snapshot}")];
-    layout.token = snapshot.to_owned();
-    Ok(layout)
+    let records = fills.get(&0).copied().flatten().unwrap_or(0);
+    if fills.values().flatten().any(|fill| *fill != records) {
+        return Err(LayoutError("zdb could not read all of its records".into()));
+    }
+    layout.push(Part { len: len - layout.len(), id: None, cover: Cover::Zero })
+}
+
+fn odd(line: &str) -> LayoutError {
+    LayoutError(format!("zdb prints what is not understood: {line:.200}"))
 }
 
 const BLOCKS: &str = "Indirect blocks:";
+
+/// A block of a file: a record, where it is of level 0 and not a hole.
+struct Block<'a> {
+    level: u32,
+    /// Records that it has below it, or is; `None` where that is not told.
+    fill: Option<u64>,
+    record: Option<Record<'a>>,
+}
+
+impl<'a> Block<'a> {
+    /// The block of a line; nothing of an empty line. An error of what is not understood.
+    fn read(line: &'a str) -> Result<Option<Self>, ()> {
+        let mut words = line.split_whitespace();
+        let (Some(start), Some(level)) = (words.next(), words.next()) else { return Ok(None) };
+        let start = u64::from_str_radix(start, 16).map_err(drop)?;
+        let level = level.strip_prefix('L').and_then(|level| level.parse().ok()).ok_or(())?;
+        let words: Vec<_> = words.collect();
+        if words.contains(&"HOLE") {
+            return Ok(Some(Self { level, fill: Some(0), record: None }));
+        }
+        let is_embedded = words.contains(&"EMBEDDED");
+        let fill = words.iter().find_map(|word| word.strip_prefix("fill="));
+        let fill = match fill {
+            // It is in the block that points at it, or in the inode.
+            None if is_embedded => (level == 0).then_some(1),
+            fill => Some(fill.and_then(|fill| fill.parse().ok()).ok_or(())?),
+        };
+        let record = match level {
+            0 if is_embedded => Some(Record::unknown(start, &words)?),
+            0 => Some(Record::read(start, &words)?),
+            _ => None,
+        };
+        Ok(Some(Self { level, fill, record }))
+    }
+}
 
 /// A record that lies on the devices.
 struct Record<'a> {
@@ -104,15 +158,16 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The record of a line; nothing of lines of other levels, and of holes. An error of what is not understood.
-    fn read(line: &'a str) -> Result<Option<Self>, ()> {
-        let mut words = line.split_whitespace();
-        let (Some(start), Some(level)) = (words.next(), words.next()) else { return Ok(None) };
-        let start = u64::from_str_radix(start, 16).map_err(drop)?;
-        let words: Vec<_> = words.collect();
-        if level != "L0" || words.contains(&"HOLE") {
-            return if level.starts_with('L') { Ok(None) } else { Err(()) };
-        }
+    /// A record of which nothing but its length counts.
+    fn unknown(start: u64, words: &[&'a str]) -> Result<Self, ()> {
+        let sizes = words.iter().find_map(|word| word.strip_prefix("size="));
+        let sizes = sizes.and_then(|sizes| sizes.split_once("L/")).ok_or(())?;
+        let len = u64::from_str_radix(sizes.0, 16).map_err(drop)?;
+        Ok(Self { start, len, id: None, packed: None, sum: None })
+    }
+
+    /// The record that these words describe.
+    fn read(start: u64, words: &[&'a str]) -> Result<Self, ()> {
         let field = |name| words.iter().find_map(|word| word.strip_prefix(name));
         let sizes = field("size=").and_then(|sizes| sizes.split_once("L/")).ok_or(())?;
         let len = u64::from_str_radix(sizes.0, 16).map_err(drop)?;
@@ -123,9 +178,8 @@ impl<'a> Record<'a> {
         let place: Option<Vec<_>> = place.map(|place| place.split(':').collect());
         let id = match place.as_deref() {
             Some([device, offset, ..]) => {
-                let numbers = [device, offset].map(|it| u64::from_str_radix(it, 16).map_err(drop));
-                let [device, offset] = numbers;
-                Some([device?, offset?, birth])
+                let offset = u64::from_str_radix(offset, 16).map_err(drop)?;
+                Some([device.parse().map_err(drop)?, offset, birth])
             }
             Some(_) => return Err(()),
             None => None,
@@ -135,9 +189,10 @@ impl<'a> Record<'a> {
         let (kind, how) = (way.first().copied(), way.get(1).copied());
         let is_plain = is_whole && matches!(how, Some("uncompressed" | "off"));
         let packed = if is_plain { None } else { how.or(Some("packed")) };
-        let is_open = !words.contains(&"encrypted");
-        let sum = field("cksum=").filter(|_| is_open).and_then(|told| sum(kind?, told));
-        Ok(Some(Self { start, len, id, packed, sum }))
+        // Words are summed in the order of the machine that wrote them.
+        let counts = !words.contains(&"encrypted") && !words.contains(&"BE");
+        let sum = field("cksum=").filter(|_| counts).and_then(|told| sum(kind?, told));
+        Ok(Self { start, len, id, packed, sum })
     }
 
     /// The same, of which a file has `len` bytes.

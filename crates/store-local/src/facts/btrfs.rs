@@ -47,7 +47,7 @@ pub(super) const TRIES: usize = 5;
 
 /// The file system of a file, now.
 pub(super) struct Info {
-    fsid: [u8; 16],
+    pub(super) fsid: [u8; 16],
     pub(super) sector_bytes: u64,
     /// Length of a node of a tree.
     pub(super) node_bytes: u64,

@@ -77,6 +77,16 @@ pub(super) fn map(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno
     Ok(extents.take((found as usize).min(COUNT)).map(extent).collect())
 }
 
+/// The flags that file systems with more of them than `chattr` knows have of `file` (`FS_IOC_FSGETXATTR`).
+pub(super) fn flags(file: BorrowedFd<'_>) -> Result<u32, Errno> {
+    let mut attributes = [0_u32; 7];
+    // SAFETY: a `struct fsxattr` is these 28 bytes; the number of the call has their count in it.
+    let call = unsafe { Updater::<FS_GET_XATTR, _>::new(&mut attributes) };
+    // SAFETY: the call writes nothing but the struct.
+    unsafe { ioctl(file, call)? };
+    Ok(attributes[0])
+}
+
 /// Asks which file system `file` is on (`BTRFS_IOC_FS_INFO`); `asked` are the flags of the fields that are optional.
 pub(super) fn fs_info(file: BorrowedFd<'_>, asked: u64) -> Result<[u8; INFO_BYTES], Errno> {
     let mut info = [0; INFO_BYTES];
@@ -170,6 +180,7 @@ const FIEMAP_FLAG_SYNC: u64 = if cfg!(target_endian = "little") { 1 } else { 1 <
 const FIEMAP_BYTES: usize = 32;
 const FIEMAP_EXTENT_BYTES: usize = 56;
 const FIEMAP: Opcode = opcode::read_write::<[u8; FIEMAP_BYTES]>(b'f', 11);
+const FS_GET_XATTR: Opcode = opcode::read::<[u32; 7]>(b'X', 31);
 const FS_INFO: Opcode = opcode::read::<[u8; INFO_BYTES]>(BTRFS, 31);
 const TREE_SEARCH_V2: Opcode = opcode::read_write::<[u8; SEARCH_HEAD_BYTES]>(BTRFS, 17);
 const GET_CSUMS: Opcode = opcode::read_write::<[u8; SUMS_HEAD_BYTES]>(BTRFS, 66);

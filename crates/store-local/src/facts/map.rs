@@ -10,7 +10,9 @@ use deltic_store::facts::{Is, TooMany};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 
+use super::btrfs::Info;
 use super::ioctl::{self, Extent};
+use crate::system::{BTRFS, EXT4, F2FS, XFS, kind_of};
 
 /// The addresses of the parts of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub struct Mapped {
 
 /// The map of the first `len` bytes of `file`, flushed; `None` where there are too many parts.
 pub(super) fn map(file: BorrowedFd<'_>, len: u64) -> Result<Option<Mapped>, Errno> {
-    let device = fstat(file)?.st_dev;
+    let Some(device) = device(file)? else { return Ok(None) };
     let (mut found, mut next, mut is_last) = (Vec::new(), 0, false);
     while !is_last && next < len {
         let some = ioctl::map(file, next)?;
@@ -42,10 +44,29 @@ pub(super) fn map(file: BorrowedFd<'_>, len: u64) -> Result<Option<Mapped>, Errn
     Ok(parts(&found, device, len).ok())
 }
 
-fn parts(found: &[Extent], device: u64, len: u64) -> Result<Mapped, TooMany> {
-    let history = blake3::derive_key("deltic 2026-11 places on a device", &device.to_le_bytes());
+/// The device that addresses of `file` are of; `None` where they may be of several, as in stacked file systems.
+fn device(file: BorrowedFd<'_>) -> Result<Option<[u8; 16]>, Errno> {
+    let mut name = [0; 16];
+    match kind_of(file)? {
+        // Each subvolume has a number of its own.
+        BTRFS => name = Info::of(file)?.fsid,
+        EXT4 | F2FS => name[..8].copy_from_slice(&fstat(file)?.st_dev.to_le_bytes()),
+        XFS if ioctl::flags(file)? & REALTIME == 0 => {
+            name[..8].copy_from_slice(&fstat(file)?.st_dev.to_le_bytes());
+        }
+        _ => return Ok(None),
+    }
+    Ok(Some(name))
+}
+
+/// Its data is on a device of its own (`FS_XFLAG_REALTIME`).
+const REALTIME: u32 = 1;
+
+fn parts(found: &[Extent], device: [u8; 16], len: u64) -> Result<Mapped, TooMany> {
+    let history = blake3::derive_key("deltic 2026-11 places on a device", &device);
     let mut mapped = Mapped { extents: Extents::new(history), shared: 0 };
-    for extent in found {
+    // Room that was allocated behind the end of the file, and what was written there meanwhile.
+    for extent in found.iter().filter(|extent| extent.start < len) {
         let at = mapped.extents.len();
         let start = extent.start.clamp(at, len.max(at));
         let end = extent.start.saturating_add(extent.len).clamp(start, len.max(start));
@@ -53,7 +74,10 @@ fn parts(found: &[Extent], device: u64, len: u64) -> Result<Mapped, TooMany> {
         let is = match extent.flags {
             flags if flags & NOWHERE != 0 => Is::Unknown,
             flags if flags & UNWRITTEN != 0 => Is::Zero,
-            _ => Is::Id { id: [device, 0, 0], from: extent.address + (start - extent.start) },
+            _ => {
+                let from = extent.address.checked_add(start - extent.start).ok_or(TooMany)?;
+                Is::Id { id: [0; 3], from }
+            }
         };
         mapped.extents.push(end - start, is)?;
         if extent.flags & SHARED != 0 {
@@ -84,8 +108,8 @@ mod tests {
             extent(16384, 3 << 20, 4096, 0x8),
             extent(20480, 4 << 20, 8192, LAST),
         ];
-        let mapped = parts(&found, 7, 24_000).unwrap();
-        let id = |from| Is::Id { id: [7, 0, 0], from };
+        let mapped = parts(&found, [7; 16], 24_000).unwrap();
+        let id = |from| Is::Id { id: [0; 3], from };
         let is: Vec<_> = mapped.extents.parts().collect();
         let expected = [
             (0..4096, id(1 << 20)),
@@ -94,8 +118,12 @@ mod tests {
             (20480..24_000, id(4 << 20)),
         ];
         assert_eq!((is, mapped.shared), (expected.to_vec(), 4096));
-        // A file system does not lie, and a kernel that does gets no panic.
-        let odd = [extent(9, u64::MAX - 5, u64::MAX, 0), extent(0, 5, 3, 0)];
-        let _ = parts(&odd, 7, 24_000);
+        // The file grew since it was opened.
+        let grown = [extent(0, 4096, 4096, 0), extent(1 << 20, 8192, 4096, LAST)];
+        let mapped = parts(&grown, [7; 16], 4096).unwrap();
+        assert_eq!(mapped.extents.parts().collect::<Vec<_>>(), [(0..4096, id(4096))]);
+        // A kernel that lies gets no panic.
+        let odd = [extent(0, 5, 9, 0), extent(3, u64::MAX - 5, u64::MAX, SHARED)];
+        assert!(parts(&odd, [7; 16], 24_000).is_err());
     }
 }
