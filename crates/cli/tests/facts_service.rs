@@ -282,7 +282,7 @@ fn what_is_no_answer_is_none_and_ends_in_time() {
     });
 }
 
-/// Nobody takes the connections that wait there, and no more of them may wait.
+/// A socket at which nobody takes the connections that wait, and no more of them may wait.
 #[test]
 fn a_service_that_hangs_holds_nobody_up() {
     let world = World::new();

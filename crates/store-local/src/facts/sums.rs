@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(take_entries(&[], &mut sums, |_| true), Ok(0));
     }
 
-    /// What lies between two items while others are put in the place of some looks like a hole.
+    /// A gap between two items, while others are put in the place of some, looks like a hole.
     #[test]
     fn what_an_answer_calls_zeros_is_unknown_unless_it_is_a_hole() {
         let answer = [
