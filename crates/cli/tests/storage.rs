@@ -204,7 +204,11 @@ fn words_that_make_no_sense_are_refused() {
         assert_eq!(run.code, Some(code), "{words}: {run:#?}");
     }
     // Stacked file systems, and those of the kernel, tell places of devices that nobody names.
-    assert!(shown(&world, "/proc/version").stdout.contains("no map"));
+    let nothing = storage(&world, "/proc/version");
+    assert!(nothing.code == Some(3) && nothing.stderr.contains("tells nothing"), "{nothing:#?}");
+    // Nobody waits for who writes to a pipe.
+    assert_eq!(Run::of(&mut world.command("mkfifo", ["pipe"])).code, Some(0));
+    assert!(storage(&world, "pipe").stderr.contains("no regular file"));
     // A colon alone makes no kind of it.
     shown(&world, "a:b");
 }

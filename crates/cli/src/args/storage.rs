@@ -16,7 +16,7 @@ use super::links::TrustArgs;
 /// Experimental: files in which other systems keep sums, by a word in front. They
 /// say what was when they were written.
 ///
-///   deltic storage dm-verity:new.hash dm-verity:old.hash     of images, by veritysetup
+///   deltic storage dm-verity:new.hash dm-verity:old.hash     by veritysetup, with one --salt
 ///   deltic storage zfs:tank/vm@tue:34 zfs:tank/vm@mon:34     of inode 34, by zdb
 ///   deltic storage mega:Recipe2 mega:Recipe1                 also mfdedup:
 ///   deltic storage hdfs-meta:FILE                            also moosefs-chunk:, bluestore:

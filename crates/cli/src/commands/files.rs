@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use deltic_net::{NamedFile, Trust};
+use deltic_tree::path::printable;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, fsync, linkat, openat, renameat, statat, unlinkat,
 };
@@ -72,7 +73,8 @@ impl Input {
 /// Opens `path` to read it, through symlinks of whom `trust` says.
 pub(super) fn opened_to_read(path: &Path, trust: Trust) -> Result<File> {
     let opened = NamedFile::find(path, trust).and_then(|file| file.read());
-    Ok(opened.with_context(|| format!("cannot open {}", path.display()))?.into())
+    let name = || printable(path.as_os_str().as_encoded_bytes());
+    Ok(opened.with_context(|| format!("cannot open {}", name()))?.into())
 }
 
 /// A place for a result: standard output, or a file that appears under its name when it is complete.

@@ -1,6 +1,7 @@
 //! `deltic storage`: what storage knows of a file, and what differs between two by that.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -84,11 +85,15 @@ fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
             kind.read(&mut file, len).map_err(|why| anyhow!(why))
         }
         None => {
+            let no_file = || anyhow!("it is no regular file");
+            // Who opens a pipe waits for its other end.
+            if fs::metadata(word).is_ok_and(|meta| !meta.is_file()) {
+                return Err(no_file()).with_context(failed);
+            }
             let file = opened_to_read(Path::new(word), trust)?;
             let snapshot = LocalSnapshot::held(file.into()).with_context(failed)?;
-            let snapshot = snapshot.ok_or_else(|| anyhow!("it is no regular file"));
-            let snapshot = snapshot.with_context(failed)?;
-            here::layout(&snapshot).with_context(failed)?.map_err(|why| anyhow!(why))
+            let snapshot = snapshot.ok_or_else(no_file).with_context(failed)?;
+            here::layout(&snapshot).map_err(|why| anyhow!(why))
         }
     }
     .with_context(failed)
@@ -185,7 +190,7 @@ fn show(args: &StorageArgs, layout: &Layout, output: &mut Output) {
     }
     let parts = counted(layout.parts().count() as u64, "part");
     output.line(format!("{} in {parts}, as {} says", HumanBytes(layout.len()), layout.system));
-    for about in layout.about.iter().chain([&layout.token]) {
+    for about in layout.about.iter().chain([&format!("as of {}", layout.token)]) {
         output.line(format!("  {about}"));
     }
 }
@@ -244,6 +249,7 @@ fn words(part: &Part) -> String {
         Cover::Unknown => "unknown".into(),
     };
     match part.id {
+        Some(id) if id.of == [0; 3] => format!("{cover}, at {}", id.from),
         Some(id) => format!("{cover}, at {}:{}:{} + {}", id.of[0], id.of[1], id.of[2], id.from),
         None => cover,
     }
@@ -286,10 +292,7 @@ fn compare(
                 evidence(by)
             )
         }
-        (_, None) => format!(
-            "all of {of} may differ: {} and {} tell nothing in common",
-            new.system, old.system
-        ),
+        (_, None) => format!("all of {of} may differ: no place and no sum of both is the same"),
     });
     if new.len() != old.len() {
         output.line(format!("the other has {}", counted(old.len(), "byte")));

@@ -149,7 +149,9 @@ impl Explain {
         let name = self.strategy.name;
         match why {
             Why::New => "whole, as there was no old version".to_owned(),
-            Why::Resumed => "resumed from what an earlier run had written".to_owned(),
+            Why::Resumed => {
+                "without what comes again in it, or an earlier run had written".to_owned()
+            }
             Why::Short => format!("whole, as it has at most {}", HumanBytes(WHOLE_BELOW_BYTES)),
             Why::Whole if self.local => {
                 "whole, as both ends are here: copying costs less than comparing".to_owned()
@@ -193,7 +195,9 @@ fn words_of(reason: &Reason) -> String {
         Reason::MuchChanged(why) => {
             return format!("read, as so much of it changed that some may only have moved: {why}");
         }
-        Reason::NoBase => "the destination has no version of it that a sync left",
+        Reason::NoBase => {
+            "no version that a sync left counts here (none does with --inplace, --no-cache or a strategy)"
+        }
         Reason::ForgottenBase => "nothing is kept here of the version at the destination",
         Reason::NewMount => "its file system was mounted anew since the last sync",
     };
@@ -238,7 +242,7 @@ mod tests {
                 "a h:b",
                 Created,
                 1 << 20,
-                "resumed from what an earlier run had written; sent 7 B of 1.00 MiB",
+                "without what comes again in it, or an earlier run had written; sent 7 B of 1.00 MiB",
             ),
             (
                 "-n a h:b",
@@ -250,7 +254,12 @@ mod tests {
             ("a h:b", Updated, 1 << 20, "old version, in chunks of about 2.00 KiB"),
             ("a h:b", Updated, 4 << 30, "old version, in chunks of about 8.00 KiB"),
             ("h:a b --strategy rsync", Updated, 1 << 20, "old version, by strategy 'rsync'"),
-            ("-W a h:b", Updated, 1 << 20, "resumed from what an earlier run had written"),
+            (
+                "-W a h:b",
+                Updated,
+                1 << 20,
+                "without what comes again in it, or an earlier run had written",
+            ),
             ("a b", Touched, 5, "not sent"),
             ("gs://bucket/a b", Updated, 1 << 20, "as the parts whose sums differ"),
         ] {

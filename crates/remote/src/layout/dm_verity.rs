@@ -39,11 +39,9 @@ pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
     let salt = head.salt.into();
     let cover = Units { algorithm, bytes: head.data_bytes, padded: false, salt, sums };
     layout.push(Part { len, id: None, cover: Cover::Units(cover) })?;
-    layout.token = hex(&root);
-    layout.about = vec![
-        "what the image was when this was made".into(),
-        format!("root hash {}, salt {}", hex(&root), hex(head.salt)),
-    ];
+    layout.token = format!("root hash {}", hex(&root));
+    layout.about =
+        vec!["what the image was when this was made".into(), format!("salt {}", hex(head.salt))];
     Ok(layout)
 }
 

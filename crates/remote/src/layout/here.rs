@@ -5,8 +5,8 @@ use std::ops::Range;
 use deltic_core::stored::{BlockSum, Strength};
 use deltic_core::{StoredSums, SumKind};
 use deltic_net::LocalSnapshot;
+use deltic_store::Snapshot;
 use deltic_store::facts::Is;
-use deltic_store::{Extents, Snapshot, StoreError};
 use deltic_tree::Timestamp;
 
 use super::parts::{Cover, Id, Layout, LayoutError, Part, Units};
@@ -15,8 +15,8 @@ use crate::sums::Algorithm;
 /// The layout of `file`. Nothing of it is read.
 ///
 /// # Errors
-/// [`StoreError::Changed`] where it is not what was opened any more; [`LayoutError`] of more parts than a layout has.
-pub fn layout(file: &LocalSnapshot) -> Result<Result<Layout, LayoutError>, StoreError> {
+/// [`LayoutError`] where storage tells nothing, of more parts than a layout has, and of a file that changed meanwhile.
+pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
     let (extents, system, identities, about) = match file.extents()? {
         Some(extents) => (extents, "btrfs", Strength::Proof, Vec::new()),
         None => {
@@ -27,52 +27,58 @@ pub fn layout(file: &LocalSnapshot) -> Result<Result<Layout, LayoutError>, Store
                     let about = if mapped.shared > 0 { vec![why, shared] } else { vec![why] };
                     (mapped.extents, "FIEMAP", Strength::Hint, about)
                 }
-                None => {
-                    let about = vec![why, "no map of its places".to_owned()];
-                    (unknown(file.meta().len), "its file system", Strength::Hint, about)
-                }
+                None => return Err(LayoutError(format!("its storage tells nothing: {why}"))),
             }
         }
     };
     let mut layout = Layout::new(system, *extents.store());
     (layout.about, layout.identities, layout.token) = (about, identities, token(file));
-    let mut sums = Sums { file, is_kept: true, left: MAX_SUM_BYTES };
+    let mut sums = Sums { file, is_kept: true, told: None, left: MAX_SUM_BYTES };
     for (range, is) in extents.parts() {
-        if let Err(error) = sums.cover(&mut layout, &range, is)? {
-            return Ok(Err(error));
-        }
+        sums.cover(&mut layout, &range, is)?;
     }
     if !sums.is_kept && sums.left == 0 {
         layout.about.push(format!("no more than {MAX_SUM_BYTES} bytes of sums are told"));
     }
-    Ok(Ok(layout))
+    Ok(layout)
 }
 
 /// The sums that a file system keeps of a file, until it has none.
 struct Sums<'a> {
     file: &'a LocalSnapshot,
     is_kept: bool,
+    /// Those of the last window that was asked for, and where that begins.
+    told: Option<(u64, StoredSums)>,
     /// Bytes of sums that may still come.
     left: usize,
 }
 
 impl Sums<'_> {
+    /// Asks for the sums of a window, unless those are here.
+    fn ask(&mut self, start: u64) -> Result<(), LayoutError> {
+        if self.is_kept && self.told.as_ref().is_none_or(|(told, _)| *told != start) {
+            let window = start..self.file.meta().len.min(start + WINDOW_BYTES);
+            self.told = self.file.stored_sums(&window)?.map(|told| (start, told));
+            self.is_kept = self.told.is_some();
+        }
+        Ok(())
+    }
+
     /// Appends the part of the file in `range`, which lies where it `is`.
     fn cover(
         &mut self,
         layout: &mut Layout,
         range: &Range<u64>,
         is: Is,
-    ) -> Result<Result<(), LayoutError>, StoreError> {
+    ) -> Result<(), LayoutError> {
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min((at + 1).next_multiple_of(WINDOW_BYTES));
-            let told = match is {
-                Is::Id { .. } | Is::Unknown if self.is_kept => self.file.stored_sums(&(at..end))?,
-                _ => None,
-            };
-            self.is_kept &= told.is_some() || is == Is::Zero;
-            for (cover, len) in covers(told.as_ref(), at..end, is) {
+            if is != Is::Zero {
+                self.ask(at - at % WINDOW_BYTES)?;
+            }
+            let told = self.told.as_ref().filter(|_| self.is_kept).map(|(_, told)| told);
+            for (cover, len) in covers(told, at..end, is) {
                 if let Cover::Units(units) = &cover {
                     self.left = self.left.saturating_sub(units.sums.len());
                 }
@@ -80,14 +86,12 @@ impl Sums<'_> {
                     Is::Id { id, from } => Some(Id { of: id, from: from + (at - range.start) }),
                     Is::Zero | Is::Unknown => None,
                 };
-                if let Err(error) = layout.push(Part { len, id, cover }) {
-                    return Ok(Err(error));
-                }
+                layout.push(Part { len, id, cover })?;
                 at += len;
             }
             self.is_kept &= self.left > 0;
         }
-        Ok(Ok(()))
+        Ok(())
     }
 }
 
@@ -139,12 +143,6 @@ fn in_order(kind: SumKind, sum: &[u8]) -> Vec<u8> {
         SumKind::Crc32c | SumKind::Xxh64 => sum.iter().rev().copied().collect(),
         SumKind::Sha256 | SumKind::Blake2b => sum.to_vec(),
     }
-}
-
-fn unknown(len: u64) -> Extents {
-    let mut extents = Extents::new([0; 32]);
-    let _ = extents.push(len, Is::Unknown);
-    extents
 }
 
 fn token(file: &LocalSnapshot) -> String {

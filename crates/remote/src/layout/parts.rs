@@ -1,6 +1,7 @@
 //! [`Layout`]: the parts of a version, and what is known of each.
 
 use deltic_core::stored::Strength;
+use deltic_store::StoreError;
 
 use crate::sums::{Algorithm, Sum};
 
@@ -76,6 +77,15 @@ pub struct Units {
 #[error("{0}")]
 pub struct LayoutError(pub String);
 
+impl From<StoreError> for LayoutError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Changed { .. } => Self("it changed meanwhile".into()),
+            error => Self(error.to_string()),
+        }
+    }
+}
+
 impl Layout {
     /// A version of no bytes so far, by the word of `system`.
     #[must_use]
@@ -84,7 +94,7 @@ impl Layout {
         Self { system, about, token, identities, history, parts: Vec::new(), len: 0 }
     }
 
-    /// Appends a part; one without bytes is none.
+    /// Appends a part; one without bytes is none. It joins the last one where it continues that.
     ///
     /// # Errors
     /// [`LayoutError`] of a part too many, of one that ends behind 2^63 bytes, and of sums that are not one a unit.
@@ -94,10 +104,10 @@ impl Layout {
         }
         let end = self.len.checked_add(part.len).filter(|end| *end <= i64::MAX as u64);
         let ends = part.id.is_none_or(|id| id.from.checked_add(part.len).is_some());
-        if !ends || self.parts.len() == MAX_PARTS {
-            return Err(LayoutError(format!(
-                "it has more than {MAX_PARTS} parts, or ends nowhere"
-            )));
+        let joins = self.parts.last().is_some_and(|last| last.is_continued_by(&part));
+        if !ends || self.parts.len() == MAX_PARTS && !joins {
+            let why = format!("it has more than {MAX_PARTS} parts, or ends nowhere");
+            return Err(LayoutError(why));
         }
         let fits = match &part.cover {
             Cover::Units(units) => units.fit(part.len),
@@ -110,7 +120,10 @@ impl Layout {
             return Err(LayoutError(format!("other sums than a part of {} bytes has", part.len)));
         }
         self.len = end.ok_or_else(|| LayoutError("it ends behind 2^63 bytes".into()))?;
-        self.parts.push(part);
+        match self.parts.last_mut() {
+            Some(last) if joins => last.extend(part),
+            _ => self.parts.push(part),
+        }
         Ok(())
     }
 
@@ -134,6 +147,30 @@ impl Layout {
             next += part.len;
             (start, part)
         })
+    }
+}
+
+impl Part {
+    /// True if `next` lies right behind it, and is covered in the same way.
+    fn is_continued_by(&self, next: &Self) -> bool {
+        let place = self.id.map(|id| (id.of, id.from.checked_add(self.len)));
+        let is_next = place == next.id.map(|id| (id.of, Some(id.from)));
+        is_next
+            && match (&self.cover, &next.cover) {
+                (Cover::Units(units), Cover::Units(more)) => {
+                    units.are_like(more) && self.len.is_multiple_of(units.bytes.into())
+                }
+                (Cover::Zero, Cover::Zero) | (Cover::Unknown, Cover::Unknown) => true,
+                _ => false,
+            }
+    }
+
+    /// Takes a part that continues it.
+    fn extend(&mut self, next: Self) {
+        self.len += next.len;
+        if let (Cover::Units(units), Cover::Units(more)) = (&mut self.cover, next.cover) {
+            units.sums.extend(more.sums);
+        }
     }
 }
 

@@ -98,8 +98,14 @@ fn a_hash_device_has_the_sums_of_its_image() {
         Sha256::new().chain_update(&units.salt).chain_update(block).finalize().to_vec()
     };
     assert_eq!(check(&old, &stream(819_200), salted), 819_200);
-    assert_eq!(old.token, "bb6f7cb1300d37157ebcb3439d128395ce35a6737d319ed6dd7739b413aedd3a");
-    assert_eq!(new.token, "3a1e56f8288948d0ffd424107f2ed6075c027ed883716a64f67a42c1bd6adb16");
+    assert_eq!(
+        old.token,
+        "root hash bb6f7cb1300d37157ebcb3439d128395ce35a6737d319ed6dd7739b413aedd3a"
+    );
+    assert_eq!(
+        new.token,
+        "root hash 3a1e56f8288948d0ffd424107f2ed6075c027ed883716a64f67a42c1bd6adb16"
+    );
     let differs = vec![4096..8192, 696_320..700_416];
     assert_eq!(new.differing(&old), Comparison { differs, by: Some(Strength::Proof) });
     let short = layout(Kind::DmVerity, fixture!("dm-verity-sha1.hash"));
@@ -107,7 +113,7 @@ fn a_hash_device_has_the_sums_of_its_image() {
         sha1::Sha1::new().chain_update(&units.salt).chain_update(block).finalize().to_vec()
     };
     assert_eq!(check(&short, &stream(10_240), salted), 10_240);
-    assert_eq!(short.token, "f1aad2e03c609387a33570a2be211cba9a64e315");
+    assert_eq!(short.token, "root hash f1aad2e03c609387a33570a2be211cba9a64e315");
     let all = new.differing(&short);
     assert_eq!((all.differs, all.by), (one(0..819_200), None), "other salts tell nothing");
     // One bit of any hash but the root's own shows.
@@ -394,6 +400,31 @@ fn evidence_counts_as_the_policy_says() {
 }
 
 #[test]
+fn parts_join_where_they_go_on() {
+    let id = |from| Some(Id { of: [7, 8, 9], from });
+    let joined = [
+        part(4096, id(0), crcs(&[1])),
+        part(4096, id(4096), crcs(&[2])),
+        part(9, id(8192), crcs(&[3])),
+        // The last unit was a short one.
+        part(4096, id(8201), crcs(&[4])),
+        part(5, None, Cover::Zero),
+        part(5, None, Cover::Zero),
+        part(5, id(3), Cover::Unknown),
+        part(5, id(9), Cover::Unknown),
+    ];
+    let expected = [
+        (0, part(8201, id(0), crcs(&[1, 2, 3]))),
+        (8201, joined[3].clone()),
+        (12_297, part(10, None, Cover::Zero)),
+        (12_307, joined[6].clone()),
+        (12_312, joined[7].clone()),
+    ];
+    let layout = of(1, &joined);
+    assert!(layout.parts().eq(expected.iter().map(|(start, part)| (*start, part))), "{layout:?}");
+}
+
+#[test]
 fn parts_and_their_sums_are_bounded() {
     let mut layout = Layout::new("test", [0; 32]);
     layout.push(part(0, None, crcs(&[]))).unwrap();
@@ -402,8 +433,10 @@ fn parts_and_their_sums_are_bounded() {
     layout.push(part(u64::MAX, None, Cover::Zero)).unwrap_err();
     layout.push(part(2, Some(Id { of: [0; 3], from: u64::MAX }), Cover::Zero)).unwrap_err();
     assert!(layout.is_empty());
-    for _ in 0..MAX_PARTS {
-        layout.push(part(1, None, Cover::Unknown)).unwrap();
+    let covers = [Cover::Unknown, Cover::Zero];
+    for no in 0..MAX_PARTS {
+        layout.push(part(1, None, covers[no % 2].clone())).unwrap();
     }
     layout.push(part(1, None, Cover::Unknown)).unwrap_err();
+    layout.push(part(1, None, Cover::Zero)).unwrap();
 }
