@@ -27,7 +27,7 @@ pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
                     let about = if mapped.shared > 0 { vec![why, shared] } else { vec![why] };
                     (mapped.extents, "FIEMAP", Strength::Hint, about)
                 }
-                None => return Err(LayoutError(format!("its storage tells nothing: {why}"))),
+                None => return Err(LayoutError("its storage tells nothing of it".into())),
             }
         }
     };
