@@ -130,6 +130,13 @@ fn sums_that_are_shown_are_those_of_the_bytes() {
             let words: Vec<_> = line.split_whitespace().collect();
             assert_eq!(words, [(no * 4096).to_string(), sum]);
         }
+        // A hole behind the sums of one window is one.
+        world.write("disk/sparse", &bytes);
+        let file = File::options().write(true).open(world.path("disk/sparse")).unwrap();
+        file.set_len(200 << 20).unwrap();
+        let sparse = storage(&world, "disk/sparse");
+        let mut lines = sparse.stdout.lines();
+        assert!(lines.any(|line| line.ends_with("209612800  zeros")), "{sparse:#?}");
         // Two copies that share nothing have their sums in common, but for the end.
         world.write("disk/b", &bytes);
         let run = storage(&world, "--json disk/b disk/a");

@@ -47,7 +47,7 @@ pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
 struct Sums<'a> {
     file: &'a LocalSnapshot,
     is_kept: bool,
-    /// Those of the last window that was asked for, and where that begins.
+    /// Sums of the last window that was asked for, and the place where it begins.
     told: Option<(u64, StoredSums)>,
     /// Bytes of sums that may still come.
     left: usize,
@@ -64,68 +64,56 @@ impl Sums<'_> {
         Ok(())
     }
 
-    /// Appends the part of the file in `range`, which lies where it `is`.
+    /// Appends the part of the file in `range`, which lies where it `is`: block by block, which the layout joins.
     fn cover(
         &mut self,
         layout: &mut Layout,
         range: &Range<u64>,
         is: Is,
     ) -> Result<(), LayoutError> {
+        if is == Is::Zero {
+            return layout.push(Part {
+                len: range.end - range.start,
+                id: None,
+                cover: Cover::Zero,
+            });
+        }
         let mut at = range.start;
         while at < range.end {
-            let end = range.end.min((at + 1).next_multiple_of(WINDOW_BYTES));
-            if is != Is::Zero {
-                self.ask(at - at % WINDOW_BYTES)?;
+            self.ask(at - at % WINDOW_BYTES)?;
+            let (cover, len) = self.block(at..range.end);
+            if let Cover::Units(units) = &cover {
+                self.left = self.left.saturating_sub(units.sums.len());
+                self.is_kept &= self.left > 0;
             }
-            let told = self.told.as_ref().filter(|_| self.is_kept).map(|(_, told)| told);
-            for (cover, len) in covers(told, at..end, is) {
-                if let Cover::Units(units) = &cover {
-                    self.left = self.left.saturating_sub(units.sums.len());
-                }
-                let id = match is {
-                    Is::Id { id, from } => Some(Id { of: id, from: from + (at - range.start) }),
-                    Is::Zero | Is::Unknown => None,
-                };
-                layout.push(Part { len, id, cover })?;
-                at += len;
-            }
-            self.is_kept &= self.left > 0;
+            let id = match is {
+                Is::Id { id, from } => Some(Id { of: id, from: from + (at - range.start) }),
+                Is::Zero | Is::Unknown => None,
+            };
+            layout.push(Part { len, id, cover })?;
+            at += len;
         }
         Ok(())
     }
-}
 
-/// The covers of a part, each with its length in bytes, by the sums that are told of it.
-fn covers(told: Option<&StoredSums>, range: Range<u64>, is: Is) -> Vec<(Cover, u64)> {
-    let whole = |cover| vec![(cover, range.end - range.start)];
-    let Some(told) = told else {
-        return whole(if is == Is::Zero { Cover::Zero } else { Cover::Unknown });
-    };
-    let block = u64::from(told.block_bytes());
-    let mut covers: Vec<(Cover, u64)> = Vec::new();
-    let mut at = range.start;
-    while at < range.end {
-        let end = range.end.min(at - at % block + block);
-        let is_whole = at.is_multiple_of(block) && end - at == block;
+    /// The cover of the block that `range` begins in, as far as it is in there, and its length in bytes; of all of the
+    /// range where no sums are kept.
+    fn block(&self, range: Range<u64>) -> (Cover, u64) {
+        let Some((_, told)) = self.told.as_ref().filter(|_| self.is_kept) else {
+            return (Cover::Unknown, range.end - range.start);
+        };
+        let (at, block) = (range.start, u64::from(told.block_bytes()));
+        let len = (block - at % block).min(range.end - at);
         let cover = match told.at(at) {
-            BlockSum::Sum(sum) if is_whole => {
+            BlockSum::Sum(sum) if len == block => {
                 let sum = in_order(told.kind(), sum);
                 Cover::Units(Units::plain(algorithm(told.kind()), told.block_bytes(), sum))
             }
             BlockSum::Zero => Cover::Zero,
             BlockSum::Sum(_) | BlockSum::Unknown => Cover::Unknown,
         };
-        match (covers.last_mut(), cover) {
-            (Some((Cover::Units(units), len)), Cover::Units(more)) => {
-                units.sums.extend(more.sums);
-                *len += end - at;
-            }
-            (Some((last, len)), cover) if *last == cover => *len += end - at,
-            (_, cover) => covers.push((cover, end - at)),
-        }
-        at = end;
+        (cover, len)
     }
-    covers
 }
 
 const fn algorithm(kind: SumKind) -> Algorithm {
