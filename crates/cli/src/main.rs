@@ -47,7 +47,7 @@ fn run(command: Command) -> Exit {
         Command::Signature(args) => ended(|| commands::signature::run(&args)),
         Command::Delta(args) => ended(|| commands::delta::run(&args)),
         Command::Patch(args) => ended(|| commands::patch::run(&args)),
-        Command::Storage(args) => commands::storage::run(&args),
+        Command::Storage(args) => ended_with(|| commands::storage::run(&args)),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Completions(args) => commands::man::complete(&args),
         Command::Man(args) => ended(|| commands::man::run(&args)),
@@ -65,8 +65,16 @@ fn run(command: Command) -> Exit {
 
 /// Runs a command that works on single files.
 fn ended(command: impl FnOnce() -> anyhow::Result<()>) -> Exit {
+    ended_with(|| command().map(|()| Exit::Success))
+}
+
+/// The same of one that says how it ends.
+fn ended_with(command: impl FnOnce() -> anyhow::Result<Exit>) -> Exit {
     deltic_net::let_long_writes_fail();
-    let Err(error) = command() else { return Exit::Success };
+    let error = match command() {
+        Ok(exit) => return exit,
+        Err(error) => error,
+    };
     output::complain(&output::words(&error), None);
     error.downcast_ref::<SyncError>().map_or_else(|| Exit::from(&error), Exit::from)
 }

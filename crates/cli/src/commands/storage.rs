@@ -19,22 +19,11 @@ use crate::args::storage::StorageArgs;
 use crate::report::escape::Escape;
 use crate::report::exit::Exit;
 use crate::report::numbers::counted;
-use crate::report::output::{self, Output};
+use crate::report::output::Output;
 use crate::words::refused::Misused;
 
 /// Shows one layout, or compares two.
-pub(crate) fn run(args: &StorageArgs) -> Exit {
-    deltic_net::let_long_writes_fail();
-    match told(args) {
-        Ok(exit) => exit,
-        Err(error) => {
-            output::complain(&output::words(&error), None);
-            Exit::from(&error)
-        }
-    }
-}
-
-fn told(args: &StorageArgs) -> Result<Exit> {
+pub(crate) fn run(args: &StorageArgs) -> Result<Exit> {
     let mut output = Output::stdout();
     let Some(old) = &args.old else {
         let layout = read(&args.new, args.links.trust())?;
@@ -198,12 +187,10 @@ fn show(args: &StorageArgs, layout: &Layout, output: &mut Output) {
 /// Adds a line, of which there may be millions.
 fn say(output: &mut Output, line: String) {
     output.line(line);
-    if output.waiting_bytes() > MAX_WAITING_BYTES {
+    if output.is_full() {
         output.flush();
     }
 }
-
-const MAX_WAITING_BYTES: usize = 256 << 10;
 
 fn event(args: &StorageArgs, layout: &Layout, compared: Option<Compared>) -> String {
     let (source, about) = (args.new.to_string_lossy().into_owned(), &layout.about[..]);

@@ -10,6 +10,7 @@ use deltic_net::plan::{Destination, Sources};
 use deltic_net::watch::{Note, Round};
 use deltic_net::{Outcome, Plan, SyncError};
 use deltic_protocol::report::{Action, Change, Differs, EntryType, Side, Trouble, TroubleKind};
+use deltic_remote::hex;
 use deltic_tree::{Meta, RelPath};
 use serde::Serialize;
 
@@ -372,10 +373,9 @@ fn place<'a>(host: Option<&'a str>, path: &OsStr) -> Place<'a> {
 }
 
 fn named(bytes: &[u8]) -> Named {
-    let hex = || bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     Named {
         path: String::from_utf8_lossy(bytes).into_owned(),
-        path_bytes: std::str::from_utf8(bytes).is_err().then(hex),
+        path_bytes: std::str::from_utf8(bytes).is_err().then(|| hex(bytes)),
     }
 }
 

@@ -127,14 +127,12 @@ impl Lines {
 
 fn say_one(line: &[u8], output: &mut Output, progress: &mut Progress) {
     output.line(line);
-    if output.waiting_bytes() > MAX_WAITING_BYTES {
+    if output.is_full() {
         progress.aside(|| output.flush());
     }
 }
 
 /// Most bytes of lines that wait to be shown in order: tens of thousands of lines.
 const MAX_HELD_BYTES: usize = 4 << 20;
-/// Most bytes of lines that are written at once where there are millions.
-const MAX_WAITING_BYTES: usize = 256 << 10;
 /// Longest that they wait in a run that changes something, but for a tick.
 const MAX_WAIT: Duration = Duration::from_secs(1);

@@ -64,6 +64,11 @@ impl Output {
         self.pending.len()
     }
 
+    /// True if so many lines wait that they are written at once where there are millions.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pending.len() > MAX_WAITING_BYTES
+    }
+
     /// Writes the lines that wait.
     pub(crate) fn flush(&mut self) {
         let lines = mem::take(&mut self.pending);
@@ -91,6 +96,9 @@ pub(crate) fn complain(what: &str, hint: Option<&str>) {
     let hint = hint.map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
     note(&format!("{}\n{hint}", complaint(what)));
 }
+
+/// Most bytes of lines that wait where there are millions.
+const MAX_WAITING_BYTES: usize = 256 << 10;
 
 /// `deltic: what`, or as those look for it who call us rsync.
 pub(crate) fn complaint(what: &str) -> String {

@@ -2,7 +2,7 @@
 //! CRC of 4 bytes for each unit. Numbers have their most significant byte first.
 
 use super::parts::{Cover, Layout, LayoutError, Part, Units, half_be};
-use crate::sums::{Algorithm, hex};
+use crate::sums::Algorithm;
 
 /// The layout of the block that the file is of. It does not tell how long the last unit is: as long as the others here.
 pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
@@ -19,7 +19,7 @@ pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
     let cover = Cover::Units(Units::plain(algorithm, bytes, sums.to_vec()));
     let mut layout = Layout::new("HDFS", [0; 32]);
     layout.push(Part { len, id: None, cover })?;
-    layout.token = hex(blake3::hash(file).as_bytes());
+    layout.token = blake3::hash(file).to_string();
     layout.about = vec!["the last unit is taken for a whole one: the file does not tell".into()];
     Ok(layout)
 }

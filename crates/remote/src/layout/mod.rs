@@ -1,9 +1,9 @@
 //! Layouts: the word of storage about one version (SkySync §3.4).
 //!
-//! A [`Layout`] has the parts of a version in order, what covers each of them, and where they lie. [`here`] asks the file
-//! system of a file on this machine. The others read files in which systems keep sums, and the text of `zdb`; they are
-//! experimental. [`Layout::differing`] is the one place that says which evidence counts for equal parts. No content of a
-//! version is read. Why so: docs/decisions/0062.
+//! A [`Layout`] has the parts of a version in order, what covers each of them, and where they lie. [`here`] asks the
+//! file system of a file on this machine. The others read files in which systems keep sums, and the text of `zdb`; they
+//! are experimental. [`Layout::differing`] is the one place that says which evidence counts for equal parts. No content
+//! of a version is read. Why so: docs/decisions/0062.
 
 mod bluestore;
 mod compare;

@@ -132,8 +132,7 @@ impl<'a> Block<'a> {
             return Ok(Some(Self { level, fill: Some(0), record: None }));
         }
         let is_embedded = words.contains(&"EMBEDDED");
-        let fill = words.iter().find_map(|word| word.strip_prefix("fill="));
-        let fill = match fill {
+        let fill = match field(&words, "fill=") {
             // It is in the block that points at it, or in the inode.
             None if is_embedded => (level == 0).then_some(1),
             fill => Some(fill.and_then(|fill| fill.parse().ok()).ok_or(())?),
@@ -160,21 +159,16 @@ struct Record<'a> {
 impl<'a> Record<'a> {
     /// A record of which nothing but its length counts.
     fn unknown(start: u64, words: &[&'a str]) -> Result<Self, ()> {
-        let sizes = words.iter().find_map(|word| word.strip_prefix("size="));
-        let sizes = sizes.and_then(|sizes| sizes.split_once("L/")).ok_or(())?;
-        let len = u64::from_str_radix(sizes.0, 16).map_err(drop)?;
+        let (len, _) = lens(words)?;
         Ok(Self { start, len, id: None, packed: None, sum: None })
     }
 
     /// The record that these words describe.
     fn read(start: u64, words: &[&'a str]) -> Result<Self, ()> {
-        let field = |name| words.iter().find_map(|word| word.strip_prefix(name));
-        let sizes = field("size=").and_then(|sizes| sizes.split_once("L/")).ok_or(())?;
-        let len = u64::from_str_radix(sizes.0, 16).map_err(drop)?;
-        let is_whole = sizes.1.strip_suffix('P') == Some(sizes.0);
-        let births = field("birth=").and_then(|births| births.split_once("L/")).ok_or(())?;
+        let (len, is_whole) = lens(words)?;
+        let births = field(words, "birth=").and_then(|births| births.split_once("L/")).ok_or(())?;
         let birth: u64 = births.1.strip_suffix('P').and_then(|it| it.parse().ok()).ok_or(())?;
-        let place = field("DVA[0]=<").map(|place| place.trim_end_matches('>'));
+        let place = field(words, "DVA[0]=<").map(|place| place.trim_end_matches('>'));
         let place: Option<Vec<_>> = place.map(|place| place.split(':').collect());
         let id = match place.as_deref() {
             Some([device, offset, ..]) => {
@@ -191,7 +185,7 @@ impl<'a> Record<'a> {
         let packed = if is_plain { None } else { how.or(Some("packed")) };
         // Words are summed in the order of the machine that wrote them.
         let counts = !words.contains(&"encrypted") && !words.contains(&"BE");
-        let sum = field("cksum=").filter(|_| counts).and_then(|told| sum(kind?, told));
+        let sum = field(words, "cksum=").filter(|_| counts).and_then(|told| sum(kind?, told));
         Ok(Self { start, len, id, packed, sum })
     }
 
@@ -211,6 +205,17 @@ impl<'a> Record<'a> {
         };
         Part { len, id, cover }
     }
+}
+
+/// The word behind `name`.
+fn field<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
+    words.iter().find_map(|word| word.strip_prefix(name))
+}
+
+/// Length of a record in bytes, and whether as many are stored.
+fn lens(words: &[&str]) -> Result<(u64, bool), ()> {
+    let (len, stored) = field(words, "size=").and_then(|it| it.split_once("L/")).ok_or(())?;
+    Ok((u64::from_str_radix(len, 16).map_err(drop)?, stored.strip_suffix('P') == Some(len)))
 }
 
 /// A sum of four numbers.

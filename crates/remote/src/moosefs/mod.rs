@@ -357,7 +357,7 @@ mod tests {
     }
 
     impl Mount {
-        /// One that stands in the place of a mount. Its chunks lie on no server, so nothing is summed; what changes, a
+        /// A directory in the place of a mount. Its chunks lie on no server, so nothing is summed; what changes, a
         /// look at it tells.
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
@@ -367,7 +367,7 @@ mod tests {
             Self { dir: dir.path().into(), system: Arc::new(system), _gone: Some(dir) }
         }
 
-        /// One of real servers, which `MOOSEFS_DIR` names.
+        /// A mount of real servers, which `MOOSEFS_DIR` names.
         fn served() -> Self {
             let dir = std::env::var_os("MOOSEFS_DIR").expect("it names a directory").into();
             Self { dir, system: Arc::new(MooseFs::open("").unwrap()), _gone: None }

@@ -46,17 +46,15 @@ pub(super) fn map(file: BorrowedFd<'_>, len: u64) -> Result<Option<Mapped>, Errn
 
 /// The device that addresses of `file` are of; `None` where they may be of several, as in stacked file systems.
 fn device(file: BorrowedFd<'_>) -> Result<Option<[u8; 16]>, Errno> {
-    let mut name = [0; 16];
-    match kind_of(file)? {
+    let of_one = match kind_of(file)? {
         // Each subvolume has a number of its own.
-        BTRFS => name = Info::of(file)?.fsid,
-        EXT4 | F2FS => name[..8].copy_from_slice(&fstat(file)?.st_dev.to_le_bytes()),
-        XFS if ioctl::flags(file)? & REALTIME == 0 => {
-            name[..8].copy_from_slice(&fstat(file)?.st_dev.to_le_bytes());
-        }
-        _ => return Ok(None),
-    }
-    Ok(Some(name))
+        BTRFS => return Ok(Some(Info::of(file)?.fsid)),
+        EXT4 | F2FS => true,
+        XFS => ioctl::flags(file)? & REALTIME == 0,
+        _ => false,
+    };
+    let number = u128::from(fstat(file)?.st_dev);
+    Ok(of_one.then(|| number.to_le_bytes()))
 }
 
 /// Its data is on a device of its own (`FS_XFLAG_REALTIME`).
