@@ -263,7 +263,7 @@ fn ends_well(world: &World, no: usize, what: &str) -> bool {
 }
 
 #[test]
-fn what_is_no_answer_is_none_and_ends_in_time() {
+fn a_malformed_answer_counts_as_none_and_ends_in_time() {
     let world = World::new();
     let Some(_disk) = btrfs_by(&world, "xxhash") else { return };
     if !is_installed("setpriv") {

@@ -316,7 +316,7 @@ mod tests {
 
     /// A gap between two items, while others are put in the place of some, looks like a hole.
     #[test]
-    fn what_an_answer_calls_zeros_is_unknown_unless_it_is_a_hole() {
+    fn zeros_of_an_answer_are_unknown_unless_they_are_a_hole() {
         let answer = [
             entry(0, SECTOR * 3, 2, &[]),
             entry(SECTOR * 3, SECTOR, 1, &[7; 4]),
