@@ -121,6 +121,8 @@ unit: toolchain
 	tools/ensure.sh strace strace || echo "SKIPPED: the test under eatmydata needs strace"
 	tools/ensure.sh mkfs.xfs xfsprogs || echo "SKIPPED: the test of long attributes needs a file system that has them"
 	tools/ensure.sh mkfs.btrfs btrfs-progs || echo "SKIPPED: facts of files need a file system that has them"
+	tools/ensure.sh mount.exfat-fuse exfat-fuse || echo "SKIPPED: tests of exFAT need exfat-fuse"
+	tools/ensure.sh mkfs.exfat exfatprogs || echo "SKIPPED: tests of exFAT need exfatprogs"
 	cargo test --locked --workspace
 
 neon: toolchain

@@ -35,6 +35,7 @@ mod room;
 mod roots;
 mod snapshot;
 mod sources;
+mod spelling;
 mod stage;
 mod store;
 mod system;

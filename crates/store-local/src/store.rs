@@ -31,6 +31,7 @@ use super::quota::Quota;
 use super::rebuild::LocalRebuild;
 use super::remove::{Removals, remove_after, remove_unchanged, remove_version};
 use super::snapshot::{LocalSnapshot, inode_of, look_at, look_at_root};
+use super::spelling;
 use super::stage::{Stages, Whose};
 use super::touched::Touched;
 use super::whole::{Begun, begin, finish_all};
@@ -45,8 +46,8 @@ use crate::system::System;
 use crate::versions::OldVersions;
 use deltic_store::filter::Start;
 use deltic_store::{
-    Durability, Filter, Going, Keep, Link, Listing, Posix, Removed, Resumed, Store, StoreError,
-    Tree, Version, Whole, check_path,
+    Durability, Filter, Going, Keep, Link, Listing, NamePair, OneName, Posix, Removed, Respell,
+    Resumed, Store, StoreError, Tree, Version, Whole, check_path,
 };
 
 /// What of a directory is listed.
@@ -566,6 +567,14 @@ impl Store for LocalStore {
     fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<Removed, StoreError>> {
         let mut last = None;
         names.iter().map(|(path, going)| remove_after(&self.0, (path, *going), &mut last)).collect()
+    }
+
+    fn respell(&self, dir: &RelPath, respell: &Respell<'_>) -> Result<Vec<Name>, StoreError> {
+        spelling::respell(&self.0, dir, respell)
+    }
+
+    fn one_name(&self, dir: &RelPath, pair: &NamePair<'_>) -> Result<OneName, StoreError> {
+        spelling::one_name(&self.0, dir, pair)
     }
 
     fn flush(&self) -> Result<(), StoreError> {

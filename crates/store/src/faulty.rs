@@ -13,8 +13,8 @@ use deltic_tree::names::SortedNames;
 use deltic_tree::{Meta, Name, RelPath};
 
 use crate::{
-    Commit, Content, Extents, Going, Keep, Link, Listing, Posix, Rebuild, Removed, Resumable,
-    Resumed, Snapshot, Store, StoreError, Tree, Version,
+    Commit, Content, Extents, Going, Keep, Link, Listing, NamePair, OneName, Posix, Rebuild,
+    Removed, Respell, Resumable, Resumed, Snapshot, Store, StoreError, Tree, Version,
 };
 pub use plan::{Call, Fault, Nth, Plan};
 
@@ -227,6 +227,16 @@ impl<S: Store> Store for Faulty<S> {
     fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
         self.plan.enter(Call::List, dir)?;
         self.inner.list_but(dir, keep)
+    }
+
+    fn respell(&self, dir: &RelPath, respell: &Respell<'_>) -> Result<Vec<Name>, StoreError> {
+        self.plan.enter(Call::List, dir)?;
+        self.inner.respell(dir, respell)
+    }
+
+    fn one_name(&self, dir: &RelPath, pair: &NamePair<'_>) -> Result<OneName, StoreError> {
+        self.plan.enter(Call::List, dir)?;
+        self.inner.one_name(dir, pair)
     }
 
     fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError> {

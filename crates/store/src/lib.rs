@@ -19,6 +19,7 @@ pub mod memory;
 mod posix;
 mod rebuild;
 mod snapshot;
+mod spelling;
 mod store;
 mod tree;
 
@@ -30,6 +31,7 @@ pub use filter::Filter;
 pub use posix::{Link, Posix};
 pub use rebuild::{Commit, Content, Keep, Rebuild, Replaces, Resumable, Resumed};
 pub use snapshot::{Snapshot, Version, VersionToken};
+pub use spelling::{NamePair, OneName, Respell};
 pub use store::{Durability, Going, Removed, Store, Whole};
 pub use tree::{Listing, STAGING_NAME, Tree, VERSIONS_NAME, check_path, is_staging_name};
 

@@ -2,7 +2,10 @@
 
 use deltic_tree::{EntryType, Meta, Name, RelPath};
 
-use crate::{Commit, Keep, Listing, Posix, Rebuild, Replaces, Resumed, StoreError, Version};
+use crate::{
+    Commit, Keep, Listing, NamePair, OneName, Posix, Rebuild, Replaces, Respell, Resumed,
+    StoreError, Version,
+};
 
 /// A tree that can be changed: what a receiver holds.
 ///
@@ -114,6 +117,28 @@ pub trait Store: Posix {
         let mut listing = self.list(dir)?;
         listing.retain(|entry| !keep(&entry.name));
         Ok(listing)
+    }
+
+    /// Gives entries of `dir` the spelling of the listed name that the file system finds them by, where that takes
+    /// several spellings for one name; a dry run finds them only.
+    ///
+    /// Returns the names that these entries had. They must not be removed: the entries are those of listed names, and
+    /// some file systems cannot rename them.
+    ///
+    /// # Errors
+    /// Where `dir` cannot be listed, or a listed name is found there and no entry is known that it may be.
+    fn respell(&self, dir: &RelPath, respell: &Respell<'_>) -> Result<Vec<Name>, StoreError> {
+        let _ = (dir, respell);
+        Ok(Vec::new())
+    }
+
+    /// Says whether two names of `dir` are one name to the file system.
+    ///
+    /// # Errors
+    /// Where the file system cannot be asked.
+    fn one_name(&self, dir: &RelPath, pair: &NamePair<'_>) -> Result<OneName, StoreError> {
+        let _ = (dir, pair);
+        Ok(OneName::No)
     }
 
     /// Removes `path` and all below it that the filter admits, or some of that; follows no symlink. There may be

@@ -3,6 +3,7 @@
 //! Pure computing, like `deltic-core` below it: no IO, no threads, no clock. Content is no concern of this crate.
 
 pub mod dir_digest;
+pub mod fold;
 pub mod glob;
 pub mod links;
 pub mod meta;

@@ -5,6 +5,7 @@ mod found;
 mod opening;
 mod parting;
 mod slot;
+mod spelling;
 mod tallying;
 mod writing;
 
@@ -290,8 +291,10 @@ impl<S: Store> DestinationWorker<S> {
     /// Looks at names and contents, and changes nothing.
     fn see(&self, work: Work) -> Answer {
         match work {
-            Work::Look { paths, dirs, users, groups } => {
-                Answer::Looked(self.look(&paths, &dirs), self.owners.ours(&users, &groups))
+            Work::Look { paths, dirs, alike, users, groups } => {
+                let mut found = self.look(&paths, &dirs);
+                self.refuse_alike(&paths, &alike, &mut found);
+                Answer::Looked(found, self.owners.ours(&users, &groups))
             }
             Work::Compare { dir, tally, owners } => {
                 Answer::Compared(self.compare(&dir, &tally, &owners).map(Box::new))

@@ -38,10 +38,12 @@ pub enum Carries {
 #[derive(Debug)]
 pub enum Work {
     /// Look at these names, and say what becomes here of these users and groups of the sender's. Where a symlink to a
-    /// directory is one of `dirs`, it is that directory from now on. Answer with [`Answer::Looked`].
+    /// directory is one of `dirs`, it is that directory from now on. Where the file system takes a name of `alike` and
+    /// the earlier one for one name, the later one fails. Answer with [`Answer::Looked`].
     Look {
         paths: Vec<RelPath>,
         dirs: HashSet<RelPath>,
+        alike: Vec<AlikeNames>,
         users: Vec<NameLine>,
         groups: Vec<NameLine>,
     },
@@ -158,6 +160,17 @@ pub enum Work {
     Sweep,
     /// Flush every change to the disk; answer with [`Answer::Done`].
     Flush,
+}
+
+/// Two listed names of one directory that some file systems take for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlikeNames {
+    /// The directory.
+    pub dir: RelPath,
+    /// The name that was listed later.
+    pub name: Name,
+    /// The name that was listed first.
+    pub earlier: Name,
 }
 
 /// A whole file of one block, or empty.

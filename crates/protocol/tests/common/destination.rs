@@ -203,7 +203,7 @@ impl Destination {
 
     pub fn perform(&mut self, work: Work) -> Answer {
         match work {
-            Work::Look { paths, dirs, users, groups } => {
+            Work::Look { paths, dirs, users, groups, .. } => {
                 assert!(dirs.is_empty(), "no case keeps links");
                 // Every number stays what it is.
                 let ours = |line: &NameLine| Ours { id: line.id, may_give: true };

@@ -37,7 +37,7 @@ impl<S: Store> DestinationWorker<S> {
         (keep, rest): (Option<&Names>, Option<Box<SortedNames>>),
     ) -> Result<Unlisted, Trouble> {
         let listed = match keep {
-            Some(keep) => self.store.list_but(dir, &|name| keep.contains(name)),
+            Some(keep) => self.list_unlisted(dir, keep),
             None => self.store.list_some(dir, rest),
         };
         let Some(listing) = if_dir(listed)? else { return Ok(Unlisted::default()) };

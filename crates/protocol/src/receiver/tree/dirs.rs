@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use deltic_tree::fold::FoldedNames;
 use deltic_tree::meta::OWNER_BITS;
 use deltic_tree::{Entry, Kind, Meta, Names, RelPath, Timestamp};
 
@@ -39,13 +40,15 @@ pub(super) struct Dirs {
     given_up: Vec<(FileNo, Option<FileNo>)>,
 }
 
-/// The names listed of each directory, while deletions are asked for.
+/// The names listed of directories: all of them while deletions are asked for.
 #[derive(Debug, Default)]
 pub(super) struct ListedNames {
     /// Names of the directory being listed.
     pub(super) keep: Names,
     /// Names of directories that are not in place yet: what is there now may be a link, or closed to us.
     pub(super) keep_later: HashMap<RelPath, Names>,
+    /// Names of the directory being listed, to find two that some file systems take for one.
+    pub(super) folded: FoldedNames,
 }
 
 /// The root of the transfer.
@@ -114,7 +117,8 @@ impl Dirs {
         let may_be_link = |Entry { meta, .. }: &&Entry| meta.is_dir() && keeps || meta.is_implied();
         let dirs = section.entries.iter().filter(may_be_link);
         let dirs = dirs.filter_map(|entry| section.dir.join(&entry.name).ok()).collect();
-        cx.ask(Work::Look { paths, dirs, users, groups }, TreePending::Look(no));
+        let alike = section.alike.clone();
+        cx.ask(Work::Look { paths, dirs, alike, users, groups }, TreePending::Look(no));
     }
 
     /// Gives up a section whose directory is lost, and with it all below; it was said once.

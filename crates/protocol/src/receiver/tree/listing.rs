@@ -1,11 +1,12 @@
 //! The sender's listings: checked, counted, and handed on a section at a time, once its directory is in place.
 
+use deltic_tree::fold::FoldedNames;
 use deltic_tree::{Entry, Kind, Meta, Names, RelPath, Timestamp};
 
 use crate::error::PeerError;
 use crate::message::{Extent, FileNo, NameLine};
 use crate::options::Delete;
-use crate::receiver::ask::{Carries, Ours};
+use crate::receiver::ask::{AlikeNames, Carries, Ours};
 use crate::receiver::context::Context;
 use crate::report::{Notice, Trouble};
 
@@ -65,6 +66,7 @@ impl Dirs {
             self.look_at_root(cx, own);
         }
         let is_empty = self.note_names(cx, &section, extent)?;
+        section.alike = self.alike_names(&section, extent);
         self.sections.push(section).into_iter().for_each(|no| self.look(cx, no));
         Ok(is_empty)
     }
@@ -98,6 +100,20 @@ impl Dirs {
             }
         }
         Ok(extent == Extent::Empty && delete != Delete::AtMost(NO_LIMIT))
+    }
+
+    /// Finds names of a section that some file systems take for one with an earlier name of the directory.
+    fn alike_names(&mut self, section: &Section, extent: Extent) -> Vec<AlikeNames> {
+        let folded = &mut self.names.folded;
+        let alike = |entry: &Entry| {
+            let (dir, name) = (section.dir.clone(), entry.name.clone());
+            folded.add(&name).map(|earlier| AlikeNames { dir, name, earlier })
+        };
+        let found = section.entries.iter().filter_map(alike).collect();
+        if ends(extent) {
+            *folded = FoldedNames::default();
+        }
+        found
     }
 
     /// Takes what stands at the names of a section; the section, if it is one of entries.

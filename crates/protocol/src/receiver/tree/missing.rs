@@ -48,7 +48,13 @@ impl Missing {
         let paths = std::mem::take(&mut self.paths);
         if !paths.is_empty() {
             let (users, groups) = (Vec::new(), Vec::new());
-            let look = Work::Look { paths: paths.clone(), dirs: HashSet::new(), users, groups };
+            let look = Work::Look {
+                paths: paths.clone(),
+                dirs: HashSet::new(),
+                alike: Vec::new(),
+                users,
+                groups,
+            };
             cx.ask(look, TreePending::LookMissing(paths));
         }
     }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use deltic_tree::{Entry, Meta, RelPath};
 
+use crate::receiver::ask::AlikeNames;
+
 /// Some entries of one directory, waiting to be compared with what stands in their places.
 #[derive(Debug)]
 pub(super) struct Section {
@@ -12,6 +14,8 @@ pub(super) struct Section {
     pub(super) entries: Vec<Entry>,
     /// The number of its first entry.
     pub(super) first: u64,
+    /// Names of it that some file systems take for one with an earlier name.
+    pub(super) alike: Vec<AlikeNames>,
 }
 
 /// Why a directory is not made.
@@ -37,7 +41,7 @@ pub(super) struct Sections {
 
 impl Section {
     pub(super) fn new(dir: RelPath, own: Option<Meta>, entries: Vec<Entry>) -> Self {
-        Self { dir, own, entries, first: 0 }
+        Self { dir, own, entries, first: 0, alike: Vec::new() }
     }
 
     pub(super) fn metas(&self) -> impl Iterator<Item = &Meta> {

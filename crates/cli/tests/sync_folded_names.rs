@@ -1,0 +1,160 @@
+//! Destinations whose file system takes several spellings for one name: an exFAT in a loop file, by `exfat-fuse`.
+
+mod common;
+
+use std::fs;
+
+use common::{Mounted, Run, WAYS, World, is_installed, is_root, skip};
+
+/// A loop device over a file, gone with this value.
+struct Loop<'a>(&'a World, String);
+
+impl<'a> Loop<'a> {
+    fn of(world: &'a World, image: &str) -> Option<Self> {
+        let run = Run::of(&mut world.command("losetup", ["-f", "--show", image]));
+        (run.code == Some(0)).then(|| Self(world, run.stdout.trim().to_owned()))
+    }
+}
+
+impl Drop for Loop<'_> {
+    fn drop(&mut self) {
+        Run::of(&mut self.0.command("losetup", ["-d", &self.1]));
+    }
+}
+
+/// A new exFAT at `dst`, or the reason to skip the test said.
+fn exfat(world: &World) -> Option<(Mounted<'_>, Loop<'_>)> {
+    let without = "exFAT cannot be mounted here (exfat-fuse, exfatprogs, root)";
+    fs::File::create(world.path("image")).and_then(|file| file.set_len(64 << 20)).unwrap();
+    let tools = ["mkfs.exfat", "mount.exfat-fuse", "losetup"];
+    let made = is_root()
+        && tools.iter().all(|tool| is_installed(tool))
+        && Run::of(&mut world.command("mkfs.exfat", ["image"])).code == Some(0);
+    let Some(device) = made.then(|| Loop::of(world, "image")).flatten() else {
+        skip(without);
+        return None;
+    };
+    let words = ["-o", "allow_other", &device.1, "dst"];
+    let mounted = Mounted::by((world, "dst"), ("mount.exfat-fuse", &words), without)?;
+    Some((mounted, device))
+}
+
+fn sorted(world: &World, dir: &str) -> Vec<String> {
+    let mut names = world.names(dir);
+    names.sort_unstable();
+    names
+}
+
+/// Renames a source, and lets its times be.
+fn rename(world: &World, name: &str, new: &str) {
+    fs::rename(world.path(name), world.path(new)).unwrap();
+}
+
+#[test]
+fn a_deletion_spares_the_entry_of_a_name_whose_case_changed() {
+    let world = World::new();
+    let Some(_disk) = exfat(&world) else { return };
+    for (way, mode) in WAYS.iter().cycle().zip([
+        "--delete",
+        "--delete-before",
+        "--delete-during",
+        "--delete-after",
+        "--delete-delay",
+        "--delete-excluded",
+        "--delete -b",
+        "--delete -c",
+    ]) {
+        world.write("src/Report.txt", "report");
+        world.write("src/Edited", "old");
+        world.write("src/Dir/In It", "below");
+        world.write("src/Dir/stays", "as it is");
+        world.write("src/gone", "gone");
+        let words = format!("-rt --modify-window=2 {} {}", way.from("src/"), way.to("dst/"));
+        world.ok(&words);
+        fs::remove_file(world.path("src/gone")).unwrap();
+        rename(&world, "src/Report.txt", "src/report.txt");
+        rename(&world, "src/Dir/In It", "src/Dir/in it");
+        rename(&world, "src/Dir", "src/dir");
+        rename(&world, "src/Edited", "src/EDITED");
+        world.write("src/EDITED", "new and longer");
+
+        let told = world.ok(&format!("{words} {mode} --max-delete=1 -nv"));
+        assert!(!told.stdout.contains("deleting Report"), "{mode}: {told:#?}");
+        assert!(world.exists("dst/gone"), "{mode}");
+        assert_eq!(sorted(&world, "dst"), ["Dir", "Edited", "Report.txt", "gone"], "{mode}");
+
+        world.ok(&format!("{words} {mode} --max-delete=1"));
+        let backup = mode.contains("-b").then_some("Edited~");
+        let mut names = sorted(&world, "dst");
+        names.retain(|name| !name.ends_with('~'));
+        assert_eq!(names, ["EDITED", "dir", "report.txt"], "{mode} {backup:?}");
+        assert_eq!(sorted(&world, "dst/dir"), ["in it", "stays"], "{mode}");
+        assert_eq!(world.read("dst/report.txt"), b"report", "{mode}");
+        assert_eq!(world.read("dst/EDITED"), b"new and longer", "{mode}");
+        assert_eq!(world.read("dst/dir/in it"), b"below", "{mode}");
+
+        let again = world.ok(&format!("{words} {mode} -i"));
+        assert_eq!(again.stdout, "", "{mode}: nothing is left to do");
+        for name in ["src", "dst"] {
+            for entry in fs::read_dir(world.path(name)).unwrap() {
+                let path = entry.unwrap().path();
+                let removed = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
+                removed.unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn moved_sources_of_another_case_stay_at_the_destination() {
+    let world = World::new();
+    let Some(_disk) = exfat(&world) else { return };
+    world.write("src/Report.txt", "report");
+    world.write("src/É", "letter");
+    world.write("src/other", "other");
+    world.ok("-rt --modify-window=2 src/ dst/");
+    rename(&world, "src/Report.txt", "src/report.txt");
+    rename(&world, "src/É", "src/é");
+    world.ok("-rt --modify-window=2 --remove-source-files --delete src/ dst/");
+    assert_eq!(sorted(&world, "dst"), ["other", "report.txt", "é"]);
+    assert_eq!(sorted(&world, "src"), Vec::<String>::new());
+}
+
+#[test]
+fn two_names_that_are_one_at_the_destination_are_told_on_every_run() {
+    let world = World::new();
+    let Some(_disk) = exfat(&world) else { return };
+    world.write("src/README", "capital");
+    world.write("src/readme", "small");
+    world.write("src/Dir/one", "1");
+    world.write("src/dir/two", "2");
+    world.write("src/other", "other");
+    for words in ["-rtn src/ dst/", "-rt src/ dst/", "-rt src/ dst/", "-rtn --delete src/ dst/"] {
+        let run = world.fails(23, &format!("--modify-window=2 {words}"));
+        for names in [["README", "readme"], ["Dir", "dir"]] {
+            let both = |line: &str| names.iter().all(|name| line.contains(name));
+            assert!(run.stderr.lines().any(both), "{words}: {run:#?}");
+        }
+        if !words.contains("-rtn") {
+            assert_eq!(sorted(&world, "dst"), ["Dir", "README", "other"]);
+            assert_eq!(world.read("dst/README"), b"capital");
+            assert_eq!(world.names("dst/Dir"), ["one"]);
+        }
+    }
+    // On a file system that tells them apart both arrive, and nothing of the trial is left.
+    world.ok("-rt src/ plain/");
+    assert_eq!(sorted(&world, "plain"), ["Dir", "README", "dir", "other", "readme"]);
+    assert_eq!(world.names("plain/dir"), ["two"]);
+}
+
+#[test]
+fn names_that_differ_in_case_are_two_names_where_the_file_system_says_so() {
+    let world = World::new();
+    world.write("src/a", "small");
+    world.write("src/kept", "kept");
+    world.write("dst/A", "capital");
+    world.write("dst/a", "old");
+    world.ok("-rt --delete --max-delete=1 src/ dst/");
+    assert_eq!(sorted(&world, "dst"), ["a", "kept"]);
+    assert_eq!(world.read("dst/a"), b"small");
+}

@@ -1,0 +1,89 @@
+//! Destinations whose file system takes several spellings for one name.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+
+use deltic_protocol::receiver::AlikeNames;
+use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_store::{Listing, NamePair, OneName, Respell, Store, StoreError};
+use deltic_tree::fold::SampleNames;
+use deltic_tree::{Meta, Name, Names, RelPath};
+
+use super::DestinationWorker;
+use crate::worker::failed;
+
+impl<S: Store> DestinationWorker<S> {
+    /// Lists what stands in `dir` and is not `listed`. An entry that a listed name finds by another spelling is the
+    /// entry of that name: it gets this spelling first.
+    pub(super) fn list_unlisted(
+        &self,
+        dir: &RelPath,
+        listed: &Names,
+    ) -> Result<Listing, StoreError> {
+        let samples = RefCell::new(SampleNames::default());
+        let is_kept = |name: &Name| {
+            let is_listed = listed.contains(name);
+            if !is_listed {
+                samples.borrow_mut().note(name);
+            }
+            is_listed
+        };
+        let listing = self.store.list_but(dir, &is_kept)?;
+        let samples = samples.into_inner();
+        if samples.names().next().is_none() {
+            return Ok(listing);
+        }
+        let respell = Respell { listed, samples: &samples, dry_run: self.options.dry_run };
+        let former: HashSet<Name> = self.store.respell(dir, &respell)?.into_iter().collect();
+        match former.is_empty() {
+            true => Ok(listing),
+            false => {
+                self.store.list_but(dir, &|name| listed.contains(name) || former.contains(name))
+            }
+        }
+    }
+
+    /// Fails the names of `paths` that the file system takes for one with an earlier name.
+    pub(super) fn refuse_alike(
+        &self,
+        paths: &[RelPath],
+        alike: &[AlikeNames],
+        found: &mut [Result<Option<Meta>, Trouble>],
+    ) {
+        if alike.is_empty() {
+            return;
+        }
+        let refused = alike.iter().filter_map(|names| self.refusal(names));
+        let refused: HashMap<RelPath, Trouble> = refused.collect();
+        for (path, found) in paths.iter().zip(found) {
+            if let Some(trouble) = refused.get(path) {
+                *found = Err(trouble.clone());
+            }
+        }
+    }
+
+    /// The later of two names, and why it cannot be made beside the earlier one.
+    fn refusal(
+        &self,
+        AlikeNames { dir, name, earlier }: &AlikeNames,
+    ) -> Option<(RelPath, Trouble)> {
+        let (path, first) = (dir.join(name).ok()?, dir.join(earlier).ok()?);
+        let takes = match self
+            .store
+            .one_name(dir, &NamePair { name, earlier, dry_run: self.options.dry_run })
+        {
+            Ok(OneName::No) => return None,
+            Ok(OneName::Yes) => "takes",
+            Ok(OneName::Maybe) => "may take",
+            Err(error) => return Some((path, failed(&error))),
+        };
+        let words = |path: &str| {
+            format!(
+                "cannot write {path}: the destination's file system {takes} {first} for the same name; \
+                 rename one of them at the source"
+            )
+        };
+        let trouble = Trouble::at(TroubleKind::Failed, &path, words);
+        Some((path, trouble))
+    }
+}
