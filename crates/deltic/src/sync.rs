@@ -242,6 +242,7 @@ impl Sync {
             cache: self.cache,
             batch: None,
             reasons: None,
+            moved: None,
         })
     }
 }

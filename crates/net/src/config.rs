@@ -12,6 +12,7 @@ use crate::executor::{Budget, Executor};
 use crate::host::AnyHost;
 use crate::host::user::User;
 use crate::monitor::Monitor;
+use crate::moved_sources::MovedSources;
 use crate::old_sums::OldSums;
 use crate::plan;
 use crate::reasons::Reasons;
@@ -49,6 +50,8 @@ pub(crate) struct SessionConfig {
     pub(crate) tap: Option<Arc<Tap>>,
     /// Takes reasons for which files are read.
     pub(crate) reasons: Option<Reasons>,
+    /// Keeps the sources that the run removed.
+    pub(crate) moved: Option<MovedSources>,
     /// A batch that stands for the sources.
     pub(crate) batch: Option<Batch>,
     /// The threads that do the work, and the share of them.

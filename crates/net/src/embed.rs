@@ -187,9 +187,9 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
         Destination::Remote { path, .. } => path,
     })?;
     let (bwlimit, cache) = (plan.bwlimit, plan.cache.clone());
-    let reasons = plan.reasons.clone();
+    let (reasons, moved) = (plan.reasons.clone(), plan.moved.clone());
     let old_sums = plan.dial.as_ref().and_then(|dial| dial.old_sums.clone());
-    let config = SessionConfig { bwlimit, cache, reasons, old_sums, ..with.config() };
+    let config = SessionConfig { bwlimit, cache, reasons, moved, old_sums, ..with.config() };
     let Destination::Local(to) = &plan.destination else { return Ok(config) };
     if plan.options.select.list_only {
         return Ok(config);

@@ -17,6 +17,7 @@ use deltic_core::Packed;
 use deltic_protocol::options::Options;
 
 use crate::error::SyncError;
+use crate::moved_sources::MovedSources;
 use crate::old_sums::OldSums;
 use crate::reasons::Reasons;
 
@@ -48,6 +49,8 @@ pub struct Plan {
     pub batch: Option<Batch>,
     /// Takes what this end says of why it read files, if somebody asks.
     pub reasons: Option<Reasons>,
+    /// Keeps the sources that this run removed, where another attempt may list its sources again.
+    pub moved: Option<MovedSources>,
 }
 
 #[cfg(test)]
@@ -66,6 +69,7 @@ impl Plan {
             by_blake3: false,
             cache: None,
             reasons: None,
+            moved: None,
             batch: None,
         }
     }

@@ -5,8 +5,10 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use deltic_net::{Outcome, Plan, SyncError, User};
-use deltic_protocol::report::Notice;
+use deltic_net::plan::Sources;
+use deltic_net::{MovedSources, Outcome, Plan, SyncError, User};
+use deltic_protocol::options::{Delete, Options};
+use deltic_protocol::report::{Action, Change, Notice};
 
 use crate::plan::Request;
 use crate::report;
@@ -30,14 +32,20 @@ pub(super) fn sync(request: Request) -> (Result<Outcome, SyncError>, Exit) {
 /// A sync whose connection to a server is lost is made again: what has arrived is not sent again. So is one that a
 /// server puts off, once the time is over that it says.
 pub(super) fn sync_by(
-    request: Request,
+    mut request: Request,
     user: Option<User>,
     run: Runner<'_>,
 ) -> (Result<Outcome, SyncError>, Exit) {
     let (mut away, mut was_there) = (Away::default(), false);
+    let mut deletions = Deletions::of(&mut request);
     loop {
         let begun = Instant::now();
-        let ended = sync_once(request.clone(), user.clone(), run);
+        let ended = sync_once(request.clone(), user.clone(), &mut |plan, user, watch| {
+            run(plan, user, &mut |notice| {
+                deletions.note(&notice);
+                watch(notice);
+            })
+        });
         let is_cut =
             matches!(ended.0, Err(SyncError::Disconnected(_) | SyncError::Transport { .. }));
         let wait = match &ended.0 {
@@ -49,7 +57,9 @@ pub(super) fn sync_by(
         was_there |= wait.is_some();
         away.tried(begun.elapsed(), is_cut);
         let wait = wait.filter(|_| may_come_back(&request));
-        let Some(pause) = wait.and_then(|wait| away.pause(wait)) else { return ended };
+        let Some(pause) = wait.and_then(|wait| away.pause(wait)) else {
+            return deletions.ended(ended);
+        };
         output::note(&format!("trying again in {:.1} s\n", pause.as_secs_f64()));
         if !deltic_net::pause(pause) {
             let interrupted = SyncError::Interrupted;
@@ -57,6 +67,67 @@ pub(super) fn sync_by(
             let exit = Exit::from(&interrupted);
             return (Err(interrupted), exit);
         }
+        deletions.limit(&mut request.plan.options);
+    }
+}
+
+/// Deletions of a run over all of its connections: their limits count for the run.
+#[derive(Debug, Default)]
+struct Deletions {
+    /// Names that were deleted since the last connection was made.
+    deleted: u64,
+    /// True where sources at the other end go once they arrived: nobody here knows which are gone.
+    far_sources_go: bool,
+    /// True once deletions are held back for that.
+    held_back: bool,
+}
+
+impl Deletions {
+    /// None yet. Sources here that the run removes are noted from now on: another attempt lists them all the same.
+    fn of(request: &mut Request) -> Self {
+        let options = &request.plan.options;
+        let sources_go = options.remove.sources && options.delete != Delete::Never;
+        let are_far = matches!(request.plan.sources, Sources::Remote { .. });
+        if sources_go && !are_far && may_come_back(request) {
+            request.plan.moved = Some(MovedSources::default());
+        }
+        Self { far_sources_go: sources_go && are_far, ..Self::default() }
+    }
+
+    fn note(&mut self, notice: &Notice) {
+        if let Notice::Changed(Change { action: Action::Deleted, .. }) = notice {
+            self.deleted += 1;
+        }
+    }
+
+    /// Limits the deletions of another attempt.
+    fn limit(&mut self, options: &mut Options) {
+        let deleted = std::mem::take(&mut self.deleted);
+        if let Delete::AtMost(most) = &mut options.delete
+            && *most < u64::MAX
+        {
+            *most = most.saturating_sub(deleted);
+        }
+        if self.far_sources_go && options.delete != Delete::Never {
+            options.delete = Delete::Never;
+            self.held_back = true;
+        }
+    }
+
+    /// Tells of deletions that were held back.
+    fn ended(
+        self,
+        (result, exit): (Result<Outcome, SyncError>, Exit),
+    ) -> (Result<Outcome, SyncError>, Exit) {
+        if !self.held_back {
+            return (result, exit);
+        }
+        output::complain(
+            "nothing deleted: the connection was lost while sources were removed that had arrived, \
+             and a shorter source does not tell which names are to go",
+            None,
+        );
+        (result, if exit == Exit::Success { Exit::DeleteLimit } else { exit })
     }
 }
 

@@ -96,6 +96,7 @@ fn plan(args: &VerifyArgs) -> Result<Comparison> {
         cache: crate::plan::cache::dir(),
         batch: None,
         reasons: None,
+        moved: None,
     };
     let ends = (&plan.sources, &plan.destination);
     let store = store::dial(ends, (plan.cache.clone(), None), &mut plan.options)?;

@@ -89,6 +89,7 @@ impl Request {
             cache: cache::dir(),
             batch: None,
             reasons: args.show.explain.then(Reasons::default),
+            moved: None,
         };
         plan.dial = dial(&mut plan, &args.login)?;
         trust_sums(&mut plan, args.compare.trust_sums)?;

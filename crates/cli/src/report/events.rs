@@ -482,6 +482,7 @@ mod tests {
             cache: None,
             batch: None,
             reasons: None,
+            moved: None,
             bwlimit: None,
         };
         assert_eq!(

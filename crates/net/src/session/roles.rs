@@ -86,6 +86,7 @@ impl Session {
             .over(self.config.figures())
             .with_kept(self.kept(options))
             .with_user(self.config.user.clone())
+            .with_moved(self.config.moved.clone())
     }
 
     /// Facts that earlier sessions kept.

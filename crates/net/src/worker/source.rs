@@ -42,18 +42,16 @@ use crate::executor::Cost;
 use crate::host::user::User;
 use crate::lock::lock;
 use crate::monitor::{Stage, within};
+use crate::moved_sources::{ListedAgain, MovedSources};
 use crate::worker::Worker;
 
 /// Reads a tree for a [`Sender`].
 pub(crate) struct SourceWorker<T: Tree> {
     tree: T,
-    /// Metadata of the root itself, where it is part of the transfer.
-    own: Option<Meta>,
+    root: ListedRoot,
     called: Called,
     /// The key of directory digests and what they cover, if runs of these options send some.
     tallied: Option<(DirDigestKey, Compared)>,
-    /// Sources that are not there, if that is to be told.
-    missing: Mutex<Vec<RelPath>>,
     strategy: Strategy,
     /// The level of compression, where that is asked for.
     level: i32,
@@ -68,6 +66,16 @@ pub(crate) struct SourceWorker<T: Tree> {
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
     kept: Kept,
+    /// Sources that the run removed.
+    moved: ListedAgain,
+}
+
+/// What the list of the root has besides its entries.
+struct ListedRoot {
+    /// Metadata of the root itself, where it is part of the transfer.
+    own: Option<Meta>,
+    /// Sources that are not there, if that is to be told.
+    missing: Mutex<Vec<RelPath>>,
 }
 
 impl<T: Tree> Worker<Sender> for SourceWorker<T> {
@@ -188,6 +196,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                 Answer::Digested(self.kept.digests.of(&self.tree, &paths, &self.buffers))
             }
             Work::RemoveSource { path, meta } => {
+                self.moved.note(&path, &meta);
                 let removed = self.tree.remove_source(&path, &meta);
                 Answer::Removed(removed.map_err(|error| match error {
                     StoreError::Changed { path } => {
@@ -226,9 +235,8 @@ impl<T: Tree> SourceWorker<T> {
         Self {
             tree,
             tallied: options.tallied().map(|compared| (DirDigestKey::of(&ours.part), compared)),
-            own,
+            root: ListedRoot { own, missing: Mutex::new(missing) },
             called: Called::new(&options.metadata),
-            missing: Mutex::new(missing),
             strategy: options.strategy,
             level: level(options.compress_level),
             link: None,
@@ -239,7 +247,13 @@ impl<T: Tree> SourceWorker<T> {
             resumed: Mutex::default(),
             buffers: Buffers::default(),
             kept: Kept::default(),
+            moved: ListedAgain::default(),
         }
+    }
+
+    /// The same for a run that removed these sources before.
+    pub(crate) fn with_moved(self, moved: Option<MovedSources>) -> Self {
+        Self { moved: ListedAgain::new(moved), ..self }
     }
 
     /// The same for a session that crosses `link`, if anything is known of that.
@@ -304,8 +318,9 @@ impl<T: Tree> SourceWorker<T> {
         let begins = rest.is_none();
         let tallied = self.tallied.filter(|_| tally);
         let listing = list(&self.tree, dir, rest, tallied.map(|(_, compared)| compared));
-        let listing = listing.map_err(|error| sort(&error))?;
-        let own = self.own.clone().filter(|_| dir.is_root() && begins);
+        let mut listing = listing.map_err(|error| sort(&error))?;
+        self.moved.add_to(dir, begins, &mut listing);
+        let own = self.root.own.clone().filter(|_| dir.is_root() && begins);
         let skipped = |path| Trouble::skipped(&Kind::Dir, path);
         let destination = listing.destination.iter().map(skipped);
         let destination = destination.map(|trouble| trouble.because("it is the destination"));
@@ -314,7 +329,7 @@ impl<T: Tree> SourceWorker<T> {
         let troubles = listing.errors.iter().map(sort).chain(skipped).chain(destination);
         let troubles = troubles.chain(warnings).collect();
         let missing = match dir.is_root() {
-            true => std::mem::take(&mut *lock(&self.missing)),
+            true => std::mem::take(&mut *lock(&self.root.missing)),
             false => Vec::new(),
         };
         let whole = begins && listing.rest.is_none();

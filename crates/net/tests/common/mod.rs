@@ -26,6 +26,7 @@ pub fn plan(source: PathBuf, destination: Destination, options: Options) -> Plan
         cache: None,
         batch: None,
         reasons: None,
+        moved: None,
     }
 }
 

@@ -101,6 +101,7 @@ impl<S: System> World<S> {
             cache: Some(cache),
             batch: None,
             reasons: None,
+            moved: None,
         };
         (plan, evidence)
     }

@@ -95,6 +95,7 @@ impl Way {
             cache: None,
             batch: None,
             reasons: None,
+            moved: None,
         };
         let mut trouble = None;
         let ended: Result<Outcome, SyncError> =
