@@ -282,6 +282,32 @@ fn a_malformed_answer_counts_as_none_and_ends_in_time() {
     });
 }
 
+/// Both kinds of questions wait for the same service, and the second wait would be as long as the first.
+#[test]
+fn a_service_that_does_not_answer_is_asked_once_in_a_run() {
+    let world = World::new();
+    let Some(_disk) = btrfs_by(&world, "xxhash") else { return };
+    if !is_installed("setpriv") {
+        return skip("setpriv is not installed");
+    }
+    open_to_all(&world);
+    let asked = listen(&world.path("facts0"), |_, _| {
+        thread::sleep(Duration::from_secs(600));
+        Ok(())
+    });
+    let name = image(&world, 0);
+    for copy in ["disk/d0/image", "disk/s0/second", "disk/d0/second"] {
+        world.write(copy, world.read(&name));
+        world.set_time(copy, 1_000_000_000);
+    }
+    let Some(run) = asks(&world, 0, &["verify", "--trust-sums", "disk/s0", "disk/d0"]) else {
+        return;
+    };
+    assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+    let asked = asked.each_ref().map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(asked.iter().sum::<usize>(), 1, "questions for extents, and for sums: {asked:?}");
+}
+
 /// A socket at which nobody takes the connections that wait, and no more of them may wait.
 #[test]
 fn a_service_that_hangs_holds_nobody_up() {

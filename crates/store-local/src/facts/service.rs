@@ -44,24 +44,21 @@ const SOCKET: &str = "/run/deltic/facts.sock";
 
 /// Asks the service for the extents of a file that is open to read; `None` where there is none, or it cannot tell.
 pub(super) fn extents(file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
-    static CONNECTION: Mutex<Connection> = Mutex::new(Connection::New);
     // What is dirty is written here, where a disk that does not answer hangs nobody else.
     ioctl::flush(file).ok()?;
-    let answer = ask(&CONNECTION, &Question { len, fact: Fact::Extents }, file)?;
+    let answer = ask(&Question { len, fact: Fact::Extents }, file)?;
     Extents::decode(&answer).filter(|extents| extents.len() == len)
 }
 
 /// Asks the service for the sums that are kept of a part of a file in the same way.
 pub(super) fn sums(file: BorrowedFd<'_>, part: &Range<u64>, len: u64) -> Option<StoredSums> {
-    // A service of before answers no such question, and breaks off.
-    static CONNECTION: Mutex<Connection> = Mutex::new(Connection::New);
     ioctl::flush(file).ok()?;
     let (mut at, end) = (part.start, part.end.min(len));
     let mut told: Option<StoredSums> = None;
     while at < end {
         let next = (at / SUMS_OF_BYTES + 1).saturating_mul(SUMS_OF_BYTES).min(end);
         let question = Question { len, fact: Fact::Sums(at..next) };
-        let answer = ask(&CONNECTION, &question, file)?;
+        let answer = ask(&question, file)?;
         let sums = StoredSums::decode(&answer, &(at..next))?;
         told = Some(match told {
             Some(before) => before.followed_by(&sums)?,
@@ -79,39 +76,71 @@ pub(super) fn answered() -> bool {
 
 static ANSWERED: OnceLock<()> = OnceLock::new();
 
-fn ask(
-    connection: &Mutex<Connection>,
-    question: &Question,
-    file: BorrowedFd<'_>,
-) -> Option<Vec<u8>> {
-    let mut connection = lock(connection);
-    loop {
-        let (stream, was_open) = match &*connection {
+/// The connections of this process for extents and for sums: a service of an older version answers no question for sums,
+/// and breaks off.
+static CONNECTIONS: Mutex<[Connection; 2]> = Mutex::new([Connection::New, Connection::New]);
+
+fn ask(question: &Question, file: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    let mut connections = lock(&CONNECTIONS);
+    let kind = usize::from(matches!(question.fact, Fact::Sums(_)));
+    let error = loop {
+        let (stream, was_open) = match &connections[kind] {
             Connection::Lost(since) if since.elapsed() < AWAY_FOR => return None,
-            Connection::Lost(_) | Connection::New => (connect(&socket()), false),
+            Connection::Silent(socket) if *socket == ListeningSocket::now() => return None,
             Connection::Open(stream) => (stream.try_clone(), true),
+            _ => (connect(&socket()), false),
         };
-        let Ok(stream) = stream else { break };
-        match question.put(&stream, file).and_then(|()| answer(&stream)) {
-            Ok(bytes) => {
-                *connection = Connection::Open(stream);
+        let told = stream.and_then(|stream| {
+            question.put(&stream, file)?;
+            Ok((answer(&stream)?, stream))
+        });
+        match told {
+            Ok((bytes, stream)) => {
+                connections[kind] = Connection::Open(stream);
                 ANSWERED.get_or_init(|| ());
                 return Some(bytes);
             }
-            // One that was idle for long is closed by the service.
-            Err(_) if was_open => *connection = Connection::New,
-            Err(_) => break,
+            // The service closes a connection that was idle for long.
+            Err(error) if was_open && !is_timeout(&error) => connections[kind] = Connection::New,
+            Err(error) => break error,
         }
+    };
+    match is_timeout(&error) {
+        // Each question would wait as long.
+        true => *connections = [(); 2].map(|()| Connection::Silent(ListeningSocket::now())),
+        false => connections[kind] = Connection::Lost(Instant::now()),
     }
-    *connection = Connection::Lost(Instant::now());
     None
 }
 
 enum Connection {
     New,
     Open(UnixStream),
-    /// There was no service, or none that answered.
+    /// There was no service, or one that broke off.
     Lost(Instant),
+    /// The service that listens at this socket did not answer in time: it is not asked again.
+    Silent(Option<ListeningSocket>),
+}
+
+/// A socket in the file system: another service listens at another one.
+#[derive(PartialEq, Eq)]
+struct ListeningSocket {
+    inode: (u64, u64),
+    changed: (i64, u64),
+}
+
+impl ListeningSocket {
+    /// The one that is there now.
+    fn now() -> Option<Self> {
+        let stat = fs::stat(socket()).ok()?;
+        let changed = (stat.st_ctime as i64, stat.st_ctime_nsec as u64);
+        Some(Self { inode: (stat.st_dev, stat.st_ino), changed })
+    }
+}
+
+/// True for errors that took as long as an answer may.
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
 /// Connects to a service that is the superuser's or our own: what another one says is not to be relied on.
@@ -372,7 +401,7 @@ const SUMS_OF_BYTES: u64 = 64 << 20;
 const QUESTION_BYTES: usize = 9;
 /// Length of an answer in bytes: of facts in some hundred thousand pieces.
 const MAX_ANSWER_BYTES: usize = 2 << 20;
-/// Time after which a service is looked for again.
+/// Time after which a service that was not there is looked for again.
 const AWAY_FOR: Duration = Duration::from_secs(60);
 /// Longest time of a turn, but for the last call that it begins.
 const TURN_FOR: Duration = Duration::from_secs(1);
