@@ -139,6 +139,9 @@ impl Machine for Sender {
         if terms.kept_sums {
             self.agree_on_sums();
         }
+        if terms.reports.open_files {
+            self.bear_writers();
+        }
         Self::greeted(self, terms.offers, terms.limits);
     }
     fn unanswered(&mut self) {

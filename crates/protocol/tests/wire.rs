@@ -217,6 +217,7 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
                 assert!(needed.iter().all(|name| has(name)));
                 assert_eq!(terms.zstd, has("compress:zstd"));
                 assert_eq!((terms.bases, terms.moved), (has("bases"), has("bases:moved")));
+                assert_eq!(terms.reports.open_files, has("restless:open"));
                 assert_eq!(terms.reports.troubles, has("troubles:located"));
                 assert_eq!(terms.reports.passed_over, has("changes:passed-over"));
                 assert_eq!(terms.reports.removed, has("sources:removed"));

@@ -20,6 +20,7 @@ mod holes;
 mod inner;
 mod inplace;
 mod land;
+mod lease;
 mod list;
 mod log;
 mod more;

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use deltic_core::{StoredSums, SumKind};
@@ -18,6 +19,7 @@ use super::noted;
 use crate::dir::{Dir, WayEnd, proc_path};
 use crate::errno::At;
 use crate::facts;
+use crate::lease::{self, Writers};
 use crate::system::System;
 use crate::tight::spare_memory;
 use deltic_store::{Extents, Snapshot, StoreError, Version, VersionToken};
@@ -29,8 +31,7 @@ pub struct LocalSnapshot {
     path: RelPath,
     meta: Meta,
     stamp: Stamp,
-    /// Until when its version may say too little: see [`restless`].
-    restless: Option<Instant>,
+    doubt: Option<Doubt>,
     /// True if it may get more names meanwhile: we make some ourselves.
     gets_names: bool,
     has_holes: bool,
@@ -108,12 +109,11 @@ impl LocalSnapshot {
         let stat = fs::fstat(&file).at("open", path)?;
         let meta = meta_of(&stat, Kind::File, MetaMask::default());
         let (path, stamp) = (path.clone(), Stamp::of(&stat));
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let restless = restless(stamp.changed, since_epoch).map(|rest| Instant::now() + rest);
+        let doubt = Doubt::of(&file, stamp.changed);
         let has_holes = has_holes(&stat);
         spare_memory(&file, stamp.len);
         let gets_names = false;
-        let snapshot = Self { file, path, meta, stamp, restless, gets_names, has_holes };
+        let snapshot = Self { file, path, meta, stamp, doubt, gets_names, has_holes };
         Ok(file_type(&stat).is_file().then_some(snapshot))
     }
 
@@ -184,10 +184,20 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn check_settled(&self) -> Result<(), StoreError> {
-        if let Some(until) = self.restless {
-            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        self.check_unchanged()?;
+        let in_use = || StoreError::InUse { path: self.path.clone() };
+        if self.doubt.is_some() { Err(in_use()) } else { Ok(()) }
+    }
+
+    fn may_be_written(&self) -> bool {
+        self.doubt.is_some()
+    }
+
+    fn comes_to_rest(&self) -> bool {
+        if let Some(Doubt::Until(end)) = self.doubt {
+            thread::sleep(end.saturating_duration_since(Instant::now()));
         }
-        self.check_unchanged()
+        self.doubt.is_none() || lease::writers(self.as_fd()) != Writers::Somebody
     }
 
     fn len_now(&self) -> Result<u64, StoreError> {
@@ -241,19 +251,50 @@ impl AsFd for LocalSnapshot {
     }
 }
 
-/// How long it takes until a version that was looked at `now`, as long after the epoch, tells all that changes the file
-/// from then on; nothing, if it did so at once.
+/// Why the version of a file may say too little of what is read.
 ///
-/// The kernel notes a change before it copies the bytes of a write. So one that was under way is not seen in the
-/// version afterwards, while its bytes are. Who writes seldom writes once: it is the next change that gives it away.
-fn restless(changed: Timestamp, now: Duration) -> Option<Duration> {
-    let changed = Duration::new(changed.secs.try_into().ok()?, changed.nanos);
-    let age = now.checked_sub(changed)?;
-    (age < REST).then_some(REST)
+/// The kernel notes the time of a write before it copies the bytes. A write that is under way when a file is opened is
+/// seen in what is read and not in the version, however long it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    /// A program has the file open for writing.
+    Writer,
+    /// The file was changed just now: a change from then on may get the same time, or the writer is not known.
+    Until(Instant),
 }
 
-/// How long a thread may be kept from going on with a write, with five others waiting for each processor.
-const REST: Duration = Duration::from_millis(50);
+impl Doubt {
+    /// The doubt about `file`, which was just opened and looked at.
+    fn of(file: &OwnedFd, changed: Timestamp) -> Option<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let age = age(changed, now);
+        if age.is_some_and(|age| age > LONGEST_WRITE) {
+            return None;
+        }
+        let writers = lease::writers(file.as_fd());
+        if writers == Writers::Somebody {
+            return Some(Self::Writer);
+        }
+        let age = age.filter(|age| *age < UNKNOWN_REST)?;
+        // Elsewhere a writer may be on another machine, or behind a program.
+        let is_known = writers == Writers::Nobody && System::keeps_versions(file);
+        let rest = if is_known { TICK } else { UNKNOWN_REST };
+        (age < rest).then(|| Self::Until(Instant::now() + (rest - age)))
+    }
+}
+
+/// How long before `now`, which is as long after the epoch, a file was changed; `None` where its clock is another one.
+fn age(changed: Timestamp, now: Duration) -> Option<Duration> {
+    now.checked_sub(Duration::new(changed.secs.try_into().ok()?, changed.nanos))
+}
+
+/// Longer than one write takes, which is of two gigabytes at most. A file that was not changed for so long is at rest,
+/// though a program may keep it open for writing.
+const LONGEST_WRITE: Duration = Duration::from_hours(24);
+/// Longer than a write takes that nobody knows of.
+const UNKNOWN_REST: Duration = Duration::from_secs(2);
+/// The longest step of the clock that a kernel sets ctime by.
+const TICK: Duration = Duration::from_millis(10);
 
 impl Stamp {
     /// The version that others are told of. How many names the file has is no part of it.
@@ -462,14 +503,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_changed_just_now_is_restless() {
-        let at = |secs, nanos| restless(Timestamp { secs, nanos }, Duration::new(1000, 0));
-        assert_eq!(at(999, 951_000_000), Some(REST));
-        assert_eq!(at(1000, 0), Some(REST));
-        assert_eq!(at(999, 950_000_000), None);
+    fn the_age_of_a_file_is_known_by_its_own_clock_alone() {
+        let at = |secs, nanos| age(Timestamp { secs, nanos }, Duration::new(1000, 0));
+        assert_eq!(at(999, 951_000_000), Some(Duration::from_millis(49)));
+        assert_eq!(at(1000, 0), Some(Duration::ZERO));
         // By the clock of another machine, or before there were clocks.
-        assert_eq!(at(1000, 1), None);
-        assert_eq!(at(i64::MAX, 0), None);
-        assert_eq!(at(-1, 0), None);
+        assert_eq!((at(1000, 1), at(i64::MAX, 0), at(-1, 0)), (None, None, None));
     }
 }

@@ -43,6 +43,11 @@ pub enum StoreError {
         /// The file.
         path: RelPath,
     },
+    /// A program may have been writing to the file while it was read. Worth another look.
+    InUse {
+        /// The file.
+        path: RelPath,
+    },
     /// Somebody else changed the destination since we looked; what they wrote is still there.
     Conflict {
         /// The destination.
@@ -201,6 +206,7 @@ impl StoreError {
                 format!("cannot {} {}: {}", verb(action), shortened(&argument), reason(source))
             }
             Self::Changed { .. } => format!("cannot read {path}: changed meanwhile"),
+            Self::InUse { .. } => format!("cannot read {path}: a program is writing to it"),
             Self::Conflict { .. } => {
                 format!("cannot write {path}: the destination changed meanwhile")
             }
@@ -262,6 +268,7 @@ impl StoreError {
             | Self::Full { path, .. }
             | Self::Io { path, .. }
             | Self::Changed { path }
+            | Self::InUse { path }
             | Self::Conflict { path }
             | Self::NotAFile { path, .. }
             | Self::NotADir { path, .. }

@@ -104,6 +104,14 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
         self.inner.check_settled()
     }
 
+    fn may_be_written(&self) -> bool {
+        self.inner.may_be_written()
+    }
+
+    fn comes_to_rest(&self) -> bool {
+        self.inner.comes_to_rest()
+    }
+
     fn len_now(&self) -> Result<u64, StoreError> {
         self.inner.len_now()
     }

@@ -30,13 +30,25 @@ pub trait Snapshot: Send + Sync + 'static {
     /// [`StoreError::Changed`] where the file is not what was opened any more.
     fn check_unchanged(&self) -> Result<(), StoreError>;
 
-    /// The same, after as long as a change may take to show that was under way when it was opened: what was read until
-    /// then is of one version.
+    /// Checks that what was read so far is of one version that no program was writing to.
     ///
     /// # Errors
-    /// As [`Snapshot::check_unchanged`].
+    /// [`StoreError::Changed`] as [`Snapshot::check_unchanged`]; [`StoreError::InUse`] where
+    /// [`may_be_written`](Snapshot::may_be_written).
     fn check_settled(&self) -> Result<(), StoreError> {
         self.check_unchanged()
+    }
+
+    /// True where a program may have been writing to the file when it was opened: a change that was under way then
+    /// shows in what is read and not in the version. A second reading tells.
+    fn may_be_written(&self) -> bool {
+        false
+    }
+
+    /// Waits until what was under way when the file was opened shows, as far as that ends by itself. True if no program
+    /// has the file open for writing by then, so that what is read from now on is of one version.
+    fn comes_to_rest(&self) -> bool {
+        true
     }
 
     /// Length in bytes that the file has by now, as far as it can be written to where it is.

@@ -9,6 +9,7 @@ use deltic_protocol::batch::{Old, Part};
 use deltic_protocol::report::{
     Action, Change, Differs, EntryType, Facts, Notice, Trouble, TroubleKind,
 };
+use deltic_protocol::sender::Bears;
 use deltic_store::{Snapshot, StoreError, Tree};
 use deltic_tree::{Kind, Meta, RelPath};
 
@@ -18,6 +19,7 @@ use crate::config::SessionConfig;
 use crate::error::SyncError;
 use crate::host::user::{Conversation, Watch};
 use crate::plan::{self, Plan};
+use crate::worker::rest::is_restless;
 use crate::worker::trouble;
 
 /// Runs a plan and keeps it, or only keeps it, where it asks for that. `converse` holds a session.
@@ -192,7 +194,7 @@ impl Contents<'_> {
         };
         let digest = cut(new, &spec, |bytes, chunk| steps.push((bytes, chunk), &mut put))?;
         steps.finish(&mut put)?;
-        new.check_settled()?;
+        is_restless(new, Bears::default(), || Ok(cut(new, &spec, |_, _| Ok(()))? == digest))?;
         Ok(digest)
     }
 }

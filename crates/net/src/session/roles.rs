@@ -120,6 +120,9 @@ impl Session {
         if terms.kept_sums {
             machine.agree_on_sums();
         }
+        if terms.reports.open_files {
+            machine.bear_writers();
+        }
         if terms.reports.removed && !user_is_here {
             machine.report_removed();
         }

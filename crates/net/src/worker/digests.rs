@@ -11,6 +11,7 @@ use deltic_engine::in_order::DigestInOrder;
 use deltic_protocol::message::How;
 use deltic_protocol::options::{Options, TrustedSums};
 use deltic_protocol::report::{Action, Change, EntryType};
+use deltic_protocol::sender::Bears;
 use deltic_protocol::work::Handle;
 use deltic_store::{Listing, Snapshot, StoreError, Tree, Version};
 use deltic_store_local::cache::{Moment, RunCache};
@@ -18,6 +19,7 @@ use deltic_tree::names::SortedNames;
 use deltic_tree::{Compared, Entry, RelPath};
 
 use super::Buffers;
+use super::rest::{is_restless, rested};
 use super::steps::digest_of_bytes;
 use super::trusted;
 use crate::lock::lock;
@@ -186,7 +188,10 @@ impl Digests {
         if let Some(sums) = &self.by_sums {
             let files = paths.iter().zip(tree.open_all(paths));
             return files
-                .map(|(path, file)| self.content(&**sums, (path, &file.ok()?), buffers).ok())
+                .map(|(path, file)| {
+                    let file = rested(tree, path, file.ok()?).ok()?;
+                    self.content(&**sums, (path, &file), buffers).ok()
+                })
                 .collect();
         }
         let versions = self.cache().map_or_else(Vec::new, |cache| {
@@ -200,6 +205,7 @@ impl Digests {
         let unknown_paths = unknown.iter().map(|at| paths[*at].clone()).collect::<Vec<_>>();
         for (at, file) in unknown.into_iter().zip(tree.open_all(&unknown_paths)) {
             let sought = versions.get(at).copied().flatten();
+            let file = file.and_then(|file| rested(tree, &paths[at], file));
             digests[at] = file.and_then(|file| self.digest(&file, sought, buffers)).ok();
         }
         digests
@@ -213,7 +219,10 @@ impl Digests {
         buffers: &Buffers,
     ) -> Result<Digest, StoreError> {
         match sums.content(path, file)? {
-            Some(content) => file.check_settled().map(|()| content),
+            Some(content) => {
+                let again = || Ok(sums.content(path, file)? == Some(content));
+                is_restless(file, Bears::default(), again).map(|_| content)
+            }
             // What this end knows of earlier, the other one does not.
             None => self.digest(file, None, buffers),
         }
@@ -291,10 +300,10 @@ impl Digests {
         let digest = take()?;
         match (file.check_settled(), known) {
             (Ok(()), Some((cache, version))) => cache.note(&version, begun, &digest),
-            // Another name of it was linked to meanwhile, or many: what reads the same again was there at once.
-            (Err(StoreError::Changed { .. }), _) if file.only_got_names()? && take()? == digest => {
+            (Ok(()), None) => {}
+            (Err(_), _) => {
+                is_restless(file, Bears::default(), || Ok(take()? == digest))?;
             }
-            (settled, _) => settled?,
         }
         Ok(digest)
     }
@@ -309,8 +318,6 @@ pub(super) fn digest_of_all(file: &impl Snapshot, buffers: &Buffers) -> Result<D
 #[expect(clippy::disallowed_methods, reason = "tests look at trees from outside")]
 mod tests {
     use super::*;
-    use crate::worker::source::is_restless;
-    use deltic_protocol::sender::Bears;
     use deltic_store_local::{LocalOptions, LocalStore, SourceArg, SourceArgs};
     use deltic_store_local::{SourceOptions, Sources};
     use std::fs;
@@ -377,7 +384,7 @@ mod tests {
         assert!(file.check_settled().is_err());
         let digest = || Digests::default().digest(&file, None, &Buffers::default());
         assert_eq!(digest().unwrap(), Digest::from_bytes(blake3_of(b"content")));
-        let settled = |same| is_restless(&file, Bears::Nothing, || Ok(same));
+        let settled = |same| is_restless(&file, Bears::default(), || Ok(same));
         assert!(!settled(true).unwrap() && settled(false).is_err());
         fs::write(at("a"), "something else").unwrap();
         assert!(digest().is_err() && settled(true).is_err());

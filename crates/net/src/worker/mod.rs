@@ -12,6 +12,7 @@ mod moves;
 pub(crate) mod owners;
 mod packing;
 pub(crate) mod recipes;
+pub(crate) mod rest;
 pub(crate) mod source;
 mod steps;
 mod trusted;
@@ -109,7 +110,9 @@ impl Agreed {
 /// The trouble that a store error is for a run.
 pub(crate) fn trouble(error: &StoreError) -> Trouble {
     let kind = match error {
-        StoreError::Changed { .. } | StoreError::NotFound { .. } => TroubleKind::Vanished,
+        StoreError::Changed { .. } | StoreError::InUse { .. } | StoreError::NotFound { .. } => {
+            TroubleKind::Vanished
+        }
         _ => TroubleKind::Failed,
     };
     told(kind, error, |path| match error {
@@ -151,7 +154,9 @@ pub(super) fn warned(message: &str) -> Trouble {
 /// The setback that a store error at the destination is for an attempt.
 pub(super) fn setback(error: &StoreError) -> Setback {
     let then = match error {
-        StoreError::Changed { .. } | StoreError::Short { .. } => Then::Retry,
+        StoreError::Changed { .. } | StoreError::InUse { .. } | StoreError::Short { .. } => {
+            Then::Retry
+        }
         StoreError::Unset { .. } => Then::GoOn,
         error if error.wants_room() => Then::WaitForRoom,
         _ => Then::GiveUp,

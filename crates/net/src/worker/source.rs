@@ -36,6 +36,7 @@ use super::digests::{digest_of_all, list};
 use super::kept::Kept;
 use super::owners::Called;
 use super::packing::Packer;
+use super::rest::{is_restless, rested};
 use super::steps::{cut_segment, keeps, perform, read_one, stored_sums, sum_portion};
 use super::{Agreed, Buffers, trouble, weight};
 use crate::executor::Cost;
@@ -375,6 +376,7 @@ impl<T: Tree> SourceWorker<T> {
             let names = self.agreed().terms.fingerprinter_with(key);
             lock(&self.resumed).insert(opening.handle, names);
         }
+        let snapshot = snapshot.and_then(|snapshot| rested(&self.tree, path, snapshot));
         let opened = snapshot.and_then(|snapshot| self.hold(opening, path, snapshot));
         Answer::Opened(opened.map_err(|error| trouble(&error)))
     }
@@ -397,6 +399,8 @@ impl<T: Tree> SourceWorker<T> {
         // The digest of a tail is of no whole version.
         let changed = match how {
             How::Tail => None,
+            // What a writer changes meanwhile storage tells of too late.
+            _ if snapshot.may_be_written() => None,
             // Where the other end knows of none. It may not have greeted yet.
             _ if self.terms().is_some_and(|terms| !terms.bases) => None,
             _ => {
@@ -421,7 +425,7 @@ impl<T: Tree> SourceWorker<T> {
         let (begun, mut bytes) = (Moment::now(), vec![0; snapshot.meta().len as usize]);
         // A file that has become shorter is not the one that was opened.
         let got = snapshot.read_at(0, &mut bytes)?;
-        let bears = if got < bytes.len() { Bears::Nothing } else { bears };
+        let bears = if got < bytes.len() { Bears::default() } else { bears };
         let restless = is_restless(snapshot, bears, || {
             let mut again = vec![0; bytes.len()];
             snapshot.read_at(0, &mut again)?;
@@ -561,25 +565,6 @@ struct Opening {
     key: Option<Key>,
     bears: Bears,
     base: Option<Digest>,
-}
-
-/// Checks that the file is what was opened, or has only become longer where that is borne: whether it has. What became
-/// longer may have been written over as well, and so may what got names, as of a receiver that links to alternates:
-/// what was read of it must read the same again. Then all of that was there at once, between the two readings.
-pub(super) fn is_restless(
-    snapshot: &impl Snapshot,
-    bears: Bears,
-    reads_again: impl FnOnce() -> Result<bool, StoreError>,
-) -> Result<bool, StoreError> {
-    let settled = snapshot.check_settled();
-    if !matches!(settled, Err(StoreError::Changed { .. })) {
-        return settled.map(|()| false);
-    }
-    let has_grown = bears == Bears::Growth && snapshot.len_now()? > snapshot.meta().len;
-    match (has_grown || snapshot.only_got_names()?) && reads_again()? {
-        true => Ok(has_grown),
-        false => settled.map(|()| false),
-    }
 }
 
 fn shrunk(snapshot: &impl Snapshot) -> Trouble {

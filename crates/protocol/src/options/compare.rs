@@ -79,6 +79,16 @@ impl Window {
         }
     }
 
+    /// A time before `time` that is never taken for the same, nor by file systems that count in steps of two seconds.
+    #[must_use]
+    pub(crate) fn before(self, time: Timestamp) -> Timestamp {
+        let most = match self {
+            Self::Kept | Self::Exact => 0,
+            Self::Secs(most) => i64::from(most),
+        };
+        Timestamp { secs: time.secs.saturating_sub(most + 4), ..time }
+    }
+
     /// True if `old` is so new that `--update` leaves it alone. A window takes what is as old as `new` along, as in
     /// rsync.
     #[must_use]

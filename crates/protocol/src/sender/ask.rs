@@ -107,14 +107,13 @@ pub enum Sealing {
     Changes(Digest, Arc<Vec<MovedRun>>, Arc<Vec<(u32, Chunk)>>),
 }
 
-/// Changes of a file while it is read that an attempt puts up with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bears {
-    /// No change: another attempt may find it at rest.
-    Nothing,
-    /// By becoming longer. So it goes to files that are added to, such as logs: what was there when it was opened is a
-    /// beginning of what it is later.
-    Growth,
+/// What an attempt puts up with while it reads a file. Another attempt may find the file at rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bears {
+    /// The file becomes longer, as a log does: what was there when it was opened is a beginning of what it is later.
+    pub growth: bool,
+    /// A program has the file open for writing, but changes nothing.
+    pub writers: bool,
 }
 
 /// The proof of what was read of a file.
@@ -122,7 +121,7 @@ pub enum Bears {
 pub struct Sealed {
     /// The digest of all of it.
     pub digest: Digest,
-    /// True where the file changed meanwhile.
+    /// True where the file grew meanwhile, or a program has it open for writing.
     pub restless: bool,
 }
 

@@ -34,8 +34,7 @@ pub(super) struct Context {
     pub(super) limits: Limits,
     /// The session's strategy, with chunks that fit its frames.
     pub(super) strategy: Strategy,
-    /// True where the ends may agree on sums that their storage keeps.
-    pub(super) agrees_on_sums: bool,
+    pub(super) abilities: Abilities,
     /// True once the other end is heard.
     pub(super) is_greeted: bool,
     /// Groups sent and not answered, over all files.
@@ -44,6 +43,15 @@ pub(super) struct Context {
     pub(super) gaps_out: u64,
     /// Bandwidth of the way to the receiver, where the driver knows it.
     pub(super) bits_per_second: Option<u64>,
+}
+
+/// Abilities that both ends have, of those that not every receiver has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Abilities {
+    /// The ends may agree on sums that their storage keeps.
+    pub(super) agrees_on_sums: bool,
+    /// The receiver may be told of files that programs have open for writing.
+    pub(super) bears_writers: bool,
 }
 
 impl Context {
@@ -59,7 +67,7 @@ impl Context {
             counts: Counts::default(),
             credit: Credit::default(),
             limits: Limits::UNHEARD,
-            agrees_on_sums: false,
+            abilities: Abilities::default(),
             is_greeted: false,
             groups_out: 0,
             gaps_out: 0,

@@ -136,6 +136,7 @@ impl Files {
         self.handles.insert(handle, file);
         let ListedFile { path, attempts, .. } = &cx.entries[&file];
         let at = Attempt::new((file, path.clone()), handle, how, *attempts);
+        let at = at.bearing_writers(cx.abilities.bears_writers);
         self.transfers.insert(file, Transfer::new(at, begins, cx));
         handle
     }

@@ -181,7 +181,12 @@ impl Sender {
 
     /// Tells the receiver which sums storage keeps, where a strategy uses them: it understands.
     pub const fn agree_on_sums(&mut self) {
-        self.cx.agrees_on_sums = true;
+        self.cx.abilities.agrees_on_sums = true;
+    }
+
+    /// Sends files that programs have open for writing, as such: the receiver understands.
+    pub const fn bear_writers(&mut self) {
+        self.cx.abilities.bears_writers = true;
     }
 
     /// Reports each source that is removed to the receiver: the user is there, and it understands.

@@ -28,7 +28,7 @@ impl Files {
         if listed.len > most || !may_offer(&cx.options, listed) {
             return;
         }
-        let (path, how, key, bears) = (listed.path.clone(), How::Recipe, None, Bears::Nothing);
+        let (path, how, key, bears) = (listed.path.clone(), How::Recipe, None, Bears::default());
         let handle = self.start(cx, file, how, Beginning::Anew);
         self.offer = Offer::Sent(file);
         let work = Work::Open { handle, path, how, zstd: false, key, bears, base: None };

@@ -67,7 +67,9 @@ impl From<StoreError> for Problem {
             StoreError::NotAFile { .. }
             | StoreError::NotEmpty { .. }
             | StoreError::Conflict { .. } => StatusCode::CONFLICT,
-            StoreError::Changed { .. } => StatusCode::PRECONDITION_FAILED,
+            StoreError::Changed { .. } | StoreError::InUse { .. } => {
+                StatusCode::PRECONDITION_FAILED
+            }
             StoreError::Denied { .. } | StoreError::OutsideRoot { .. } => StatusCode::FORBIDDEN,
             StoreError::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
             StoreError::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock => {

@@ -118,7 +118,8 @@ impl Updating {
             StoreError::NotFound { .. }
             | StoreError::NotAFile { .. }
             | StoreError::Conflict { .. }
-            | StoreError::Changed { .. } => Ok(Landed::Not),
+            | StoreError::Changed { .. }
+            | StoreError::InUse { .. } => Ok(Landed::Not),
             error => Err(error),
         })?;
         if landed != Landed::Not {

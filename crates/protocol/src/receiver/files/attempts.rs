@@ -23,10 +23,10 @@ use super::candidate::{Candidate, End, Settled};
 use super::incoming::{Incoming, Stage, can_tell, most_leftover};
 use super::sharing::begins_shared;
 
-/// The warning about a file of which only the beginning is in place.
-fn grew(path: &RelPath) -> Trouble {
+/// The warning about a file that was copied as it was at an instant at which a writer may not have been done.
+fn is_in_use(path: &RelPath) -> Trouble {
     let words = |path: &str| {
-        format!("{path} grew while it was read: what was there at first is in place; run again")
+        format!("{path} is open for writing: it was copied as it was when it was read; run again")
     };
     Trouble::at(TroubleKind::Vanished, path, words).on(Side::Sender)
 }
@@ -358,7 +358,7 @@ impl Files {
             Stage::Running(transfer) => Some(transfer),
             _ => None,
         };
-        let is_growing = transfer.as_deref().is_some_and(Transfer::is_growing);
+        let is_restless = transfer.as_deref().is_some_and(Transfer::is_restless);
         let resumed = transfer.as_deref().map_or(0, |transfer| transfer.amounts().2);
         transfer.iter().for_each(|transfer| cx.load.end(transfer.share()));
         self.queue.settled(&candidate);
@@ -382,10 +382,10 @@ impl Files {
             Done::Replaced { .. } => End::Replaced,
         };
         cx.frames.push_back(ToSender::Done { file, done });
-        if is_growing {
-            cx.tell_trouble(grew(&candidate.path));
+        if is_restless {
+            cx.tell_trouble(is_in_use(&candidate.path));
         }
-        self.settled.push(Settled { candidate, end, is_growing });
+        self.settled.push(Settled { candidate, end, is_restless });
         self.give_back(cx, similar);
     }
 

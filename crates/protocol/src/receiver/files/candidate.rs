@@ -62,8 +62,8 @@ impl Candidate {
 pub(crate) struct Settled {
     pub(crate) candidate: Candidate,
     pub(crate) end: End,
-    /// True where only the beginning is in place: the source grew while it was read.
-    pub(crate) is_growing: bool,
+    /// True where the source grew while it was read, or a program has it open for writing.
+    pub(crate) is_restless: bool,
 }
 
 /// The end of a file that was wanted.

@@ -19,7 +19,7 @@ mod under_way;
 use std::cmp::Ordering;
 
 use deltic_core::recipe::Digest;
-use deltic_tree::RelPath;
+use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{ChunkLine, FileNo, GroupLine, ToReceiver};
@@ -149,7 +149,7 @@ impl Files {
             ToReceiver::Start { file, meta, how, spec } => self.start(cx, file, meta, (how, spec)),
             ToReceiver::Groups { file, groups } => self.groups(cx, file, &groups),
             ToReceiver::Recipe { file, chunks } => self.recipe(cx, file, &chunks.0),
-            ToReceiver::Restless { file } => self.grow(cx, file),
+            ToReceiver::Restless { file } => self.disturb(cx, file),
             ToReceiver::End { file, digest } => self.end(cx, file, digest),
             ToReceiver::Failed { file, attempt, trouble } => {
                 self.sender_failed(cx, file, (attempt, trouble))
@@ -252,10 +252,17 @@ impl Files {
         }
     }
 
-    fn grow(&mut self, cx: &mut Context, file: FileNo) -> Result<(), PeerError> {
+    /// Takes note that a source is not at rest. Its copy gets a time that is not taken for the source's, so that the
+    /// next run reads the source again.
+    fn disturb(&mut self, cx: &mut Context, file: FileNo) -> Result<(), PeerError> {
+        let window = cx.setting.options.compare.window;
         match self.offer_of(file) {
             Some(_) => Err(PeerError::Unexpected("restless")),
-            None => self.step(cx, file, |transfer, _| transfer.grow()),
+            None => self.step(cx, file, |transfer, _| {
+                let modified = window.before(transfer.meta().modified);
+                transfer.set_meta(Meta { modified, ..transfer.meta().clone() });
+                transfer.disturb()
+            }),
         }
     }
 

@@ -19,6 +19,8 @@ impl Files {
         if incoming.old.is_beside {
             return self.proved_beside(cx, handle);
         }
+        let is_restless = incoming.transfer().is_some_and(|transfer| transfer.is_restless());
+        incoming.candidate.differs.time |= is_restless && cx.setting.options.times;
         let differs = incoming.candidate.differs;
         if differs == Differs::default() || cx.setting.options.dry_run {
             let touched = differs != Differs::default();
@@ -45,7 +47,8 @@ impl Files {
         let Some((_, incoming)) = self.under_way.of_mut(handle) else { return };
         let candidate = &incoming.candidate;
         let Some(beside) = candidate.beside.clone() else { return };
-        let links = beside.is_unproven() && usage != AlternateUse::Copy;
+        let is_restless = incoming.transfer().is_some_and(|transfer| transfer.is_restless());
+        let links = beside.is_unproven() && usage != AlternateUse::Copy && !is_restless;
         if links && usage == AlternateUse::Compare || options.dry_run {
             return self.took_beside(cx, handle, links, Ok(()));
         }

@@ -61,8 +61,8 @@ pub(crate) struct Transfer {
     build: Assembly,
     method: Method,
     phase: Phase,
-    /// True where the source grew while it was read.
-    is_growing: bool,
+    /// True where the source grew while it was read, or a program has it open for writing.
+    is_restless: bool,
 }
 
 /// The way on which content comes, and what is known of it.
@@ -124,7 +124,7 @@ impl Transfer {
             }
         };
         let build = Assembly::new(new, turn);
-        Self { meta, build, method, phase: Phase::Coming, is_growing: false }
+        Self { meta, build, method, phase: Phase::Coming, is_restless: false }
     }
 
     /// The beginning of a transfer of what the version `meta` has changed since a base of `old` bytes.
@@ -133,7 +133,7 @@ impl Transfer {
         let new = New { len: meta.len, modified: meta.modified, from: 0, spec };
         let method = Method::Changes(Changes::new(base, old, meta.len));
         let build = Assembly::new(new, Turn::Any);
-        Self { meta, build, method, phase: Phase::Coming, is_growing: false }
+        Self { meta, build, method, phase: Phase::Coming, is_restless: false }
     }
 
     /// The new version, as it was opened.
@@ -196,9 +196,9 @@ impl Transfer {
         self.phase == Phase::Settling
     }
 
-    /// True where the source grew while it was read.
-    pub(crate) const fn is_growing(&self) -> bool {
-        self.is_growing
+    /// True where the source grew while it was read, or a program has it open for writing.
+    pub(crate) const fn is_restless(&self) -> bool {
+        self.is_restless
     }
 
     /// Bytes that were sent, those that were matched, and those of these that an interrupted run had left.
@@ -398,9 +398,9 @@ impl Transfer {
         }
     }
 
-    /// Notes that the source grew while it was read: said once, before what proves the whole.
-    pub(crate) fn grow(&mut self) -> Result<(), PeerError> {
-        if self.phase != Phase::Coming || std::mem::replace(&mut self.is_growing, true) {
+    /// Notes that the source is not at rest: said once, before what proves the whole.
+    pub(crate) fn disturb(&mut self) -> Result<(), PeerError> {
+        if self.phase != Phase::Coming || std::mem::replace(&mut self.is_restless, true) {
             return Err(PeerError::Unexpected("restless"));
         }
         Ok(())

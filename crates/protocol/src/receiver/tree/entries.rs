@@ -92,7 +92,7 @@ impl Entries {
 
     /// Takes a file that was wanted and is settled.
     pub(super) fn settled(&mut self, tx: &mut TreeContext<'_>, settled: Settled) {
-        let Settled { candidate, end, is_growing } = settled;
+        let Settled { candidate, end, is_restless } = settled;
         let file = candidate.file;
         if let (End::Same, Some(old)) = (end, &candidate.old) {
             self.links.stays(file, old);
@@ -103,7 +103,7 @@ impl Entries {
                 self.miss(file);
             }
             // Its source stays; other names of it are linked to what came.
-            End::Same | End::Replaced if is_growing => {
+            End::Same | End::Replaced if is_restless => {
                 self.arrivals.stays_there(file);
                 self.links.came(file);
             }

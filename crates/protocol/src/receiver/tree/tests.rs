@@ -183,7 +183,7 @@ fn files_are_named_and_waited_for_until_they_are_settled() {
     assert_eq!(driver.tree.unsettled(), 2..2, "no entry waits in the tree");
     for candidate in wanted {
         let end = crate::receiver::files::candidate::End::Replaced;
-        driver.tree.settled(&mut driver.cx, Settled { candidate, end, is_growing: false });
+        driver.tree.settled(&mut driver.cx, Settled { candidate, end, is_restless: false });
     }
     driver.handle(ToReceiver::Listed { intact: true });
     assert!(driver.tree.is_finished());

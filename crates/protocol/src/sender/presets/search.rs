@@ -43,7 +43,7 @@ impl Signature {
         cx: &mut Context,
     ) -> Self {
         match self {
-            Self::Closed(kept) if cx.agrees_on_sums && ways.negotiates() => {
+            Self::Closed(kept) if cx.abilities.agrees_on_sums && ways.negotiates() => {
                 cx.send(ToReceiver::Keeps { file, kept: *kept });
                 Self::Unsigned
             }

@@ -38,10 +38,15 @@ impl Attempt {
         how: How,
         attempts: u32,
     ) -> Self {
-        let is_early = attempts + 1 < MAX_ATTEMPTS;
-        let bears = if is_early { Bears::Nothing } else { Bears::Growth };
+        let bears = Bears { growth: attempts + 1 >= MAX_ATTEMPTS, writers: false };
         let is_offer = attempts == 0;
         Self { file, handle, how, path, bears, is_offer, len: 0, settled: 0 }
+    }
+
+    /// The same, which puts up with programs that have the file open for writing, if the receiver `understands` that.
+    pub(crate) fn bearing_writers(mut self, understands: bool) -> Self {
+        self.bears.writers = understands && !self.is_offer;
+        self
     }
 
     /// Counts bytes as settled and reports them.

@@ -10,8 +10,8 @@ use crate::options::{Delete, Guard};
 use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
-    BASES, CHECKS, CREDIT, DELETE_SHARE, KEPT_SUMS, KEYED, MOVED, PASSED_OVER, RECIPE, REMOVED,
-    RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD, capability,
+    BASES, CHECKS, CREDIT, DELETE_SHARE, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, RECIPE,
+    REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD, capability,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -71,6 +71,8 @@ pub struct Reports {
     pub passed_over: bool,
     /// The sender may say which sources it removed.
     pub removed: bool,
+    /// `Restless` may be said of a file that a program has open for writing.
+    pub open_files: bool,
 }
 
 impl Terms {
@@ -150,6 +152,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         troubles: both(TROUBLES),
         passed_over: both(PASSED_OVER),
         removed: both(REMOVED),
+        open_files: both(OPEN_FILES),
     };
     let offers = keyed == sender.capabilities.contains(KEYED);
     let (part, key) = (sender.part, sender.part.for_session());

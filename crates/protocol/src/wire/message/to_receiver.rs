@@ -56,7 +56,8 @@ pub enum ToReceiver {
     Deny { file: FileNo, chunks: Vec<Range<u32>> },
     /// The next bytes of new, as blocks of old and literals.
     Patch { file: FileNo, steps: Vec<PatchStep>, payload: Payload },
-    /// The file grew while it was read: its beginning is what `End`, which follows, proves.
+    /// The file grew while it was read, or a program has it open for writing: what `End`, which follows, proves was
+    /// there at one instant.
     Restless { file: FileNo },
     /// The recipe is complete, the file did not change while it was read unless that was said, and this proves the
     /// result.

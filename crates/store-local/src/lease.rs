@@ -1,0 +1,111 @@
+//! Whether a program has a file open for writing: a question that only a read lease answers. The kernel refuses the
+//! lease for exactly as long as there is such a program, or a mapping that it left.
+#![allow(unsafe_code, reason = "F_SETLEASE and sigaction: see docs/ARCHITECTURE.md, walls")]
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+use std::sync::Once;
+
+use libc::{F_RDLCK, F_SETLEASE, F_UNLCK, SA_RESTART, SIG_DFL, SIGIO, c_int};
+use nix::errno::Errno;
+
+/// The programs that have a file open for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writers {
+    /// None on this machine.
+    Nobody,
+    Somebody,
+    /// The kernel does not say: the file is another user's, or its file system has no leases.
+    Unknown,
+}
+
+/// Takes a read lease of `file`, which is open for reading alone, and gives it back.
+///
+/// A program that opens the file for writing in this instant waits for the second call.
+pub(crate) fn writers(file: BorrowedFd<'_>) -> Writers {
+    survive_breaks();
+    match set(file, F_RDLCK) {
+        Ok(()) => {
+            // It is this descriptor's, so it can be given back.
+            let _ = set(file, F_UNLCK);
+            Writers::Nobody
+        }
+        Err(Errno::EAGAIN) => Writers::Somebody,
+        Err(_) => Writers::Unknown,
+    }
+}
+
+fn set(file: BorrowedFd<'_>, lease: c_int) -> Result<(), Errno> {
+    // SAFETY: the descriptor is open as long as `file` is borrowed, and the call touches no memory of ours.
+    Errno::result(unsafe { libc::fcntl(file.as_raw_fd(), F_SETLEASE, lease) }).map(drop)
+}
+
+/// Has SIGIO do nothing, unless the program has a use for it. The kernel sends it to the holder of a lease that somebody
+/// waits for, and it would end the process.
+fn survive_breaks() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let mut old = MaybeUninit::<libc::sigaction>::uninit();
+        // SAFETY: the null pointer changes nothing, and `old` has room for the answer.
+        if unsafe { libc::sigaction(SIGIO, ptr::null(), old.as_mut_ptr()) } != 0 {
+            return;
+        }
+        // SAFETY: the call succeeded, so it filled `old`.
+        let mut action = unsafe { old.assume_init() };
+        if action.sa_sigaction != SIG_DFL {
+            return;
+        }
+        action.sa_sigaction = do_nothing as extern "C" fn(c_int) as usize;
+        action.sa_flags = SA_RESTART;
+        // SAFETY: the handler calls nothing and touches nothing, so it may run at any point of any thread.
+        unsafe { libc::sigaction(SIGIO, &raw const action, ptr::null_mut()) };
+    });
+}
+
+extern "C" fn do_nothing(_signal: c_int) {}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at files from outside")]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn only_a_file_that_is_open_for_writing_has_writers() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let writer = File::create(&path).unwrap();
+        let reader = File::open(&path).unwrap();
+        let is = || writers(reader.as_fd());
+        if is() == Writers::Unknown {
+            return eprintln!("SKIPPED: there are no leases here");
+        }
+        assert_eq!(is(), Writers::Somebody);
+        drop(writer);
+        assert_eq!(is(), Writers::Nobody);
+        let second = File::open(&path).unwrap();
+        assert_eq!((is(), writers(second.as_fd())), (Writers::Nobody, Writers::Nobody));
+    }
+
+    /// A program that opens a file for writing while somebody asks is let through, and nobody dies of it.
+    #[test]
+    fn a_writer_that_comes_while_a_lease_is_held_harms_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        File::create(&path).unwrap();
+        let reader = File::open(&path).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    drop(File::options().write(true).open(&path).unwrap());
+                }
+            });
+            for _ in 0..20_000 {
+                writers(reader.as_fd());
+            }
+        });
+    }
+}
