@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test bench differential storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
+.PHONY: help build static install demo test deny bench differential storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm end-to-end toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
@@ -28,7 +28,7 @@ install: toolchain ## install the deltic binary into cargo's bin directory
 demo: toolchain ## sync one release of a real package over another and show what moved
 	tools/demo.sh
 
-test: fmt shape clippy unit neon docs wasm end-to-end fuzz ## everything that CI checks
+test: fmt shape deny clippy unit neon docs wasm end-to-end fuzz ## everything that CI checks
 	@echo "all checks passed"
 
 # The suite in `unit` tries the same few hundred cases each time, this thousands of others.
@@ -111,6 +111,9 @@ shape:
 	else \
 	  echo "SKIPPED: the shape of the code is not checked without python3"; \
 	fi
+
+deny: toolchain ## check licences, sources and bans of dependencies, and advisories where their database is reached
+	if tools/ensure.sh python3 python3; then tools/deny.sh; else echo "SKIPPED: dependencies are not checked without python3"; fi
 
 clippy: toolchain
 	cargo clippy --locked --workspace --all-targets -- -D warnings
