@@ -5,17 +5,18 @@ mod common;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::http::{ask, ask_as};
 use common::server::{Server, Socket};
-use common::{DELTIC, PATIENCE, Run, World, is_installed, noise, skip, wait_until};
+use common::{DELTIC, PATIENCE, Run, World, is_installed, is_root, noise, skip, wait_until};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 const FILES: &str = "/v1/volumes/photos/files";
 
@@ -90,6 +91,58 @@ fn the_kernel_refuses_calls_to_all_threads_of_a_running_server() {
         let all = of_threads(server.child.id(), field);
         assert!(all.iter().all(|is| *is == value), "{field}: {all:?}");
     }
+}
+
+/// An agent that waits for the other end.
+fn waiting_agent(world: &World, words: &[&str]) -> Child {
+    let mut agent = std::process::Command::new(DELTIC);
+    world.place(&mut agent);
+    agent.arg("agent").args(words).env("SSH_ORIGINAL_COMMAND", "deltic agent");
+    let mut agent = agent.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    // Its greeting comes once the walls are up.
+    let said = agent.stdout.as_mut().expect("it is piped").read(&mut [0; 1]);
+    assert_eq!(said.expect("it is ours"), 1, "{words:?}");
+    agent
+}
+
+#[test]
+fn the_kernel_refuses_calls_to_a_restricted_agent_and_to_no_other() {
+    let world = World::new();
+    world.mkdir("jail");
+    let own = of_threads(std::process::id(), "Seccomp_filters")[0];
+    for (words, more) in [(&["--restrict", "jail"][..], 1), (&[], 0)] {
+        let mut agent = waiting_agent(&world, words);
+        let filters = of_threads(agent.id(), "Seccomp_filters");
+        assert!(filters.iter().all(|count| *count == own + more), "{words:?}: {filters:?}");
+        agent.kill().and_then(|()| agent.wait()).expect("it is ours");
+    }
+}
+
+/// True if the system writes a core of a process that may have one.
+fn dumps_core(child: &mut Child) -> bool {
+    let pid = Pid::from_raw(child.id() as i32).expect("it is a process");
+    let unlimited = Rlimit { current: None, maximum: None };
+    prlimit(Some(pid), Resource::Core, unlimited).expect("root may");
+    kill_process(pid, Signal::ABORT).expect("it is ours");
+    child.wait().expect("it ends").core_dumped()
+}
+
+#[test]
+fn the_memory_of_a_server_and_of_an_agent_is_in_no_core_dump() {
+    let world = World::new();
+    let mut other = std::process::Command::new("sleep");
+    world.place(&mut other);
+    let mut other = other.arg("60").spawn().expect("it starts");
+    if !is_root() || !dumps_core(&mut other) {
+        other.kill().ok();
+        return skip("no core is dumped here of any process");
+    }
+    world.mkdir("jail");
+    for words in [&["--restrict", "jail"][..], &[]] {
+        assert!(!dumps_core(&mut waiting_agent(&world, words)), "{words:?}");
+    }
+    let mut server = Server::start(&world, "");
+    assert!(!dumps_core(&mut server.child));
 }
 
 /// True if the kernel keeps processes to directories, as a restricted agent finds.

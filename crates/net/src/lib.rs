@@ -41,6 +41,7 @@ pub use embed::Outcome;
 pub use error::SyncError;
 pub use executor::most_threads;
 pub use host::restrict::{self, Restriction};
+pub use host::walls;
 pub use host::sources::{ListForm, read_names};
 pub use host::user::User;
 pub use moved_sources::MovedSources;

@@ -26,6 +26,7 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
         );
         return Exit::Usage;
     }
+    deltic_net::walls::hide_memory();
     let Some(dir) = &args.restrict else { return serve(&args.asked, args.asked.limit(), None) };
     let command = std::env::var_os(ORIGINAL_COMMAND);
     let asked = match command.as_deref().map(|command| (command, asked(command))) {

@@ -14,6 +14,7 @@ use crate::args::tools::FactsArgs;
 
 /// Answers until the process is ended.
 pub(crate) fn run(args: &FactsArgs) -> Result<()> {
+    deltic_net::walls::hide_memory();
     let path = args.socket.clone().unwrap_or_else(facts::socket);
     let mut opened = ListenFd::from_env();
     let listener =

@@ -11,6 +11,7 @@ pub(crate) mod place;
 pub mod restrict;
 pub(crate) mod sources;
 pub(crate) mod user;
+pub mod walls;
 
 use std::ffi::OsStr;
 use std::ops::Deref;

@@ -29,6 +29,7 @@ use rustix::fs::{FileType, fstat};
 
 use super::Host;
 use super::place::{expand, past_missing, shown};
+use super::walls::refuse_calls;
 use crate::error::SyncError;
 
 /// Limits of an end that keeps to one directory.
@@ -116,6 +117,8 @@ impl Restriction {
         let in_dir = if access == Access::Read { reading() } else { all };
         let dirs = [(&*dir, in_dir)].into_iter().chain(cache.map(|cache| (cache, all)));
         let wall = wall(dirs).unwrap_or(Wall::None);
+        // A kernel without seccomp has the other walls.
+        refuse_calls().ok();
         Ok(Self { access, no_delete, dir, wall, ..Self::default() })
     }
 
@@ -469,6 +472,16 @@ mod tests {
                     host.admit(request.clone()).unwrap();
                 assert_eq!(options.durable, flushes, "{request:?}");
             }
+        }
+    }
+
+    #[test]
+    fn the_documents_name_all_that_is_read_besides() {
+        let document = include_str!("../../../../docs/server.md");
+        let list = document.split("## What the kernel refuses").nth(1).expect("it has a heading");
+        let list = list.split("\n## ").next().expect("it has a text");
+        for path in READ.iter().chain(&["/dev/null"]) {
+            assert!(list.contains(&format!("`{path}`")), "{path}");
         }
     }
 

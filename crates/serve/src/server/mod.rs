@@ -9,7 +9,6 @@ pub mod access;
 mod acme;
 mod admission;
 mod audit;
-mod calls;
 pub mod config;
 mod events;
 #[cfg(feature = "fuzz")]
@@ -47,6 +46,7 @@ use axum::routing::{MethodRouter, get};
 use deltic_net::embed::{Bases, Embedding, RecipeCache};
 use deltic_net::executor::Budget;
 use deltic_net::restrict::{Wall, keep_to_volumes};
+use deltic_net::walls::{hide_memory, refuse_calls};
 use deltic_store_local::VolumeDir;
 use deltic_tree::Name;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -114,6 +114,7 @@ pub fn prepare(
     own: Option<&Token>,
     settings: Option<&Path>,
 ) -> Result<Prepared, ConfigError> {
+    hide_memory();
     config.check()?;
     let connections = config.limits.connections.min(limit_open().saturating_sub(FILES)).max(1);
     let opened = opened_socket().map_err(ConfigError::io("take the socket of LISTEN_FDS"))?;
@@ -235,7 +236,7 @@ fn keep_to(
     let own = std::slice::from_ref(&config.state);
     let wall = keep_to_volumes(volumes, own, &reads(config, settings));
     // A kernel without seccomp has the other one.
-    calls::refuse().ok();
+    refuse_calls().ok();
     wall.map_err(ConfigError::io("keep to the volumes"))
 }
 

@@ -1,14 +1,20 @@
-//! Calls of the system that a server never makes: the kernel refuses them to it, whoever has it make them.
+//! What the kernel refuses to a process that serves others, and what that process shows to others on its machine.
 //!
-//! Landlock keeps it to its files. This keeps it from what goes round that: other programs, other processes' memory,
-//! mounts, handles of files, and the parts of the kernel where most of its holes have been.
+//! Landlock keeps a server, or a restricted agent, to its files. The refused calls keep the process from what goes
+//! round that: other programs, other processes' memory, mounts, handles of files, and the parts of the kernel where
+//! most of its holes have been.
 
 use std::collections::BTreeMap;
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
-/// Has the kernel refuse them from now on, for good, where it knows how. No other thread may have been started.
-pub(super) fn refuse() -> Result<(), seccompiler::Error> {
+/// Has the kernel refuse some calls to this process from now on, for good, where the kernel knows how. No other thread
+/// may have been started.
+///
+/// # Errors
+/// The kernel has no seccomp.
+pub fn refuse_calls() -> Result<(), seccompiler::Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let rules: BTreeMap<i64, _> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let denied = SeccompAction::Errno(rustix::io::Errno::PERM.raw_os_error() as u32);
@@ -16,7 +22,14 @@ pub(super) fn refuse() -> Result<(), seccompiler::Error> {
     apply_filter(&BpfProgram::try_from(filter)?)
 }
 
-/// Their numbers.
+/// Keeps the memory of this process, which has tokens, keys and files of others, out of core dumps and from processes
+/// of the same user: nobody but the superuser traces this process or reads its memory from now on.
+pub fn hide_memory() {
+    // A kernel that cannot do so dumps as before.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
+}
+
+/// Numbers of the calls that are refused.
 const REFUSED: &[i64] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -61,10 +74,10 @@ mod tests {
 
     /// It is for good, so it is another process.
     #[test]
-    fn a_server_starts_no_program_and_its_threads_do_not_either() {
+    fn behind_the_wall_no_program_starts_in_any_thread() {
         if std::env::var_os(CHILD).is_some() {
             assert!(Command::new("/bin/true").status().is_ok());
-            refuse().unwrap();
+            refuse_calls().unwrap();
             let runs = || Command::new("/bin/true").status().map_err(|error| error.kind());
             assert_eq!(runs().unwrap_err(), std::io::ErrorKind::PermissionDenied);
             let thread = std::thread::spawn(runs).join().unwrap();
@@ -72,7 +85,7 @@ mod tests {
             return;
         }
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let name = "server::calls::tests::a_server_starts_no_program_and_its_threads_do_not_either";
+        let name = "host::walls::tests::behind_the_wall_no_program_starts_in_any_thread";
         let run = child.args(["--exact", name]).env(CHILD, "1").output().unwrap();
         let shown = String::from_utf8_lossy(&run.stdout);
         assert!(run.status.success() && shown.contains("1 passed"), "{shown}");
