@@ -104,7 +104,7 @@ fn a_client_makes_no_program_that_runs_as_somebody_else_and_nobody_waits_at_its_
     );
     assert_eq!(world.mode("photos/suid") & 0o7000, 0);
     assert_eq!(world.mode("photos/a") & 0o7000, 0);
-    server.fails(3, "sync -r --files-from=:/fifo URL/photos/ got/", "invalid argument");
+    server.fails(3, "sync -r --files-from=:/fifo URL/photos/ got/", "not a file");
     assert_eq!(server.status("GET", "/v1/volumes/photos/files/fifo", ""), 409);
     assert_eq!(server.status("GET", "/healthz", ""), 200);
 }

@@ -1,22 +1,65 @@
-//! Files that are nobody else's to read.
+//! Files of a program itself, which its operator names or which are in a directory of its own: settings, keys, tokens.
+//!
+//! Whoever owns a directory on the way to one could put a symlink there, and the program may run as root. So the way is
+//! walked as the way to a destination is: symlinks of the caller and of the superuser are followed, and no others.
 
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::Path;
+
+use deltic_store_local::NamedFile;
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::io::Errno;
+
+/// Longest file that is read: all that are meant are much shorter.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Reads a file, or a pipe while the process keeps to no directories yet.
+///
+/// # Errors
+/// The system's; a symlink of another user is on the way; or it is too long.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    bytes(NamedFile::of_operator(path)?.read()?.into())
+}
+
+/// Reads a regular file, and nothing else.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    bytes(NamedFile::of_operator(path)?.read_regular()?.into())
+}
+
+/// Reads an open file to its end.
+///
+/// # Errors
+/// The system's, or that it is too long.
+pub(crate) fn bytes(file: File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if file.take(MAX_BYTES + 1).read_to_end(&mut bytes)? as u64 > MAX_BYTES {
+        return Err(io::Error::other("it is longer than 64 MiB"));
+    }
+    Ok(bytes)
+}
 
 /// Puts `bytes` at `path` in one step, its owner's alone, and flushes them and the name.
 ///
 /// # Errors
 /// The system's; then `path` is what it was.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = fs::OpenOptions::new();
-    let mut file = file.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let place = NamedFile::of_operator(path)?;
+    let new: OsString = Path::new(place.name()).with_extension("new").into();
     // One that an earlier attempt left, or somebody else, may be open to others.
-    file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    match unlinkat(&place, &new, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut file = File::from(openat(&place, &new, flags, Mode::RUSR | Mode::WUSR)?);
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(&new, path)?;
-    fs::File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
+    renameat(&place, &new, &place, place.name())?;
+    let dir = openat(&place, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(rustix::fs::fsync(dir)?)
 }

@@ -172,7 +172,11 @@ impl Backup {
             Some(_) if !self.suffix.is_empty() && leads_on(root, place, (above, &name))? => {
                 return Ok(None);
             }
-            Some(dir) => match self.mirror(dir.make_all()?, (root, taken), (above, place))? {
+            Some(dir) => match self.mirror(
+                dir.make_all(Mode::from_raw_mode(0o777))?,
+                (root, taken),
+                (above, place),
+            )? {
                 None => return Ok(None),
                 tree => tree,
             },

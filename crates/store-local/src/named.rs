@@ -4,10 +4,10 @@
 //! So a symlink on the way is followed only if it is the superuser's or our own: what others put there could lead
 //! anywhere.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use deltic_tree::RelPath;
@@ -89,6 +89,54 @@ impl NamedDir {
         Ok(rustix::process::fchdir(self.open()?)?)
     }
 
+    /// The directory that the operator of this process names for the program itself.
+    #[must_use]
+    pub fn of_operator(path: &Path) -> Self {
+        Self { path: path.to_path_buf(), trust: Trust::Ours }
+    }
+
+    /// Fails where a symlink of another user is on the way to a directory of the operator's, and says which.
+    ///
+    /// # Errors
+    /// There is such a symlink.
+    pub fn check_operators(&self) -> io::Result<()> {
+        match self.walk() {
+            Ok(Led::Stranger(link)) => Err(not_followed(&link)),
+            Ok(Led::To(_)) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Holds the directory, and says which symlink of another user is in the way.
+    ///
+    /// # Errors
+    /// The system's, or that there is such a symlink.
+    pub fn held(&self) -> io::Result<OwnedFd> {
+        match self.walk()? {
+            Led::To(dir) => dir.as_fd().try_clone_to_owned(),
+            Led::Stranger(link) => Err(not_followed(&link)),
+        }
+    }
+
+    /// Where the directory is, by a path without symlinks.
+    ///
+    /// # Errors
+    /// As [`NamedDir::held`].
+    pub fn real_path(&self) -> io::Result<PathBuf> {
+        let held = self.held()?;
+        let link = format!("/proc/self/fd/{}", held.as_raw_fd());
+        Ok(OsString::from_vec(fs::readlinkat(CWD, link, Vec::new())?.into_bytes()).into())
+    }
+
+    /// Holds the directory; it and what is missing above it are made, with this mode.
+    ///
+    /// # Errors
+    /// As [`NamedDir::held`].
+    pub fn made(&self, mode: u32) -> io::Result<OwnedFd> {
+        self.check_operators()?;
+        self.make_all(Mode::from_raw_mode(mode))?;
+        self.held()
+    }
+
     /// Makes the last directory of the path, unless there is one: whether it was made.
     pub(super) fn make(&self, mode: Mode) -> Result<bool, Errno> {
         let Some(name) = self.path.file_name() else { return self.open().map(|_| false) };
@@ -112,12 +160,11 @@ impl NamedDir {
         }
     }
 
-    /// Holds it; it and what is missing above it are made.
-    pub(super) fn make_all(&self) -> Result<Dir, Errno> {
+    /// Holds it; it and what is missing above it are made, with this mode.
+    pub(super) fn make_all(&self, mode: Mode) -> Result<Dir, Errno> {
         let missing = |dir: &Self| dir.open().is_err_and(|errno| errno == Errno::NOENT);
         let ancestors = self.path.ancestors().filter(|dir| *dir != Path::new(""));
         let above: Vec<_> = ancestors.map(|dir| self.at(dir)).take_while(missing).collect();
-        let mode = Mode::from_raw_mode(0o777);
         above.iter().rev().try_for_each(|dir| dir.make(mode).map(drop))?;
         self.open()
     }
@@ -155,18 +202,72 @@ impl NamedFile {
         }
     }
 
+    /// Finds a file that the operator of this process names for the program itself: settings, a key, a log. The path
+    /// may lead anywhere, also where the process keeps to directories; symlinks on the way, and in the place of the
+    /// file, are followed where they are our own or the superuser's.
+    ///
+    /// # Errors
+    /// Where its directory is not there, or cannot be entered, or a symlink of another user is on the way.
+    pub fn of_operator(path: &Path) -> io::Result<Self> {
+        if path.as_os_str().is_empty() {
+            return Err(Errno::NOENT.into());
+        }
+        match Dir::end_of_operators(path)? {
+            Led::To(end) => Ok(Self(end)),
+            Led::Stranger(link) => Err(not_followed(&link)),
+        }
+    }
+
     /// Opens it to read.
     ///
     /// # Errors
     /// The system's.
     pub fn read(&self) -> io::Result<OwnedFd> {
-        if !is_confined() {
-            return Ok(self.0.open(OFlags::RDONLY | OFlags::NOCTTY)?);
-        }
         // Who chose the name may have made a FIFO there: nobody waits for its other end.
-        let file = self.0.open(OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK)?;
+        if is_confined() { self.read_regular() } else { Ok(self.0.open(READ)?) }
+    }
+
+    /// Opens it to read, if it is a regular file. Waits for nobody.
+    ///
+    /// # Errors
+    /// The system's, or that it is something else.
+    pub fn read_regular(&self) -> io::Result<OwnedFd> {
+        let file = self.read_at_once()?;
         let kind = FileType::from_raw_mode(fs::fstat(&file)?.st_mode);
-        if kind.is_file() { Ok(file) } else { Err(Errno::INVAL.into()) }
+        if kind.is_file() { Ok(file) } else { Err(io::Error::other("not a file")) }
+    }
+
+    /// Opens it to read, whatever it is, and waits for no other end of a FIFO.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn read_at_once(&self) -> io::Result<OwnedFd> {
+        Ok(self.0.open(READ | OFlags::NONBLOCK)?)
+    }
+
+    /// Opens it to read, and to write behind what it has. Where it is missing, it is made for its owner alone.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn log(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOCTTY;
+        Ok(self.0.make(flags, OWNERS)?)
+    }
+
+    /// Makes the file, to write it, for its owner alone.
+    ///
+    /// # Errors
+    /// The system's, and where something has the name.
+    pub fn create(&self) -> io::Result<OwnedFd> {
+        Ok(self.0.make(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, OWNERS)?)
+    }
+
+    /// Attributes of what has the name.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn stat(&self) -> io::Result<Stat> {
+        Ok(fs::fstat(self.0.open(OFlags::PATH)?)?)
     }
 
     /// Opens it to write behind what it has, and makes it if need be.
@@ -234,6 +335,19 @@ pub fn look_at(path: &Path) -> io::Result<Stat> {
         }
         _ => look(path),
     }
+}
+
+/// Flags of all that opens a named file to read it.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NOCTTY);
+/// Mode of a file that is nobody else's to read.
+const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// Says that a path which no option makes follow such links leads over a symlink of another user.
+fn not_followed(link: &Path) -> io::Error {
+    let link = printable(link.as_os_str().as_bytes());
+    io::Error::other(format!(
+        "{link} is a symlink of another user, and is not followed: name what is behind it"
+    ))
 }
 
 fn stranger(link: &Path) -> StoreError {

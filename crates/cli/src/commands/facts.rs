@@ -1,14 +1,16 @@
 //! `deltic facts`: asks file systems on behalf of other users' syncs.
 
-use std::fs::{self, DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use deltic_net::facts;
+use deltic_net::{NamedDir, facts};
 use deltic_tree::path::printable;
 use listenfd::ListenFd;
+use rustix::fs::Mode;
+use rustix::process::umask;
 
 use crate::args::tools::FactsArgs;
 
@@ -29,18 +31,21 @@ pub(crate) fn run(args: &FactsArgs) -> Result<()> {
 }
 
 fn listen(path: &Path) -> Result<UnixListener> {
-    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
-    }
+    let name = path.file_name().context("it names no socket")?;
+    let above = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = NamedDir::of_operator(above.unwrap_or_else(|| Path::new("."))).made(0o755)?;
+    let path = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);
     // One that nobody listens at is left by a service that was killed.
-    match UnixStream::connect(path) {
+    match UnixStream::connect(&path) {
         Ok(_) => bail!("a service listens there already"),
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path)?;
+            fs::remove_file(&path)?;
         }
         Err(_) => {}
     }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, Permissions::from_mode(0o666))?;
-    Ok(listener)
+    // Everybody may connect from the first moment on: nothing is changed by the name, which somebody might replace.
+    let before = umask(Mode::from_raw_mode(0o111));
+    let listener = UnixListener::bind(&path);
+    umask(before);
+    Ok(listener?)
 }

@@ -1,11 +1,9 @@
 //! `deltic man` and `deltic completions`: manual pages, and what shells need, from the same declarations as the words.
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use clap::Arg;
 use clap::builder::Resettable;
-use deltic_net::Trust;
+use deltic_net::{NamedDir, Trust};
 
 use crate::args;
 use crate::args::tools::{CompletionsArgs, ManArgs};
@@ -28,7 +26,9 @@ pub(crate) fn run(args: &ManArgs) -> Result<()> {
         version::print_text(&page(command.expect("its name is known"))?);
         return Ok(());
     };
-    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    NamedDir::of_operator(dir)
+        .made(0o777)
+        .with_context(|| format!("cannot create {}", dir.display()))?;
     for command in commands.into_iter().chain([deltic.clone()]) {
         let path = dir.join(format!("{}.1", named(&command)));
         let mut output = Output::create(&path, None, Trust::Ours)?;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use deltic_net::NamedDir;
+use deltic_serve::private;
 use deltic_serve::server::access::{Grant, TokenFile};
 use deltic_serve::server::config::{
     AccessConfig, AcmeConfig, Config, ConfigError, PORT, Tls, VolumeConfig,
@@ -84,8 +85,9 @@ fn config(args: &ServeArgs) -> Result<Config> {
     let mut config = match &args.config {
         Some(path) => {
             let shown = path.display();
-            let text =
-                std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+            let text = private::read(path)
+                .and_then(|text| String::from_utf8(text).map_err(io::Error::other))
+                .with_context(|| format!("cannot read {shown}"))?;
             toml::from_str::<Config>(&text).with_context(|| format!("{shown}"))?
         }
         None => Config {
@@ -135,8 +137,8 @@ fn config(args: &ServeArgs) -> Result<Config> {
 
 /// Makes a directory for this user alone, unless it is there.
 fn make_own(dir: &Path) -> Result<()> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.with_context(|| format!("cannot make {}", dir.display()))
+    let made = NamedDir::of_operator(dir).made(0o700);
+    made.map(drop).with_context(|| format!("cannot make {}", dir.display()))
 }
 
 fn state(args: &StateArgs) -> Result<PathBuf> {
@@ -151,7 +153,8 @@ fn state(args: &StateArgs) -> Result<PathBuf> {
 fn volumes(dirs: &[PathBuf]) -> Result<BTreeMap<String, VolumeConfig>> {
     let mut volumes = BTreeMap::new();
     for dir in dirs {
-        let path = dir.canonicalize().with_context(|| format!("{}", dir.display()))?;
+        let real = NamedDir::of_operator(dir).real_path();
+        let path = real.with_context(|| format!("{}", dir.display()))?;
         let last = path.file_name().unwrap_or_else(|| "root".as_ref()).as_bytes();
         let plain = |byte: &u8| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(*byte),

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use deltic_net::plan::{Destination, Dial, Sources, far_host};
-use deltic_net::{NamedFile, Trust};
+use deltic_net::{NamedDir, NamedFile, Trust};
 use deltic_serve::client::{Address, Credentials};
 use deltic_serve::private;
 use deltic_serve::token::Token;
@@ -123,7 +123,7 @@ impl Logins {
     pub(crate) fn read() -> Result<Self> {
         let Some(path) = Self::path() else { return Ok(Self::default()) };
         let unread = || Unread(format!("cannot read {}", Self::shown_path()));
-        match fs::read(&path) {
+        match private::read(&path) {
             Ok(text) => serde_json::from_slice(&text).with_context(unread),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error).with_context(unread),
@@ -134,7 +134,9 @@ impl Logins {
     pub(crate) fn keep(mut self, server: String, login: Login) -> Result<PathBuf> {
         let path = Self::path().context("cannot keep the token: HOME is not set")?;
         let dir = path.parent().unwrap_or_else(|| Path::new("/"));
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        NamedDir::of_operator(dir)
+            .made(0o777)
+            .with_context(|| format!("cannot make {}", dir.display()))?;
         self.0.insert(server, login);
         let text = serde_json::to_vec_pretty(&self).expect("logins are plain data");
         private::replace(&path, &text)

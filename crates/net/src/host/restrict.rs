@@ -7,6 +7,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,13 +65,13 @@ pub fn keep_to_volumes(
 ) -> io::Result<Wall> {
     // Name services load what they need while they may.
     let _ = User::from_uid(geteuid());
-    let dirs = volumes.iter().map(|volume| volume.path.clone()).chain(of_its_own.iter().cloned());
-    let dirs: Vec<_> = dirs.collect();
+    let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
+    let dirs = volumes.iter().map(|volume| &volume.path).chain(of_its_own);
+    let dirs = dirs.map(|dir| (held(dir), all)).collect::<Vec<_>>();
     confine_to_volumes(volumes)?;
     keep_quotas(volumes)?;
-    let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
-    let dirs = dirs.iter().map(|dir| (&**dir, all));
-    Ok(wall(dirs.chain(reads.iter().map(|dir| (&**dir, reading())))).unwrap_or(Wall::None))
+    let reads = reads.iter().map(|dir| (named(dir), reading()));
+    Ok(wall(dirs.into_iter().chain(reads)).unwrap_or(Wall::None))
 }
 
 /// Which way files may go.
@@ -112,11 +113,14 @@ impl Restriction {
         let _ = User::from_uid(geteuid());
         // It is made if it is not there: a rule is for a directory that is.
         let cache = cache.filter(|cache| Cache::open(cache).is_some());
+        NamedDir::of_operator(dir).check_operators()?;
+        let cache = cache.and_then(held);
         let dir = confine(dir)?;
         let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
         let in_dir = if access == Access::Read { reading() } else { all };
-        let dirs = [(&*dir, in_dir)].into_iter().chain(cache.map(|cache| (cache, all)));
-        let wall = wall(dirs).unwrap_or(Wall::None);
+        // The directory is the working directory now.
+        let wall = wall([(named(Path::new(".")), in_dir), (cache, all)].into_iter());
+        let wall = wall.unwrap_or(Wall::None);
         // A kernel without seccomp has the other walls.
         refuse_calls().ok();
         Ok(Self { access, no_delete, dir, wall, ..Self::default() })
@@ -393,13 +397,23 @@ fn dirs(options: &mut Options) -> impl Iterator<Item = (&'static str, &mut Box<[
     named.chain(options.compare.alternates.dirs.iter_mut().map(move |dir| (alternate, dir)))
 }
 
-/// Puts up the second wall, as far as this kernel knows how.
-fn wall<'a>(
-    dirs: impl Iterator<Item = (&'a Path, BitFlags<AccessFs>)>,
+/// Holds a directory that the operator names; none where it is not there.
+fn held(dir: &Path) -> Option<OwnedFd> {
+    NamedDir::of_operator(dir).held().ok()
+}
+
+/// Holds what is at a path of the system's; none where it is not there.
+fn named(path: &Path) -> Option<OwnedFd> {
+    PathFd::new(path).ok()?.as_fd().try_clone_to_owned().ok()
+}
+
+/// Puts up the second wall, as far as this kernel knows how, around what is held.
+fn wall(
+    dirs: impl Iterator<Item = (Option<OwnedFd>, BitFlags<AccessFs>)>,
 ) -> Result<Wall, RulesetError> {
     let all = AccessFs::from_all(LANDLOCK);
-    let rules = dirs.chain(READ.iter().map(|path| (Path::new(path), reading())));
-    let rules = rules.chain([(Path::new("/dev/null"), reading() | AccessFs::WriteFile)]);
+    let null = (named(Path::new("/dev/null")), reading() | AccessFs::WriteFile);
+    let rules = dirs.chain(READ.iter().map(|path| (named(Path::new(path)), reading())));
     let mut ruleset = Ruleset::default()
         // Without it, nothing could be moved from one directory to another: better no wall than that.
         .set_compatibility(CompatLevel::SoftRequirement)
@@ -407,9 +421,8 @@ fn wall<'a>(
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)?
         .create()?;
-    for (path, rights) in rules {
-        // What is not there needs no rule.
-        let Ok(held) = PathFd::new(path) else { continue };
+    // What is not there needs no rule.
+    for (held, rights) in rules.chain([null]).filter_map(|(held, rights)| Some((held?, rights))) {
         let is_dir = fstat(&held).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
         let rights = if is_dir { rights } else { rights & AccessFs::from_file(LANDLOCK) };
         ruleset = ruleset.add_rule(PathBeneath::new(held, rights))?;

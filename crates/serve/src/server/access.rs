@@ -4,14 +4,12 @@
 //! anybody is connected: a token that is revoked lets nobody in, and puts out who is.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use deltic_store_local::QuotaLimits;
+use deltic_store_local::{NamedFile, QuotaLimits};
 use deltic_tree::RelPath;
 use deltic_tree::path::BadPath;
 use serde::{Deserialize, Serialize};
@@ -155,7 +153,7 @@ impl TokenFile {
     /// # Errors
     /// Where it cannot be read, or is something else. A file that is not there is empty.
     pub fn read(&self) -> io::Result<BTreeMap<String, Grant>> {
-        match fs::read(&self.0) {
+        match private::read(&self.0) {
             Ok(text) => serde_json::from_slice(&text).map_err(crate::channel::invalid),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Grants::new()),
             Err(error) => Err(error),
@@ -200,7 +198,8 @@ impl TokenFile {
 
     /// What changes with the file.
     fn stamp(&self) -> Option<(u64, i64, i64)> {
-        fs::metadata(&self.0).ok().map(|meta| (meta.ino(), meta.ctime(), meta.ctime_nsec()))
+        let stat = NamedFile::of_operator(&self.0).and_then(|file| file.stat()).ok()?;
+        Some((stat.st_ino, stat.st_ctime, stat.st_ctime_nsec))
     }
 }
 

@@ -3,14 +3,14 @@
 //! Each line has the BLAKE3 hash of the line before it, without its line end (`b3sum` finds the same). A line that was
 //! changed or removed later breaks the chain. Tokens are named by the first letters of their hashes.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Access, access};
+use deltic_store_local::NamedFile;
+use rustix::fs::{Access, AtFlags, FileType, accessat};
 use serde_json::{Map, Value};
 
 use crate::lock;
@@ -35,8 +35,7 @@ struct Chain {
 impl Audit {
     /// Opens a log, and goes on with the chain that is in it.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let mut file =
-            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+        let mut file = File::from(NamedFile::of_operator(path)?.log()?);
         let len = file.metadata()?.len();
         file.seek(SeekFrom::Start(len.saturating_sub(LINE)))?;
         let mut end = Vec::new();
@@ -52,13 +51,15 @@ impl Audit {
 
     /// Finds out whether a log could be opened, and makes none.
     pub(crate) fn check(path: &Path) -> io::Result<()> {
-        match std::fs::symlink_metadata(path) {
-            Ok(_) if !std::fs::metadata(path)?.is_file() => Err(io::Error::other("not a file")),
-            Ok(_) => OpenOptions::new().read(true).append(true).open(path).map(drop),
+        let file = NamedFile::of_operator(path)?;
+        match file.stat() {
+            Ok(stat) if !FileType::from_raw_mode(stat.st_mode).is_file() => {
+                Err(io::Error::other("not a file"))
+            }
+            Ok(_) => file.log().map(drop),
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => {
-                let above = path.parent().filter(|above| *above != Path::new(""));
-                let above = above.unwrap_or_else(|| Path::new("."));
-                Ok(access(above, Access::WRITE_OK | Access::EXEC_OK)?)
+                let rights = Access::WRITE_OK | Access::EXEC_OK;
+                Ok(accessat(&file, ".", rights, AtFlags::empty())?)
             }
             Err(error) => Err(error),
         }
@@ -84,6 +85,8 @@ pub(crate) fn name(token: &TokenHash) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+
     use super::*;
 
     fn lines(path: &Path) -> Vec<String> {

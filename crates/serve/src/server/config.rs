@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use deltic_store_local::QuotaLimits;
+use deltic_store_local::{NamedDir, QuotaLimits};
 use deltic_tree::Name;
 use http::Uri;
 use instant_acme::LetsEncrypt;
@@ -347,6 +347,8 @@ impl Config {
                     "volume '{name}': a name has letters, digits, '-', '_' and '.'"
                 ));
             }
+            let way = NamedDir::of_operator(&volume.path).check_operators();
+            way.map_err(ConfigError::io(format!("serve volume {name}")))?;
             if !volume.path.is_dir() {
                 return bad(format!("volume {name}: {}: no such directory", volume.path.display()));
             }

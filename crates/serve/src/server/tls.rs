@@ -1,11 +1,11 @@
 //! Keys and certificates.
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use deltic_store_local::NamedFile;
 use rcgen::{CertificateParams, KeyPair, PublicKeyData};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -13,6 +13,7 @@ use rustls::server::WantsServerCert;
 use rustls::{ConfigBuilder, ServerConfig};
 
 use super::config::{ConfigError, Tls};
+use crate::private;
 use crate::trust::Pin;
 
 /// What a server shows to be who it is.
@@ -34,11 +35,7 @@ pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, Conf
         Tls::Files { cert, key } => {
             let read = |path: &Path| {
                 // Another kind may have no end.
-                let kind = fs::metadata(path).map(|meta| meta.is_file());
-                let read = kind.and_then(|is_file| match is_file {
-                    true => fs::read(path),
-                    false => Err(io::Error::other("not a file")),
-                });
+                let read = private::read_regular(path);
                 read.map_err(ConfigError::io(format!("read {}", path.display())))
             };
             let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(cert)?).collect();
@@ -91,15 +88,14 @@ pub(super) fn config(
 
 /// The PEM of our own key, made where it is missing.
 fn own_key(path: &Path) -> io::Result<String> {
-    match fs::read_to_string(path) {
+    match private::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = KeyPair::generate().map_err(io::Error::other)?.serialize_pem();
-            let mut file =
-                fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            let mut file = File::from(NamedFile::of_operator(path)?.create()?);
             file.write_all(key.as_bytes())?;
             file.sync_all()?;
             Ok(key)
         }
-        read => read,
+        read => String::from_utf8(read?).map_err(io::Error::other),
     }
 }

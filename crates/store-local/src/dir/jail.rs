@@ -90,7 +90,7 @@ static KEPT: OnceLock<Kept> = OnceLock::new();
 /// # Errors
 /// Where it is no directory that we may enter, or the process keeps to one already.
 pub fn confine(path: &Path) -> io::Result<PathBuf> {
-    let dir = Dir::open_anywhere(path)?.fd;
+    let dir = Dir::open_by_our_links(path)?.fd;
     rustix::process::fchdir(&dir)?;
     let path = std::env::current_dir()?;
     keep(Kept::One(Jail::of(dir, path.clone())?))?;
@@ -103,7 +103,7 @@ pub fn confine(path: &Path) -> io::Result<PathBuf> {
 /// Where one is no directory that we may enter, or the process keeps to some already.
 pub fn confine_to_volumes(volumes: &[VolumeDir]) -> io::Result<()> {
     let jail = |VolumeDir { name, path, versions, .. }: &VolumeDir| {
-        let jail = Jail::of(Dir::open_anywhere(path)?.fd, volume_path(name))?;
+        let jail = Jail::of(Dir::open_by_our_links(path)?.fd, volume_path(name))?;
         Ok(Jail { versions: *versions, ..jail })
     };
     keep(Kept::Volumes(volumes.iter().map(jail).collect::<io::Result<_>>()?))
@@ -257,10 +257,7 @@ const ROOT: &str = "/";
 /// The directory that an absolute way begins at, and the names from there on; `is_link` where a symlink says so.
 pub(super) fn top(way: &Path, is_link: bool) -> Result<(OwnedFd, &Path), Errno> {
     let jail = match KEPT.get() {
-        None => {
-            let root = fs::openat(fs::CWD, ROOT, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-            return Ok((root, way.strip_prefix(ROOT).unwrap_or(way)));
-        }
+        None => return system_top(way),
         Some(Kept::One(jail)) => jail,
         // What a link calls a root is the system's.
         Some(Kept::Volumes(_)) if is_link => return Err(Errno::XDEV),
@@ -271,6 +268,12 @@ pub(super) fn top(way: &Path, is_link: bool) -> Result<(OwnedFd, &Path), Errno> 
     };
     let below = way.strip_prefix(&jail.path).map_err(|_| Errno::XDEV)?;
     Ok((held(jail)?, below))
+}
+
+/// The root of the system, and the names of the absolute `way` from there on.
+pub(super) fn system_top(way: &Path) -> Result<(OwnedFd, &Path), Errno> {
+    let root = fs::openat(fs::CWD, ROOT, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    Ok((root, way.strip_prefix(ROOT).unwrap_or(way)))
 }
 
 fn held(jail: &Jail) -> Result<OwnedFd, Errno> {

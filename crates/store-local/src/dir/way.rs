@@ -1,11 +1,11 @@
 //! The way to what an option or an argument names: through which symlinks it may lead.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{self, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::{Dir, Use, inode, jail};
@@ -28,6 +28,28 @@ impl Trust {
     }
 }
 
+/// Directories that a way may lead through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bounds {
+    /// The directories that this process keeps to, if it keeps to some.
+    Kept,
+    /// All directories of the system: a path that the operator of this process chose, and no client.
+    System,
+}
+
+impl Bounds {
+    fn top(self, way: &Path, is_link: bool) -> Result<(OwnedFd, &Path), Errno> {
+        match self {
+            Self::Kept => jail::top(way, is_link),
+            Self::System => jail::system_top(way),
+        }
+    }
+
+    fn check_step(self, dir: &Dir, name: &OsStr, top: (u64, u64)) -> Result<(), Errno> {
+        if self == Self::System { Ok(()) } else { jail::check_step(dir.as_fd(), name, top) }
+    }
+}
+
 /// Where a way led.
 pub(crate) enum Led<T = Dir> {
     To(T),
@@ -47,8 +69,12 @@ pub(crate) struct WayEnd {
 impl WayEnd {
     /// Opens what has the name, or makes a file of it if `flags` say so.
     pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        self.make(flags, Mode::from_raw_mode(0o666))
+    }
+
+    /// Opens what has the name; a file that `flags` have made gets this mode.
+    pub(crate) fn make(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let follow = if self.is_magic { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let mode = Mode::from_raw_mode(0o666);
         fs::openat(&self.dir, &self.name, flags | follow | OFlags::CLOEXEC, mode)
     }
 }
@@ -66,6 +92,32 @@ impl Dir {
     /// one there could lead us to what he may not see himself. Each is held while it is looked at and read. The last
     /// name need not exist.
     pub(crate) fn end_of(self, way: &Path, trust: Trust) -> Result<Led<WayEnd>, Errno> {
+        self.walk(way, trust, Bounds::Kept)
+    }
+
+    /// The end of a path that the operator of this process chose, wherever that is: also where the process keeps to
+    /// other directories. Symlinks are followed as by [`Trust::Ours`].
+    pub(crate) fn end_of_operators(path: &Path) -> Result<Led<WayEnd>, Errno> {
+        if let Some(end) = Self::end_straight(path) {
+            return Ok(Led::To(end));
+        }
+        let top = Path::new(if path.is_absolute() { "/" } else { "." });
+        Self::open_anywhere(top)?.walk(path, Trust::Ours, Bounds::System)
+    }
+
+    /// The same in few calls, where no symlink is on the way, nor at its end.
+    fn end_straight(path: &Path) -> Option<WayEnd> {
+        let (above, name) = (path.parent()?, path.file_name()?);
+        let above = if above == Path::new("") { Path::new(".") } else { above };
+        let flags = Use::Pass.flags();
+        let fd = fs::openat2(fs::CWD, above, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+        let dir = Self::of(fd.ok()?).ok()?;
+        let stat = fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_link = FileType::from_raw_mode(stat.st_mode).is_symlink();
+        (!is_link).then(|| WayEnd { dir, name: name.to_owned(), is_magic: false })
+    }
+
+    fn walk(self, way: &Path, trust: Trust, bounds: Bounds) -> Result<Led<WayEnd>, Errno> {
         let ours = [0, rustix::process::geteuid().as_raw()];
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let (mut held, mut at, mut links) = (self, PathBuf::new(), 0..MAX_LINKS);
@@ -75,7 +127,7 @@ impl Dir {
             |held: &mut Self, at: &mut PathBuf, ahead: &mut Vec<OsString>, way: &Path, is_link| {
                 let mut way = way;
                 if way.is_absolute() {
-                    (held.fd, way) = jail::top(way, is_link)?;
+                    (held.fd, way) = bounds.top(way, is_link)?;
                     *at = "/".into();
                 }
                 let names = way.components().filter(|name| *name != Component::CurDir);
@@ -86,7 +138,7 @@ impl Dir {
         // Where a way may be kept to what it begins at, no symlink begins another one.
         let top = inode(&fs::fstat(&held)?);
         while let Some(name) = ahead.pop() {
-            jail::check_step(held.as_fd(), &name, top)?;
+            bounds.check_step(&held, &name, top)?;
             let is_last = ahead.is_empty();
             let end = |dir, name, is_magic| Ok(Led::To(WayEnd { dir, name, is_magic }));
             let mut next = match fs::openat(&held, &name, flags, Mode::empty()) {
@@ -100,7 +152,7 @@ impl Dir {
                 return Ok(Led::Stranger(at));
             }
             let is_magic = is_link && fs::fstatfs(&next)?.f_type == fs::PROC_SUPER_MAGIC;
-            if is_magic && jail::is_confined() {
+            if is_magic && bounds == Bounds::Kept && jail::is_confined() {
                 return Err(Errno::XDEV);
             }
             if is_last && (is_magic || !is_link) {

@@ -4,12 +4,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use deltic_net::reason;
-use rustix::fs::OFlags;
+use deltic_net::{NamedFile, reason};
 use rustix::process::geteuid;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -85,8 +84,8 @@ fn is_missing(error: &io::Error) -> bool {
 /// The text of a file of ours: options name programs to run, so nobody else's word counts but root's. One that was
 /// `named` may also be a pipe or a device; elsewhere a pipe would hold up every run.
 fn text(path: &Path, named: bool) -> io::Result<String> {
-    let flags = if named { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
-    let file = fs::File::options().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    let found = NamedFile::of_operator(path)?;
+    let file = fs::File::from(if named { found.read() } else { found.read_at_once() }?);
     let metadata = file.metadata()?;
     let refuse = |why| Err(io::Error::other(why));
     if ![0, geteuid().as_raw()].contains(&metadata.uid()) {

@@ -1,7 +1,6 @@
 //! Requests to an authority: by TLS, each over a connection of its own, bounded in time and length.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -23,6 +22,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::lock;
+use crate::private;
 use crate::server::config::{AcmeConfig, ConfigError};
 use crate::trust::{client_config, client_config_of};
 
@@ -49,7 +49,8 @@ impl Caller {
             None => client_config(None).map_err(bad)?,
             Some(path) => {
                 let shown = path.display();
-                let text = fs::read(path).map_err(ConfigError::io(format!("read {shown}")))?;
+                let text = private::read_regular(path)
+                    .map_err(ConfigError::io(format!("read {shown}")))?;
                 let mut roots = RootCertStore::empty();
                 for root in CertificateDer::pem_slice_iter(&text) {
                     let root = root.map_err(|why| ConfigError::Bad(format!("{shown}: {why}")))?;

@@ -1,10 +1,12 @@
 //! What is kept of an authority: our account there, and the certificate with its key. The file is its owner's alone.
 
+use std::fmt;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::{fmt, fs};
 
+use deltic_store_local::NamedFile;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -46,10 +48,12 @@ impl Kept {
     pub(super) fn read(path: &Path, settings: &AcmeConfig) -> Result<Self, ConfigError> {
         let failed = || ConfigError::io(format!("read {}", path.display()));
         let empty = || Self { directory: settings.directory.clone(), ..Self::default() };
-        let meta = match fs::metadata(path) {
+        let opened = NamedFile::of_operator(path).and_then(|file| file.read_regular());
+        let file = match opened.map(File::from) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(empty()),
-            meta => meta.map_err(failed())?,
+            file => file.map_err(failed())?,
         };
+        let meta = file.metadata().map_err(failed())?;
         let bad = |why: String| ConfigError::Bad(format!("{}: {why}", path.display()));
         let mode = meta.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
@@ -61,7 +65,7 @@ impl Kept {
         if meta.len() > MAX_BYTES {
             return Err(bad("too long for what is kept of a certificate".into()));
         }
-        let text = fs::read(path).map_err(failed())?;
+        let text = private::bytes(file).map_err(failed())?;
         let kept: Self = serde_json::from_slice(&text)
             .map_err(|why| bad(format!("{why}; remove it to get a new certificate")))?;
         if kept.directory != settings.directory {
@@ -79,6 +83,8 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn settings(domain: &str, directory: &str) -> AcmeConfig {
