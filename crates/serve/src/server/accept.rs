@@ -30,17 +30,31 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Most bytes of a request's head.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// The way in.
+/// The way in: how connections of a listener are accepted, and what is found there.
 pub(super) struct Door {
     server: Arc<Server>,
     router: Router,
     connections: Arc<Semaphore>,
+    wire: Wire,
+}
+
+/// What connections of a listener go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wire {
+    /// By TLS, where the settings have it.
+    AsConfigured,
+    /// In the clear: an address that no other machine reaches.
+    Loopback,
 }
 
 impl Door {
-    pub(super) fn new(server: Arc<Server>, router: Router, connections: usize) -> Arc<Self> {
+    pub(super) fn new(
+        server: Arc<Server>,
+        router: Router,
+        (connections, wire): (usize, Wire),
+    ) -> Arc<Self> {
         let connections = Arc::new(Semaphore::new(connections));
-        Arc::new(Self { server, router, connections })
+        Arc::new(Self { server, router, connections, wire })
     }
 
     /// Accepts connections for ever.
@@ -74,6 +88,7 @@ impl Door {
         let limits = self.server.admission.limits();
         let stream = Patient::new(stream, limits.stall());
         let tls = self.server.tls.config.borrow().clone();
+        let tls = tls.filter(|_| self.wire == Wire::AsConfigured);
         let Some(tls) = tls else { return self.answer(stream, peer).await };
         let shaking = TlsAcceptor::from(tls).accept(stream);
         let Ok(Ok(stream)) = timeout(limits.head(), shaking).await else { return };

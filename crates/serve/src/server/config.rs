@@ -370,6 +370,12 @@ impl Config {
             acme.check()?;
         }
         self.grants()?;
+        if let Some(metrics) = self.metrics.filter(|at| !self.may_listen(*at)) {
+            return bad(format!(
+                "metrics: {metrics}: without TLS, names of volumes would cross the network in the clear; use an \
+                 address of this machine alone (127.0.0.1), or --lan, or a certificate"
+            ));
+        }
         self.check_address(self.listen)
     }
 
@@ -419,9 +425,14 @@ impl Config {
         Ok(grants)
     }
 
+    /// True unless everybody could read along at an address.
+    fn may_listen(&self, address: SocketAddr) -> bool {
+        !matches!(self.tls, Tls::Off) || address.ip().is_loopback()
+    }
+
     /// Refuses an address at which everybody could read along.
     pub(crate) fn check_address(&self, address: SocketAddr) -> Result<(), ConfigError> {
-        if matches!(self.tls, Tls::Off) && !address.ip().is_loopback() {
+        if !self.may_listen(address) {
             return Err(ConfigError::Bad(format!(
                 "{}: without TLS, tokens and files would cross the network in the clear; use --lan, or a \
                  certificate, or listen on 127.0.0.1 behind a proxy that has one",

@@ -4,16 +4,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use axum::routing::get;
-use axum::{Router, serve};
 use deltic_net::SyncError;
 use deltic_net::embed::Outcome;
 use serde_json::{Map, Value, json};
-use tokio::net::TcpListener;
 
 use super::acme::Acme;
 use super::admission::Peer;
@@ -117,8 +116,8 @@ pub(super) async fn note_tokens(server: Arc<Server>) {
     }
 }
 
-/// Shows metrics to whoever asks by this listener.
-pub(super) async fn show(listener: TcpListener, server: Arc<Server>) {
+/// The one address that shows metrics to whoever asks.
+pub(super) fn shown(server: Arc<Server>) -> Router {
     let text = async move || {
         let mut gauges = vec![
             ("connected_clients", *server.clients.borrow() as u64),
@@ -128,5 +127,5 @@ pub(super) async fn show(listener: TcpListener, server: Arc<Server>) {
         gauges.extend(ends.map(|ends| ("certificate_ends_seconds", ends)));
         server.journal.metrics.text(&gauges)
     };
-    serve(listener, Router::new().route("/metrics", get(text))).await.ok();
+    Router::new().route("/metrics", get(text))
 }

@@ -53,7 +53,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
-use self::accept::Door;
+use self::accept::{Door, Wire};
 use self::access::{Access, TokenFile};
 use self::acme::{Acme, NAME_SERVICE};
 use self::admission::Admission;
@@ -80,6 +80,8 @@ const ENDING: &str = "ending: clients have half a minute; once more ends at once
 const BASES: &str = "bases";
 /// Open files besides connections.
 const FILES: usize = 512;
+/// Connections at once that ask for metrics.
+const METRICS_CONNECTIONS: usize = 64;
 /// Requests at once that wait for the disk.
 const DISK_REQUESTS: usize = 32;
 /// Bytes of a session after which others come first: a sync of an edited file is far from it.
@@ -310,9 +312,14 @@ impl Prepared {
         tokio::spawn(rest::keep_house(Arc::clone(&server)));
         if let Some(metrics) = metrics {
             let metrics = tokio::net::TcpListener::from_std(metrics).map_err(failed("listen"))?;
-            tokio::spawn(journal::show(metrics, Arc::clone(&server)));
+            let at = metrics.local_addr().map_err(failed("listen"))?;
+            let wire = if at.ip().is_loopback() { Wire::Loopback } else { Wire::AsConfigured };
+            let shown = journal::shown(Arc::clone(&server));
+            let door = Door::new(Arc::clone(&server), shown, (METRICS_CONNECTIONS, wire));
+            tokio::spawn(door.open(metrics));
         }
-        let door = Door::new(Arc::clone(&server), router(Arc::clone(&server)), connections);
+        let all = router(Arc::clone(&server));
+        let door = Door::new(Arc::clone(&server), all, (connections, Wire::AsConfigured));
         let notify = Notify::from_env();
         let reload = || {
             notify.send("RELOADING=1");
