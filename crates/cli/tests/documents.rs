@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Documents that promise something.
-const PROMISES: [&str; 2] = ["docs/promises.md", "docs/laws.md"];
+const PROMISES: [&str; 3] = ["docs/promises.md", "docs/laws.md", "SECURITY.md"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

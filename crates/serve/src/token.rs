@@ -13,12 +13,19 @@ const CHECK_BYTES: usize = 4;
 const PREFIX: &str = "dlt_";
 
 /// A secret that stands for rights. Debug output does not show it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Eq)]
 pub struct Token([u8; TOKEN_BYTES]);
 
 /// Name of a token that does not give it away: its hash by BLAKE3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenHash(blake3::Hash);
+
+/// Two tokens are compared in a time that tells nothing of either.
+impl PartialEq for Token {
+    fn eq(&self, other: &Self) -> bool {
+        blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(other.0)
+    }
+}
 
 impl Token {
     /// Makes a token that nobody else has.
