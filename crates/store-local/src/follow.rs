@@ -6,12 +6,15 @@
 //! nothing that it could not have shown before. The last name of a file is followed only if its own link is one of
 //! them.
 
+use std::iter::successors;
+
 use deltic_tree::links::leaves_root;
 use deltic_tree::{Follow, Kind, Meta, MetaMask, Name, RelPath};
+use rustix::fs::{AtFlags, fstat, statat};
 use rustix::io::Errno;
 
-use super::snapshot::{look_at, look_behind};
-use crate::dir::Dir;
+use super::snapshot::{file_type, inode_of, look_at, look_behind};
+use crate::dir::{Dir, Use};
 
 /// Which of the entries behind the link that is `meta` at `path` it is taken for; `None`, if it is no link or stays
 /// one.
@@ -56,4 +59,38 @@ pub(super) fn opens(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> b
     !matches!(follow, Follow::Never | Follow::Dirs)
         && look_at(dir, name, MetaMask::default())
             .is_ok_and(|meta| behind(follow, &meta, path) == Some(Behind::All))
+}
+
+/// True if `name` of `dir`, which is at `path` below `root`, is a symlink to a directory that the symlink is in: `dir`,
+/// a directory on the way to it, or one above the root. Whoever follows such a symlink comes to it again, without end.
+pub(super) fn leads_back(root: &Dir, (dir, path): (&Dir, &RelPath), name: &Name) -> bool {
+    let is_link = dir.stat(name).is_ok_and(|stat| file_type(&stat).is_symlink());
+    is_link
+        && dir.stat_behind(name).is_ok_and(|behind| {
+            let behind = inode_of(&behind);
+            on_the_way(root, path).chain(above(root)).any(|is| is == behind)
+        })
+}
+
+/// The numbers that tell one directory from another.
+type DeviceAndInode = (u64, u64);
+
+/// The directory `path` below `root`, and each directory on the way to it.
+fn on_the_way(root: &Dir, path: &RelPath) -> impl Iterator<Item = DeviceAndInode> {
+    let paths = successors(Some(path.clone()), |path| path.split_last().map(|(above, _)| above));
+    paths.filter_map(|path| {
+        let stat = fstat(root.dir(&path, Use::Pass).ok()?).ok()?;
+        Some(inode_of(&stat))
+    })
+}
+
+/// The directories above `root`, up to the one of the system.
+fn above(root: &Dir) -> impl Iterator<Item = DeviceAndInode> {
+    let up = move |times: usize| {
+        let stat = statat(root, "../".repeat(times), AtFlags::empty()).ok()?;
+        Some((times, inode_of(&stat)))
+    };
+    let next =
+        move |(times, is): &(usize, DeviceAndInode)| up(times + 1).filter(|(_, above)| above != is);
+    successors(up(1), next).map(|(_, is)| is)
 }

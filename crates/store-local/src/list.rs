@@ -74,6 +74,8 @@ pub(super) const PART_NAMES: usize = 8 << 10;
 /// A directory that is open to read, and how its entries are looked at.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'a> {
+    /// The directory that `path` starts in.
+    pub(super) root: &'a Dir,
     pub(super) dir: &'a Dir,
     pub(super) path: &'a RelPath,
     pub(super) follow: Follow,
@@ -137,18 +139,21 @@ impl Look<'_> {
     ) {
         for name in names {
             match look(&name) {
-                Ok((mut meta, version)) if judge.admits(&name, meta.is_dir()) => {
+                Ok((meta, _)) if !judge.admits(&name, meta.is_dir()) => {}
+                Ok((meta, _)) if self.leads_back(&name, &meta) => {
+                    listing.errors.push(StoreError::LeadsBack { path: self.path_of(&name) });
+                }
+                Ok((mut meta, version)) => {
                     self.sift(&name, &mut meta, judge);
                     listing.entries.push(Entry { name, meta });
                     listing.versions.extend(version);
                 }
-                Ok(_) => {}
                 // One that vanished meanwhile is no entry, and what is left out, whatever it may be, need not be looked
                 // at.
                 Err(Errno::NOENT) => {}
                 Err(_) if [false, true].iter().any(|is_dir| !judge.admits(&name, *is_dir)) => {}
                 Err(errno) => {
-                    let path = self.path.join(&name).unwrap_or_else(|_| self.path.clone());
+                    let path = self.path_of(&name);
                     listing.errors.push(match dangles(self.dir, &name, errno) {
                         true => StoreError::Dangling { action: "look at", path },
                         false => store_error("look at", &path, errno),
@@ -156,6 +161,18 @@ impl Look<'_> {
                 }
             }
         }
+    }
+
+    /// True for a symlink that is followed, to a directory that the symlink is in.
+    fn leads_back(self, name: &Name, meta: &Meta) -> bool {
+        self.follow != Follow::Never
+            && meta.is_dir()
+            && follow::leads_back(self.root, (self.dir, self.path), name)
+    }
+
+    /// The path of `name`, or of its directory where that is too long.
+    fn path_of(self, name: &Name) -> RelPath {
+        self.path.join(name).unwrap_or_else(|_| self.path.clone())
     }
 
     /// Takes the extended attributes that `judge` excludes away from what `name` is taken for.

@@ -77,9 +77,9 @@ pub struct SourceOptions {
 }
 
 impl SourceOptions {
-    /// Looks at entries of `dir` at `path`.
-    fn look<'a>(&self, (dir, path): (&'a Dir, &'a RelPath)) -> Look<'a> {
-        Look { dir, path, follow: self.follow, see: self.see }
+    /// Looks at entries of `dir`, which is at `path` below `root`.
+    fn look<'a>(&self, root: &'a Dir, (dir, path): (&'a Dir, &'a RelPath)) -> Look<'a> {
+        Look { root, dir, path, follow: self.follow, see: self.see }
     }
 }
 

@@ -230,7 +230,7 @@ impl LocalStore {
         // Whose an entry is costs nothing to tell.
         let MetaMask { users, groups, .. } = self.0.see;
         let see = MetaMask { users, groups, ..self.0.see.plain() };
-        let look = Look { dir: &held, path: dir, follow: Follow::Never, see };
+        let look = Look { root: &held, dir: &held, path: dir, follow: Follow::Never, see };
         let mut listing = match much {
             Much::But(keep) => {
                 let own = RefCell::new(self.0.scopes.judge(dir, &*self.0.root)?);

@@ -109,6 +109,12 @@ pub enum StoreError {
         /// With which entry.
         path: RelPath,
     },
+    /// A symlink that is to be followed leads to a directory that the symlink itself is in: below it everything would
+    /// come again, without end.
+    LeadsBack {
+        /// The symlink.
+        path: RelPath,
+    },
     /// A name, or all of the path, is longer than the system takes.
     TooLong {
         /// What was tried.
@@ -233,6 +239,9 @@ impl StoreError {
             Self::Dangling { action, .. } => {
                 format!("cannot {} {path}: the symlink has no referent", verb(action))
             }
+            Self::LeadsBack { .. } => {
+                format!("cannot follow {path}: the symlink leads to a directory that it is in")
+            }
             Self::TooLong { action, .. } => {
                 format!("cannot {} {}: file name too long", verb(action), shortened(path))
             }
@@ -278,6 +287,7 @@ impl StoreError {
             | Self::NotEmpty { path, .. }
             | Self::OutsideRoot { path, .. }
             | Self::Dangling { path, .. }
+            | Self::LeadsBack { path }
             | Self::TooLong { path, .. }
             | Self::BadName { path, .. }
             | Self::Unsupported { path, .. }
@@ -294,7 +304,7 @@ impl StoreError {
         match self {
             Self::NotADir { .. } => Some(ENOTDIR),
             Self::NotEmpty { .. } => Some(ENOTEMPTY),
-            Self::OutsideRoot { .. } => Some(ELOOP),
+            Self::OutsideRoot { .. } | Self::LeadsBack { .. } => Some(ELOOP),
             Self::TooLong { .. } => Some(ENAMETOOLONG),
             Self::Unset { unset, .. } => number(&unset.0.first()?.1),
             other => number(other.cause()?),

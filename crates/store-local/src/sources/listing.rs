@@ -60,7 +60,8 @@ impl Sources {
                 let names: Vec<Name> = (&mut rest).take(portion.next()).collect();
                 let before = entries.len();
                 for (at, held, judge) in &mut judged {
-                    let found = self.options.look((held, dir)).list_names(judge, &names);
+                    let look = self.options.look(self.root_of(*at, held), (held, dir));
+                    let found = look.list_names(judge, &names);
                     all.errors.extend(found.errors);
                     entries.extend(found.entries.into_iter().map(|entry| (*at, entry)));
                 }
@@ -69,7 +70,8 @@ impl Sources {
             all.rest = left_of(&dirs, rest);
         } else {
             for (at, held, mut judge) in self.judged(dir, held, &mut all) {
-                let found = self.options.look((held, dir)).list(&mut judge, Part::All);
+                let look = self.options.look(self.root_of(at, held), (held, dir));
+                let found = look.list(&mut judge, Part::All);
                 all.errors.extend(found.errors);
                 entries.extend(found.entries.into_iter().map(|entry| (at, entry)));
             }
@@ -77,6 +79,11 @@ impl Sources {
         entries.extend(self.list_below(&mut all, dir, &entries, Part::All));
         all.entries = self.merged(dir, entries);
         all
+    }
+
+    /// The directory that the paths of an argument start in, of which `held` is one.
+    fn root_of<'a>(&'a self, at: Slot, held: &'a Dir) -> &'a Dir {
+        self.source(at).base.dir.as_deref().unwrap_or(held)
     }
 
     /// Judges of names in `held`, but for directories whose rules cannot be understood.

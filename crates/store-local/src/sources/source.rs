@@ -182,7 +182,7 @@ impl<'a> Source<'a> {
         let root = self.held("list", dir)?;
         let mut judge = self.base.scopes.judge(dir, root)?;
         let held = root.dir(dir, Use::Read).at("list", dir)?;
-        Ok(options.look((&held, dir)).list(&mut judge, part))
+        Ok(options.look(root, (&held, dir)).list(&mut judge, part))
     }
 
     /// Lists what is in its directory.
@@ -192,8 +192,9 @@ impl<'a> Source<'a> {
         part: Part,
     ) -> Result<Listing, StoreError> {
         let (dir, root) = (self.hold()?, RelPath::root());
-        let mut judge = self.base.scopes.judge(&root, self.held("list", &root)?)?;
-        Ok(options.look((&dir, &root)).list(&mut judge, part))
+        let held = self.held("list", &root)?;
+        let mut judge = self.base.scopes.judge(&root, held)?;
+        Ok(options.look(held, (&dir, &root)).list(&mut judge, part))
     }
 
     /// Its directory, open to read.
@@ -217,7 +218,7 @@ impl<'a> Source<'a> {
         let dir = self.base.dir.as_ref().map_err(|errno| self.error("open", *errno))?;
         let unseen = |errno| self.unseen(errno, options);
         let held = dir.dir(at, Use::Pass).map_err(unseen)?;
-        let look = options.look((&held, at));
+        let look = options.look(dir, (&held, at));
         let how = (options.follow, options.see);
         let mut meta = match follow::look(&held, (name, &path), how) {
             Ok(meta) => meta,
