@@ -203,6 +203,36 @@ fn a_batch_comes_from_standard_input_too() {
     }
 }
 
+/// A device has no end: it is read as far as a batch goes, and the copy in TMPDIR is no longer.
+#[test]
+fn a_pipe_or_a_device_is_read_only_as_far_as_it_is_a_batch() {
+    let world = world();
+    world.ok("-a --delete --write-batch=B src/ a/");
+    for device in ["/dev/zero", "/dev/urandom"] {
+        let run = world.fails(12, &format!("-a --read-batch={device} b/"));
+        assert!(run.stderr.contains("this is no batch file"), "{device} {run:#?}");
+    }
+    world.fails(12, "-a --read-batch=/dev/null b/");
+    let run = world.fails(12, "-a --read-batch=src b/");
+    assert!(run.stderr.contains("is a directory"), "{run:#?}");
+    // What stands behind is read no further than what it claims is checked.
+    for (cut, behind, why) in [
+        (8, "/dev/zero", "damaged"),
+        (100, "/dev/zero", "damaged"),
+        (100, "/dev/null", "cut short"),
+    ] {
+        world.write("part", &world.read("B")[..cut]);
+        let words = format!("cat part {behind} | {DELTIC} sync -a --read-batch=- b/");
+        let run = Run::of(&mut world.command("sh", ["-c", &words]));
+        assert_eq!(run.code, Some(12), "{words} {run:#?}");
+        assert!(run.stderr.contains(why), "{words} {run:#?}");
+    }
+    let words = format!("mkfifo F; cat B >F & {DELTIC} sync -a --delete --read-batch=F b/");
+    let run = Run::of(&mut world.command("sh", ["-c", &words]));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    world.assert_same("src", "b");
+}
+
 #[test]
 fn what_does_not_fit_is_named_and_stays_as_it_was() {
     let world = world();

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions, remove_file};
-use std::io::{self, Seek};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use deltic_net::plan::{self, Destination};
-use deltic_net::{NamedFile, Trust};
+use deltic_net::{NamedFile, Trust, spool_batch};
 
 use super::files::{NewFile, Output};
 use super::run::sync;
@@ -29,8 +29,11 @@ pub(super) fn run(batch: &Batch, mut request: Request) -> Result<Exit, (Exit, an
         Batch::OnlyWrite(path) => (path, true),
         Batch::Read(path) => {
             let file = open(path, trust).with_context(|| format!("cannot open {}", path.display()));
-            let file = file.map_err(|error| (Exit::Files, error))?;
-            request.plan.batch = Some(plan::Batch::Read(Arc::new(file)));
+            let file = match file.map_err(|error| (Exit::Files, error))? {
+                Opened::Whole(file) => Arc::new(file),
+                Opened::Stream(stream, spool) => spooled(stream, spool)?,
+            };
+            request.plan.batch = Some(plan::Batch::Read(file));
             return Ok(sync(request).1);
         }
     };
@@ -57,22 +60,35 @@ fn put_in_place(new: NewFile, mut beside: Output, script: &[u8]) -> Result<()> {
     beside.commit()
 }
 
-/// The file that is read: one that can be read at any place, whatever was named.
-fn open(path: &Path, trust: Trust) -> io::Result<File> {
-    let mut file = match path == Path::new("-") {
+/// A batch that is read.
+enum Opened {
+    /// A file that can be read at any place.
+    Whole(File),
+    /// A pipe or a device, and a file without a name that has room for what comes from there.
+    Stream(File, File),
+}
+
+fn open(path: &Path, trust: Trust) -> io::Result<Opened> {
+    let file = match path == Path::new("-") {
         true => File::from(io::stdin().as_fd().try_clone_to_owned()?),
         false => File::from(NamedFile::find(path, trust)?.read()?),
     };
     if file.metadata()?.is_file() {
-        return Ok(file);
+        return Ok(Opened::Whole(file));
     }
     let spool = std::env::temp_dir().join(format!(".{}.deltic-batch", std::process::id()));
     let mut options = OpenOptions::new();
-    let mut whole = options.read(true).write(true).create_new(true).mode(0o600).open(&spool)?;
+    let whole = options.read(true).write(true).create_new(true).mode(0o600).open(&spool)?;
     remove_file(&spool)?;
-    io::copy(&mut file, &mut whole)?;
-    whole.rewind()?;
-    Ok(whole)
+    Ok(Opened::Stream(file, whole))
+}
+
+/// Copies what comes from `stream` to `spool`, as far as it is a batch.
+fn spooled(stream: File, spool: File) -> Result<Arc<File>, (Exit, anyhow::Error)> {
+    let spool = Arc::new(spool);
+    let copied = spool_batch(stream, &spool);
+    copied.map_err(|error| (Exit::from(&error), error.into()))?;
+    Ok(spool)
 }
 
 /// A script that reads the batch into the same destination, or into the one that it is given.

@@ -5,7 +5,9 @@
 //! Between two directories of this machine the batch is written first, from what a dry run finds, and then read: so
 //! what it holds are deltas, and both destinations come to be the same way.
 
+mod frames;
 mod reading;
+mod spool;
 mod standing;
 mod tap;
 mod writing;
@@ -17,11 +19,14 @@ use deltic_core::{Chunk, ChunkerSpec, Cutter, Digest};
 use deltic_store::{Snapshot, StoreError};
 
 pub(crate) use reading::Batch;
+pub use spool::spool_batch;
 pub(crate) use tap::Tap;
 pub(crate) use writing::write;
 
 /// Most steps of one content: a bound on what is held of it.
 const MAX_STEPS: usize = 1 << 24;
+/// Most frames of a list that tell nothing.
+const MAX_IDLE: usize = 16;
 /// Bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;
 

@@ -4,25 +4,23 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
-use std::os::unix::fs::FileExt;
+use std::io::Read;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::{ChunkerSpec, Digest};
 use deltic_protocol::ToReceiver;
-use deltic_protocol::batch::{Frame, MAGIC, Old, Part, read_as};
-use deltic_protocol::frame::{HEADER_BYTES, Header};
-use deltic_protocol::limits::{MAX_LINKED, MAX_OWNER_NAMES};
+use deltic_protocol::batch::{Frame, Old, Part, read_as};
+use deltic_protocol::limits::{MAX_LINKED, MAX_NAMES, MAX_OWNER_NAMES, MAX_SOURCES};
 use deltic_protocol::message::{Extent, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_store::{Listing, Snapshot, StoreError, Tree};
 use deltic_store_local::LocalSnapshot;
-use deltic_store_local::reason;
 use deltic_tree::meta::{Inode, Linked};
 use deltic_tree::{Entry, Meta, Name, RelPath};
 
+use super::frames::{At, Bad, Frames, check_magic};
 use super::standing::{Standing, only, standing};
-use super::{MAX_STEPS, cut, other};
+use super::{MAX_IDLE, MAX_STEPS, cut, other};
 use crate::error::SyncError;
 use crate::lock::lock;
 use crate::plan::Plan;
@@ -33,7 +31,7 @@ pub(crate) struct Batch(Arc<Held>);
 
 /// The parts of a batch that are held; the rest stays in its file.
 #[derive(Debug)]
-struct Held {
+pub(super) struct Held {
     file: Arc<File>,
     single: Option<Name>,
     options: Options,
@@ -53,6 +51,11 @@ struct List {
     owners: [Vec<NameLine>; 2],
     dirs: HashMap<RelPath, Section>,
     entries: u64,
+    /// The files among the entries, and their lengths together: no more content than that follows.
+    files: u64,
+    bytes: u64,
+    /// Frames of the list that told nothing.
+    idle: usize,
     /// The first names of files of several.
     firsts: HashMap<u64, Meta>,
     /// All their names, by the number of the first.
@@ -146,10 +149,13 @@ impl List {
     fn take(&mut self, at: u64, told: ToReceiver) -> Result<(), Bad> {
         match told {
             ToReceiver::Listing { dir, own, entries, extent } => {
+                let tells = extent != Extent::More || own.is_some() || !entries.is_empty();
+                self.idle += usize::from(!tells);
                 self.own = self.own.take().or_else(|| own.filter(|_| dir.is_root()));
                 self.section(at, dir, &entries, extent)?;
             }
             ToReceiver::Owners { users, groups } => {
+                self.idle += usize::from(users.is_empty() && groups.is_empty());
                 for (known, more) in self.owners.iter_mut().zip([users, groups]) {
                     known.extend(more);
                     if known.len() > MAX_OWNER_NAMES {
@@ -157,11 +163,15 @@ impl List {
                     }
                 }
             }
-            ToReceiver::Missing(paths) => self.missing.extend(paths),
+            ToReceiver::Missing(paths) => {
+                self.idle += usize::from(paths.is_empty());
+                self.missing.extend(paths);
+            }
             ToReceiver::Listed { intact } => self.intact = Some(intact),
             _ => return Err(Bad::Malformed),
         }
-        Ok(())
+        let is_endless = self.idle > MAX_IDLE || self.missing.len() > MAX_NAMES + MAX_SOURCES;
+        if is_endless { Err(Bad::Malformed) } else { Ok(()) }
     }
 
     fn section(
@@ -183,6 +193,10 @@ impl List {
                 return Err(Bad::Malformed);
             }
             section.last = Some(name.clone());
+            if meta.is_file() {
+                self.files += 1;
+                self.bytes = self.bytes.saturating_add(meta.len);
+            }
             let first = match meta.linked() {
                 Some(Linked::Back(back)) => self.entries.checked_sub(back).ok_or(Bad::Malformed)?,
                 _ => self.entries,
@@ -218,11 +232,13 @@ impl List {
 
 impl Held {
     fn read(file: Arc<File>) -> Result<Self, Bad> {
-        check_magic(&file)?;
-        let mut sum = blake3::Hasher::new();
-        sum.update(&MAGIC);
-        let frames = Frames::from(&file, MAGIC.len() as u64);
-        let mut frames = Frames { sum: Some(sum), ..frames };
+        Self::read_from(At::start(&file), file)
+    }
+
+    /// Reads the batch that comes `from` somewhere, and is or will be in `file`.
+    pub(super) fn read_from(mut from: impl Read, file: Arc<File>) -> Result<Self, Bad> {
+        check_magic(&mut from)?;
+        let mut frames = Frames::summed(from);
         let Some((_, Frame::Asked(single, options))) = frames.next()? else {
             return Err(Bad::Short);
         };
@@ -234,11 +250,15 @@ impl Held {
                 None => return Err(Bad::Short),
             }
         }
-        let (mut contents, mut of_linked, mut files) = (HashMap::new(), HashMap::new(), 0);
+        let (mut contents, mut of_linked) = (HashMap::new(), HashMap::new());
+        let (mut files, mut bytes) = (0, 0u64);
         loop {
             match frames.next()? {
                 Some((at, Frame::Part(Part::Content { path, meta, old, .. }))) => {
-                    files += 1;
+                    (files, bytes) = (files + 1, bytes.saturating_add(meta.len));
+                    if files > list.files || bytes > list.bytes {
+                        return Err(Bad::Malformed);
+                    }
                     if Steps::read(&mut frames, meta.len, old)?.digest.is_some() {
                         if let Some(first) = list.linked.get(&path) {
                             of_linked.insert(*first, at);
@@ -351,7 +371,7 @@ struct Steps {
 
 impl Steps {
     /// Reads the frames of a content to its proof: its steps make `len` bytes, and copy nothing that old does not have.
-    fn read(frames: &mut Frames, len: u64, old: Option<Old>) -> Result<Self, Bad> {
+    fn read(frames: &mut Frames<impl Read>, len: u64, old: Option<Old>) -> Result<Self, Bad> {
         let (mut steps, mut start) = (Vec::new(), 0u64);
         let old_len = old.map_or(0, |old| old.len);
         loop {
@@ -368,11 +388,12 @@ impl Steps {
                 }
                 _ => return Err(Bad::Malformed),
             };
+            let end = start.checked_add(bytes.into()).filter(|end| *end <= len);
             if steps.len() == MAX_STEPS {
                 return Err(Bad::Malformed);
             }
             steps.push(Step { start, from });
-            start = start.checked_add(bytes.into()).ok_or(Bad::Malformed)?;
+            start = end.ok_or(Bad::Malformed)?;
         }
     }
 }
@@ -430,108 +451,13 @@ impl Snapshot for Version {
     }
 }
 
-/// Why a file is no batch that can be read.
-#[derive(Debug, thiserror::Error)]
-enum Bad {
-    #[error("cannot read the batch: {}", reason(.0))]
-    Read(#[from] io::Error),
-    #[error("this is no batch file")]
-    NoBatch,
-    #[error(
-        "this batch file is rsync's, whose format Deltic does not read: write it with deltic, or read it with rsync"
-    )]
-    Rsyncs,
-    #[error("this batch file has version {0}, which this deltic does not know")]
-    Version(u8),
-    #[error("the batch file is cut short; nothing was changed")]
-    Short,
-    #[error("the batch file is damaged; nothing was changed")]
-    Malformed,
-}
-
-fn check_magic(file: &Arc<File>) -> Result<(), Bad> {
-    let mut start = Vec::new();
-    let from = At { file: Arc::clone(file), at: 0 };
-    from.take(MAGIC.len() as u64).read_to_end(&mut start)?;
-    // Flags of 16 bits at most, then the version of its protocol.
-    let is_rsyncs = matches!(start[..], [_, _, 0, 0, 27..=99, 0, 0, 0]);
-    match start[..].split_last() {
-        _ if start == MAGIC => Ok(()),
-        _ if is_rsyncs => Err(Bad::Rsyncs),
-        Some((version, kind)) if kind == &MAGIC[..MAGIC.len() - 1] => Err(Bad::Version(*version)),
-        _ => Err(Bad::NoBatch),
-    }
-}
-
-/// A file from some byte on, wherever others read it.
-#[derive(Debug)]
-struct At {
-    file: Arc<File>,
-    at: u64,
-}
-
-impl Read for At {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read_at(buf, self.at)?;
-        self.at += read as u64;
-        Ok(read)
-    }
-}
-
-/// Frames from some byte on.
-struct Frames {
-    from: BufReader<At>,
-    at: u64,
-    /// Sums up frames, where that is asked for.
-    sum: Option<blake3::Hasher>,
-    /// The digest of all bytes before the last frame, once that came.
-    before: Option<Digest>,
-}
-
-impl Frames {
-    fn from(file: &Arc<File>, at: u64) -> Self {
-        let from = BufReader::new(At { file: Arc::clone(file), at });
-        Self { from, at, sum: None, before: None }
-    }
-
-    /// The next frame and where it is; nothing at the end.
-    fn next(&mut self) -> Result<Option<(u64, Frame)>, Bad> {
-        let header = self.read(HEADER_BYTES)?;
-        if header.is_empty() {
-            return Ok(None);
-        }
-        let whole = *header.first_chunk().ok_or(Bad::Short)?;
-        let Header { kind, len } = Header::decode(whole).map_err(|_| Bad::Malformed)?;
-        let payload = self.read(len)?;
-        if payload.len() < len {
-            return Err(Bad::Short);
-        }
-        let frame = Frame::decode(kind, &payload).map_err(|_| Bad::Malformed)?;
-        if let Some(sum) = &mut self.sum {
-            let is_last = matches!(frame, Frame::Part(Part::Over { .. }));
-            self.before = is_last.then(|| Digest::from_bytes(*sum.finalize().as_bytes()));
-            sum.update(&header).update(&payload);
-        }
-        let at = self.at;
-        self.at += (HEADER_BYTES + len) as u64;
-        Ok(Some((at, frame)))
-    }
-
-    /// Reads so many bytes, or all that there are.
-    fn read(&mut self, len: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(len);
-        (&mut self.from).take(len as u64).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
     use deltic_core::Span;
     use deltic_core::chunk::FixedLen;
-    use deltic_protocol::batch::asked;
+    use deltic_protocol::batch::{MAGIC, asked};
     use deltic_tree::{Kind, Timestamp};
 
     use super::*;

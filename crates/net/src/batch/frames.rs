@@ -1,0 +1,124 @@
+//! The frames of a batch, one behind the other, from a file or a stream.
+
+#![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use deltic_core::Digest;
+use deltic_protocol::batch::{Frame, MAGIC, Part};
+use deltic_protocol::frame::{HEADER_BYTES, Header};
+use deltic_store_local::reason;
+
+/// Why a file is no batch that can be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Bad {
+    #[error("cannot read the batch: {}", reason(.0))]
+    Read(#[from] io::Error),
+    #[error("this is no batch file")]
+    NoBatch,
+    #[error(
+        "this batch file is rsync's, whose format Deltic does not read: write it with deltic, or read it with rsync"
+    )]
+    Rsyncs,
+    #[error("this batch file has version {0}, which this deltic does not know")]
+    Version(u8),
+    #[error("the batch file is cut short; nothing was changed")]
+    Short,
+    #[error("the batch file is damaged; nothing was changed")]
+    Malformed,
+}
+
+/// Reads the first bytes of a batch, and nothing behind them.
+pub(super) fn check_magic(from: impl Read) -> Result<(), Bad> {
+    let mut start = Vec::new();
+    from.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    // Flags of 16 bits at most, then the version of its protocol.
+    let is_rsyncs = matches!(start[..], [_, _, 0, 0, 27..=99, 0, 0, 0]);
+    match start[..].split_last() {
+        _ if start == MAGIC => Ok(()),
+        _ if is_rsyncs => Err(Bad::Rsyncs),
+        Some((version, kind)) if kind == &MAGIC[..MAGIC.len() - 1] => Err(Bad::Version(*version)),
+        _ => Err(Bad::NoBatch),
+    }
+}
+
+/// A file from some byte on, wherever others read it.
+#[derive(Debug)]
+pub(super) struct At {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl At {
+    pub(super) fn start(file: &Arc<File>) -> Self {
+        Self { file: Arc::clone(file), at: 0 }
+    }
+}
+
+impl Read for At {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buf, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// Frames from some byte on.
+pub(super) struct Frames<R> {
+    from: BufReader<R>,
+    at: u64,
+    /// Sums up frames, where that is asked for.
+    sum: Option<blake3::Hasher>,
+    /// The digest of all bytes before the last frame, once that came.
+    pub(super) before: Option<Digest>,
+}
+
+impl Frames<At> {
+    pub(super) fn from(file: &Arc<File>, at: u64) -> Self {
+        let from = BufReader::new(At { file: Arc::clone(file), at });
+        Self { from, at, sum: None, before: None }
+    }
+}
+
+impl<R: Read> Frames<R> {
+    /// All frames of a batch whose magic was read; sums them up.
+    pub(super) fn summed(from: R) -> Self {
+        let mut sum = blake3::Hasher::new();
+        sum.update(&MAGIC);
+        let (from, at) = (BufReader::new(from), MAGIC.len() as u64);
+        Self { from, at, sum: Some(sum), before: None }
+    }
+
+    /// The next frame and where it is; nothing at the end.
+    pub(super) fn next(&mut self) -> Result<Option<(u64, Frame)>, Bad> {
+        let header = self.read(HEADER_BYTES)?;
+        if header.is_empty() {
+            return Ok(None);
+        }
+        let whole = *header.first_chunk().ok_or(Bad::Short)?;
+        let Header { kind, len } = Header::decode(whole).map_err(|_| Bad::Malformed)?;
+        let payload = self.read(len)?;
+        if payload.len() < len {
+            return Err(Bad::Short);
+        }
+        let frame = Frame::decode(kind, &payload).map_err(|_| Bad::Malformed)?;
+        if let Some(sum) = &mut self.sum {
+            let is_last = matches!(frame, Frame::Part(Part::Over { .. }));
+            self.before = is_last.then(|| Digest::from_bytes(*sum.finalize().as_bytes()));
+            sum.update(&header).update(&payload);
+        }
+        let at = self.at;
+        self.at += (HEADER_BYTES + len) as u64;
+        Ok(Some((at, frame)))
+    }
+
+    /// Reads so many bytes, or all that there are.
+    fn read(&mut self, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        (&mut self.from).take(len as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,117 @@
+//! A batch that comes as a stream: copied to a file, and checked while it comes.
+
+#![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use deltic_store_local::reason;
+
+use super::reading::Held;
+use crate::error::SyncError;
+
+/// Copies the batch that comes `from` a pipe or a device to the empty file `to`, up to the first byte that no batch has
+/// there: what is no batch, or claims more than its list says, is not copied on.
+///
+/// # Errors
+/// [`SyncError::Batch`] where the stream is no whole batch, cannot be read, or has no room in the file.
+pub fn spool_batch(from: impl Read, to: &Arc<File>) -> Result<(), SyncError> {
+    let tee = Tee { from, to: Arc::clone(to) };
+    let read = Held::read_from(tee, Arc::clone(to));
+    read.map(drop).map_err(|bad| SyncError::Batch(bad.to_string()))
+}
+
+/// A stream whose bytes go to a file as they are read.
+struct Tee<R> {
+    from: R,
+    to: Arc<File>,
+}
+
+impl<R: Read> Read for Tee<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(buf)?;
+        let copied = (&*self.to).write_all(&buf[..read]);
+        copied.map_err(|error| {
+            io::Error::other(format!("cannot copy it to TMPDIR: {}", reason(&error)))
+        })?;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deltic_core::chunk::{ChunkerSpec, FixedLen};
+    use deltic_protocol::ToReceiver;
+    use deltic_protocol::batch::{MAGIC, Part, asked};
+    use deltic_protocol::message::{Extent, Payload};
+    use deltic_protocol::options::Options;
+    use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
+
+    use super::*;
+
+    /// Bytes that come again and again.
+    struct Endless {
+        bytes: Vec<u8>,
+        at: usize,
+    }
+
+    impl Read for Endless {
+        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+            let len = (self.bytes.len() - self.at).min(buf.len());
+            buf[..len].copy_from_slice(&self.bytes[self.at..self.at + len]);
+            self.at = (self.at + len) % self.bytes.len();
+            Ok(len)
+        }
+    }
+
+    fn meta(len: u64) -> Meta {
+        Meta::plain(Kind::File, len, Timestamp { secs: 1, nanos: 0 }, 0o644)
+    }
+
+    fn content(len: u64) -> Vec<u8> {
+        let spec = ChunkerSpec::Fixed(FixedLen::new(4096).unwrap());
+        let path = RelPath::parse(b"a").unwrap();
+        Part::Content { path, meta: meta(len), old: None, spec }.encode()
+    }
+
+    fn listing(entries: Vec<Entry>, extent: Extent) -> Vec<u8> {
+        ToReceiver::Listing { dir: RelPath::root(), own: None, entries, extent }.encode()
+    }
+
+    /// Copies a stream that begins with these frames, and goes on with the others for ever.
+    fn copied(first: &[Vec<u8>], endless: &[Vec<u8>]) -> (String, u64) {
+        let begin = [MAGIC.to_vec(), asked(None, Options::default()), first.concat()].concat();
+        let to = Arc::new(tempfile::tempfile().unwrap());
+        let stream = io::Cursor::new(begin).chain(Endless { bytes: endless.concat(), at: 0 });
+        let error = spool_batch(stream, &to).unwrap_err().to_string();
+        (error, to.metadata().unwrap().len())
+    }
+
+    #[test]
+    fn a_stream_without_end_is_copied_no_further_than_its_list_goes() {
+        let file = Entry { name: Name::new(b"a").unwrap(), meta: meta(5) };
+        let listed = ToReceiver::Listed { intact: true }.encode();
+        let list = || vec![listing(vec![file.clone()], Extent::Last), listed.clone()];
+        let with = |more: Vec<u8>| [list(), vec![more]].concat();
+        let literal = Part::Literal { len: 5, payload: Payload::Plain(vec![7; 5]) }.encode();
+        let none = Part::Proof { digest: None }.encode();
+        let owners = ToReceiver::Owners { users: vec![], groups: vec![] }.encode();
+        for (why, first, endless) in [
+            ("literals", with(content(5)), vec![literal]),
+            ("a file longer than the list says", list(), vec![content(6), none.clone()]),
+            ("contents of one file", list(), vec![content(0), none]),
+            ("no owners", vec![], vec![owners]),
+            ("no missing sources", vec![], vec![ToReceiver::Missing(vec![]).encode()]),
+            ("no entries", vec![], vec![listing(vec![], Extent::More)]),
+        ] {
+            let (error, bytes) = copied(&first, &endless);
+            assert!(error.contains("the batch file is damaged"), "{why}: {error}");
+            assert!(bytes < 64 << 10, "{why}: {bytes} bytes");
+        }
+        let to = Arc::new(tempfile::tempfile().unwrap());
+        let zeros = spool_batch(Endless { bytes: vec![0; 100], at: 0 }, &to);
+        assert!(zeros.unwrap_err().to_string().contains("no batch file"));
+        assert_eq!(to.metadata().unwrap().len(), MAGIC.len() as u64);
+    }
+}
