@@ -140,3 +140,24 @@ fn a_panic_ends_the_run_whichever_end_it_is_of() {
         assert!(run.stderr.contains("panicked at"), "{run:#?}");
     }
 }
+
+/// ssh may send its environment to the other machine, and shows it to the commands of its settings.
+#[test]
+fn a_remote_shell_does_not_inherit_the_token_for_a_server() {
+    let world = World::new();
+    world.write("src/a", "a");
+    let shell = r#"sh -c 'env >>env; shift; exec "$@"' rsh"#;
+    for words in [
+        vec!["sync", "-a", "-e", shell, "--deltic-path", DELTIC, "src/", "h:dst/"],
+        vec!["sync", "-a", "-e", shell, "--deltic-path", DELTIC, "--streams=3", "h:src/", "got/"],
+        vec!["doctor", "-e", shell, "--deltic-path", DELTIC, "src/", "h:dst/"],
+    ] {
+        let mut command = world.command(DELTIC, &words);
+        Run::of(command.env("DELTIC_TOKEN", "dlt_secret").env("DELTIC_CACHE_DIR", "cache"));
+        let inherited = String::from_utf8_lossy(&world.read("env")).into_owned();
+        assert!(inherited.contains("DELTIC_CACHE_DIR=cache"), "{words:?}: {inherited}");
+        assert!(!inherited.contains("dlt_secret"), "{words:?}");
+        fs::remove_file(world.path("env")).expect("it was made");
+    }
+    assert_eq!(world.read("got/a"), b"a");
+}

@@ -433,3 +433,29 @@ fn a_terminal_shows_what_a_run_does_and_how_long_it_still_lasts() {
     assert!(lasts > 0 && !shown.contains("100%, "), "{shown}");
     assert!(shown.contains("1 of 1 file transferred: 6.00 MiB new"), "{shown}");
 }
+
+/// What turns the direction of a line would make one name look like another, in a log too.
+#[test]
+fn characters_that_turn_a_line_or_hide_are_escaped_wherever_names_are_shown() {
+    for way in WAYS {
+        let world = World::new();
+        world.write("src/a\u{202e}gpj.exe", "x");
+        world.write("src/b\u{200b}c\u{feff}", "x");
+        world.link("\u{2066}x", "src/link");
+        world.link("nowhere", "src/d\u{202d}");
+        let (from, to) = (way.from("src/"), way.to("dst/"));
+        let words = ["-aivv", "-8", "--log-file=log", "--log-file-format=%i %n%L", "--explain"];
+        let run = world.sync(&[&words[..], &[&from, &to]].concat());
+        assert_eq!(run.code, Some(0), "{run:#?}");
+        let failed = world.sync(&["-rL", "--log-file=log", &from, &to]);
+        assert_eq!(failed.code, Some(23), "{failed:#?}");
+        let log = String::from_utf8(world.read("log")).expect("it is text");
+        for shown in [&run.stdout, &run.stderr, &failed.stdout, &failed.stderr, &log] {
+            let hidden = ['\u{202e}', '\u{200b}', '\u{feff}', '\u{2066}', '\u{202d}'];
+            assert!(!shown.contains(hidden), "{way:?} {shown:?}");
+        }
+        for name in ["a\\#342\\#200\\#256gpj.exe", "b\\#342\\#200\\#213c\\#357\\#273\\#277"] {
+            assert!(run.stdout.contains(name) && log.contains(name), "{way:?} {name} {log}");
+        }
+    }
+}

@@ -180,3 +180,40 @@ fn words_of_bench_go_to_the_program_that_measures() {
     assert_eq!(run.status.code(), Some(7));
     assert_eq!(String::from_utf8_lossy(&run.stdout), "<sync><--help><--><it's>");
 }
+
+/// A password in a command is there for all users of the machine to see: it is refused, and not repeated.
+#[test]
+fn the_password_of_a_url_is_never_shown() {
+    let dir = tempfile::tempdir().expect("it can be made");
+    for words in [
+        "sync -a a https://me:hunter2@host/v/",
+        "sync -a --explain https://me:hunter2@host:8420/v/ b",
+        "sync -a --json --log-file=log a https://hunter2@host/v/",
+        "sync -a s3://id:hunter2@bucket/x b",
+        "sync -a hdfs://me:hunter2@host:8020/x b",
+        "sync -a a ssh://me:hunter2@host/x",
+        "sync -a a rsync://me:hunter2@host/module",
+        "sync -a a ftp://me:hunter2@host/x",
+        "sync -a --bwlimit=https://me:hunter2@host/ a b",
+        "sync -a --no-such=https://me:hunter2@host/ a b",
+        "watch -a a https://me:hunter2@host/v/",
+        "verify a https://me:hunter2@host/v/",
+        "versions https://me:hunter2@host/v/x",
+        "login https://me:hunter2@host/",
+        "login https://hunter2@host/",
+        "storage hdfs://me:hunter2@host:8020/x",
+        "doctor https://me:hunter2@host/v/",
+        "https://me:hunter2@host/v/",
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let mut command = deltic(&words);
+        let run = command.current_dir(dir.path()).env("HOME", dir.path()).output();
+        let run = run.expect("the binary starts");
+        let said = [&run.stdout[..], &run.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(!run.status.success(), "{words:?}: {said}");
+        assert!(!said.is_empty() && !said.contains("hunter2"), "{words:?}: {said}");
+    }
+    let log = std::fs::read_to_string(dir.path().join("log")).unwrap_or_default();
+    assert!(!log.contains("hunter2"), "{log}");
+}

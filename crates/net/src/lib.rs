@@ -33,6 +33,7 @@ mod transport;
 pub mod watch;
 mod worker;
 
+pub use batch::spool_batch;
 pub use deltic_store_local::facts::service as facts;
 pub use deltic_store_local::facts::{Kept, kept as kept_sums};
 pub use deltic_store_local::reason;
@@ -47,3 +48,4 @@ pub use host::walls;
 pub use moved_sources::MovedSources;
 pub use plan::{Plan, Traffic};
 pub use run::{agent, join, let_long_writes_fail, pause, run, told_to_end};
+pub use transport::child::{TOKEN_VARIABLE, withhold_secrets};

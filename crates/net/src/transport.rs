@@ -1,6 +1,6 @@
 //! Byte streams between two ends: in memory, on this process's own standard streams, or those of a child.
 
-mod child;
+pub(crate) mod child;
 #[cfg(test)]
 mod damage;
 mod flow;

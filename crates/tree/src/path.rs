@@ -151,14 +151,27 @@ pub fn printable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            let bidi = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-            if c.is_control() || bidi { text.extend(c.escape_default()) } else { text.push(c) }
+            if c.is_control() || is_format_control(c) {
+                text.extend(c.escape_default())
+            } else {
+                text.push(c)
+            }
         }
         for byte in chunk.invalid() {
             text.push_str(&format!("\\x{byte:02x}"));
         }
     }
     text
+}
+
+/// True for characters that show nothing themselves, but turn the direction of a line, end the line, or hide in a name:
+/// Unicode's format characters, without the two joiners that words and emoji are written with.
+#[must_use]
+pub const fn is_format_control(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{e0001}' | '\u{e0020}'..='\u{e007f}')
 }
 
 /// A path as people can bear it: of one that is very long, the middle is left out.
@@ -242,5 +255,11 @@ mod tests {
     fn a_name_cannot_drive_a_terminal() {
         assert_eq!(printable(b"a\x1b[2Jb\n\xff"), "a\\u{1b}[2Jb\\n\\xff");
         assert_eq!(printable("\u{202e}gpj.exe é".as_bytes()), "\\u{202e}gpj.exe é");
+        assert_eq!(
+            printable("a\u{200b}\u{feff}\u{2028}".as_bytes()),
+            "a\\u{200b}\\u{feff}\\u{2028}"
+        );
+        let joined = "می\u{200c}خواهم 👩\u{200d}🚀";
+        assert_eq!(printable(joined.as_bytes()), joined);
     }
 }

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use deltic_net::{NamedFile, Trust};
 use deltic_protocol::limits::MAX_RULES;
@@ -113,9 +113,7 @@ impl Gathered {
                     bail!("too many rule files within rule files")
                 }
                 Line::Merge { file, reading } => {
-                    let path = OsString::from_vec(file.into());
-                    let lines = rule::read(&contents(&path, self.trust)?, &reading, self.end);
-                    self.add(lines.with_context(|| shown(&path))?, depth + 1)?;
+                    self.merge(&OsString::from_vec(file.into()), &reading, depth)?;
                 }
             }
             if self.rules.len() > MAX_RULES {
@@ -127,6 +125,20 @@ impl Gathered {
             }
         }
         Ok(())
+    }
+
+    /// Adds the rules of the file `path`, which a rule names that is so many files deep. A file that another file merges
+    /// may be one that the author of the other file cannot read: no error shows what is in it.
+    fn merge(&mut self, path: &OsStr, reading: &FileSyntax, depth: usize) -> Result<()> {
+        let bytes = match contents(path, self.trust) {
+            Err(_) if depth > 1 => Err(anyhow::Error::msg(Unread(UNREAD_WITHIN.into()))),
+            bytes => bytes,
+        };
+        let lines = rule::read(&bytes?, reading, self.end).map_err(|bad| match depth {
+            0 => bad.into(),
+            _ => anyhow!("line {}: {}", bad.line, bad.why.kind()),
+        });
+        self.add(lines.with_context(|| shown(path))?, depth + 1)
     }
 
     /// Adds the rules of a `-C` where it was typed.
@@ -262,6 +274,8 @@ fn texts(matches: &ArgMatches, name: &str, word: impl Fn(OsString) -> Word) -> V
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Most levels of files of rules that name further ones.
 const MAX_DEPTH: usize = 8;
+/// Error of a file whose name is a line of a file that another one merges.
+const UNREAD_WITHIN: &str = "cannot read a rule file that a merged rule file names";
 
 #[cfg(test)]
 mod tests {
@@ -326,6 +340,22 @@ mod tests {
         fs::write(&file, "- a\n\nbad\n").unwrap();
         let bad = refusal(&format!("-f '. {}'", file.display()));
         assert!(bad.ends_with("rules: line 3: unknown filter rule: 'bad'"), "{bad}");
+        // What a file merges is not shown: whoever wrote the rule may not be allowed to read it.
+        let (secret, inner) = (dir.path().join("secret"), dir.path().join("inner"));
+        fs::write(&file, format!(". {}\n", secret.display())).unwrap();
+        for (text, told) in [
+            ("- a\nroot:$6$hash\n", "secret: line 2: unknown filter rule"),
+            ("-hash hash\n", "secret: line 1: invalid modifier in filter rule"),
+            (". /hash\n", UNREAD_WITHIN),
+        ] {
+            fs::write(&secret, text).unwrap();
+            let bad = refusal(&format!("-f '. {}'", file.display()));
+            assert!(bad.ends_with(told) && !bad.contains("hash"), "{bad}");
+        }
+        fs::write(&secret, format!(". {}\n", inner.display())).unwrap();
+        fs::write(&inner, "hash\n").unwrap();
+        let bad = refusal(&format!("-f '. {}'", file.display()));
+        assert!(bad.ends_with("inner: line 1: unknown filter rule"), "{bad}");
         fs::write(&file, format!(". {}\n", file.display())).unwrap();
         assert!(refusal(&format!("-f '. {}'", file.display())).contains("too many rule files"));
         fs::write(&file, "x\n".repeat(MAX_RULES + 1)).unwrap();

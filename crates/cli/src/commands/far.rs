@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use deltic_net::SyncError;
 use deltic_net::plan::Remote;
+use deltic_net::{SyncError, withhold_secrets};
 use deltic_tree::path::printable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -38,7 +38,9 @@ impl Far {
         let mut shell = Command::new(program);
         shell.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
         let program = program.to_string_lossy().into_owned();
-        let mut child = shell.spawn().map_err(|source| SyncError::Start { program, source })?;
+        let mut child = withhold_secrets(&mut shell)
+            .spawn()
+            .map_err(|source| SyncError::Start { program, source })?;
         let input = child.stdin.take();
         let output = child.stdout.take().expect("it is piped");
         let (sender, lines) = channel();

@@ -1,12 +1,14 @@
 //! Names on their way to a terminal or a log: rsync's `\#ooo` for what could drive either.
 
+use deltic_tree::path::is_format_control;
+
 /// Bytes that are let through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Escape {
     /// Text that does not control anything.
     #[default]
     Unprintable,
-    /// All but control characters (`-8`).
+    /// Text, and bytes that are no text (`-8`).
     Control,
     /// The same, but also no bytes outside of text that control a terminal of eight bits: for logs, which some show
     /// raw.
@@ -23,7 +25,7 @@ impl Escape {
                 let rest = &bytes[place + at..];
                 let here = &rest[..c.len_utf8()];
                 let looks_escaped = matches!(rest, [b'\\', b'#', a, b, c, ..] if [a, b, c].iter().all(|d| d.is_ascii_digit()));
-                if looks_escaped || controls(c) || self.drives(c) {
+                if looks_escaped || controls(c) || is_format_control(c) {
                     octal(here, &mut to);
                 } else {
                     to.extend_from_slice(here);
@@ -39,12 +41,6 @@ impl Escape {
             }
         }
         to
-    }
-
-    /// Characters that turn the direction of a line or end it.
-    fn drives(self, c: char) -> bool {
-        let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        turns && self == Self::Unprintable
     }
 }
 
@@ -96,6 +92,10 @@ mod tests {
     #[test]
     fn a_log_takes_text_and_letters_of_any_encoding_and_no_controls_of_eight_bits() {
         assert_eq!(Escape::Log.escaped(b"a\x9b[2J\xe4\x1b"), b"a\\#233[2J\xe4\\#033");
+        for escape in [Escape::Log, Escape::Control, Escape::Unprintable] {
+            let turned = escape.escaped("\u{202e}gpj\u{feff}".as_bytes());
+            assert_eq!(turned, b"\\#342\\#200\\#256gpj\\#357\\#273\\#277", "{escape:?}");
+        }
         assert_eq!(Escape::Log.escaped("\u{11b}\u{201c}".as_bytes()), "\u{11b}\u{201c}".as_bytes());
     }
 }

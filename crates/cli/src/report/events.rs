@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::report::exit::Exit;
 use crate::report::meter::Meter;
 use crate::report::output;
+use crate::words::password::without_passwords;
 
 /// The schema's number; it grows when a field changes its meaning, which we mean never to do.
 const SCHEMA: u32 = 1;
@@ -355,7 +356,8 @@ impl<'a> Event<'a> {
 
     /// The line, without its end.
     pub(crate) fn line(&self) -> String {
-        serde_json::to_string(self).expect("an event is text and numbers")
+        let line = serde_json::to_string(self).expect("an event is text and numbers");
+        without_passwords(&line).into_owned()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::report::format::{self, Format, Setting};
 use crate::report::output::{self, Output};
 use crate::report::summary;
 use crate::report::view::{Log, Summary, View};
+use crate::words::password::without_passwords;
 
 /// The file of `--log-file`: a line for each event, with its time and our process.
 pub(super) struct Journal {
@@ -36,7 +37,10 @@ impl Journal {
 
     pub(super) fn line(&mut self, text: impl AsRef<[u8]>) {
         let head = format!("{} [{}] ", self.setting.time(format::now()), std::process::id());
-        self.output.line([head.as_bytes(), text.as_ref()].concat());
+        let text = text.as_ref();
+        let shown = std::str::from_utf8(text).map(without_passwords);
+        let shown = shown.as_deref().map_or(text, str::as_bytes);
+        self.output.line([head.as_bytes(), shown].concat());
     }
 
     pub(super) fn change(&mut self, change: &Change, view: &View) {

@@ -13,6 +13,7 @@ use deltic_net::{SyncError, reason};
 
 use crate::report::exit::Exit;
 use crate::words::is_rsync;
+use crate::words::password::without_passwords;
 
 /// Standard output, in batches of lines.
 pub(crate) struct Output {
@@ -179,10 +180,10 @@ pub(crate) fn complain_unwritten(error: &io::Error) {
     complain(&format!("cannot write standard output: {}", reason(error)), None);
 }
 
-/// Writes `text` to standard error in one piece.
+/// Writes `text` to standard error in one piece, without the passwords of URLs.
 pub(crate) fn note(text: &str) {
     // Nobody is left to hear of a failure here.
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    let _ = io::stderr().lock().write_all(without_passwords(text).as_bytes());
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub(crate) mod age;
 pub(crate) mod home;
 pub(crate) mod levels;
+pub(crate) mod password;
 pub(crate) mod place;
 pub(crate) mod rate;
 pub(crate) mod refused;

@@ -11,6 +11,8 @@ use deltic_remote::{Kind, kind_of};
 use deltic_serve::client::Address;
 use deltic_tree::path::printable;
 
+use super::password;
+
 /// An operand, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -30,6 +32,7 @@ impl Place {
     pub(crate) fn parse(word: &OsStr) -> Result<Self> {
         let shown = printable(word.as_bytes());
         ensure!(!word.is_empty(), "an operand is empty: a path is missing");
+        password::refuse(&shown)?;
         if Address::looks_like(word.as_bytes()) {
             return at_server(&shown, word);
         }
@@ -209,9 +212,13 @@ mod tests {
             ("s3:///key", "s3://BUCKET/PATH"),
             ("http://host/x", "use https://"),
             ("https://host/", "no volume"),
+            ("https://me:secret@host/v/", "seen by all users"),
+            ("https://secret@host/v/", "'https://***@host/v/': no host"),
             ("https://host/x#t=y", "deltic login"),
             ("ssh://me@host/srv/x", "write 'me@host:/srv/x'"),
             ("ssh://host:2222/srv/x", "write -e 'ssh -p 2222' 'host:/srv/x'"),
+            ("ssh://me:secret@host/srv/x", "me:***@host"),
+            ("s3://id:secret@bucket/x", "id:***@bucket"),
             ("file:///srv/x", "write '/srv/x'"),
             (r"C:\Users", "/mnt/c"),
             ("-oProxyCommand=x:y", "start with '-'"),
@@ -222,7 +229,8 @@ mod tests {
             ("me@work@:y", "no host"),
         ] {
             let refusal = place(word).unwrap_err().to_string();
-            assert!(refusal.contains(why), "{word}: {refusal}");
+            let shown = password::without_passwords(&refusal);
+            assert!(shown.contains(why) && !shown.contains("secret"), "{word}: {refusal}");
         }
     }
 }

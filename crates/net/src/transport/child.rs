@@ -47,6 +47,7 @@ pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, Syn
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let failed =
         |source| SyncError::Start { program: shell.to_string_lossy().into_owned(), source };
+    withhold_secrets(command.as_std_mut());
     let mut child = command.spawn().map_err(failed)?;
     let (reader, writer) = (child.stdout.take(), child.stdin.take());
     let reader = Box::new(reader.expect("standard output is piped"));
@@ -55,6 +56,15 @@ pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, Syn
     widen(&*writer);
     Ok(Link { reader, writer, child: Some(child) })
 }
+
+/// Keeps our secrets out of the environment of a program that we start: a remote shell shows its environment to commands
+/// of its settings, and may send it to the other machine.
+pub fn withhold_secrets(command: &mut std::process::Command) -> &mut std::process::Command {
+    command.env_remove(TOKEN_VARIABLE)
+}
+
+/// The environment variable that holds the token for a server.
+pub const TOKEN_VARIABLE: &str = "DELTIC_TOKEN";
 
 /// The remote shell of a session, if it has one. It outlives a run that ended well: what it still does, it does alone.
 #[derive(Clone, Default)]

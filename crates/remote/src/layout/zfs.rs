@@ -29,7 +29,8 @@ pub fn object(word: &OsStr) -> Option<(&str, u64)> {
 /// # Errors
 /// [`LayoutError`] where `zdb` is missing or refuses, and of text that is not understood.
 pub fn ask((snapshot, inode): (&str, u64)) -> Result<Layout, LayoutError> {
-    let zdb = Command::new("zdb")
+    let mut zdb = Command::new("zdb");
+    let zdb = deltic_net::withhold_secrets(&mut zdb)
         .args(["-ddddd", "-bbbbbb", snapshot, &inode.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use deltic_net::plan::Remote;
+use deltic_net::withhold_secrets;
 use deltic_tree::path::printable;
 use serde_json::Value;
 
@@ -175,7 +176,7 @@ impl Way {
         let Ok(words) = remote.words(&self.host, &["true".into()]) else { return };
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let Ok(mut child) = command.spawn() else { return };
+        let Ok(mut child) = withhold_secrets(&mut command).spawn() else { return };
         match ended(&mut child, KEYS_PATIENCE) {
             // Its own failure is told from one of the command, which a key may not run.
             Some(status) if status.code() != Some(SSH_FAILED) => {
