@@ -266,3 +266,55 @@ fn bits_that_a_volume_does_not_keep_are_told_once_and_make_no_difference() {
     server.ok("sync -a src/ URL/photos/");
     assert_eq!((mode("shared"), mode("both")), (0o2775, 0o755));
 }
+
+/// A server that starts again is away for a moment.
+#[test]
+fn a_first_connection_waits_for_a_server_whose_login_is_kept() {
+    let world = World::new();
+    world.write("src/a", "a");
+    let mut server = Server::start(&world, "");
+    let (url, port) = (server.url.clone(), server.url.rsplit(':').next().unwrap().to_owned());
+    // The token of whoever started the server ends with it.
+    let token = server.add_token("me");
+    world.write("token", &token);
+    server.ok(&format!("login {url}#t={token}"));
+    server.child.kill().expect("it runs");
+    server.child.wait().expect("it is ours");
+    let mut client = start(&world, &format!("sync -a src/ {url}/photos/"));
+    wait_for_word(&world, "trying again in 1.0 s");
+    let all = format!("serve photos --state state --listen 127.0.0.1:{port}");
+    let again = Server::of(&world, all);
+    let ended = client.wait().expect("it is ours");
+    assert_eq!(ended.code(), Some(0), "{}", said(&world));
+    assert_eq!(world.read("photos/a"), b"a");
+    drop(again);
+    // A program that reads events asks again itself; an address that nobody kept may be a slip of the hand, as may a
+    // host without an address.
+    let other = url.replace("127.0.0.1", "localhost");
+    for words in [
+        format!("sync -a --json src/ {url}/photos/"),
+        format!("sync -a --token @token src/ {other}/photos/"),
+        "sync -a --token @token src/ https://no-such-host.invalid/photos/".into(),
+    ] {
+        let begun = Instant::now();
+        let run = Run::of(&mut world.command(DELTIC, words.split_whitespace()));
+        assert_eq!(run.code, Some(10), "{words} {run:#?}");
+        assert!(!run.stderr.contains("trying again"), "{words} {run:#?}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{words}");
+    }
+}
+
+#[test]
+fn a_volume_may_be_a_link_of_ones_own() {
+    let world = World::new();
+    world.write("src/dir/a", "a");
+    world.mkdir("disk/photos");
+    world.link(&world.path("disk/photos").display().to_string(), "photos");
+    let server = Server::start(&world, "");
+    server.ok("sync -a src/ URL/photos/to/");
+    server.ok("sync -a --delete URL/photos/to/ got/");
+    assert_eq!(
+        (world.read("disk/photos/to/dir/a"), world.read("got/dir/a")),
+        (b"a".to_vec(), b"a".to_vec())
+    );
+}

@@ -183,12 +183,14 @@ pub type Dialling = Pin<Box<dyn Future<Output = Result<Pin<Box<dyn Stream>>, Syn
 pub struct Dial {
     open: Arc<dyn Fn() -> Dialling + Send + Sync>,
     pub(crate) old_sums: Option<Arc<dyn OldSums>>,
+    /// True if this user has kept a login for the other end: its address is no slip of the hand.
+    pub is_kept: bool,
 }
 
 impl Dial {
     /// Opens them by `open`.
     pub fn new(open: impl Fn() -> Dialling + Send + Sync + 'static) -> Self {
-        Self { open: Arc::new(open), old_sums: None }
+        Self { open: Arc::new(open), old_sums: None, is_kept: false }
     }
 
     /// The same where the other end is in this process, and old versions can be summed as it sums what it has.

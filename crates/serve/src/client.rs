@@ -379,6 +379,10 @@ fn refused(to: &Address, error: NoSocket) -> NoLink {
             let is_said = status == StatusCode::TOO_MANY_REQUESTS;
             (format!("it answered {}", status.as_u16()), is_said)
         }
+        NoSocket::Ended(why) => {
+            let ended = io::Error::new(io::ErrorKind::UnexpectedEof, why);
+            return NoLink::Cut(failed("connect to", &server)(ended));
+        }
         NoSocket::Garbled(why) => (format!("no deltic serves there ({why})"), false),
     };
     let why = SyncError::Refused(format!("{server}: {why}"));

@@ -30,7 +30,8 @@ pub(super) fn sync(request: Request) -> (Result<Outcome, SyncError>, Exit) {
 /// The same by `run`. Where the guard asks, `user` answers, by default the one at this terminal.
 ///
 /// A sync whose connection to a server is lost is made again: what has arrived is not sent again. So is one that a
-/// server puts off, once the time is over that it says.
+/// server puts off, once the time is over that it says, and one that does not reach a server for which a login is kept:
+/// the server may be starting again.
 pub(super) fn sync_by(
     mut request: Request,
     user: Option<User>,
@@ -50,8 +51,12 @@ pub(super) fn sync_by(
             matches!(ended.0, Err(SyncError::Disconnected(_) | SyncError::Transport { .. }));
         let wait = match &ended.0 {
             Err(SyncError::Busy { wait, .. }) => Some(*wait),
-            // The first attempt may have the wrong address.
-            Err(SyncError::Dial { .. }) if was_there => Some(Duration::ZERO),
+            // The first attempt may have the wrong address, unless a login is kept for it.
+            Err(SyncError::Dial { source, .. })
+                if was_there || is_kept(&request) && is_away(source) =>
+            {
+                Some(Duration::ZERO)
+            }
             _ => is_cut.then_some(Duration::ZERO),
         };
         was_there |= wait.is_some();
@@ -159,6 +164,31 @@ impl Away {
         self.spent += pause;
         (self.spent <= LONGEST_AWAY).then_some(pause)
     }
+}
+
+fn is_kept(request: &Request) -> bool {
+    request.plan.dial.as_ref().is_some_and(|dial| dial.is_kept)
+}
+
+/// True for errors that a server which is starting again gives, and not for those of a host without an address or of a
+/// key that is not trusted.
+fn is_away(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
+        NetworkDown, NetworkUnreachable, TimedOut, UnexpectedEof,
+    };
+    matches!(
+        error.kind(),
+        BrokenPipe
+            | ConnectionAborted
+            | ConnectionRefused
+            | ConnectionReset
+            | HostUnreachable
+            | NetworkDown
+            | NetworkUnreachable
+            | TimedOut
+            | UnexpectedEof
+    )
 }
 
 /// True where a run over a lost connection is worth another one: to a server, and with no program reading its events.

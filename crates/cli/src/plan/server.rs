@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use deltic_net::plan::{Destination, Dial, Sources, far_host};
-use deltic_net::{NamedDir, NamedFile, Trust};
+use deltic_net::{NamedDir, NamedFile, TOKEN_VARIABLE, Trust};
 use deltic_serve::client::{Address, Credentials};
 use deltic_serve::private;
 use deltic_serve::token::Token;
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::server::LoginArgs;
 use crate::words::home::CONFIG;
+use crate::words::password;
 use crate::words::refused::{Misused, Unread};
 
 /// Finds the way to the other end of a run, if that is a server.
@@ -32,14 +33,18 @@ pub(crate) fn dial(
         return Ok(None);
     };
     let address = address_of(host)?;
-    let credentials = credentials(&address, login)?;
-    Ok(Some(address.dial(credentials)))
+    let kept = Logins::read()?.0.remove(&address.server());
+    let is_kept = kept.is_some();
+    let mut dial = credentials_by(&address, login, kept).map(|found| address.dial(found))?;
+    dial.is_kept = is_kept;
+    Ok(Some(dial))
 }
 
 /// Reads the address of a server that is given as a word.
 pub(crate) fn address_of(word: &str) -> Result<Address> {
     // What is behind the '#' is secret.
     let shown = word.split('#').next().unwrap_or_default();
+    password::refuse(shown)?;
     parsed(word, &format!("'{shown}'"))
 }
 
@@ -52,7 +57,15 @@ pub(crate) fn parsed<T: FromStr<Err: Display>>(text: &str, whence: &str) -> Resu
 }
 
 pub(crate) fn credentials(address: &Address, login: &LoginArgs) -> Result<Credentials> {
-    let kept = Logins::read()?.0.remove(&address.server());
+    credentials_by(address, login, Logins::read()?.0.remove(&address.server()))
+}
+
+/// The credentials for `address` by these options, or else by the login that was kept for it.
+fn credentials_by(
+    address: &Address,
+    login: &LoginArgs,
+    kept: Option<Login>,
+) -> Result<Credentials> {
     let in_logins = |what| format!("the {what} in {}", Logins::shown_path());
     let pin = match (login.pin, kept.as_ref().and_then(|kept| kept.pin.as_deref())) {
         (Some(pin), _) => Some(pin),
@@ -71,9 +84,7 @@ pub(crate) fn credentials(address: &Address, login: &LoginArgs) -> Result<Creden
     Ok(Credentials { token: parsed(&token, &whence)?, pin })
 }
 
-/// Names a token, where no option does.
-const TOKEN_VARIABLE: &str = "DELTIC_TOKEN";
-
+/// The token that the environment names, where no option does.
 fn environment_token() -> Option<String> {
     let token = std::env::var_os(TOKEN_VARIABLE).filter(|token| !token.is_empty())?;
     // What is no text is no token either.

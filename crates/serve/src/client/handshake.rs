@@ -2,6 +2,8 @@
 //!
 //! hyper makes it, and not the library of WebSockets: that panics where the accept of an answer is too long.
 
+use std::error::Error as _;
+use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -30,7 +32,9 @@ pub(super) enum NoSocket {
     Answered(StatusCode),
     /// Too much of something was asked for: what, and how long to wait.
     Busy(String, Duration),
-    /// No answer came, or one that makes no sense.
+    /// The connection ended before an answer came.
+    Ended(String),
+    /// An answer came that makes no sense.
     Garbled(String),
 }
 
@@ -82,7 +86,9 @@ impl NoSocket {
 
 impl From<hyper::Error> for NoSocket {
     fn from(error: hyper::Error) -> Self {
-        Self::Garbled(error.to_string())
+        let io = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+        let has_ended = error.is_incomplete_message() || error.is_closed() || io.is_some();
+        if has_ended { Self::Ended(error.to_string()) } else { Self::Garbled(error.to_string()) }
     }
 }
 
@@ -143,6 +149,10 @@ mod tests {
         {
             let met = asked(answer).await.unwrap_err();
             assert!(matches!(met, NoSocket::Garbled(_)), "{answer}: {met:?}");
+        }
+        for answer in ["", "HTTP/1.1 10"] {
+            let met = asked(answer).await.unwrap_err();
+            assert!(matches!(met, NoSocket::Ended(_)), "{answer}: {met:?}");
         }
         let met = asked("HTTP/1.1 503 x\r\nContent-Length: 0\r\n\r\n").await.unwrap_err();
         assert!(matches!(met, NoSocket::Answered(StatusCode::SERVICE_UNAVAILABLE)), "{met:?}");
