@@ -427,3 +427,15 @@ fn owners_modes_and_attributes_pass_the_walls() {
     let run = rsync(world, &["-anciH", "src/", "jail/dst/"]);
     assert!(run.is_none_or(|run| run.stdout.is_empty()));
 }
+
+#[test]
+fn a_key_may_be_restricted_to_a_link_of_ones_own() {
+    let key = Key::new("");
+    fs::rename(key.world.path("jail"), key.world.path("disk")).expect("it is there");
+    key.world.link("disk", "jail");
+    key.ok("-a src/ h:dst/");
+    key.ok("-a --link-dest=../dst src/ h:next/");
+    key.ok("-a h:next/ got/");
+    assert_eq!(key.world.read("got/file"), b"content");
+    assert_eq!(key.world.inode("disk/next/file"), key.world.inode("disk/dst/file"));
+}

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::lchown;
 
-use common::{WAYS, Way, World, is_root, skip};
+use common::{WAYS, Way, World, edited, is_root, noise, skip};
 
 /// Links within the tree and out of it, to files and to directories, and one to nowhere.
 fn world() -> World {
@@ -57,6 +57,50 @@ fn links_are_followed_as_the_words_say() {
         }
     }
 }
+
+/// Each of several such links multiplies what the others show: three of them made 200,000 names in a minute.
+#[test]
+fn a_link_to_a_directory_that_it_is_in_is_told_and_passed_over() {
+    for way in WAYS {
+        for (option, passed_over) in [
+            ("-L", &["a/b/home", "a/b/self", "a/up", "out"][..]),
+            ("-k", &["a/b/home", "a/b/self", "a/up", "out"]),
+            ("--copy-unsafe-links", &["out"]),
+            ("-L --exclude=out --exclude=up", &["a/b/home", "a/b/self"]),
+        ] {
+            let world = World::new();
+            world.write("src/a/b/file", "1");
+            world.write("src/beside/file", "2");
+            for (target, name) in [
+                ("..", "src/a/up"),
+                ("../..", "src/a/b/home"),
+                (".", "src/a/b/self"),
+                // A directory above the source leads back into the source.
+                ("../..", "src/out"),
+                // No directory on the way to these two.
+                ("../beside", "src/a/one"),
+                ("../beside", "src/a/two"),
+            ] {
+                world.link(target, name);
+            }
+            let words = format!("-a {option} {} {}", way.from("src/"), way.to("dst/"));
+            let run = world.fails(23, &words);
+            for name in passed_over {
+                let told = world.told("follow", &format!("src/{name}"), LEADS_BACK);
+                assert!(run.stderr.contains(&told), "{way:?} {option}: {told}\n{run:#?}");
+                assert!(!world.exists(format!("dst/{name}")), "{way:?} {option}: {name}");
+            }
+            let told = run.stderr.matches(LEADS_BACK).count();
+            assert_eq!(told, passed_over.len(), "{way:?} {option} {run:#?}");
+            assert_eq!(world.read("dst/a/b/file"), b"1", "{way:?} {option}");
+            for name in ["one/file", "two/file"] {
+                assert_eq!(world.read(format!("dst/a/{name}")), b"2", "{way:?} {option}");
+            }
+        }
+    }
+}
+
+const LEADS_BACK: &str = "the symlink leads to a directory that it is in";
 
 #[test]
 fn a_link_to_nowhere_fails_where_links_are_followed() {
@@ -394,4 +438,91 @@ fn what_only_the_kernel_can_follow_is_followed() {
     }
     world.ok("-r --log-file=/dev/null src/ dst/");
     assert_eq!(world.read("dst/dir/file"), b"inside");
+}
+
+/// The layout of backups that rsync 3.4 and 3.5 broke: every way to a root leads through links of one's own, relative
+/// ones and absolute ones.
+fn world_behind_own_links() -> World {
+    let world = World::new();
+    world.write("src/dir/big", edited(&noise(300_000, 1), 200_000));
+    world.write("src/same", "same");
+    world.mkdir("disk/backups/old");
+    for from in ["now", "before"] {
+        world.write(format!("disk/backups/{from}/dir/big"), noise(300_000, 1));
+        world.write(format!("disk/backups/{from}/gone"), "gone");
+        world.write(format!("disk/backups/{from}/same"), "same");
+        for (name, time) in [("same", 5), ("gone", 5), ("dir/big", 5)] {
+            world.set_time(format!("disk/backups/{from}/{name}"), time);
+        }
+    }
+    world.set_time("src/same", 5);
+    let disk = world.path("disk").display().to_string();
+    for (target, name) in
+        [(&*disk, "run"), ("run/backups", "mnt"), ("now", "disk/backups/latest"), ("src", "from")]
+    {
+        world.link(target, name);
+    }
+    world.link(&world.path("src").display().to_string(), "absolute");
+    world
+}
+
+#[test]
+fn roots_and_backup_directories_behind_links_of_ones_own_are_reached() {
+    for way in WAYS {
+        for (options, to) in [
+            ("-b --backup-dir=../old/today", "mnt/now/"),
+            ("-b --backup-dir=../old/today", "mnt/latest/"),
+            ("-b --backup-dir=ABS/mnt/old/today", "mnt/now"),
+            ("--partial-dir=ABS/mnt/old/parts", "mnt/now/"),
+            ("--temp-dir=../old", "mnt/now/"),
+            ("--no-whole-file --inplace", "mnt/latest/"),
+        ] {
+            for from in ["src/", "from/", "absolute/"] {
+                let world = world_behind_own_links();
+                let options = options.replace("ABS", &world.path("").display().to_string());
+                world.ok(&format!("-a --delete {options} {} {}", way.from(from), way.to(to)));
+                world.assert_same("src", "disk/backups/now");
+                let backups = ["dir/big", "gone"].map(|name| format!("mnt/old/today/{name}"));
+                let are_kept = backups.iter().all(|name| world.exists(name));
+                assert_eq!(are_kept, options.contains("backup-dir"), "{way:?} {options} {to}");
+            }
+        }
+        // The directory that is compared with is a sibling, or a link to one.
+        for compared in ["../before", "../latest", "ABS/mnt/latest"] {
+            let world = world_behind_own_links();
+            let compared = compared.replace("ABS", &world.path("").display().to_string());
+            let to = way.to("mnt/new/");
+            world.ok(&format!("-a --link-dest={compared} {} {to}", way.from("from/")));
+            world.assert_same("src", "disk/backups/new");
+            let from = if compared.contains("before") { "before" } else { "now" };
+            let inode = |dir: &str| world.inode(&format!("disk/backups/{dir}/same"));
+            assert_eq!(inode("new"), inode(from), "{way:?} {compared}");
+        }
+    }
+}
+
+#[test]
+fn names_behind_links_of_ones_own_are_read_and_written() {
+    for way in WAYS {
+        // A list of names leads through a link in the source.
+        let world = world_behind_own_links();
+        world.write("list", "from/dir/big\nabsolute/same\n");
+        world.ok(&format!("-rt --files-from=list {} {}", way.from("."), way.to("mnt/named/")));
+        assert_eq!(world.read("mnt/named/from/dir/big"), world.read("src/dir/big"), "{way:?}");
+        assert_eq!(world.read("mnt/named/absolute/same"), b"same", "{way:?}");
+        // A directory of the destination is a link, and what is behind it is the old version.
+        for option in ["", "--inplace", "--partial-dir=.parts", "-b", "--delay-updates"] {
+            let world = world_behind_own_links();
+            fs::rename(world.path("mnt/now/dir"), world.path("mnt/now/real")).expect("it is there");
+            world.link("real", "mnt/now/dir");
+            let ends = format!("{} {}", way.from("from/"), way.to("mnt/now/"));
+            world.ok(&format!("-aK --no-whole-file {option} {ends}"));
+            assert!(world.path("mnt/now/dir").is_symlink(), "{way:?} {option}");
+            assert_eq!(
+                world.read("mnt/now/real/big"),
+                world.read("src/dir/big"),
+                "{way:?} {option}"
+            );
+        }
+    }
 }
