@@ -277,7 +277,8 @@ fn a_first_connection_waits_for_a_server_whose_login_is_kept() {
     // The token of whoever started the server ends with it.
     let token = server.add_token("me");
     world.write("token", &token);
-    server.ok(&format!("login {url}#t={token}"));
+    let kept = server.deltic(&format!("login {url}#t={token}"));
+    assert_eq!(kept.code, Some(0), "{kept:#?}");
     server.child.kill().expect("it runs");
     server.child.wait().expect("it is ours");
     let mut client = start(&world, &format!("sync -a src/ {url}/photos/"));

@@ -150,7 +150,6 @@ fn a_remote_shell_does_not_inherit_the_token_for_a_server() {
     for words in [
         vec!["sync", "-a", "-e", shell, "--deltic-path", DELTIC, "src/", "h:dst/"],
         vec!["sync", "-a", "-e", shell, "--deltic-path", DELTIC, "--streams=3", "h:src/", "got/"],
-        vec!["doctor", "-e", shell, "--deltic-path", DELTIC, "src/", "h:dst/"],
     ] {
         let mut command = world.command(DELTIC, &words);
         Run::of(command.env("DELTIC_TOKEN", "dlt_secret").env("DELTIC_CACHE_DIR", "cache"));
