@@ -8,6 +8,7 @@ mod backup;
 mod boot;
 pub mod cache;
 mod changes;
+mod clock;
 mod copy;
 mod dir;
 mod errno;
@@ -56,8 +57,9 @@ pub use attrs::umask;
 pub use backup::Backup;
 pub use cache::Cache;
 pub use changes::{Became, Changes};
+pub use clock::{AgeClock, Clocks, Jump, SETTLING};
 pub use dir::{
-    KeepVersions, QuotaLimits, Trust, VolumeDir, client_path, confine, confine_to_volumes,
+    History, KeepVersions, QuotaLimits, Trust, VolumeDir, client_path, confine, confine_to_volumes,
     keeps_versions, leads_out, own_dir, part_path, volume_path,
 };
 pub use errno::reason;

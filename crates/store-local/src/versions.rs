@@ -20,14 +20,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use deltic_store::{Durability, StoreError, VERSIONS_NAME};
 use deltic_tree::{MetaMask, Name, RelPath};
 use rustix::fs::{CWD, Mode};
 use rustix::io::Errno;
 
-use crate::dir::{Dir, KeepVersions, Use, kept_volume, proc_path};
+use crate::clock::Clocks;
+use crate::dir::{Dir, History, KeepVersions, Use, kept_volume, proc_path};
 use crate::errno::At;
 use crate::lock;
 use crate::quota::Quota;
@@ -78,7 +79,7 @@ const PREFIX: &str = ".deltic-";
 #[derive(Debug)]
 pub struct OldVersions {
     volume: Dir,
-    keep: KeepVersions,
+    history: History,
     /// Path in the volume of the root of the store that asks.
     below: RelPath,
     touched: Touched,
@@ -110,7 +111,7 @@ impl OldVersions {
         root: Option<&Dir>,
         durability: Durability,
     ) -> Result<Option<Self>, Errno> {
-        let Some((volume, keep, way)) = kept_volume(path)? else { return Ok(None) };
+        let Some((volume, history, way)) = kept_volume(path)? else { return Ok(None) };
         let below = match root.and_then(|root| below(&volume, root)) {
             Some(below) => below,
             None => {
@@ -121,7 +122,7 @@ impl OldVersions {
         };
         let touched = Touched::new(durability, System::of(&volume));
         let quota = Quota::of_root(path);
-        Ok(Some(Self { volume, keep, below, touched, quota }))
+        Ok(Some(Self { volume, history, below, touched, quota }))
     }
 
     /// The directory of all of them.
@@ -257,15 +258,10 @@ impl OldVersions {
         Ok(held)
     }
 
-    /// Removes what is not kept of these versions in `dir`, from the oldest to the newest.
+    /// Removes what is not kept of these versions in `dir`, from the oldest to the newest. All that goes, goes here.
     fn prune(&self, dir: &Dir, ids: &[VersionId]) -> Result<(), Errno> {
-        let gone = match self.keep {
-            KeepVersions::Number(most) => ids.len().saturating_sub(most),
-            KeepVersions::For(age) => {
-                let since = now().saturating_sub(age);
-                ids.iter().take_while(|id| id.went() < since).count()
-            }
-        };
+        let History { keep, clock } = &self.history;
+        let gone = gone(*keep, ids, clock.believed(Clocks::now()));
         ids[..gone].iter().try_for_each(|id| {
             let was = dir.stat(&id.name());
             match dir.remove_file(&id.name()) {
@@ -302,8 +298,17 @@ fn below(volume: &Dir, root: &Dir) -> Option<RelPath> {
     RelPath::parse(root.strip_prefix(volume).ok()?.as_os_str().as_bytes()).ok()
 }
 
-fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+/// The number of the oldest of these versions that are not kept, at a time by which versions are old. Where no time is
+/// believed, none goes by its age.
+fn gone(keep: KeepVersions, ids: &[VersionId], believed: Option<Duration>) -> usize {
+    match (keep, believed) {
+        (KeepVersions::Number(most), _) => ids.len().saturating_sub(most),
+        (KeepVersions::For(_), None) => 0,
+        (KeepVersions::For(age), Some(now)) => {
+            let since = now.saturating_sub(age);
+            ids.iter().take_while(|id| id.went() < since).count()
+        }
+    }
 }
 
 /// The turn of who replaces or removes what is at a path.
@@ -318,3 +323,19 @@ const KEEP: &str = "keep a version of";
 const LIST: &str = "list versions of";
 const OPEN: &str = "open a version of";
 const EXPIRE: &str = "expire versions of";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_clock_that_is_believed_nothing_goes_by_its_age() {
+        let second = |second: u64| VersionId(second * 1_000_000_000);
+        let ids = [1, 50, 100].map(second);
+        let (number, age) = (KeepVersions::Number(2), KeepVersions::For(Duration::from_secs(10)));
+        let at = |secs| Some(Duration::from_secs(secs));
+        assert_eq!([None, at(0), at(1_000)].map(|now| gone(number, &ids, now)), [1, 1, 1]);
+        assert_eq!(gone(age, &ids, None), 0);
+        assert_eq!([5, 12, 60, 61, 1_000].map(|now| gone(age, &ids, at(now))), [0, 1, 1, 2, 3]);
+    }
+}

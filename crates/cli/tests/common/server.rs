@@ -14,9 +14,19 @@ const SHORTLY: Duration = Duration::from_secs(5);
 
 /// Starts a server, whose complaints go there; what it says until its address is there.
 pub fn spawn(world: &World, words: &str, complaints: Stdio) -> (Child, Vec<String>) {
+    spawn_in(world, (words, &[]), complaints)
+}
+
+/// Starts a server in an environment that has these variables as well.
+fn spawn_in(
+    world: &World,
+    (words, more): (&str, &[(&str, &str)]),
+    complaints: Stdio,
+) -> (Child, Vec<String>) {
     let mut command = Command::new(DELTIC);
     command.args(words.split_whitespace()).stdout(Stdio::piped()).stderr(complaints);
     world.place(&mut command);
+    command.envs(more.iter().copied());
     let mut child = command.spawn().expect("it starts");
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     let (mut said, mut is_there) = (Vec::new(), false);
@@ -44,7 +54,12 @@ impl<'a> Server<'a> {
     }
 
     pub fn of(world: &'a World, all: String) -> Self {
-        let (child, mut lines) = spawn(world, &all, Stdio::inherit());
+        Self::of_in(world, &all, &[])
+    }
+
+    /// The same in an environment that has these variables as well.
+    pub fn of_in(world: &'a World, all: &str, more: &[(&str, &str)]) -> Self {
+        let (child, mut lines) = spawn_in(world, (all, more), Stdio::inherit());
         let whole = lines.pop().expect("it says where it is").trim().to_owned();
         let url = whole.split("/photos/").next().expect("it has one").to_owned();
         let server = Self { world, child, url, whole };
@@ -61,6 +76,11 @@ impl<'a> Server<'a> {
 
     /// The same with settings of the volume.
     pub fn set_volume(world: &'a World, volume: &str, settings: &str) -> Self {
+        Self::set_in(world, volume, settings, &[])
+    }
+
+    /// The same in an environment that has these variables as well.
+    pub fn set_in(world: &'a World, volume: &str, settings: &str, more: &[(&str, &str)]) -> Self {
         world.mkdir("photos");
         world.mkdir("state");
         let path = |name: &str| world.path(name).display().to_string();
@@ -71,7 +91,7 @@ impl<'a> Server<'a> {
             "state = \"{state}\"\n{top}\n[volumes.photos]\npath = \"{photos}\"\n{volume}\n{tables}"
         );
         world.write("deltic.toml", text);
-        Self::of(world, "serve --config deltic.toml --listen 127.0.0.1:0".into())
+        Self::of_in(world, "serve --config deltic.toml --listen 127.0.0.1:0", more)
     }
 
     /// Makes a token with these words of `deltic token add`.

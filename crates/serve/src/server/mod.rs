@@ -13,8 +13,10 @@ pub mod config;
 mod events;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod house;
 mod journal;
 pub mod keep;
+mod kept_clock;
 mod metrics;
 mod patience;
 mod problem;
@@ -60,7 +62,7 @@ use self::admission::Admission;
 use self::audit::Audit;
 use self::config::{Config, ConfigError, Limits, Tls};
 use self::journal::Journal;
-use self::keep::Keep;
+use self::kept_clock::KeptClock;
 use self::metrics::Metrics;
 use self::problem::Problem;
 use self::shared::{Keys, Room, Server};
@@ -100,6 +102,7 @@ pub struct Prepared {
     /// Settings that it begins with.
     began: Config,
     connections: usize,
+    clock: KeptClock,
     /// State of the wall around the volumes.
     pub wall: Wall,
     /// Where it listens.
@@ -118,6 +121,7 @@ pub fn prepare(
 ) -> Result<Prepared, ConfigError> {
     hide_memory();
     config.check()?;
+    let clock = KeptClock::start(config);
     let connections = config.limits.connections.min(limit_open().saturating_sub(FILES)).max(1);
     let opened = opened_socket().map_err(ConfigError::io("take the socket of LISTEN_FDS"))?;
     let listener = opened.map_or_else(|| TcpListener::bind(config.listen), Ok);
@@ -131,12 +135,7 @@ pub fn prepare(
     let own = own.map(Token::hash);
     let access = Access::new(TokenFile::of(&config.state), own, config.grants()?)
         .map_err(unread_tokens(config))?;
-    let named = config.volumes.iter().filter_map(|(name, volume)| {
-        let versions = volume.versions.map(|Keep(versions)| versions);
-        let name = Name::new(name.as_bytes()).ok()?;
-        Some(VolumeDir { name, path: volume.path.clone(), versions, quota: volume.quota() })
-    });
-    let named: Vec<_> = named.collect();
+    let named = named(config, &clock);
     // Later no way leads there.
     let bases = |name| Bases::open(&config.state.join(BASES).join(name));
     let bases: Vec<_> = config.volumes.keys().map(bases).collect();
@@ -172,7 +171,7 @@ pub fn prepare(
         tag_key,
     };
     let began = config.clone();
-    Ok(Prepared { server, listener, metrics, pin, began, connections, wall, address })
+    Ok(Prepared { server, listener, metrics, pin, began, connections, wall, address, clock })
 }
 
 /// Checks settings, and the files that a start reads and writes. Nothing is made, and no address is taken: a server may
@@ -191,6 +190,16 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
     }
     let tokens = TokenFile::of(&config.state).read().map(drop);
     tokens.map_err(unread_tokens(config))
+}
+
+/// The volumes, with what each keeps of old versions.
+fn named(config: &Config, clock: &KeptClock) -> Vec<VolumeDir> {
+    let volumes = config.volumes.iter().filter_map(|(name, volume)| {
+        let versions = volume.versions.map(|keep| clock.history(keep));
+        let name = Name::new(name.as_bytes()).ok()?;
+        Some(VolumeDir { name, path: volume.path.clone(), versions, quota: volume.quota() })
+    });
+    volumes.collect()
 }
 
 fn unread_tokens(config: &Config) -> impl FnOnce(std::io::Error) -> ConfigError {
@@ -301,7 +310,7 @@ impl Prepared {
     }
 
     async fn serve(self, operator: &Operator<'_>) -> Result<(), ConfigError> {
-        let Self { server, listener, metrics, connections, began, .. } = self;
+        let Self { server, listener, metrics, connections, began, clock, .. } = self;
         let failed = |what: &'static str| ConfigError::io(what);
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed("listen"))?;
         let mut signals = Signals::hear().map_err(failed("hear signals"))?;
@@ -309,7 +318,6 @@ impl Prepared {
         let watching = Arc::clone(&server);
         tokio::spawn(async move { watching.access.watch(watching.clients.subscribe()).await });
         tokio::spawn(journal::note_tokens(Arc::clone(&server)));
-        tokio::spawn(rest::keep_house(Arc::clone(&server)));
         if let Some(metrics) = metrics {
             let metrics = tokio::net::TcpListener::from_std(metrics).map_err(failed("listen"))?;
             let at = metrics.local_addr().map_err(failed("listen"))?;
@@ -331,6 +339,7 @@ impl Prepared {
         tokio::select! {
             never = door.open(listener) => match never {},
             never = server.keep_certificate(operator.report) => match never {},
+            never = server.keep_house(&clock, operator.report) => match never {},
             () = signals.told_to_end(reload) => {}
             () = notify.stay_alive() => {}
         }
@@ -346,6 +355,7 @@ impl Prepared {
             () = signals.told_to_end(|| true) => {}
         }
         server.volumes.values().for_each(|volume| volume.updates.close());
+        let _ = clock.keep();
         Ok(())
     }
 }

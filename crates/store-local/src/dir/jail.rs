@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use deltic_store::is_staging_name;
@@ -24,6 +24,7 @@ use rustix::fs::{self, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::{Dir, Led, Trust, Use, inode};
+use crate::clock::AgeClock;
 
 /// A directory that is kept to.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ struct Jail {
     /// What absolute paths that lead into it begin with: where it is, without links, or `/VOLUME`.
     path: PathBuf,
     /// Old versions that are kept, if some are.
-    versions: Option<KeepVersions>,
+    versions: Option<History>,
 }
 
 impl Jail {
@@ -49,6 +50,15 @@ pub enum KeepVersions {
     Number(usize),
     /// The ones that went no longer ago than this.
     For(Duration),
+}
+
+/// Old versions that a volume keeps, and the clock by which they go.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// Those that are kept.
+    pub keep: KeepVersions,
+    /// Clock by which a version is old.
+    pub clock: Arc<AgeClock>,
 }
 
 /// Limits of a volume; none of them by default.
@@ -70,7 +80,7 @@ pub struct VolumeDir {
     /// Its path.
     pub path: PathBuf,
     /// Old versions of its files that are kept, if some are.
-    pub versions: Option<KeepVersions>,
+    pub versions: Option<History>,
     /// Space that its files may take.
     pub quota: QuotaLimits,
 }
@@ -104,16 +114,16 @@ pub fn confine(path: &Path) -> io::Result<PathBuf> {
 pub fn confine_to_volumes(volumes: &[VolumeDir]) -> io::Result<()> {
     let jail = |VolumeDir { name, path, versions, .. }: &VolumeDir| {
         let jail = Jail::of(Dir::open_by_our_links(path)?.fd, volume_path(name))?;
-        Ok(Jail { versions: *versions, ..jail })
+        Ok(Jail { versions: versions.clone(), ..jail })
     };
     keep(Kept::Volumes(volumes.iter().map(jail).collect::<io::Result<_>>()?))
 }
 
 /// The volume that `path` leads into, if it keeps old versions, with the way from there on.
-pub(crate) fn kept_volume(path: &Path) -> Result<Option<(Dir, KeepVersions, PathBuf)>, Errno> {
+pub(crate) fn kept_volume(path: &Path) -> Result<Option<(Dir, History, PathBuf)>, Errno> {
     let Some(Kept::Volumes(jails)) = KEPT.get() else { return Ok(None) };
     let Some(top) = top_of(jails, path) else { return Ok(None) };
-    let Some(versions) = top.jail.versions else { return Ok(None) };
+    let Some(versions) = top.jail.versions.clone() else { return Ok(None) };
     let way = Path::new(OsStr::from_bytes(top.part.as_bytes())).join(top.below);
     Ok(Some((Dir::of(held(top.jail)?)?, versions, way)))
 }

@@ -4,7 +4,8 @@ use deltic_store::StoreError;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use super::{KEEP, OldVersions, VersionId, ids, now, turn};
+use super::{KEEP, OldVersions, VersionId, ids, turn};
+use crate::clock::Clocks;
 use crate::dir::Dir;
 use crate::errno::At;
 use crate::inner::Inner;
@@ -67,7 +68,8 @@ impl Inner {
         let dir = versions.make(path)?;
         let mut ids = ids(&dir)?;
         let newest = ids.last().map_or(0, |id| id.0.saturating_add(1));
-        let now = u64::try_from(now().as_nanos()).unwrap_or(u64::MAX);
+        let now = versions.history.clock.naming(Clocks::now());
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let id = VersionId(now.max(newest));
         match place.dir.link(&place.name, &dir, &id.name()) {
             Ok(()) => {

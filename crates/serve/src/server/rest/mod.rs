@@ -29,7 +29,6 @@ use serde_json::json;
 
 pub(super) use self::incoming::collect;
 pub(super) use self::request::{no_store, on_disk};
-pub(super) use self::versions::keep_house;
 use super::problem::Problem;
 use super::shared::{Known, Server};
 use super::volume::Rights;

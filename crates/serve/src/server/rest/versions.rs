@@ -1,7 +1,6 @@
 //! Old versions of files: which there are, and one put back.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
 
 use axum::Json;
 use axum::body::Body;
@@ -9,7 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::Response;
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
 use deltic_store_local::{
-    LocalRebuild, LocalSnapshot, LocalStore, OldVersion, OldVersions, Quota, VersionId,
+    LocalRebuild, LocalSnapshot, LocalStore, OldVersion, OldVersions, VersionId,
 };
 use deltic_tree::{Meta, RelPath};
 use serde_json::json;
@@ -25,12 +24,6 @@ use crate::server::volume::{Right, Volume};
 const MOST: usize = 1_000;
 /// Bytes that a restore copies in one step.
 const STEP_BYTES: u64 = 8 << 20;
-/// Pause between two looks for versions that are too old, and between two counts.
-const HOUSE_EVERY: Duration = Duration::from_secs(60 * 60);
-
-/// Most by which a clock is set forth in an hour that is right.
-const MOST_AHEAD: Duration = Duration::from_secs(10 * 60);
-
 /// Lists the old versions of a file, the newest first.
 pub(super) async fn list(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
@@ -157,57 +150,6 @@ impl Restoring {
     }
 }
 
-/// Removes versions that are too old, and counts what volumes hold, now and then.
-pub(crate) async fn keep_house(server: Arc<Server>) {
-    let mut clocks = Clocks::now();
-    loop {
-        let (before, now) = (clocks, Clocks::now());
-        clocks = now;
-        // A clock that is wrong for a moment does not have all old versions go.
-        let kept = if now.have_jumped(before) { None } else { Some(server.volumes.values()) };
-        for volume in kept.into_iter().flatten() {
-            let volume = volume.clone();
-            // What cannot be removed now can be later.
-            let expired = on_disk(&server, move || {
-                if let Some(versions) = volume.versions()? {
-                    versions.expire()?;
-                }
-                Ok(())
-            });
-            expired.await.ok();
-        }
-        tokio::time::sleep(HOUSE_EVERY).await;
-        for volume in server.volumes.values() {
-            let Some(quota) = Quota::of_volume(&volume.name) else { continue };
-            on_disk(&server, move || {
-                quota.recount();
-                Ok(())
-            })
-            .await
-            .ok();
-        }
-    }
-}
-
-/// The clock of the wall, which may be set, and one that goes on.
-#[derive(Clone, Copy, Debug)]
-struct Clocks {
-    wall: SystemTime,
-    steady: Instant,
-}
-
-impl Clocks {
-    fn now() -> Self {
-        Self { wall: SystemTime::now(), steady: Instant::now() }
-    }
-
-    /// True if the clock of the wall was set forth since then.
-    fn have_jumped(self, before: Self) -> bool {
-        let expected = before.wall + (self.steady - before.steady) + MOST_AHEAD;
-        self.wall > expected
-    }
-}
-
 impl At {
     /// The version that is asked for.
     fn version(&self) -> Result<Option<VersionId>, Problem> {
@@ -215,22 +157,5 @@ impl At {
         let bad =
             |_| Problem::new(StatusCode::BAD_REQUEST, "version: none that `?as=versions` lists");
         text.parse().map(Some).map_err(bad)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_that_is_set_forth_is_believed_an_hour_later() {
-        let start = Clocks::now();
-        let hour = Duration::from_secs(60 * 60);
-        let at = |wall, steady| Clocks { wall: start.wall + wall, steady: start.steady + steady };
-        assert!(!at(hour, hour).have_jumped(start));
-        assert!(!at(Duration::ZERO, hour).have_jumped(start), "set back");
-        let ahead = at(10_000 * hour, hour);
-        assert!(ahead.have_jumped(start));
-        assert!(!at(10_001 * hour, 2 * hour).have_jumped(ahead));
     }
 }

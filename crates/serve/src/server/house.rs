@@ -1,0 +1,76 @@
+//! What a server does now and then: old versions go, and what volumes hold is counted.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltic_store_local::{Jump, Quota, SETTLING};
+
+use super::kept_clock::KeptClock;
+use super::rest::on_disk;
+use super::shared::Server;
+
+/// Pause between two looks for versions that are too old, and between two counts.
+const HOUSE_EVERY: Duration = SETTLING;
+
+impl Server {
+    /// Keeps house for ever; says where the clock has jumped.
+    pub(super) async fn keep_house(
+        self: &Arc<Self>,
+        clock: &KeptClock,
+        report: &dyn Fn(&str),
+    ) -> Infallible {
+        loop {
+            self.expire().await;
+            if let Some(jump) = clock.news() {
+                report(&complaint(jump));
+            }
+            // What cannot be written now can be later.
+            let _ = clock.keep();
+            tokio::time::sleep(HOUSE_EVERY).await;
+            self.recount().await;
+        }
+    }
+
+    /// Removes versions that are too old.
+    async fn expire(self: &Arc<Self>) {
+        for volume in self.volumes.values() {
+            let volume = volume.clone();
+            // What cannot be removed now can be later.
+            let expired = on_disk(self, move || {
+                if let Some(versions) = volume.versions()? {
+                    versions.expire()?;
+                }
+                Ok(())
+            });
+            expired.await.ok();
+        }
+    }
+
+    /// Counts what volumes hold.
+    async fn recount(self: &Arc<Self>) {
+        for volume in self.volumes.values() {
+            let Some(quota) = Quota::of_volume(&volume.name) else { continue };
+            let counted = on_disk(self, move || {
+                quota.recount();
+                Ok(())
+            });
+            counted.await.ok();
+        }
+    }
+}
+
+/// Line for people about a clock that jumped.
+fn complaint(jump: Jump) -> String {
+    let (by, hours) = (jump.shown.abs_diff(jump.expected), jump.settling.as_secs() / 3600);
+    let by = match by.as_secs() {
+        secs if secs >= 2 * 86_400 => format!("{} days", secs / 86_400),
+        secs => format!("{} minutes", secs / 60),
+    };
+    let hours = if hours == 1 { "an hour".into() } else { format!("{hours} hours") };
+    let way = if jump.is_back() { "behind" } else { "ahead of" };
+    format!(
+        "the clock is {by} {way} the last time that is known: no old version goes by its age for {hours}; \
+         set the clock right if it is wrong"
+    )
+}

@@ -1,0 +1,71 @@
+//! The clock by which old versions go, over starts of the server.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltic_store::VERSIONS_NAME;
+use deltic_store_local::{AgeClock, Clocks, History, Jump, KeepVersions};
+
+use super::config::Config;
+use super::keep::Keep;
+use crate::private;
+
+/// The clock by which old versions go, and the file of the last time that was believed.
+#[derive(Debug)]
+pub(super) struct KeptClock {
+    clock: Arc<AgeClock>,
+    file: PathBuf,
+    /// True if a volume keeps versions by their age.
+    has_ages: bool,
+}
+
+impl KeptClock {
+    /// Starts the clock. Where no time is in the state directory, the disks say when the server was last at work.
+    pub(super) fn start(config: &Config) -> Self {
+        let file = config.state.join("clock");
+        let known = read(&file).or_else(|| last_work(config));
+        let is_age = |keep: &Keep| matches!(keep, Keep(KeepVersions::For(_)));
+        let kept = config.volumes.values().filter_map(|volume| volume.versions.as_ref());
+        let clock = Arc::new(AgeClock::start(Clocks::now(), known));
+        Self { clock, file, has_ages: kept.into_iter().any(is_age) }
+    }
+
+    /// Old versions that a volume keeps, by this clock.
+    pub(super) fn history(&self, Keep(keep): Keep) -> History {
+        History { keep, clock: Arc::clone(&self.clock) }
+    }
+
+    /// The last jump, once, where it matters to somebody.
+    pub(super) fn news(&self) -> Option<Jump> {
+        self.clock.news().filter(|_| self.has_ages)
+    }
+
+    /// Keeps the time for the next start, if it is believed.
+    pub(super) fn keep(&self) -> io::Result<()> {
+        let Some(now) = self.clock.believed(Clocks::now()) else { return Ok(()) };
+        private::replace(&self.file, format!("{}\n", now.as_secs()).as_bytes())
+    }
+}
+
+fn read(file: &Path) -> Option<Duration> {
+    let secs = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(secs))
+}
+
+/// The last time at which something of the server's own, or a volume, was changed.
+fn last_work(config: &Config) -> Option<Duration> {
+    let own =
+        ["", "tokens.json", "key.pem", "acme.json", "lock"].map(|name| config.state.join(name));
+    let volumes = config.volumes.values().map(|volume| volume.path.clone());
+    let versions = volumes.clone().map(|volume| volume.join(OsStr::from_bytes(VERSIONS_NAME)));
+    let changed = |path: PathBuf| {
+        let secs = std::fs::symlink_metadata(path).ok()?.ctime();
+        Some(Duration::from_secs(u64::try_from(secs).ok()?))
+    };
+    own.into_iter().chain(volumes).chain(versions).filter_map(changed).max()
+}
