@@ -75,6 +75,7 @@ fn failed(error: &ConfigError) -> Exit {
     output::complain(&error.to_string(), hint);
     match error {
         ConfigError::Bad(_) => Exit::Usage,
+        ConfigError::Taken(_) => Exit::Transport,
         ConfigError::Io { .. } if in_use => Exit::Transport,
         ConfigError::Io { .. } => Exit::Files,
     }

@@ -7,17 +7,20 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deltic_store_local::NamedFile;
 use rustix::fs::{Access, AtFlags, FileType, accessat};
 use serde_json::{Map, Value};
 
+use super::lock::wait_for;
 use crate::lock;
 use crate::token::TokenHash;
 
 /// Most bytes of a line: what clients choose of it is cut before.
 const LINE: u64 = 64 << 10;
+/// Longest wait for another server to end that writes to the log.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Letters of a token's hash that name it.
 const NAME_LETTERS: usize = 12;
 
@@ -36,6 +39,10 @@ impl Audit {
     /// Opens a log, and goes on with the chain that is in it.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let mut file = File::from(NamedFile::of_operator(path)?.log()?);
+        // Lines of two servers would break each other's chain.
+        if !wait_for(&file, LOCK_PATIENCE)? {
+            return Err(io::Error::other("another server writes to this log"));
+        }
         let len = file.metadata()?.len();
         file.seek(SeekFrom::Start(len.saturating_sub(LINE)))?;
         let mut end = Vec::new();

@@ -313,6 +313,9 @@ pub enum ConfigError {
     /// The settings make no sense.
     #[error("{0}")]
     Bad(String),
+    /// Another server has something that is for one alone.
+    #[error("{0}")]
+    Taken(String),
     /// A file or an address is not to be had.
     #[error("cannot {what}: {}", deltic_store_local::reason(source))]
     Io {

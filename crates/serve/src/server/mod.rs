@@ -17,6 +17,7 @@ mod house;
 mod journal;
 pub mod keep;
 mod kept_clock;
+mod lock;
 mod metrics;
 mod patience;
 mod problem;
@@ -63,6 +64,7 @@ use self::audit::Audit;
 use self::config::{Config, ConfigError, Limits, Tls};
 use self::journal::Journal;
 use self::kept_clock::KeptClock;
+use self::lock::StateLock;
 use self::metrics::Metrics;
 use self::problem::Problem;
 use self::shared::{Keys, Room, Server};
@@ -102,6 +104,8 @@ pub struct Prepared {
     /// Settings that it begins with.
     began: Config,
     connections: usize,
+    /// Held until the server has ended.
+    lock: Arc<StateLock>,
     clock: KeptClock,
     /// State of the wall around the volumes.
     pub wall: Wall,
@@ -128,6 +132,7 @@ pub fn prepare(
     let listener = listening(config.listen, listener)?;
     let address = listener.local_addr().map_err(ConfigError::io("listen"))?;
     config.check_address(address)?;
+    let lock = StateLock::take(&config.state)?;
     let (tls, pin) = keys(config)?;
     let audit = config.audit.as_deref().map(|path| Audit::open(path).map_err(unopened(path)));
     let audit = audit.transpose()?;
@@ -170,8 +175,8 @@ pub fn prepare(
         clients: watch::Sender::default(),
         tag_key,
     };
-    let began = config.clone();
-    Ok(Prepared { server, listener, metrics, pin, began, connections, wall, address, clock })
+    let (began, lock) = (config.clone(), Arc::new(lock));
+    Ok(Prepared { server, listener, metrics, pin, began, connections, wall, address, lock, clock })
 }
 
 /// Checks settings, and the files that a start reads and writes. Nothing is made, and no address is taken: a server may
@@ -303,9 +308,11 @@ impl Prepared {
     pub fn run(self, operator: &Operator<'_>) -> Result<(), ConfigError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(ConfigError::io("start a runtime"))?;
+        let lock = Arc::clone(&self.lock);
         let ended = runtime.block_on(self.serve(operator));
         // A disk that does not answer holds nobody up.
         runtime.shutdown_timeout(ENDING_TIMEOUT);
+        drop(lock);
         ended
     }
 
