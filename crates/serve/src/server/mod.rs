@@ -44,7 +44,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::{MethodRouter, get};
 use deltic_net::embed::{Bases, Embedding, RecipeCache};
 use deltic_net::executor::Budget;
@@ -378,6 +378,7 @@ fn router(server: Arc<Server>) -> Router {
     table()
         .fold(Router::new(), add)
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such address"))
+        .layer(from_fn(rest::refuse_coded))
         .layer(map_response(problem::in_form))
         .layer(from_fn_with_state(Arc::clone(&server), journal::watch))
         .with_state(server)

@@ -1,5 +1,7 @@
 //! Versions of files as HTTP names them, and requests that are for one of them alone.
 
+use std::time::UNIX_EPOCH;
+
 use axum::http::{HeaderMap, StatusCode, header};
 use deltic_store::{Snapshot, Store, StoreError, Tree, Version};
 use deltic_store_local::{LocalSnapshot, LocalStore};
@@ -65,6 +67,54 @@ pub(super) fn names_tag(headers: &HeaderMap, condition: &header::HeaderName, tag
     tags.any(|one| one == "*" || strong(one) == strong(tag))
 }
 
+/// What the conditions of a request say of a file (RFC 9110, section 13.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The request may go on.
+    Holds,
+    /// The client has this version: `If-None-Match` or `If-Modified-Since`.
+    HasIt,
+    /// A condition fails: this one.
+    Fails(&'static str),
+}
+
+/// A version of a file, as conditions name one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Present<'a> {
+    pub(super) tag: &'a str,
+    pub(super) modified: Timestamp,
+}
+
+/// Weighs the conditions of a request against the version that is there, if one is. A time counts only where the header
+/// with tags is missing, and where it is a date of HTTP.
+pub(super) fn weigh(headers: &HeaderMap, present: Option<Present<'_>>) -> Verdict {
+    let names = |condition| present.is_some_and(|it| names_tag(headers, &condition, it.tag));
+    let is_newer = |condition| {
+        let since = date(headers, &condition)?;
+        Some(present?.modified.secs > since)
+    };
+    if headers.contains_key(header::IF_MATCH) {
+        if !names(header::IF_MATCH) {
+            return Verdict::Fails("the file is another version, or there is none (If-Match)");
+        }
+    } else if is_newer(header::IF_UNMODIFIED_SINCE) == Some(true) {
+        return Verdict::Fails("the file was modified later (If-Unmodified-Since)");
+    }
+    if headers.contains_key(header::IF_NONE_MATCH) {
+        return if names(header::IF_NONE_MATCH) { Verdict::HasIt } else { Verdict::Holds };
+    }
+    match is_newer(header::IF_MODIFIED_SINCE) {
+        Some(false) => Verdict::HasIt,
+        _ => Verdict::Holds,
+    }
+}
+
+/// Seconds since 1970 of a header's date.
+fn date(headers: &HeaderMap, name: &header::HeaderName) -> Option<i64> {
+    let date = httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()?;
+    i64::try_from(date.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
+}
+
 /// Checks the conditions of a change; what is to be replaced.
 pub(super) fn check_conditions(
     (server, store): (&Server, &LocalStore),
@@ -72,29 +122,46 @@ pub(super) fn check_conditions(
     headers: &HeaderMap,
 ) -> Result<Option<Meta>, Problem> {
     let there = store.look(file)?;
-    let failed = |why: &str| Err(Problem::new(StatusCode::PRECONDITION_FAILED, why));
     if there.as_ref().is_some_and(|meta| !meta.is_file()) {
         let why = format!("{file}: not a file");
         return Err(Problem::new(StatusCode::CONFLICT, why));
     }
-    let tag = match &there {
-        None => None,
-        Some(_) => Some(tag(server, &store.open(file)?)),
+    // Somebody may remove the file between the two steps.
+    let opened = match there.as_ref().map(|_| store.open(file)).transpose() {
+        Err(StoreError::NotFound { .. }) => None,
+        opened => opened?,
     };
-    if headers.contains_key(header::IF_MATCH) {
-        let is_it = |tag: &String| names_tag(headers, &header::IF_MATCH, tag);
-        if !tag.as_ref().is_some_and(is_it) {
-            return failed("the file is another version, or there is none (If-Match)");
+    let tag = opened.as_ref().map(|snapshot| tag(server, snapshot));
+    let modified = opened.as_ref().map_or_else(Timestamp::default, |it| it.meta().modified);
+    let present = tag.as_deref().map(|tag| Present { tag, modified });
+    // `If-Modified-Since` is for GET and HEAD alone.
+    match weigh(headers, present) {
+        Verdict::HasIt if headers.contains_key(header::IF_NONE_MATCH) => {
+            Err(failed("there is such a file (If-None-Match)"))
         }
+        Verdict::Fails(why) => Err(failed(why)),
+        Verdict::HasIt | Verdict::Holds => Ok(there.filter(|_| present.is_some())),
     }
-    if headers.contains_key(header::IF_NONE_MATCH) {
-        let is_it = |tag: &String| names_tag(headers, &header::IF_NONE_MATCH, tag);
-        if tag.as_ref().is_some_and(is_it) {
-            return failed("there is such a file (If-None-Match)");
-        }
-    }
-    Ok(there)
 }
+
+/// The answer where a condition of the request does not hold.
+pub(super) fn failed(why: &str) -> Problem {
+    Problem::new(StatusCode::PRECONDITION_FAILED, why)
+}
+
+/// The answer to a change that could not be put in place. Where the request has conditions and another client was first,
+/// the conditions held when they were checked, and fail by now.
+pub(super) fn not_committed(headers: &HeaderMap, error: StoreError) -> Problem {
+    let is_lost = matches!(error, StoreError::Conflict { .. } | StoreError::NotFound { .. });
+    match is_lost && CHANGE_CONDITIONS.iter().any(|name| headers.contains_key(name)) {
+        true => failed("the file is another version by now"),
+        false => error.into(),
+    }
+}
+
+/// Conditions that a change may have.
+const CHANGE_CONDITIONS: [header::HeaderName; 3] =
+    [header::IF_MATCH, header::IF_NONE_MATCH, header::IF_UNMODIFIED_SINCE];
 
 /// Refuses a change of a file that does not name its version.
 pub(super) fn need_condition(headers: &HeaderMap) -> Result<(), Problem> {
@@ -103,4 +170,50 @@ pub(super) fn need_condition(headers: &HeaderMap) -> Result<(), Problem> {
     }
     let why = "name the version that is to go: If-Match with its ETag, or *";
     Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+    fn verdict(conditions: &[(header::HeaderName, &str)]) -> Verdict {
+        let mut headers = HeaderMap::new();
+        for (name, value) in conditions {
+            headers.append(name, value.parse().unwrap());
+        }
+        let modified = Timestamp { secs: 784_111_777, nanos: 500_000_000 };
+        weigh(&headers, Some(Present { tag: "\"a\"", modified }))
+    }
+
+    #[test]
+    fn a_time_counts_where_there_is_no_tag_and_by_whole_seconds() {
+        use header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+        assert_eq!(verdict(&[]), Verdict::Holds);
+        assert_eq!(verdict(&[(IF_MODIFIED_SINCE, SAME)]), Verdict::HasIt);
+        assert_eq!(verdict(&[(IF_MODIFIED_SINCE, OLD)]), Verdict::Holds);
+        assert_eq!(verdict(&[(IF_UNMODIFIED_SINCE, SAME)]), Verdict::Holds);
+        assert!(matches!(verdict(&[(IF_UNMODIFIED_SINCE, OLD)]), Verdict::Fails(_)));
+        // Tags come first, and what is no date says nothing.
+        let other = (IF_NONE_MATCH, "\"b\"");
+        assert_eq!(verdict(&[other, (IF_MODIFIED_SINCE, SAME)]), Verdict::Holds);
+        let same = (IF_MATCH, "\"a\"");
+        assert_eq!(verdict(&[same, (IF_UNMODIFIED_SINCE, OLD)]), Verdict::Holds);
+        for none in ["", "x", "784111777", "2026-01-01T00:00:00Z"] {
+            assert_eq!(verdict(&[(IF_MODIFIED_SINCE, none)]), Verdict::Holds, "{none}");
+            assert_eq!(verdict(&[(IF_UNMODIFIED_SINCE, none)]), Verdict::Holds, "{none}");
+        }
+    }
+
+    #[test]
+    fn of_no_file_only_a_tag_is_asked() {
+        let one = |name, value: &str| HeaderMap::from_iter([(name, value.parse().unwrap())]);
+        let weigh = |headers| weigh(&headers, None);
+        assert!(matches!(weigh(one(header::IF_MATCH, "*")), Verdict::Fails(_)));
+        assert_eq!(weigh(one(header::IF_NONE_MATCH, "*")), Verdict::Holds);
+        assert_eq!(weigh(one(header::IF_UNMODIFIED_SINCE, OLD)), Verdict::Holds);
+        assert_eq!(weigh(one(header::IF_MODIFIED_SINCE, SAME)), Verdict::Holds);
+    }
 }

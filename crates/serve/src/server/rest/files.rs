@@ -10,12 +10,15 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
+use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, Tree};
 use deltic_store_local::{LocalRebuild, LocalSnapshot};
 use deltic_tree::{Kind, Meta, Timestamp};
 use sha2::{Digest, Sha256};
 
-use super::conditions::{check_conditions, names_tag, need_condition, tag, tag_of_new};
+use super::conditions::{
+    Present, Verdict, check_conditions, failed, need_condition, not_committed, tag, tag_of_new,
+    weigh,
+};
 use super::delta;
 use super::incoming::{broken, content_length, next};
 use super::moved;
@@ -85,14 +88,14 @@ async fn read(server: Arc<Server>, at: At, method: Method) -> Result<Response, P
     let build = |response: axum::http::response::Builder, body| {
         Ok(no_store(response.body(body).expect("headers are plain text")))
     };
-    if names_tag(headers, &header::IF_NONE_MATCH, &tag) {
-        return build(response.status(StatusCode::NOT_MODIFIED), Body::empty());
+    match weigh(headers, Some(Present { tag: &tag, modified: snapshot.meta().modified })) {
+        Verdict::Holds => {}
+        Verdict::HasIt => return build(response.status(StatusCode::NOT_MODIFIED), Body::empty()),
+        Verdict::Fails(why) => return Err(failed(why)),
     }
-    if headers.contains_key(header::IF_MATCH) && !names_tag(headers, &header::IF_MATCH, &tag) {
-        return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "the file is another version"));
-    }
-    // A range of another version is of no use.
-    let is_of_this = headers.get(header::IF_RANGE).is_none_or(|wanted| wanted == &*tag);
+    // A range of another version is of no use. A time does not tell versions apart, nor does a weak tag.
+    let is_of_this = |wanted: &HeaderValue| wanted == &*tag && !tag.starts_with("W/");
+    let is_of_this = headers.get(header::IF_RANGE).is_none_or(is_of_this);
     let range = headers.get(header::RANGE).filter(|_| is_of_this);
     let (status, span) = match range.map(|range| parse_range(range, len)) {
         None | Some(Asked::All) => (StatusCode::OK, 0..len),
@@ -212,7 +215,8 @@ pub(super) async fn write(
     let tag = on_disk(&server, move || {
         let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o666);
         let replaces = there.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
-        let version = rebuild.commit(Commit { meta: &meta, keep: Keep::default(), replaces })?;
+        let version = rebuild.commit(Commit { meta: &meta, keep: Keep::default(), replaces });
+        let version = version.map_err(|error| not_committed(&at.headers, error))?;
         above.keep();
         store.flush()?;
         Ok(tag_of_new(&again, (&store, &file), version)?)
@@ -286,12 +290,8 @@ pub(super) async fn delete(
         // What is compared is this version, or a later one, which is none to be removed.
         let version = store.open(&file)?;
         check_conditions((&again, &store), &file, &at.headers)?.ok_or_else(missing)?;
-        store.remove_version(&file, &version).map_err(|error| match error {
-            StoreError::Conflict { .. } => {
-                Problem::new(StatusCode::PRECONDITION_FAILED, "the file is another version by now")
-            }
-            error => error.into(),
-        })?;
+        let removed = store.remove_version(&file, &version);
+        removed.map_err(|error| not_committed(&at.headers, error))?;
         store.flush()?;
         Ok(StatusCode::NO_CONTENT)
     })

@@ -4,7 +4,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, BodyDataStream};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -93,6 +96,26 @@ pub(super) fn broken() -> Problem {
 fn too_long(most: u64) -> Problem {
     let why = format!("more than {most} bytes in the body");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why)
+}
+
+/// Refuses a request whose body is no whole file as it is: a coded one would be kept in its code, and a part as the whole.
+pub(crate) async fn refuse_coded(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let codes = headers.get_all(header::CONTENT_ENCODING).into_iter();
+    let is_plain = |value: &HeaderValue| {
+        let mut codes = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        codes.all(|code| code.is_empty() || code.eq_ignore_ascii_case(b"identity"))
+    };
+    if !codes.into_iter().all(is_plain) {
+        let why = "Content-Encoding: send the bytes as they are to be, without one";
+        let refused = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
+        return ([(header::ACCEPT_ENCODING, "identity")], refused).into_response();
+    }
+    if headers.contains_key(header::CONTENT_RANGE) {
+        let why = "Content-Range: a file is put as a whole; ?as=patch changes a part of one";
+        return Problem::new(StatusCode::BAD_REQUEST, why).into_response();
+    }
+    next.run(request).await
 }
 
 /// Length of a body, where the request says it.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
-use deltic_store::{Store, Tree};
+use deltic_store::{Store, StoreError, Tree};
 
-use super::conditions::{check_conditions, tag};
+use super::conditions::{check_conditions, not_committed, tag};
 use super::request::{Above, At, no_store, on_disk, path};
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
@@ -33,7 +33,10 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
         }
         let mut above = Above::new(&store);
         above.make_for(&to)?;
-        store.rename(&from, &to)?;
+        store.rename(&from, &to).map_err(|error| match error {
+            StoreError::NotFound { .. } => not_committed(&at.headers, error),
+            error => error.into(),
+        })?;
         above.keep();
         store.flush()?;
         Ok(tag(&again, &store.open(&to)?))

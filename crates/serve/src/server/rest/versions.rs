@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree};
 use deltic_store_local::{
@@ -13,7 +13,7 @@ use deltic_store_local::{
 use deltic_tree::{Meta, RelPath};
 use serde_json::json;
 
-use super::conditions::{check_conditions, tag_of_new};
+use super::conditions::{check_conditions, not_committed, tag_of_new};
 use super::pieces::{Step, steps};
 use super::request::{Above, At, no_store, on_disk};
 use crate::server::problem::Problem;
@@ -100,7 +100,7 @@ pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Pro
         let mut above = Above::new(&store);
         above.make_for(&file)?;
         let new = store.create(&file, old.meta().len)?;
-        Ok(Restoring { old, store, new, there, file, above, made: 0 })
+        Ok(Restoring { old, store, new, there, file, above, headers, made: 0 })
     })
     .await?;
     let restoring = steps(&server, restoring, Restoring::step).await?;
@@ -121,6 +121,7 @@ struct Restoring {
     there: Option<Meta>,
     file: RelPath,
     above: Above,
+    headers: HeaderMap,
     made: u64,
 }
 
@@ -137,12 +138,12 @@ impl Restoring {
 
     /// Puts it in place: whether nothing was there, and its tag.
     fn commit(self, server: &Server) -> Result<(bool, String), Problem> {
-        let Self { old, store, new, there, file, above, .. } = self;
+        let Self { old, store, new, there, file, above, headers, .. } = self;
         let replaces = there.as_ref().map_or(Replaces::Nothing, Replaces::Seen);
         let keep = Keep { modes: true, times: true, ..Keep::default() };
         let version = match new.commit(Commit { meta: old.meta(), keep, replaces }) {
             Err(StoreError::Unset { .. }) => None,
-            committed => committed?,
+            committed => committed.map_err(|error| not_committed(&headers, error))?,
         };
         above.keep();
         store.flush()?;
