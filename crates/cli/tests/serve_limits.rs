@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::server::Server;
-use common::{PATIENCE, World, noise, wait_until};
+use common::{PATIENCE, World, noise, skip, wait_until};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// The status of an answer.
@@ -85,36 +85,117 @@ fn where_all_sessions_are_taken_a_client_hears_when_to_come_again() {
 }
 
 #[test]
-fn an_address_has_so_many_connections_at_once() {
+fn an_address_has_so_many_connections_with_a_token_at_once() {
     let world = World::new();
-    let settings =
-        "[limits]\nconnections_per_address = 3\ncount_loopback = true\nhandshakes_per_second = 0\n";
+    let settings = "[limits]\nconnections_per_address = 3\ncount_loopback = true\n";
     let server = Server::set(&world, settings);
-    let mut socket = server.socket(server.token());
-    assert!(socket.hear().contains("welcome"), "a WebSocket counts as long as it lives");
-    // While the connection of the login still counts, one of these is closed, and another one takes its place.
-    let mut held = Vec::new();
-    wait_until("one more is closed", || {
-        held.retain_mut(|stream| !is_closed(stream));
-        held.resize_with(2, || server.connect());
-        is_closed(&mut server.connect())
+    let mut sockets: Vec<_> = Vec::new();
+    // The connection of the login may count for a moment yet.
+    wait_until("three are let in", || {
+        sockets
+            .push(server.upgrade(&format!("Authorization: Bearer {}\r\n", server.add_token("x"))));
+        sockets.retain(|(head, _)| head.starts_with("HTTP/1.1 101"));
+        sockets.len() == 3
     });
-    drop(held);
-    wait_until("there is room again", || server.status("GET", "/healthz", "") == 200);
+    let token = server.add_token("fourth");
+    let answer = server.answer(&token, "/v1/volumes", "");
+    assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("retry-after: "), "{answer}");
+    assert!(answer.contains("this address has as many connections"), "{answer}");
+    sockets.pop();
+    wait_until("there is room again", || {
+        server.answer(&token, "/v1/volumes", "").starts_with("HTTP/1.1 200")
+    });
 }
 
 #[test]
-fn new_connections_of_strangers_are_held_off_and_those_with_a_token_are_not() {
+fn of_strangers_the_oldest_gives_way_and_whoever_has_a_token_comes_in() {
     let world = World::new();
-    let settings =
-        "[limits]\ncount_loopback = true\nhandshakes_per_second = 1\nhandshake_burst = 5\n";
+    let settings = "[limits]\nconnections_per_address = 20\ncount_loopback = true\n";
     let server = Server::set(&world, settings);
+    let mut socket = server.socket(server.token());
+    assert!(socket.hear().contains("welcome"));
+    // A WebSocket whose client has not said who it is, is a stranger too.
+    let mut nobody = server.upgrade("").1;
+    let mut strangers: Vec<_> = (0..200).map(|_| server.connect()).collect();
     for _ in 0..20 {
         assert_eq!(server.status("GET", "/v1/volumes", ""), 200);
+        strangers.push(server.connect());
     }
-    let strangers: Vec<_> = (0..40).map(|_| server.connect()).collect();
-    let away = strangers.into_iter().filter_map(|mut stream| is_closed(&mut stream).then_some(()));
-    assert!(away.count() > 0);
+    assert!(is_closed(&mut nobody.0));
+    let away = strangers.iter_mut().filter_map(|stream| is_closed(stream).then_some(())).count();
+    assert!((150..=210).contains(&away), "{away}");
+    socket.open(1);
+    socket.open(0);
+    assert!(socket.hear().contains(r#""channel":0"#), "it was put out");
+}
+
+#[test]
+fn where_no_connection_is_left_a_stranger_gives_way() {
+    let world = World::new();
+    let server = Server::set(&world, "[limits]\nconnections = 10\n");
+    let strangers: Vec<_> = (0..30).map(|_| server.connect()).collect();
+    assert_eq!(server.status("GET", "/v1/volumes", ""), 200);
+    drop(strangers);
+}
+
+/// Begins TLS with a server as fast as one process can, and keeps the last thousand connections: host and port are
+/// given, and for how many seconds. It says how many there were.
+const FLOOD: &str = r#"
+import collections, socket, ssl, sys, time
+host, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+out = ssl.MemoryBIO()
+try:
+    context.wrap_bio(ssl.MemoryBIO(), out).do_handshake()
+except ssl.SSLWantReadError:
+    pass
+hello, held, count, ends = out.read(), collections.deque(maxlen=1000), 0, time.time() + seconds
+while time.time() < ends:
+    try:
+        stream = socket.create_connection((host, port), timeout=5)
+        stream.sendall(hello)
+        held.append(stream)
+        count += 1
+    except OSError:
+        pass
+print(count)
+"#;
+
+#[test]
+fn strangers_by_the_thousand_lock_out_no_token_of_their_address() {
+    let flood = |address: &str| {
+        let (host, port) = address.split_once(':').expect("it has a port");
+        let mut python = std::process::Command::new("python3");
+        python.args(["-c", FLOOD, host, port, "600"]).stdout(std::process::Stdio::piped());
+        python.spawn()
+    };
+    let world = World::new();
+    let server = Server::set(&world, "tls = \"self-signed\"\n[limits]\ncount_loopback = true\n");
+    world.write("src/a", "a");
+    let address = server.url.split("://").nth(1).expect("it has one").to_owned();
+    let Ok(flooding) = flood(&address) else {
+        return skip("python3 is not installed: nobody floods the server");
+    };
+    let flooding = Ending(flooding);
+    sleep(Duration::from_secs(2));
+    for round in 0..20 {
+        world.write("src/a", format!("round {round}"));
+        let run = server.deltic("sync -a --timeout=30 src/ URL/photos/");
+        assert_eq!(run.code, Some(0), "round {round}: {run:#?}");
+    }
+    drop(flooding);
+    assert_eq!(world.read("photos/a"), b"round 19");
+}
+
+/// A process that ends with this value.
+struct Ending(std::process::Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use deltic_net::SyncError;
 use deltic_net::plan::{Dial, Stream};
@@ -27,6 +27,7 @@ use tokio_websockets::ClientBuilder;
 
 use crate::channel::{Channel, Connection, Mux, limits};
 use crate::control::{FromClient, FromServer, parse};
+use crate::pass::Pass;
 use crate::token::Token;
 use crate::trust::{self, WrongPin, client_config};
 
@@ -275,21 +276,17 @@ impl Address {
     ) -> Result<Pin<Box<dyn Stream>>, SyncError> {
         let failed = |what: &str| failed(what, &self.server());
         let (host, port) = self.endpoint();
+        // Settings take time, which a server that has many strangers does not give.
+        let connector = if self.is_secret { Some(connector(credentials)) } else { None };
+        let connector = connector.transpose();
+        let connector = connector.map_err(|error| failed("connect to")(io::Error::other(error)))?;
         let stream = TcpStream::connect((&*host, port)).await.map_err(failed("connect to"))?;
         stream.set_nodelay(true).ok();
-        let stream: Pin<Box<dyn Stream>> = if self.is_secret {
-            let config = client_config(credentials.pin.as_ref())
-                .map_err(|error| failed("connect to")(io::Error::other(error)))?;
-            let name = ServerName::try_from(host)
-                .map_err(|error| failed("connect to")(io::Error::other(error)))?;
-            let connector = TlsConnector::from(Arc::new(config));
-            let stream = connector.connect(name, stream).await.map_err(WrongPin::unwrapped);
-            let stream = stream.map_err(failed("trust"))?;
-            Box::pin(stream)
-        } else {
-            Box::pin(stream)
-        };
-        Ok(stream)
+        let Some(connector) = connector else { return Ok(Box::pin(stream)) };
+        let name = ServerName::try_from(host)
+            .map_err(|error| failed("connect to")(io::Error::other(error)))?;
+        let stream = connector.connect(name, stream).await.map_err(WrongPin::unwrapped);
+        Ok(Box::pin(stream.map_err(failed("trust"))?))
     }
 
     /// Error of a server that says nothing.
@@ -297,6 +294,14 @@ impl Address {
         let why = format!("no answer within {} s", within.as_secs());
         failed("connect to", &self.server())(io::Error::new(io::ErrorKind::TimedOut, why))
     }
+}
+
+/// Settings of TLS, with a pass of the token.
+fn connector(credentials: &Credentials) -> Result<TlsConnector, rustls::Error> {
+    let mut config = client_config(credentials.pin.as_ref())?;
+    let pass = Pass::of(&credentials.token.hash(), SystemTime::now());
+    config.alpn_protocols.push(pass.protocol());
+    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 fn failed(what: &str, server: &str) -> impl FnOnce(io::Error) -> SyncError + use<> {

@@ -9,6 +9,7 @@ pub mod channel;
 pub mod client;
 
 pub mod control;
+mod pass;
 pub mod private;
 pub mod server;
 pub mod token;

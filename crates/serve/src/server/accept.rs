@@ -13,17 +13,21 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
 use tower_service::Service;
 
 use super::acme::TLS_ALPN;
 use super::admission::Peer;
 use super::patience::{Patient, paced};
 use super::shared::Server;
+use crate::pass::Pass;
 
 /// Pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -61,8 +65,7 @@ impl Door {
     pub(super) async fn open(self: Arc<Self>, listener: TcpListener) -> Infallible {
         let mut spare = Spare::new();
         loop {
-            let permit = Arc::clone(&self.connections).acquire_owned().await;
-            let permit = permit.expect("the semaphore is never closed");
+            let permit = self.room().await;
             let (stream, from) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -73,14 +76,30 @@ impl Door {
             };
             let metrics = &self.server.journal.metrics;
             metrics.connections.fetch_add(1, Ordering::Relaxed);
-            let Some(peer) = self.server.admission.connect(from.ip()) else {
-                metrics.turned_away.fetch_add(1, Ordering::Relaxed);
-                continue;
-            };
+            let peer = self.server.admission.connect(from.ip());
             let peer = Arc::new(peer.holding(permit));
             let door = Arc::clone(&self);
-            self.server.tracker.spawn(async move { door.converse(stream, peer).await });
+            self.server.tracker.spawn(async move {
+                tokio::select! {
+                    () = door.converse(stream, Arc::clone(&peer)) => {}
+                    () = peer.has_to_leave() => door.turned_away(),
+                }
+            });
         }
+    }
+
+    /// Room for one more connection. Where there is none, a stranger gives way.
+    async fn room(&self) -> OwnedSemaphorePermit {
+        if let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() {
+            return permit;
+        }
+        self.server.admission.make_room();
+        let permit = Arc::clone(&self.connections).acquire_owned().await;
+        permit.expect("the semaphore is never closed")
+    }
+
+    fn turned_away(&self) {
+        self.server.journal.metrics.turned_away.fetch_add(1, Ordering::Relaxed);
     }
 
     async fn converse(&self, stream: TcpStream, peer: Arc<Peer>) {
@@ -90,12 +109,30 @@ impl Door {
         let tls = self.server.tls.config.borrow().clone();
         let tls = tls.filter(|_| self.wire == Wire::AsConfigured);
         let Some(tls) = tls else { return self.answer(stream, peer).await };
-        let shaking = TlsAcceptor::from(tls).accept(stream);
-        let Ok(Ok(stream)) = timeout(limits.head(), shaking).await else { return };
+        let shaking = self.shake(stream, tls, &peer);
+        let Ok(Some(stream)) = timeout(limits.head(), shaking).await else { return };
         // An authority that looks for a name has seen by now what it wants.
         if stream.get_ref().1.alpn_protocol() != Some(TLS_ALPN) {
             self.answer(stream, peer).await;
         }
+    }
+
+    /// Agrees upon TLS, unless too many strangers want that.
+    async fn shake(
+        &self,
+        stream: Patient<TcpStream>,
+        tls: Arc<ServerConfig>,
+        peer: &Peer,
+    ) -> Option<TlsStream<Patient<TcpStream>>> {
+        let begun = LazyConfigAcceptor::new(Acceptor::default(), stream).await.ok()?;
+        let hello = begun.client_hello();
+        let pass = hello.alpn().and_then(|mut names| names.find_map(Pass::parse));
+        let token = pass.and_then(|pass| self.server.access.passed(&pass));
+        if !self.server.admission.shake(peer, token) {
+            self.turned_away();
+            return None;
+        }
+        begun.into_stream(tls).await.ok()
     }
 
     /// Answers the requests of a connection.

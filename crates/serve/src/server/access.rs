@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use super::quotas::{TokenQuota, TokenQuotas};
 use crate::lock;
+use crate::pass::{Pass, Passes};
 use crate::private;
 use crate::token::{Token, TokenHash};
 
@@ -224,6 +225,7 @@ pub(crate) struct Access {
     starter: Option<TokenHash>,
     known: Mutex<Known>,
     changes: watch::Sender<u64>,
+    passes: Mutex<Passes>,
     /// Counts for quotas of tokens.
     pub(crate) quotas: Arc<TokenQuotas>,
 }
@@ -300,7 +302,8 @@ impl Access {
         let (stamp, grants) = (file.stamp(), file.read()?);
         let known = Mutex::new(Known { stamp, grants, fixed: Grants::new() });
         let (changes, quotas) = (watch::Sender::default(), Arc::default());
-        let access = Self { file, starter, known, changes, quotas };
+        let passes = Mutex::default();
+        let access = Self { file, starter, known, changes, passes, quotas };
         access.set(settings);
         Ok(access)
     }
@@ -325,7 +328,17 @@ impl Access {
         self.find_at(token, SystemTime::now())
     }
 
-    /// The same at a time of the wall's clock.
+    /// Finds the token of a pass.
+    pub(crate) fn passed(&self, pass: &Pass) -> Option<TokenHash> {
+        self.look();
+        let known = lock(&self.known);
+        let version = *self.changes.borrow();
+        let all = || known.fixed.keys().chain(known.grants.keys());
+        let tokens = || all().filter_map(|hash| hash.parse().ok()).collect();
+        lock(&self.passes).find(pass, SystemTime::now(), version, tokens)
+    }
+
+    /// Finds the rights of a token at a time of the wall's clock.
     fn find_at(&self, token: &TokenHash, now: SystemTime) -> Option<Found> {
         let known = lock(&self.known);
         let mut line = known.line(token.to_string(), Some(now))?;

@@ -8,16 +8,18 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
 
 use super::config::Limits;
 use super::problem::{BUSY, Problem};
 use super::rates::{Meter, Rate};
+use super::strangers::{StrangerPlace, Strangers};
 use crate::lock;
 use crate::token::TokenHash;
 
@@ -26,8 +28,12 @@ use crate::token::TokenHash;
 pub(crate) struct Admission {
     proxies: Vec<IpAddr>,
     limits: Mutex<Limits>,
+    strangers: Arc<Strangers>,
     connections: Arc<Tally<IpAddr>>,
     handshakes: Meter<IpAddr>,
+    /// Handshakes of all addresses beyond what each of them may have.
+    spare_handshakes: Meter<()>,
+    passes: Meter<TokenHash>,
     wrong_tokens: Meter<IpAddr>,
     sessions: Arc<Tally<TokenHash>>,
     requests: Meter<TokenHash>,
@@ -39,17 +45,31 @@ pub(crate) struct Peer {
     ip: IpAddr,
     /// The address by which it is counted, if it is.
     counted: Option<IpAddr>,
-    /// Set once it has shown a token.
-    is_known: AtomicBool,
-    _place: Option<Counted<IpAddr>>,
+    /// Cancelled once it is to give way.
+    leave: CancellationToken,
+    standing: Mutex<Standing>,
     /// Room among all connections; a WebSocket has it as long as it lives.
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What a server knows of the other end of a connection, with its place.
+#[derive(Debug)]
+enum Standing {
+    /// It has shown nothing.
+    Stranger { _place: StrangerPlace },
+    /// It has shown a token, or a pass for one.
+    Known { _place: Option<Counted<IpAddr>> },
 }
 
 impl Peer {
     /// Has its place among all connections as long as it is there.
     pub(crate) fn holding(self, permit: OwnedSemaphorePermit) -> Self {
         Self { _permit: Some(permit), ..self }
+    }
+
+    /// Ends once the connection is to give way to others.
+    pub(crate) async fn has_to_leave(&self) {
+        self.leave.cancelled().await;
     }
 }
 
@@ -59,7 +79,7 @@ pub(crate) struct Client {
     pub(crate) ip: IpAddr,
     /// The address by which wrong tokens are counted, if they are.
     counted: Option<IpAddr>,
-    peer: Arc<Peer>,
+    pub(crate) peer: Arc<Peer>,
 }
 
 impl Admission {
@@ -68,8 +88,11 @@ impl Admission {
         Self {
             proxies: proxies.into_iter().map(|ip| ip.to_canonical()).collect(),
             limits: Mutex::new(limits),
+            strangers: Arc::default(),
             connections: Arc::default(),
             handshakes: Meter::new(handshakes),
+            spare_handshakes: Meter::new(spare_handshakes()),
+            passes: Meter::new(requests),
             wrong_tokens: Meter::new(wrong_tokens),
             sessions: Arc::default(),
             requests: Meter::new(requests),
@@ -82,6 +105,7 @@ impl Admission {
         self.handshakes.set(handshakes);
         self.wrong_tokens.set(wrong_tokens);
         self.requests.set(requests);
+        self.passes.set(requests);
         *lock(&self.limits) = limits;
     }
 
@@ -90,20 +114,46 @@ impl Admission {
         *lock(&self.limits)
     }
 
-    /// Admits a connection, or not.
-    pub(crate) fn connect(&self, ip: IpAddr) -> Option<Peer> {
+    /// Admits a connection, as a stranger.
+    pub(crate) fn connect(&self, ip: IpAddr) -> Peer {
         let (ip, limits) = (ip.to_canonical(), self.limits());
         let is_counted =
             !self.proxies.contains(&ip) && (limits.count_loopback || !ip.is_loopback());
         let counted = is_counted.then(|| network(ip));
-        let place = match counted {
-            None => None,
-            Some(key) => {
-                self.handshakes.take(key, Instant::now()).ok()?;
-                Some(Tally::take(&self.connections, key, limits.connections_per_address)?)
-            }
-        };
-        Some(Peer { ip, counted, is_known: AtomicBool::new(false), _place: place, _permit: None })
+        let place = self.strangers.enter(counted, limits.connections_per_address);
+        let leave = place.leave();
+        let standing = Mutex::new(Standing::Stranger { _place: place });
+        Peer { ip, counted, leave, standing, _permit: None }
+    }
+
+    /// Makes room for a connection where there is none, if strangers are there.
+    pub(crate) fn make_room(&self) {
+        self.strangers.evict_oldest();
+    }
+
+    /// Admits a handshake or not: one with a pass of a token, a stranger's at the rate of its address, or one beyond
+    /// that, as long as all of these cost little.
+    pub(crate) fn shake(&self, peer: &Peer, passed: Option<TokenHash>) -> bool {
+        let Some(address) = peer.counted else { return true };
+        let now = Instant::now();
+        let has_passed =
+            |token| self.passes.take(token, now).is_ok() && self.recognise(peer).is_ok();
+        passed.is_some_and(has_passed)
+            || self.handshakes.take(address, now).is_ok()
+            || self.spare_handshakes.take((), now).is_ok()
+    }
+
+    /// Gives the other end of a connection a place among those of its address that have a token.
+    fn recognise(&self, peer: &Peer) -> Result<(), Problem> {
+        let mut standing = lock(&peer.standing);
+        if matches!(*standing, Standing::Known { .. }) {
+            return Ok(());
+        }
+        let most = self.limits().connections_per_address;
+        let full = || later("this address has as many connections as it may", BUSY);
+        let take = |address| Tally::take(&self.connections, address, most).ok_or_else(full);
+        *standing = Standing::Known { _place: peer.counted.map(take).transpose()? };
+        Ok(())
     }
 
     /// Finds out who asks by a connection: the other end, or whom a proxy speaks for.
@@ -139,11 +189,7 @@ impl Admission {
 
     /// Counts a request of a token.
     pub(crate) fn request(&self, client: &Client, token: TokenHash) -> Result<(), Problem> {
-        let peer = &client.peer;
-        if let Some(key) = peer.counted.filter(|_| !peer.is_known.swap(true, Ordering::Relaxed)) {
-            // Only those whom nobody knows are held off.
-            self.handshakes.give_back(&key);
-        }
+        self.recognise(&client.peer)?;
         let taken = self.requests.take(token, Instant::now());
         taken.map_err(|wait| later("too many requests with this token", wait))
     }
@@ -158,6 +204,15 @@ impl Admission {
 
 fn later(why: &str, wait: Duration) -> Problem {
     Problem::new(StatusCode::TOO_MANY_REQUESTS, why).after(wait)
+}
+
+/// Rate of handshakes beyond those of each address: an eighth of the processors, where one takes a quarter of a
+/// millisecond.
+fn spare_handshakes() -> Rate {
+    const OF_A_PROCESSOR: u32 = 500;
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let most = OF_A_PROCESSOR.saturating_mul(u32::try_from(processors).unwrap_or(u32::MAX));
+    Rate::new(most, Duration::from_secs(1), most / 10)
 }
 
 /// Rates of handshakes, wrong tokens and requests.
@@ -234,35 +289,66 @@ mod tests {
         text.parse().unwrap()
     }
 
-    #[test]
-    fn an_address_has_so_many_connections_and_a_net_of_ipv6_is_one() {
-        let admission = admission(&[]);
-        let held: Vec<_> = (0..3).filter_map(|_| admission.connect(ip("192.0.2.1"))).collect();
-        assert_eq!(held.len(), 3);
-        assert!(admission.connect(ip("192.0.2.1")).is_none());
-        assert!(admission.connect(ip("::ffff:192.0.2.1")).is_none(), "it is the same address");
-        assert!(admission.connect(ip("192.0.2.2")).is_some());
-        drop(held);
-        assert!(admission.connect(ip("192.0.2.1")).is_some());
-        let same = |last: u32| admission.connect(ip(&format!("2001:db8::{last:x}")));
-        let held: Vec<_> = (0..9).filter_map(same).collect();
-        assert_eq!(held.len(), 3);
-        assert!(admission.connect(ip("2001:db8:0:1::1")).is_some());
-        let here: Vec<_> = (0..9).filter_map(|_| admission.connect(ip("127.0.0.1"))).collect();
-        assert_eq!(here.len(), 9, "whom a proxy here speaks for is not known");
+    /// A connection from an address that shows a token, or not.
+    fn known(admission: &Admission, from: &str) -> (Arc<Peer>, Result<(), Problem>) {
+        let peer = Arc::new(admission.connect(ip(from)));
+        let client = admission.client(&peer, &HeaderMap::new());
+        let shown = admission.request(&client, crate::token::Token::random().hash());
+        (peer, shown)
     }
 
     #[test]
-    fn new_connections_are_held_off_unless_they_have_tokens() {
+    fn an_address_has_so_many_connections_with_a_token_and_a_net_of_ipv6_is_one() {
         let admission = admission(&[]);
+        let held: Vec<_> = (0..3).map(|_| known(&admission, "192.0.2.1")).collect();
+        assert!(held.iter().all(|(_, shown)| shown.is_ok()));
+        let refused = |from: &str| known(&admission, from).1.is_err();
+        assert!(refused("192.0.2.1"));
+        assert!(refused("::ffff:192.0.2.1"), "it is the same address");
+        assert!(!refused("192.0.2.2"));
+        drop(held);
+        assert!(!refused("192.0.2.1"));
+        let held: Vec<_> =
+            (0..9).map(|last| known(&admission, &format!("2001:db8::{last:x}"))).collect();
+        assert_eq!(held.iter().filter(|(_, shown)| shown.is_ok()).count(), 3);
+        assert!(!refused("2001:db8:0:1::1"));
+        let here: Vec<_> = (0..9).map(|_| known(&admission, "127.0.0.1")).collect();
+        assert!(
+            here.iter().all(|(_, shown)| shown.is_ok()),
+            "whom a proxy speaks for is not known"
+        );
+    }
+
+    #[test]
+    fn strangers_take_no_room_of_those_with_a_token() {
+        let admission = admission(&[]);
+        let (held, shown) = known(&admission, "192.0.2.1");
+        assert_eq!(shown, Ok(()));
+        let strangers: Vec<_> = (0..200).map(|_| admission.connect(ip("192.0.2.1"))).collect();
+        let here = strangers.iter().filter(|peer| !peer.leave.is_cancelled()).count();
+        assert_eq!(here, 3, "the oldest give way");
+        assert!(!held.leave.is_cancelled());
+        // The one that came last has time to show its token, and gives way no more.
+        let last = Arc::new(strangers.into_iter().last().unwrap());
+        let client = admission.client(&last, &HeaderMap::new());
+        assert_eq!(admission.request(&client, crate::token::Token::random().hash()), Ok(()));
+        let more: Vec<_> = (0..200).map(|_| admission.connect(ip("192.0.2.1"))).collect();
+        admission.make_room();
+        assert!(!last.leave.is_cancelled() && more[197].leave.is_cancelled());
+    }
+
+    #[test]
+    fn handshakes_of_strangers_are_held_off_and_those_with_a_pass_are_not() {
+        let admission = admission(&[]);
+        let shaken = |from: &str, pass| admission.shake(&admission.connect(ip(from)), pass);
+        let strangers = (0..200_000).filter(|_| shaken("192.0.2.1", None)).count();
+        assert!((50..50_000).contains(&strangers), "{strangers}");
         let token = crate::token::Token::random().hash();
-        for _ in 0..200 {
-            let peer = admission.connect(ip("192.0.2.1")).expect("it has a token each time");
-            let client = admission.client(&Arc::new(peer), &HeaderMap::new());
-            assert_eq!(admission.request(&client, token), Ok(()));
-        }
-        let strangers = (0..200).filter(|_| admission.connect(ip("192.0.2.1")).is_some()).count();
-        assert!((1..=60).contains(&strangers), "{strangers}");
+        assert!((0..200).all(|_| shaken("192.0.2.1", Some(token))));
+        let replayed = (0..200_000).filter(|_| shaken("192.0.2.1", Some(token))).count();
+        assert!(replayed < 50_000, "{replayed}");
+        assert!((0..50).all(|_| shaken("192.0.2.2", None)), "each address has its own rate");
+        assert!((0..20_000).all(|_| shaken("127.0.0.1", None)));
     }
 
     #[test]
@@ -273,7 +359,7 @@ mod tests {
             for value in named {
                 headers.append("x-forwarded-for", value.parse().unwrap());
             }
-            let peer = Arc::new(admission.connect(ip(peer)).unwrap());
+            let peer = Arc::new(admission.connect(ip(peer)));
             admission.client(&peer, &headers).ip.to_string()
         };
         assert_eq!(client("127.0.0.1", &["198.51.100.7"]), "198.51.100.7");
@@ -287,7 +373,7 @@ mod tests {
     #[test]
     fn wrong_tokens_are_answered_later_after_some() {
         let admission = admission(&[]);
-        let peer = Arc::new(admission.connect(ip("192.0.2.1")).unwrap());
+        let peer = Arc::new(admission.connect(ip("192.0.2.1")));
         let client = admission.client(&peer, &HeaderMap::new());
         let answer = || admission.wrong_token(&client).status;
         assert!((0..10).all(|_| answer() == StatusCode::UNAUTHORIZED));

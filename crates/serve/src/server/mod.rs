@@ -28,6 +28,7 @@ mod session;
 mod shared;
 mod signals;
 mod socket;
+mod strangers;
 mod streams;
 mod systemd;
 mod tickets;

@@ -81,15 +81,6 @@ impl<K: Eq + Hash> Meter<K> {
         table.paid.insert(key, paid + every);
         Ok(())
     }
-
-    /// Gives an event back.
-    pub(crate) fn give_back(&self, key: &K) {
-        let every = lock(&self.rate).every;
-        let mut table = lock(&self.table);
-        if let Some(paid) = table.paid.get_mut(key) {
-            *paid = paid.checked_sub(every).unwrap_or(*paid);
-        }
-    }
 }
 
 impl<K: Eq + Hash> Table<K> {
@@ -125,8 +116,6 @@ mod tests {
         assert_eq!(meter.take("a", at(499)), Err(Duration::from_millis(1)));
         assert_eq!(meter.take("a", at(500)), Ok(()));
         assert!(meter.take("a", at(500)).is_err());
-        meter.give_back(&"a");
-        assert_eq!(meter.take("a", at(500)), Ok(()));
         // A long rest is worth no more than the burst.
         for _ in 0..3 {
             assert_eq!(meter.take("a", at(100_000)), Ok(()));

@@ -126,6 +126,7 @@ impl Connected {
             }
             () = self.stay_alive(&alive) => {}
             () = self.until_put_out() => {}
+            () = self.by.peer.has_to_leave() => {}
         }
         self.mux.channels().end(&Ok(()));
         let sessions = std::mem::take(&mut *lock(&self.sessions));

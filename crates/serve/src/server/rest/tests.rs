@@ -66,7 +66,7 @@ impl Here {
         let config: Config = serde_json::from_value(settings).unwrap();
         let token = Token::random();
         let prepared = prepare(&config, Some(&token), None).unwrap();
-        let peer = prepared.server.admission.connect(Ipv4Addr::LOCALHOST.into()).unwrap().into();
+        let peer = prepared.server.admission.connect(Ipv4Addr::LOCALHOST.into()).into();
         let service = TowerToHyperService::new(router(prepared.server.into()));
         Self { service, token, peer }
     }

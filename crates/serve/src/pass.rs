@@ -1,0 +1,103 @@
+//! Passes: what a client shows of its token before TLS is agreed upon, so that strangers at its address do not lock the
+//! client out.
+//!
+//! A pass is one of the protocols that the client offers (ALPN), which servers of other kinds pass over. It is made of
+//! the token's hash and the time, and does not give the token away. Who sees one on its way can show it as well, for a
+//! while, and gains room for a connection by that alone: the token is still asked for.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::token::TokenHash;
+
+/// Time for which a pass is made. Clocks of both ends may differ by as much.
+const PERIOD: Duration = Duration::from_secs(10 * 60);
+/// Bytes of a pass, behind its prefix.
+const BYTES: usize = 16;
+const PREFIX: &[u8] = b"deltic-pass/1/";
+
+/// A pass for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pass([u8; BYTES]);
+
+impl Pass {
+    /// The pass of a token at a time.
+    pub(crate) fn of(token: &TokenHash, now: SystemTime) -> Self {
+        Self::in_period(token, period(now))
+    }
+
+    fn in_period(token: &TokenHash, period: u64) -> Self {
+        let material = [&token.as_bytes()[..], &period.to_le_bytes()].concat();
+        let key = blake3::derive_key("deltic 2026 pass", &material);
+        let (pass, _) = key.split_first_chunk().expect("a key is longer");
+        Self(*pass)
+    }
+
+    /// The name of a protocol that stands for it.
+    pub(crate) fn protocol(&self) -> Vec<u8> {
+        [PREFIX, &self.0].concat()
+    }
+
+    /// The pass for which the name of a protocol stands.
+    pub(crate) fn parse(protocol: &[u8]) -> Option<Self> {
+        protocol.strip_prefix(PREFIX)?.try_into().ok().map(Self)
+    }
+}
+
+fn period(now: SystemTime) -> u64 {
+    now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / PERIOD.as_secs()
+}
+
+/// The passes of all tokens at a time, found by themselves.
+#[derive(Debug, Default)]
+pub(crate) struct Passes {
+    /// Period and version of the tokens of which they were made.
+    made: Option<(u64, u64)>,
+    tokens: HashMap<Pass, TokenHash>,
+}
+
+impl Passes {
+    /// The token of a pass. The `tokens`, which are in this `version`, are read where others are known.
+    pub(crate) fn find(
+        &mut self,
+        pass: &Pass,
+        now: SystemTime,
+        version: u64,
+        tokens: impl FnOnce() -> Vec<TokenHash>,
+    ) -> Option<TokenHash> {
+        let period = period(now);
+        if self.made != Some((period, version)) {
+            let periods = [period.saturating_sub(1), period, period.saturating_add(1)];
+            let all = tokens().into_iter();
+            let all = all.flat_map(|token| periods.map(|at| (Pass::in_period(&token, at), token)));
+            (self.tokens, self.made) = (all.collect(), Some((period, version)));
+        }
+        self.tokens.get(pass).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::Token;
+
+    #[test]
+    fn a_pass_is_of_one_token_and_of_its_time() {
+        let (one, other) = (Token::random().hash(), Token::random().hash());
+        let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let shown = Pass::parse(&Pass::of(&one, now).protocol()).unwrap();
+        let mut passes = Passes::default();
+        let mut find = |at, version, tokens: &[TokenHash]| {
+            passes.find(&shown, at, version, || tokens.to_vec())
+        };
+        assert_eq!(find(now, 0, &[other, one]), Some(one));
+        assert_eq!(find(now, 0, &[]), Some(one), "the tokens are not read again");
+        assert_eq!([now - PERIOD, now + PERIOD].map(|at| find(at, 0, &[one])), [Some(one); 2]);
+        assert_eq!([now - 3 * PERIOD, now + 3 * PERIOD].map(|at| find(at, 0, &[one])), [None; 2]);
+        assert_eq!(find(now, 1, &[other]), None, "it was revoked");
+        for other in [&b""[..], b"http/1.1", b"deltic-pass/1/", b"deltic-pass/1/0123456789abcdefg"]
+        {
+            assert_eq!(Pass::parse(other), None);
+        }
+    }
+}
