@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -25,6 +25,7 @@ use tower_service::Service;
 
 use super::acme::TLS_ALPN;
 use super::admission::Peer;
+use super::leftover::Leftover;
 use super::patience::{Patient, paced};
 use super::shared::Server;
 use crate::pass::Pass;
@@ -105,15 +106,17 @@ impl Door {
     async fn converse(&self, stream: TcpStream, peer: Arc<Peer>) {
         stream.set_nodelay(true).ok();
         let limits = self.server.admission.limits();
-        let stream = Patient::new(stream, limits.stall());
+        // A head that nobody can make sense of has no request that says otherwise.
+        let lingers = Arc::new(AtomicBool::new(true));
+        let stream = Patient::new(stream, limits.stall(), Arc::clone(&lingers));
         let tls = self.server.tls.config.borrow().clone();
         let tls = tls.filter(|_| self.wire == Wire::AsConfigured);
-        let Some(tls) = tls else { return self.answer(stream, peer).await };
+        let Some(tls) = tls else { return self.answer(stream, peer, lingers).await };
         let shaking = self.shake(stream, tls, &peer);
         let Ok(Some(stream)) = timeout(limits.head(), shaking).await else { return };
         // An authority that looks for a name has seen by now what it wants.
         if stream.get_ref().1.alpn_protocol() != Some(TLS_ALPN) {
-            self.answer(stream, peer).await;
+            self.answer(stream, peer, lingers).await;
         }
     }
 
@@ -140,13 +143,17 @@ impl Door {
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         peer: Arc<Peer>,
+        lingers: Arc<AtomicBool>,
     ) {
         let limits = self.server.admission.limits();
         let router = self.router.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let mut request = request.map(|body| paced(Body::new(body), limits.stall()));
-            request.extensions_mut().insert(Arc::clone(&peer));
-            router.clone().call(request)
+            let (mut head, body) = request.into_parts();
+            let body = paced(Body::new(body), limits.stall());
+            let (leftover, body) = Leftover::watch(&head.headers, body, &lingers);
+            head.extensions.insert(Arc::clone(&peer));
+            let answered = router.clone().call(hyper::Request::from_parts(head, body));
+            async move { Ok::<_, Infallible>(leftover.settle(answered.await?).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

@@ -134,7 +134,7 @@ impl Here {
                 client.take(MOST as u64).read_to_end(&mut answer).await.ok();
                 answer
             };
-            tokio::join!(asking, self.door.answer(theirs, peer)).0
+            tokio::join!(asking, self.door.answer(theirs, peer, Arc::default())).0
         };
         let answer = self.runtime.block_on(async { timeout(PATIENCE, conversation).await });
         let answer = answer.expect("a connection ends whose other end is gone");

@@ -17,6 +17,7 @@ mod house;
 mod journal;
 pub mod keep;
 mod kept_clock;
+mod leftover;
 mod lock;
 mod metrics;
 mod patience;

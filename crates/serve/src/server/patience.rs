@@ -1,8 +1,11 @@
-//! Patience with clients: a connection that takes nothing, and a body that does not come, end.
+//! Patience with clients: a connection that takes nothing, and a body that does not come, end. One whose client still
+//! sends is closed in two steps, so that the client has its answer.
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
@@ -13,17 +16,35 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 /// Fewest bytes of a body in a second, once it has had the time that a stall may take.
 const BODY_RATE: u64 = 256;
 
-/// A stream that fails where the other end takes nothing for some time.
+/// Longest time for which a closed connection lingers.
+const LINGER_TIME: Duration = Duration::from_secs(30);
+/// Longest time without a byte for which a closed connection lingers.
+const LINGER_IDLE: Duration = Duration::from_secs(5);
+/// Most bytes that a closed connection reads and throws away.
+const LINGER_BYTES: u64 = 1 << 30;
+
+/// A stream that fails where the other end takes nothing for some time. When it is shut down it may linger: it sends its
+/// end, and then reads and throws away what comes, until the other end has closed as well, or for a while.
 pub(super) struct Patient<S> {
     stream: S,
     stall: Duration,
     /// Runs while something waits to be taken.
     ends: Option<Pin<Box<Sleep>>>,
+    /// True if the stream is to linger when it is shut down.
+    lingers: Arc<AtomicBool>,
+    closing: Closing,
+}
+
+/// State of a stream that is shut down.
+enum Closing {
+    Open,
+    Lingering { ends: Pin<Box<Sleep>>, idle: Pin<Box<Sleep>>, left: u64 },
+    Done,
 }
 
 impl<S> Patient<S> {
-    pub(super) const fn new(stream: S, stall: Duration) -> Self {
-        Self { stream, stall, ends: None }
+    pub(super) const fn new(stream: S, stall: Duration, lingers: Arc<AtomicBool>) -> Self {
+        Self { stream, stall, ends: None, lingers, closing: Closing::Open }
     }
 
     /// Watches what came of a write.
@@ -42,6 +63,28 @@ impl<S> Patient<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> Patient<S> {
+    /// Reads and throws away what comes, until that ends or is enough.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Closing::Lingering { ends, idle, left } = &mut self.closing else {
+            return Poll::Ready(());
+        };
+        let mut piece = [0; 16 << 10];
+        while ends.as_mut().poll(cx).is_pending() && idle.as_mut().poll(cx).is_pending() {
+            let mut buf = ReadBuf::new(&mut piece);
+            let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf));
+            let len = buf.filled().len() as u64;
+            *left = left.saturating_sub(len);
+            if read.is_err() || len == 0 || *left == 0 {
+                break;
+            }
+            idle.as_mut().reset(Instant::now() + LINGER_IDLE);
+        }
+        self.closing = Closing::Done;
+        Poll::Ready(())
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -52,7 +95,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -81,8 +124,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let ended = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.watched(cx, ended)
+        if matches!(self.closing, Closing::Open) {
+            let ended = Pin::new(&mut self.stream).poll_shutdown(cx);
+            ready!(self.watched(cx, ended))?;
+            self.closing = match self.lingers.load(Ordering::Relaxed) {
+                false => Closing::Done,
+                true => Closing::Lingering {
+                    ends: Box::pin(sleep(LINGER_TIME)),
+                    idle: Box::pin(sleep(LINGER_IDLE)),
+                    left: LINGER_BYTES,
+                },
+            };
+        }
+        self.poll_linger(cx).map(Ok)
     }
 }
 

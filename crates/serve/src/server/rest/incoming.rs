@@ -119,6 +119,6 @@ pub(crate) async fn refuse_coded(request: Request, next: Next) -> Response {
 }
 
 /// Length of a body, where the request says it.
-pub(super) fn content_length(headers: &HeaderMap) -> Option<u64> {
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

@@ -27,7 +27,7 @@ use deltic_store_local::{Quota, QuotaLimits, Usage};
 use deltic_tree::Name;
 use serde_json::json;
 
-pub(super) use self::incoming::{collect, refuse_coded};
+pub(super) use self::incoming::{collect, content_length, refuse_coded};
 pub(super) use self::request::{no_store, on_disk};
 use super::problem::Problem;
 use super::shared::{Known, Server};

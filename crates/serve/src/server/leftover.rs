@@ -1,0 +1,119 @@
+//! Bodies that a handler leaves unread: a client that still sends must have the answer, and not a reset.
+//!
+//! A system that closes a connection with unread bytes resets that, and a client that sends its body before it reads may
+//! never see why it was refused. A short rest is read before the answer goes, so that the connection goes on. Before a
+//! long one the answer goes, and ends the connection, which [lingers](super::patience::Patient): what still comes is
+//! read and thrown away for a while.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::http::{HeaderMap, HeaderValue, Response, header};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
+use tokio::time::timeout;
+
+use super::rest::content_length;
+use crate::lock;
+
+/// Most bytes of a rest that are read before the answer goes.
+const SHORT_BYTES: u64 = 1 << 20;
+/// Longest time for that.
+const SHORT_TIME: Duration = Duration::from_secs(1);
+
+/// Rest of a request's body, once its handler has dropped that.
+#[derive(Clone, Debug)]
+pub(super) struct Leftover {
+    rest: Arc<Mutex<Option<Body>>>,
+    /// True if the body is short, and comes without being asked for.
+    is_short: bool,
+    /// Says that the connection is to linger.
+    lingers: Arc<AtomicBool>,
+}
+
+impl Leftover {
+    /// Watches what is left of a body.
+    pub(super) fn watch(
+        headers: &HeaderMap,
+        body: Body,
+        lingers: &Arc<AtomicBool>,
+    ) -> (Self, Body) {
+        let is_long = content_length(headers).is_some_and(|len| len > SHORT_BYTES);
+        // A body with `Expect: 100-continue` comes once somebody reads it.
+        let is_short = !is_long && !headers.contains_key(header::EXPECT);
+        let leftover = Self { rest: Arc::default(), is_short, lingers: Arc::clone(lingers) };
+        lingers.store(false, Ordering::Relaxed);
+        if body.is_end_stream() {
+            return (leftover, body);
+        }
+        let watched = Watched { body: Some(body), rest: Arc::clone(&leftover.rest) };
+        (leftover, Body::new(watched))
+    }
+
+    /// Reads what is left if that is short; else the answer says that the connection ends.
+    pub(super) async fn settle(self, mut response: Response<Body>) -> Response<Body> {
+        let Some(rest) = lock(&self.rest).take() else { return response };
+        if !self.is_short || timeout(SHORT_TIME, read(rest)).await != Ok(true) {
+            self.lingers.store(true, Ordering::Relaxed);
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// Reads a body to its end, if that is near.
+async fn read(mut body: Body) -> bool {
+    let mut left = SHORT_BYTES;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return false };
+        let len = frame.data_ref().map_or(0, Bytes::len) as u64;
+        match left.checked_sub(len) {
+            Some(rest) => left = rest,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// A body that is given back where it is dropped before its end.
+struct Watched {
+    body: Option<Body>,
+    rest: Arc<Mutex<Option<Body>>>,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(body).poll_frame(cx));
+        // One that has failed has no rest.
+        if !matches!(frame, Some(Ok(_))) {
+            self.body = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), HttpBody::size_hint)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        *lock(&self.rest) = self.body.take().filter(|body| !body.is_end_stream());
+    }
+}
