@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::http::{Answer, ask};
 use common::server::Server;
@@ -50,7 +50,7 @@ const LENGTHS: [&str; 3] = ["20000", "900000", "30000000"];
 
 #[test]
 fn a_client_that_sends_all_before_it_reads_hears_why_it_is_refused() {
-    if Command::new("python3").arg("--version").output().is_err() {
+    if Command::new("python3").stdin(Stdio::null()).output().is_err() {
         return skip("python3 is not installed: no other client is refused");
     }
     let world = World::new();
@@ -85,7 +85,7 @@ fn a_client_that_sends_all_before_it_reads_hears_why_it_is_refused() {
 
 #[test]
 fn curl_hears_why_it_is_refused_with_and_without_being_asked_for_the_body() {
-    if Command::new("curl").arg("--version").output().is_err() {
+    if Command::new("curl").output().is_err() {
         return skip("curl is not installed: no other client is refused");
     }
     let world = World::new();
