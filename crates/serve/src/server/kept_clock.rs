@@ -30,9 +30,9 @@ impl KeptClock {
         let file = config.state.join("clock");
         let known = read(&file).or_else(|| last_work(config));
         let is_age = |keep: &Keep| matches!(keep, Keep(KeepVersions::For(_)));
-        let kept = config.volumes.values().filter_map(|volume| volume.versions.as_ref());
+        let mut kept = config.volumes.values().filter_map(|volume| volume.versions.as_ref());
         let clock = Arc::new(AgeClock::start(Clocks::now(), known));
-        Self { clock, file, has_ages: kept.into_iter().any(is_age) }
+        Self { clock, file, has_ages: kept.any(is_age) }
     }
 
     /// Old versions that a volume keeps, by this clock.

@@ -101,12 +101,12 @@ fn too_long(most: u64) -> Problem {
 /// Refuses a request whose body is no whole file as it is: a coded one would be kept in its code, and a part as the whole.
 pub(crate) async fn refuse_coded(request: Request, next: Next) -> Response {
     let headers = request.headers();
-    let codes = headers.get_all(header::CONTENT_ENCODING).into_iter();
+    let mut codes = headers.get_all(header::CONTENT_ENCODING).into_iter();
     let is_plain = |value: &HeaderValue| {
         let mut codes = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         codes.all(|code| code.is_empty() || code.eq_ignore_ascii_case(b"identity"))
     };
-    if !codes.into_iter().all(is_plain) {
+    if !codes.all(is_plain) {
         let why = "Content-Encoding: send the bytes as they are to be, without one";
         let refused = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
         return ([(header::ACCEPT_ENCODING, "identity")], refused).into_response();
