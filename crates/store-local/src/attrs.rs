@@ -316,7 +316,7 @@ impl<'a> Attrs<'a> {
         };
         let now = noted::note_of(&at, &stat);
         let old_mode = now.map_or(stat.st_mode & ALL_BITS, |noted| noted.mode);
-        let (user, group) = now.map_or((stat.st_uid, stat.st_gid), |now| (now.user, now.group));
+        let (user, group) = now.map_or(SUPERUSER, |now| (now.user, now.group));
         let wanted = FakeStat {
             kind: FakeKind::of(&self.meta.kind),
             mode: self.mode.unwrap_or_else(|| self.keep.executable(self.meta, old_mode)),
@@ -402,7 +402,7 @@ impl On<'_> {
         }
     }
 
-    fn set_owner(self, user: Option<Uid>, group: Option<Gid>) -> Result<(), Errno> {
+    pub(super) fn set_owner(self, user: Option<Uid>, group: Option<Gid>) -> Result<(), Errno> {
         match self {
             Self::Open(fd) | Self::Handle(fd) => {
                 fs::chownat(fd, "", user, group, AtFlags::EMPTY_PATH)
@@ -499,6 +499,8 @@ fn read_umask() -> u32 {
     line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok()).unwrap_or(0o077)
 }
 
+/// User and group of what is made by the superuser, who is played where notes are kept.
+const SUPERUSER: (u32, u32) = (0, 0);
 /// All that a mode can say.
 const ALL_BITS: u32 = 0o7777;
 const STICKY: u32 = 0o1000;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use deltic_store::{Filter, Keep, StoreError, Unset};
 use deltic_tree::meta::XattrScope;
 use deltic_tree::{Meta, MetaMask, Name, RelPath};
-use rustix::fs::{self, FileType, OFlags, Stat};
+use rustix::fs::{self, FileType, Gid, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -161,15 +161,22 @@ impl Inner {
     }
 
     fn see_of_old(&self) -> MetaMask {
-        MetaMask { users: true, groups: true, ..self.see }
+        MetaMask { users: true, groups: true, acls: true, ..self.see }
     }
 
     /// Sets all that may be given.
     fn set_as_old(&self, old: &Meta, on: On<'_>) -> Unset {
         let see = self.see_of_old();
+        let gives_all = geteuid().is_root() || see.fake_super;
+        if let Some(group) = old.group.filter(|_| !gives_all) {
+            // It may be another one of ours.
+            let _ = on.set_owner(None, Some(Gid::from_raw(group)));
+        }
         let own = Meta { user: None, group: None, mode: self.mode_of_own(old, on), ..old.clone() };
-        let old = if geteuid().is_root() { old } else { &own };
-        let (acls, xattrs) = (see.acls, see.xattrs != XattrScope::Nothing);
+        let old = if gives_all { old } else { &own };
+        // What a directory handed down goes along without the option.
+        let acls = self.see.acls || old.access_acl().is_some();
+        let xattrs = see.xattrs != XattrScope::Nothing;
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
         let ways = (see, &Filter::default());
         Attrs::of_new(old, (keep, ways), NewMode::replacing(None, self.makes.umask)).set(on)
@@ -178,7 +185,7 @@ impl Inner {
     /// The mode of a copy that has the owner it was made with: that lends nobody the rights of another than the `old`
     /// one did, and another group gets none that all do not have.
     fn mode_of_own(&self, old: &Meta, on: On<'_>) -> u32 {
-        let is = on.stat().ok().filter(|_| !self.see.fake_super);
+        let is = on.stat().ok();
         let has_user = is.is_none_or(|is| old.user == Some(is.st_uid));
         let has_group = is.is_none_or(|is| old.group == Some(is.st_gid));
         let mode = if has_user && has_group { old.mode } else { old.mode & 0o1777 };
