@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath};
-use rustix::fs;
+use rustix::fs::{self, AtFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::snapshot::{Stamp, file_type, inode_of, look_at};
@@ -81,6 +81,30 @@ impl Place {
             .fold(number, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(*byte)));
         let guard = lock(&TURNS[(hash % TURNS.len() as u64) as usize]);
         Ok(Turn { place: self, _guard: guard })
+    }
+
+    /// Gives the file `inode`, which is here, the name `name` of `dir` too.
+    ///
+    /// # Errors
+    /// - `STALE` where another file is here by now.
+    /// - `OPNOTSUPP` where the names of one file have inode numbers of their own, as on some file systems in user space:
+    ///   nothing says which file has the new name.
+    pub(super) fn link_to(
+        &self,
+        (dir, name): (&Dir, &Name),
+        inode: (u64, u64),
+    ) -> Result<(), Errno> {
+        self.dir.link(&self.name, dir, name)?;
+        let has = |dir: &Dir, name| Ok(dir.find(name)?.is_some_and(|is| inode_of(&is) == inode));
+        if has(dir, name)? {
+            return Ok(());
+        }
+        let why = if has(&self.dir, &self.name)? { Errno::OPNOTSUPP } else { Errno::STALE };
+        dir.remove_file(name)?;
+        // What the kernel remembers of the file was so before it had two names: it would change under who copies it.
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+        let _ = fs::statx(&self.dir, self.name.as_bytes(), flags, StatxFlags::BASIC_STATS);
+        Err(why)
     }
 
     /// Moves `staged` of `from` here, over anything but a directory that is not empty.

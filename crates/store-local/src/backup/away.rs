@@ -277,11 +277,8 @@ impl<'a> OldVersion<'a> {
             return if over { Err(Errno::NOSYS) } else { link() };
         };
         let name = new_name(&place.path);
-        place.dir.link(&place.name, &dir, &name)?;
-        let linked = match dir.find(&name) {
-            Ok(found) if self.is(found) => spot.take((&dir, &name), over),
-            found => found.and(Err(Errno::STALE)),
-        };
+        place.link_to((&dir, &name), self.inode)?;
+        let linked = spot.take((&dir, &name), over);
         // It stays where it was renamed to a name of the same file, too.
         let _ = dir.remove_file(&name);
         linked

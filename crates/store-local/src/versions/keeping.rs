@@ -71,14 +71,8 @@ impl Inner {
         let now = versions.history.clock.naming(Clocks::now());
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let id = VersionId(now.max(newest));
-        match place.dir.link(&place.name, &dir, &id.name()) {
-            Ok(()) => {
-                let linked = dir.stat(&id.name())?;
-                if inode_of(&linked) != inode_of(old) {
-                    dir.remove_file(&id.name())?;
-                    return Err(Errno::STALE);
-                }
-            }
+        match place.link_to((&dir, &id.name()), inode_of(old)) {
+            Ok(()) => {}
             Err(Errno::XDEV | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::MLINK) => {
                 // It has its name once it is whole.
                 let own = new_name(path);
