@@ -121,15 +121,16 @@ clippy: toolchain
 unit: toolchain
 	tools/ensure.sh fakeroot fakeroot || echo "SKIPPED: no test runs under fakeroot"
 	tools/ensure.sh eatmydata eatmydata || echo "SKIPPED: no test runs under eatmydata"
-	tools/ensure.sh python3 python3 || echo "SKIPPED: no write is held up half way"
 	tools/ensure.sh strace strace || echo "SKIPPED: the test under eatmydata needs strace"
 	tools/ensure.sh faketime faketime || echo "SKIPPED: no server sees a wrong clock"
-	tools/ensure.sh python3 python3 || echo "SKIPPED: no other client is refused, and nobody floods a server"
+	tools/ensure.sh python3 python3 || echo "SKIPPED: no write is held up half way, no other client is refused, and nobody floods a server"
 	tools/ensure.sh curl curl || echo "SKIPPED: no other client is refused"
 	tools/ensure.sh mkfs.xfs xfsprogs || echo "SKIPPED: the test of long attributes needs a file system that has them"
 	tools/ensure.sh mkfs.btrfs btrfs-progs || echo "SKIPPED: facts of files need a file system that has them"
 	tools/ensure.sh mount.exfat-fuse exfat-fuse || echo "SKIPPED: tests of exFAT need exfat-fuse"
 	tools/ensure.sh mkfs.exfat exfatprogs || echo "SKIPPED: tests of exFAT need exfatprogs"
+	tools/ensure.sh mergerfs mergerfs || echo "SKIPPED: no test is of a union of directories"
+	tools/ensure.sh sshfs sshfs openssh-sftp-server || echo "SKIPPED: no test is of a directory over SFTP"
 	cargo test --locked --workspace
 
 neon: toolchain

@@ -13,7 +13,7 @@ pub mod service;
 mod sums;
 
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use deltic_core::verity::Descriptor;
@@ -95,6 +95,12 @@ pub fn kept(dir: BorrowedFd<'_>) -> Option<Kept> {
         return Some(Kept::Blocks(info.sums?, info.sector_bytes.try_into().ok()?));
     }
     matches!(ioctl::measure_verity(dir), Ok(_) | Err(Errno::NODATA)).then_some(Kept::Verity)
+}
+
+/// The project that `dir` hands down to what is made in it, for quotas of projects.
+pub(super) fn project(dir: impl AsFd) -> Option<u32> {
+    let told = ioctl::told(dir.as_fd()).ok()?;
+    (told.flags & ioctl::HANDS_DOWN_PROJECT != 0).then_some(told.project)
 }
 
 /// The digest that the kernel checks reads of `file` against, if it is one of the usual kind, of `len` bytes.

@@ -1,12 +1,17 @@
 //! How a finished version gets its name: now, or when all others of a run do.
 
-use deltic_store::{Link, Replaces, StoreError};
-use deltic_tree::{ExtraMeta, Meta, MetaMask, RelPath};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use deltic_store::{Link, Replaces, StoreError, Version};
+use deltic_tree::{ExtraMeta, Meta, MetaMask, Name, RelPath};
+use rustix::fs;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use crate::backup::Goes;
 use crate::changes::Became;
+use crate::dir::Dir;
 use crate::errno::{At, store_error};
 use crate::finished::{Expected, Finished};
 use crate::inner::Inner;
@@ -14,7 +19,7 @@ use crate::lock;
 use crate::log::remove_log;
 use crate::more::Reach;
 use crate::partial::Other;
-use crate::place::{COMMIT, Place};
+use crate::place::{COMMIT, Landed, Place};
 use crate::quota::landed;
 use crate::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
 use crate::stage::{Whose, discard, new_name};
@@ -141,12 +146,13 @@ impl Finished {
                 store.settle(place, (self.whose, &self.home));
                 Ok(())
             }
-            landed => landed,
+            landed => landed.map(drop),
         }
     }
 
-    /// Moves it into place, having checked that it is still ours and replaces what it is to replace.
-    pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<(), StoreError> {
+    /// Moves it into place, having checked that it is still ours and replaces what it is to replace. Returns how it came
+    /// there.
+    pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<Landed, StoreError> {
         let turn = place.turn().at(COMMIT, &self.path)?;
         let was = self.expected.check(place, store)?.as_ref().map(inode_of);
         let stages = store.stages(self.whose);
@@ -156,7 +162,12 @@ impl Finished {
             return Err(StoreError::Conflict { path: self.path.clone() });
         }
         store.hide_partial(place, self.inode).at(COMMIT, &self.path)?;
-        let land = || place.land(&dir, &self.name).at(COMMIT, &self.path);
+        let mut landed_as = Landed::Itself;
+        let land = || {
+            let landed = store.land(place, (&dir, &self.name), |dir, name| place.land(dir, name));
+            landed_as = landed.at(COMMIT, &self.path)?;
+            Ok(())
+        };
         store.back_up(&turn, (Goes::Replaced, was), land).inspect_err(|_| {
             store.show_partial(place, (&dir, &self.name), Other::Goes);
         })?;
@@ -171,7 +182,45 @@ impl Finished {
         }
         store.settle(place, (self.whose, &self.home));
         store.commits.changes.tell(&self.path, Became::Put);
-        Ok(())
+        Ok(landed_as)
+    }
+}
+
+impl Inner {
+    /// Brings `staged`, an entry of the staging directory `from`, to `place` by `rename`, which is given the directory
+    /// and the name to rename. Where the kernel renames nothing from `from` to there, `rename` is given a copy in the
+    /// staging directory beside the place, in which all else for that directory is staged from now on.
+    ///
+    /// # Errors
+    /// The system's. What was staged is where it was then.
+    pub(super) fn land(
+        &self,
+        place: &Place,
+        (from, staged): (&Arc<Dir>, &Name),
+        rename: impl Fn(&Dir, &Name) -> Result<(), Errno>,
+    ) -> Result<Landed, Errno> {
+        match rename(from, staged) {
+            Err(Errno::XDEV) => {}
+            landed => return landed.map(|()| Landed::Itself),
+        }
+        let beside = self.stages.part(place)?;
+        if inode_of(&fs::fstat(&beside)?) == inode_of(&fs::fstat(from)?) {
+            return Err(Errno::XDEV);
+        }
+        let Place { path, dir_path, .. } = place.clone();
+        let original = Place { path, dir: Arc::clone(from), dir_path, name: staged.clone() };
+        self.copy_away(&original, (&beside, staged))?;
+        rename(&beside, staged).inspect_err(|_| {
+            // What stays is litter for the sweep.
+            let _ = beside.remove_file(staged);
+        })?;
+        let _ = from.remove_file(staged);
+        Ok(Landed::Copy)
+    }
+
+    /// The version that the file at a place is, which was `staged` and flushed: nothing is known of a copy.
+    pub(super) fn version_landed(&self, landed: Landed, staged: &OwnedFd) -> Option<Version> {
+        (landed == Landed::Itself).then(|| self.version_written(staged)).flatten()
     }
 }
 
@@ -196,26 +245,36 @@ pub(super) fn link(
     let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
     replaces.check(&place, store)?;
     let reserved = store.reserve(path, 0)?;
-    let (dir, name) = (store.stages.dir_for(&place)?, new_name(path));
-    there.dir.link(&there.name, &dir, &name).at(LINK, path)?;
-    let landed = match look_at(&dir, &name, lasting(from.see)) {
-        Ok(linked)
-            if from.sifted(linked.clone(), || Reach::Name(dir.path_to(&name)))
-                == lasting_of(is) =>
-        {
-            place.turn().at(LINK, path).and_then(|turn| {
-                let was = replaces.check(&place, store)?.as_ref().map(inode_of);
-                let land = || place.land(&dir, &name).at(LINK, path);
-                store.back_up(&turn, (Goes::Replaced, was), land)
-            })
-        }
-        Ok(_) => Err(StoreError::Changed { path: path.clone() }),
-        Err(errno) => Err(store_error(LINK, path, errno)),
+    let link_in = |dir: &Dir| {
+        let name = new_name(path);
+        there.dir.link(&there.name, dir, &name).at(LINK, path)?;
+        let landed = match look_at(dir, &name, lasting(from.see)) {
+            Ok(linked)
+                if from.sifted(linked.clone(), || Reach::Name(dir.path_to(&name)))
+                    == lasting_of(is) =>
+            {
+                place.turn().at(LINK, path).and_then(|turn| {
+                    let was = replaces.check(&place, store)?.as_ref().map(inode_of);
+                    let land = || place.land(dir, &name).at(LINK, path);
+                    store.back_up(&turn, (Goes::Replaced, was), land)
+                })
+            }
+            Ok(_) => Err(StoreError::Changed { path: path.clone() }),
+            Err(errno) => Err(store_error(LINK, path, errno)),
+        };
+        landed.inspect_err(|_| {
+            // What stays is litter for the sweep.
+            let _ = dir.remove_file(&name);
+        })
     };
-    if landed.is_err() {
-        // What stays is litter for the sweep.
-        let _ = dir.remove_file(&name);
-    }
+    let is_on_device = || fs::fstat(&place.dir).is_ok_and(|dir| dir.st_dev == source.st_dev);
+    let landed = match link_in(&*store.stages.dir_for(&place)?) {
+        // Beside the place it may be possible.
+        Err(error) if error.errno() == Some(Errno::XDEV.raw_os_error()) && is_on_device() => {
+            store.stages.part(&place).at(LINK, path).and_then(|beside| link_in(&beside))
+        }
+        landed => landed,
+    };
     store.touched.add(&place.dir_path);
     reserved.keep_if(&landed);
     store.tell_if_put(path, &landed);

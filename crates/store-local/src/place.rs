@@ -125,6 +125,15 @@ pub(super) struct Turn<'a> {
     _guard: MutexGuard<'static, ()>,
 }
 
+/// How what was staged came to its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Landed {
+    /// By a rename.
+    Itself,
+    /// As a copy, which is another file.
+    Copy,
+}
+
 /// What is said to have been tried where a new version does not get its name.
 pub(super) const COMMIT: &str = "put in place";
 

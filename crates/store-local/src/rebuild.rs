@@ -256,9 +256,10 @@ impl LocalRebuild {
         written.at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
-    /// Moves what grew in a directory for it to the file system of its place, if that is another.
+    /// Copies what cannot be renamed to its place from where it grew to where that can be: it grew in a directory for
+    /// it on another file system, or before it was known how far a rename reaches.
     fn bring_home(&mut self, place: &Place) -> Result<(), StoreError> {
-        if self.staged.whose == Whose::Own || self.stages().reaches(place)? {
+        if self.stages().serves(&self.staged.home, place)? {
             return Ok(());
         }
         let staged = self.store.stages(Whose::Own).create(place)?;
@@ -537,10 +538,10 @@ impl Rebuild for LocalRebuild {
             lock(&self.store.commits.delayed).push(finished, commit.meta.linked().is_some())?;
             return unset.of(&self.path).map(|()| None);
         }
-        finished.land(&self.store, &place)?;
+        let landed = finished.land(&self.store, &place)?;
         self.doom(Fate::Gone);
         std::mem::take(&mut self.reserved).keep();
-        unset.of(&self.path).map(|()| self.store.version_written(&self.staged.file))
+        unset.of(&self.path).map(|()| self.store.version_landed(landed, &self.staged.file))
     }
 
     fn discard(self) -> Result<(), StoreError> {

@@ -5,15 +5,19 @@
 //! file whose lock can be had is nobody's. Its name says which path it was for, by hash, and is random besides.
 //! What is not to be flushed, and of no use unless it is complete, may do without a name until it gets its own.
 //!
-//! A staged file is renamed into place, which works within one mount only. So each mount below the root has staging
-//! directories of its own, in the directories of the files; so has a tree in whose root we may make nothing.
+//! A staged file is renamed into place, which works within one [realm](Realm) only: a mount, a project of a quota, what
+//! one key encrypts. So each realm below the root has staging directories of its own, in the directories of the files;
+//! so has a tree in whose root we may make nothing. What else keeps the kernel from such a rename is learnt when it
+//! refuses one: then that directory, and all below it, have staging directories of their own too.
 //!
 //! What is another user's in a tree that several write to is left alone: then we have a staging directory of our own
 //! beside it.
 
+mod homes;
 mod left;
+mod realm;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,20 +27,22 @@ use std::time::Duration;
 
 use deltic_core::Fingerprint;
 use deltic_tree::{Name, RelPath};
-use rustix::fs::{self, Access, AtFlags, FlockOperation, Mode, Stat, StatxFlags};
+use rustix::fs::{self, FlockOperation, Mode, Stat};
 use rustix::io::Errno;
 
 use super::heritage::disinherit;
 use super::log::{Log, Notes, STAGED_SUFFIX, remove_log};
-use super::place::{COMMIT, Place};
+use super::place::Place;
 use super::quota::forget;
 use super::recent::Recent;
 use super::snapshot::{LocalSnapshot, Stamp, file_type};
 use left::{MAX_LEFTOVERS, is_nobodys, resume, scan, sweep_dir, take};
+use realm::Realm;
 
 use crate::dir::{Dir, Use, keeps_to_volumes};
 use crate::errno::{At, store_error};
 use crate::lock;
+use crate::system::System;
 use deltic_store::{STAGING_NAME, StoreError};
 
 /// All staging directories of a store.
@@ -44,7 +50,10 @@ use deltic_store::{STAGING_NAME, StoreError};
 pub(super) struct Stages {
     root: Arc<Dir>,
     whose: Whose,
-    mount: Mount,
+    system: System,
+    realm: Realm,
+    /// Directories to which the kernel refused to rename what was staged elsewhere.
+    parted: Mutex<HashSet<RelPath>>,
     /// What was found in every directory that has, or may have, a staging directory.
     homes: Mutex<HashMap<RelPath, Option<Leftovers>>>,
     /// The staging directories in which something was made, locked together with others who make something there.
@@ -107,12 +116,26 @@ pub(super) struct Staged {
 
 impl Stages {
     pub(super) fn new(root: Arc<Dir>, whose: Whose) -> Result<Self, Errno> {
-        let mount = mount_of(&root)?;
+        let system = System::of(&*root);
+        let realm = Realm::of(&root, system)?;
         let user = rustix::process::geteuid().as_raw();
         let (homes, held, last) = (Mutex::default(), Mutex::default(), Recent::default());
         let (needs_names, is_closed) = (AtomicBool::new(false), OnceLock::new());
-        let made_up = Mutex::default();
-        Ok(Self { root, whose, mount, homes, held, last, needs_names, is_closed, user, made_up })
+        let (made_up, parted) = (Mutex::default(), Mutex::default());
+        Ok(Self {
+            root,
+            whose,
+            system,
+            realm,
+            parted,
+            homes,
+            held,
+            last,
+            needs_names,
+            is_closed,
+            user,
+            made_up,
+        })
     }
 
     /// A new file for `place`, its owner's alone.
@@ -270,41 +293,13 @@ impl Stages {
         lock(&self.held).remove(home);
     }
 
-    /// True if what is staged here can be renamed to `place`.
-    pub(super) fn reaches(&self, place: &Place) -> Result<bool, StoreError> {
-        Ok(mount_of(&place.dir).at(COMMIT, &place.path)? == self.mount)
-    }
-
-    /// The directory whose staging directory serves `place`.
-    fn home(&self, place: &Place) -> Result<RelPath, StoreError> {
-        if self.whose == Whose::Temp {
-            return Ok(RelPath::root());
-        }
-        if let Some(home) = self.last.of(&place.dir_path) {
-            return Ok(home);
-        }
-        let is_here = self.reaches(place)? && !self.is_closed();
-        let home = if is_here { RelPath::root() } else { place.dir_path.clone() };
-        if !is_here {
-            lock(&self.homes).entry(home.clone()).or_default();
-        }
-        self.last.note(&place.dir_path, home.clone());
-        Ok(home)
-    }
-
-    /// True if we may make nothing in the root, and nothing of ours is there.
-    fn is_closed(&self) -> bool {
-        *self.is_closed.get_or_init(|| {
-            let access = Access::WRITE_OK | Access::EXEC_OK;
-            let may = fs::accessat(&*self.root, ".", access, AtFlags::EACCESS);
-            let may_not = matches!(may, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS));
-            may_not && self.open(&RelPath::root()).is_err()
-        })
-    }
-
     /// Locked snapshots of what was left behind for `place`, newest first.
     pub(super) fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
-        self.with_known(place, |dir, _, known| take(dir, place, known))
+        let mut found = Vec::new();
+        for home in self.homes(place)? {
+            found.extend(self.with_known(place, &home, |dir, known| take(dir, place, known))?);
+        }
+        Ok(found)
     }
 
     /// The newest staged file of `len` bytes that was left behind for `place` and has a log that holds. It has no other
@@ -315,32 +310,38 @@ impl Stages {
         len: u64,
         shown: Option<(u64, u64)>,
     ) -> Result<Option<Logged>, StoreError> {
-        self.with_known(place, |dir, home, known| {
-            for at in 0..known.len().min(MAX_LEFTOVERS) {
-                let found = resume(dir, &known[at].name, (len, shown)).at("resume", &place.path)?;
-                if let Some((file, log, notes)) = found {
-                    let (home, whose) = (home.clone(), self.whose);
-                    let staged = Staged { file, home, whose, name: known.remove(at).name };
-                    return Ok(Some(Logged { staged, log, notes }));
+        for home in self.homes(place)? {
+            let resumed = self.with_known(place, &home, |dir, known| {
+                for at in 0..known.len().min(MAX_LEFTOVERS) {
+                    let found = resume(dir, &known[at].name, (len, shown));
+                    if let Some((file, log, notes)) = found.at("resume", &place.path)? {
+                        let name = known.remove(at).name;
+                        let staged = Staged { file, home: home.clone(), whose: self.whose, name };
+                        return Ok(Some(Logged { staged, log, notes }));
+                    }
                 }
+                Ok(None)
+            })?;
+            if resumed.is_some() {
+                return Ok(resumed);
             }
-            Ok(None)
-        })
+        }
+        Ok(None)
     }
 
-    /// Calls `with` what is known to be left behind for `place`, newest first.
+    /// Calls `with` what is known to be left behind for `place` in the staging directory of `home`, newest first.
     fn with_known<T: Default>(
         &self,
         place: &Place,
-        with: impl FnOnce(&Dir, &RelPath, &mut Vec<Leftover>) -> Result<T, StoreError>,
+        home: &RelPath,
+        with: impl FnOnce(&Dir, &mut Vec<Leftover>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let home = self.home(place)?;
-        if let Some(Some(known)) = lock(&self.homes).get(&home)
+        if let Some(Some(known)) = lock(&self.homes).get(home)
             && !known.contains_key(&key(&place.path))
         {
             return Ok(T::default());
         }
-        let dir = match self.dir(&home) {
+        let dir = match self.dir(home) {
             Err(Errno::NOENT) => return Ok(T::default()),
             opened => opened.at("resume", &place.path)?,
         };
@@ -359,7 +360,7 @@ impl Stages {
             dir.stat(&leftover.name).map(|stat| Stamp::of(&stat).modified).ok()
         };
         known.sort_by_cached_key(|leftover| std::cmp::Reverse(age(leftover)));
-        with(&dir, &home, known)
+        with(&dir, known)
     }
 
     /// Makes a staged file that its owner lets go of known as a leftover of `path`.
@@ -370,8 +371,15 @@ impl Stages {
         }
     }
 
-    /// Removes the leftovers of `path`, which is committed.
+    /// Removes the leftovers of `path`, which is committed from the staging directory of `home`.
     pub(super) fn clear(&self, path: &RelPath, home: &RelPath) {
+        self.clear_in(path, home);
+        if !home.is_root() {
+            self.clear_in(path, &RelPath::root());
+        }
+    }
+
+    fn clear_in(&self, path: &RelPath, home: &RelPath) {
         let known = lock(&self.homes).get_mut(home).and_then(|known| {
             let known = known.as_mut().filter(|known| !known.is_empty())?;
             known.remove(&key(path))
@@ -502,17 +510,6 @@ fn below(home: &RelPath, name: &Name) -> Result<RelPath, Errno> {
 
 fn staging_name() -> Name {
     Name::new(STAGING_NAME).expect("the staging directory has a name")
-}
-
-/// What a rename cannot leave: device and mount, for one device can be mounted twice.
-type Mount = ((u32, u32), u64);
-
-fn mount_of(dir: &Dir) -> Result<Mount, Errno> {
-    let stat =
-        fs::statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID)?;
-    let knows_mounts = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID);
-    let mount = if knows_mounts { stat.stx_mnt_id } else { 0 };
-    Ok(((stat.stx_dev_major, stat.stx_dev_minor), mount))
 }
 
 /// What is said to have been tried where both names of a staging directory are taken.

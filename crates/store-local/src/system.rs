@@ -50,6 +50,11 @@ impl System {
         !matches!(self.kind, OVERLAYFS | ZFS)
     }
 
+    /// True if its directories may hand down a project, for whose quota all in them counts.
+    pub(crate) const fn has_projects(self) -> bool {
+        matches!(self.kind, EXT4 | XFS | F2FS)
+    }
+
     /// True if it is btrfs.
     pub(crate) const fn is_btrfs(self) -> bool {
         self.kind == BTRFS

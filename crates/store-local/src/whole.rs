@@ -6,15 +6,17 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use deltic_tree::Name;
 use rustix::fs;
 use rustix::io::Errno;
 
 use super::attrs::{Attrs, NewMode, On};
 use super::copy::write_at;
 use super::inner::Inner;
-use super::place::{COMMIT, Place};
+use super::place::{COMMIT, Landed, Place};
 use super::quota::Reserved;
 use super::stage::{Staged, Whose, discard};
+use crate::dir::Dir;
 use crate::errno::At;
 use deltic_store::{Keep, StoreError, Unset, Version, Whole};
 
@@ -95,9 +97,9 @@ impl NewFile {
         }
         reserved.keep_if(&put);
         store.tell_if_put(&place.path, &put);
-        put?;
+        let landed = put?;
         unset.of(&place.path)?;
-        Ok(store.version_written(&staged.file))
+        Ok(store.version_landed(landed, &staged.file))
     }
 }
 
@@ -129,6 +131,10 @@ fn put_nameless(
             Some(unset.of(&place.path).map(|()| None))
         }
         Err(Errno::EXIST) => Some(Err(StoreError::Conflict { path: place.path.clone() })),
+        // It is made there again.
+        Err(Errno::XDEV) if home != place.dir_path && store.stages.part(place).is_ok() => {
+            put_nameless(store, place, what)
+        }
         // If it is not that, a rename will say what it is.
         Err(_) => {
             store.stages.need_names();
@@ -155,17 +161,18 @@ fn land(
     store: &Inner,
     place: &Place,
     Staged { home, name, .. }: &Staged,
-) -> Result<(), StoreError> {
+) -> Result<Landed, StoreError> {
     let path = &place.path;
     let dir = store.stages.dir(home).at(COMMIT, path)?;
-    match dir.rename_new(name, &place.dir, &place.name) {
+    let rename = |dir: &Dir, name: &Name| dir.rename_new(name, &place.dir, &place.name);
+    let landed = match store.land(place, (&dir, name), rename) {
         Err(Errno::EXIST) => return Err(StoreError::Conflict { path: path.clone() }),
         landed => landed.at(COMMIT, path)?,
-    }
+    };
     store.touched.add(&place.dir_path);
     if let Ok(staging) = store.stages.path(home) {
         store.touched.add(&staging);
     }
     store.settle(place, (Whose::Own, home));
-    Ok(())
+    Ok(landed)
 }

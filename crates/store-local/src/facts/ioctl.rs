@@ -1,4 +1,4 @@
-//! Calls of btrfs and fs-verity that rustix does not have, each on an open file and on memory of a fixed size.
+//! Calls of btrfs, fs-verity and quotas of projects that rustix does not have, each on an open file and on memory of a fixed size.
 #![allow(unsafe_code, reason = "ioctl: see docs/ARCHITECTURE.md, walls")]
 
 use std::ops::Range;
@@ -77,14 +77,24 @@ pub(super) fn map(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno
     Ok(extents.take((found as usize).min(COUNT)).map(extent).collect())
 }
 
-/// The flags that file systems with more of them than `chattr` knows have of `file` (`FS_IOC_FSGETXATTR`).
-pub(super) fn flags(file: BorrowedFd<'_>) -> Result<u32, Errno> {
+/// What file systems with more flags than `chattr` knows tell of a file.
+pub(super) struct Told {
+    pub(super) flags: u32,
+    /// The project for whose quota it counts.
+    pub(super) project: u32,
+}
+
+/// A flag: what is made in the directory gets its project.
+pub(super) const HANDS_DOWN_PROJECT: u32 = 1 << 9;
+
+/// Asks what the file system tells of `file` (`FS_IOC_FSGETXATTR`).
+pub(super) fn told(file: BorrowedFd<'_>) -> Result<Told, Errno> {
     let mut attributes = [0_u32; 7];
     // SAFETY: a `struct fsxattr` is these 28 bytes; the number of the call has their count in it.
     let call = unsafe { Updater::<FS_GET_XATTR, _>::new(&mut attributes) };
     // SAFETY: the call writes nothing but the struct.
     unsafe { ioctl(file, call)? };
-    Ok(attributes[0])
+    Ok(Told { flags: attributes[0], project: attributes[3] })
 }
 
 /// Asks which file system `file` is on (`BTRFS_IOC_FS_INFO`); `asked` are the flags of the fields that are optional.
