@@ -257,7 +257,7 @@ fn a_server_keeps_versions_where_each_name_has_a_number_of_its_own() {
         let world = World::new();
         let Some(_mounted) = mount(&world) else { continue };
         world.link("dst", "photos");
-        let server = Server::start(&world, "--versions 10");
+        let server = Server::set_volume(&world, "versions = 10", "");
         let put = |body: &[u8]| ask(&server, &format!("PUT {FILE}"), "", body).status;
         assert_eq!([put(b"one"), put(b"two"), put(b"three")], [201, 204, 204]);
         let told = ask(&server, &format!("GET {FILE}?as=versions"), "", b"");
