@@ -181,6 +181,7 @@ fn plan(source: &Path, destination: Destination) -> Plan {
         cache: None,
         batch: None,
         reasons: None,
+        moved: None,
     }
 }
 

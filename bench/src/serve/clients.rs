@@ -443,6 +443,7 @@ impl Client {
             cache: None,
             batch: None,
             reasons: None,
+            moved: None,
         };
         let begun = Instant::now();
         let embedding = Embedding::default();

@@ -212,6 +212,7 @@ impl Way {
             cache: None,
             batch: None,
             reasons: None,
+            moved: None,
         }
     }
 

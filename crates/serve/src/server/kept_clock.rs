@@ -53,8 +53,8 @@ impl KeptClock {
 }
 
 fn read(file: &Path) -> Option<Duration> {
-    let secs = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(secs))
+    let bytes = private::read_regular(file).ok()?;
+    Some(Duration::from_secs(str::from_utf8(&bytes).ok()?.trim().parse().ok()?))
 }
 
 /// The last time at which something of the server's own, or a volume, was changed.

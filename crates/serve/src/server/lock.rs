@@ -2,12 +2,14 @@
 //!
 //! The system gives the lock up when the process ends, however that ends. The file stays.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use deltic_store_local::NamedDir;
+use rustix::fs::{Mode, OFlags, openat};
 
 use super::config::ConfigError;
 
@@ -27,9 +29,10 @@ impl StateLock {
     pub(super) fn take(state: &Path) -> Result<Self, ConfigError> {
         let path = state.join("lock");
         let failed = |what: &str| ConfigError::io(format!("{what} {}", path.display()));
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(failed("open"))?;
+        let dir = NamedDir::of_operator(state).held().map_err(failed("open"))?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&dir, "lock", flags, Mode::RUSR | Mode::WUSR);
+        let file = File::from(file.map_err(io::Error::from).map_err(failed("open"))?);
         match wait_for(&file, PATIENCE) {
             Ok(true) => {}
             Ok(false) => return Err(ConfigError::Taken(in_use(state, &file))),

@@ -130,7 +130,8 @@ struct ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// The one that is there now.
+    /// The socket that is there now.
+    #[expect(clippy::disallowed_methods, reason = "the path of the service is below no root")]
     fn now() -> Option<Self> {
         let stat = fs::stat(socket()).ok()?;
         let changed = (stat.st_ctime as i64, stat.st_ctime_nsec as u64);
