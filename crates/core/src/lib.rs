@@ -4,6 +4,7 @@ pub mod chunk;
 pub mod chunks;
 pub mod codec;
 mod constants;
+pub mod data_map;
 pub mod delta;
 pub mod fingerprint;
 pub mod format;
@@ -32,6 +33,7 @@ pub mod zeros;
 pub use chunk::{Algorithm, AnyChunker, AtEnd, Chunker, ChunkerSpec, Sizes};
 pub use chunks::{ChunkNo, Chunks};
 pub use codec::{CodecError, Put, Reader};
+pub use data_map::{DataMap, PackedRuns};
 pub use delta::{CopyRuns, Cover, CoverError, Op};
 pub use fingerprint::{ChunkPrefix, Fingerprint, Fingerprinter, GroupPrefix, PrefixLen};
 pub use gap::{BadDelta, BlockLen, GapDelta, GapSums};
@@ -42,7 +44,7 @@ pub use moved::{KeptSums, MovedRun};
 pub use packed::{Packed, Slab};
 pub use recipe::{
     Chunk, Cutter, Digest, DigestBuilder, FileDigest, Group, Grouper, Scan, digest_of,
-    digest_of_changes, scan,
+    digest_of_changes, digest_of_data, scan,
 };
 pub use search::{BlockSpec, BlockSums, Locality, Searcher};
 pub use simd::Isa;

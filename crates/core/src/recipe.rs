@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use crate::chunk::{AnyChunker, AtEnd, Chunker, ChunkerSpec, cut_all};
+use crate::data_map::DataMap;
 use crate::fingerprint::{DEBUG_BYTES, FINGERPRINT_BYTES, Fingerprint, Fingerprinter, write_hex};
 use crate::moved::MovedRun;
 
@@ -238,6 +239,21 @@ pub fn digest_of_changes<'a>(
     Digest(hasher.finalize().into())
 }
 
+/// The digest of a version of which the data alone was cut, packed, and has the digest `data`. A hole enters this digest
+/// as a place, whatever its length.
+#[must_use]
+pub fn digest_of_data(data: &Digest, map: &DataMap) -> Digest {
+    let mut hasher = HOLES.clone();
+    hasher.update(data.as_bytes());
+    hasher.update(&map.file_len().to_le_bytes());
+    hasher.update(&(map.runs().len() as u64).to_le_bytes());
+    for run in map.runs() {
+        hasher.update(&run.start.to_le_bytes());
+        hasher.update(&run.end.to_le_bytes());
+    }
+    Digest(hasher.finalize().into())
+}
+
 /// The chunks at the front of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
@@ -280,6 +296,7 @@ const GROUP_CONTEXT: &str = "deltic 2026 group";
 const DIGEST_CONTEXT: &str = "deltic 2026 recipe";
 const CHANGES_CONTEXT: &str = "deltic 2026 changes";
 const MOVED_CONTEXT: &str = "deltic 2026 changes and moved blocks";
+const HOLES_CONTEXT: &str = "deltic 2026 data and holes";
 
 /// Hashers at their start: to derive their keys takes longer than to hash what is told of a small file.
 static GROUPS: LazyLock<blake3::Hasher> =
@@ -290,6 +307,8 @@ static CHANGES: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key(CHANGES_CONTEXT));
 static MOVED: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key(MOVED_CONTEXT));
+static HOLES: LazyLock<blake3::Hasher> =
+    LazyLock::new(|| blake3::Hasher::new_derive_key(HOLES_CONTEXT));
 
 /// Cuts bytes that come in any pieces. Holds few chunks' bytes at a time.
 #[derive(Debug)]
