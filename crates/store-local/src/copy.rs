@@ -15,6 +15,7 @@ use std::sync::Mutex;
 use rustix::fs;
 use rustix::io::{self, Errno};
 
+use super::holes::each_data;
 use crate::lock;
 
 /// Knows between which devices the kernel does not copy.
@@ -67,6 +68,28 @@ impl Copier {
         };
         let rest = aligned.start + done;
         copy_by_hand(from.file, rest..old.end, to.file, new_at(rest))
+    }
+}
+
+impl Copier {
+    /// Copies a file of `len` bytes into an empty one, which has holes where that has some. `false` where `from` ends
+    /// before.
+    pub(super) fn copy_with_holes(
+        &self,
+        from: End<'_>,
+        len: u64,
+        to: End<'_>,
+    ) -> Result<bool, Errno> {
+        let mut whole = true;
+        let told = each_data(from.file, 0..len, |run| {
+            whole &= self.copy(from, run.clone(), to, run.start)?;
+            Ok(())
+        })?;
+        if !told {
+            return self.copy(from, 0..len, to, 0);
+        }
+        fs::ftruncate(to.file, len)?;
+        Ok(whole)
     }
 }
 

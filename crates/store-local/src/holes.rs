@@ -48,6 +48,85 @@ pub(super) fn read_around(
     Ok(done)
 }
 
+/// The runs of a file of `len` bytes that hold data, ascending and apart; `None` where the file system knows of no
+/// holes.
+pub(super) fn data_runs(file: BorrowedFd<'_>, len: u64) -> Result<Option<Vec<Range<u64>>>, Errno> {
+    let mut runs = Vec::new();
+    let whole = each_data(file, 0..len, |run| {
+        runs.push(run);
+        Ok(())
+    })?;
+    Ok(whole.then_some(runs))
+}
+
+/// Hands out the runs of data in these bytes of a file; false where the file system knows of no holes.
+pub(super) fn each_data(
+    file: BorrowedFd<'_>,
+    within: Range<u64>,
+    mut each: impl FnMut(Range<u64>) -> Result<(), Errno>,
+) -> Result<bool, Errno> {
+    let mut at = within.start;
+    while at < within.end {
+        let data = match fs::seek(file, SeekFrom::Data(at)) {
+            Ok(data) if data >= within.end => break,
+            Ok(data) => data,
+            // There is no more data.
+            Err(Errno::NXIO) => break,
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
+            Err(errno) => return Err(errno),
+        };
+        at = fs::seek(file, SeekFrom::Hole(data))?.min(within.end);
+        each(data..at)?;
+    }
+    Ok(true)
+}
+
+/// Copies the data of a file of `len` bytes into another, with holes where blocks are zeros. `false` where the first
+/// ends before.
+pub(super) fn copy_sparse(
+    from: BorrowedFd<'_>,
+    len: u64,
+    (to, under): (BorrowedFd<'_>, Under),
+) -> Result<bool, Errno> {
+    let put = |at, bytes: &[u8]| write_sparse(to, at, bytes, under);
+    let mut whole = true;
+    let told = each_data(from, 0..len, |run| {
+        whole &= read_through(from, run, put)?;
+        Ok(())
+    })?;
+    if told { Ok(whole) } else { read_through(from, 0..len, put) }
+}
+
+/// Makes zeros of these bytes of a file, with holes for whole blocks. A hole stays one, and costs nothing.
+pub(super) fn clear_all(file: BorrowedFd<'_>, span: Range<u64>) -> Result<(), Errno> {
+    let clear = |run: Range<u64>| {
+        let Range { start: from, end: to } = whole_blocks(run.start, run.end - run.start);
+        if from == to || !punch(file, from..to) {
+            return write_zeros(file, run);
+        }
+        write_zeros(file, run.start..from)?;
+        write_zeros(file, to..run.end)
+    };
+    if each_data(file, span.clone(), clear)? { Ok(()) } else { clear(span) }
+}
+
+fn write_zeros(file: BorrowedFd<'_>, run: Range<u64>) -> Result<(), Errno> {
+    const ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
+    let mut at = run.start;
+    while at < run.end {
+        let len = (run.end - at).min(BLOCK_BYTES);
+        write_at(file, at, &ZEROS[..len as usize])?;
+        at += len;
+    }
+    Ok(())
+}
+
+/// Makes a hole of these blocks; false where that cannot be done.
+fn punch(file: BorrowedFd<'_>, blocks: Range<u64>) -> bool {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fs::fallocate(file, flags, blocks.start, blocks.end - blocks.start).is_ok()
+}
+
 /// What is in the place of bytes that are about to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Under {
@@ -128,8 +207,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 /// Makes zeros of what is there: a hole of whole blocks, where the file system can, and written zeros of the rest.
 fn clear(file: BorrowedFd<'_>, start: u64, zeros: &[u8]) -> Result<(), Errno> {
     let Range { start: from, end: to } = whole_blocks(start, zeros.len() as u64);
-    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    if from == to || fs::fallocate(file, punch, from, to - from).is_err() {
+    if from == to || !punch(file, from..to) {
         // Where it cannot be done, writing says why, if that fails too.
         return write_at(file, start, zeros);
     }

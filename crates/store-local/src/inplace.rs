@@ -20,7 +20,7 @@ use rustix::process::geteuid;
 
 use super::attrs::{AT_ANY_TIME, set_mode};
 use super::copy::{BLOCK_BYTES, Copier, End, read_through};
-use super::holes::{Under, dig, write_sparse};
+use super::holes::{Under, clear_all, dig, each_data, write_sparse};
 use super::place::Place;
 use super::room::reserve_all;
 use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of};
@@ -234,11 +234,11 @@ impl Writer<'_> {
         let is = fs::fstat(self.file())?;
         // Zeros that were sent would fill them.
         let has_holes = (is.st_blocks as u64).saturating_mul(512) < is.st_size as u64;
-        for (&start, &end) in lock(&self.of.staged).iter() {
+        let put = |staged: Range<u64>| {
             let runs = if has_holes {
-                self.of.lacks_of(from.file, start..end, start)?.ok_or(Errno::IO)?
+                self.of.lacks_of(from.file, staged.clone(), staged.start)?.ok_or(Errno::IO)?
             } else {
-                std::iter::once(start..end).collect()
+                std::iter::once(staged).collect()
             };
             for run in runs {
                 let start = run.start;
@@ -251,6 +251,21 @@ impl Writer<'_> {
                 if !whole {
                     return Err(Errno::IO);
                 }
+            }
+            Ok(())
+        };
+        for (&start, &end) in lock(&self.of.staged).iter() {
+            let mut at = start;
+            let put_data = |run: Range<u64>| {
+                clear_all(to.file, at..run.start)?;
+                at = run.end;
+                put(run)
+            };
+            // What is staged as a hole may be one in the file as well, however long it is.
+            if writing.sparse && each_data(from.file, start..end, put_data)? {
+                clear_all(to.file, at..end)?;
+            } else {
+                put(start..end)?;
             }
         }
         if fs::fstat(self.file())?.st_size as u64 != len {

@@ -156,6 +156,22 @@ impl Left {
     }
 }
 
+/// Size of a new file: a quota counts the length, and the disk needs room for the data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileSize {
+    /// Length in bytes.
+    pub(crate) len: u64,
+    /// Bytes that are no holes.
+    pub(crate) data: u64,
+}
+
+impl FileSize {
+    /// A file without holes.
+    pub(crate) const fn full(len: u64) -> Self {
+        Self { len, data: len }
+    }
+}
+
 impl Quota {
     /// The quota of `root`, whose files are counted.
     pub(crate) fn new(
@@ -276,8 +292,9 @@ impl Quota {
         self.limits.bytes.is_some() || self.limits.files.is_some()
     }
 
-    /// Reserves bytes for a new name at `path`.
-    fn reserve(self: &Arc<Self>, path: &RelPath, bytes: u64) -> Result<Share, StoreError> {
+    /// Reserves room for a new name at `path`.
+    fn reserve(self: &Arc<Self>, path: &RelPath, size: FileSize) -> Result<Share, StoreError> {
+        let FileSize { len: bytes, data } = size;
         let whose = self.whose;
         let mut used = lock(&self.used);
         let exceeds = |now: u64, more: u64, most: Option<u64>| {
@@ -299,14 +316,14 @@ impl Quota {
         if floor > 0
             && let Ok(disk) = fs::fstatvfs(&self.root)
             && (disk.f_bavail.saturating_mul(disk.f_frsize))
-                < floor.saturating_add(*unwritten).saturating_add(bytes)
+                < floor.saturating_add(*unwritten).saturating_add(data)
         {
             let why = format!("its disk would have less than {floor} bytes free");
             return Err(full(path, io::ErrorKind::StorageFull, why));
         }
-        *unwritten = unwritten.saturating_add(bytes);
+        *unwritten = unwritten.saturating_add(data);
         used.pending.add(one(bytes));
-        Ok(Share { quota: Arc::clone(self), bytes, unwritten: AtomicU64::new(bytes) })
+        Ok(Share { quota: Arc::clone(self), bytes, unwritten: AtomicU64::new(data) })
     }
 
     /// Takes it that an entry is gone.

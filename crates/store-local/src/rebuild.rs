@@ -12,13 +12,13 @@ use rustix::io::Errno;
 use super::attrs::{Attrs, NewMode, On};
 use super::copy::{End, read_through, write_at};
 use super::finished::{Expected, Finished};
-use super::holes::{Under, write_sparse};
+use super::holes::{Under, clear_all, copy_sparse, write_sparse};
 use super::inner::Inner;
 use super::inplace::Changing;
 use super::log::{Log, remove_log};
 use super::partial::Other;
 use super::place::{COMMIT, Place};
-use super::quota::{Reserved, forget};
+use super::quota::{FileSize, Reserved, forget};
 use super::room::{Reserve, Room, reserve_all};
 use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of, look_at};
 use super::stage::{Logged, Staged, Stages, Whose, discard};
@@ -76,10 +76,15 @@ enum Fate {
 }
 
 impl LocalRebuild {
-    pub(super) fn new(store: Arc<Inner>, path: &RelPath, len: u64) -> Result<Self, StoreError> {
+    pub(super) fn new(
+        store: Arc<Inner>,
+        path: &RelPath,
+        size: FileSize,
+    ) -> Result<Self, StoreError> {
+        let len = size.len;
         let place = Place::of(&store.root, "create", path)?;
         let changing = Self::changing(&store, &place)?;
-        let reserved = store.reserve(path, len)?;
+        let reserved = store.reserve_size(path, size)?;
         let staged = store.growing().create(&place).map_err(|error| match error {
             // The file is ours to change, but its directory is not.
             StoreError::Denied { path, source, .. } if changing.is_some() => {
@@ -274,9 +279,7 @@ impl LocalRebuild {
             reserve_all(to.file, 0, self.len).at("allocate", &self.path)?;
         }
         let moved = if self.store.writing.sparse {
-            read_through(from.file, 0..self.len, |at, bytes| {
-                write_sparse(to.file, at, bytes, self.under)
-            })
+            copy_sparse(from.file, self.len, (to.file, self.under))
         } else {
             self.store.copier.copy(from, 0..self.len, to, 0)
         };
@@ -505,6 +508,16 @@ impl Rebuild for LocalRebuild {
         };
         written().at("write", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
         self.write_back(bytes.len() as u64)
+    }
+
+    fn clear(&self, span: Range<u64>) -> Result<(), StoreError> {
+        self.check_span(span.start, span.end.saturating_sub(span.start))?;
+        let turn = lock(&self.turn);
+        let cleared = clear_all(self.staged.file.as_fd(), span.clone()).at("write", &self.path);
+        drop(turn);
+        cleared.inspect_err(|_| self.doom(Fate::Spoiled))?;
+        self.changing.iter().for_each(|changing| changing.stage(span.clone()));
+        Ok(())
     }
 
     fn may_share(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {

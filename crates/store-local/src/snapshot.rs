@@ -13,7 +13,7 @@ use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::copy::read_at;
-use super::holes::{has_holes, read_around};
+use super::holes::{data_runs, has_holes, read_around};
 use super::more::{Reach, look};
 use super::noted;
 use crate::dir::{Dir, WayEnd, proc_path};
@@ -218,6 +218,13 @@ impl Snapshot for LocalSnapshot {
 
     fn identity(&self) -> Option<Version> {
         System::keeps_versions(&self.file).then(|| self.stamp.version())
+    }
+
+    fn data_runs(&self) -> Result<Option<Vec<Range<u64>>>, StoreError> {
+        if !self.has_holes {
+            return Ok(None);
+        }
+        data_runs(self.as_fd(), self.stamp.len).at("read", &self.path)
     }
 
     fn extents(&self) -> Result<Option<Extents>, StoreError> {

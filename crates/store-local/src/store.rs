@@ -27,7 +27,7 @@ use super::list::{Look, Part};
 use super::more::{Reach, default_acl};
 use super::named::{NamedDir, full_path};
 use super::place::{COMMIT, Place};
-use super::quota::Quota;
+use super::quota::{FileSize, Quota};
 use super::rebuild::LocalRebuild;
 use super::remove::{Removals, remove_after, remove_unchanged, remove_version};
 use super::snapshot::{LocalSnapshot, inode_of, look_at, look_at_root};
@@ -498,7 +498,16 @@ impl Store for LocalStore {
     }
 
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
-        LocalRebuild::new(Arc::clone(&self.0), path, len)
+        LocalRebuild::new(Arc::clone(&self.0), path, FileSize::full(len))
+    }
+
+    fn create_sparse(
+        &self,
+        path: &RelPath,
+        len: u64,
+        data: u64,
+    ) -> Result<LocalRebuild, StoreError> {
+        LocalRebuild::new(Arc::clone(&self.0), path, FileSize { len, data })
     }
 
     fn replace_all(

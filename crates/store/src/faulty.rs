@@ -137,6 +137,11 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
         self.inner.extents()
     }
 
+    fn data_runs(&self) -> Result<Option<Vec<Range<u64>>>, StoreError> {
+        self.plan.enter(Call::Check, &self.path)?;
+        self.inner.data_runs()
+    }
+
     fn sum_kind(&self) -> Option<SumKind> {
         self.inner.sum_kind()
     }
@@ -200,6 +205,17 @@ impl<S: Store> Store for Faulty<S> {
     fn create(&self, path: &RelPath, len: u64) -> Result<Self::Rebuild, StoreError> {
         self.plan.enter(Call::Create, path)?;
         let inner = self.inner.create(path, len)?;
+        Ok(FaultyRebuild { inner, path: path.clone(), plan: self.plan.clone() })
+    }
+
+    fn create_sparse(
+        &self,
+        path: &RelPath,
+        len: u64,
+        data: u64,
+    ) -> Result<Self::Rebuild, StoreError> {
+        self.plan.enter(Call::Create, path)?;
+        let inner = self.inner.create_sparse(path, len, data)?;
         Ok(FaultyRebuild { inner, path: path.clone(), plan: self.plan.clone() })
     }
 
@@ -304,6 +320,11 @@ impl<R: Rebuild> Rebuild for FaultyRebuild<R> {
     fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError> {
         self.plan.enter(Call::Write, &self.path)?;
         self.inner.write_old(new_start, bytes, content)
+    }
+
+    fn clear(&self, span: Range<u64>) -> Result<(), StoreError> {
+        self.plan.enter(Call::Write, &self.path)?;
+        self.inner.clear(span)
     }
 
     fn may_share(&self, from: &Self::Snapshot, old: &Range<u64>, new_start: u64) -> bool {

@@ -43,6 +43,22 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
         self.write(new_start, bytes)
     }
 
+    /// Makes zeros of these bytes: a hole, where there can be one, which takes no time however long it is. A store
+    /// without holes has zeros written.
+    ///
+    /// # Errors
+    /// As [`Rebuild::write`].
+    fn clear(&self, span: Range<u64>) -> Result<(), StoreError> {
+        let zeros = vec![0; ZEROS_BYTES.min(span.end.saturating_sub(span.start)) as usize];
+        let mut at = span.start;
+        while at < span.end {
+            let len = (span.end - at).min(ZEROS_BYTES);
+            self.write_old(at, &zeros[..len as usize], Content::Old)?;
+            at += len;
+        }
+        Ok(())
+    }
+
     /// True if [`Rebuild::copy`] may share the blocks of this span, or has nothing to do for it. Where it does not,
     /// reading and writing is no slower.
     fn may_share(&self, from: &Self::Snapshot, old: &Range<u64>, new_start: u64) -> bool {
@@ -71,6 +87,9 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
         Ok(())
     }
 }
+
+/// Zeros that are written at a time.
+const ZEROS_BYTES: u64 = 256 << 10;
 
 /// What of a rebuild outlives the run that began it. A store that keeps nothing of it implements no method.
 pub trait Resumable {

@@ -82,6 +82,15 @@ pub trait Snapshot: Send + Sync + 'static {
         None
     }
 
+    /// The runs of this version that hold data, ascending and apart: all other bytes are holes, which are zeros and take
+    /// no time. `None` where the store knows of no hole.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    fn data_runs(&self) -> Result<Option<Vec<Range<u64>>>, StoreError> {
+        Ok(None)
+    }
+
     /// The storage that each part of this version lies in. Bytes that were written are flushed first, so that it is of
     /// what a read gives. `None` where the store has no facts, or none that can be relied on.
     ///

@@ -32,6 +32,20 @@ pub trait Store: Posix {
     /// Where nothing can be staged.
     fn create(&self, path: &RelPath, len: u64) -> Result<Self::Rebuild, StoreError>;
 
+    /// The same for a version of which only `data` bytes are no holes: no more room is asked for.
+    ///
+    /// # Errors
+    /// As [`Store::create`].
+    fn create_sparse(
+        &self,
+        path: &RelPath,
+        len: u64,
+        data: u64,
+    ) -> Result<Self::Rebuild, StoreError> {
+        let _ = data;
+        self.create(path, len)
+    }
+
     /// Puts whole new versions in place, each as [`Store::create`], a write and a commit do, but for a leftover where
     /// it fails: cheaper where those of one directory follow each other.
     ///

@@ -140,7 +140,7 @@ impl Inner {
         let meta = self.look_at_old(place)?;
         let from = End { file: old.as_fd(), device: stat.st_dev };
         let to = End { file: copy.as_fd(), device: fs::fstat(copy)?.st_dev };
-        if !self.copier.copy(from, 0..stat.st_size as u64, to, 0)? {
+        if !self.copier.copy_with_holes(from, stat.st_size as u64, to)? {
             // It ended before.
             return Err(Errno::BUSY);
         }

@@ -7,7 +7,7 @@ use deltic_store::StoreError;
 use deltic_tree::RelPath;
 use rustix::fs::{FileType, Stat};
 
-use super::{LEFT, Left, Quota, Reserved, Whose, one};
+use super::{FileSize, LEFT, Left, Quota, Reserved, Whose, one};
 use crate::errno::At;
 use crate::inner::Inner;
 use crate::lock;
@@ -21,14 +21,14 @@ impl Reserved {
     /// [`StoreError::Full`] where one of them has no room.
     pub(crate) fn of_dir(path: &Path, quotas: &[Arc<Quota>]) -> Result<Self, StoreError> {
         let all: Vec<_> = Quota::of_dir(path, quotas).collect();
-        Self::in_all(&all, &RelPath::root(), 0)
+        Self::in_all(&all, &RelPath::root(), FileSize::full(0))
     }
 
-    /// Reserves bytes for a new name in each of these.
-    fn in_all(quotas: &[Arc<Quota>], path: &RelPath, bytes: u64) -> Result<Self, StoreError> {
+    /// Reserves room for a new name in each of these.
+    fn in_all(quotas: &[Arc<Quota>], path: &RelPath, size: FileSize) -> Result<Self, StoreError> {
         let mut reserved = Self::default();
         for quota in quotas {
-            reserved.0.push(quota.reserve(path, bytes)?);
+            reserved.0.push(quota.reserve(path, size)?);
         }
         Ok(reserved)
     }
@@ -51,7 +51,19 @@ impl Inner {
     /// # Errors
     /// [`StoreError::Full`] where a quota has not so much left.
     pub(crate) fn reserve(&self, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
-        Reserved::in_all(&self.policy.quotas, path, bytes)
+        self.reserve_size(path, FileSize::full(bytes))
+    }
+
+    /// The same for a new name of a file that may have holes.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
+    pub(crate) fn reserve_size(
+        &self,
+        path: &RelPath,
+        size: FileSize,
+    ) -> Result<Reserved, StoreError> {
+        Reserved::in_all(&self.policy.quotas, path, size)
     }
 
     /// Reserves a name at `place`, if nothing is there.
@@ -77,7 +89,7 @@ impl Inner {
             if reserved.0.iter().any(|share| Arc::ptr_eq(&share.quota, quota)) {
                 continue;
             }
-            match quota.reserve(path, bytes) {
+            match quota.reserve(path, FileSize::full(bytes)) {
                 Ok(share) => reserved.0.push(share),
                 Err(error) => {
                     // It stays as it was, for somebody who has room.
