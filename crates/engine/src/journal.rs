@@ -8,16 +8,23 @@
 //! version   0, form (0 BLAKE3, 1 keyed sum), key, chunker, length, seconds and nanoseconds of the modification time
 //! chunks    1, then for each: start, length, fingerprint (of the keyed sum its first half: the rest is zeros)
 //! void      2, start, length
+//! data      3, then for each run of data: length of the hole before the run, length of the run
 //! ```
+//!
+//! Of a version whose data alone is transferred, *data* notes follow the first note, and say where that is. All places
+//! count through the packed data then.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use deltic_core::chunk::Algorithm;
 use deltic_core::fingerprint::FINGERPRINT_BYTES;
 use deltic_core::keyed::SUM_BYTES;
 use deltic_core::recipe::Chunk;
-use deltic_core::{ChunkNo, ChunkerSpec, Chunks, CodecError, Fingerprint, Key, Put, Reader, Span};
+use deltic_core::{
+    ChunkNo, ChunkerSpec, Chunks, CodecError, DataMap, Fingerprint, Key, Put, Reader, Span,
+};
 use deltic_protocol::Terms;
 use deltic_protocol::limits::{INDEX_BUDGET_CHUNKS, LARGE_FILE_BYTES};
 use deltic_protocol::receiver::{Kept, KeptChunk, New};
@@ -40,6 +47,25 @@ pub fn version(new: &New, key: &Key, terms: Terms) -> Vec<u8> {
     note.put_varint(new.modified.nanos.into());
     note
 }
+
+/// The notes that say where a new version has data, if its data alone is transferred.
+pub fn data(new: &New) -> impl Iterator<Item = Vec<u8>> {
+    let runs = new.map.as_ref().map(|map| map.runs());
+    let none = runs.filter(|runs| runs.is_empty()).map(|_| vec![DATA]);
+    let mut end = 0;
+    let note = move |runs: &[Range<u64>]| {
+        let mut note = vec![DATA];
+        for run in runs {
+            note.put_varint(run.start - std::mem::replace(&mut end, run.end));
+            note.put_varint(run.end - run.start);
+        }
+        note
+    };
+    none.into_iter().chain(runs.unwrap_or_default().chunks(NOTED_RUNS).map(note))
+}
+
+/// Runs of data in one note.
+const NOTED_RUNS: usize = 4096;
 
 /// The note that these are in place.
 #[must_use]
@@ -79,11 +105,15 @@ pub fn read(notes: Vec<Vec<u8>>, meta: &Meta, terms: Terms) -> Option<(Kept, Vec
         told.read(&note, meta.len, terms).ok()?;
     }
     let mut places = told.last();
+    let map = match told.data.take() {
+        Some(runs) => Some(Arc::new(DataMap::new(runs, meta.len)?)),
+        None => None,
+    };
     // What is written over is void, kept or not.
     let noted = runs(&told.chunks, &places);
     places.truncate(INDEX_BUDGET_CHUNKS);
     let chunks = told.chunks.pick(&places);
-    Some((Kept { key, spec, chunks }, noted))
+    Some((Kept { key, spec, map, chunks }, noted))
 }
 
 /// The places of these chunks, which ascend: runs that do not touch.
@@ -125,6 +155,8 @@ struct Told {
     chunks: Chunks,
     /// Each with the number of chunks that were told before it.
     voids: Vec<(usize, Span)>,
+    /// Runs of data, where that alone is transferred.
+    data: Option<Vec<Range<u64>>>,
 }
 
 impl Told {
@@ -139,7 +171,19 @@ impl Told {
                 }
             }
             VOID => self.voids.push((self.chunks.len(), read_span(&mut from, len)?)),
+            DATA => self.read_data(from)?,
             _ => return Err(CodecError::OutOfRange),
+        }
+        Ok(())
+    }
+
+    fn read_data(&mut self, mut from: Reader<'_>) -> Result<(), CodecError> {
+        let runs = self.data.get_or_insert_default();
+        while !from.is_empty() {
+            let end = runs.last().map_or(0, |run| run.end);
+            let start = end.checked_add(from.varint()?).ok_or(CodecError::OutOfRange)?;
+            let end = start.checked_add(from.varint()?).ok_or(CodecError::OutOfRange)?;
+            runs.push(start..end);
         }
         Ok(())
     }
@@ -214,6 +258,7 @@ fn name_bytes(terms: Terms) -> usize {
 const VERSION: u8 = 0;
 const CHUNKS: u8 = 1;
 const VOID: u8 = 2;
+const DATA: u8 = 3;
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -237,7 +282,7 @@ pub(crate) mod tests {
 
     fn new() -> New {
         let modified = Timestamp { secs: -5, nanos: 999_999_999 };
-        New { len: LEN, modified, from: 0, spec: ChunkerSpec::for_len(LEN) }
+        New { len: LEN, map: None, modified, from: 0, spec: ChunkerSpec::for_len(LEN) }
     }
 
     fn meta() -> Meta {
@@ -268,6 +313,20 @@ pub(crate) mod tests {
             assert_eq!(found.chunks, places(&told));
             assert_eq!(noted, [0..3, 9..12, LEN - 5..LEN]);
         }
+    }
+
+    #[test]
+    fn the_data_of_a_version_with_holes_is_noted() {
+        let terms = terms(true);
+        let many = (0..9000).map(|no| no * 3000 + 5..no * 3000 + 2000).collect();
+        for runs in [Vec::new(), Vec::from_iter([0..4096]), many] {
+            let map = DataMap::new(runs, LEN).map(Arc::new);
+            let new = New { map: map.clone(), ..new() };
+            let notes = std::iter::once(version(&new, &terms.key, terms)).chain(data(&new));
+            let (found, _) = read(notes.collect(), &meta(), terms).unwrap();
+            assert!(found.map.is_some() && found.map == map);
+        }
+        assert_eq!(data(&new()).count(), 0);
     }
 
     /// Or the next session would take for in place what this one began to write over.

@@ -61,7 +61,7 @@ pub fn read(notes: &[u8], (meta, terms): (&Meta, Terms)) -> Option<Kept> {
         start = start.checked_add(len.into())?;
     }
     let fits = chunks.len() <= INDEX_BUDGET_CHUNKS && start == meta.len;
-    fits.then_some(Kept { key, spec, chunks })
+    fits.then_some(Kept { key, spec, map: None, chunks })
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
     const KEY: [u8; 32] = [5; 32];
 
     fn new() -> New {
-        New { len: LEN, modified: MODIFIED, from: 0, spec: ChunkerSpec::for_len(LEN) }
+        New { len: LEN, map: None, modified: MODIFIED, from: 0, spec: ChunkerSpec::for_len(LEN) }
     }
 
     fn chunks(terms: Terms) -> Vec<Chunk> {
@@ -97,7 +97,7 @@ mod tests {
             let parts = written((&new, &key, terms_here), told.iter().copied());
             parts.for_each(|part| notes.extend(part));
             let meta = Meta::plain(Kind::File, LEN, MODIFIED, 0o644);
-            let Kept { key, spec, chunks } = read(&notes, (&meta, terms_here)).unwrap();
+            let Kept { key, spec, chunks, .. } = read(&notes, (&meta, terms_here)).unwrap();
             assert_eq!((key, spec), (Key::from_bytes(KEY), new.spec));
             let (lens, names): (Vec<_>, Vec<_>) =
                 chunks.iter().map(|(span, name)| (u64::from(span.len), name)).unzip();

@@ -6,10 +6,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use deltic_core::Keeps;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::moved::MovedRun;
 use deltic_core::recipe::Chunk;
+use deltic_core::{DataMap, Keeps};
 
 /// Ready-made facts about one version of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,9 @@ pub struct Known {
     pub changed: Option<Changed>,
     /// The sums that its storage keeps of it, where a signature may be made of such.
     pub keeps: Option<Keeps>,
+    /// Its data, where it has large holes and the other end can be told: then only the data is transferred, and all
+    /// offsets count through the packed data.
+    pub map: Option<DataMap>,
 }
 
 /// Differences of a version from a base.

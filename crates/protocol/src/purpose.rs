@@ -49,6 +49,7 @@ impl ToReceiver {
             | Self::Gone(_)
             | Self::Allow(_)
             | Self::Listed { .. }
+            | Self::Holes { .. }
             | Self::Start { .. }
             | Self::Offer { .. }
             | Self::Keeps { .. }

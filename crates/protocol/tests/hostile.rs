@@ -28,7 +28,8 @@ use deltic_protocol::limits::{
     TALLY_WINDOW, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
-    ChunkLine, ChunkLines, Done, Extent, GapLine, GroupLine, How, NameLine, Payload, Sparse,
+    ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
+    Sparse,
 };
 use deltic_protocol::options::{
     AlternateUse, Alternates, Append, Compare, Delete, Guard, Links, Metadata, Missing, Options,
@@ -2653,7 +2654,7 @@ fn any_kept(luck: u8) -> receiver::Kept {
     let chunks = scan(&spec.build(), &vec![luck % 2; 3000], AtEnd::Yes).chunks;
     let place = |(n, chunk)| (n as u64 * u64::from(luck), chunk);
     let chunks = chunks.into_iter().enumerate().map(place).collect();
-    receiver::Kept { key: Key::from_bytes([luck; 32]), spec, chunks }
+    receiver::Kept { key: Key::from_bytes([luck; 32]), spec, map: None, chunks }
 }
 
 /// An answer of the right kind and of any content.
@@ -2738,9 +2739,12 @@ fn receiver_answer(work: receiver::Work, luck: u8) -> receiver::Answer {
             Answer::Charted(Charted { names: names * u64::from(luck), unseen, has_files })
         }
         Work::OpenMore { .. } => Answer::OpenedMore((!fails).then_some(3000)),
+        Work::View { .. } if fails => Answer::Viewed(Err(setback(luck))),
+        Work::View { .. } => Answer::Viewed(Ok(vec![1000; luck as usize % 3])),
         Work::OpenOld { .. } if fails => Answer::Opened(Err(setback(luck))),
         Work::OpenOld { .. } => Answer::Opened(Ok(Box::new(OldLens {
             has_other_names: luck > 90,
+            has_holes: luck % 7 == 1,
             base: luck.is_multiple_of(5).then(|| Digest::from_bytes([luck; 32])),
             in_place: [None, Some(0), Some(3000)][luck as usize % 3],
             beside: [None, Some(3000)][luck as usize / 3 % 2],
@@ -3508,4 +3512,44 @@ fn runs_of_blocks_that_moved_are_bounded() {
     }
     let refused = victim.refusal(moved(&[run(MAX_MOVED_RUNS)]));
     assert_eq!(refused, PeerError::Limit("runs of blocks that moved"));
+}
+
+/// Holes are claims: those that a file cannot have end the session, and no length costs more than its entry.
+#[test]
+fn holes_that_a_file_cannot_have_are_refused() {
+    let told = |lines: &[(u64, u64)]| {
+        let line = |&(hole, data): &(u64, u64)| DataLine { hole, data };
+        ToReceiver::Holes { file: A, runs: lines.iter().map(line).collect() }
+    };
+    let asked = |takes_holes: bool| {
+        let mut options = options();
+        options.writing.sparse = takes_holes;
+        let mut victim = Victim::new(Setting { options, takes_holes, ..Setting::default() });
+        victim.take([listing("", &[("a", file_of(9000))], Extent::Last)]).unwrap();
+        victim
+    };
+    let refused = Err(PeerError::Unexpected("holes"));
+    assert_eq!(asked(false).take([told(&[(5, 5)])]), refused, "nobody asked for holes");
+    let bad: [&[(u64, u64)]; 6] = [
+        &[(5, 0)],
+        &[(0, 5), (0, 5)],
+        &[(8000, 1001)],
+        &[(0, 5), (u64::MAX, 1)],
+        &[(u64::MAX, u64::MAX)],
+        &[(9001, 1)],
+    ];
+    for lines in bad {
+        assert_eq!(asked(true).take([told(lines), start(9000)]), refused, "{lines:?}");
+    }
+    assert_eq!(asked(true).take([told(&[(1, 1)]), told(&[])]), refused);
+    let many = vec![(1, 1); 4096];
+    let too_many = (0..=16).map(|_| told(&many));
+    assert_eq!(asked(true).take(too_many), Err(PeerError::Limit("runs of data")));
+    let mut started = asked(true);
+    started.take([told(&[(1, 1)]), start(9000)]).unwrap();
+    assert_eq!(started.take([told(&[(1, 1)])]), refused, "its start came");
+    // A group that is longer than the data.
+    let mut started = asked(true);
+    started.take([told(&[(100, 3000)]), start(9000)]).unwrap();
+    assert_eq!(started.take([groups(&[(3001, 2)])]), Err(PeerError::Limit("length of a group")));
 }

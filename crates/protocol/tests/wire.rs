@@ -84,7 +84,7 @@ fn each_type_number_belongs_to_one_frame() {
         let unknown = PeerError::UnknownFrame(kind);
         assert_eq!(
             ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
-            !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53..=55 | 57 | 59 | 61 | 64)
+            !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53..=55 | 57 | 59 | 61 | 64 | 65)
         );
         let to_sender = matches!(kind, 32..=44 | 47..=49 | 52 | 58 | 60 | 62 | 63);
         assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !to_sender);

@@ -154,6 +154,7 @@ impl Session {
             root_is_wanted: root.as_os_str().as_bytes().ends_with(b"/"),
             takes_offers: agreed.terms.offers,
             tells_bases: agreed.terms.bases,
+            takes_holes: agreed.terms.holes(&options),
             agrees_on_sums: agreed.terms.kept_sums,
             sums_old: self.config.old_sums.is_some(),
             tells_resumed: agreed.terms.reports.resumed,

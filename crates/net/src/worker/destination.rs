@@ -98,7 +98,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
             // So many names take their time.
             Work::Chart { .. } => Cost::Heavy,
             Work::SumOld { .. } | Work::HashOld { .. } | Work::Roll { .. } => Cost::Heavy,
-            Work::Digest { .. } => Cost::Heavy,
+            Work::Digest { .. } | Work::View { .. } => Cost::Heavy,
             // Whatever the store makes durable; where it does not, there is nothing to wait for.
             Work::Commit { .. } | Work::Replace(_) | Work::SetMeta { .. } | Work::Flush
                 if self.options.durable =>
@@ -146,6 +146,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
             | Work::Land
             | Work::OpenOld { .. }
             | Work::OpenMore { .. }
+            | Work::View { .. }
             | Work::Abandon { .. }
             | Work::Sweep => Stage::Other,
         }
@@ -370,10 +371,15 @@ impl<S: Store> DestinationWorker<S> {
                 Answer::Opened(opened.map(Box::new).map_err(|error| setback(&error)))
             }
             Work::OpenMore { handle, other } => Answer::OpenedMore(self.open_more(handle, &other)),
+            Work::View { handle, map } => {
+                let lens = self.slot(handle).view_as(&map);
+                Answer::Viewed(lens.map_err(|error| setback(&error)))
+            }
             Work::Index { handle, part, segment, spec } => {
                 let slot = self.slot(handle);
                 let by = (&spec, self.names(&slot));
-                let run = cut_segment(&self.buffers, slot.version(part), by, &segment);
+                let read = |at, into: &mut [u8]| slot.read_version(part, at, into);
+                let run = cut_segment(&self.buffers, read, by, &segment);
                 let run = run.map_err(|error| setback(&error));
                 Answer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
             }

@@ -14,6 +14,7 @@ mod packing;
 pub(crate) mod recipes;
 pub(crate) mod rest;
 pub(crate) mod source;
+mod sparse;
 mod steps;
 mod trusted;
 mod weight;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
 use deltic_core::{
-    Digest, Fingerprinter, Key, Span, Strategy, Strong, StrongSum, digest_of_changes,
+    DataMap, Digest, Fingerprinter, Key, Span, Strategy, Strong, StrongSum, digest_of_changes,
+    digest_of_data,
 };
 use deltic_engine::check::{SameAgain, chunks, small_digest};
 use deltic_engine::pack::level;
@@ -37,6 +38,7 @@ use super::kept::Kept;
 use super::owners::Called;
 use super::packing::Packer;
 use super::rest::{is_restless, rested};
+use super::sparse::{SparseVersion, data_map};
 use super::steps::{cut_segment, keeps, perform, read_one, stored_sums, sum_portion};
 use super::{Agreed, Buffers, trouble, weight};
 use crate::executor::Cost;
@@ -53,7 +55,7 @@ pub(crate) struct SourceWorker<T: Tree> {
     called: Called,
     /// The key of directory digests and what they cover, if runs of these options send some.
     tallied: Option<(DirDigestKey, Compared)>,
-    strategy: Strategy,
+    options: Options,
     /// The level of compression, where that is asked for.
     level: i32,
     link: Option<Link>,
@@ -62,7 +64,7 @@ pub(crate) struct SourceWorker<T: Tree> {
     agreed: OnceLock<(Agreed, Packer)>,
     /// Names chunks until then.
     guessed: Fingerprinter,
-    open: Mutex<HashMap<Handle, Arc<T::Snapshot>>>,
+    open: Mutex<HashMap<Handle, Arc<SparseVersion<T::Snapshot>>>>,
     /// Names chunks in attempts that go on from another session.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
@@ -159,9 +161,10 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             }
             Work::Scan { handle, spec, segment } => {
                 let (snapshot, names) = (self.snapshot(handle), self.names(handle));
-                let run = cut_segment(&self.buffers, &*snapshot, (&spec, &names), &segment);
+                let read = |at, into: &mut [u8]| snapshot.read_packed(at, into);
+                let run = cut_segment(&self.buffers, read, (&spec, &names), &segment);
                 let run = run.map_err(|error| trouble(&error));
-                Answer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&*snapshot))))
+                Answer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&**snapshot))))
             }
             Work::Seal { handle, proof, bears } => {
                 let sealed = self.seal(handle, &proof, bears);
@@ -238,7 +241,7 @@ impl<T: Tree> SourceWorker<T> {
             tallied: options.tallied().map(|compared| (DirDigestKey::of(&ours.part), compared)),
             root: ListedRoot { own, missing: Mutex::new(missing) },
             called: Called::new(&options.metadata),
-            strategy: options.strategy,
+            options: options.clone(),
             level: level(options.compress_level),
             link: None,
             user: User::default(),
@@ -285,7 +288,7 @@ impl<T: Tree> SourceWorker<T> {
     /// Takes the terms of the session; only the first count.
     pub(crate) fn agree(&self, terms: Terms) {
         self.agreed.get_or_init(|| {
-            let (strategy, link) = (&self.strategy, self.link.filter(|_| terms.zstd));
+            let (strategy, link) = (&self.options.strategy, self.link.filter(|_| terms.zstd));
             let packer = Packer::new(strategy.compression, link, terms.zeros(strategy));
             (Agreed::new(terms, strategy), packer)
         });
@@ -395,7 +398,7 @@ impl<T: Tree> SourceWorker<T> {
             return Ok(Opened { meta, body, known: Known::default() });
         }
         let terms = self.terms().filter(|_| how == How::Strategy);
-        let keeps = terms.and_then(|terms| keeps((&self.strategy, terms), &snapshot));
+        let keeps = terms.and_then(|terms| keeps((&self.options.strategy, terms), &snapshot));
         // The digest of a tail is of no whole version.
         let changed = match how {
             How::Tail => None,
@@ -408,11 +411,22 @@ impl<T: Tree> SourceWorker<T> {
                 self.kept.bases.begin(handle, (path, &snapshot), (base.as_ref(), can_copy))
             }
         };
-        if changed.is_none() {
+        let map = if changed.is_none() { self.map(how, &snapshot)? } else { None };
+        if changed.is_none() && map.is_none() {
             self.kept.digests.begin(handle, how, &snapshot);
         }
-        lock(&self.open).insert(handle, Arc::new(snapshot));
-        Ok(Opened { meta, body: None, known: Known { recipe: None, changed, keeps } })
+        let known = Known { recipe: None, changed, keeps, map: map.clone() };
+        lock(&self.open).insert(handle, Arc::new(SparseVersion::new(snapshot, map)));
+        Ok(Opened { meta, body: None, known })
+    }
+
+    /// The data of a file whose holes may be told instead of sent, if it has large ones.
+    fn map(&self, how: How, snapshot: &T::Snapshot) -> Result<Option<DataMap>, StoreError> {
+        let may_tell = self.terms().is_some_and(|terms| terms.holes(&self.options));
+        match how {
+            How::Recipe | How::Whole if may_tell => data_map(snapshot),
+            _ => Ok(None),
+        }
     }
 
     /// Reads all of a file that is one block, or empty.
@@ -442,18 +456,21 @@ impl<T: Tree> SourceWorker<T> {
     /// The digest of what was read of a file, if that is of one version.
     fn seal(&self, handle: Handle, proof: &Sealing, bears: Bears) -> Result<Sealed, StoreError> {
         let snapshot = self.snapshot(handle);
-        let reads_again = || self.reads_again(&*snapshot, &self.names(handle), proof);
-        let restless = is_restless(&*snapshot, bears, reads_again)?;
+        let reads_again = || self.reads_again(&snapshot, &self.names(handle), proof);
+        let restless = is_restless(&**snapshot, bears, reads_again)?;
         let (digest, taken) = match proof {
-            Sealing::Chunks(chunks) => (digest_of(chunks.iter()), None),
+            Sealing::Chunks(chunks) => {
+                let digest = digest_of(chunks.iter());
+                (snapshot.map().map_or(digest, |map| digest_of_data(&digest, map)), None)
+            }
             Sealing::Bytes(digest) => (*digest, Some(digest)),
             Sealing::Changes(base, moved, blocks) => {
                 (digest_of_changes(base, snapshot.meta().len, moved, &**blocks), None)
             }
         };
         if !restless {
-            self.kept.bases.sent(handle, &*snapshot, &digest);
-            self.kept.digests.note_sent(handle, &*snapshot, taken);
+            self.kept.bases.sent(handle, &**snapshot, &digest);
+            self.kept.digests.note_sent(handle, &**snapshot, taken);
         }
         Ok(Sealed { digest, restless })
     }
@@ -461,7 +478,7 @@ impl<T: Tree> SourceWorker<T> {
     /// Reads again; true if that finds what the first reading did.
     fn reads_again(
         &self,
-        snapshot: &T::Snapshot,
+        snapshot: &SparseVersion<T::Snapshot>,
         names: &Fingerprinter,
         proof: &Sealing,
     ) -> Result<bool, StoreError> {
@@ -469,14 +486,17 @@ impl<T: Tree> SourceWorker<T> {
             Sealing::Chunks(chunks) => chunks,
             // The others were not read the first time.
             Sealing::Changes(..) => return Ok(false),
-            Sealing::Bytes(digest) => return Ok(digest_of_all(snapshot, &self.buffers)? == *digest),
+            Sealing::Bytes(digest) => {
+                return Ok(digest_of_all(&**snapshot, &self.buffers)? == *digest);
+            }
         };
-        let task = SameAgain::new(names, Arc::clone(chunks), snapshot.meta().len);
-        let Ok(is_same) = perform(&self.buffers, Stage::Sum, task, read_one(snapshot))?;
-        Ok(is_same)
+        let task = SameAgain::new(names, Arc::clone(chunks), snapshot.told_len());
+        let read = read_one(|at, into| snapshot.read_packed(at, into));
+        let Ok(is_same) = perform(&self.buffers, Stage::Sum, task, read)?;
+        Ok(is_same && snapshot.has_same_holes()?)
     }
 
-    fn snapshot(&self, handle: Handle) -> Arc<T::Snapshot> {
+    fn snapshot(&self, handle: Handle) -> Arc<SparseVersion<T::Snapshot>> {
         let open = lock(&self.open);
         Arc::clone(open.get(&handle).expect("the machine closes a handle after its last work"))
     }
@@ -501,11 +521,11 @@ impl<T: Tree> SourceWorker<T> {
         for run in spans.chunk_by(|one, next| one.end() == next.start) {
             let len = run.iter().map(|span| span.len as usize).sum();
             let (piece, after) = rest.split_at_mut(len);
-            let got = snapshot.read_at(run[0].start, piece).map_err(|error| trouble(&error))?;
+            let got = snapshot.read_packed(run[0].start, piece).map_err(|error| trouble(&error))?;
             if got < piece.len() {
-                return Err(shrunk(&*snapshot));
+                return Err(shrunk(&**snapshot));
             }
-            let pushed = self.kept.digests.push(handle, (run[0].start, piece), &*snapshot);
+            let pushed = self.kept.digests.push(handle, (run[0].start, piece), &**snapshot);
             pushed.map_err(|error| trouble(&error))?;
             rest = after;
         }
@@ -524,13 +544,13 @@ impl<T: Tree> SourceWorker<T> {
     ) -> Result<(Summed, Option<Box<FileDigest>>), Trouble> {
         let snapshot = self.snapshot(handle);
         let (key, file_len) = (&self.agreed().key, snapshot.meta().len);
-        let stored = stored_sums(&self.strategy, &*snapshot, &portion);
+        let stored = stored_sums(&self.options.strategy, &**snapshot, &portion);
         let stored = stored.map_err(|error| trouble(&error))?;
         let portions = Portions { summing, key, file_len, stored };
         let work = (portion, digest.as_deref_mut());
-        let summed = sum_portion(&self.buffers, &*snapshot, &portions, work);
+        let summed = sum_portion(&self.buffers, &**snapshot, &portions, work);
         let summed = summed.map_err(|error| trouble(&error))?;
-        Ok((summed.ok_or_else(|| shrunk(&*snapshot))?, digest))
+        Ok((summed.ok_or_else(|| shrunk(&**snapshot))?, digest))
     }
 
     fn hash(
@@ -541,16 +561,18 @@ impl<T: Tree> SourceWorker<T> {
     ) -> Result<Vec<StrongSum>, Trouble> {
         let snapshot = self.snapshot(handle);
         let task = StrongSums::new((strong, &self.agreed().key), spans);
-        let sums = perform(&self.buffers, Stage::Sum, task, read_one(&*snapshot));
-        sums.map_err(|error| trouble(&error))?.map_err(|Short| shrunk(&*snapshot))
+        let read = read_one(|at, into| snapshot.read_packed(at, into));
+        let sums = perform(&self.buffers, Stage::Sum, task, read);
+        sums.map_err(|error| trouble(&error))?.map_err(|Short| shrunk(&**snapshot))
     }
 
     fn mend(&self, handle: Handle, gaps: &[Gap], zstd: Option<i32>) -> Result<Deltas, Trouble> {
         let snapshot = self.snapshot(handle);
         let task = gap::Deltas::new(gaps, self.agreed().gap_seed);
-        let told = perform(&self.buffers, Stage::Search, task, read_one(&*snapshot));
+        let read = read_one(|at, into| snapshot.read_packed(at, into));
+        let told = perform(&self.buffers, Stage::Search, task, read);
         let told = told.map_err(|error| trouble(&error))?;
-        let (deltas, compared) = told.map_err(|Short| shrunk(&*snapshot))?;
+        let (deltas, compared) = told.map_err(|Short| shrunk(&**snapshot))?;
         let bytes = deltas.len() as u32;
         let payload = self.packer().pack_as_asked(deltas, zstd);
         Ok(Deltas { payload, bytes, compared })

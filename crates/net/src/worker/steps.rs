@@ -27,21 +27,21 @@ pub(super) fn perform<T: Task>(
     buffers.with(task.most_read(), |buffer| within(stage, || run(task, buffer, read)))
 }
 
-/// Reads the one span of a file that a step wants.
+/// Reads the one span of a file that a step wants, by what reads from an offset on.
 pub(super) fn read_one(
-    snapshot: &impl Snapshot,
+    read_at: impl Fn(u64, &mut [u8]) -> Result<usize, StoreError>,
 ) -> impl FnMut(&[Span], &mut [u8]) -> Result<usize, StoreError> {
-    |spans, into| spans.first().map_or(Ok(0), |span| snapshot.read_at(span.start, into))
+    move |spans, into| spans.first().map_or(Ok(0), |span| read_at(span.start, into))
 }
 
-/// Reads, cuts and sums one segment; `None` where the file is shorter.
+/// Reads, cuts and sums one segment, by what reads from an offset on; `None` where the file is shorter.
 pub(super) fn cut_segment(
     buffers: &Buffers,
-    snapshot: &impl Snapshot,
+    read_at: impl Fn(u64, &mut [u8]) -> Result<usize, StoreError>,
     by: (&ChunkerSpec, &Fingerprinter),
     segment: &Segment,
 ) -> Result<Option<SegmentChunks<Chunk>>, StoreError> {
-    let read_at = |at, room: &mut [u8]| within(Stage::Read, || snapshot.read_at(at, room));
+    let read_at = |at, room: &mut [u8]| within(Stage::Read, || read_at(at, room));
     let read = |at, room: &mut [u8]| match read_at(at, room) {
         Ok(got) if got == room.len() => Ok(()),
         Ok(_) => Err(None),

@@ -51,6 +51,7 @@ pub(super) fn of_destination(work: &receiver::Work) -> usize {
             old + *bytes as usize + payload.travelling() as usize
         }
         Work::HashOld { spans, .. } => total(spans),
+        Work::View { .. } => PORTION,
         Work::SumOld { .. } | Work::Roll { .. } | Work::Digest { .. } | Work::CopyBeside { .. } => {
             PORTION
         }

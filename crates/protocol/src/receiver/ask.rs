@@ -7,7 +7,7 @@ use deltic_core::GapSums;
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::{Chunk, Digest};
 use deltic_core::{
-    ChunkPrefix, Chunks, Fingerprint, Keeps, Key, Op, Searcher, Span, Strong, StrongSum,
+    ChunkPrefix, Chunks, DataMap, Fingerprint, Keeps, Key, Op, Searcher, Span, Strong, StrongSum,
 };
 use deltic_tree::names::SortedNames;
 use deltic_tree::{DirDigest, Kind, Meta, Name, Names, RelPath, Timestamp};
@@ -108,6 +108,10 @@ pub enum Work {
         base: bool,
         elsewhere: Elsewhere,
     },
+    /// From now on read the old versions of a file as they face new data in `map`: of each what lies where new has
+    /// data, and then its other data. Bytes that are zeros in old and in a hole of `map` do not count. Answer with
+    /// [`Answer::Viewed`].
+    View { handle: Handle, map: Arc<DataMap> },
     /// Open the file at `other`, which came in this run, as one more old version, behind the others. Answer with
     /// [`Answer::OpenedMore`].
     OpenMore { handle: Handle, other: RelPath },
@@ -237,16 +241,26 @@ pub enum Unseen {
 }
 
 /// The new version, and how it is cut: what must be the same for its transfer to go on in another session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct New {
     /// Its length in bytes.
     pub len: u64,
+    /// Its data, where it has holes that are not transferred: then all places count through the packed data.
+    pub map: Option<Arc<DataMap>>,
     /// When it was modified.
     pub modified: Timestamp,
     /// Its first byte that is to come: what is before stays in its place, whatever that is.
     pub from: u64,
     /// The chunker.
     pub spec: ChunkerSpec,
+}
+
+impl New {
+    /// Length in bytes of what is transferred: all of it, or its data.
+    #[must_use]
+    pub fn told_len(&self) -> u64 {
+        self.map.as_ref().map_or(self.len, |map| map.data_len())
+    }
 }
 
 /// Chunks that are known from an earlier session, whose key and chunker this file goes by again.
@@ -256,6 +270,8 @@ pub struct Kept {
     pub key: Key,
     /// The chunker.
     pub spec: ChunkerSpec,
+    /// The map that their places go by, if they count through packed data.
+    pub map: Option<Arc<DataMap>>,
     /// The chunks in place, ascending. A chunk that overlaps another, or reaches beyond the version, does not count.
     pub chunks: Chunks,
 }
@@ -427,6 +443,8 @@ pub enum Answer {
     Charted(Charted),
     /// The old versions.
     Opened(Result<Box<OldLens>, Setback>),
+    /// The lengths of the old versions in bytes, as they are read from now on.
+    Viewed(Result<Vec<u64>, Setback>),
     /// The length of one more old version in bytes, if it could be opened.
     OpenedMore(Option<u64>),
     /// The chunks of a segment, all of which could be read.
@@ -491,6 +509,8 @@ pub struct OldLens {
     pub similar: Option<Similar>,
     /// The versions that killed runs left.
     pub leftovers: Vec<u64>,
+    /// True where one of them has large holes: none is cut before it is known where new has data.
+    pub has_holes: bool,
     /// The transfer of the new version that one of them left, which goes on.
     pub kept: Option<Kept>,
     /// The whole recipe of the one in place, which need not be read to be cut. One that is of another length is no

@@ -140,7 +140,8 @@ impl Receiver {
                 let listed = self.tree.unsettled();
                 self.files.offered(&mut self.cx, file, (meta, spec), listed)?;
             }
-            frame @ (ToReceiver::Start { .. }
+            frame @ (ToReceiver::Holes { .. }
+            | ToReceiver::Start { .. }
             | ToReceiver::Groups { .. }
             | ToReceiver::Chunks { .. }
             | ToReceiver::Recipe { .. }

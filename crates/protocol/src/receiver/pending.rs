@@ -88,6 +88,7 @@ pub(super) enum FilePending {
     Chart,
     OpenOld(Handle),
     OpenMore(Handle),
+    View(Handle),
     Index(Handle, IndexPart),
     /// With the number of the chunks that the copies bring.
     Copy {
@@ -154,6 +155,7 @@ impl FilePending {
         match self {
             Self::OpenOld(handle)
             | Self::OpenMore(handle)
+            | Self::View(handle)
             | Self::Index(handle, _)
             | Self::Copy { handle, .. }
             | Self::Write { handle, .. }

@@ -27,6 +27,9 @@ pub struct Setting {
     pub takes_offers: bool,
     /// True where the sender can be told which base an old version is.
     pub tells_bases: bool,
+    /// True where the sender may tell the holes of files instead of sending them
+    /// ([`Terms::holes`](crate::Terms::holes)).
+    pub takes_holes: bool,
     /// True where the ends may agree on sums that their storage keeps.
     pub agrees_on_sums: bool,
     /// True where old versions without a base can be summed as the sender sums what it has: short files count too.

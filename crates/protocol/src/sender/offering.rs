@@ -87,9 +87,11 @@ impl Files {
 fn may_offer(options: &Options, listed: &ListedFile) -> bool {
     let by_recipe = options.strategy.conversation == Conversation::Recipe
         && options.writing.append == Append::Never;
+    // Whether its holes may be told instead of read is not known yet.
+    let may_have_holes = options.writing.sparse;
     let by_content = options.checksum || options.whole_file || options.select.list_only;
     let is_untouched = listed.attempts == 0 && listed.inquiry == Inquiry::Unasked;
-    by_recipe && !by_content && is_untouched && listed.len > WHOLE_BELOW_BYTES
+    by_recipe && !may_have_holes && !by_content && is_untouched && listed.len > WHOLE_BELOW_BYTES
 }
 
 /// The state of the offer.

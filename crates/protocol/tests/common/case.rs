@@ -40,9 +40,14 @@ pub struct Case {
 impl Case {
     pub fn random(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
-        let new = random_tree(&mut dice);
+        let mut new = random_tree(&mut dice);
+        let has_holes = seed % 5 == 2;
+        if has_holes {
+            make_holes(&mut new, &mut Dice::new(!seed));
+        }
         let old = if dice.percent(10) { Tree::default() } else { older(&mut dice, &new) };
-        let options = random_options(&mut dice);
+        let mut options = random_options(&mut dice);
+        options.writing.sparse = has_holes;
         let leftovers = random_leftovers(&mut dice, &new);
         let roots = dice.percent(15).then(|| {
             let names = new.children(&RelPath::root()).into_iter().map(|entry| entry.name);
@@ -255,6 +260,17 @@ fn random_options(dice: &mut Dice) -> Options {
         strategy: *dice.pick(&Strategy::ALL),
         compare: Compare { cached: true, ..Compare::default() },
         ..Options::default()
+    }
+}
+
+/// Makes zeros of parts of most files.
+fn make_holes(tree: &mut Tree, dice: &mut Dice) {
+    for node in tree.0.values_mut().filter(|node| node.bytes.len() > 64) {
+        let bytes = Arc::make_mut(&mut node.bytes);
+        for _ in 0..dice.below(5) {
+            let (one, other) = (dice.below(bytes.len()), dice.below(bytes.len()));
+            bytes[one.min(other)..one.max(other)].fill(0);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The receiver's hands: changes a tree, and checks the laws of each piece of work on the way.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use deltic_core::gap::apply;
@@ -9,7 +9,8 @@ use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of, scan};
 use deltic_core::strategy::Conversation;
 use deltic_core::zeros::put_back;
 use deltic_core::{
-    AtEnd, BlockLen, ChunkerSpec, Cover, Fingerprint, GapDelta, GapSums, Keeps, Key, Reader, Span,
+    AtEnd, BlockLen, ChunkerSpec, Cover, DataMap, Fingerprint, GapDelta, GapSums, Keeps, Key,
+    Reader, Span,
 };
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{NameLine, Payload, Sparse};
@@ -24,7 +25,7 @@ use deltic_protocol::work::{Handle, Setback, Then};
 use deltic_tree::meta::{Inode, Linked};
 use deltic_tree::{DirDigest, Kind, Meta, Name, RelPath};
 
-use super::source::{bytes_digest, segment, sum, tally_of};
+use super::source::{bytes_digest, packed, segment, sum, tally_of};
 use super::tree::{NOW, Node, Tree};
 use super::{Dice, GAP_SEED};
 
@@ -111,6 +112,23 @@ struct Slot {
     stage: Option<Stage>,
 }
 
+impl Slot {
+    /// Reads the old versions as they face data in `map` from now on; their lengths.
+    fn view_as(&mut self, map: &DataMap) -> Vec<u64> {
+        for old in &mut self.old {
+            let whole = 0..old.len() as u64;
+            let (mut runs, rest) = map.split_old(whole.end, std::slice::from_ref(&whole));
+            let is_data =
+                |run: &Range<u64>| packed(old, &[run.clone()]).iter().any(|byte| *byte != 0);
+            runs.extend(rest.into_iter().filter(is_data));
+            *old = Arc::new(packed(old, &runs));
+        }
+        self.joined = Arc::new(self.old.iter().flat_map(|old| old.iter().copied()).collect());
+        self.is_known = false;
+        self.old.iter().map(|old| old.len() as u64).collect()
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Stage {
     path: RelPath,
@@ -135,7 +153,7 @@ fn recipe_of(bytes: &[u8], spec: ChunkerSpec) -> Kept {
         (start, chunk)
     };
     let chunks = scan(&spec.build(), bytes, AtEnd::Yes).chunks.into_iter().map(place).collect();
-    Kept { key: Key::from_bytes([9; 32]), spec, chunks }
+    Kept { key: Key::from_bytes([9; 32]), spec, map: None, chunks }
 }
 
 fn setback(message: &str, retry: bool) -> Setback {
@@ -312,6 +330,7 @@ impl Destination {
             Work::Chart { names, .. } => Answer::Charted(self.chart(names)),
             Work::OpenOld { .. }
             | Work::OpenMore { .. }
+            | Work::View { .. }
             | Work::SumOld { .. }
             | Work::HashOld { .. }
             | Work::Roll { .. }
@@ -474,6 +493,10 @@ impl Destination {
                 Answer::Opened(opened.map(Box::new))
             }
             Work::OpenMore { handle, other } => Answer::OpenedMore(self.open_more(handle, &other)),
+            Work::View { handle, map } => {
+                let luck = self.fails(self.faults.index);
+                Answer::Viewed(luck.map(|()| self.slot(handle).view_as(&map)))
+            }
             Work::Index { handle, part, segment, spec } => {
                 if let Err(setback) = self.fails(self.faults.index) {
                     return Answer::Indexed(Err(setback));
@@ -481,8 +504,10 @@ impl Destination {
                 let slot = self.slot(handle);
                 assert!(part > 0 || !slot.is_known, "what is known is not read");
                 let old = slot.old[part].clone();
-                let read = &old[segment.own.start as usize..segment.read_end as usize];
-                Answer::Indexed(Ok(segment.cut(&spec.build(), read, Chunk::of)))
+                // What was asked for before the versions were viewed may lie behind their ends.
+                let read = old.get(segment.own.start as usize..segment.read_end as usize);
+                let cut = |read: &[u8]| segment.cut(&spec.build(), read, Chunk::of);
+                Answer::Indexed(read.map(cut).ok_or_else(|| setback("shorter", true)))
             }
             Work::Copy { handle, path, new, runs, chunks } => {
                 self.visible();
@@ -538,7 +563,7 @@ impl Destination {
                     self.placed[first..].sort_by_key(|(_, span)| span.start);
                 }
                 let old = Arc::clone(&self.slot(handle).joined);
-                let stage = self.stage(handle, &path, new);
+                let stage = self.stage(handle, &path, new.clone());
                 for run in &between {
                     let bytes = &old[run.old.start as usize..run.old.end() as usize];
                     stage.write(run.new_start, bytes);
@@ -608,8 +633,9 @@ impl Destination {
                 let deltas = unpacked(payload);
                 assert_eq!(deltas.len(), bytes as usize);
                 let mut reader = Reader::new(&deltas);
-                let mended =
-                    gaps.iter().map(|patch| self.mend(handle, (&path, new), patch, &mut reader));
+                let mended = gaps
+                    .iter()
+                    .map(|patch| self.mend(handle, (&path, new.clone()), patch, &mut reader));
                 Answer::Mended(mended.collect())
             }
             Work::Commit { handle, path, meta, proof, .. } => {
@@ -637,7 +663,7 @@ impl Destination {
                         assert_eq!(chunk, Chunk::of(bytes));
                         rest = behind;
                     }
-                    self.commit(handle, &path, &meta)
+                    self.commit(handle, &path, (&meta, proof.map()))
                 }))
             }
             Work::Replace(Small { path, meta, payload, digest, .. }) => {
@@ -695,8 +721,9 @@ impl Destination {
             rest = behind;
             let payload = Payload::Plain(bytes.to_vec());
             let is_deceived = deceives && self.dice.percent(50);
-            let filled = (!is_deceived)
-                .then(|| self.stage(handle, path, new).fill(std::slice::from_ref(piece), payload));
+            let filled = (!is_deceived).then(|| {
+                self.stage(handle, path, new.clone()).fill(std::slice::from_ref(piece), payload)
+            });
             let fingerprint = match filled {
                 Some(Err(setback)) if patch.old.is_empty() => return Err(setback),
                 Some(Ok(filled)) => Some(filled[0]),
@@ -780,7 +807,8 @@ impl Destination {
             let chunks = stage.kept.iter().map(|kept| (kept.start, kept.chunk));
             let mut chunks: Vec<_> = chunks.collect();
             chunks.sort_unstable_by_key(|(start, _)| *start);
-            let kept = Some(Kept { key, spec, chunks: chunks.into_iter().collect() });
+            let (map, chunks) = (stage.new.map.clone(), chunks.into_iter().collect());
+            let kept = Some(Kept { key, spec, map, chunks });
             let slot = self.slot(handle);
             let other = similar.as_ref().filter(|_| in_place.is_none()).map(|(_, node)| node);
             slot.old = in_place.iter().chain(other).map(|node| node.bytes.clone()).collect();
@@ -806,6 +834,7 @@ impl Destination {
             base: (in_place.as_ref().filter(|_| base && self.dice.percent(self.faults.based)))
                 .map(|node| bytes_digest(&node.bytes)),
             keeps: self.keeps,
+            has_holes: self.options.writing.sparse && self.dice.percent(50),
             ..OldLens::default()
         };
         self.slot(handle).is_known = lens.recipe.is_some() && lens.in_place != Some(0);
@@ -857,7 +886,7 @@ impl Destination {
         let stage = self.interrupted.remove(path)?;
         if is_it(&stage) {
             self.resumed += 1;
-            let cover = Cover::new(meta.len);
+            let cover = Cover::new(stage.new.told_len());
             return Some(Stage { cover, goes_on: true, ..stage });
         }
         self.leftovers.entry(path.clone()).or_default().push(Arc::new(stage.bytes));
@@ -865,11 +894,12 @@ impl Destination {
     }
 
     fn stage(&mut self, handle: Handle, path: &RelPath, new: New) -> &mut Stage {
+        let len = new.told_len();
         let stage = || Stage {
             path: path.clone(),
             new,
-            bytes: vec![0; new.len as usize],
-            cover: Cover::new(new.len),
+            bytes: vec![0; len as usize],
+            cover: Cover::new(len),
             has_literals: false,
             kept: Vec::new(),
             goes_on: false,
@@ -877,14 +907,29 @@ impl Destination {
         self.slot(handle).stage.get_or_insert_with(stage)
     }
 
-    fn commit(&mut self, handle: Handle, path: &RelPath, meta: &Meta) -> Done {
+    fn commit(
+        &mut self,
+        handle: Handle,
+        path: &RelPath,
+        (meta, map): (&Meta, Option<&DataMap>),
+    ) -> Done {
         let (len, modified) = (meta.len, meta.modified);
+        let map = map.cloned().map(Arc::new);
         // An empty file is staged by its commit.
-        let new = New { len, modified, from: 0, spec: ChunkerSpec::for_len(len) };
+        let new = New { len, map, modified, from: 0, spec: ChunkerSpec::for_len(len) };
         let stage = self.stage(handle, path, new);
         let whole = stage.goes_on || stage.cover.is_complete();
         assert!(whole, "{path} is committed with holes");
-        let bytes = std::mem::take(&mut stage.bytes);
+        let mut bytes = std::mem::take(&mut stage.bytes);
+        if let Some(map) = &stage.new.map {
+            let packed = std::mem::replace(&mut bytes, vec![0; len as usize]);
+            let mut rest = &packed[..];
+            for run in map.runs() {
+                let (data, behind) = rest.split_at((run.end - run.start) as usize);
+                bytes[run.start as usize..run.end as usize].copy_from_slice(data);
+                rest = behind;
+            }
+        }
         self.install(path, meta, bytes)?;
         self.end(handle);
         Ok(())

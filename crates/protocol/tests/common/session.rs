@@ -105,6 +105,7 @@ impl Session {
             .map(|node| (*bytes_digest(&node.bytes).as_bytes(), Arc::clone(&node.bytes)))
             .collect();
         source.knows = case.seed.is_multiple_of(5);
+        source.tells_holes = case.options.writing.sparse;
         source.keeps = kept_by_luck(case.seed);
         source.compared = case.options.tallied().unwrap_or_default();
         let streams = dice.below(4);
@@ -123,6 +124,7 @@ impl Session {
                 .map(|names| Expect { names: names.into_iter().collect(), ..Expect::default() }),
             takes_offers: case.takes_offers,
             tells_bases: true,
+            takes_holes: case.options.writing.sparse,
             agrees_on_sums: agree_on_sums(case),
             sums_old: false,
             limits: case.limits,

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, TwoStage, cut_all};
 use deltic_core::moved::MovedRun;
-use deltic_core::recipe::{Chunk, FileDigest, digest_of, digest_of_changes};
+use deltic_core::recipe::{Chunk, FileDigest, digest_of, digest_of_changes, digest_of_data};
 use deltic_core::search::Region;
 use deltic_core::zeros::take_out;
 use deltic_core::{
-    AtEnd, Chunker, Crc32c, Digest, GapDelta, Isa, Keeps, Key, Op, Searcher, Span, StrongSum,
+    AtEnd, Chunker, Crc32c, DataMap, Digest, GapDelta, Isa, Keeps, Key, Op, Searcher, Span,
+    StrongSum,
 };
 use deltic_protocol::known::{Changed, Known, KnownRecipe};
 use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, Limits};
@@ -65,6 +66,10 @@ pub struct Source {
     /// Bytes read to be cut, and to be sent.
     pub scanned: u64,
     pub read: u64,
+    /// Holes of files are told, and only data is transferred.
+    pub tells_holes: bool,
+    /// Files whose data alone is transferred.
+    maps: BTreeMap<Handle, DataMap>,
     open: BTreeMap<Handle, (RelPath, Node)>,
     closed: BTreeSet<Handle>,
     pub opens: usize,
@@ -158,6 +163,15 @@ pub fn bytes_digest(bytes: &[u8]) -> Digest {
     digest.finish()
 }
 
+/// These parts of a file, one behind the other, as far as the file goes.
+pub fn packed(bytes: &[u8], runs: &[Range<u64>]) -> Vec<u8> {
+    let part = |run: &Range<u64>| {
+        let end = bytes.len().min(run.end as usize);
+        &bytes[end.min(run.start as usize)..end]
+    };
+    runs.iter().flat_map(part).copied().collect()
+}
+
 fn trouble(kind: TroubleKind, message: &str) -> Trouble {
     Trouble::new(kind, message)
 }
@@ -174,6 +188,8 @@ impl Source {
             compared: Compared::default(),
             dice,
             changes: 0,
+            tells_holes: false,
+            maps: BTreeMap::new(),
             open: BTreeMap::new(),
             closed: BTreeSet::new(),
             knows: false,
@@ -215,7 +231,12 @@ impl Source {
                         self.closed.insert(handle);
                     }
                     let changed = base.and_then(|base| self.changed(&handle, &base));
-                    let known = Known { changed, ..self.known(&handle) };
+                    let mut known = Known { changed, ..self.known(&handle) };
+                    let may_tell = how == How::Recipe || how == How::Whole && !at_once;
+                    if self.tells_holes && may_tell && known.changed.is_none() {
+                        known.map = self.map(handle);
+                        known.recipe = known.recipe.filter(|_| known.map.is_none());
+                    }
                     Ok(Opened { meta, body, known })
                 }))
             }
@@ -278,7 +299,10 @@ impl Source {
                     let same = self.tree.0.get(path).is_some_and(|node| node == opened);
                     let changed = || trouble(TroubleKind::Vanished, "changed");
                     let digest = match &proof {
-                        Sealing::Chunks(chunks) => digest_of(chunks.iter()),
+                        Sealing::Chunks(chunks) => {
+                            let (digest, map) = (digest_of(chunks.iter()), self.maps.get(&handle));
+                            map.map_or(digest, |map| digest_of_data(&digest, map))
+                        }
                         Sealing::Bytes(digest) => *digest,
                         Sealing::Changes(base, moved, blocks) => {
                             self.moved += moved.len();
@@ -301,6 +325,7 @@ impl Source {
             }
             Work::Close { handle } => {
                 self.open.remove(&handle);
+                self.maps.remove(&handle);
                 assert!(self.closed.insert(handle), "closed twice");
                 Answer::Closed
             }
@@ -453,7 +478,26 @@ impl Source {
             return Err(trouble(TroubleKind::Failed, "read: bad sector"));
         }
         let node = self.tree.0.get(path).filter(|node| node.meta.is_file());
-        Ok(node.ok_or_else(|| trouble(TroubleKind::Vanished, "read: gone"))?.bytes.clone())
+        let node = node.ok_or_else(|| trouble(TroubleKind::Vanished, "read: gone"))?;
+        let packed = |map: &DataMap| Arc::new(packed(&node.bytes, map.runs()));
+        Ok(self.maps.get(&handle).map_or_else(|| Arc::clone(&node.bytes), packed))
+    }
+
+    /// The data of a file that was opened, as its storage may tell: what is not is zeros.
+    fn map(&mut self, handle: Handle) -> Option<DataMap> {
+        let (_, node) = self.open.get(&handle)?;
+        let (bytes, mut runs, mut at) = (Arc::clone(&node.bytes), Vec::new(), 0);
+        for run in bytes.chunk_by(|one, next| (*one == 0) == (*next == 0)) {
+            let range = at..at + run.len() as u64;
+            at = range.end;
+            if run[0] != 0 {
+                runs.push(range);
+            }
+        }
+        let (least, most) = (self.dice.between(1, 300) as u64, self.dice.between(1, 20));
+        let map = DataMap::of_large_holes(&runs, at, least, most);
+        self.dice.percent(80).then(|| self.maps.insert(handle, map.clone()));
+        self.maps.get(&handle).cloned()
     }
 
     fn read(

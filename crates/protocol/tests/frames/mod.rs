@@ -13,7 +13,8 @@ use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
-    ChunkLine, ChunkLines, Done, Extent, GapLine, GroupLine, How, NameLine, Payload, Sparse,
+    ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
+    Sparse,
 };
 use deltic_protocol::options::Writing;
 use deltic_protocol::options::{
@@ -415,6 +416,11 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             let run = |to, from, blocks| MovedRun { to, from, blocks };
             ToReceiver::Moved { file, runs: vec![run(3, 70_000, 40), run(43, 1, 1)] }.encode()
         }),
+        ("Holes", {
+            let run = |hole, data| DataLine { hole, data };
+            ToReceiver::Holes { file, runs: vec![run(0, 4096), run(8 << 40, 1 << 20)] }.encode()
+        }),
+        ("Holes.only", ToReceiver::Holes { file, runs: Vec::new() }.encode()),
         ("Start.changes", {
             let (meta, how) = (meta.clone(), How::Changes);
             ToReceiver::Start {
@@ -555,6 +561,10 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
                 .into_iter()
                 .map(|[to, from, blocks]| MovedRun { to, from, blocks })
                 .collect(),
+        }),
+        (file(), vec(any::<(u64, u64)>(), 0..4)).prop_map(|(file, runs)| ToReceiver::Holes {
+            file,
+            runs: runs.into_iter().map(|(hole, data)| DataLine { hole, data }).collect(),
         }),
         (file(), ranges(), any::<u32>(), payload()).prop_map(|(file, gaps, bytes, payload)| {
             ToReceiver::Mended { file, gaps, bytes, payload }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use deltic_core::DataMap;
 use deltic_core::recipe::{Digest, FileDigest};
 use deltic_engine::check::small_digest;
 use deltic_engine::pack::unpacked;
@@ -59,7 +60,8 @@ impl<S: Store> DestinationWorker<S> {
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let staged = lock(&slot.growing).take();
         let begun = Moment::now();
-        let (rebuild, new) = self.staged(path, meta, staged).map_err(|error| setback(&error))?;
+        let (rebuild, new) =
+            self.staged(path, (meta.len, proof.map()), staged).map_err(|error| setback(&error))?;
         let replaces = match (slot.old.first().filter(|_| slot.in_place), seen) {
             (Some(version), _) => Replaces::Version(version),
             (None, Some(seen)) => Replaces::Seen(seen),
@@ -117,16 +119,16 @@ impl<S: Store> DestinationWorker<S> {
     fn staged(
         &self,
         path: &RelPath,
-        meta: &Meta,
+        new: (u64, Option<&DataMap>),
         growing: Option<Arc<Growing<S>>>,
     ) -> Result<(S::Rebuild, Option<New>), StoreError> {
         let Some(growing) = growing else {
-            let created = self.deferred.with_room(|| self.store.create(path, meta.len))?;
-            return Ok((created, None));
+            return Ok((self.created(path, new)?, None));
         };
         let growing = Arc::into_inner(growing);
         let growing = growing.expect("the last work of an attempt has it alone");
-        Ok((growing.rebuild, Some(growing.new)))
+        let Growing { rebuild, new, .. } = growing;
+        Ok((rebuild, Some(new)))
     }
 
     /// True if digests of what is put in place are kept, for the next run that compares contents. What is not flushed

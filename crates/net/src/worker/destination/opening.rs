@@ -15,12 +15,13 @@ use deltic_protocol::report::Trouble;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::Summing;
 use deltic_protocol::work::{Handle, Setback};
-use deltic_store::{Listing, Resumable, Resumed, Snapshot, Store, StoreError, Tree};
+use deltic_store::{Listing, Resumed, Snapshot, Store, StoreError, Tree};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{Entry, Meta, Names, RelPath};
 
 use crate::lock::lock;
 use crate::monitor::Stage;
+use crate::worker::sparse::data_map;
 use crate::worker::steps::{keeps, perform, stored_sums, sum_portion, with_segment};
 use crate::worker::{failed, setback, warned};
 
@@ -136,13 +137,13 @@ impl<S: Store> DestinationWorker<S> {
             beside: beside.as_ref().map(len),
             similar,
             leftovers: leftovers.iter().map(len).collect(),
-            kept: None,
             recipe,
             base,
-            keeps: None,
+            ..OldLens::default()
         };
-        let old = in_place.iter().chain(&beside).chain(&snapshot).chain(&leftovers);
-        let first = old.into_iter().find(|old| old.meta().len > 0);
+        let old = || in_place.iter().chain(&beside).chain(&snapshot).chain(&leftovers);
+        lens.has_holes = old().any(|old| self.has_large_holes(old));
+        let first = old().find(|old| old.meta().len > 0);
         lens.keeps = first.and_then(|old| keeps((&self.options.strategy, self.agreed.terms), old));
         let others = beside.into_iter().chain(snapshot).chain(leftovers);
         let old = in_place.into_iter().chain(others).collect();
@@ -158,6 +159,11 @@ impl<S: Store> DestinationWorker<S> {
         let slot = self.slot(handle);
         let room = slot.more.iter().find(|more| more.get().is_none())?;
         room.set(snapshot).ok().map(|()| len)
+    }
+
+    /// True for a version with large holes, where the sender may tell those of the new one.
+    fn has_large_holes(&self, old: &S::Snapshot) -> bool {
+        self.agreed.terms.holes(&self.options) && data_map(old).is_ok_and(|map| map.is_some())
     }
 
     /// Old versions that are not in place: what an alternate has, and a file of another name.
@@ -188,9 +194,11 @@ impl<S: Store> DestinationWorker<S> {
         // Whatever is wrong with it: then it goes as if nothing had been noted.
         let Resumed { rebuild, notes } = self.store.resume(path, meta.len).ok()??;
         let (kept, noted) = journal::read(notes, meta, self.agreed.terms)?;
-        noted.iter().for_each(|range| rebuild.resume_with(range.clone()));
-        let new = New { len: meta.len, modified: meta.modified, from: 0, spec: kept.spec };
-        Some((Growing { rebuild, new, buffer: None, digest: None }, kept, noted))
+        let (map, spec) = (kept.map.clone(), kept.spec);
+        let new = New { len: meta.len, map, modified: meta.modified, from: 0, spec };
+        let growing = Growing { rebuild, new, buffer: None, digest: None };
+        growing.resume_with(&noted).ok()?;
+        Some((growing, kept, noted))
     }
 
     /// The key and the names of chunks that are known from another session.

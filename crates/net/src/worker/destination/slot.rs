@@ -4,15 +4,16 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use deltic_core::{ChunkerSpec, Digest, Fingerprinter, Key, Span};
+use deltic_core::{ChunkerSpec, DataMap, Digest, Fingerprinter, Key, PackedRuns, Span};
 use deltic_engine::assemble::WriteBuffer;
 use deltic_engine::in_order::DigestInOrder;
 use deltic_protocol::receiver::{Elsewhere, MAX_BORROWED, New};
-use deltic_store::{Resumable, Snapshot, Store, StoreError};
+use deltic_store::{Rebuild, Resumable, Snapshot, Store, StoreError};
 use deltic_tree::{Meta, RelPath};
 
 use crate::lock::lock;
 use crate::monitor::{Stage, within};
+use crate::worker::sparse::{facing, read_places};
 
 /// The files of one attempt.
 pub(super) struct Slot<S: Store> {
@@ -27,6 +28,8 @@ pub(super) struct Slot<S: Store> {
     /// True if the journal notes what is written, so that another session may go on.
     pub(super) noted: AtomicBool,
     pub(super) growing: Mutex<Option<Arc<Growing<S>>>>,
+    /// The old versions as they face the data of a new version with large holes, once that is known.
+    pub(super) view: OnceLock<Vec<PackedRuns>>,
 }
 
 /// A new version in the making.
@@ -40,6 +43,67 @@ pub(super) struct Growing<S: Store> {
 }
 
 impl<S: Store> Growing<S> {
+    /// The places in the file of a range of what is transferred.
+    fn places(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let plain = self.new.map.is_none().then(|| range.clone());
+        let map = self.new.map.as_deref();
+        plain.into_iter().chain(map.into_iter().flat_map(move |map| map.places(range.clone())))
+    }
+
+    /// The parts of `old`, which goes to `start`, each with its place in the file.
+    pub(super) fn parts(
+        &self,
+        old: Range<u64>,
+        start: u64,
+    ) -> impl Iterator<Item = (Range<u64>, Range<u64>)> {
+        let places = self.places(start..start + (old.end - old.start));
+        places.scan(old.start, |at, place| {
+            let from = *at;
+            *at += place.end - place.start;
+            Some((from..*at, place))
+        })
+    }
+
+    /// Has `write` write the parts of `bytes`, which go to `start`, each in its place in the file.
+    pub(super) fn write_parts(
+        &self,
+        start: u64,
+        bytes: &[u8],
+        mut write: impl FnMut(u64, &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut parts = self.parts(0..bytes.len() as u64, start);
+        parts.try_for_each(|(of, place)| {
+            write(place.start, &bytes[of.start as usize..of.end as usize])
+        })
+    }
+
+    /// Goes on with what an interrupted transfer staged: these ranges, and the holes.
+    pub(super) fn resume_with(&self, staged: &[Range<u64>]) -> Result<(), StoreError> {
+        let places = staged.iter().flat_map(|range| self.places(range.clone()));
+        places.for_each(|place| self.rebuild.resume_with(place));
+        let mut holes = self.new.map.iter().flat_map(|map| map.holes());
+        holes.try_for_each(|hole| self.rebuild.clear(hole))
+    }
+
+    /// Reads back what was written; fewer bytes at the end.
+    pub(super) fn read_at(&self, start: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+        let mut done = 0;
+        for (of, place) in self.parts(0..into.len() as u64, start) {
+            let room = &mut into[of.start as usize..of.end as usize];
+            let got = self.rebuild.read_at(place.start, room)?;
+            done += got;
+            if got < room.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Says that all of these bytes are staged.
+    pub(super) fn has_staged(&self, range: Range<u64>) -> bool {
+        self.places(range).all(|place| self.rebuild.has_staged(&place))
+    }
+
     /// Has `write` write these bytes, and hashes them while they are at hand: before that if it is their turn, so that
     /// threads that write wait for no other, and overtake few.
     pub(super) fn write_hashed(
@@ -105,12 +169,54 @@ impl<S: Store> Slot<S> {
     /// The old versions that hold `old`, which counts through them as if they were one, and where in each.
     pub(super) fn parts(&self, old: Span) -> impl Iterator<Item = (&S::Snapshot, Range<u64>)> {
         let mut base = 0;
-        self.versions().filter_map(move |snapshot| {
+        self.versions().enumerate().flat_map(move |(no, snapshot)| {
             let start = base;
-            base += snapshot.meta().len;
+            base += self.len_of(no, snapshot);
             let part = old.start.max(start)..old.end().min(base);
-            (part.start < part.end).then(|| (snapshot, part.start - start..part.end - start))
+            let part = (part.start < part.end).then(|| part.start - start..part.end - start);
+            part.into_iter()
+                .flat_map(move |part| self.places(no, part))
+                .map(move |place| (snapshot, place))
         })
+    }
+
+    /// Length in bytes of what is read of an old version.
+    fn len_of(&self, no: usize, snapshot: &S::Snapshot) -> u64 {
+        match self.view.get() {
+            Some(view) => view.get(no).map_or(0, PackedRuns::len),
+            None => snapshot.meta().len,
+        }
+    }
+
+    /// The places in an old version of a range of what is read of it.
+    fn places(&self, no: usize, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let view = self.view.get();
+        let plain = view.is_none().then(|| range.clone());
+        let runs = view.and_then(|view| view.get(no));
+        plain.into_iter().chain(runs.into_iter().flat_map(move |runs| runs.places(range.clone())))
+    }
+
+    /// Reads from `start` on of what is read of the old version of a number; fewer bytes at its end.
+    pub(super) fn read_version(
+        &self,
+        no: usize,
+        start: u64,
+        into: &mut [u8],
+    ) -> Result<usize, StoreError> {
+        let snapshot = self.version(no);
+        match self.view.get() {
+            Some(_) => {
+                read_places(snapshot, self.places(no, start..start + into.len() as u64), into)
+            }
+            None => snapshot.read_at(start, into),
+        }
+    }
+
+    /// Reads the old versions as they face data in `map` from now on; their lengths in bytes.
+    pub(super) fn view_as(&self, map: &DataMap) -> Result<Vec<u64>, StoreError> {
+        let view = self.versions().map(|old| facing(old, map)).collect::<Result<Vec<_>, _>>()?;
+        let view = self.view.get_or_init(|| view);
+        Ok(view.iter().map(PackedRuns::len).collect())
     }
 
     /// Reads spans of the old versions, one behind the other; fewer bytes where they have become shorter.
@@ -133,9 +239,9 @@ impl<S: Store> Slot<S> {
         spans: impl Iterator<Item = Span> + Clone,
     ) -> Result<(), StoreError> {
         let mut end = 0;
-        for snapshot in self.versions() {
+        for (no, snapshot) in self.versions().enumerate() {
             let start = end;
-            end += snapshot.meta().len;
+            end += self.len_of(no, snapshot);
             if spans.clone().any(|span| span.start < end && start < span.end()) {
                 snapshot.check_unchanged()?;
             }
@@ -154,6 +260,7 @@ impl<S: Store> Default for Slot<S> {
             kept: Vec::new(),
             noted: AtomicBool::new(false),
             growing: Mutex::new(None),
+            view: OnceLock::new(),
         }
     }
 }

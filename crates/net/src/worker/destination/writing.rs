@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::recipe::Chunk;
-use deltic_core::{Fingerprint, Fingerprinter, Key, Span};
+use deltic_core::{DataMap, Fingerprint, Fingerprinter, Key, Span};
 use deltic_engine::assemble::{Parts, Piece, Source, WriteBlock, WriteBuffer};
 use deltic_engine::check::all_proven;
 use deltic_engine::gap::Rebuilt;
@@ -46,21 +46,38 @@ impl<S: Store> DestinationWorker<S> {
         if let Some(growing) = &*growing {
             return Ok(Arc::clone(growing));
         }
-        let rebuild = self.deferred.with_room(|| self.store.create(path, new.len))?;
+        let rebuild = self.created(path, (new.len, new.map.as_deref()))?;
         // Of a tail nothing says that what it follows is the same in another session. Changes are few: they come again.
         let is_told = new.from == 0 && new.spec != Limits::changed_blocks();
         if self.keeps_notes && is_told && journal::is_kept(new.len) {
-            let noted =
-                rebuild.note(&journal::version(&new, &self.key_of(&slot), self.agreed.terms));
+            let version = journal::version(&new, &self.key_of(&slot), self.agreed.terms);
+            let mut notes = std::iter::once(version).chain(journal::data(&new));
+            let noted = notes.try_for_each(|note| rebuild.note(&note));
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
         }
         // Of a tail the first block would wait for what is before it.
         let most_kept = if is_memory_tight() { TIGHT_KEPT_BYTES } else { KEPT_BYTES };
-        let buffer = (new.from == 0).then(|| Mutex::new(WriteBuffer::new(new.len, most_kept)));
-        let digest = (new.from == 0 && self.hashes_written()).then(Mutex::default);
+        let buffer =
+            (new.from == 0).then(|| Mutex::new(WriteBuffer::new(new.told_len(), most_kept)));
+        let is_read = new.from == 0 && new.map.is_none();
+        let digest = (is_read && self.hashes_written()).then(Mutex::default);
         let made = Arc::new(Growing { rebuild, new, buffer, digest });
         *growing = Some(Arc::clone(&made));
         Ok(made)
+    }
+
+    /// A new version of a length in bytes, with its holes where a map says so.
+    pub(super) fn created(
+        &self,
+        path: &RelPath,
+        (len, map): (u64, Option<&DataMap>),
+    ) -> Result<S::Rebuild, StoreError> {
+        let rebuild = self.deferred.with_room(|| match map {
+            Some(map) => self.store.create_sparse(path, len, map.data_len()),
+            None => self.store.create(path, len),
+        })?;
+        map.into_iter().flat_map(DataMap::holes).try_for_each(|hole| rebuild.clear(hole))?;
+        Ok(rebuild)
     }
 
     /// Copies what blocks may be shared of; of the rest it is noted where it will come from.
@@ -77,17 +94,20 @@ impl<S: Store> DestinationWorker<S> {
         for CopyRun { old, new_start } in runs {
             let (mut at, mut start) = (old.start, *new_start);
             for (snapshot, part) in slot.parts(*old) {
-                let len = part.end - part.start;
-                let shared = growing.buffer.is_none() || rebuild.may_share(snapshot, &part, start);
-                let from = if shared {
-                    let copy = || rebuild.copy(snapshot, part.clone(), start);
-                    self.deferred.with_room(copy).map_err(|error| setback(&error))?;
-                    Source::Written(len)
-                } else {
-                    Source::Old(Span::new(at, len as u32))
-                };
-                pieces.push(Piece { start, from });
-                (at, start) = (at + len, start + len);
+                for (part, place) in growing.parts(part, start) {
+                    let len = part.end - part.start;
+                    let shared =
+                        growing.buffer.is_none() || rebuild.may_share(snapshot, &part, place.start);
+                    let from = if shared {
+                        let copy = || rebuild.copy(snapshot, part.clone(), place.start);
+                        self.deferred.with_room(copy).map_err(|error| setback(&error))?;
+                        Source::Written(len)
+                    } else {
+                        Source::Old(Span::new(at, len as u32))
+                    };
+                    pieces.push(Piece { start, from });
+                    (at, start) = (at + len, start + len);
+                }
             }
         }
         self.add((slot, growing), pieces, chunks)
@@ -107,7 +127,7 @@ impl<S: Store> DestinationWorker<S> {
             for from in (0..u64::from(old.len)).step_by(REPEATED_BYTES) {
                 let len = REPEATED_BYTES.min((u64::from(old.len) - from) as usize);
                 self.buffers.with(len, |bytes| {
-                    let read = growing.rebuild.read_at(old.start + from, bytes);
+                    let read = growing.read_at(old.start + from, bytes);
                     if read.map_err(|error| may_come_whole(&error))? < len {
                         return Err(shrunk());
                     }
@@ -219,7 +239,7 @@ impl<S: Store> DestinationWorker<S> {
         chunks: Vec<KeptChunk>,
     ) -> Result<(), Setback> {
         let Some(buffer) = &growing.buffer else {
-            self.note(slot, &growing.rebuild, chunks);
+            self.note((slot, growing), chunks);
             return Ok(());
         };
         let noted = if slot.noted.load(Ordering::Relaxed) { &chunks[..] } else { &[] };
@@ -236,7 +256,7 @@ impl<S: Store> DestinationWorker<S> {
     ) -> Result<(), Setback> {
         for block in blocks {
             self.write_block((slot, growing), &block)?;
-            self.note(slot, &growing.rebuild, block.written());
+            self.note((slot, growing), block.written());
         }
         Ok(())
     }
@@ -260,7 +280,10 @@ impl<S: Store> DestinationWorker<S> {
                 let old = run.old().map(|(span, _)| span);
                 slot.check_unchanged(old).map_err(|error| setback(&error))?;
                 let content = if run.is_old() { Content::Old } else { Content::OldAndSent };
-                let write = || growing.rebuild.write_old(run.start(), bytes, content);
+                let write = || {
+                    let put = |at, part: &[u8]| growing.rebuild.write_old(at, part, content);
+                    growing.write_parts(run.start(), bytes, put)
+                };
                 self.written(growing, (run.start(), bytes), write)
             })?;
         }
@@ -268,7 +291,8 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     fn write_at(&self, growing: &Growing<S>, start: u64, bytes: &[u8]) -> Result<(), Setback> {
-        self.written(growing, (start, bytes), || growing.rebuild.write(start, bytes))
+        let put = |at, part: &[u8]| growing.rebuild.write(at, part);
+        self.written(growing, (start, bytes), || growing.write_parts(start, bytes, put))
     }
 
     /// Has `write` write bytes, and hashes them while they are at hand.
@@ -283,14 +307,14 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Notes that these are in place, as far as they are staged.
-    fn note(&self, slot: &Slot<S>, rebuild: &S::Rebuild, mut chunks: Vec<KeptChunk>) {
+    fn note(&self, (slot, growing): Site<'_, S>, mut chunks: Vec<KeptChunk>) {
         if !slot.noted.load(Ordering::Relaxed) {
             return;
         }
-        chunks.retain(|kept| rebuild.has_staged(&(kept.start..kept.end())));
+        chunks.retain(|kept| growing.has_staged(kept.start..kept.end()));
         if !chunks.is_empty() {
             // What cannot be noted is sent again after a kill.
-            let _ = rebuild.note(&journal::chunks(chunks, self.agreed.terms));
+            let _ = growing.rebuild.note(&journal::chunks(chunks, self.agreed.terms));
         }
     }
 

@@ -32,11 +32,11 @@ impl<T: Tree> SourceWorker<T> {
             None => start + READ_BYTES as u64,
         };
         let range = start..end.max(start);
-        let kept = searched_sums(&blocks, &*snapshot, &range)?;
+        let kept = searched_sums(&blocks, &**snapshot, &range)?;
         let (zstd, limits) = (self.packs(zstd), self.agreed().terms.limits);
         let search = NewSearch { searcher, digest, start, zstd, limits, kept, region };
         let with = |bytes: &[u8], at_end| search.search(bytes, at_end);
-        with_range(&self.buffers, &*snapshot, &range, with)
+        with_range(&self.buffers, &**snapshot, &range, with)
     }
 
     /// Searches a region by itself.
@@ -48,8 +48,8 @@ impl<T: Tree> SourceWorker<T> {
     ) -> Result<Region, StoreError> {
         let snapshot = self.snapshot(handle);
         let range = blocks.read(&region, snapshot.meta().len);
-        let kept = searched_sums(blocks, &*snapshot, &range)?;
+        let kept = searched_sums(blocks, &**snapshot, &range)?;
         let with = |bytes: &[u8], _| blocks.find(region, bytes, kept.as_ref());
-        with_range(&self.buffers, &*snapshot, &range, with)
+        with_range(&self.buffers, &**snapshot, &range, with)
     }
 }

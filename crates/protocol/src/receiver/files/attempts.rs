@@ -146,20 +146,24 @@ impl Files {
         // What an earlier session cut goes by names of its own.
         let is_cut_anew = kept.is_none() && recipe.is_none() && base.is_none();
         let shares = is_cut_anew && begins_shared(cx, incoming, self.may_share);
-        if let Some(Kept { key, spec, chunks }) = kept {
+        // It is cut as it faces the data of new, once that is known.
+        let may_cut = !incoming.old.has_holes;
+        if let Some(kept) = kept {
             incoming.how = How::Recipe;
-            let kept = Some(chunks);
-            self.resume(cx, file, (key, spec), Expected { kept, ..Expected::default() });
+            let (cut, kept) = ((kept.key, kept.spec), Some(kept));
+            self.resume(cx, file, cut, Expected { kept, ..Expected::default() });
         } else if let Some((key, spec, known)) = recipe {
             let ahead = Some(Box::new(known));
             self.resume(cx, file, (key, spec), Expected { ahead, base, ..Expected::default() });
             // What killed runs left is read.
-            self.index_more(cx, handle);
+            if may_cut {
+                self.index_more(cx, handle);
+            }
         } else if base.is_some() {
             self.ask_for(cx, file, Expected { base, ..Expected::default() });
         } else if first > 0 && can_tell(&strategy, first) {
-            let ahead =
-                (how == How::Recipe).then(|| Box::new(Old::new(incoming.expected_spec(&strategy))));
+            let ahead = (how == How::Recipe && may_cut)
+                .then(|| Box::new(Old::new(incoming.expected_spec(&strategy))));
             self.ask_for(cx, file, Expected { ahead, ..Expected::default() });
             self.index_more(cx, handle);
         } else if cx.setting.options.dry_run {
@@ -449,6 +453,7 @@ impl Incoming {
         let old = &mut self.old;
         old.is_beside = !is_here && may_be_it;
         old.keeps = lens.keeps;
+        (old.has_holes, old.is_viewed) = (lens.has_holes, false);
         old.in_place = is_here || may_be_it;
         old.leaves_names = leaves_names;
         old.lens = lens.in_place.into_iter().chain(others).collect();

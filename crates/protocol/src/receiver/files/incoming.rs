@@ -4,6 +4,7 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{ChunkerSpec, Strategy};
 use deltic_tree::Meta;
 
+use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_SUMS};
 use crate::message::{FileNo, How};
 use crate::options::Fuzzy;
@@ -62,6 +63,9 @@ pub(super) enum Stage {
         why: Option<Setback>,
     },
 }
+
+/// Refuses runs of data that cannot be those of the file.
+pub(super) const UNFIT: PeerError = PeerError::Unexpected("holes");
 
 /// Length in bytes up to which what a killed run left may be of use. A longer one was of another file, or is an empty
 /// claim of a hostile sender, and would take its time to read.

@@ -15,6 +15,7 @@ mod repeats;
 mod sharing;
 mod start;
 mod under_way;
+mod viewing;
 
 use std::cmp::Ordering;
 
@@ -146,6 +147,7 @@ impl Files {
     /// Takes a frame about the content of a file.
     pub(super) fn handle(&mut self, cx: &mut Context, frame: ToReceiver) -> Result<(), PeerError> {
         match frame {
+            ToReceiver::Holes { file, runs } => self.holes(cx, file, &runs),
             ToReceiver::Start { file, meta, how, spec } => self.start(cx, file, meta, (how, spec)),
             ToReceiver::Groups { file, groups } => self.groups(cx, file, &groups),
             ToReceiver::Recipe { file, chunks } => self.recipe(cx, file, &chunks.0),
@@ -313,6 +315,7 @@ impl Files {
             (FilePending::OpenMore(handle), Answer::OpenedMore(len)) => {
                 self.opened_more(cx, handle, len);
             }
+            (FilePending::View(handle), Answer::Viewed(lens)) => self.viewed(cx, handle, lens),
             (FilePending::TakeBeside { handle, links }, Answer::Done(done)) => {
                 self.took_beside(cx, handle, links, done);
                 self.try_settle(cx, handle);
@@ -364,6 +367,7 @@ fn is_of_kind(pending: &FilePending, answer: &Answer) -> bool {
         (FilePending::Chart, Answer::Charted(_))
         | (FilePending::OpenOld(_), Answer::Opened(_))
         | (FilePending::OpenMore(_), Answer::OpenedMore(_))
+        | (FilePending::View(_), Answer::Viewed(_))
         | (FilePending::Index(..), Answer::Indexed(_))
         | (FilePending::Copy { .. }, Answer::Copied(_))
         | (FilePending::Write { .. }, Answer::Written(_))

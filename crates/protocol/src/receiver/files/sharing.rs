@@ -60,7 +60,8 @@ impl Files {
     /// Goes on with one more old version, or without it.
     pub(super) fn opened_more(&mut self, cx: &mut Context, handle: Handle, len: Option<u64>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
-        incoming.old.lens.extend(len);
+        // As it is, it does not face the data of a file with holes.
+        incoming.old.lens.extend(len.filter(|_| !incoming.old.is_viewed));
         let Some((transfer, mut fx)) = incoming.running(cx, file) else { return };
         transfer.index_more(&mut fx);
         let outcome = fx.take_outcome();

@@ -1,7 +1,9 @@
 //! The beginning of transfers: what the sender starts, and what it offered.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use deltic_core::DataMap;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::strategy::Conversation;
 use deltic_tree::Meta;
@@ -16,7 +18,7 @@ use crate::report::{Side, Trouble, TroubleKind};
 use crate::work::{Handle, Setback, Then};
 
 use super::Files;
-use super::incoming::{Incoming, Stage};
+use super::incoming::{Incoming, Stage, UNFIT};
 
 /// True for a version that is described as a sender opens it: by no more than its content needs.
 fn is_plain_file(meta: &Meta) -> bool {
@@ -59,6 +61,23 @@ fn check_start<'a>(
     Ok(expected)
 }
 
+/// The map of a file's data, where that was told: of a file that comes by recipe, or whole and in several blocks.
+fn told_map(
+    cx: &Context,
+    expected: &Expected,
+    meta: &Meta,
+    how: How,
+) -> Result<Option<Arc<DataMap>>, PeerError> {
+    let Some(runs) = &expected.data else { return Ok(None) };
+    let may_have = match how {
+        How::Recipe => true,
+        How::Whole => meta.len > u64::from(cx.setting.limits.block_bytes()),
+        How::Strategy | How::Stronger | How::Tail | How::Changes => false,
+    };
+    let map = DataMap::new(runs.clone(), meta.len).filter(|_| may_have);
+    map.map(|map| Some(Arc::new(map))).ok_or(UNFIT)
+}
+
 impl Files {
     /// Begins the transfer of a file that the sender was asked for. An attempt may have ended here while its beginning
     /// was on the way.
@@ -75,6 +94,7 @@ impl Files {
             return Ok(());
         }
         let expected = check_start(cx, incoming, &meta, how)?;
+        let map = told_map(cx, expected, &meta, how.0)?;
         let candidate = &incoming.candidate;
         if has_outgrown(incoming, meta.len) {
             self.outgrown(cx, handle);
@@ -88,7 +108,7 @@ impl Files {
             Some(base) if how.0 == How::Changes => {
                 Transfer::since(meta, (base, incoming.old.len_in_place().unwrap_or(0)))
             }
-            _ => Transfer::new(meta, how, cx),
+            _ => Transfer::new(meta, how, map.clone(), cx),
         });
         if how.0 == How::Tail && !transfer.begin_at(candidate.tail_from()) {
             return Err(PeerError::Unexpected("a tail of less than nothing"));
@@ -97,12 +117,22 @@ impl Files {
         let is_single =
             how.0 == How::Whole && meta_len <= u64::from(cx.setting.limits.block_bytes());
         let holds = expected.kept.is_some() || is_single && expected.base.is_some();
-        if holds && has_changed {
+        let has_other_holes = expected.kept.as_ref().is_some_and(|kept| kept.map != map);
+        if holds && has_changed || has_other_holes {
             let words = |path: &str| format!("cannot read {path}: it has changed");
             let trouble = Trouble::at(TroubleKind::Vanished, &candidate.path, words);
             let trouble = trouble.on(Side::Sender);
             self.fail(cx, handle, Setback { trouble, then: Then::Retry });
             return Ok(());
+        }
+        let old = &incoming.old;
+        if map.is_some() {
+            // What other files of the run have of it would be looked for by length.
+            cx.sources.end(file, None);
+        }
+        if how.0 == How::Recipe && !old.lens.is_empty() && (map.is_some() || old.has_holes) {
+            transfer.await_view();
+            self.view(cx, file, map.unwrap_or_else(|| Arc::new(DataMap::whole(meta_len))));
         }
         self.run(cx, handle, transfer);
         Ok(())
@@ -169,7 +199,7 @@ impl Files {
         let is_answer = asked.is_some_and(Incoming::waits_for_first_start);
         let how = (How::Recipe, spec);
         let transfer = (takes_offers && !is_late && asked.is_none())
-            .then(|| Box::new(Transfer::new(meta.clone(), how, cx)));
+            .then(|| Box::new(Transfer::new(meta.clone(), how, None, cx)));
         self.offer = Some(Offer { file, transfer });
         if is_answer && takes_offers {
             // The sender had not heard the question, and takes this for the answer.

@@ -62,7 +62,7 @@ impl Assembly {
     /// A new version of which nothing is in place.
     pub(super) fn new(new: New, turn: Turn) -> Self {
         Self {
-            cover: Cover::new(new.len),
+            cover: Cover::new(new.told_len()),
             new,
             matched: Matched { bytes: 0, resumed: 0, left_at: u64::MAX },
             literal: 0,
@@ -102,8 +102,13 @@ impl Assembly {
     }
 
     /// Bytes that are found or have arrived.
-    pub(super) const fn settled(&self) -> u64 {
-        self.matched.bytes + self.literal
+    pub(super) fn settled(&self) -> u64 {
+        self.matched.bytes + self.literal + self.hole_bytes()
+    }
+
+    /// Bytes of holes that are not transferred.
+    pub(super) fn hole_bytes(&self) -> u64 {
+        self.new.len - self.new.told_len()
     }
 
     /// True while copies or writes are not answered.
@@ -124,7 +129,8 @@ impl Assembly {
     /// True where the version in place, of `len` bytes, is the new one already.
     pub(super) fn is_identical(&self, len: Option<u64>) -> bool {
         let held = self.held.as_ref().map(|held| held.iter().map(op_bytes).sum::<u64>());
-        held == Some(self.new.len) && len == Some(self.new.len)
+        let told = self.new.told_len();
+        held == Some(told) && len == Some(told)
     }
 
     /// Copies what was found, or holds it while it may turn out that nothing changed; `index` names the chunks of old.
@@ -156,7 +162,7 @@ impl Assembly {
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let (handle, path) = (fx.handle, fx.path.clone());
             let pending = FilePending::Copy { handle, spans, chunks: chunks.len() };
-            let work = Work::Copy { handle, path, new: self.new, runs, chunks };
+            let work = Work::Copy { handle, path, new: self.new.clone(), runs, chunks };
             fx.cx.ask_to_write(self.turn, work, pending);
         }
     }
@@ -167,7 +173,7 @@ impl Assembly {
             self.jobs += 1;
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let (handle, path) = (fx.handle, fx.path.clone());
-            let work = Work::Repeat { handle, path, new: self.new, runs };
+            let work = Work::Repeat { handle, path, new: self.new.clone(), runs };
             // The first has what is held back written, which the others read.
             let pending = FilePending::Copy { handle, spans, chunks: 0 };
             fx.cx.ask_to_write(Turn::Own, work, pending);
@@ -186,7 +192,7 @@ impl Assembly {
         let copied = between.iter().map(|run| Span::new(run.new_start, run.old.len));
         let spans = pieces.iter().map(|piece| piece.span).chain(copied).collect();
         let (handle, path) = (fx.handle, fx.path.clone());
-        let work = Work::Write { handle, path, new: self.new, pieces, payload, between };
+        let work = Work::Write { handle, path, new: self.new.clone(), pieces, payload, between };
         let pending = FilePending::Write { handle, chunks, spans, payload_bytes: bytes };
         fx.cx.ask_to_write(self.turn, work, pending);
     }

@@ -16,6 +16,8 @@ use super::table::UNASKED;
 #[derive(Debug)]
 pub(super) struct Blocks {
     new: New,
+    /// Length in bytes of what is transferred of the new version.
+    len: u64,
     /// Their fingerprints; `None` while a block is being written.
     named: HashMap<u32, Option<Fingerprint>>,
     /// True where they were asked for, so that they may come beside each other, and behind their end.
@@ -27,7 +29,8 @@ pub(super) struct Blocks {
 
 impl Blocks {
     pub(super) fn new(new: New, is_whole: bool) -> Self {
-        Self { new, named: HashMap::new(), asked: false, body: None, is_whole }
+        let len = new.told_len();
+        Self { new, len, named: HashMap::new(), asked: false, body: None, is_whole }
     }
 
     /// Length of a block, in bytes.
@@ -37,7 +40,7 @@ impl Blocks {
 
     /// Number of blocks.
     fn count(&self) -> u64 {
-        (self.new.len - self.new.from).div_ceil(self.block())
+        (self.len - self.new.from).div_ceil(self.block())
     }
 
     /// Asks for all of them, where there are several; the question.
@@ -59,7 +62,7 @@ impl Blocks {
 
     /// True where the file is put in place in one go: it comes whole and in one piece.
     pub(super) const fn is_single(&self) -> bool {
-        self.is_whole && self.new.len <= self.block()
+        self.is_whole && self.new.map.is_none() && self.len <= self.block()
     }
 
     /// Keeps the bytes of the one block.
@@ -76,10 +79,10 @@ impl Blocks {
     pub(super) fn receive(&mut self, block: u32) -> Result<Piece, PeerError> {
         let most = self.block();
         let start = self.new.from + u64::from(block) * most;
-        if start >= self.new.len || self.named.insert(block, None).is_some() {
+        if start >= self.len || self.named.insert(block, None).is_some() {
             return Err(UNASKED);
         }
-        let len = most.min(self.new.len - start) as u32;
+        let len = most.min(self.len - start) as u32;
         Ok(Piece { span: Span::new(start, len), brief: None })
     }
 
@@ -94,7 +97,7 @@ impl Blocks {
         let mut blocks: Vec<_> = self.named.iter().collect();
         blocks.sort_unstable_by_key(|(no, _)| **no);
         let chunk = |(no, fingerprint): (&u32, &Option<Fingerprint>)| {
-            let len = most.min(self.new.len - self.new.from - u64::from(*no) * most) as u32;
+            let len = most.min(self.len - self.new.from - u64::from(*no) * most) as u32;
             Some((0, Chunk { len, fingerprint: (*fingerprint)? }))
         };
         blocks.into_iter().filter_map(chunk).collect()

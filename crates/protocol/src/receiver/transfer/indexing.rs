@@ -1,10 +1,12 @@
 //! Cutting old: before `Start` by what the list lets expect, then by what `Start` says.
 
+use std::ops::Range;
+
+use deltic_core::Digest;
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::recipe::Chunk;
-use deltic_core::{Chunks, Digest};
 
-use crate::receiver::ask::Work;
+use crate::receiver::ask::{Kept, Work};
 use crate::receiver::pending::FilePending;
 use crate::work::Setback;
 
@@ -17,11 +19,13 @@ pub(crate) struct Expected {
     /// The chunker that the sender was asked to use, as in an earlier session.
     pub(crate) spec: Option<ChunkerSpec>,
     /// Chunks of an interrupted transfer that goes on.
-    pub(crate) kept: Option<Chunks>,
+    pub(crate) kept: Option<Kept>,
     /// The index of old, cut by what `Start` most likely says.
     pub(crate) ahead: Option<Box<Old>>,
     /// The base that the sender was told of.
     pub(crate) base: Option<Digest>,
+    /// The runs of data that were told of the new version so far.
+    pub(crate) data: Option<Vec<Range<u64>>>,
 }
 
 impl Expected {

@@ -22,15 +22,17 @@ pub(crate) mod presets;
 mod probing;
 pub(crate) mod proof;
 mod recipe;
+mod settling;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use deltic_core::chunk::{Algorithm, ChunkerSpec};
 use deltic_core::delta::Op;
-use deltic_core::{Digest, Fingerprint, Keeps, MovedRun, Span, Strategy};
+use deltic_core::{DataMap, Digest, Fingerprint, Keeps, MovedRun, Span, Strategy};
 use deltic_tree::Meta;
 
 use crate::error::PeerError;
@@ -39,7 +41,7 @@ use crate::message::{ChunkLine, Extent, GroupLine, How, Payload, ToSender};
 use crate::sums::{PatchStep, SumLine};
 use crate::work::Turn;
 
-use super::ask::{Answer, New, Piece, Small, Work};
+use super::ask::{Answer, New, Piece};
 use super::context::Context;
 use super::load::Share;
 use super::pending::FilePending;
@@ -50,7 +52,6 @@ use copies::copy_runs;
 use file_context::{FileContext, Outcome};
 use indexing::Expected;
 use presets::PresetState;
-use proof::{Proof, ProofChunks, ProofOf};
 use recipe::Recipe;
 use table::UNASKED;
 
@@ -107,19 +108,24 @@ enum Phase {
 }
 
 impl Transfer {
-    /// The beginning of a transfer of the version `meta`.
-    pub(crate) fn new(meta: Meta, (how, spec): (How, ChunkerSpec), cx: &Context) -> Self {
-        let new = New { len: meta.len, modified: meta.modified, from: 0, spec };
+    /// The beginning of a transfer of the version `meta`, of which the data of `map` alone comes, if there is one.
+    pub(crate) fn new(
+        meta: Meta,
+        (how, spec): (How, ChunkerSpec),
+        map: Option<Arc<DataMap>>,
+        cx: &Context,
+    ) -> Self {
+        let new = New { len: meta.len, map, modified: meta.modified, from: 0, spec };
         let (method, turn) = match (how, PresetState::new(cx.strategy(), (how, spec), meta.len)) {
             (How::Whole | How::Tail, _) => {
-                (Method::Blocks(Blocks::new(new, how == How::Whole)), Turn::Any)
+                (Method::Blocks(Blocks::new(new.clone(), how == How::Whole)), Turn::Any)
             }
             (_, Some(preset)) => {
                 let turn = preset.turn();
                 (Method::Preset(preset), turn)
             }
             (_, None) => {
-                let recipe = Recipe::new(spec, meta.len, cx.setting.limits);
+                let recipe = Recipe::new(spec, new.told_len(), cx.setting.limits);
                 (Method::Recipe(Box::new(recipe)), Turn::Any)
             }
         };
@@ -130,7 +136,7 @@ impl Transfer {
     /// The beginning of a transfer of what the version `meta` has changed since a base of `old` bytes.
     pub(crate) fn since(meta: Meta, (base, old): (Digest, u64)) -> Self {
         let spec = Limits::changed_blocks();
-        let new = New { len: meta.len, modified: meta.modified, from: 0, spec };
+        let new = New { len: meta.len, map: None, modified: meta.modified, from: 0, spec };
         let method = Method::Changes(Changes::new(base, old, meta.len));
         let build = Assembly::new(new, Turn::Any);
         Self { meta, build, method, phase: Phase::Coming, is_restless: false }
@@ -151,7 +157,7 @@ impl Transfer {
         let fits = from <= self.meta.len;
         if fits {
             self.build.begin_at(from);
-            self.method = Method::Blocks(Blocks::new(self.build.new, false));
+            self.method = Method::Blocks(Blocks::new(self.build.new.clone(), false));
         }
         fits
     }
@@ -166,7 +172,7 @@ impl Transfer {
                 match kept {
                     Some(kept) => {
                         self.build.hold_nothing();
-                        recipe.resume(kept, !fx.old.lens.is_empty());
+                        recipe.resume(kept.chunks, !fx.old.lens.is_empty());
                     }
                     None => recipe.index_more(fx, &mut self.build),
                 }
@@ -178,6 +184,21 @@ impl Transfer {
             }
             Method::Blocks(_) | Method::Changes(_) => {}
             Method::Preset(preset) => preset.begin(fx),
+        }
+    }
+
+    /// Reads nothing of old until it is known how old is read.
+    pub(crate) fn await_view(&mut self) {
+        if let Method::Recipe(recipe) = &mut self.method {
+            recipe.await_view();
+        }
+    }
+
+    /// It is known by now how old is read.
+    pub(crate) fn viewed(&mut self, fx: &mut FileContext<'_>) {
+        self.build.left_at(fx.old.left_at);
+        if let Method::Recipe(recipe) = &mut self.method {
+            recipe.viewed(fx, &mut self.build);
         }
     }
 
@@ -202,8 +223,14 @@ impl Transfer {
     }
 
     /// Bytes that were sent, those that were matched, and those of these that an interrupted run had left.
-    pub(crate) const fn amounts(&self) -> (u64, u64, u64) {
-        (self.build.literal, self.build.matched.bytes, self.build.matched.resumed)
+    pub(crate) fn amounts(&self) -> (u64, u64, u64) {
+        let (literal, matched, holes) =
+            (self.build.literal, &self.build.matched, self.build.hole_bytes());
+        // Zeros are content: where nothing was matched they count as what was sent.
+        match matched.bytes {
+            0 => (literal + holes, 0, matched.resumed),
+            bytes => (literal, bytes + holes, matched.resumed),
+        }
     }
 
     /// Its share of what is under way.
@@ -527,64 +554,6 @@ impl Transfer {
             Method::Preset(preset) => preset.is_busy(),
         };
         comes || self.build.is_busy()
-    }
-
-    /// True where the version in place is the new one already.
-    pub(crate) fn is_identical(&self, fx: &FileContext<'_>) -> bool {
-        let in_blocks = matches!(self.method, Method::Blocks(_));
-        !in_blocks && self.build.is_identical(fx.old.len_that_stays())
-    }
-
-    /// Puts the result of a complete transfer in place, or finds that it is there.
-    pub(crate) fn settle(&mut self, fx: &mut FileContext<'_>) {
-        let Phase::Ended(digest) = self.phase else { return };
-        let (handle, path, seen) = (fx.handle, fx.path, fx.seen);
-        if let Method::Blocks(blocks) = &mut self.method
-            && blocks.is_single()
-        {
-            let (payload, payload_bytes) = (blocks.take_body(), self.meta.len as usize);
-            let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
-            let work = Work::Replace(Small { path, meta, seen, payload, digest });
-            let pending = FilePending::Replace { handle, payload_bytes };
-            fx.cx.ask_to_write(Turn::Any, work, pending);
-        } else if self.is_identical(fx) {
-            let proof = self.prove(digest);
-            let path = path.clone();
-            fx.cx.ask(Work::Confirm { handle, path, proof }, FilePending::Confirm(handle));
-        } else {
-            // Of a prefix of the one in place: what was held back is needed after all.
-            if self.build.holds() && !matches!(self.method, Method::Blocks(_)) {
-                self.copy_held(fx);
-                if fx.is_over() || self.build.is_busy() {
-                    return;
-                }
-            }
-            debug_assert!(self.build.is_complete(), "{path} is quiet and not covered");
-            let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
-            let proof = self.prove(digest);
-            let work = Work::Commit { handle, path, meta, seen, proof };
-            fx.cx.ask(work, FilePending::Commit(handle));
-        }
-        self.phase = Phase::Settling;
-    }
-
-    fn copy_held(&mut self, fx: &mut FileContext<'_>) {
-        match &self.method {
-            Method::Recipe(recipe) => self.build.copy(fx, Vec::new(), true, Some(recipe.index())),
-            _ => self.build.copy(fx, Vec::new(), true, None),
-        }
-    }
-
-    /// The facts that prove the file; what is known of old goes with them.
-    fn prove(&mut self, digest: Digest) -> Proof {
-        let all = |chunks| ProofOf::Chunks(Box::new(chunks));
-        let of = match &mut self.method {
-            Method::Recipe(recipe) => all(recipe.prove()),
-            Method::Blocks(blocks) => all(ProofChunks::all(blocks.chunks())),
-            Method::Changes(changes) => changes.prove(),
-            Method::Preset(preset) => preset.prove(),
-        };
-        Proof { digest, of }
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Old {
     index: Box<Index>,
     /// True once all of them is in it.
     is_known: bool,
+    /// How they are read.
+    view: View,
     indexing: Option<Indexing>,
 }
 
@@ -30,11 +32,23 @@ struct Indexing {
     cutting: Cutting<Chunk>,
 }
 
+/// How old versions are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum View {
+    /// By their bytes.
+    AsTheyAre,
+    /// As they face the data of new, which is not known yet.
+    Awaited,
+    /// As they face the data of new.
+    Facing,
+}
+
 /// A part of an old version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexPart {
     pub(super) version: usize,
     pub(super) spec: ChunkerSpec,
+    view: View,
     part: Part,
 }
 
@@ -42,7 +56,7 @@ impl Old {
     /// An index of nothing.
     pub(crate) fn new(spec: ChunkerSpec) -> Self {
         let index = Box::new(Index::new(INDEX_BUDGET_CHUNKS));
-        Self { spec, index, is_known: false, indexing: None }
+        Self { spec, index, is_known: false, view: View::AsTheyAre, indexing: None }
     }
 
     /// The first version's recipe is known: these chunks, `len` bytes in all; `None` where they are not all of it.
@@ -75,15 +89,16 @@ impl Old {
 
     /// Parts of the versions to read now, whose lengths are `lens`; nothing more is behind the last one.
     pub(super) fn next_segments(&mut self, lens: &[u64]) -> Vec<(IndexPart, Segment)> {
-        if self.is_known {
+        if self.is_known || self.view == View::Awaited {
             return Vec::new();
         }
         loop {
             let (version, at) = match &mut self.indexing {
                 Some(Indexing { version, cutting, .. }) if !cutting.is_complete() => {
-                    let (version, spec) = (*version, self.spec);
+                    let (version, spec, view) = (*version, self.spec, self.view);
                     let next = std::iter::from_fn(|| cutting.next());
-                    return next.map(|(part, s)| (IndexPart { version, spec, part }, s)).collect();
+                    let of = |(part, s)| (IndexPart { version, spec, view, part }, s);
+                    return next.map(of).collect();
                 }
                 Some(Indexing { version, at, .. }) => {
                     self.index.end_part();
@@ -104,12 +119,14 @@ impl Old {
     /// Takes what was cut of the versions, whose lengths are `lens`.
     pub(super) fn take(
         &mut self,
-        IndexPart { version, spec, part }: IndexPart,
+        IndexPart { version, spec, view, part }: IndexPart,
         run: Result<SegmentChunks<Chunk>, Setback>,
         lens: &[u64],
     ) {
         let Some(indexing) = &mut self.indexing else { return };
-        if self.is_known || indexing.version != version || self.spec != spec {
+        // What was asked for before it was known how they are read has other places.
+        let is_same = self.spec == spec && self.view == view;
+        if self.is_known || indexing.version != version || !is_same {
             return;
         }
         match run {
@@ -130,6 +147,21 @@ impl Old {
     /// Waits for one more version.
     pub(super) const fn awaits_more(&mut self) {
         self.is_known = false;
+    }
+
+    /// Reads nothing until it is known how the versions are read.
+    pub(super) const fn wait(&mut self) {
+        self.view = View::Awaited;
+    }
+
+    /// True until it is known how the versions are read.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.view == View::Awaited
+    }
+
+    /// It is known how the versions are read.
+    pub(super) const fn go_on(&mut self) {
+        self.view = View::Facing;
     }
 
     /// Takes what is known for all of it.
@@ -154,6 +186,10 @@ pub(crate) struct OldVersions {
     pub(crate) is_beside: bool,
     /// The sums that storage keeps of the first version that holds anything.
     pub(crate) keeps: Option<Keeps>,
+    /// True where one of them has large holes.
+    pub(crate) has_holes: bool,
+    /// True once they are read as they face the data of the new version: the lengths are of that.
+    pub(crate) is_viewed: bool,
 }
 
 impl Default for OldVersions {
@@ -166,11 +202,24 @@ impl Default for OldVersions {
             leaves_names: false,
             is_beside: false,
             keeps: None,
+            has_holes: false,
+            is_viewed: false,
         }
     }
 }
 
 impl OldVersions {
+    /// Takes the lengths of the versions as they are read from now on; the new version is a file of `file_len` bytes.
+    pub(crate) fn view_as(&mut self, lens: Vec<u64>, file_len: u64) {
+        // One of another length is not the new one, even if it has the same data.
+        self.in_place &= self.lens.first() == Some(&file_len);
+        let starts =
+            self.lens.iter().scan(0_u64, |end, len| Some(std::mem::replace(end, *end + len)));
+        let others = starts.take_while(|start| *start < self.left_at).count();
+        self.left_at = if others < lens.len() { lens[..others].iter().sum() } else { u64::MAX };
+        (self.lens, self.is_viewed) = (lens, true);
+    }
+
     /// The first version that holds anything: one that begins where all do.
     pub(crate) fn first_part(&self) -> usize {
         self.lens.iter().position(|len| *len > 0).unwrap_or(0)

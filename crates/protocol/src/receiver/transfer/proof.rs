@@ -1,16 +1,21 @@
 //! The proof of a rebuilt file (docs/protocol.md, "Sixteen bytes find, the digest proves").
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use deltic_core::moved::MovedRun;
 use deltic_core::recipe::{Chunk, Digest, DigestBuilder, Grouper};
-use deltic_core::{ChunkNo, Chunks, Fingerprint, Index, Span, digest_of_changes};
+use deltic_core::{
+    ChunkNo, Chunks, DataMap, Fingerprint, Index, Span, digest_of_changes, digest_of_data,
+};
 
 /// The evidence that a rebuilt file is the sender's, to the last bit.
 #[derive(Debug)]
 pub struct Proof {
     pub(super) digest: Digest,
     pub(super) of: ProofOf,
+    /// The data of new, where that alone was transferred.
+    pub(super) map: Option<Arc<DataMap>>,
 }
 
 /// The input of its digest.
@@ -108,6 +113,7 @@ impl Proof {
                 digest_of_changes(base, *len, moved, blocks)
             }
         };
+        let digest = self.map.as_ref().map_or(digest, |map| digest_of_data(&digest, map));
         Ok(digest == self.digest)
     }
 
@@ -118,6 +124,12 @@ impl Proof {
             ProofOf::Bytes => Some(&self.digest),
             ProofOf::Chunks(_) | ProofOf::Changes(..) => None,
         }
+    }
+
+    /// The data of new, where that alone was transferred: all else is holes.
+    #[must_use]
+    pub fn map(&self) -> Option<&DataMap> {
+        self.map.as_deref()
     }
 
     /// True where it goes by what changed since a base.

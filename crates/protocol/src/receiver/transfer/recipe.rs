@@ -83,8 +83,21 @@ impl Recipe {
 
     /// Takes what was cut ahead of old, if it is cut in the same way.
     pub(super) fn go_on_from(&mut self, ahead: Old) {
-        if ahead.is_cut_by(&self.table.spec) {
+        if ahead.is_cut_by(&self.table.spec) && !self.old.is_waiting() {
             self.old = ahead;
+        }
+    }
+
+    /// Reads nothing of old until it is known how old is read.
+    pub(super) const fn await_view(&mut self) {
+        self.old.wait();
+    }
+
+    /// It is known by now how old is read.
+    pub(super) fn viewed(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
+        self.old.go_on();
+        if !self.unread {
+            self.index_more(fx, build);
         }
     }
 
@@ -513,7 +526,7 @@ impl Recipe {
         if bytes as usize > fx.cx.setting.limits.frame_bytes || !payload.may_hold(bytes as usize) {
             return Err(PeerError::Limit("bytes of gaps"));
         }
-        let (handle, path, new) = (fx.handle, fx.path.clone(), build.new);
+        let (handle, path, new) = (fx.handle, fx.path.clone(), build.new.clone());
         build.begin_job();
         fx.cx.load.mend_gaps(gaps.len());
         let payload_bytes = new_bytes + bytes as usize;

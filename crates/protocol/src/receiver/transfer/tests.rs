@@ -102,7 +102,7 @@ fn transfer(old: &[u8], new: &[u8], how: (How, ChunkerSpec)) -> (Driver, Vec<ToS
     let mut fx = FileContext::new(&mut cx, place, &versions, (&mut reported, len));
     let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o644);
     let mut driver = Driver { old: old.to_vec(), made: vec![0; new.len()], ..Driver::default() };
-    let mut transfer = Transfer::new(meta, how, fx.cx);
+    let mut transfer = Transfer::new(meta, how, None, fx.cx);
     transfer.begin(&mut fx, Expected::default());
     driver.run(&mut transfer, &mut fx);
     let chunks = reference::chunks(&how.1, new);

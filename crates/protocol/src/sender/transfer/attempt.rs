@@ -24,7 +24,7 @@ pub(crate) struct Attempt {
     pub(crate) bears: Bears,
     /// Nobody has asked for it yet.
     pub(crate) is_offer: bool,
-    /// Length of the file in bytes, from when it is open.
+    /// Length in bytes of what is transferred, from when the file is open: all of the file, or its data.
     pub(crate) len: u64,
     /// Bytes that the receiver has or that were sent.
     pub(crate) settled: u64,

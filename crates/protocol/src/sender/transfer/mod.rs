@@ -15,12 +15,12 @@ use std::ops::Range;
 use deltic_core::chunk::{ChunkerSpec, SegmentChunks};
 use deltic_core::recipe::{Chunk, FileDigest};
 use deltic_core::search::Region;
-use deltic_core::{Digest, Keeps, Key, StrongSum};
+use deltic_core::{DataMap, Digest, Keeps, Key, StrongSum};
 
 use crate::cutting::Part;
 use crate::error::PeerError;
 use crate::limits::Limits;
-use crate::message::{Extent, GapLine, How, Payload, SumLine, ToReceiver, Token};
+use crate::message::{DataLine, Extent, FileNo, GapLine, How, Payload, SumLine, ToReceiver, Token};
 use crate::report::Trouble;
 use crate::summing::{Step, Summed};
 
@@ -148,7 +148,8 @@ impl Transfer {
 
     pub(super) fn opened(&mut self, cx: &mut Context, opened: Opened) -> Result<(), Trouble> {
         let Opened { meta, body, mut known } = opened;
-        self.at.len = meta.len;
+        let map = known.map.take();
+        self.at.len = map.as_ref().map_or(meta.len, DataMap::data_len);
         let changes = self.base.zip(known.changed.take());
         let changes = changes.and_then(|(base, changed)| Changes::new(base, changed, meta.len));
         if let Some(changes) = changes {
@@ -156,17 +157,21 @@ impl Transfer {
         }
         let spec = match &mut self.way {
             Way::Recipe(recipe) => {
-                recipe.opened(cx, meta.len, known);
+                recipe.opened(cx, (meta.len, self.at.len), known);
                 recipe.spec
             }
             Way::Blocks(blocks) => {
-                blocks.count(&self.at, meta.len)?;
+                blocks.count(&self.at, self.at.len)?;
                 blocks.spec
             }
             Way::Changes(_) => Limits::changed_blocks(),
             Way::Preset(preset) => preset.opened(cx, meta.len, known.keeps),
         };
         let Attempt { file, how, is_offer, .. } = self.at;
+        if let Some(map) = &map {
+            cx.frames.extend(holes(file, map, cx.limits.batch()));
+            self.at.settle(cx, map.hole_len());
+        }
         cx.send(match is_offer {
             true => ToReceiver::Offer { file, meta, spec },
             false => ToReceiver::Start { file, meta, how, spec },
@@ -337,4 +342,11 @@ impl Transfer {
         let Some((preset, at)) = self.preset() else { return Ok(()) };
         preset.searched(at, cx, searched)
     }
+}
+
+/// The frames that tell where a file has data, each of so many runs at most: one at least.
+fn holes(file: FileNo, map: &DataMap, most: usize) -> Vec<ToReceiver> {
+    let lines: Vec<_> = DataLine::of(map.runs()).collect();
+    let frame = |runs: &[DataLine]| ToReceiver::Holes { file, runs: runs.to_vec() };
+    if lines.is_empty() { vec![frame(&[])] } else { lines.chunks(most).map(frame).collect() }
 }

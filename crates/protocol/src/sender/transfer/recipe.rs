@@ -80,17 +80,18 @@ impl Recipe {
         }
     }
 
-    /// Chooses the chunker of a file of `len` bytes: that of the recipe which its store knows, if it knows one.
-    pub(super) fn opened(&mut self, cx: &Context, len: u64, known: Known) {
+    /// Chooses the chunker of a file of `len` bytes, of which `told` bytes are cut: that of the recipe which its store
+    /// knows, if it knows one.
+    pub(super) fn opened(&mut self, cx: &Context, (len, told): (u64, u64), known: Known) {
         let fits = |recipe: &KnownRecipe| {
-            recipe.fits(len, self.agreed) && recipe.spec.max_len() <= cx.strategy.longest
+            recipe.fits(told, self.agreed) && recipe.spec.max_len() <= cx.strategy.longest
         };
         let known = known.recipe.filter(fits);
         let chosen = known.as_ref().map(|recipe| recipe.spec).or(self.agreed);
         self.spec = chosen.unwrap_or_else(|| cx.strategy.chunker(len, None));
         self.stage = match known {
             Some(recipe) => Stage::Known(recipe.chunks),
-            None => Stage::Scanning(Box::new((Cutting::new(&self.spec, len), Grouper::new()))),
+            None => Stage::Scanning(Box::new((Cutting::new(&self.spec, told), Grouper::new()))),
         };
     }
 

@@ -14,6 +14,8 @@ pub(super) const KEYED: &str = "names:keyed";
 pub(super) const ZSTD: &str = "compress:zstd";
 /// Literals without their long runs of zeros.
 pub(super) const ZEROS: &str = "zeros";
+/// Large holes of files told by their places, and only the data transferred.
+pub(super) const HOLES: &str = "holes";
 /// Checks behind frames, by CRC-32C.
 pub(super) const CHECKS: &str = "checks:crc32c";
 /// More streams than one.

@@ -13,9 +13,9 @@ use crate::wire::frame::framed;
 use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
 use super::capability::{
-    BASES, CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, HELLO, KEPT_SUMS, KEYED, MOVED, OPEN_FILES,
-    PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD, capability,
-    credit, expect,
+    BASES, CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED,
+    OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD,
+    capability, credit, expect,
 };
 
 /// The first bytes of either direction.
@@ -41,7 +41,17 @@ impl Hello {
     pub fn ours(part: Key) -> Self {
         let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE, RESUMED]
             .into_iter()
-            .chain([TROUBLES, PASSED_OVER, REMOVED, CREDIT, BASES, MOVED, KEPT_SUMS, OPEN_FILES])
+            .chain([
+                TROUBLES,
+                PASSED_OVER,
+                REMOVED,
+                CREDIT,
+                BASES,
+                MOVED,
+                KEPT_SUMS,
+                OPEN_FILES,
+                HOLES,
+            ])
             .chain(KeyedSum::is_fast().then_some(KEYED));
         let strategies = Strategy::ALL.iter().map(capability);
         let ours = Self {

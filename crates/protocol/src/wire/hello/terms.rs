@@ -6,12 +6,12 @@ use deltic_core::strategy::Conversation;
 use deltic_core::{Fingerprinter, Key, Strategy, SumKey};
 
 use crate::error::PeerError;
-use crate::options::{Delete, Guard};
+use crate::options::{Delete, Guard, Options};
 use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
-    BASES, CHECKS, CREDIT, DELETE_SHARE, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, RECIPE,
-    REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD, capability,
+    BASES, CHECKS, CREDIT, DELETE_SHARE, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER,
+    RECIPE, REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD, capability,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -32,7 +32,7 @@ impl Deref for Terms {
 pub struct Common {
     /// Literals may travel as zstd frames.
     pub zstd: bool,
-    zeros: bool,
+    without_zeros: WithoutZeros,
     /// The session may have more streams than one.
     pub streams: bool,
     delete_share: bool,
@@ -60,6 +60,15 @@ pub struct Common {
     pub part: Key,
 }
 
+/// Ways to transfer zeros without sending them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct WithoutZeros {
+    /// Literals may leave out their long runs of zeros.
+    literals: bool,
+    /// The sender may tell where files have holes.
+    holes: bool,
+}
+
 /// Facts for people that ends may tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reports {
@@ -79,7 +88,17 @@ impl Terms {
     /// True where literals may travel without their long runs of zeros. Strategies of the papers send what they would.
     #[must_use]
     pub fn zeros(self, strategy: &Strategy) -> bool {
-        self.zeros && strategy.conversation == Conversation::Recipe
+        self.without_zeros.literals && strategy.conversation == Conversation::Recipe
+    }
+
+    /// True where the sender may tell where files have holes, and transfer the data alone: the new versions have holes
+    /// there then, so that must be asked for.
+    #[must_use]
+    pub fn holes(self, options: &Options) -> bool {
+        let leaves_holes = options.writing.sparse && !options.writing.preallocate;
+        self.without_zeros.holes
+            && leaves_holes
+            && options.strategy.conversation == Conversation::Recipe
     }
 
     /// Checks that both ends know a strategy, and this way to delete.
@@ -143,7 +162,8 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     }
     let known = Strategy::ALL.iter().enumerate().filter(|(_, known)| both(&capability(known)));
     let strategies = known.fold(0, |bits, (place, _)| bits | 1 << place);
-    let (zstd, zeros) = (both(ZSTD), both(ZEROS));
+    let zstd = both(ZSTD);
+    let without_zeros = WithoutZeros { literals: both(ZEROS), holes: both(HOLES) };
     let (streams, keyed) = (both(STREAMS), both(KEYED));
     let (delete_share, bases, moved) = (both(DELETE_SHARE), both(BASES), both(MOVED));
     let kept_sums = both(KEPT_SUMS);
@@ -165,7 +185,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     };
     Ok(Terms(Common {
         zstd,
-        zeros,
+        without_zeros,
         streams,
         delete_share,
         reports,

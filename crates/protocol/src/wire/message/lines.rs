@@ -66,6 +66,26 @@ pub struct GapLine {
     pub sums: GapSums,
 }
 
+/// A hole of a file, and the data behind it, up to the next hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataLine {
+    /// Length of the hole in bytes: 0 where the file begins with data.
+    pub hole: u64,
+    /// Length of the data in bytes.
+    pub data: u64,
+}
+
+impl DataLine {
+    /// The lines of ascending runs of data.
+    pub(crate) fn of(runs: &[Range<u64>]) -> impl Iterator<Item = Self> {
+        let line = |end: &mut u64, run: &Range<u64>| {
+            let hole = run.start - std::mem::replace(end, run.end);
+            Some(Self { hole, data: run.end - run.start })
+        };
+        runs.iter().scan(0, line)
+    }
+}
+
 /// Name of a user or group where the sender is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameLine {
@@ -162,6 +182,16 @@ impl Wire for GapLine {
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
         Ok(Self { chunks: Wire::take(from)?, sums: GapSums::decode(from)? })
+    }
+}
+
+impl Wire for DataLine {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.hole.put(to);
+        self.data.put(to);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, Bad> {
+        Ok(Self { hole: from.varint()?, data: from.varint()? })
     }
 }
 

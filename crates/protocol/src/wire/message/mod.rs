@@ -12,7 +12,7 @@ mod to_sender;
 
 pub use done::Done;
 pub use lines::{
-    ChunkLine, ChunkLines, DigestLine, Extent, FileNo, GapLine, GroupLine, How, NameLine,
+    ChunkLine, ChunkLines, DataLine, DigestLine, Extent, FileNo, GapLine, GroupLine, How, NameLine,
 };
 pub(crate) use numbers::frames;
 pub use payload::{Payload, Sparse};

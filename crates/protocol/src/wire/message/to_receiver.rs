@@ -13,7 +13,7 @@ use crate::report::Trouble;
 use crate::wire::codec::{Wire, whole};
 use crate::wire::frame::frame_behind;
 
-use super::lines::{ChunkLines, DigestLine, Extent, FileNo, GroupLine, How, NameLine};
+use super::lines::{ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, How, NameLine};
 use super::numbers::frames;
 use super::payload::Payload;
 use super::sums::{PatchStep, SumLine};
@@ -31,6 +31,8 @@ pub enum ToReceiver {
     Owners { users: Vec<NameLine>, groups: Vec<NameLine> },
     /// The list is complete; `intact` unless some of it could not be read.
     Listed { intact: bool },
+    /// The next runs of data of a file that has large holes, before its `Start`: only the data is transferred, packed.
+    Holes { file: FileNo, runs: Vec<DataLine> },
     /// A file's new version was opened; what follows is of this version.
     Start { file: FileNo, meta: Meta, how: How, spec: ChunkerSpec },
     /// The same of a file that nobody has wanted yet: it begins an attempt by recipe, if the receiver comes to want
@@ -112,6 +114,7 @@ impl ToReceiver {
 frames!(ToReceiver {
     16 Listing { dir, own, entries, extent }
     17 Listed { intact }
+    65 Holes { file, runs }
     18 Start { file, meta, how, spec }
     59 Offer { file, meta, spec }
     19 Groups { file, groups }

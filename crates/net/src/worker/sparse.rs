@@ -1,0 +1,118 @@
+//! Files with large holes: which of them are transferred as their packed data, and how packed data is read
+//! (docs/decisions/0027).
+
+use std::ops::{Deref, Range};
+
+use deltic_core::{DataMap, PackedRuns};
+use deltic_protocol::limits::MAX_DATA_RUNS;
+use deltic_store::{Snapshot, StoreError};
+
+/// Shorter holes are transferred as data: their zeros cost less than another entry of the map.
+const LEAST_HOLE_BYTES: u64 = 64 << 10;
+
+/// Zeros that are looked for at a time, in bytes.
+const LOOK_BYTES: u64 = 256 << 10;
+
+/// The data of a version, where that is less than half of the version. Of others the length costs no more than twice
+/// what the data does, and what was learnt of them in earlier runs counts.
+pub(super) fn data_map(snapshot: &impl Snapshot) -> Result<Option<DataMap>, StoreError> {
+    let len = snapshot.meta().len;
+    let Some(runs) = snapshot.data_runs()? else { return Ok(None) };
+    let map = DataMap::of_large_holes(&runs, len, LEAST_HOLE_BYTES, MAX_DATA_RUNS);
+    Ok((map.data_len() < len / 2).then_some(map))
+}
+
+/// A version of a source, which is read as it is, or as its packed data.
+pub(super) struct SparseVersion<S> {
+    snapshot: S,
+    map: Option<DataMap>,
+}
+
+impl<S> Deref for SparseVersion<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.snapshot
+    }
+}
+
+impl<S: Snapshot> SparseVersion<S> {
+    pub(super) const fn new(snapshot: S, map: Option<DataMap>) -> Self {
+        Self { snapshot, map }
+    }
+
+    /// The data, if that alone is read.
+    pub(super) const fn map(&self) -> Option<&DataMap> {
+        self.map.as_ref()
+    }
+
+    /// Length in bytes of all that is read.
+    pub(super) fn told_len(&self) -> u64 {
+        self.map.as_ref().map_or(self.snapshot.meta().len, DataMap::data_len)
+    }
+
+    /// Reads packed data; fewer bytes at the end.
+    pub(super) fn read_packed(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
+        match &self.map {
+            Some(map) => {
+                read_places(&self.snapshot, map.places(start..start + buf.len() as u64), buf)
+            }
+            None => self.snapshot.read_at(start, buf),
+        }
+    }
+
+    /// True if all of the file's data is where it was: what was a hole is one.
+    pub(super) fn has_same_holes(&self) -> Result<bool, StoreError> {
+        let Some(map) = &self.map else { return Ok(true) };
+        let Some(runs) = self.snapshot.data_runs()? else { return Ok(false) };
+        Ok(map.split_old(map.file_len(), &runs).1.is_empty())
+    }
+}
+
+/// Reads these places of a version, one behind the other; fewer bytes where the version ends before.
+pub(super) fn read_places(
+    snapshot: &impl Snapshot,
+    places: impl Iterator<Item = Range<u64>>,
+    buf: &mut [u8],
+) -> Result<usize, StoreError> {
+    let mut done = 0;
+    for place in places {
+        let room = &mut buf[done..done + (place.end - place.start) as usize];
+        let got = snapshot.read_at(place.start, room)?;
+        done += got;
+        if got < room.len() {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// An old version as it faces new data in `map`: what lies where new has data, and then its other data. Other data that
+/// is zeros does not count: a hole in its place makes no difference.
+pub(super) fn facing(old: &impl Snapshot, map: &DataMap) -> Result<PackedRuns, StoreError> {
+    let len = old.meta().len;
+    let runs = old.data_runs()?;
+    let runs = runs.unwrap_or_else(|| DataMap::whole(len).runs().to_vec());
+    let (mut all, rest) = map.split_old(len, &runs);
+    for run in rest {
+        if !is_zero(old, run.clone())? {
+            all.push(run);
+        }
+    }
+    Ok(PackedRuns::new(all))
+}
+
+/// True if all of these bytes are zeros.
+fn is_zero(snapshot: &impl Snapshot, run: Range<u64>) -> Result<bool, StoreError> {
+    let mut room = vec![0; LOOK_BYTES.min(run.end - run.start) as usize];
+    let mut at = run.start;
+    while at < run.end {
+        let piece = &mut room[..LOOK_BYTES.min(run.end - at) as usize];
+        let got = snapshot.read_at(at, piece)?;
+        if got == 0 || piece[..got].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        at += got as u64;
+    }
+    Ok(true)
+}

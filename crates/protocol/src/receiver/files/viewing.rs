@@ -1,0 +1,76 @@
+//! Files with holes that are not transferred: the sender tells where they have data, before `Start`, and old versions
+//! are read as they face that (docs/decisions/0027).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use deltic_core::DataMap;
+
+use crate::error::PeerError;
+use crate::limits::MAX_DATA_RUNS;
+use crate::message::{DataLine, FileNo};
+use crate::receiver::ask::Work;
+use crate::receiver::context::Context;
+use crate::receiver::pending::FilePending;
+use crate::work::{Handle, Setback};
+
+use super::Files;
+use super::incoming::{Stage, UNFIT};
+
+impl Files {
+    /// Takes the next runs of data of a file that was asked for.
+    pub(super) fn holes(
+        &mut self,
+        cx: &Context,
+        file: FileNo,
+        lines: &[DataLine],
+    ) -> Result<(), PeerError> {
+        let Some(incoming) = self.under_way.get_mut(&file) else { return Ok(()) };
+        let expected = match &mut incoming.stage {
+            Stage::Asked(expected) if cx.setting.takes_holes => expected,
+            Stage::Over { .. } => return Ok(()),
+            _ => return Err(UNFIT),
+        };
+        if lines.is_empty() && expected.data.is_some() {
+            return Err(UNFIT);
+        }
+        let runs = expected.data.get_or_insert_default();
+        if runs.len() + lines.len() > MAX_DATA_RUNS {
+            return Err(PeerError::Limit("runs of data"));
+        }
+        for line in lines {
+            let end = runs.last().map_or(0, |run: &Range<u64>| run.end);
+            let start = end.checked_add(line.hole).ok_or(UNFIT)?;
+            runs.push(start..start.checked_add(line.data).ok_or(UNFIT)?);
+        }
+        Ok(())
+    }
+
+    /// Has the old versions of a file read as they face data in `map`.
+    pub(super) fn view(&self, cx: &mut Context, file: FileNo, map: Arc<DataMap>) {
+        let handle = self.under_way[&file].handle;
+        cx.ask(Work::View { handle, map }, FilePending::View(handle));
+    }
+
+    /// Takes the lengths of the old versions as they are read by now.
+    pub(super) fn viewed(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        lens: Result<Vec<u64>, Setback>,
+    ) {
+        let lens = match lens {
+            Ok(lens) => lens,
+            Err(setback) => return self.fail(cx, handle, setback),
+        };
+        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+        let Some(file_len) = incoming.transfer().map(|transfer| transfer.meta().len) else {
+            return;
+        };
+        incoming.old.view_as(lens, file_len);
+        let Some((transfer, mut fx)) = incoming.running(cx, file) else { return };
+        transfer.viewed(&mut fx);
+        let outcome = fx.take_outcome();
+        self.go_on(cx, handle, outcome);
+    }
+}

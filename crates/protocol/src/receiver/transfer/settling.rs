@@ -1,0 +1,74 @@
+//! The end of a transfer: its result is put in place, or found to be there.
+
+use deltic_core::recipe::Digest;
+
+use crate::receiver::ask::{Small, Work};
+use crate::receiver::pending::FilePending;
+use crate::work::Turn;
+
+use super::file_context::{FileContext, Outcome};
+use super::proof::{Proof, ProofChunks, ProofOf};
+use super::{Method, Phase, Transfer};
+
+impl Transfer {
+    /// True where the version in place is the new one already.
+    pub(crate) fn is_identical(&self, fx: &FileContext<'_>) -> bool {
+        let in_blocks = matches!(self.method, Method::Blocks(_));
+        !in_blocks && self.build.is_identical(fx.old.len_that_stays())
+    }
+
+    /// Puts the result of a complete transfer in place, or finds that it is there.
+    pub(crate) fn settle(&mut self, fx: &mut FileContext<'_>) {
+        let Phase::Ended(digest) = self.phase else { return };
+        let (handle, path, seen) = (fx.handle, fx.path, fx.seen);
+        if let Method::Blocks(blocks) = &mut self.method
+            && blocks.is_single()
+        {
+            let (payload, payload_bytes) = (blocks.take_body(), self.meta.len as usize);
+            let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
+            let work = Work::Replace(Small { path, meta, seen, payload, digest });
+            let pending = FilePending::Replace { handle, payload_bytes };
+            fx.cx.ask_to_write(Turn::Any, work, pending);
+        } else if self.is_identical(fx) {
+            let proof = self.prove(digest);
+            let path = path.clone();
+            fx.cx.ask(Work::Confirm { handle, path, proof }, FilePending::Confirm(handle));
+        } else {
+            // Of a prefix of the one in place: what was held back is needed after all.
+            if self.build.holds() && !matches!(self.method, Method::Blocks(_)) {
+                self.copy_held(fx);
+                if fx.is_over() || self.build.is_busy() {
+                    return;
+                }
+            }
+            if fx.cx.setting.options.dry_run {
+                return fx.end(Outcome::Differs);
+            }
+            debug_assert!(self.build.is_complete(), "{path} is quiet and not covered");
+            let (path, meta, seen) = (path.clone(), self.meta.clone(), seen.cloned());
+            let proof = self.prove(digest);
+            let work = Work::Commit { handle, path, meta, seen, proof };
+            fx.cx.ask(work, FilePending::Commit(handle));
+        }
+        self.phase = Phase::Settling;
+    }
+
+    fn copy_held(&mut self, fx: &mut FileContext<'_>) {
+        match &self.method {
+            Method::Recipe(recipe) => self.build.copy(fx, Vec::new(), true, Some(recipe.index())),
+            _ => self.build.copy(fx, Vec::new(), true, None),
+        }
+    }
+
+    /// The facts that prove the file; what is known of old goes with them.
+    fn prove(&mut self, digest: Digest) -> Proof {
+        let all = |chunks| ProofOf::Chunks(Box::new(chunks));
+        let of = match &mut self.method {
+            Method::Recipe(recipe) => all(recipe.prove()),
+            Method::Blocks(blocks) => all(ProofChunks::all(blocks.chunks())),
+            Method::Changes(changes) => changes.prove(),
+            Method::Preset(preset) => preset.prove(),
+        };
+        Proof { digest, of, map: self.build.new.map.clone() }
+    }
+}
