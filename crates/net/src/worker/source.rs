@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use deltic_core::recipe::{Chunk, FileDigest, digest_of};
 use deltic_core::strategy::Link;
 use deltic_core::{
-    DataMap, Digest, Fingerprinter, Key, Span, Strategy, Strong, StrongSum, digest_of_changes,
-    digest_of_data,
+    DataMap, Digest, Fingerprinter, Key, Span, Strong, StrongSum, digest_of_changes, digest_of_data,
 };
 use deltic_engine::check::{SameAgain, chunks, small_digest};
 use deltic_engine::pack::level;
