@@ -84,7 +84,7 @@ impl DataMap {
     /// The map of a file that is all data.
     #[must_use]
     pub fn whole(file_len: u64) -> Self {
-        Self { data: PackedRuns::new([0..file_len]), file_len }
+        Self { data: PackedRuns::new(std::iter::once(0..file_len)), file_len }
     }
 
     /// The map of a file with data in these ascending runs, with no more than `most` of them: holes shorter than

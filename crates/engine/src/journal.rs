@@ -319,7 +319,7 @@ pub(crate) mod tests {
     fn the_data_of_a_version_with_holes_is_noted() {
         let terms = terms(true);
         let many = (0..9000).map(|no| no * 3000 + 5..no * 3000 + 2000).collect();
-        for runs in [Vec::new(), Vec::from_iter([0..4096]), many] {
+        for runs in [Vec::new(), std::iter::once(0..4096).collect(), many] {
             let map = DataMap::new(runs, LEN).map(Arc::new);
             let new = New { map: map.clone(), ..new() };
             let notes = std::iter::once(version(&new, &terms.key, terms)).chain(data(&new));

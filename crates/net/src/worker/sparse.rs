@@ -48,7 +48,7 @@ impl<S: Snapshot> SparseVersion<S> {
 
     /// Length in bytes of all that is read.
     pub(super) fn told_len(&self) -> u64 {
-        self.map.as_ref().map_or(self.snapshot.meta().len, DataMap::data_len)
+        self.map.as_ref().map_or_else(|| self.snapshot.meta().len, DataMap::data_len)
     }
 
     /// Reads packed data; fewer bytes at the end.

@@ -150,7 +150,7 @@ impl Files {
         let may_cut = !incoming.old.has_holes;
         if let Some(kept) = kept {
             incoming.how = How::Recipe;
-            let (cut, kept) = ((kept.key, kept.spec), Some(kept));
+            let (cut, kept) = ((kept.key, kept.spec), Some(Box::new(kept)));
             self.resume(cx, file, cut, Expected { kept, ..Expected::default() });
         } else if let Some((key, spec, known)) = recipe {
             let ahead = Some(Box::new(known));

@@ -19,7 +19,7 @@ pub(crate) struct Expected {
     /// The chunker that the sender was asked to use, as in an earlier session.
     pub(crate) spec: Option<ChunkerSpec>,
     /// Chunks of an interrupted transfer that goes on.
-    pub(crate) kept: Option<Kept>,
+    pub(crate) kept: Option<Box<Kept>>,
     /// The index of old, cut by what `Start` most likely says.
     pub(crate) ahead: Option<Box<Old>>,
     /// The base that the sender was told of.
