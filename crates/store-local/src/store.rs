@@ -26,7 +26,7 @@ use super::land::{link, link_waiting};
 use super::list::{Look, Part};
 use super::more::{Reach, default_acl};
 use super::named::{NamedDir, full_path};
-use super::place::{COMMIT, Place};
+use super::place::{COMMIT, Place, Versions, is_right_in};
 use super::quota::{FileSize, Quota};
 use super::rebuild::LocalRebuild;
 use super::remove::{Removals, remove_after, remove_unchanged, remove_version};
@@ -36,7 +36,6 @@ use super::stage::{Stages, Whose};
 use super::touched::Touched;
 use super::whole::{Begun, begin, finish_all};
 use super::writing::{PartialDir, Writing};
-use crate::place::{Versions, is_right_in};
 use setting::node_of;
 
 use crate::dir::{Dir, Trust, Use};
@@ -285,8 +284,8 @@ impl LocalStore {
     ) -> Result<LocalSnapshot, StoreError> {
         let place = self.place_after("open", path, last)?;
         let place = last.insert(place);
-        let snapshot = LocalSnapshot::open(&place.dir, &place.name, path, self.0.see)?;
-        Ok(snapshot.while_it_gets_names())
+        let opened = LocalSnapshot::open(&place.dir, &place.name, path, self.0.see);
+        opened.map(LocalSnapshot::while_it_gets_names)
     }
 
     /// Looks at `path`; where it is in the directory of the `last` place, that one's handle serves again.
@@ -469,12 +468,9 @@ impl Posix for LocalStore {
         let delayed = lock(&self.0.commits.delayed).take();
         let (mut last, mut failed) = (None::<Place>, Vec::new());
         for finished in delayed {
-            let place = match last.take() {
-                Some(place) => place.next(&self.0.root, COMMIT, &finished.path),
-                None => self.place(COMMIT, &finished.path),
-            };
-            let landed =
-                place.and_then(|place| finished.land_unless(&self.0, last.insert(place), is_same));
+            let landed = self
+                .place_after(COMMIT, &finished.path, &mut last)
+                .and_then(|place| finished.land_unless(&self.0, last.insert(place), is_same));
             failed.extend(landed.err().map(|error| (finished.path, error)));
         }
         failed
