@@ -247,8 +247,11 @@ mod tests {
 
     #[test]
     fn runs_that_cannot_be_are_no_map() {
-        for bad in [vec![3..2], vec![2..2], vec![0..11], vec![0..2, 2..4], vec![5..6, 0..2]] {
-            assert_eq!(DataMap::new(bad.clone(), 10), None, "{bad:?}");
+        let runs = |ends: &[(u64, u64)]| ends.iter().map(|&(start, end)| start..end).collect();
+        let bad: [&[(u64, u64)]; 5] =
+            [&[(3, 2)], &[(2, 2)], &[(0, 11)], &[(0, 2), (2, 4)], &[(5, 6), (0, 2)]];
+        for ends in bad {
+            assert_eq!(DataMap::new(runs(ends), 10), None, "{ends:?}");
         }
         let far = u64::MAX - 1..u64::MAX;
         assert_eq!(DataMap::new(vec![far.clone()], u64::MAX).map(|map| map.data_len()), Some(1));

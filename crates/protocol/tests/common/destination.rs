@@ -118,8 +118,9 @@ impl Slot {
         for old in &mut self.old {
             let whole = 0..old.len() as u64;
             let (mut runs, rest) = map.split_old(whole.end, std::slice::from_ref(&whole));
-            let is_data =
-                |run: &Range<u64>| packed(old, &[run.clone()]).iter().any(|byte| *byte != 0);
+            let is_data = |run: &Range<u64>| {
+                packed(old, std::slice::from_ref(run)).iter().any(|byte| *byte != 0)
+            };
             runs.extend(rest.into_iter().filter(is_data));
             *old = Arc::new(packed(old, &runs));
         }

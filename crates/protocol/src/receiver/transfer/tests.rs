@@ -6,9 +6,11 @@ use deltic_core::{PrefixLen, reference};
 use deltic_tree::{Kind, RelPath, Timestamp};
 
 use super::old::OldVersions;
+use super::proof::Proof;
 use super::*;
 use crate::limits::WHOLE_BLOCK_BYTES;
 use crate::message::{FileNo, GroupLine};
+use crate::receiver::ask::{Small, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::Pending;
 use crate::receiver::setting::Setting;
