@@ -416,8 +416,8 @@ const SECRETS: &[(&str, &str)] = &[
     ("pub struct Token(", "protocol/src/wire/streams.rs"),
 ];
 
-/// How long a comparison takes is nothing that a test sees; that none is derived, which would end at the first byte that
-/// differs, a test does see. A [`TokenHash`] is one of BLAKE3's, whose comparison takes the same time always.
+/// No test can see how long a comparison takes. A test can see that no type of a secret derives its comparison, which
+/// would end at the first different byte. A [`TokenHash`] is a hash of BLAKE3, whose comparison takes constant time.
 #[test]
 fn no_secret_is_compared_byte_by_byte() {
     for (kind, file) in SECRETS {

@@ -20,7 +20,7 @@ pub struct PackedRuns {
 }
 
 impl PackedRuns {
-    /// These runs in this order; those without a byte do not count.
+    /// Packs these runs in this order. Empty runs are dropped.
     #[must_use]
     pub fn new(runs: impl IntoIterator<Item = Range<u64>>) -> Self {
         let mut packed = Self::default();
@@ -44,7 +44,7 @@ impl PackedRuns {
         self.len == 0
     }
 
-    /// The places in the file of a packed range, in order; a part behind the last run has none.
+    /// The places in the file of a packed range, in order. A part behind the last run has no place.
     pub fn places(&self, packed: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let first = self.starts.partition_point(|start| *start <= packed.start).saturating_sub(1);
         let runs = self.runs[first..].iter().zip(&self.starts[first..]);
@@ -68,8 +68,8 @@ pub struct DataMap {
 }
 
 impl DataMap {
-    /// The map of a file of `file_len` bytes with data in these runs; nothing where the runs do not ascend, touch each
-    /// other, have no byte, or reach beyond the file.
+    /// The map of a file of `file_len` bytes with data in these runs. `None` if the runs do not ascend, touch each
+    /// other, are empty, or reach beyond the file.
     #[must_use]
     pub fn new(runs: Vec<Range<u64>>, file_len: u64) -> Option<Self> {
         let mut end = None;
@@ -87,8 +87,8 @@ impl DataMap {
         Self { data: PackedRuns::new(std::iter::once(0..file_len)), file_len }
     }
 
-    /// The map of a file with data in these ascending runs, with no more than `most` of them: holes shorter than
-    /// `least` bytes count as data, and longer ones too where there are too many.
+    /// The map of a file with data in these ascending runs, and with `most` runs at most. Holes shorter than `least`
+    /// bytes count as data. Longer holes count as data too, if there are too many runs.
     #[must_use]
     pub fn of_large_holes(runs: &[Range<u64>], file_len: u64, least: u64, most: usize) -> Self {
         let mut least = least.max(1);
@@ -135,9 +135,9 @@ impl DataMap {
         self.data.places(packed)
     }
 
-    /// The runs of an old version of `len` bytes with this `data` that face the data of this one, and the other runs of
-    /// its data: both ascend. Laid end to end the first begin as this one's packed data does, but for holes of old,
-    /// which are zeros.
+    /// Splits the `data` of an old version of `len` bytes into the runs in the places of this map's data, and the
+    /// other runs; both ascend. Laid end to end, the first runs begin as the packed data of this map does, except
+    /// that holes of the old version are zeros.
     #[must_use]
     pub fn split_old(&self, len: u64, data: &[Range<u64>]) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
         let front = self.runs().iter().map(|run| run.start..run.end.min(len));
@@ -154,7 +154,7 @@ impl DataMap {
     }
 }
 
-/// The parts of `within` that lie in none of these ascending runs.
+/// The parts of `within` outside these ascending runs.
 fn gaps(runs: &[Range<u64>], within: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let starts = std::iter::once(within.start).chain(runs.iter().map(|run| run.end));
     let ends = runs.iter().map(|run| run.start).chain(std::iter::once(within.end));
@@ -162,7 +162,7 @@ fn gaps(runs: &[Range<u64>], within: Range<u64>) -> impl Iterator<Item = Range<u
     starts.zip(ends).map(gap).filter(|gap| gap.start < gap.end)
 }
 
-/// Runs with the holes between and around them that are shorter than `least` bytes.
+/// Joins runs: holes shorter than `least` bytes, between runs and around them, become data.
 fn join(runs: &[Range<u64>], file_len: u64, least: u64) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for run in runs.iter().map(|run| run.start..run.end.min(file_len)) {

@@ -239,8 +239,8 @@ pub fn digest_of_changes<'a>(
     Digest(hasher.finalize().into())
 }
 
-/// The digest of a version of which the data alone was cut, packed, and has the digest `data`. A hole enters this digest
-/// as a place, whatever its length.
+/// The digest of a version whose packed data was cut and has the digest `data`. Each hole enters the digest as its
+/// place, whatever its length.
 #[must_use]
 pub fn digest_of_data(data: &Digest, map: &DataMap) -> Digest {
     let mut hasher = HOLES.clone();

@@ -11,8 +11,8 @@
 //! data      3, then for each run of data: length of the hole before the run, length of the run
 //! ```
 //!
-//! Of a version whose data alone is transferred, *data* notes follow the first note, and say where that is. All places
-//! count through the packed data then.
+//! If only the data of a version is transferred, *data* notes follow the first note and hold the places of the data.
+//! All places of later notes count through the packed data.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub fn version(new: &New, key: &Key, terms: Terms) -> Vec<u8> {
     note
 }
 
-/// The notes that say where a new version has data, if its data alone is transferred.
+/// The notes of the new version's data runs, if only its data is transferred.
 pub fn data(new: &New) -> impl Iterator<Item = Vec<u8>> {
     let runs = new.map.as_ref().map(|map| map.runs());
     let none = runs.filter(|runs| runs.is_empty()).map(|_| vec![DATA]);
@@ -155,7 +155,7 @@ struct Told {
     chunks: Chunks,
     /// Each with the number of chunks that were told before it.
     voids: Vec<(usize, Span)>,
-    /// Runs of data, where that alone is transferred.
+    /// Runs of data, if only the data is transferred.
     data: Option<Vec<Range<u64>>>,
 }
 

@@ -1,7 +1,7 @@
-//! Sources that a run removed because they arrived (`--remove-source-files`), over all of its connections.
+//! Sources that a run removed after they arrived (`--remove-source-files`), over all connections of the run.
 //!
-//! A run whose connection is lost is made again, and lists its sources again. Sources that are gone by then are listed
-//! all the same: else the other end would take what arrived for names that are not in the source, and delete them.
+//! A run that loses its connection connects again, and lists its sources again. Removed sources are listed again too:
+//! otherwise the receiver would delete the arrived copies as names that are not in the source.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use deltic_tree::{Entry, Meta, Name, RelPath};
 
 use crate::lock::lock;
 
-/// Sources that were removed in a run; clones are of one list.
+/// Sources that a run removed. Clones share one list.
 #[derive(Clone, Debug, Default)]
 pub struct MovedSources(Arc<Mutex<Dirs>>);
 

@@ -183,7 +183,7 @@ pub type Dialling = Pin<Box<dyn Future<Output = Result<Pin<Box<dyn Stream>>, Syn
 pub struct Dial {
     open: Arc<dyn Fn() -> Dialling + Send + Sync>,
     pub(crate) old_sums: Option<Arc<dyn OldSums>>,
-    /// True if this user has kept a login for the other end: its address is no slip of the hand.
+    /// True if this user has kept a login for the other end, so that the address is known to be right.
     pub is_kept: bool,
 }
 

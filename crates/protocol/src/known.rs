@@ -21,8 +21,8 @@ pub struct Known {
     pub changed: Option<Changed>,
     /// The sums that its storage keeps of it, where a signature may be made of such.
     pub keeps: Option<Keeps>,
-    /// Its data, where it has large holes and the other end can be told: then only the data is transferred, and all
-    /// offsets count through the packed data.
+    /// Data map of the file, if the file has large holes and the receiver can be told of holes. Then only the data is
+    /// transferred, and all offsets count through the packed data.
     pub map: Option<DataMap>,
 }
 

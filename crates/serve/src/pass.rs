@@ -1,16 +1,16 @@
-//! Passes: what a client shows of its token before TLS is agreed upon, so that strangers at its address do not lock the
-//! client out.
+//! Passes: proof of a token in the first message of TLS, so that connections without a token do not lock out a client
+//! of the same address.
 //!
-//! A pass is one of the protocols that the client offers (ALPN), which servers of other kinds pass over. It is made of
-//! the token's hash and the time, and does not give the token away. Who sees one on its way can show it as well, for a
-//! while, and gains room for a connection by that alone: the token is still asked for.
+//! A pass is the name of a protocol that the client offers (ALPN); servers of other kinds ignore the name. The pass
+//! is a hash of the token's hash and of the time, and does not reveal the token. An observer of a pass can replay the
+//! pass for some minutes, and gains room for a connection but no access: the server still asks for the token.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::token::TokenHash;
 
-/// Time for which a pass is made. Clocks of both ends may differ by as much.
+/// Period of a pass. Clocks of both ends may differ by as much.
 const PERIOD: Duration = Duration::from_secs(10 * 60);
 /// Bytes of a pass, behind its prefix.
 const BYTES: usize = 16;
@@ -33,12 +33,12 @@ impl Pass {
         Self(*pass)
     }
 
-    /// The name of a protocol that stands for it.
+    /// The name of the protocol (ALPN) for this pass.
     pub(crate) fn protocol(&self) -> Vec<u8> {
         [PREFIX, &self.0].concat()
     }
 
-    /// The pass for which the name of a protocol stands.
+    /// Parses a pass from the name of a protocol (ALPN).
     pub(crate) fn parse(protocol: &[u8]) -> Option<Self> {
         protocol.strip_prefix(PREFIX)?.try_into().ok().map(Self)
     }
@@ -48,16 +48,17 @@ fn period(now: SystemTime) -> u64 {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / PERIOD.as_secs()
 }
 
-/// The passes of all tokens at a time, found by themselves.
+/// The passes of all tokens at a time, by pass.
 #[derive(Debug, Default)]
 pub(crate) struct Passes {
-    /// Period and version of the tokens of which they were made.
+    /// Period of the passes, and version of the tokens.
     made: Option<(u64, u64)>,
     tokens: HashMap<Pass, TokenHash>,
 }
 
 impl Passes {
-    /// The token of a pass. The `tokens`, which are in this `version`, are read where others are known.
+    /// The token of a pass. If the table is of another period, or `version` differs, the table is made anew from
+    /// `tokens`.
     pub(crate) fn find(
         &mut self,
         pass: &Pass,

@@ -1,7 +1,8 @@
-//! Files of a program itself, which its operator names or which are in a directory of its own: settings, keys, tokens.
+//! Files of the program itself: settings, keys and tokens that the operator names, or that are in a directory of the
+//! program.
 //!
-//! Whoever owns a directory on the way to one could put a symlink there, and the program may run as root. So the way is
-//! walked as the way to a destination is: symlinks of the caller and of the superuser are followed, and no others.
+//! The program may run as root, and the owner of a directory on the way could put a symlink there. So the path is
+//! walked as the path of a destination is: symlinks of the caller and of the superuser are followed, and no others.
 
 use std::ffi::OsString;
 use std::fs::File;

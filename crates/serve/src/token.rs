@@ -20,7 +20,7 @@ pub struct Token([u8; TOKEN_BYTES]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenHash(blake3::Hash);
 
-/// Two tokens are compared in a time that tells nothing of either.
+/// The comparison of two tokens takes the same time for all tokens.
 impl PartialEq for Token {
     fn eq(&self, other: &Self) -> bool {
         blake3::Hash::from_bytes(self.0) == blake3::Hash::from_bytes(other.0)

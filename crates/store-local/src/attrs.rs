@@ -499,7 +499,7 @@ fn read_umask() -> u32 {
     line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok()).unwrap_or(0o077)
 }
 
-/// User and group of what is made by the superuser, who is played where notes are kept.
+/// User and group of new files under `--fake-super`, where the superuser is played.
 const SUPERUSER: (u32, u32) = (0, 0);
 /// All that a mode can say.
 const ALL_BITS: u32 = 0o7777;

@@ -1,80 +1,80 @@
-//! The clock by which old versions go: the clock of the wall, as long as it goes on as clocks do.
+//! The clock for the age of old versions: the wall clock, as long as the wall clock does not jump.
 //!
-//! A wall clock that is wrong would have every old version go at once, and none comes back. So a jump of it is not
-//! believed for a while: the machine's owner, or its time service, may set it right again. A jump is whatever the wall
-//! clock differs from one that only goes on, or, at a start, from the last time that is known. A start is one too.
+//! A wrong wall clock would remove every old version at once, for good. So a jump is not believed for a while: the
+//! machine's owner, or its time service, may set the clock right again. A jump is a difference between the wall clock
+//! and the monotonic clock or, at a start, between the wall clock and the last known time. A start counts as a jump.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::lock;
 
-/// Shortest time after a start or a jump in which nothing goes by its age.
+/// Shortest time after a start or a jump in which no version is removed by age.
 pub const SETTLING: Duration = Duration::from_secs(60 * 60);
-/// Longest such time.
+/// Longest time after a jump in which no version is removed by age.
 const MOST_SETTLING: Duration = Duration::from_secs(24 * 60 * 60);
-/// Part of a jump for which the clock is not believed: a month's absence costs a day.
+/// Part of a jump's length for which the clock is not believed: a month's absence costs a day.
 const SHARE: u32 = 24;
-/// Most by which a clock that is right differs from one that goes on.
+/// Largest difference between a right wall clock and the monotonic clock.
 const MOST_DRIFT: Duration = Duration::from_secs(10 * 60);
 
 /// A reading of both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
-    /// Time since 1970 by the clock of the wall, which may be set.
+    /// Time since 1970 by the wall clock, which may be set.
     pub wall: Duration,
-    /// Time of a clock that only goes on.
+    /// Time of the monotonic clock.
     pub steady: Instant,
 }
 
 impl Clocks {
-    /// Reads both.
+    /// Reads both clocks.
     #[must_use]
     pub fn now() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { wall, steady: Instant::now() }
     }
 
-    /// What the clock of the wall shows at a later `steady` time, if nobody sets it.
+    /// Time that the wall clock shows at a later `steady` time, if nobody sets the clock.
     fn wall_at(self, steady: Instant) -> Duration {
         self.wall.saturating_add(steady.saturating_duration_since(self.steady))
     }
 }
 
-/// A clock of the wall whose jumps are not believed at once.
+/// A wall clock whose jumps are not believed at once.
 #[derive(Debug)]
 pub struct AgeClock(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// Reading since which the clock goes on as it should.
+    /// Reading since which the wall clock has not jumped.
     since: Clocks,
-    /// When it is believed.
+    /// Time of the monotonic clock from which the wall clock is believed.
     settled: Instant,
-    /// Last time that was believed, and when that was read here: no version goes earlier than that.
+    /// Last time that was believed, and the reading of that time. No version gets an earlier time.
     floor: Option<Clocks>,
     news: Option<Jump>,
 }
 
-/// A jump of the clock of the wall.
+/// A jump of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
-    /// Time that it shows.
+    /// Time that the clock shows.
     pub shown: Duration,
-    /// Time that it was to show, as far as that is known.
+    /// Expected time, as far as the expected time is known.
     pub expected: Duration,
-    /// Time for which nothing goes by its age.
+    /// Time for which no version is removed by age.
     pub settling: Duration,
 }
 
 impl AgeClock {
-    /// Starts with a reading, where `known` is a time that has been: the last one that was
-    /// [believed](AgeClock::believed), or what disks say.
+    /// Starts with a reading of both clocks. `known` is a time in the past: the last time that was
+    /// [believed](AgeClock::believed), or the last change found on the disks.
     #[must_use]
     pub fn start(now: Clocks, known: Option<Duration>) -> Self {
         let jump = known.map(|known| Jump::new(now.wall, known));
         let settling = jump.map_or(SETTLING, |jump| jump.settling);
-        // An absence of some days is none to speak of.
+        // An absence of some days is not worth a message.
         let is_news = |jump: &Jump| jump.settling > SETTLING || jump.is_back();
         Self(Mutex::new(State {
             since: now,
@@ -100,7 +100,8 @@ impl AgeClock {
         Some(now.wall)
     }
 
-    /// The time that names a version which goes now. A clock that was set back does not make a version older than it is.
+    /// The time in the name of a version that is kept at `now`. A clock that was set back does not make the version
+    /// older than the last one.
     pub(crate) fn naming(&self, now: Clocks) -> Duration {
         let floor = lock(&self.0).floor;
         now.wall.max(floor.map_or(Duration::ZERO, |floor| floor.wall_at(now.steady)))

@@ -72,8 +72,8 @@ impl Copier {
 }
 
 impl Copier {
-    /// Copies a file of `len` bytes into an empty one, which has holes where that has some. `false` where `from` ends
-    /// before.
+    /// Copies a file of `len` bytes into an empty file, with holes in the places of the file's holes. Returns false
+    /// if `from` ends before `len`.
     pub(super) fn copy_with_holes(
         &self,
         from: End<'_>,

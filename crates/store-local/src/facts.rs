@@ -97,7 +97,7 @@ pub fn kept(dir: BorrowedFd<'_>) -> Option<Kept> {
     matches!(ioctl::measure_verity(dir), Ok(_) | Err(Errno::NODATA)).then_some(Kept::Verity)
 }
 
-/// The project that `dir` hands down to what is made in it, for quotas of projects.
+/// Project that new files in `dir` inherit, for quotas of projects.
 pub(super) fn project(dir: impl AsFd) -> Option<u32> {
     let told = ioctl::told(dir.as_fd()).ok()?;
     (told.flags & ioctl::HANDS_DOWN_PROJECT != 0).then_some(told.project)

@@ -61,8 +61,9 @@ pub(super) fn opens(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> b
             .is_ok_and(|meta| behind(follow, &meta, path) == Some(Behind::All))
 }
 
-/// True if `name` of `dir`, which is at `path` below `root`, is a symlink to a directory that the symlink is in: `dir`,
-/// a directory on the way to it, or one above the root. Whoever follows such a symlink comes to it again, without end.
+/// True if `name` of `dir`, which is at `path` below `root`, is a symlink to a directory that contains the symlink:
+/// `dir`, a directory on the path to `dir`, or a directory above the root. A walk that follows such a symlink never
+/// ends.
 pub(super) fn leads_back(root: &Dir, (dir, path): (&Dir, &RelPath), name: &Name) -> bool {
     let is_link = dir.stat(name).is_ok_and(|stat| file_type(&stat).is_symlink());
     is_link
@@ -72,10 +73,10 @@ pub(super) fn leads_back(root: &Dir, (dir, path): (&Dir, &RelPath), name: &Name)
         })
 }
 
-/// The numbers that tell one directory from another.
+/// Device and inode of a directory.
 type DeviceAndInode = (u64, u64);
 
-/// The directory `path` below `root`, and each directory on the way to it.
+/// The directory `path` below `root`, and each directory on the path.
 fn on_the_way(root: &Dir, path: &RelPath) -> impl Iterator<Item = DeviceAndInode> {
     let paths = successors(Some(path.clone()), |path| path.split_last().map(|(above, _)| above));
     paths.filter_map(|path| {
@@ -84,7 +85,7 @@ fn on_the_way(root: &Dir, path: &RelPath) -> impl Iterator<Item = DeviceAndInode
     })
 }
 
-/// The directories above `root`, up to the one of the system.
+/// The directories above `root`, up to the root of the system.
 fn above(root: &Dir) -> impl Iterator<Item = DeviceAndInode> {
     let up = move |times: usize| {
         let stat = statat(root, "../".repeat(times), AtFlags::empty()).ok()?;

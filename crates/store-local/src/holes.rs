@@ -48,7 +48,7 @@ pub(super) fn read_around(
     Ok(done)
 }
 
-/// The runs of a file of `len` bytes that hold data, ascending and apart; `None` where the file system knows of no
+/// The runs of a file of `len` bytes that hold data, ascending and apart. `None` if the file system knows of no
 /// holes.
 pub(super) fn data_runs(file: BorrowedFd<'_>, len: u64) -> Result<Option<Vec<Range<u64>>>, Errno> {
     let mut runs = Vec::new();
@@ -81,8 +81,8 @@ pub(super) fn each_data(
     Ok(true)
 }
 
-/// Copies the data of a file of `len` bytes into another, with holes where blocks are zeros. `false` where the first
-/// ends before.
+/// Copies the data of a file of `len` bytes into another file, with holes for blocks of zeros. Returns false if the
+/// first file ends before `len`.
 pub(super) fn copy_sparse(
     from: BorrowedFd<'_>,
     len: u64,
@@ -97,7 +97,7 @@ pub(super) fn copy_sparse(
     if told { Ok(whole) } else { read_through(from, 0..len, put) }
 }
 
-/// Makes zeros of these bytes of a file, with holes for whole blocks. A hole stays one, and costs nothing.
+/// Makes zeros of these bytes of a file, with holes for whole blocks. An existing hole stays a hole, at no cost.
 pub(super) fn clear_all(file: BorrowedFd<'_>, span: Range<u64>) -> Result<(), Errno> {
     let clear = |run: Range<u64>| {
         let Range { start: from, end: to } = whole_blocks(run.start, run.end - run.start);
@@ -121,7 +121,7 @@ fn write_zeros(file: BorrowedFd<'_>, run: Range<u64>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Makes a hole of these blocks; false where that cannot be done.
+/// Makes a hole of these blocks; false if the file system cannot.
 fn punch(file: BorrowedFd<'_>, blocks: Range<u64>) -> bool {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     fs::fallocate(file, flags, blocks.start, blocks.end - blocks.start).is_ok()

@@ -261,7 +261,7 @@ impl Writer<'_> {
                 at = run.end;
                 put(run)
             };
-            // What is staged as a hole may be one in the file as well, however long it is.
+            // A staged hole, of any length, may be a hole in the file in place as well.
             if writing.sparse && each_data(from.file, start..end, put_data)? {
                 clear_all(to.file, at..end)?;
             } else {

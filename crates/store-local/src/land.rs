@@ -150,8 +150,8 @@ impl Finished {
         }
     }
 
-    /// Moves it into place, having checked that it is still ours and replaces what it is to replace. Returns how it came
-    /// there.
+    /// Moves the staged file into place. Checks first that the staged file is still this process's, and that the file
+    /// to be replaced is the expected one. Returns whether the staged file was renamed or copied.
     pub(super) fn land(&self, store: &Inner, place: &Place) -> Result<Landed, StoreError> {
         let turn = place.turn().at(COMMIT, &self.path)?;
         let was = self.expected.check(place, store)?.as_ref().map(inode_of);
@@ -187,9 +187,9 @@ impl Finished {
 }
 
 impl Inner {
-    /// Brings `staged`, an entry of the staging directory `from`, to `place` by `rename`, which is given the directory
-    /// and the name to rename. Where the kernel renames nothing from `from` to there, `rename` is given a copy in the
-    /// staging directory beside the place, in which all else for that directory is staged from now on.
+    /// Brings `staged`, an entry of the staging directory `from`, to `place` by `rename`, which gets the directory
+    /// and the name to rename. If the kernel refuses to rename from `from` to `place`, `rename` gets a copy in the
+    /// staging directory beside the place. All later files for that directory are then staged there.
     ///
     /// # Errors
     /// The system's. What was staged is where it was then.
@@ -211,7 +211,7 @@ impl Inner {
         let original = Place { path, dir: Arc::clone(from), dir_path, name: staged.clone() };
         self.copy_away(&original, (&beside, staged))?;
         rename(&beside, staged).inspect_err(|_| {
-            // What stays is litter for the sweep.
+            // The sweep removes the rest.
             let _ = beside.remove_file(staged);
         })?;
         let _ = from.remove_file(staged);
@@ -263,13 +263,13 @@ pub(super) fn link(
             Err(errno) => Err(store_error(LINK, path, errno)),
         };
         landed.inspect_err(|_| {
-            // What stays is litter for the sweep.
+            // The sweep removes the rest.
             let _ = dir.remove_file(&name);
         })
     };
     let is_on_device = || fs::fstat(&place.dir).is_ok_and(|dir| dir.st_dev == source.st_dev);
     let landed = match link_in(&*store.stages.dir_for(&place)?) {
-        // Beside the place it may be possible.
+        // A staging directory beside the place may allow the rename.
         Err(error) if error.errno() == Some(Errno::XDEV.raw_os_error()) && is_on_device() => {
             store.stages.part(&place).at(LINK, path).and_then(|beside| link_in(&beside))
         }

@@ -1,5 +1,5 @@
-//! Whether a program has a file open for writing: a question that only a read lease answers. The kernel refuses the
-//! lease for exactly as long as there is such a program, or a mapping that it left.
+//! Checks by a read lease that no program has a file open for writing. The kernel refuses the lease for exactly as
+//! long as there is such a program, or a mapping that such a program left.
 #![allow(unsafe_code, reason = "F_SETLEASE and sigaction: see docs/ARCHITECTURE.md, walls")]
 
 use std::mem::MaybeUninit;
@@ -13,21 +13,21 @@ use nix::errno::Errno;
 /// The programs that have a file open for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writers {
-    /// None on this machine.
+    /// No program of this machine.
     Nobody,
     Somebody,
     /// The kernel does not say: the file is another user's, or its file system has no leases.
     Unknown,
 }
 
-/// Takes a read lease of `file`, which is open for reading alone, and gives it back.
+/// Takes a read lease of `file`, which is open read-only, and gives the lease back.
 ///
 /// A program that opens the file for writing in this instant waits for the second call.
 pub(crate) fn writers(file: BorrowedFd<'_>) -> Writers {
     survive_breaks();
     match set(file, F_RDLCK) {
         Ok(()) => {
-            // It is this descriptor's, so it can be given back.
+            // The lease belongs to this descriptor, so this call can give the lease back.
             let _ = set(file, F_UNLCK);
             Writers::Nobody
         }
@@ -41,8 +41,8 @@ fn set(file: BorrowedFd<'_>, lease: c_int) -> Result<(), Errno> {
     Errno::result(unsafe { libc::fcntl(file.as_raw_fd(), F_SETLEASE, lease) }).map(drop)
 }
 
-/// Has SIGIO do nothing, unless the program has a use for it. The kernel sends it to the holder of a lease that somebody
-/// waits for, and it would end the process.
+/// Installs an empty handler of SIGIO, unless the program handles SIGIO. The kernel sends SIGIO to the holder of a
+/// lease that another program waits for, and SIGIO ends a process by default.
 fn survive_breaks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!((is(), writers(second.as_fd())), (Writers::Nobody, Writers::Nobody));
     }
 
-    /// A program that opens a file for writing while somebody asks is let through, and nobody dies of it.
+    /// A program that opens a file for writing during the check is let through, and no process is killed by SIGIO.
     #[test]
     fn a_writer_that_comes_while_a_lease_is_held_harms_nobody() {
         let dir = tempfile::tempdir().unwrap();

@@ -170,7 +170,7 @@ impl Look<'_> {
             && follow::leads_back(self.root, (self.dir, self.path), name)
     }
 
-    /// The path of `name`, or of its directory where that is too long.
+    /// The path of `name`, or the path of its directory if the path of `name` is too long.
     fn path_of(self, name: &Name) -> RelPath {
         self.path.join(name).unwrap_or_else(|_| self.path.clone())
     }

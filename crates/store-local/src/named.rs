@@ -95,7 +95,8 @@ impl NamedDir {
         Self { path: path.to_path_buf(), trust: Trust::Ours }
     }
 
-    /// Fails where a symlink of another user is on the way to a directory of the operator's, and says which.
+    /// Fails if a symlink of another user is in the path of a directory that the operator names, and names the
+    /// symlink.
     ///
     /// # Errors
     /// There is such a symlink.
@@ -106,7 +107,7 @@ impl NamedDir {
         }
     }
 
-    /// Holds the directory, and says which symlink of another user is in the way.
+    /// Opens the directory. Names the symlink if a symlink of another user is in the path.
     ///
     /// # Errors
     /// The system's, or that there is such a symlink.
@@ -117,7 +118,7 @@ impl NamedDir {
         }
     }
 
-    /// Where the directory is, by a path without symlinks.
+    /// Path of the directory, without symlinks.
     ///
     /// # Errors
     /// As [`NamedDir::held`].
@@ -127,7 +128,7 @@ impl NamedDir {
         Ok(OsString::from_vec(fs::readlinkat(CWD, link, Vec::new())?.into_bytes()).into())
     }
 
-    /// Holds the directory; it and what is missing above it are made, with this mode.
+    /// Opens the directory. Makes the directory and its missing parents with `mode`.
     ///
     /// # Errors
     /// As [`NamedDir::held`].
@@ -160,7 +161,7 @@ impl NamedDir {
         }
     }
 
-    /// Holds it; it and what is missing above it are made, with this mode.
+    /// Opens the directory. Makes the directory and its missing parents with `mode`.
     pub(super) fn make_all(&self, mode: Mode) -> Result<Dir, Errno> {
         let missing = |dir: &Self| dir.open().is_err_and(|errno| errno == Errno::NOENT);
         let ancestors = self.path.ancestors().filter(|dir| *dir != Path::new(""));
@@ -203,8 +204,8 @@ impl NamedFile {
     }
 
     /// Finds a file that the operator of this process names for the program itself: settings, a key, a log. The path
-    /// may lead anywhere, also where the process keeps to directories; symlinks on the way, and in the place of the
-    /// file, are followed where they are our own or the superuser's.
+    /// may lead outside of the directories that the process is restricted to. Symlinks on the path, and in the place
+    /// of the file, are followed if they belong to this user or to the superuser.
     ///
     /// # Errors
     /// Where its directory is not there, or cannot be entered, or a symlink of another user is on the way.
@@ -227,7 +228,7 @@ impl NamedFile {
         if is_confined() { self.read_regular() } else { Ok(self.0.open(READ)?) }
     }
 
-    /// Opens it to read, if it is a regular file. Waits for nobody.
+    /// Opens a regular file for reading, without waiting.
     ///
     /// # Errors
     /// The system's, or that it is something else.
@@ -237,7 +238,7 @@ impl NamedFile {
         if kind.is_file() { Ok(file) } else { Err(io::Error::other("not a file")) }
     }
 
-    /// Opens it to read, whatever it is, and waits for no other end of a FIFO.
+    /// Opens a file of any type for reading. An open of a FIFO does not wait for a writer.
     ///
     /// # Errors
     /// The system's.
@@ -245,7 +246,7 @@ impl NamedFile {
         Ok(self.0.open(READ | OFlags::NONBLOCK)?)
     }
 
-    /// Opens it to read, and to write behind what it has. Where it is missing, it is made for its owner alone.
+    /// Opens the file for reading and appending. A missing file is made, with access for its owner alone.
     ///
     /// # Errors
     /// The system's.
@@ -254,7 +255,7 @@ impl NamedFile {
         Ok(self.0.make(flags, OWNERS)?)
     }
 
-    /// Makes the file, to write it, for its owner alone.
+    /// Makes the file for writing, with access for its owner alone.
     ///
     /// # Errors
     /// The system's, and where something has the name.
@@ -262,7 +263,7 @@ impl NamedFile {
         Ok(self.0.make(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, OWNERS)?)
     }
 
-    /// Attributes of what has the name.
+    /// Attributes of the entry with this name.
     ///
     /// # Errors
     /// The system's.
@@ -337,12 +338,12 @@ pub fn look_at(path: &Path) -> io::Result<Stat> {
     }
 }
 
-/// Flags of all that opens a named file to read it.
+/// Flags for opening a named file for reading.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NOCTTY);
-/// Mode of a file that is nobody else's to read.
+/// Mode of a file that only its owner may read.
 const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// Says that a path which no option makes follow such links leads over a symlink of another user.
+/// Error for a symlink of another user in a path for which no option allows such symlinks.
 fn not_followed(link: &Path) -> io::Error {
     let link = printable(link.as_os_str().as_bytes());
     io::Error::other(format!(

@@ -83,12 +83,12 @@ impl Place {
         Ok(Turn { place: self, _guard: guard })
     }
 
-    /// Gives the file `inode`, which is here, the name `name` of `dir` too.
+    /// Makes `name` in `dir` a hard link of the file `inode` at this place.
     ///
     /// # Errors
     /// - `STALE` where another file is here by now.
-    /// - `OPNOTSUPP` where the names of one file have inode numbers of their own, as on some file systems in user space:
-    ///   nothing says which file has the new name.
+    /// - `OPNOTSUPP` if each hard link of a file has its own inode number, as on some file systems in user space: the
+    ///   inode number does not show which file has the new name.
     pub(super) fn link_to(
         &self,
         (dir, name): (&Dir, &Name),
@@ -119,18 +119,19 @@ impl Place {
     }
 }
 
-/// The turn to change what is at a place: between a look and a rename no other thread of this process comes.
+/// The right to change the entry at a place. No other thread of this process changes the entry between a look and a
+/// rename.
 pub(super) struct Turn<'a> {
     pub(super) place: &'a Place,
     _guard: MutexGuard<'static, ()>,
 }
 
-/// How what was staged came to its place.
+/// Way in which a staged file came to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Landed {
     /// By a rename.
     Itself,
-    /// As a copy, which is another file.
+    /// By a copy: the file in place is another inode.
     Copy,
 }
 

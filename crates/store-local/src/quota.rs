@@ -156,12 +156,12 @@ impl Left {
     }
 }
 
-/// Size of a new file: a quota counts the length, and the disk needs room for the data.
+/// Size of a new file. A quota counts the length; the disk needs room for the data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileSize {
     /// Length in bytes.
     pub(crate) len: u64,
-    /// Bytes that are no holes.
+    /// Bytes of data, outside of holes.
     pub(crate) data: u64,
 }
 

@@ -261,8 +261,9 @@ impl LocalRebuild {
         written.at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
-    /// Copies what cannot be renamed to its place from where it grew to where that can be: it grew in a directory for
-    /// it on another file system, or before it was known how far a rename reaches.
+    /// Copies the staged file to a staging directory from which a rename reaches `place`, if no rename reaches
+    /// `place` from the present one. A file is staged too far away if it has a directory on another file system
+    /// (`--temp-dir`), or if staging began before a rename was refused.
     fn bring_home(&mut self, place: &Place) -> Result<(), StoreError> {
         if self.stages().serves(&self.staged.home, place)? {
             return Ok(());

@@ -258,20 +258,20 @@ impl AsFd for LocalSnapshot {
     }
 }
 
-/// Why the version of a file may say too little of what is read.
+/// Reason why the version of a file may not cover all that is read.
 ///
-/// The kernel notes the time of a write before it copies the bytes. A write that is under way when a file is opened is
-/// seen in what is read and not in the version, however long it takes.
+/// The kernel sets the time of a write before it copies the bytes. A write under way at the open changes the bytes
+/// that are read, but not the version, however long the write takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
     /// A program has the file open for writing.
     Writer,
-    /// The file was changed just now: a change from then on may get the same time, or the writer is not known.
+    /// The file was changed just now. A later change may get the same time, or the writer is not known.
     Until(Instant),
 }
 
 impl Doubt {
-    /// The doubt about `file`, which was just opened and looked at.
+    /// The doubt about `file`, which was just opened and checked with `stat`.
     fn of(file: &OwnedFd, changed: Timestamp) -> Option<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let age = age(changed, now);
@@ -290,17 +290,18 @@ impl Doubt {
     }
 }
 
-/// How long before `now`, which is as long after the epoch, a file was changed; `None` where its clock is another one.
+/// Time from the last change of a file to `now`, which counts from the epoch. `None` if the change is in the future,
+/// by another clock.
 fn age(changed: Timestamp, now: Duration) -> Option<Duration> {
     now.checked_sub(Duration::new(changed.secs.try_into().ok()?, changed.nanos))
 }
 
-/// Longer than one write takes, which is of two gigabytes at most. A file that was not changed for so long is at rest,
-/// though a program may keep it open for writing.
+/// Longer than any single write, which is of two gigabytes at most. A file that was not changed for so long is at
+/// rest, even if a program has the file open for writing.
 const LONGEST_WRITE: Duration = Duration::from_hours(24);
-/// Longer than a write takes that nobody knows of.
+/// Longest time that a write which the kernel does not tell of is expected to take.
 const UNKNOWN_REST: Duration = Duration::from_secs(2);
-/// The longest step of the clock that a kernel sets ctime by.
+/// Longest step of the clock by which a kernel sets ctime.
 const TICK: Duration = Duration::from_millis(10);
 
 impl Stamp {

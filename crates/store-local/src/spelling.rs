@@ -1,7 +1,7 @@
 //! File systems that take several spellings for one name: exFAT, NTFS, FAT, SMB, HFS+, ext4 with `casefold`.
 //!
-//! Their inode numbers may say nothing: behind `exfat-fuse` each spelling of a name has a number of its own. So an entry
-//! is found by the form that its spellings share ([`folded`]), and the file system is asked whether a name is there.
+//! Inode numbers do not identify an entry: behind `exfat-fuse` each spelling of a name has its own number. So an
+//! entry is found by the form that its spellings share ([`folded`]). The file system is asked if a name is there.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,15 +19,15 @@ use crate::errno::{At, store_error};
 use crate::system::kind_of;
 use deltic_store::{NamePair, OneName, Respell, StoreError, is_staging_name};
 
-/// Gives entries of `dir` the spelling of the listed name that finds them, or in a dry run finds them only; returns
-/// their former names.
+/// Renames entries of `dir` to the listed spelling. A dry run renames nothing. Returns the former names of these
+/// entries.
 pub(super) fn respell(
     store: &Inner,
     dir: &RelPath,
     &Respell { listed, samples, dry_run }: &Respell<'_>,
 ) -> Result<Vec<Name>, StoreError> {
     let held = store.root.dir(dir, Use::Read).at(LIST, dir)?;
-    // A sample that is not there tells nothing.
+    // A sample that does not exist tells nothing.
     let may_fold = |name: &Name| held.stat(name).is_err() || has_other_spelling(&held, name);
     if !samples.names().any(may_fold) {
         return Ok(Vec::new());
@@ -36,7 +36,7 @@ pub(super) fn respell(
     let mut former = HashSet::new();
     for (name, entries) in found {
         if entries.is_empty() {
-            // Whatever is removed here could be the entry of this name.
+            // Any removed entry could be the entry of this name.
             let path = dir.join(&name).unwrap_or_else(|_| dir.clone());
             return Err(store_error("find the entry of", &path, Errno::NOTUNIQ));
         }
@@ -50,7 +50,7 @@ pub(super) fn respell(
     Ok(former.into_iter().collect())
 }
 
-/// Gives `entry` another spelling. Where the file system does not, the entry stays as it is spelled.
+/// Renames `entry` to another spelling. If the file system keeps the old spelling, the entry stays as it is.
 fn rename(store: &Inner, dir: &RelPath, held: &Dir, [entry, name]: [&Name; 2]) {
     if held.rename(entry, held, name).is_err() {
         return;
@@ -63,13 +63,13 @@ fn rename(store: &Inner, dir: &RelPath, held: &Dir, [entry, name]: [&Name; 2]) {
     }
 }
 
-/// True if `name`, which is in `dir`, is found there by another spelling.
+/// True if `dir` finds its entry `name` by another spelling.
 fn has_other_spelling(dir: &Dir, name: &Name) -> bool {
     other_spellings(name).any(|other| dir.stat(&other).is_ok())
 }
 
-/// Finds the listed names that are looked up in `dir` as entries of another spelling, with the entries that each may
-/// be.
+/// Looks up listed names in `dir`. Returns each listed name that finds an entry of another spelling, with the entries
+/// that may be meant.
 fn entries_of_listed(dir: &Dir, listed: &Names) -> Result<Vec<(Name, Vec<Name>)>, Errno> {
     let (mut spelled, mut unlisted) = (HashSet::new(), HashMap::<_, Vec<Name>>::new());
     each_name(dir, |name| {
@@ -82,7 +82,7 @@ fn entries_of_listed(dir: &Dir, listed: &Names) -> Result<Vec<(Name, Vec<Name>)>
     let is_found = |name: &Name| !spelled.contains(name) && dir.stat(name).is_ok();
     let mut found: Vec<Name> = listed.clone().into_iter().filter(is_found).collect();
     if !found.is_empty() {
-        // Some may have come since.
+        // Entries may have been made since.
         let mut now = HashSet::new();
         each_name(dir, |name| {
             now.insert(name);
@@ -103,7 +103,7 @@ fn entries_of_listed(dir: &Dir, listed: &Names) -> Result<Vec<(Name, Vec<Name>)>
     Ok(found.into_iter().filter_map(entries).map(|(entries, name)| (name, entries)).collect())
 }
 
-/// The entries among these that have the inode of `name`, where no other spelling is known.
+/// The entries of `among` that have the inode of `name`, for a `name` whose folded form no entry has.
 fn same_inode(dir: &Dir, name: &Name, among: &HashMap<Vec<u8>, Vec<Name>>) -> Vec<Name> {
     let inode = |name: &Name| dir.stat(name).ok().map(|stat| inode_of(&stat));
     let Some(own) = inode(name) else { return Vec::new() };
@@ -118,7 +118,7 @@ fn each_name(dir: &Dir, mut each: impl FnMut(Name)) -> Result<(), Errno> {
     })
 }
 
-/// Says whether `name` and `earlier` are one name in `dir`. A dry run makes nothing to find that out.
+/// Answers if `name` and `earlier` are one name in `dir`. A dry run makes no file for the answer.
 pub(super) fn one_name(
     store: &Inner,
     dir: &RelPath,
@@ -141,7 +141,7 @@ pub(super) fn one_name(
     }
 }
 
-/// The directory `dir`, or the one above it that a dry run would make it in.
+/// The directory `dir`, or its nearest existing parent in a dry run.
 fn nearest_dir(store: &Inner, dir: &RelPath) -> Result<(RelPath, Dir), StoreError> {
     let mut at = dir.clone();
     loop {
@@ -155,7 +155,7 @@ fn nearest_dir(store: &Inner, dir: &RelPath) -> Result<(RelPath, Dir), StoreErro
     }
 }
 
-/// Says whether `dir` takes several spellings for one name, by an entry that is there, or else by the kind of its file
+/// Answers if `dir` takes several spellings for one name, by an existing entry or else by the type of its file
 /// system.
 fn guess(dir: &Dir) -> Result<OneName, Errno> {
     let mut samples = SampleNames::default();
@@ -174,13 +174,13 @@ fn guess(dir: &Dir) -> Result<OneName, Errno> {
     }
     Ok(match kind_of(dir)? {
         MSDOS | EXFAT | NTFS3 | HFS | HFS_PLUS | SMB | SMB2 => OneName::Yes,
-        // A disk that a program serves: mostly exFAT or NTFS.
+        // A disk behind FUSE: mostly exFAT or NTFS.
         FUSE if major(fs::fstat(dir)?.st_dev) != 0 => OneName::Maybe,
         _ => OneName::No,
     })
 }
 
-/// Asks the file system whether two names are one, in a directory of our own in `dir`.
+/// Asks the file system if two names are one, in a new directory of this process in `dir`.
 fn try_names(dir: &Dir, name: &Name, earlier: &Name) -> Result<OneName, Errno> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

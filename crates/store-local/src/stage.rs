@@ -5,13 +5,13 @@
 //! file whose lock can be had is nobody's. Its name says which path it was for, by hash, and is random besides.
 //! What is not to be flushed, and of no use unless it is complete, may do without a name until it gets its own.
 //!
-//! A staged file is renamed into place, which works within one [realm](Realm) only: a mount, a project of a quota, what
-//! one key encrypts. So each realm below the root has staging directories of its own, in the directories of the files;
-//! so has a tree in whose root we may make nothing. What else keeps the kernel from such a rename is learnt when it
-//! refuses one: then that directory, and all below it, have staging directories of their own too.
+//! A staged file is renamed into place, which works within one [realm](Realm) only: one mount, one project of a
+//! quota, one encryption key. So each realm below the root has staging directories of its own, in the directories of
+//! the files; so has a tree in whose root this user may make nothing. The kernel refuses some other renames without
+//! notice. After a refused rename, that directory and all below it have staging directories of their own too.
 //!
-//! What is another user's in a tree that several write to is left alone: then we have a staging directory of our own
-//! beside it.
+//! The staging directory of another user, in a tree to which several users write, is left alone: this user has a
+//! staging directory beside it.
 
 mod homes;
 mod left;
@@ -52,7 +52,7 @@ pub(super) struct Stages {
     whose: Whose,
     system: System,
     realm: Realm,
-    /// Directories to which the kernel refused to rename what was staged elsewhere.
+    /// Directories into which the kernel refused to rename a file staged elsewhere.
     parted: Mutex<HashSet<RelPath>>,
     /// What was found in every directory that has, or may have, a staging directory.
     homes: Mutex<HashMap<RelPath, Option<Leftovers>>>,
@@ -329,7 +329,7 @@ impl Stages {
         Ok(None)
     }
 
-    /// Calls `with` what is known to be left behind for `place` in the staging directory of `home`, newest first.
+    /// Calls `with` each known leftover for `place` in the staging directory of `home`, newest first.
     fn with_known<T: Default>(
         &self,
         place: &Place,

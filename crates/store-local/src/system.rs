@@ -50,7 +50,7 @@ impl System {
         !matches!(self.kind, OVERLAYFS | ZFS)
     }
 
-    /// True if its directories may hand down a project, for whose quota all in them counts.
+    /// True if new files may inherit a project from their directory, for a quota of projects.
     pub(crate) const fn has_projects(self) -> bool {
         matches!(self.kind, EXT4 | XFS | F2FS)
     }

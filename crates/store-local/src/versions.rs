@@ -258,7 +258,8 @@ impl OldVersions {
         Ok(held)
     }
 
-    /// Removes what is not kept of these versions in `dir`, from the oldest to the newest. All that goes, goes here.
+    /// Removes the versions in `dir` that are not kept, from the oldest to the newest. No other code removes
+    /// versions.
     fn prune(&self, dir: &Dir, ids: &[VersionId]) -> Result<(), Errno> {
         let History { keep, clock } = &self.history;
         let gone = gone(*keep, ids, clock.believed(Clocks::now()));
@@ -298,8 +299,8 @@ fn below(volume: &Dir, root: &Dir) -> Option<RelPath> {
     RelPath::parse(root.strip_prefix(volume).ok()?.as_os_str().as_bytes()).ok()
 }
 
-/// The number of the oldest of these versions that are not kept, at a time by which versions are old. Where no time is
-/// believed, none goes by its age.
+/// Number of versions, from the oldest, that are not kept at a time by which versions are old. If no time is
+/// believed, no version is removed by age.
 fn gone(keep: KeepVersions, ids: &[VersionId], believed: Option<Duration>) -> usize {
     match (keep, believed) {
         (KeepVersions::Number(most), _) => ids.len().saturating_sub(most),

@@ -43,7 +43,7 @@ pub enum StoreError {
         /// The file.
         path: RelPath,
     },
-    /// A program may have been writing to the file while it was read. Worth another look.
+    /// A program may have been writing to the file while it was read. A further attempt may succeed.
     InUse {
         /// The file.
         path: RelPath,
@@ -109,7 +109,7 @@ pub enum StoreError {
         /// With which entry.
         path: RelPath,
     },
-    /// A symlink that is to be followed leads to a directory that the symlink itself is in: below it everything would
+    /// A symlink to be followed leads to a directory that contains the symlink. Below the symlink everything would
     /// come again, without end.
     LeadsBack {
         /// The symlink.

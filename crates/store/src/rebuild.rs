@@ -43,8 +43,8 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
         self.write(new_start, bytes)
     }
 
-    /// Makes zeros of these bytes: a hole, where there can be one, which takes no time however long it is. A store
-    /// without holes has zeros written.
+    /// Makes zeros of these bytes: a hole, if the store has holes, which takes no time however long the hole is. A
+    /// store without holes writes zeros.
     ///
     /// # Errors
     /// As [`Rebuild::write`].

@@ -24,13 +24,13 @@ pub trait Snapshot: Send + Sync + 'static {
         let _ = ranges;
     }
 
-    /// Checks that what was read so far is of one version.
+    /// Checks that all bytes read so far are of one version.
     ///
     /// # Errors
     /// [`StoreError::Changed`] where the file is not what was opened any more.
     fn check_unchanged(&self) -> Result<(), StoreError>;
 
-    /// Checks that what was read so far is of one version that no program was writing to.
+    /// Checks that all bytes read so far are of one version, and that no program was writing to the file.
     ///
     /// # Errors
     /// [`StoreError::Changed`] as [`Snapshot::check_unchanged`]; [`StoreError::InUse`] where
@@ -39,14 +39,15 @@ pub trait Snapshot: Send + Sync + 'static {
         self.check_unchanged()
     }
 
-    /// True where a program may have been writing to the file when it was opened: a change that was under way then
-    /// shows in what is read and not in the version. A second reading tells.
+    /// True if a program may have been writing to the file when the file was opened. A change under way then changes
+    /// the bytes that are read, but not the version. A second reading finds such a change.
     fn may_be_written(&self) -> bool {
         false
     }
 
-    /// Waits until what was under way when the file was opened shows, as far as that ends by itself. True if no program
-    /// has the file open for writing by then, so that what is read from now on is of one version.
+    /// Waits until a change that was under way at the open shows in the version, if the change ends by itself.
+    /// Returns true if no program has the file open for writing by then: all bytes that are read from now on are of
+    /// one version.
     fn comes_to_rest(&self) -> bool {
         true
     }
@@ -82,8 +83,8 @@ pub trait Snapshot: Send + Sync + 'static {
         None
     }
 
-    /// The runs of this version that hold data, ascending and apart: all other bytes are holes, which are zeros and take
-    /// no time. `None` where the store knows of no hole.
+    /// The runs of this version that hold data, ascending and apart. All other bytes are holes, which read as zeros
+    /// and take no time to read. `None` if the store knows of no hole.
     ///
     /// # Errors
     /// Where they cannot be read.

@@ -32,7 +32,7 @@ pub trait Store: Posix {
     /// Where nothing can be staged.
     fn create(&self, path: &RelPath, len: u64) -> Result<Self::Rebuild, StoreError>;
 
-    /// The same for a version of which only `data` bytes are no holes: no more room is asked for.
+    /// Creates a version of which only `data` bytes are data: no room is reserved for its holes.
     ///
     /// # Errors
     /// As [`Store::create`].
@@ -133,11 +133,11 @@ pub trait Store: Posix {
         Ok(listing)
     }
 
-    /// Gives entries of `dir` the spelling of the listed name that the file system finds them by, where that takes
-    /// several spellings for one name; a dry run finds them only.
+    /// Renames entries of `dir` to the listed spelling, on file systems that take several spellings for one name. A
+    /// dry run renames nothing.
     ///
-    /// Returns the names that these entries had. They must not be removed: the entries are those of listed names, and
-    /// some file systems cannot rename them.
+    /// Returns the former names of these entries. The caller must not remove these names: each is an entry of a
+    /// listed name, and some file systems cannot rename the entry.
     ///
     /// # Errors
     /// Where `dir` cannot be listed, or a listed name is found there and no entry is known that it may be.
@@ -146,7 +146,7 @@ pub trait Store: Posix {
         Ok(Vec::new())
     }
 
-    /// Says whether two names of `dir` are one name to the file system.
+    /// Answers if two names of `dir` are one name to the file system.
     ///
     /// # Errors
     /// Where the file system cannot be asked.

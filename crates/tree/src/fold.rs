@@ -1,4 +1,4 @@
-//! Names that some file systems take for one: names that differ in case only, or in how Unicode composes letters.
+//! Names that are one name to some file systems: names that differ in case only, or in how Unicode composes letters.
 //!
 //! A directory of exFAT, NTFS, FAT, SMB, HFS+, or of ext4 with `casefold`, finds `Report.txt` by the name `report.txt`.
 //! The rules differ between file systems. [`folded`] takes more names for one than any of them; the file system itself
@@ -38,8 +38,8 @@ pub fn other_spellings(name: &Name) -> impl Iterator<Item = Name> + use<> {
     others.into_iter()
 }
 
-/// The name with its ASCII letters in the other case, or its other letters where there are no ASCII letters; only
-/// letters that stay one letter.
+/// The name with its ASCII letters in the other case. If the name has no ASCII letters, its other letters are in the
+/// other case. A letter that would become several letters stays.
 fn in_other_case(name: &Name) -> Vec<u8> {
     let bytes = name.as_bytes();
     let is_other = |other: &Vec<u8>| other != bytes;
@@ -61,7 +61,7 @@ fn in_other_case(name: &Name) -> Vec<u8> {
     other.into_bytes()
 }
 
-/// Some names of a directory by which its file system can be asked whether two spellings are one name there.
+/// Sample names of a directory. The file system is asked for another spelling of each sample.
 #[derive(Clone, Debug, Default)]
 pub struct SampleNames {
     ascii: Option<Name>,
@@ -69,7 +69,7 @@ pub struct SampleNames {
 }
 
 impl SampleNames {
-    /// Takes `name` as a sample, unless there is one of its kind that has another spelling.
+    /// Takes `name` as a sample, unless there is already a sample of its kind that has another spelling.
     pub fn note(&mut self, name: &Name) {
         let is_ascii = name.as_bytes().is_ascii();
         let sample = if is_ascii { &mut self.ascii } else { &mut self.other };
@@ -84,7 +84,7 @@ impl SampleNames {
     }
 }
 
-/// The names of one directory that were added so far, to find two that some file systems take for one.
+/// Finder of names that some file systems take for one name, among the names of one directory.
 ///
 /// Names are added in the order of their bytes. Only a name with a capital letter, or with a letter that is not ASCII,
 /// is kept: of two spellings, one like that comes first.
@@ -95,7 +95,7 @@ pub struct FoldedNames {
 }
 
 impl FoldedNames {
-    /// Adds a name; returns an earlier one that some file systems take for the same.
+    /// Adds a name. Returns an earlier name that some file systems take for the same name.
     pub fn add(&mut self, name: &Name) -> Option<Name> {
         let has_variants = |byte: &u8| byte.is_ascii_uppercase() || !byte.is_ascii();
         let is_kept = name.as_bytes().iter().any(has_variants);

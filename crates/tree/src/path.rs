@@ -164,8 +164,8 @@ pub fn printable(bytes: &[u8]) -> String {
     text
 }
 
-/// True for characters that show nothing themselves, but turn the direction of a line, end the line, or hide in a name:
-/// Unicode's format characters, without the two joiners that words and emoji are written with.
+/// True for invisible characters that turn the direction of a line, end the line, or hide in a name: Unicode's format
+/// characters, except the two joiners of words and emoji.
 #[must_use]
 pub const fn is_format_control(c: char) -> bool {
     matches!(c,

@@ -127,8 +127,8 @@ impl Gathered {
         Ok(())
     }
 
-    /// Adds the rules of the file `path`, which a rule names that is so many files deep. A file that another file merges
-    /// may be one that the author of the other file cannot read: no error shows what is in it.
+    /// Adds the rules of the file `path`, which `depth` rule files merge inside each other. The author of a merged
+    /// rule file may have no right to read `path`: no error shows a line of `path`.
     fn merge(&mut self, path: &OsStr, reading: &FileSyntax, depth: usize) -> Result<()> {
         let bytes = match contents(path, self.trust) {
             Err(_) if depth > 1 => Err(anyhow::Error::msg(Unread(UNREAD_WITHIN.into()))),
@@ -274,7 +274,7 @@ fn texts(matches: &ArgMatches, name: &str, word: impl Fn(OsString) -> Word) -> V
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Most levels of files of rules that name further ones.
 const MAX_DEPTH: usize = 8;
-/// Error of a file whose name is a line of a file that another one merges.
+/// Error for a file that a merged rule file names and that cannot be read.
 const UNREAD_WITHIN: &str = "cannot read a rule file that a merged rule file names";
 
 #[cfg(test)]
@@ -340,7 +340,7 @@ mod tests {
         fs::write(&file, "- a\n\nbad\n").unwrap();
         let bad = refusal(&format!("-f '. {}'", file.display()));
         assert!(bad.ends_with("rules: line 3: unknown filter rule: 'bad'"), "{bad}");
-        // What a file merges is not shown: whoever wrote the rule may not be allowed to read it.
+        // No error shows a line of a merged file: the author of the rule may have no right to read the file.
         let (secret, inner) = (dir.path().join("secret"), dir.path().join("inner"));
         fs::write(&file, format!(". {}\n", secret.display())).unwrap();
         for (text, told) in [

@@ -64,7 +64,7 @@ fn put_in_place(new: NewFile, mut beside: Output, script: &[u8]) -> Result<()> {
 enum Opened {
     /// A file that can be read at any place.
     Whole(File),
-    /// A pipe or a device, and a file without a name that has room for what comes from there.
+    /// A pipe or a device, and a file without a name for a copy of its bytes.
     Stream(File, File),
 }
 
@@ -83,7 +83,7 @@ fn open(path: &Path, trust: Trust) -> io::Result<Opened> {
     Ok(Opened::Stream(file, whole))
 }
 
-/// Copies what comes from `stream` to `spool`, as far as it is a batch.
+/// Copies `stream` to `spool`, up to the first byte that no batch can have there.
 fn spooled(stream: File, spool: File) -> Result<Arc<File>, (Exit, anyhow::Error)> {
     let spool = Arc::new(spool);
     let copied = spool_batch(stream, &spool);

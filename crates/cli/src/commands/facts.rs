@@ -43,7 +43,8 @@ fn listen(path: &Path) -> Result<UnixListener> {
         }
         Err(_) => {}
     }
-    // Everybody may connect from the first moment on: nothing is changed by the name, which somebody might replace.
+    // Everybody may connect from the first moment on. No `chmod` by name follows: another user might replace the
+    // name.
     let before = umask(Mode::from_raw_mode(0o111));
     let listener = UnixListener::bind(&path);
     umask(before);

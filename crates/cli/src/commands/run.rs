@@ -51,7 +51,7 @@ pub(super) fn sync_by(
             matches!(ended.0, Err(SyncError::Disconnected(_) | SyncError::Transport { .. }));
         let wait = match &ended.0 {
             Err(SyncError::Busy { wait, .. }) => Some(*wait),
-            // The first attempt may have the wrong address, unless a login is kept for it.
+            // Without a login for the address, the address of a first attempt may be wrong.
             Err(SyncError::Dial { source, .. })
                 if was_there || is_kept(&request) && is_away(source) =>
             {
@@ -76,19 +76,20 @@ pub(super) fn sync_by(
     }
 }
 
-/// Deletions of a run over all of its connections: their limits count for the run.
+/// Deletions of a run over all of its connections. Limits of deletions count for the run.
 #[derive(Debug, Default)]
 struct Deletions {
-    /// Names that were deleted since the last connection was made.
+    /// Names that were deleted over the last connection.
     deleted: u64,
-    /// True where sources at the other end go once they arrived: nobody here knows which are gone.
+    /// True if the other end removes sources that arrived: this end does not know which sources are gone.
     far_sources_go: bool,
-    /// True once deletions are held back for that.
+    /// True once deletions are held back because the other end removes sources.
     held_back: bool,
 }
 
 impl Deletions {
-    /// None yet. Sources here that the run removes are noted from now on: another attempt lists them all the same.
+    /// Starts with no deletions. From now on the run notes sources that it removes from this machine: a later attempt
+    /// lists these sources again.
     fn of(request: &mut Request) -> Self {
         let options = &request.plan.options;
         let sources_go = options.remove.sources && options.delete != Delete::Never;
@@ -170,8 +171,8 @@ fn is_kept(request: &Request) -> bool {
     request.plan.dial.as_ref().is_some_and(|dial| dial.is_kept)
 }
 
-/// True for errors that a server which is starting again gives, and not for those of a host without an address or of a
-/// key that is not trusted.
+/// True for errors of a server that is starting again. A host without an address and a key that is not trusted give
+/// other errors.
 fn is_away(error: &io::Error) -> bool {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,

@@ -60,7 +60,7 @@ pub(crate) fn credentials(address: &Address, login: &LoginArgs) -> Result<Creden
     credentials_by(address, login, Logins::read()?.0.remove(&address.server()))
 }
 
-/// The credentials for `address` by these options, or else by the login that was kept for it.
+/// The credentials for `address`: those of the options, or else of the login that was kept for `address`.
 fn credentials_by(
     address: &Address,
     login: &LoginArgs,

@@ -1,4 +1,4 @@
-//! Passwords in URLs: refused where a word of the command line has one, and never shown.
+//! Passwords in URLs. A password on the command line is refused, and no password is shown.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub(crate) fn refuse(word: &str) -> Result<()> {
     Ok(())
 }
 
-/// `text` with `***` in the place of each password that a URL in it has, and of a user of HTTP, who may be a token.
+/// Replaces each password in a URL of `text` by `***`, and each user of an `http` URL, since the user may be a token.
 pub(crate) fn without_passwords(text: &str) -> Cow<'_, str> {
     let (mut shown, mut rest) = (String::new(), text);
     while let Some(at) = rest.find(MARK) {

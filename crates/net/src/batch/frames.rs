@@ -12,7 +12,7 @@ use deltic_protocol::batch::{Frame, MAGIC, Part};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_store_local::reason;
 
-/// Why a file is no batch that can be read.
+/// Reasons why a file cannot be read as a batch.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Bad {
     #[error("cannot read the batch: {}", reason(.0))]
@@ -31,7 +31,7 @@ pub(super) enum Bad {
     Malformed,
 }
 
-/// Reads the first bytes of a batch, and nothing behind them.
+/// Reads the magic of a batch, and no byte beyond the magic.
 pub(super) fn check_magic(from: impl Read) -> Result<(), Bad> {
     let mut start = Vec::new();
     from.take(MAGIC.len() as u64).read_to_end(&mut start)?;
@@ -45,7 +45,7 @@ pub(super) fn check_magic(from: impl Read) -> Result<(), Bad> {
     }
 }
 
-/// A file from some byte on, wherever others read it.
+/// A reader of a file from an offset. The file's own position is not used, so other readers do not interfere.
 #[derive(Debug)]
 pub(super) struct At {
     file: Arc<File>,
@@ -70,9 +70,9 @@ impl Read for At {
 pub(super) struct Frames<R> {
     from: BufReader<R>,
     at: u64,
-    /// Sums up frames, where that is asked for.
+    /// Hash of the frames, if the frames are hashed.
     sum: Option<blake3::Hasher>,
-    /// The digest of all bytes before the last frame, once that came.
+    /// The digest of all bytes before the last frame, once the last frame was read.
     pub(super) before: Option<Digest>,
 }
 
@@ -84,7 +84,7 @@ impl Frames<At> {
 }
 
 impl<R: Read> Frames<R> {
-    /// All frames of a batch whose magic was read; sums them up.
+    /// Frames of a batch, from behind its magic. The frames are hashed while they are read.
     pub(super) fn summed(from: R) -> Self {
         let mut sum = blake3::Hasher::new();
         sum.update(&MAGIC);
@@ -92,7 +92,7 @@ impl<R: Read> Frames<R> {
         Self { from, at, sum: Some(sum), before: None }
     }
 
-    /// The next frame and where it is; nothing at the end.
+    /// The next frame and its offset; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Frame)>, Bad> {
         let header = self.read(HEADER_BYTES)?;
         if header.is_empty() {

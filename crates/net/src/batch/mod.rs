@@ -25,7 +25,7 @@ pub(crate) use writing::write;
 
 /// Most steps of one content: a bound on what is held of it.
 const MAX_STEPS: usize = 1 << 24;
-/// Most frames of a list that tell nothing.
+/// Largest number of frames of a list that add nothing to the list.
 const MAX_IDLE: usize = 16;
 /// Bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;

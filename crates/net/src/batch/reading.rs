@@ -51,10 +51,10 @@ struct List {
     owners: [Vec<NameLine>; 2],
     dirs: HashMap<RelPath, Section>,
     entries: u64,
-    /// The files among the entries, and their lengths together: no more content than that follows.
+    /// Number and total length of the files in the list: no more content than this follows.
     files: u64,
     bytes: u64,
-    /// Frames of the list that told nothing.
+    /// Frames of the list that added nothing so far.
     idle: usize,
     /// The first names of files of several.
     firsts: HashMap<u64, Meta>,
@@ -235,7 +235,7 @@ impl Held {
         Self::read_from(At::start(&file), file)
     }
 
-    /// Reads the batch that comes `from` somewhere, and is or will be in `file`.
+    /// Reads the batch from `from`. The bytes of the batch are in `file`, or will be.
     pub(super) fn read_from(mut from: impl Read, file: Arc<File>) -> Result<Self, Bad> {
         check_magic(&mut from)?;
         let mut frames = Frames::summed(from);

@@ -1,4 +1,4 @@
-//! A batch that comes as a stream: copied to a file, and checked while it comes.
+//! Batches from a stream: copied to a file, and checked while the stream is read.
 
 #![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
 
@@ -11,8 +11,8 @@ use deltic_store_local::reason;
 use super::reading::Held;
 use crate::error::SyncError;
 
-/// Copies the batch that comes `from` a pipe or a device to the empty file `to`, up to the first byte that no batch has
-/// there: what is no batch, or claims more than its list says, is not copied on.
+/// Copies the batch that comes `from` a pipe or a device to the empty file `to`. Copying ends at the first byte that
+/// no batch has there: a stream that is no batch, and content beyond the lengths in the list, are not copied.
 ///
 /// # Errors
 /// [`SyncError::Batch`] where the stream is no whole batch, cannot be read, or has no room in the file.
@@ -22,7 +22,7 @@ pub fn spool_batch(from: impl Read, to: &Arc<File>) -> Result<(), SyncError> {
     read.map(drop).map_err(|bad| SyncError::Batch(bad.to_string()))
 }
 
-/// A stream whose bytes go to a file as they are read.
+/// A stream that also writes each byte it reads to a file.
 struct Tee<R> {
     from: R,
     to: Arc<File>,

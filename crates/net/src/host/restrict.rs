@@ -397,17 +397,17 @@ fn dirs(options: &mut Options) -> impl Iterator<Item = (&'static str, &mut Box<[
     named.chain(options.compare.alternates.dirs.iter_mut().map(move |dir| (alternate, dir)))
 }
 
-/// Holds a directory that the operator names; none where it is not there.
+/// Opens a directory that the operator names; `None` if it does not exist.
 fn held(dir: &Path) -> Option<OwnedFd> {
     NamedDir::of_operator(dir).held().ok()
 }
 
-/// Holds what is at a path of the system's; none where it is not there.
+/// Opens a file or directory of the system; `None` if it does not exist.
 fn named(path: &Path) -> Option<OwnedFd> {
     PathFd::new(path).ok()?.as_fd().try_clone_to_owned().ok()
 }
 
-/// Puts up the second wall, as far as this kernel knows how, around what is held.
+/// Restricts this process to the open directories by Landlock, as far as this kernel supports Landlock.
 fn wall(
     dirs: impl Iterator<Item = (Option<OwnedFd>, BitFlags<AccessFs>)>,
 ) -> Result<Wall, RulesetError> {
@@ -421,7 +421,7 @@ fn wall(
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)?
         .create()?;
-    // What is not there needs no rule.
+    // A path that does not exist needs no rule.
     for (held, rights) in rules.chain([null]).filter_map(|(held, rights)| Some((held?, rights))) {
         let is_dir = fstat(&held).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
         let rights = if is_dir { rights } else { rights & AccessFs::from_file(LANDLOCK) };

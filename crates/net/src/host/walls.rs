@@ -1,16 +1,16 @@
-//! What the kernel refuses to a process that serves others, and what that process shows to others on its machine.
+//! Seccomp filter of a process that serves other users, and protection of the memory of that process.
 //!
-//! Landlock keeps a server, or a restricted agent, to its files. The refused calls keep the process from what goes
-//! round that: other programs, other processes' memory, mounts, handles of files, and the parts of the kernel where
-//! most of its holes have been.
+//! Landlock restricts a server, or a restricted agent, to its files. Seccomp refuses the system calls that go round
+//! Landlock: starting programs, reading the memory of other processes, mounting, opening files by handle, and the
+//! parts of the kernel where most of its holes have been.
 
 use std::collections::BTreeMap;
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
-/// Has the kernel refuse some calls to this process from now on, for good, where the kernel knows how. No other thread
-/// may have been started.
+/// Makes the kernel refuse the calls of this filter to this process, for good, if the kernel has seccomp. Call before
+/// any thread is started.
 ///
 /// # Errors
 /// The kernel has no seccomp.
@@ -22,8 +22,8 @@ pub fn refuse_calls() -> Result<(), seccompiler::Error> {
     apply_filter(&BpfProgram::try_from(filter)?)
 }
 
-/// Keeps the memory of this process, which has tokens, keys and files of others, out of core dumps and from processes
-/// of the same user: nobody but the superuser traces this process or reads its memory from now on.
+/// Keeps the memory of this process out of core dumps, and other processes of the same user from reading it: only the
+/// superuser can trace this process from now on. The memory holds tokens, keys and files of other users.
 pub fn hide_memory() {
     // A kernel that cannot do so dumps as before.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();

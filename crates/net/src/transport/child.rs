@@ -57,8 +57,8 @@ pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, Syn
     Ok(Link { reader, writer, child: Some(child) })
 }
 
-/// Keeps our secrets out of the environment of a program that we start: a remote shell shows its environment to commands
-/// of its settings, and may send it to the other machine.
+/// Removes tokens from the environment of a program that this process starts. A remote shell passes its environment
+/// to commands of its configuration, and may send it to the other machine.
 pub fn withhold_secrets(command: &mut std::process::Command) -> &mut std::process::Command {
     command.env_remove(TOKEN_VARIABLE)
 }

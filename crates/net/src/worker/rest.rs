@@ -1,10 +1,10 @@
-//! Whether what was read of a file is of one version, or a program was writing to the file meanwhile.
+//! Checks that the bytes read from a file are of one version, with no program writing to the file meanwhile.
 
 use deltic_protocol::sender::Bears;
 use deltic_store::{Snapshot, StoreError, Tree};
 use deltic_tree::RelPath;
 
-/// The same file, opened anew where only what is under way, or just was, kept this version from being told from others.
+/// Opens `path` anew if a change kept `opened` from being told from other versions, and that change is over by now.
 pub(super) fn rested<T: Tree>(
     tree: &T,
     path: &RelPath,
@@ -14,11 +14,11 @@ pub(super) fn rested<T: Tree>(
     if is_over { tree.open(path) } else { Ok(opened) }
 }
 
-/// Checks that what was read of a file was all there at once; true if it may be of no version all the same: the file
-/// grew, or a program has it open for writing, and the attempt `bears` that.
+/// Checks that all bytes read from a file were in the file at one instant. Returns true if the bytes may still be of
+/// no single version: the file grew, or a program has the file open for writing, and `bears` allows that.
 ///
-/// What grew, got names or has a writer may have been written over besides. So all of it is read again: what reads the
-/// same was there at once, between the two readings.
+/// A program may also have overwritten a file that grew, got names or has a writer. So the whole file is read again.
+/// If both readings are equal, all bytes were in the file at one instant between the readings.
 pub(crate) fn is_restless(
     snapshot: &impl Snapshot,
     bears: Bears,

@@ -72,11 +72,11 @@ pub(crate) struct SourceWorker<T: Tree> {
     moved: ListedAgain,
 }
 
-/// What the list of the root has besides its entries.
+/// Parts of the root's list besides its entries.
 struct ListedRoot {
     /// Metadata of the root itself, where it is part of the transfer.
     own: Option<Meta>,
-    /// Sources that are not there, if that is to be told.
+    /// Missing sources, if the receiver is to be told of missing sources.
     missing: Mutex<Vec<RelPath>>,
 }
 
@@ -401,7 +401,7 @@ impl<T: Tree> SourceWorker<T> {
         // The digest of a tail is of no whole version.
         let changed = match how {
             How::Tail => None,
-            // What a writer changes meanwhile storage tells of too late.
+            // Storage tells of a writer's changes too late.
             _ if snapshot.may_be_written() => None,
             // Where the other end knows of none. It may not have greeted yet.
             _ if self.terms().is_some_and(|terms| !terms.bases) => None,
@@ -419,7 +419,7 @@ impl<T: Tree> SourceWorker<T> {
         Ok(Opened { meta, body: None, known })
     }
 
-    /// The data of a file whose holes may be told instead of sent, if it has large ones.
+    /// The data map of a file that has large holes, if the holes can be told to the receiver.
     fn map(&self, how: How, snapshot: &T::Snapshot) -> Result<Option<DataMap>, StoreError> {
         let may_tell = self.terms().is_some_and(|terms| terms.holes(&self.options));
         match how {

@@ -1,5 +1,5 @@
-//! Files with large holes: which of them are transferred as their packed data, and how packed data is read
-//! (docs/decisions/0027).
+//! Files with large holes: the choice of files to be transferred as packed data, and the reading of packed data
+//! (docs/decisions/0066).
 
 use std::ops::{Deref, Range};
 
@@ -7,14 +7,15 @@ use deltic_core::{DataMap, PackedRuns};
 use deltic_protocol::limits::MAX_DATA_RUNS;
 use deltic_store::{Snapshot, StoreError};
 
-/// Shorter holes are transferred as data: their zeros cost less than another entry of the map.
+/// Length in bytes of the shortest hole in a map. The zeros of a shorter hole cost less than another entry of the
+/// map.
 const LEAST_HOLE_BYTES: u64 = 64 << 10;
 
-/// Zeros that are looked for at a time, in bytes.
+/// Bytes that are compared with zero at a time.
 const LOOK_BYTES: u64 = 256 << 10;
 
-/// The data of a version, where that is less than half of the version. Of others the length costs no more than twice
-/// what the data does, and what was learnt of them in earlier runs counts.
+/// The data map of a version that is data for less than half of its length. Reading any other version by its length
+/// costs at most twice its data, and keeps the use of digests and recipes of earlier runs.
 pub(super) fn data_map(snapshot: &impl Snapshot) -> Result<Option<DataMap>, StoreError> {
     let len = snapshot.meta().len;
     let Some(runs) = snapshot.data_runs()? else { return Ok(None) };
@@ -22,7 +23,7 @@ pub(super) fn data_map(snapshot: &impl Snapshot) -> Result<Option<DataMap>, Stor
     Ok((map.data_len() < len / 2).then_some(map))
 }
 
-/// A version of a source, which is read as it is, or as its packed data.
+/// A version of a source, read by its bytes or as packed data.
 pub(super) struct SparseVersion<S> {
     snapshot: S,
     map: Option<DataMap>,
@@ -41,12 +42,12 @@ impl<S: Snapshot> SparseVersion<S> {
         Self { snapshot, map }
     }
 
-    /// The data, if that alone is read.
+    /// The data map, if only the data is read.
     pub(super) const fn map(&self) -> Option<&DataMap> {
         self.map.as_ref()
     }
 
-    /// Length in bytes of all that is read.
+    /// Length in bytes of the version, or of its packed data.
     pub(super) fn told_len(&self) -> u64 {
         self.map.as_ref().map_or_else(|| self.snapshot.meta().len, DataMap::data_len)
     }
@@ -61,7 +62,7 @@ impl<S: Snapshot> SparseVersion<S> {
         }
     }
 
-    /// True if all of the file's data is where it was: what was a hole is one.
+    /// True if the file has data only where the map has data: each hole of the map is still a hole.
     pub(super) fn has_same_holes(&self) -> Result<bool, StoreError> {
         let Some(map) = &self.map else { return Ok(true) };
         let Some(runs) = self.snapshot.data_runs()? else { return Ok(false) };
@@ -69,7 +70,7 @@ impl<S: Snapshot> SparseVersion<S> {
     }
 }
 
-/// Reads these places of a version, one behind the other; fewer bytes where the version ends before.
+/// Reads these places of a version, one behind the other. Returns fewer bytes if the version ends before.
 pub(super) fn read_places(
     snapshot: &impl Snapshot,
     places: impl Iterator<Item = Range<u64>>,
@@ -87,8 +88,8 @@ pub(super) fn read_places(
     Ok(done)
 }
 
-/// An old version as it faces new data in `map`: what lies where new has data, and then its other data. Other data that
-/// is zeros does not count: a hole in its place makes no difference.
+/// The packed runs of an old version for a new version with data in `map`: first the bytes in the places of new data,
+/// then the other data of the old version. Other data that is zeros is left out, since a hole reads as zeros.
 pub(super) fn facing(old: &impl Snapshot, map: &DataMap) -> Result<PackedRuns, StoreError> {
     let len = old.meta().len;
     let runs = old.data_runs()?;

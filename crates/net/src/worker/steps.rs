@@ -27,14 +27,14 @@ pub(super) fn perform<T: Task>(
     buffers.with(task.most_read(), |buffer| within(stage, || run(task, buffer, read)))
 }
 
-/// Reads the one span of a file that a step wants, by what reads from an offset on.
+/// Makes a reader of spans, for a step that reads one span at most, from `read_at`.
 pub(super) fn read_one(
     read_at: impl Fn(u64, &mut [u8]) -> Result<usize, StoreError>,
 ) -> impl FnMut(&[Span], &mut [u8]) -> Result<usize, StoreError> {
     move |spans, into| spans.first().map_or(Ok(0), |span| read_at(span.start, into))
 }
 
-/// Reads, cuts and sums one segment, by what reads from an offset on; `None` where the file is shorter.
+/// Reads one segment with `read_at`, cuts and hashes it. Returns `None` if the file is shorter.
 pub(super) fn cut_segment(
     buffers: &Buffers,
     read_at: impl Fn(u64, &mut [u8]) -> Result<usize, StoreError>,

@@ -79,7 +79,8 @@ impl Window {
         }
     }
 
-    /// A time before `time` that is never taken for the same, nor by file systems that count in steps of two seconds.
+    /// A time before `time` that no comparison takes for `time`, also on file systems that round times to two
+    /// seconds.
     #[must_use]
     pub(crate) fn before(self, time: Timestamp) -> Timestamp {
         let most = match self {

@@ -108,9 +108,9 @@ pub enum Work {
         base: bool,
         elsewhere: Elsewhere,
     },
-    /// From now on read the old versions of a file as they face new data in `map`: of each what lies where new has
-    /// data, and then its other data. Bytes that are zeros in old and in a hole of `map` do not count. Answer with
-    /// [`Answer::Viewed`].
+    /// Read the old versions of a file in the order of new data in `map` from now on: of each old version, first the
+    /// bytes in the places of new data, then its other data. Bytes that are zeros in the old version and in a hole of
+    /// `map` are left out. Answer with [`Answer::Viewed`].
     View { handle: Handle, map: Arc<DataMap> },
     /// Open the file at `other`, which came in this run, as one more old version, behind the others. Answer with
     /// [`Answer::OpenedMore`].
@@ -166,7 +166,7 @@ pub enum Work {
     Flush,
 }
 
-/// Two listed names of one directory that some file systems take for one.
+/// Two listed names of one directory that are one name to some file systems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlikeNames {
     /// The directory.
@@ -245,7 +245,7 @@ pub enum Unseen {
 pub struct New {
     /// Its length in bytes.
     pub len: u64,
-    /// Its data, where it has holes that are not transferred: then all places count through the packed data.
+    /// Data map of the new version, if its holes are not transferred. All places then count through the packed data.
     pub map: Option<Arc<DataMap>>,
     /// When it was modified.
     pub modified: Timestamp,
@@ -256,7 +256,7 @@ pub struct New {
 }
 
 impl New {
-    /// Length in bytes of what is transferred: all of it, or its data.
+    /// Length in bytes of the transferred content: the whole file, or the packed data.
     #[must_use]
     pub fn told_len(&self) -> u64 {
         self.map.as_ref().map_or(self.len, |map| map.data_len())
@@ -270,7 +270,7 @@ pub struct Kept {
     pub key: Key,
     /// The chunker.
     pub spec: ChunkerSpec,
-    /// The map that their places go by, if they count through packed data.
+    /// Data map for the places, if the places count through packed data.
     pub map: Option<Arc<DataMap>>,
     /// The chunks in place, ascending. A chunk that overlaps another, or reaches beyond the version, does not count.
     pub chunks: Chunks,
@@ -443,7 +443,7 @@ pub enum Answer {
     Charted(Charted),
     /// The old versions.
     Opened(Result<Box<OldLens>, Setback>),
-    /// The lengths of the old versions in bytes, as they are read from now on.
+    /// The lengths of the old versions in bytes, in the order of reading from now on.
     Viewed(Result<Vec<u64>, Setback>),
     /// The length of one more old version in bytes, if it could be opened.
     OpenedMore(Option<u64>),
@@ -509,7 +509,8 @@ pub struct OldLens {
     pub similar: Option<Similar>,
     /// The versions that killed runs left.
     pub leftovers: Vec<u64>,
-    /// True where one of them has large holes: none is cut before it is known where new has data.
+    /// True if an old version has large holes. No old version is cut before the receiver knows where the new version
+    /// has data.
     pub has_holes: bool,
     /// The transfer of the new version that one of them left, which goes on.
     pub kept: Option<Kept>,

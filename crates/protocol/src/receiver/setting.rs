@@ -27,7 +27,7 @@ pub struct Setting {
     pub takes_offers: bool,
     /// True where the sender can be told which base an old version is.
     pub tells_bases: bool,
-    /// True where the sender may tell the holes of files instead of sending them
+    /// True if the sender may tell the holes of files instead of sending zeros
     /// ([`Terms::holes`](crate::Terms::holes)).
     pub takes_holes: bool,
     /// True where the ends may agree on sums that their storage keeps.

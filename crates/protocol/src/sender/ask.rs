@@ -107,10 +107,11 @@ pub enum Sealing {
     Changes(Digest, Arc<Vec<MovedRun>>, Arc<Vec<(u32, Chunk)>>),
 }
 
-/// What an attempt puts up with while it reads a file. Another attempt may find the file at rest.
+/// Changes that an attempt tolerates while it reads a file. Another attempt may find the file at rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bears {
-    /// The file becomes longer, as a log does: what was there when it was opened is a beginning of what it is later.
+    /// The file becomes longer, as a log does. The bytes that were there when the file was opened are a prefix of the
+    /// longer file.
     pub growth: bool,
     /// A program has the file open for writing, but changes nothing.
     pub writers: bool,
@@ -121,7 +122,7 @@ pub struct Bears {
 pub struct Sealed {
     /// The digest of all of it.
     pub digest: Digest,
-    /// True where the file grew meanwhile, or a program has it open for writing.
+    /// True if the file grew while it was read, or a program has the file open for writing.
     pub restless: bool,
 }
 

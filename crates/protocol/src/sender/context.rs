@@ -45,7 +45,7 @@ pub(super) struct Context {
     pub(super) bits_per_second: Option<u64>,
 }
 
-/// Abilities that both ends have, of those that not every receiver has.
+/// Optional abilities that both ends have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Abilities {
     /// The ends may agree on sums that their storage keeps.

@@ -184,7 +184,7 @@ impl Sender {
         self.cx.abilities.agrees_on_sums = true;
     }
 
-    /// Sends files that programs have open for writing, as such: the receiver understands.
+    /// Sends files that programs have open for writing: the receiver understands `Restless` of such a file.
     pub const fn bear_writers(&mut self) {
         self.cx.abilities.bears_writers = true;
     }

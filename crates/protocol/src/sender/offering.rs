@@ -87,7 +87,7 @@ impl Files {
 fn may_offer(options: &Options, listed: &ListedFile) -> bool {
     let by_recipe = options.strategy.conversation == Conversation::Recipe
         && options.writing.append == Append::Never;
-    // Whether its holes may be told instead of read is not known yet.
+    // The sender does not know yet if the file's holes may be told.
     let may_have_holes = options.writing.sparse;
     let by_content = options.checksum || options.whole_file || options.select.list_only;
     let is_untouched = listed.attempts == 0 && listed.inquiry == Inquiry::Unasked;

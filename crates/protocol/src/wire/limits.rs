@@ -84,7 +84,7 @@ pub const CHANGED_BLOCK_BYTES: u32 = 4096;
 pub const MAX_CHANGED_BLOCKS: usize = 1 << 20;
 /// Most runs of blocks of one file that its base has elsewhere.
 pub const MAX_MOVED_RUNS: usize = 1 << 18;
-/// Most runs of data of one file whose holes are told.
+/// Largest number of data runs that `Holes` frames tell of one file.
 pub const MAX_DATA_RUNS: usize = 1 << 16;
 /// Files up to this length are sent whole: a recipe would cost another round trip to save less than a packet.
 pub const WHOLE_BELOW_BYTES: u64 = 2 << 10;

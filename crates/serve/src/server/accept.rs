@@ -43,12 +43,12 @@ pub(super) struct Door {
     wire: Wire,
 }
 
-/// What connections of a listener go by.
+/// Encryption of a listener's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
-    /// By TLS, where the settings have it.
+    /// TLS, if the settings have TLS.
     AsConfigured,
-    /// In the clear: an address that no other machine reaches.
+    /// No encryption: no other machine reaches the address.
     Loopback,
 }
 
@@ -89,7 +89,7 @@ impl Door {
         }
     }
 
-    /// Room for one more connection. Where there is none, a stranger gives way.
+    /// Room for one more connection. Without room, a stranger is closed.
     async fn room(&self) -> OwnedSemaphorePermit {
         if let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() {
             return permit;
@@ -120,7 +120,7 @@ impl Door {
         }
     }
 
-    /// Agrees upon TLS, unless too many strangers want that.
+    /// Does the TLS handshake, unless there are too many handshakes of strangers.
     async fn shake(
         &self,
         stream: Patient<TcpStream>,

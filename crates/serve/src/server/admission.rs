@@ -31,7 +31,7 @@ pub(crate) struct Admission {
     strangers: Arc<Strangers>,
     connections: Arc<Tally<IpAddr>>,
     handshakes: Meter<IpAddr>,
-    /// Handshakes of all addresses beyond what each of them may have.
+    /// Handshakes of strangers beyond the rates of their addresses, for all addresses together.
     spare_handshakes: Meter<()>,
     passes: Meter<TokenHash>,
     wrong_tokens: Meter<IpAddr>,
@@ -45,19 +45,19 @@ pub(crate) struct Peer {
     ip: IpAddr,
     /// The address by which it is counted, if it is.
     counted: Option<IpAddr>,
-    /// Cancelled once it is to give way.
+    /// Cancelled once the connection must give way.
     leave: CancellationToken,
     standing: Mutex<Standing>,
     /// Room among all connections; a WebSocket has it as long as it lives.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What a server knows of the other end of a connection, with its place.
+/// Identity that the other end of a connection has shown, with the connection's place in the limits.
 #[derive(Debug)]
 enum Standing {
-    /// It has shown nothing.
+    /// The other end has shown neither a token nor a pass.
     Stranger { _place: StrangerPlace },
-    /// It has shown a token, or a pass for one.
+    /// The other end has shown a token, or a pass for a token.
     Known { _place: Option<Counted<IpAddr>> },
 }
 
@@ -67,7 +67,7 @@ impl Peer {
         Self { _permit: Some(permit), ..self }
     }
 
-    /// Ends once the connection is to give way to others.
+    /// Completes once the connection must give way to another connection.
     pub(crate) async fn has_to_leave(&self) {
         self.leave.cancelled().await;
     }
@@ -131,8 +131,8 @@ impl Admission {
         self.strangers.evict_oldest();
     }
 
-    /// Admits a handshake or not: one with a pass of a token, a stranger's at the rate of its address, or one beyond
-    /// that, as long as all of these cost little.
+    /// Returns true if a TLS handshake may start: a handshake with a pass, at the rate of its token; a handshake of a
+    /// stranger, at the rate of its address; or any further handshake, at the rate of all spare handshakes together.
     pub(crate) fn shake(&self, peer: &Peer, passed: Option<TokenHash>) -> bool {
         let Some(address) = peer.counted else { return true };
         let now = Instant::now();
@@ -143,7 +143,7 @@ impl Admission {
             || self.spare_handshakes.take((), now).is_ok()
     }
 
-    /// Gives the other end of a connection a place among those of its address that have a token.
+    /// Counts the connection among the connections of its address that have shown a token.
     fn recognise(&self, peer: &Peer) -> Result<(), Problem> {
         let mut standing = lock(&peer.standing);
         if matches!(*standing, Standing::Known { .. }) {
@@ -206,8 +206,8 @@ fn later(why: &str, wait: Duration) -> Problem {
     Problem::new(StatusCode::TOO_MANY_REQUESTS, why).after(wait)
 }
 
-/// Rate of handshakes beyond those of each address: an eighth of the processors, where one takes a quarter of a
-/// millisecond.
+/// Rate of handshakes beyond the rates of addresses: an eighth of the processors, at a quarter of a millisecond for
+/// each handshake.
 fn spare_handshakes() -> Rate {
     const OF_A_PROCESSOR: u32 = 500;
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -328,7 +328,7 @@ mod tests {
         let here = strangers.iter().filter(|peer| !peer.leave.is_cancelled()).count();
         assert_eq!(here, 3, "the oldest give way");
         assert!(!held.leave.is_cancelled());
-        // The one that came last has time to show its token, and gives way no more.
+        // The newest connection has time to show its token, and then no longer gives way.
         let last = Arc::new(strangers.into_iter().last().unwrap());
         let client = admission.client(&last, &HeaderMap::new());
         assert_eq!(admission.request(&client, crate::token::Token::random().hash()), Ok(()));

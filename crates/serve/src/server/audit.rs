@@ -19,7 +19,7 @@ use crate::token::TokenHash;
 
 /// Most bytes of a line: what clients choose of it is cut before.
 const LINE: u64 = 64 << 10;
-/// Longest wait for another server to end that writes to the log.
+/// Longest wait for another server that writes to the log to end.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Letters of a token's hash that name it.
 const NAME_LETTERS: usize = 12;

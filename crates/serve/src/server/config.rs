@@ -313,7 +313,7 @@ pub enum ConfigError {
     /// The settings make no sense.
     #[error("{0}")]
     Bad(String),
-    /// Another server has something that is for one alone.
+    /// Another server holds a lock that one server alone may hold.
     #[error("{0}")]
     Taken(String),
     /// A file or an address is not to be had.
@@ -428,7 +428,7 @@ impl Config {
         Ok(grants)
     }
 
-    /// True unless everybody could read along at an address.
+    /// True unless traffic to the address can be read on the way.
     fn may_listen(&self, address: SocketAddr) -> bool {
         !matches!(self.tls, Tls::Off) || address.ip().is_loopback()
     }

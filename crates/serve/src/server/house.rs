@@ -1,4 +1,4 @@
-//! What a server does now and then: old versions go, and what volumes hold is counted.
+//! Periodic work of a server: removing old versions, and counting the bytes of volumes.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::shared::Server;
 const HOUSE_EVERY: Duration = SETTLING;
 
 impl Server {
-    /// Keeps house for ever; says where the clock has jumped.
+    /// Runs the periodic work for ever, and reports jumps of the clock.
     pub(super) async fn keep_house(
         self: &Arc<Self>,
         clock: &KeptClock,
@@ -25,7 +25,7 @@ impl Server {
             if let Some(jump) = clock.news() {
                 report(&complaint(jump));
             }
-            // What cannot be written now can be later.
+            // A failed write is tried again in the next round.
             let _ = clock.keep();
             tokio::time::sleep(HOUSE_EVERY).await;
             self.recount().await;
@@ -36,7 +36,7 @@ impl Server {
     async fn expire(self: &Arc<Self>) {
         for volume in self.volumes.values() {
             let volume = volume.clone();
-            // What cannot be removed now can be later.
+            // A failed removal is tried again in the next round.
             let expired = on_disk(self, move || {
                 if let Some(versions) = volume.versions()? {
                     versions.expire()?;
@@ -47,7 +47,7 @@ impl Server {
         }
     }
 
-    /// Counts what volumes hold.
+    /// Counts the bytes of volumes.
     async fn recount(self: &Arc<Self>) {
         for volume in self.volumes.values() {
             let Some(quota) = Quota::of_volume(&volume.name) else { continue };

@@ -116,7 +116,7 @@ pub(super) async fn note_tokens(server: Arc<Server>) {
     }
 }
 
-/// The one address that shows metrics to whoever asks.
+/// Router for the address that serves metrics without a token.
 pub(super) fn shown(server: Arc<Server>) -> Router {
     let text = async move || {
         let mut gauges = vec![

@@ -1,4 +1,4 @@
-//! The clock by which old versions go, over starts of the server.
+//! The clock for the age of old versions, kept across starts of the server.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,17 +15,17 @@ use super::config::Config;
 use super::keep::Keep;
 use crate::private;
 
-/// The clock by which old versions go, and the file of the last time that was believed.
+/// The clock for the age of old versions, and the file with the last time that was believed.
 #[derive(Debug)]
 pub(super) struct KeptClock {
     clock: Arc<AgeClock>,
     file: PathBuf,
-    /// True if a volume keeps versions by their age.
+    /// True if a volume keeps versions by age.
     has_ages: bool,
 }
 
 impl KeptClock {
-    /// Starts the clock. Where no time is in the state directory, the disks say when the server was last at work.
+    /// Starts the clock. If the state directory holds no time, the last change on the disks is taken.
     pub(super) fn start(config: &Config) -> Self {
         let file = config.state.join("clock");
         let known = read(&file).or_else(|| last_work(config));
@@ -40,12 +40,12 @@ impl KeptClock {
         History { keep, clock: Arc::clone(&self.clock) }
     }
 
-    /// The last jump, once, where it matters to somebody.
+    /// Returns the last jump once, if a volume keeps versions by age.
     pub(super) fn news(&self) -> Option<Jump> {
         self.clock.news().filter(|_| self.has_ages)
     }
 
-    /// Keeps the time for the next start, if it is believed.
+    /// Stores the time for the next start, if the time is believed.
     pub(super) fn keep(&self) -> io::Result<()> {
         let Some(now) = self.clock.believed(Clocks::now()) else { return Ok(()) };
         private::replace(&self.file, format!("{}\n", now.as_secs()).as_bytes())
@@ -57,7 +57,7 @@ fn read(file: &Path) -> Option<Duration> {
     Some(Duration::from_secs(str::from_utf8(&bytes).ok()?.trim().parse().ok()?))
 }
 
-/// The last time at which something of the server's own, or a volume, was changed.
+/// Time of the last change of the state directory or of a volume.
 fn last_work(config: &Config) -> Option<Duration> {
     let own =
         ["", "tokens.json", "key.pem", "acme.json", "lock"].map(|name| config.state.join(name));

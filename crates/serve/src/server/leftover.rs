@@ -1,9 +1,9 @@
-//! Bodies that a handler leaves unread: a client that still sends must have the answer, and not a reset.
+//! Request bodies that a handler leaves unread. A client that is still sending must get the answer, not a reset.
 //!
-//! A system that closes a connection with unread bytes resets that, and a client that sends its body before it reads may
-//! never see why it was refused. A short rest is read before the answer goes, so that the connection goes on. Before a
-//! long one the answer goes, and ends the connection, which [lingers](super::patience::Patient): what still comes is
-//! read and thrown away for a while.
+//! The kernel resets a connection that is closed with unread bytes. A client that sends its body before it reads may
+//! then never see the answer. The server reads a short rest of the body before the answer, and the connection goes
+//! on. A long rest ends the connection after the answer: the connection [lingers](super::patience::Patient), and the
+//! server discards the rest for a while.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,12 +21,12 @@ use tokio::time::timeout;
 use super::rest::content_length;
 use crate::lock;
 
-/// Most bytes of a rest that are read before the answer goes.
+/// Longest rest in bytes that is read before the answer is sent.
 const SHORT_BYTES: u64 = 1 << 20;
-/// Longest time for that.
+/// Longest time for reading the rest.
 const SHORT_TIME: Duration = Duration::from_secs(1);
 
-/// Rest of a request's body, once its handler has dropped that.
+/// The unread rest of a request's body, once the handler has dropped the body.
 #[derive(Clone, Debug)]
 pub(super) struct Leftover {
     rest: Arc<Mutex<Option<Body>>>,
@@ -55,7 +55,7 @@ impl Leftover {
         (leftover, Body::new(watched))
     }
 
-    /// Reads what is left if that is short; else the answer says that the connection ends.
+    /// Reads the rest of the body if the rest is short. Otherwise the answer says `Connection: close`.
     pub(super) async fn settle(self, mut response: Response<Body>) -> Response<Body> {
         let Some(rest) = lock(&self.rest).take() else { return response };
         if !self.is_short || timeout(SHORT_TIME, read(rest)).await != Ok(true) {
@@ -66,7 +66,7 @@ impl Leftover {
     }
 }
 
-/// Reads a body to its end, if that is near.
+/// Reads a body to its end, if the end is near.
 async fn read(mut body: Body) -> bool {
     let mut left = SHORT_BYTES;
     while let Some(frame) = body.frame().await {
@@ -80,7 +80,7 @@ async fn read(mut body: Body) -> bool {
     true
 }
 
-/// A body that is given back where it is dropped before its end.
+/// A body that is returned to the watcher if it is dropped before its end.
 struct Watched {
     body: Option<Body>,
     rest: Arc<Mutex<Option<Body>>>,
@@ -96,7 +96,7 @@ impl HttpBody for Watched {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let frame = ready!(Pin::new(body).poll_frame(cx));
-        // One that has failed has no rest.
+        // A failed body has no rest.
         if !matches!(frame, Some(Ok(_))) {
             self.body = None;
         }

@@ -1,6 +1,7 @@
-//! One server for each state directory: two would each count quotas, and each write their own chain of the audit log.
+//! The lock of a state directory. Two servers on one state directory would each count quotas, and each write a chain
+//! of the audit log.
 //!
-//! The system gives the lock up when the process ends, however that ends. The file stays.
+//! The kernel releases the lock when the process ends, also after a crash. The file stays.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
@@ -13,12 +14,12 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::config::ConfigError;
 
-/// Longest wait for a server that is about to end, as when it is started anew.
+/// Longest wait for a server that is about to end, as in a restart.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The lock of a state directory, held as long as it lives.
+/// The lock of a state directory, held until this value is dropped.
 #[derive(Debug)]
 pub(super) struct StateLock {
     _file: File,
@@ -61,7 +62,7 @@ fn write_pid(mut file: &File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-/// Says who has the directory.
+/// Error text with the process that has the directory.
 fn in_use(state: &Path, file: &File) -> String {
     let mut text = String::new();
     let read = file.take(32).read_to_string(&mut text);
@@ -86,7 +87,7 @@ mod tests {
         let refused = StateLock::take(dir.path()).unwrap_err().to_string();
         assert!(begun.elapsed() >= PATIENCE);
         assert!(refused.contains(&format!("process {} has", std::process::id())), "{refused}");
-        // One that ends meanwhile is waited for.
+        // A server that ends meanwhile is waited for.
         let ending = std::thread::spawn(move || {
             sleep(Duration::from_millis(200));
             drop(held);

@@ -106,7 +106,7 @@ pub struct Prepared {
     /// Settings that it begins with.
     began: Config,
     connections: usize,
-    /// Held until the server has ended.
+    /// Lock of the state directory, held until the server has ended.
     lock: Arc<StateLock>,
     clock: KeptClock,
     /// State of the wall around the volumes.

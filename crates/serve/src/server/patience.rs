@@ -1,5 +1,5 @@
-//! Patience with clients: a connection that takes nothing, and a body that does not come, end. One whose client still
-//! sends is closed in two steps, so that the client has its answer.
+//! Timeouts of clients. A connection that accepts nothing is closed, and a body that does not come fails. A
+//! connection whose client still sends is closed in two steps, so that the client gets its answer.
 
 use std::io;
 use std::pin::Pin;
@@ -23,8 +23,8 @@ const LINGER_IDLE: Duration = Duration::from_secs(5);
 /// Most bytes that a closed connection reads and throws away.
 const LINGER_BYTES: u64 = 1 << 30;
 
-/// A stream that fails where the other end takes nothing for some time. When it is shut down it may linger: it sends its
-/// end, and then reads and throws away what comes, until the other end has closed as well, or for a while.
+/// A stream that fails if the other end accepts nothing for some time. A stream that lingers closes its own direction
+/// at shutdown, and then discards received bytes until the other end has closed, or for a while.
 pub(super) struct Patient<S> {
     stream: S,
     stall: Duration,
@@ -64,7 +64,7 @@ impl<S> Patient<S> {
 }
 
 impl<S: AsyncRead + Unpin> Patient<S> {
-    /// Reads and throws away what comes, until that ends or is enough.
+    /// Discards received bytes until the stream ends, or a limit is reached.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Closing::Lingering { ends, idle, left } = &mut self.closing else {
             return Poll::Ready(());

@@ -1,5 +1,5 @@
-//! Connections that have not shown a token. They have room beside those that have, and where that is full, the oldest
-//! gives way to a new one: whoever has a token shows it before that.
+//! Strangers: connections that have not shown a token. Strangers have room apart from connections with a token. If
+//! the room is full, the oldest stranger is closed for a new one. A client with a token shows the token before that.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -9,16 +9,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lock;
 
-/// All connections that have not shown a token.
+/// Connections that have not shown a token (strangers).
 #[derive(Debug, Default)]
 pub(super) struct Strangers(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// By the order in which they came.
+    /// All strangers, oldest first.
     all: BTreeMap<u64, Stranger>,
-    /// Those of each address that counts.
+    /// Strangers of each address, of addresses that are counted.
     of: HashMap<IpAddr, BTreeSet<u64>>,
 }
 
@@ -29,7 +29,7 @@ struct Stranger {
 }
 
 impl Strangers {
-    /// Takes in one more. The oldest of its address leaves where that has `most` already.
+    /// Adds a stranger. If its address has `most` strangers already, the oldest of the address is closed.
     pub(super) fn enter(self: &Arc<Self>, address: Option<IpAddr>, most: usize) -> StrangerPlace {
         let mut table = lock(&self.0);
         if let Some(of) = address.and_then(|address| table.of.get(&address))
@@ -47,7 +47,7 @@ impl Strangers {
         StrangerPlace { strangers: Arc::clone(self), number, leave }
     }
 
-    /// Has the oldest of all leave, if there is one.
+    /// Closes the oldest stranger, if there is one.
     pub(super) fn evict_oldest(&self) {
         let mut table = lock(&self.0);
         if let Some(oldest) = table.all.first_key_value().map(|(number, _)| *number) {
@@ -77,7 +77,7 @@ impl Table {
     }
 }
 
-/// The place of a connection among strangers, which it has as long as this lives.
+/// The place of a connection among strangers, released on drop.
 #[derive(Debug)]
 pub(super) struct StrangerPlace {
     strangers: Arc<Strangers>,
@@ -86,7 +86,7 @@ pub(super) struct StrangerPlace {
 }
 
 impl StrangerPlace {
-    /// Is cancelled once the connection is to give way.
+    /// Cancelled once the connection must give way.
     pub(super) fn leave(&self) -> CancellationToken {
         self.leave.clone()
     }
@@ -111,7 +111,7 @@ mod tests {
         let mut held: Vec<_> = (0..3).map(|_| strangers.enter(one, 2)).collect();
         let gone = |place: &StrangerPlace| place.leave().is_cancelled();
         assert_eq!(held.iter().map(gone).collect::<Vec<_>>(), [true, false, false]);
-        // One that leaves by itself makes room.
+        // A stranger that ends by itself makes room.
         drop(held.pop());
         held.push(strangers.enter(one, 2));
         assert!(!gone(&held[1]) && !gone(&elsewhere) && !gone(&uncounted));

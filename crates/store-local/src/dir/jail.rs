@@ -46,16 +46,16 @@ impl Jail {
 /// Old versions that a volume keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepVersions {
-    /// A number of each file.
+    /// The newest versions of each file, up to this number.
     Number(usize),
-    /// The ones that went no longer ago than this.
+    /// Versions that were replaced no longer ago than this.
     For(Duration),
 }
 
 /// Old versions that a volume keeps, and the clock by which they go.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Those that are kept.
+    /// Number or age of the versions that are kept.
     pub keep: KeepVersions,
     /// Clock by which a version is old.
     pub clock: Arc<AgeClock>,

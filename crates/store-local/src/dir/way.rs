@@ -28,12 +28,12 @@ impl Trust {
     }
 }
 
-/// Directories that a way may lead through.
+/// Directories that a path may lead through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bounds {
-    /// The directories that this process keeps to, if it keeps to some.
+    /// The directories that this process is restricted to, if it is restricted.
     Kept,
-    /// All directories of the system: a path that the operator of this process chose, and no client.
+    /// All directories of the system. The operator of this process chose the path, not a client.
     System,
 }
 
@@ -72,7 +72,7 @@ impl WayEnd {
         self.make(flags, Mode::from_raw_mode(0o666))
     }
 
-    /// Opens what has the name; a file that `flags` have made gets this mode.
+    /// Opens the entry with this name. A file that the open makes gets `mode`.
     pub(crate) fn make(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let follow = if self.is_magic { OFlags::empty() } else { OFlags::NOFOLLOW };
         fs::openat(&self.dir, &self.name, flags | follow | OFlags::CLOEXEC, mode)
@@ -105,7 +105,7 @@ impl Dir {
         Self::open_anywhere(top)?.walk(path, Trust::Ours, Bounds::System)
     }
 
-    /// The same in few calls, where no symlink is on the way, nor at its end.
+    /// Finds the end of `path` in few calls; `None` if a symlink is in the path or at its end.
     fn end_straight(path: &Path) -> Option<WayEnd> {
         let (above, name) = (path.parent()?, path.file_name()?);
         let above = if above == Path::new("") { Path::new(".") } else { above };

@@ -1,4 +1,5 @@
-//! Calls of btrfs, fs-verity and quotas of projects that rustix does not have, each on an open file and on memory of a fixed size.
+//! System calls of btrfs, fs-verity and project quotas that rustix does not have. Each call is on an open file and on
+//! memory of a fixed size.
 #![allow(unsafe_code, reason = "ioctl: see docs/ARCHITECTURE.md, walls")]
 
 use std::ops::Range;
@@ -77,17 +78,17 @@ pub(super) fn map(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno
     Ok(extents.take((found as usize).min(COUNT)).map(extent).collect())
 }
 
-/// What file systems with more flags than `chattr` knows tell of a file.
+/// Answer of `FS_IOC_FSGETXATTR`: flags beyond those of `chattr`, and the project.
 pub(super) struct Told {
     pub(super) flags: u32,
-    /// The project for whose quota it counts.
+    /// Project whose quota the file is counted in.
     pub(super) project: u32,
 }
 
-/// A flag: what is made in the directory gets its project.
+/// Flag of a directory whose new files inherit its project.
 pub(super) const HANDS_DOWN_PROJECT: u32 = 1 << 9;
 
-/// Asks what the file system tells of `file` (`FS_IOC_FSGETXATTR`).
+/// Calls `FS_IOC_FSGETXATTR` for `file`.
 pub(super) fn told(file: BorrowedFd<'_>) -> Result<Told, Errno> {
     let mut attributes = [0_u32; 7];
     // SAFETY: a `struct fsxattr` is these 28 bytes; the number of the call has their count in it.

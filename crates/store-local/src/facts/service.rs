@@ -76,8 +76,8 @@ pub(super) fn answered() -> bool {
 
 static ANSWERED: OnceLock<()> = OnceLock::new();
 
-/// The connections of this process for extents and for sums: a service of an older version answers no question for sums,
-/// and breaks off.
+/// The connections of this process for extents and for sums. A service of an older version closes the connection at a
+/// question for sums.
 static CONNECTIONS: Mutex<[Connection; 2]> = Mutex::new([Connection::New, Connection::New]);
 
 fn ask(question: &Question, file: BorrowedFd<'_>) -> Option<Vec<u8>> {
@@ -106,7 +106,7 @@ fn ask(question: &Question, file: BorrowedFd<'_>) -> Option<Vec<u8>> {
         }
     };
     match is_timeout(&error) {
-        // Each question would wait as long.
+        // Each further question would wait as long.
         true => *connections = [(); 2].map(|()| Connection::Silent(ListeningSocket::now())),
         false => connections[kind] = Connection::Lost(Instant::now()),
     }
@@ -116,13 +116,13 @@ fn ask(question: &Question, file: BorrowedFd<'_>) -> Option<Vec<u8>> {
 enum Connection {
     New,
     Open(UnixStream),
-    /// There was no service, or one that broke off.
+    /// No service was there, or the service closed the connection.
     Lost(Instant),
-    /// The service that listens at this socket did not answer in time: it is not asked again.
+    /// The service at this socket did not answer in time, and is not asked again.
     Silent(Option<ListeningSocket>),
 }
 
-/// A socket in the file system: another service listens at another one.
+/// Identity of a socket in the file system: another service has another socket.
 #[derive(PartialEq, Eq)]
 struct ListeningSocket {
     inode: (u64, u64),
@@ -139,7 +139,7 @@ impl ListeningSocket {
     }
 }
 
-/// True for errors that took as long as an answer may.
+/// True for timeouts: errors that took as long as an answer may take.
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
@@ -402,7 +402,7 @@ const SUMS_OF_BYTES: u64 = 64 << 20;
 const QUESTION_BYTES: usize = 9;
 /// Length of an answer in bytes: of facts in some hundred thousand pieces.
 const MAX_ANSWER_BYTES: usize = 2 << 20;
-/// Time after which a service that was not there is looked for again.
+/// Time after which a missing service is looked for again.
 const AWAY_FOR: Duration = Duration::from_secs(60);
 /// Longest time of a turn, but for the last call that it begins.
 const TURN_FOR: Duration = Duration::from_secs(1);

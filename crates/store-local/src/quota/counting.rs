@@ -24,7 +24,7 @@ impl Reserved {
         Self::in_all(&all, &RelPath::root(), FileSize::full(0))
     }
 
-    /// Reserves room for a new name in each of these.
+    /// Reserves room for a new name in each of these quotas.
     fn in_all(quotas: &[Arc<Quota>], path: &RelPath, size: FileSize) -> Result<Self, StoreError> {
         let mut reserved = Self::default();
         for quota in quotas {
@@ -54,7 +54,7 @@ impl Inner {
         self.reserve_size(path, FileSize::full(bytes))
     }
 
-    /// The same for a new name of a file that may have holes.
+    /// Reserves room for a new name of a file that may have holes.
     ///
     /// # Errors
     /// As [`Self::reserve`].

@@ -1,4 +1,4 @@
-//! Which directory has the staging directory for a place.
+//! Homes: the choice of the staging directory for a place.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::lock;
 use crate::place::{COMMIT, Place};
 
 impl Stages {
-    /// True if nothing is known to keep what is staged in the root from being renamed to `place`.
+    /// True unless a rename from the root's staging directory to `place` is known to fail.
     fn reaches(&self, place: &Place) -> Result<bool, StoreError> {
         let to = Realm::of(&place.dir, self.system).at(COMMIT, &place.path)?;
         Ok(self.realm.reaches(to))
     }
 
-    /// True if what is staged in `home` can be renamed to `place`, as far as is known.
+    /// True if a file staged in `home` can be renamed to `place`, as far as is known.
     pub(crate) fn serves(&self, home: &RelPath, place: &Place) -> Result<bool, StoreError> {
         match self.whose {
             Whose::Own => Ok(self.home(place)? == *home),
@@ -29,8 +29,8 @@ impl Stages {
         }
     }
 
-    /// The staging directory of the directory of `place`, in which all is staged from now on that is for that directory
-    /// or one below it: the kernel refused to rename something there from elsewhere.
+    /// The staging directory beside `place`. From now on all files for the directory of `place`, and for directories
+    /// below, are staged there, since the kernel refused a rename from elsewhere.
     ///
     /// # Errors
     /// `XDEV` where that directory is the root, beside which nothing is.
@@ -67,8 +67,8 @@ impl Stages {
         self.last.note(&place.dir_path, home);
     }
 
-    /// True if the directory of `place` [was parted](Self::part) from the root: by this run, or by one that was killed
-    /// and has left a staging directory there.
+    /// True if the directory of `place` [was parted](Self::part) from the root: by this run, or by a killed run that
+    /// left a staging directory there.
     fn is_parted(&self, Place { dir_path, .. }: &Place) -> bool {
         let parted = lock(&self.parted);
         if !parted.is_empty() && parted.iter().any(|parted| dir_path.starts_with(parted)) {
@@ -78,15 +78,15 @@ impl Stages {
         !dir_path.is_root() && self.open(dir_path).is_ok()
     }
 
-    /// The directories in whose staging directories something may be left for `place`: a file that began before its
-    /// directory was parted is in the root's.
+    /// Directories whose staging directories may hold a leftover for `place`. A file that was begun before its
+    /// directory was parted is in the staging directory of the root.
     pub(super) fn homes(&self, place: &Place) -> Result<Vec<RelPath>, StoreError> {
         let home = self.home(place)?;
         let root = (!home.is_root()).then(RelPath::root);
         Ok([Some(home), root].into_iter().flatten().collect())
     }
 
-    /// True if we may make nothing in the root, and nothing of ours is there.
+    /// True if this user may make nothing in the root, and has no staging directory there.
     fn is_closed(&self) -> bool {
         *self.is_closed.get_or_init(|| {
             let access = Access::WRITE_OK | Access::EXEC_OK;

@@ -1,4 +1,5 @@
-//! How far a rename reaches: to one mount, and within that to what the file system keeps together.
+//! Realms: sets of directories between which a rename works. The kernel renames within one mount, one project and one
+//! encryption policy.
 
 use deltic_tree::RelPath;
 use rustix::fs::{self, AtFlags, StatxAttributes, StatxFlags};
@@ -8,16 +9,17 @@ use crate::dir::{Dir, Use};
 use crate::facts::project;
 use crate::system::System;
 
-/// A directory, as the kernel sees it when something is to be renamed from or to it.
+/// The properties of a directory by which the kernel allows a rename from or into the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Realm {
     device: (u32, u32),
-    /// One device can be mounted twice.
+    /// Identifier of the mount: one device can be mounted twice.
     mount: u64,
-    /// True if what is in it is encrypted by fscrypt: nothing comes there that is not, and no other policy is below.
+    /// True if fscrypt encrypts the directory. The kernel renames no unencrypted file into the directory, and all
+    /// directories below have the same policy.
     is_encrypted: bool,
-    /// The project that the directory hands down to what is made in it (project quotas): what another project has
-    /// cannot be renamed to it.
+    /// Project that new files of the directory inherit (project quotas). The kernel renames no file of another
+    /// project into the directory.
     project: Option<u32>,
 }
 
@@ -36,12 +38,12 @@ impl Realm {
         })
     }
 
-    /// True if what is made in this realm can be renamed to a directory of `other`.
+    /// True if a file made in this realm can be renamed into a directory of `other`.
     pub(super) fn reaches(self, other: Self) -> bool {
         let is_own = |project| project == self.project.unwrap_or(NO_PROJECT);
         other.project.is_none_or(is_own) && Self { project: self.project, ..other } == self
     }
 }
 
-/// The project of what was made in a directory that hands none down.
+/// Project of a file that was made in a directory from which files inherit no project.
 const NO_PROJECT: u32 = 0;

@@ -161,7 +161,7 @@ impl<S: Store> DestinationWorker<S> {
         room.set(snapshot).ok().map(|()| len)
     }
 
-    /// True for a version with large holes, where the sender may tell those of the new one.
+    /// True if the old version has large holes, and the sender may tell holes of the new version.
     fn has_large_holes(&self, old: &S::Snapshot) -> bool {
         self.agreed.terms.holes(&self.options) && data_map(old).is_ok_and(|map| map.is_some())
     }

@@ -28,7 +28,7 @@ pub(super) struct Slot<S: Store> {
     /// True if the journal notes what is written, so that another session may go on.
     pub(super) noted: AtomicBool,
     pub(super) growing: Mutex<Option<Arc<Growing<S>>>>,
-    /// The old versions as they face the data of a new version with large holes, once that is known.
+    /// Packed runs of the old versions in the order of the new data, once the data map of the new version is known.
     pub(super) view: OnceLock<Vec<PackedRuns>>,
 }
 
@@ -43,14 +43,14 @@ pub(super) struct Growing<S: Store> {
 }
 
 impl<S: Store> Growing<S> {
-    /// The places in the file of a range of what is transferred.
+    /// The places in the file for a range of the transferred content.
     fn places(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let plain = self.new.map.is_none().then(|| range.clone());
         let map = self.new.map.as_deref();
         plain.into_iter().chain(map.into_iter().flat_map(move |map| map.places(range.clone())))
     }
 
-    /// The parts of `old`, which goes to `start`, each with its place in the file.
+    /// The parts of `old`, to be written from `start`, each with its place in the file.
     pub(super) fn parts(
         &self,
         old: Range<u64>,
@@ -64,7 +64,7 @@ impl<S: Store> Growing<S> {
         })
     }
 
-    /// Has `write` write the parts of `bytes`, which go to `start`, each in its place in the file.
+    /// Calls `write` with each part of `bytes` and the part's place in the file; `bytes` go to `start`.
     pub(super) fn write_parts(
         &self,
         start: u64,
@@ -77,7 +77,7 @@ impl<S: Store> Growing<S> {
         })
     }
 
-    /// Goes on with what an interrupted transfer staged: these ranges, and the holes.
+    /// Resumes an interrupted transfer: marks these ranges, and the holes, as staged.
     pub(super) fn resume_with(&self, staged: &[Range<u64>]) -> Result<(), StoreError> {
         let places = staged.iter().flat_map(|range| self.places(range.clone()));
         places.for_each(|place| self.rebuild.resume_with(place));
@@ -85,7 +85,7 @@ impl<S: Store> Growing<S> {
         holes.try_for_each(|hole| self.rebuild.clear(hole))
     }
 
-    /// Reads back what was written; fewer bytes at the end.
+    /// Reads back the written bytes; fewer bytes at the end.
     pub(super) fn read_at(&self, start: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         let mut done = 0;
         for (of, place) in self.parts(0..into.len() as u64, start) {
@@ -99,7 +99,7 @@ impl<S: Store> Growing<S> {
         Ok(done)
     }
 
-    /// Says that all of these bytes are staged.
+    /// Marks all of these bytes as staged.
     pub(super) fn has_staged(&self, range: Range<u64>) -> bool {
         self.places(range).all(|place| self.rebuild.has_staged(&place))
     }
@@ -180,7 +180,7 @@ impl<S: Store> Slot<S> {
         })
     }
 
-    /// Length in bytes of what is read of an old version.
+    /// Length in bytes of an old version, or of its packed data.
     fn len_of(&self, no: usize, snapshot: &S::Snapshot) -> u64 {
         match self.view.get() {
             Some(view) => view.get(no).map_or(0, PackedRuns::len),
@@ -188,7 +188,7 @@ impl<S: Store> Slot<S> {
         }
     }
 
-    /// The places in an old version of a range of what is read of it.
+    /// Places in the old version `no` for a `range` of its packed data, or of the version itself.
     fn places(&self, no: usize, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let view = self.view.get();
         let plain = view.is_none().then(|| range.clone());
@@ -196,7 +196,8 @@ impl<S: Store> Slot<S> {
         plain.into_iter().chain(runs.into_iter().flat_map(move |runs| runs.places(range.clone())))
     }
 
-    /// Reads from `start` on of what is read of the old version of a number; fewer bytes at its end.
+    /// Reads the old version `no` from `start`, through its packed runs if there are any. Returns fewer bytes at the
+    /// end.
     pub(super) fn read_version(
         &self,
         no: usize,
@@ -212,7 +213,8 @@ impl<S: Store> Slot<S> {
         }
     }
 
-    /// Reads the old versions as they face data in `map` from now on; their lengths in bytes.
+    /// Reads the old versions in the order of data in `map` from now on. Returns the lengths of the packed old
+    /// versions in bytes.
     pub(super) fn view_as(&self, map: &DataMap) -> Result<Vec<u64>, StoreError> {
         let view = self.versions().map(|old| facing(old, map)).collect::<Result<Vec<_>, _>>()?;
         let view = self.view.get_or_init(|| view);

@@ -1,4 +1,4 @@
-//! Destinations whose file system takes several spellings for one name.
+//! Destinations on file systems that take several spellings for one name.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -13,8 +13,8 @@ use super::DestinationWorker;
 use crate::worker::failed;
 
 impl<S: Store> DestinationWorker<S> {
-    /// Lists what stands in `dir` and is not `listed`. An entry that a listed name finds by another spelling is the
-    /// entry of that name: it gets this spelling first.
+    /// Lists the entries of `dir` that are not `listed`. An entry that a listed name finds by another spelling is the
+    /// entry of that name, and is renamed to the listed spelling first.
     pub(super) fn list_unlisted(
         &self,
         dir: &RelPath,
@@ -43,7 +43,7 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// Fails the names of `paths` that the file system takes for one with an earlier name.
+    /// Fails each name of `paths` that the file system takes for the same name as an earlier one.
     pub(super) fn refuse_alike(
         &self,
         paths: &[RelPath],
@@ -62,7 +62,7 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// The later of two names, and why it cannot be made beside the earlier one.
+    /// The later of two names, and the reason why both cannot exist.
     fn refusal(
         &self,
         AlikeNames { dir, name, earlier }: &AlikeNames,

@@ -23,7 +23,7 @@ use super::candidate::{Candidate, End, Settled};
 use super::incoming::{Incoming, Stage, can_tell, most_leftover};
 use super::sharing::begins_shared;
 
-/// The warning about a file that was copied as it was at an instant at which a writer may not have been done.
+/// The warning about a file that was copied although a program may have been writing to the file.
 fn is_in_use(path: &RelPath) -> Trouble {
     let words = |path: &str| {
         format!("{path} is open for writing: it was copied as it was when it was read; run again")
@@ -146,7 +146,7 @@ impl Files {
         // What an earlier session cut goes by names of its own.
         let is_cut_anew = kept.is_none() && recipe.is_none() && base.is_none();
         let shares = is_cut_anew && begins_shared(cx, incoming, self.may_share);
-        // It is cut as it faces the data of new, once that is known.
+        // The old version is cut in the order of the new data, once that order is known.
         let may_cut = !incoming.old.has_holes;
         if let Some(kept) = kept {
             incoming.how = How::Recipe;

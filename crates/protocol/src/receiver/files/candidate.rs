@@ -62,7 +62,7 @@ impl Candidate {
 pub(crate) struct Settled {
     pub(crate) candidate: Candidate,
     pub(crate) end: End,
-    /// True where the source grew while it was read, or a program has it open for writing.
+    /// True if the source grew while it was read, or a program has the source open for writing.
     pub(crate) is_restless: bool,
 }
 

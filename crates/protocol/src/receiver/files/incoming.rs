@@ -64,7 +64,7 @@ pub(super) enum Stage {
     },
 }
 
-/// Refuses runs of data that cannot be those of the file.
+/// Refuses runs of data that cannot be runs of the file.
 pub(super) const UNFIT: PeerError = PeerError::Unexpected("holes");
 
 /// Length in bytes up to which what a killed run left may be of use. A longer one was of another file, or is an empty

@@ -254,8 +254,8 @@ impl Files {
         }
     }
 
-    /// Takes note that a source is not at rest. Its copy gets a time that is not taken for the source's, so that the
-    /// next run reads the source again.
+    /// Notes that a source is not at rest. The copy gets a time that no comparison takes for the source's time, so
+    /// that the next run reads the source again.
     fn disturb(&mut self, cx: &mut Context, file: FileNo) -> Result<(), PeerError> {
         let window = cx.setting.options.compare.window;
         match self.offer_of(file) {

@@ -61,7 +61,8 @@ fn check_start<'a>(
     Ok(expected)
 }
 
-/// The map of a file's data, where that was told: of a file that comes by recipe, or whole and in several blocks.
+/// The data map of a file, if the sender told the map. Only a file that comes by recipe, or whole in several blocks,
+/// can have a map.
 fn told_map(
     cx: &Context,
     expected: &Expected,

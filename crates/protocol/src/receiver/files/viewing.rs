@@ -1,5 +1,5 @@
-//! Files with holes that are not transferred: the sender tells where they have data, before `Start`, and old versions
-//! are read as they face that (docs/decisions/0027).
+//! Files whose holes are not transferred. The sender tells the places of data before `Start`, and the receiver reads
+//! old versions in the order of that data (docs/decisions/0066).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,13 +46,13 @@ impl Files {
         Ok(())
     }
 
-    /// Has the old versions of a file read as they face data in `map`.
+    /// Asks the worker to read the old versions of a file in the order of data in `map`.
     pub(super) fn view(&self, cx: &mut Context, file: FileNo, map: Arc<DataMap>) {
         let handle = self.under_way[&file].handle;
         cx.ask(Work::View { handle, map }, FilePending::View(handle));
     }
 
-    /// Takes the lengths of the old versions as they are read by now.
+    /// Takes the lengths of the old versions in the new order of reading.
     pub(super) fn viewed(
         &mut self,
         cx: &mut Context,

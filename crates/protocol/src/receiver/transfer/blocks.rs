@@ -16,7 +16,7 @@ use super::table::UNASKED;
 #[derive(Debug)]
 pub(super) struct Blocks {
     new: New,
-    /// Length in bytes of what is transferred of the new version.
+    /// Length in bytes of the transferred content of the new version.
     len: u64,
     /// Their fingerprints; `None` while a block is being written.
     named: HashMap<u32, Option<Fingerprint>>,

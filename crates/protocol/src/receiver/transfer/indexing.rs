@@ -24,7 +24,7 @@ pub(crate) struct Expected {
     pub(crate) ahead: Option<Box<Old>>,
     /// The base that the sender was told of.
     pub(crate) base: Option<Digest>,
-    /// The runs of data that were told of the new version so far.
+    /// The runs of data that the sender has told of the new version so far.
     pub(crate) data: Option<Vec<Range<u64>>>,
 }
 

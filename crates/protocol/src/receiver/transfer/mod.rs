@@ -62,7 +62,7 @@ pub(crate) struct Transfer {
     build: Assembly,
     method: Method,
     phase: Phase,
-    /// True where the source grew while it was read, or a program has it open for writing.
+    /// True if the source grew while it was read, or a program has the source open for writing.
     is_restless: bool,
 }
 
@@ -108,7 +108,7 @@ enum Phase {
 }
 
 impl Transfer {
-    /// The beginning of a transfer of the version `meta`, of which the data of `map` alone comes, if there is one.
+    /// Begins a transfer of the version `meta`. With a `map`, only the data of the map is transferred.
     pub(crate) fn new(
         meta: Meta,
         (how, spec): (How, ChunkerSpec),
@@ -187,14 +187,14 @@ impl Transfer {
         }
     }
 
-    /// Reads nothing of old until it is known how old is read.
+    /// Holds back all reads of old versions until their order of reading is known.
     pub(crate) fn await_view(&mut self) {
         if let Method::Recipe(recipe) = &mut self.method {
             recipe.await_view();
         }
     }
 
-    /// It is known by now how old is read.
+    /// Goes on with old versions, whose order of reading is known now.
     pub(crate) fn viewed(&mut self, fx: &mut FileContext<'_>) {
         self.build.left_at(fx.old.left_at);
         if let Method::Recipe(recipe) = &mut self.method {
@@ -217,7 +217,7 @@ impl Transfer {
         self.phase == Phase::Settling
     }
 
-    /// True where the source grew while it was read, or a program has it open for writing.
+    /// True if the source grew while it was read, or a program has the source open for writing.
     pub(crate) const fn is_restless(&self) -> bool {
         self.is_restless
     }
@@ -425,7 +425,7 @@ impl Transfer {
         }
     }
 
-    /// Notes that the source is not at rest: said once, before what proves the whole.
+    /// Notes that the source is not at rest. `Restless` comes once, before the proof of the file.
     pub(crate) fn disturb(&mut self) -> Result<(), PeerError> {
         if self.phase != Phase::Coming || std::mem::replace(&mut self.is_restless, true) {
             return Err(PeerError::Unexpected("restless"));

@@ -18,7 +18,7 @@ pub(crate) struct Old {
     index: Box<Index>,
     /// True once all of them is in it.
     is_known: bool,
-    /// How they are read.
+    /// Order in which old versions are read.
     view: View,
     indexing: Option<Indexing>,
 }
@@ -32,14 +32,14 @@ struct Indexing {
     cutting: Cutting<Chunk>,
 }
 
-/// How old versions are read.
+/// Order in which old versions are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
-    /// By their bytes.
+    /// From the first byte to the last.
     AsTheyAre,
-    /// As they face the data of new, which is not known yet.
+    /// In the order of the new data, whose places are not known yet.
     Awaited,
-    /// As they face the data of new.
+    /// In the order of the new data: bytes in the places of new data first.
     Facing,
 }
 
@@ -124,7 +124,7 @@ impl Old {
         lens: &[u64],
     ) {
         let Some(indexing) = &mut self.indexing else { return };
-        // What was asked for before it was known how they are read has other places.
+        // Reads that were asked for before the order of reading was known have other places.
         let is_same = self.spec == spec && self.view == view;
         if self.is_known || indexing.version != version || !is_same {
             return;
@@ -149,17 +149,17 @@ impl Old {
         self.is_known = false;
     }
 
-    /// Reads nothing until it is known how the versions are read.
+    /// Holds back all reads until the order of reading is known.
     pub(super) const fn wait(&mut self) {
         self.view = View::Awaited;
     }
 
-    /// True until it is known how the versions are read.
+    /// True until the order of reading is known.
     pub(super) fn is_waiting(&self) -> bool {
         self.view == View::Awaited
     }
 
-    /// It is known how the versions are read.
+    /// Reads old versions in the order of the new data from now on.
     pub(super) const fn go_on(&mut self) {
         self.view = View::Facing;
     }
@@ -186,9 +186,9 @@ pub(crate) struct OldVersions {
     pub(crate) is_beside: bool,
     /// The sums that storage keeps of the first version that holds anything.
     pub(crate) keeps: Option<Keeps>,
-    /// True where one of them has large holes.
+    /// True if an old version has large holes.
     pub(crate) has_holes: bool,
-    /// True once they are read as they face the data of the new version: the lengths are of that.
+    /// True once old versions are read in the order of the new data; all lengths are then packed lengths.
     pub(crate) is_viewed: bool,
 }
 
@@ -209,9 +209,9 @@ impl Default for OldVersions {
 }
 
 impl OldVersions {
-    /// Takes the lengths of the versions as they are read from now on; the new version is a file of `file_len` bytes.
+    /// Takes the lengths of the versions in the new order of reading. The new version is a file of `file_len` bytes.
     pub(crate) fn view_as(&mut self, lens: Vec<u64>, file_len: u64) {
-        // One of another length is not the new one, even if it has the same data.
+        // A version of another length is not the new version, even with the same data.
         self.in_place &= self.lens.first() == Some(&file_len);
         let starts =
             self.lens.iter().scan(0_u64, |end, len| Some(std::mem::replace(end, *end + len)));

@@ -14,7 +14,7 @@ use deltic_core::{
 pub struct Proof {
     pub(super) digest: Digest,
     pub(super) of: ProofOf,
-    /// The data of new, where that alone was transferred.
+    /// The data map of the new version, if only its data was transferred.
     pub(super) map: Option<Arc<DataMap>>,
 }
 
@@ -126,7 +126,7 @@ impl Proof {
         }
     }
 
-    /// The data of new, where that alone was transferred: all else is holes.
+    /// The data map of the new version, if only its data was transferred: all other bytes are holes.
     #[must_use]
     pub fn map(&self) -> Option<&DataMap> {
         self.map.as_deref()

@@ -88,12 +88,12 @@ impl Recipe {
         }
     }
 
-    /// Reads nothing of old until it is known how old is read.
+    /// Holds back all reads of old versions until their order of reading is known.
     pub(super) const fn await_view(&mut self) {
         self.old.wait();
     }
 
-    /// It is known by now how old is read.
+    /// Goes on with old versions, whose order of reading is known now.
     pub(super) fn viewed(&mut self, fx: &mut FileContext<'_>, build: &mut Assembly) {
         self.old.go_on();
         if !self.unread {

@@ -1,4 +1,4 @@
-//! The end of a transfer: its result is put in place, or found to be there.
+//! The end of a transfer: the result is put in place, or is found in place.
 
 use deltic_core::recipe::Digest;
 
@@ -11,13 +11,13 @@ use super::proof::{Proof, ProofChunks, ProofOf};
 use super::{Method, Phase, Transfer};
 
 impl Transfer {
-    /// True where the version in place is the new one already.
+    /// True if the version in place already is the new version.
     pub(crate) fn is_identical(&self, fx: &FileContext<'_>) -> bool {
         let in_blocks = matches!(self.method, Method::Blocks(_));
         !in_blocks && self.build.is_identical(fx.old.len_that_stays())
     }
 
-    /// Puts the result of a complete transfer in place, or finds that it is there.
+    /// Puts the result of a complete transfer in place, or finds the same version in place.
     pub(crate) fn settle(&mut self, fx: &mut FileContext<'_>) {
         let Phase::Ended(digest) = self.phase else { return };
         let (handle, path, seen) = (fx.handle, fx.path, fx.seen);
@@ -60,7 +60,7 @@ impl Transfer {
         }
     }
 
-    /// The facts that prove the file; what is known of old goes with them.
+    /// Takes the facts that prove the new version, together with the index of old versions.
     fn prove(&mut self, digest: Digest) -> Proof {
         let all = |chunks| ProofOf::Chunks(Box::new(chunks));
         let of = match &mut self.method {

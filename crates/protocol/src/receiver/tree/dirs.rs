@@ -47,7 +47,7 @@ pub(super) struct ListedNames {
     pub(super) keep: Names,
     /// Names of directories that are not in place yet: what is there now may be a link, or closed to us.
     pub(super) keep_later: HashMap<RelPath, Names>,
-    /// Names of the directory being listed, to find two that some file systems take for one.
+    /// Names of the directory being listed, to find two names that are one name to some file systems.
     pub(super) folded: FoldedNames,
 }
 

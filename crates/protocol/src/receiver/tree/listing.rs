@@ -102,7 +102,7 @@ impl Dirs {
         Ok(extent == Extent::Empty && delete != Delete::AtMost(NO_LIMIT))
     }
 
-    /// Finds names of a section that some file systems take for one with an earlier name of the directory.
+    /// Finds names of a section that are, to some file systems, the same name as an earlier one of the directory.
     fn alike_names(&mut self, section: &Section, extent: Extent) -> Vec<AlikeNames> {
         let folded = &mut self.names.folded;
         let alike = |entry: &Entry| {

@@ -14,7 +14,7 @@ pub(super) struct Section {
     pub(super) entries: Vec<Entry>,
     /// The number of its first entry.
     pub(super) first: u64,
-    /// Names of it that some file systems take for one with an earlier name.
+    /// Names of the section that are, to some file systems, the same name as an earlier one of the directory.
     pub(super) alike: Vec<AlikeNames>,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Attempt {
     pub(crate) bears: Bears,
     /// Nobody has asked for it yet.
     pub(crate) is_offer: bool,
-    /// Length in bytes of what is transferred, from when the file is open: all of the file, or its data.
+    /// Length in bytes of the transferred content, from when the file is open: the whole file, or the packed data.
     pub(crate) len: u64,
     /// Bytes that the receiver has or that were sent.
     pub(crate) settled: u64,
@@ -43,7 +43,7 @@ impl Attempt {
         Self { file, handle, how, path, bears, is_offer, len: 0, settled: 0 }
     }
 
-    /// The same, which puts up with programs that have the file open for writing, if the receiver `understands` that.
+    /// Also tolerates programs that have the file open for writing, if the receiver `understands` that.
     pub(crate) fn bearing_writers(mut self, understands: bool) -> Self {
         self.bears.writers = understands && !self.is_offer;
         self

@@ -344,7 +344,7 @@ impl Transfer {
     }
 }
 
-/// The frames that tell where a file has data, each of so many runs at most: one at least.
+/// The `Holes` frames of a file: at least one frame, and at most so many runs of data in each frame.
 fn holes(file: FileNo, map: &DataMap, most: usize) -> Vec<ToReceiver> {
     let lines: Vec<_> = DataLine::of(map.runs()).collect();
     let frame = |runs: &[DataLine]| ToReceiver::Holes { file, runs: runs.to_vec() };

@@ -80,8 +80,8 @@ impl Recipe {
         }
     }
 
-    /// Chooses the chunker of a file of `len` bytes, of which `told` bytes are cut: that of the recipe which its store
-    /// knows, if it knows one.
+    /// Chooses the chunker of a file of `len` bytes, of which `told` bytes are cut. A recipe that the sender's store
+    /// knows decides the chunker.
     pub(super) fn opened(&mut self, cx: &Context, (len, told): (u64, u64), known: Known) {
         let fits = |recipe: &KnownRecipe| {
             recipe.fits(told, self.agreed) && recipe.spec.max_len() <= cx.strategy.longest

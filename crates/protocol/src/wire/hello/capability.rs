@@ -32,7 +32,8 @@ pub(super) const PASSED_OVER: &str = "changes:passed-over";
 /// The sender may say which sources it removed.
 pub(super) const REMOVED: &str = "sources:removed";
 
-/// `Restless` may be said of a file that a program has open for writing: the receiver gives it an earlier time.
+/// `Restless` may be sent for a file that a program has open for writing. The receiver gives the copy an earlier
+/// time.
 pub(super) const OPEN_FILES: &str = "restless:open";
 
 /// A receiver may say which base its old version is, and a sender answer by what changed since.

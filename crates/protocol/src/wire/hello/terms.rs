@@ -80,7 +80,7 @@ pub struct Reports {
     pub passed_over: bool,
     /// The sender may say which sources it removed.
     pub removed: bool,
-    /// `Restless` may be said of a file that a program has open for writing.
+    /// `Restless` may be sent for a file that a program has open for writing.
     pub open_files: bool,
 }
 
@@ -91,8 +91,8 @@ impl Terms {
         self.without_zeros.literals && strategy.conversation == Conversation::Recipe
     }
 
-    /// True where the sender may tell where files have holes, and transfer the data alone: the new versions have holes
-    /// there then, so that must be asked for.
+    /// True if the sender may tell the holes of files, and transfer the data alone. New versions then have holes, so
+    /// the options must ask for holes.
     #[must_use]
     pub fn holes(self, options: &Options) -> bool {
         let leaves_holes = options.writing.sparse && !options.writing.preallocate;

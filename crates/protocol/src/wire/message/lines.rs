@@ -66,7 +66,7 @@ pub struct GapLine {
     pub sums: GapSums,
 }
 
-/// A hole of a file, and the data behind it, up to the next hole.
+/// A hole of a file, and the data from the end of the hole to the next hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataLine {
     /// Length of the hole in bytes: 0 where the file begins with data.

@@ -31,7 +31,7 @@ pub enum ToReceiver {
     Owners { users: Vec<NameLine>, groups: Vec<NameLine> },
     /// The list is complete; `intact` unless some of it could not be read.
     Listed { intact: bool },
-    /// The next runs of data of a file that has large holes, before its `Start`: only the data is transferred, packed.
+    /// The next runs of data of a file with large holes, sent before `Start`. Only the data is transferred, packed.
     Holes { file: FileNo, runs: Vec<DataLine> },
     /// A file's new version was opened; what follows is of this version.
     Start { file: FileNo, meta: Meta, how: How, spec: ChunkerSpec },
@@ -58,8 +58,8 @@ pub enum ToReceiver {
     Deny { file: FileNo, chunks: Vec<Range<u32>> },
     /// The next bytes of new, as blocks of old and literals.
     Patch { file: FileNo, steps: Vec<PatchStep>, payload: Payload },
-    /// The file grew while it was read, or a program has it open for writing: what `End`, which follows, proves was
-    /// there at one instant.
+    /// The file grew while it was read, or a program has the file open for writing. The content that the following
+    /// `End` proves was in the file at one instant.
     Restless { file: FileNo },
     /// The recipe is complete, the file did not change while it was read unless that was said, and this proves the
     /// result.

@@ -67,14 +67,14 @@ pub(super) fn names_tag(headers: &HeaderMap, condition: &header::HeaderName, tag
     tags.any(|one| one == "*" || strong(one) == strong(tag))
 }
 
-/// What the conditions of a request say of a file (RFC 9110, section 13.2.2).
+/// Outcome of a request's conditions for a file (RFC 9110, section 13.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The request may go on.
     Holds,
     /// The client has this version: `If-None-Match` or `If-Modified-Since`.
     HasIt,
-    /// A condition fails: this one.
+    /// This condition fails.
     Fails(&'static str),
 }
 
@@ -85,8 +85,8 @@ pub(super) struct Present<'a> {
     pub(super) modified: Timestamp,
 }
 
-/// Weighs the conditions of a request against the version that is there, if one is. A time counts only where the header
-/// with tags is missing, and where it is a date of HTTP.
+/// Checks the conditions of a request against the present version, if there is one. A date counts only without the
+/// corresponding header with tags, and only if it is an HTTP date.
 pub(super) fn weigh(headers: &HeaderMap, present: Option<Present<'_>>) -> Verdict {
     let names = |condition| present.is_some_and(|it| names_tag(headers, &condition, it.tag));
     let is_newer = |condition| {
@@ -126,7 +126,7 @@ pub(super) fn check_conditions(
         let why = format!("{file}: not a file");
         return Err(Problem::new(StatusCode::CONFLICT, why));
     }
-    // Somebody may remove the file between the two steps.
+    // Another client may remove the file between the two steps.
     let opened = match there.as_ref().map(|_| store.open(file)).transpose() {
         Err(StoreError::NotFound { .. }) => None,
         opened => opened?,
@@ -149,8 +149,8 @@ pub(super) fn failed(why: &str) -> Problem {
     Problem::new(StatusCode::PRECONDITION_FAILED, why)
 }
 
-/// The answer to a change that could not be put in place. Where the request has conditions and another client was first,
-/// the conditions held when they were checked, and fail by now.
+/// The answer to a change that failed at its commit. A request whose conditions held when they were checked, and
+/// where another client committed first, is answered as if the conditions had failed.
 pub(super) fn not_committed(headers: &HeaderMap, error: StoreError) -> Problem {
     let is_lost = matches!(error, StoreError::Conflict { .. } | StoreError::NotFound { .. });
     match is_lost && CHANGE_CONDITIONS.iter().any(|name| headers.contains_key(name)) {
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(verdict(&[(IF_MODIFIED_SINCE, OLD)]), Verdict::Holds);
         assert_eq!(verdict(&[(IF_UNMODIFIED_SINCE, SAME)]), Verdict::Holds);
         assert!(matches!(verdict(&[(IF_UNMODIFIED_SINCE, OLD)]), Verdict::Fails(_)));
-        // Tags come first, and what is no date says nothing.
+        // Tags take precedence, and a value that is no date is ignored.
         let other = (IF_NONE_MATCH, "\"b\"");
         assert_eq!(verdict(&[other, (IF_MODIFIED_SINCE, SAME)]), Verdict::Holds);
         let same = (IF_MATCH, "\"a\"");

@@ -98,7 +98,8 @@ fn too_long(most: u64) -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why)
 }
 
-/// Refuses a request whose body is no whole file as it is: a coded one would be kept in its code, and a part as the whole.
+/// Refuses a request whose body is not a whole plain file. A body with `Content-Encoding` would be stored encoded,
+/// and a body with `Content-Range` would replace the whole file.
 pub(crate) async fn refuse_coded(request: Request, next: Next) -> Response {
     let headers = request.headers();
     let mut codes = headers.get_all(header::CONTENT_ENCODING).into_iter();
