@@ -203,7 +203,7 @@ fn where_websockets_are_cut_a_sync_goes_by_plain_http() {
     let reader = format!("sync -a --token @wrong src/ {url}/photos/");
     server.fails(3, &reader, "only be read from");
     server.ok("token revoke --state state reader");
-    assert_eq!(server.deltic(&reader).code, Some(11));
+    assert_eq!(server.deltic(&reader).code, Some(10));
     world.assert_clean("photos");
 }
 

@@ -53,6 +53,7 @@ fn only_what_changed_since_the_last_run_is_read_and_sent() {
         check(2 * SECTOR);
         let file = fs::File::options().write(true).open(world.path("disk/s/image")).unwrap();
         file.set_len(9000 * SECTOR).unwrap();
+        drop(file);
         world.set_time("disk/s/image", 1_000_000_006);
         check(0);
     }

@@ -31,6 +31,10 @@ impl MovedSources {
     pub(crate) fn add_to(&self, dir: &RelPath, after: Option<&Name>, listing: &mut Listing) {
         let moved = lock(&self.0);
         let Some(moved) = moved.get(dir) else { return };
+        // The place of a name is not known where all names of a part are left out: a later part has it.
+        if listing.rest.is_some() && listing.entries.is_empty() {
+            return;
+        }
         let last = listing.entries.last().filter(|_| listing.rest.is_some());
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let to = last.map_or(Bound::Unbounded, |last| Bound::Excluded(&last.name));
@@ -115,6 +119,7 @@ mod tests {
         };
         assert_eq!(names(&[], None, false), ("aceg".into(), false));
         assert_eq!(names(&["b", "d"], None, true), ("abcd".into(), false));
+        assert_eq!(names(&[], None, true), (String::new(), true));
         assert_eq!(names(&["e", "f"], Some("d"), false), ("efg".into(), false));
         assert_eq!(names(&["z"], Some("y"), false), ("z".into(), true));
         let mut elsewhere = Listing::default();

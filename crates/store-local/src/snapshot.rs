@@ -197,7 +197,7 @@ impl Snapshot for LocalSnapshot {
         if let Some(Doubt::Until(end)) = self.doubt {
             thread::sleep(end.saturating_duration_since(Instant::now()));
         }
-        self.doubt.is_none() || lease::writers(self.as_fd()) != Writers::Somebody
+        self.doubt.is_none() || writers(self.as_fd()) != Writers::Somebody
     }
 
     fn len_now(&self) -> Result<u64, StoreError> {
@@ -278,22 +278,34 @@ impl Doubt {
         if age.is_some_and(|age| age > LONGEST_WRITE) {
             return None;
         }
-        let writers = lease::writers(file.as_fd());
+        let writers = writers(file.as_fd());
         if writers == Writers::Somebody {
             return Some(Self::Writer);
         }
         let age = age.filter(|age| *age < UNKNOWN_REST)?;
-        // Elsewhere a writer may be on another machine, or behind a program.
         let is_known = writers == Writers::Nobody && System::keeps_versions(file);
         let rest = if is_known { TICK } else { UNKNOWN_REST };
         (age < rest).then(|| Self::Until(Instant::now() + (rest - age)))
     }
 }
 
-/// Time from the last change of a file to `now`, which counts from the epoch. `None` if the change is in the future,
-/// by another clock.
+/// Programs that have `file` open for writing, as far as the kernel knows.
+///
+/// On NFS, SMB and FUSE the writer may be on another machine, or behind a program. The kernel refuses leases there for
+/// reasons of its own (NFSv4 without a delegation), so a refusal says nothing about writers.
+fn writers(file: BorrowedFd<'_>) -> Writers {
+    match lease::writers(file) {
+        Writers::Somebody if !System::keeps_versions(file) => Writers::Unknown,
+        known => known,
+    }
+}
+
+/// How long before `now`, which is as long after the epoch, a file was changed; zero if by a clock that is a little
+/// ahead of ours, and `None` if by another clock.
 fn age(changed: Timestamp, now: Duration) -> Option<Duration> {
-    now.checked_sub(Duration::new(changed.secs.try_into().ok()?, changed.nanos))
+    let changed = Duration::new(changed.secs.try_into().ok()?, changed.nanos);
+    let is_ahead = changed > now && changed - now < CLOCK_AHEAD;
+    if is_ahead { Some(Duration::ZERO) } else { now.checked_sub(changed) }
 }
 
 /// Longer than any single write, which is of two gigabytes at most. A file that was not changed for so long is at
@@ -301,6 +313,8 @@ fn age(changed: Timestamp, now: Duration) -> Option<Duration> {
 const LONGEST_WRITE: Duration = Duration::from_hours(24);
 /// Longest time that a write which the kernel does not tell of is expected to take.
 const UNKNOWN_REST: Duration = Duration::from_secs(2);
+/// The clock of a file server may be ahead of ours by so much.
+const CLOCK_AHEAD: Duration = Duration::from_mins(5);
 /// Longest step of the clock by which a kernel sets ctime.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -515,7 +529,9 @@ mod tests {
         let at = |secs, nanos| age(Timestamp { secs, nanos }, Duration::new(1000, 0));
         assert_eq!(at(999, 951_000_000), Some(Duration::from_millis(49)));
         assert_eq!(at(1000, 0), Some(Duration::ZERO));
-        // By the clock of another machine, or before there were clocks.
-        assert_eq!((at(1000, 1), at(i64::MAX, 0), at(-1, 0)), (None, None, None));
+        // By the clock of a file server, which is a little ahead.
+        assert_eq!((at(1000, 1), at(1299, 0)), (Some(Duration::ZERO), Some(Duration::ZERO)));
+        // By a clock that is wrong, or before there were clocks.
+        assert_eq!((at(1300, 0), at(i64::MAX, 0), at(-1, 0)), (None, None, None));
     }
 }

@@ -25,14 +25,20 @@ pub fn folded(name: &Name) -> Vec<u8> {
     upper.flat_map(char::to_lowercase).nfd().collect::<String>().into_bytes()
 }
 
-/// Returns other spellings of `name`, at most two: the name in the other case, and in the other Unicode form.
+/// Returns other spellings of `name`, at most two: the name in the other case, and in the other Unicode form. A name
+/// without letters gets a dot at the end, which FAT and exFAT leave out.
 pub fn other_spellings(name: &Name) -> impl Iterator<Item = Name> + use<> {
     let in_other_form = |text: &str| {
         let decomposed: String = text.nfd().collect();
         if decomposed == text { text.nfc().collect() } else { decomposed }
     };
     let text = std::str::from_utf8(name.as_bytes()).unwrap_or_default();
-    let others = [in_other_case(name), in_other_form(text).into_bytes()];
+    let in_other_case = in_other_case(name);
+    let other = match in_other_case == name.as_bytes() && text.is_ascii() {
+        true => [name.as_bytes(), b"."].concat(),
+        false => in_other_case,
+    };
+    let others = [other, in_other_form(text).into_bytes()];
     let others = others.into_iter().filter(|other| !other.is_empty() && other != name.as_bytes());
     let others: Vec<Name> = others.filter_map(|other| Name::new(&other).ok()).collect();
     others.into_iter()

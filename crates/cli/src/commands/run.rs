@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use deltic_net::plan::Sources;
 use deltic_net::{MovedSources, Outcome, Plan, SyncError, User};
-use deltic_protocol::options::{Delete, Options};
+use deltic_protocol::options::{Delete, Missing, Options};
 use deltic_protocol::report::{Action, Change, Notice};
 
 use crate::plan::Request;
@@ -81,9 +81,12 @@ pub(super) fn sync_by(
 struct Deletions {
     /// Names that were deleted over the last connection.
     deleted: u64,
-    /// True if the other end removes sources that arrived: this end does not know which sources are gone.
-    far_sources_go: bool,
-    /// True once deletions are held back because the other end removes sources.
+    /// True where sources go once they arrived.
+    sources_go: bool,
+    /// True where another attempt lists these sources again. Sources at the other end are not known here, and
+    /// directories that `--prune-empty-dirs` leaves out are not listed at all.
+    lists_again: bool,
+    /// True once deletions are held back for what another attempt cannot list.
     held_back: bool,
 }
 
@@ -92,12 +95,13 @@ impl Deletions {
     /// lists these sources again.
     fn of(request: &mut Request) -> Self {
         let options = &request.plan.options;
-        let sources_go = options.remove.sources && options.delete != Delete::Never;
+        let sources_go = options.remove.sources;
         let are_far = matches!(request.plan.sources, Sources::Remote { .. });
-        if sources_go && !are_far && may_come_back(request) {
+        let lists_again = !are_far && !options.select.prune_empty_dirs;
+        if sources_go && options.delete != Delete::Never && lists_again && may_come_back(request) {
             request.plan.moved = Some(MovedSources::default());
         }
-        Self { far_sources_go: sources_go && are_far, ..Self::default() }
+        Self { sources_go, lists_again, ..Self::default() }
     }
 
     fn note(&mut self, notice: &Notice) {
@@ -114,8 +118,13 @@ impl Deletions {
         {
             *most = most.saturating_sub(deleted);
         }
-        if self.far_sources_go && options.delete != Delete::Never {
+        if self.sources_go && !self.lists_again && options.delete != Delete::Never {
             options.delete = Delete::Never;
+            self.held_back = true;
+        }
+        // An argument that this run removed is missing now.
+        if self.sources_go && options.select.missing == Missing::Delete {
+            options.select.missing = Missing::Ignore;
             self.held_back = true;
         }
     }

@@ -476,6 +476,8 @@ impl Both<'_> {
         for control in '\u{80}'..='\u{9f}' {
             line = line.replace(control, &format!("\\#302\\#{:o}", u32::from(control)));
         }
+        // Deltic escapes what turns the direction of a line, with -8 too.
+        line = line.replace('\u{202e}', "\\#342\\#200\\#256");
         // It tells where links lead without what they are munged by.
         if line.as_bytes().get(1) == Some(&b'L') && self.munges() {
             return None;

@@ -28,7 +28,12 @@ impl KeptClock {
     /// Starts the clock. If the state directory holds no time, the last change on the disks is taken.
     pub(super) fn start(config: &Config) -> Self {
         let file = config.state.join("clock");
-        let known = read(&file).or_else(|| last_work(config));
+        let known = read(&file).or_else(|| {
+            let known = last_work(config)?;
+            // A wrong clock that changes the disks from now on is told from this time at the next start, too.
+            let _ = keep_at(&file, known);
+            Some(known)
+        });
         let is_age = |keep: &Keep| matches!(keep, Keep(KeepVersions::For(_)));
         let mut kept = config.volumes.values().filter_map(|volume| volume.versions.as_ref());
         let clock = Arc::new(AgeClock::start(Clocks::now(), known));
@@ -48,8 +53,12 @@ impl KeptClock {
     /// Stores the time for the next start, if the time is believed.
     pub(super) fn keep(&self) -> io::Result<()> {
         let Some(now) = self.clock.believed(Clocks::now()) else { return Ok(()) };
-        private::replace(&self.file, format!("{}\n", now.as_secs()).as_bytes())
+        keep_at(&self.file, now)
     }
+}
+
+fn keep_at(file: &Path, time: Duration) -> io::Result<()> {
+    private::replace(file, format!("{}\n", time.as_secs()).as_bytes())
 }
 
 fn read(file: &Path) -> Option<Duration> {
@@ -59,8 +68,7 @@ fn read(file: &Path) -> Option<Duration> {
 
 /// Time of the last change of the state directory or of a volume.
 fn last_work(config: &Config) -> Option<Duration> {
-    let own =
-        ["", "tokens.json", "key.pem", "acme.json", "lock"].map(|name| config.state.join(name));
+    let own = ["tokens.json", "key.pem", "acme.json"].map(|name| config.state.join(name));
     let volumes = config.volumes.values().map(|volume| volume.path.clone());
     let versions = volumes.clone().map(|volume| volume.join(OsStr::from_bytes(VERSIONS_NAME)));
     let changed = |path: PathBuf| {
