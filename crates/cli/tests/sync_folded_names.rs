@@ -25,7 +25,9 @@ impl Drop for Loop<'_> {
 /// A new exFAT at `dst`, or the reason to skip the test said.
 fn exfat(world: &World) -> Option<(Mounted<'_>, Loop<'_>)> {
     let without = "exFAT cannot be mounted here (exfat-fuse, exfatprogs, root)";
-    fs::File::create(world.path("image")).and_then(|file| file.set_len(64 << 20)).unwrap();
+    fs::File::create(world.path("image"))
+        .and_then(|file| file.set_len(64 << 20))
+        .expect("the file of the disk is made");
     let tools = ["mkfs.exfat", "mount.exfat-fuse", "losetup"];
     let made = is_root()
         && tools.iter().all(|tool| is_installed(tool))
@@ -47,7 +49,7 @@ fn sorted(world: &World, dir: &str) -> Vec<String> {
 
 /// Renames a source, and lets its times be.
 fn rename(world: &World, name: &str, new: &str) {
-    fs::rename(world.path(name), world.path(new)).unwrap();
+    fs::rename(world.path(name), world.path(new)).expect("the source is renamed");
 }
 
 #[test]
