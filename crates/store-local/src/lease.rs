@@ -66,7 +66,11 @@ fn survive_breaks() {
 extern "C" fn do_nothing(_signal: c_int) {}
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests look at files from outside")]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests look at files from outside"
+)]
 mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
