@@ -70,15 +70,22 @@ fn in_other_case(name: &Name) -> Vec<u8> {
 /// Sample names of a directory. The file system is asked for another spelling of each sample.
 #[derive(Clone, Debug, Default)]
 pub struct SampleNames {
+    /// A name with ASCII letters.
     ascii: Option<Name>,
+    /// An ASCII name without letters.
+    without_letters: Option<Name>,
     other: Option<Name>,
 }
 
 impl SampleNames {
     /// Takes `name` as a sample, unless there is already a sample of its kind that has another spelling.
     pub fn note(&mut self, name: &Name) {
-        let is_ascii = name.as_bytes().is_ascii();
-        let sample = if is_ascii { &mut self.ascii } else { &mut self.other };
+        let bytes = name.as_bytes();
+        let sample = match (bytes.is_ascii(), bytes.iter().any(u8::is_ascii_alphabetic)) {
+            (true, true) => &mut self.ascii,
+            (true, false) => &mut self.without_letters,
+            (false, _) => &mut self.other,
+        };
         if sample.is_none() && other_spellings(name).next().is_some() {
             *sample = Some(name.clone());
         }
@@ -86,7 +93,7 @@ impl SampleNames {
 
     /// Returns the samples.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
-        self.ascii.iter().chain(&self.other)
+        self.ascii.iter().chain(&self.without_letters).chain(&self.other)
     }
 }
 
@@ -160,14 +167,14 @@ mod tests {
         assert_eq!(others("\u{e9}"), [name("\u{c9}"), name("e\u{301}")]);
         assert_eq!(others("e\u{301}"), [name("E\u{301}"), name("\u{e9}")]);
         assert_eq!(others("Straße"), [name("STRAßE")]);
-        assert_eq!(others("123"), []);
+        assert_eq!(others("123"), [name("123.")]);
     }
 
     #[test]
     fn samples_are_names_that_have_other_spellings() {
         let mut samples = SampleNames::default();
         ["1", "b", "a", "é", "ü"].iter().for_each(|text| samples.note(&name(text)));
-        assert!(samples.names().eq(&[name("b"), name("é")]));
+        assert!(samples.names().eq(&[name("b"), name("1"), name("é")]));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use super::accept::Door;
+use super::accept::{Door, Wire};
 use super::config::Config;
 use super::shared::Server;
 use super::{prepare, router};
@@ -67,7 +67,8 @@ impl Here {
         let runtime =
             runtime.worker_threads(1).enable_all().build().expect("the system has threads");
         let server = Arc::new(prepared.server);
-        let door = Door::new(Arc::clone(&server), router(Arc::clone(&server)), 8);
+        let (router, size) = (router(Arc::clone(&server)), (8, Wire::AsConfigured));
+        let door = Door::new(Arc::clone(&server), router, size);
         Self { runtime, door, server, token }
     }
 
