@@ -159,15 +159,9 @@ pub(super) fn write_sparse(
 
 /// Makes holes of the blocks of zeros in a file of `len` bytes, where it has other blocks.
 pub(super) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
-    let mut at = 0;
-    while at < len {
-        let data = match fs::seek(file, SeekFrom::Data(at)) {
-            // There is none, or this file system cannot tell.
-            Err(Errno::NXIO | Errno::INVAL) => break,
-            found => found?,
-        };
-        at = fs::seek(file, SeekFrom::Hole(data))?.min(len);
-        read_through(file, data..at, |start, bytes| {
+    // A file system that does not know of holes cannot tell what to dig in.
+    each_data(file, 0..len, |data| {
+        read_through(file, data, |start, bytes| {
             let mut done = 0;
             while done < bytes.len() {
                 let start = start + done as u64;
@@ -179,9 +173,10 @@ pub(super) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
                 done += run.len();
             }
             Ok(())
-        })?;
-    }
-    Ok(())
+        })
+        .map(drop)
+    })
+    .map(drop)
 }
 
 /// The front of `bytes`, which go to `at`: as many blocks of the file as are all zeros, or all not.
