@@ -92,10 +92,15 @@ impl Session {
         }
     }
 
+    /// Sends a hello that still waits, and these frames. A batch without a frame would be a check of nothing, which
+    /// the other end refuses: so nothing is sent where there is neither.
     async fn say(&mut self, frames: Vec<u8>) {
         let mut owed = std::mem::take(&mut self.owed);
         owed.extend(frames);
         let frames = owed;
+        if frames.is_empty() {
+            return;
+        }
         self.flow.monitor.count_sent(Purpose::Control, frames.len());
         // If nobody listens any more, the reader hears why.
         self.batches.send(frames).await.ok();

@@ -167,7 +167,7 @@ impl Session {
                         Some(names_in_file(&path, form, Trust::new(options.follow.insecure))?)
                     }
                     NamesFrom::Frames => {
-                        // Who tells them may want to know us first.
+                        // The other end may want our hello before it tells the names.
                         self.say(Vec::new()).await;
                         Some(self.hear_names().await?)
                     }
