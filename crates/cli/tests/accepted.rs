@@ -1,8 +1,6 @@
 //! Words of scripts for rsync: those that are accepted, those that are refused with a reason, and other names for us.
 
-mod common;
-
-use common::{DELTIC, Run, SHELL, World, is_installed, rsync};
+use crate::common::{DELTIC, Run, SHELL, World, is_installed, rsync};
 
 fn world() -> World {
     let world = World::new();

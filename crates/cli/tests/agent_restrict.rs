@@ -1,12 +1,10 @@
 //! Keys that may do no more than sync one directory (`deltic agent --restrict`), from outside: what is refused, and
 //! that nothing of it happens.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{DELTIC, Run, World, rsync};
+use crate::common::{DELTIC, Run, World, rsync};
 
 /// A world with a directory `jail` for the key, and a secret beside it.
 struct Key {
@@ -87,13 +85,13 @@ fn found(dir: &Path, content: &str) -> bool {
 fn a_tree_goes_below_the_directory_and_back() {
     let key = Key::new("");
     let world = &key.world;
-    world.write("src/sub/large", common::noise(300_000, 1));
+    world.write("src/sub/large", crate::common::noise(300_000, 1));
     world.link("sub/large", "src/link");
     for there in ["h:dst", "h:/dst", "h:./dst/"] {
         key.ok(&format!("-a src/ {there}"));
         world.assert_same("src", "jail/dst");
     }
-    world.write("src/sub/large", common::edited(&common::noise(300_000, 1), 1000));
+    world.write("src/sub/large", crate::common::edited(&crate::common::noise(300_000, 1), 1000));
     let run = key.ok("-a --delete --stats src/ h:dst");
     assert!(run.stat("Literal data") < 100_000, "{run:#?}");
     for (n, from) in ["h:dst/", "h:/dst/", "h:/d*/"].into_iter().enumerate() {
@@ -357,7 +355,7 @@ fn the_key_runs_nothing_but_the_agent() {
         assert!(run.stderr.contains("is not run here"), "{command} {run:#?}");
         assert!(!run.stderr.contains('\u{1b}') && run.stdout.is_empty(), "{command} {run:#?}");
     }
-    key.world.write("src/large", common::noise(100_000, 3));
+    key.world.write("src/large", crate::common::noise(100_000, 3));
     // A second stream would lead through a socket outside: there is one.
     let run = key.run("-a --streams 3 src/ h:dst");
     assert_eq!(run.code, Some(0), "{run:#?}");

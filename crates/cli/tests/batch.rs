@@ -1,15 +1,13 @@
 //! Runs that are kept in a file and made again elsewhere: `--write-batch`, `--only-write-batch`, `--read-batch`.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::dice::Dice;
-use common::maker::{Taste, Tree};
-use common::tree::picture;
-use common::{DELTIC, Run, SHELL, WAYS, World, edited, is_root, noise, rsync};
+use crate::common::dice::Dice;
+use crate::common::maker::{Taste, Tree};
+use crate::common::tree::picture;
+use crate::common::{DELTIC, Run, SHELL, WAYS, World, edited, is_root, noise, rsync};
 
 /// Sources, and directories `a` and `b` with an older version of them.
 fn world() -> World {
@@ -46,7 +44,7 @@ fn what_a_batch_was_written_for_another_destination_becomes_as_well() {
         world.assert_same("src", "b");
         world.assert_clean("b");
         // Of a file of two versions here, only what is new.
-        let room = if way == common::Way::Local { 20_000 } else { 650_000 };
+        let room = if way == crate::common::Way::Local { 20_000 } else { 650_000 };
         assert!(len(&world, "B") < room, "{way:?}: {} bytes", len(&world, "B"));
         assert_eq!(world.mode("B"), 0o600, "it holds what others may not read");
         // Once more, and nothing is to be done.
@@ -259,7 +257,7 @@ fn what_does_not_fit_is_named_and_stays_as_it_was() {
 #[test]
 fn hard_links_special_files_and_attributes_come_out_of_a_batch() {
     if !is_root() {
-        return common::skip("only root makes devices");
+        return crate::common::skip("only root makes devices");
     }
     let world = world();
     fs::hard_link(world.path("src/big"), world.path("src/dir/big too")).unwrap();

@@ -1,8 +1,6 @@
 //! Limits of the system for a process: few open files, and no long ones.
 
-mod common;
-
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, noise};
+use crate::common::{DELTIC, Run, SHELL, WAYS, Way, World, noise};
 
 /// `deltic sync -a` where the shell's `ulimit` has set this bound for both ends.
 fn bounded(world: &World, bound: &str, (way, words): (Way, &str)) -> Run {

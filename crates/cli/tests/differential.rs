@@ -135,8 +135,6 @@
 //! - `--remove-source-files` with `--copy-unsafe-links`: rsync leaves the links that it followed, and ends with 23.
 //! - `--remove-source-files` with an alternate that has a symlink or the like: rsync leaves it at the source.
 
-mod common;
-
 #[path = "differential/case.rs"]
 mod case;
 #[path = "differential/compare.rs"]
@@ -151,10 +149,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::common::dice::Dice;
+use crate::common::maker::{PATTERNS, rule};
+use crate::common::{is_installed, skip};
 use case::{Case, Verdict};
-use common::dice::Dice;
-use common::maker::{PATTERNS, rule};
-use common::{is_installed, skip};
 
 /// Cases without a word to the contrary.
 const CASES: u64 = 300;

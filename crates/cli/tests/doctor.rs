@@ -1,8 +1,6 @@
 //! `deltic doctor` and `deltic install`, over a remote shell that stays here.
 
-mod common;
-
-use common::{DELTIC, Mounted, Run, SHELL, World};
+use crate::common::{DELTIC, Mounted, Run, SHELL, World};
 
 fn doctor(world: &World, words: &[&str]) -> Run {
     let all = ["doctor", "-e", SHELL, "--deltic-path", DELTIC].iter().chain(words);

@@ -1,8 +1,6 @@
 //! Services that break off, talk nonsense, or lie. An ordinary user's sync asks one what btrfs keeps: whatever cannot
 //! be an answer is none, and a service of somebody else is not asked. Root only.
 
-mod common;
-
 use std::fs;
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -15,10 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::attrs::SOMEBODY;
-use common::limited::Limited;
-use common::service::as_somebody;
-use common::{DELTIC, Run, SHELL, World, at_once, btrfs_by, is_installed, noise, skip, wait_until};
+use crate::common::attrs::SOMEBODY;
+use crate::common::limited::Limited;
+use crate::common::service::as_somebody;
+use crate::common::{
+    DELTIC, Run, SHELL, World, at_once, btrfs_by, is_installed, noise, skip, wait_until,
+};
 use deltic_core::codec::Put;
 use deltic_core::{StoredSums, SumKind};
 

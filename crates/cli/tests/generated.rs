@@ -1,10 +1,8 @@
 //! Manual pages and completions: what is generated holds every option that the help shows.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::{DELTIC, Run, World, is_installed};
+use crate::common::{DELTIC, Run, World, is_installed};
 
 /// Long options that `deltic sync --help` begins a line with.
 fn options(world: &World) -> BTreeSet<String> {
@@ -42,7 +40,7 @@ fn completions_of_every_shell_hold_every_option() {
 #[test]
 fn bash_takes_its_completions() {
     if !is_installed("bash") {
-        return common::skip("bash is not installed");
+        return crate::common::skip("bash is not installed");
     }
     let world = World::new();
     let run = Run::of(&mut world.command(DELTIC, ["completions", "bash"]));
@@ -146,7 +144,7 @@ fn help_is_given_by_the_word_too() {
 #[test]
 fn the_help_shows_every_option_of_rsync_that_is_taken() {
     if !is_installed("rsync") {
-        return common::skip("rsync is not installed: nobody says which options it has");
+        return crate::common::skip("rsync is not installed: nobody says which options it has");
     }
     let world = World::new();
     std::os::unix::fs::symlink(DELTIC, world.path("rsync")).expect("the name is free");

@@ -1,11 +1,9 @@
 //! Signature, delta and patch as commands: between two real versions, through pipes, and with inputs that do not fit.
 
-mod common;
-
 use std::fs;
 
-use common::attrs::{SOMEBODY, own};
-use common::{DELTIC, Run, World, edited, noise, skip};
+use crate::common::attrs::{SOMEBODY, own};
+use crate::common::{DELTIC, Run, World, edited, noise, skip};
 use rustix::process::getuid;
 
 /// `old` and `new`, two versions of one file.

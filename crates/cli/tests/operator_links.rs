@@ -1,8 +1,6 @@
 //! Paths that an operator names for a program itself: settings, keys, logs, tokens, volumes. The superuser follows no
 //! symlink of another user there, and goes on following the superuser's own.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,10 +8,10 @@ use std::os::unix::fs::{PermissionsExt, lchown};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use common::http::ask;
-use common::server::{Server, spawn};
-use common::service::Service;
-use common::{DELTIC, Run, World, is_root, skip, wait_until};
+use crate::common::http::ask;
+use crate::common::server::{Server, spawn};
+use crate::common::service::Service;
+use crate::common::{DELTIC, Run, World, is_root, skip, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Another user.

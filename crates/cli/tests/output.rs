@@ -1,12 +1,10 @@
 //! Output of the command: what rsync's users read, next to what rsync itself says.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, noise, rsync};
+use crate::common::{DELTIC, Run, SHELL, WAYS, Way, World, noise, rsync};
 
 /// A tree with one thing of each kind, next to an empty destination.
 fn world() -> World {
@@ -185,7 +183,7 @@ fn a_log_holds_no_byte_that_drives_a_terminal() {
 fn owners_are_those_of_the_source_where_they_are_carried() {
     let owned = || {
         let world = world();
-        if common::is_root() {
+        if crate::common::is_root() {
             for (name, id) in [("src/file", 1234), ("src/dir", 1235), ("src/link", 1236)] {
                 std::os::unix::fs::lchown(world.path(name), Some(id), Some(id + 10))
                     .expect("root may");
@@ -615,7 +613,7 @@ fn messages_go_where_those_of_rsync_go() {
     for words in ["--stderr=x", "--outbuf=x"] {
         let world = world();
         assert_eq!(world.sync(&["-a", words, "src/", "dst/"]).code, Some(1), "{words}");
-        if common::is_installed("rsync") {
+        if crate::common::is_installed("rsync") {
             let run = Run::of(&mut world.command("rsync", ["-a", words, "src/", "dst/"]));
             assert_eq!(run.code, Some(1), "{words} {run:#?}");
         }

@@ -1,10 +1,8 @@
 //! The recipes of `docs/recipes.md` that can run here do, as they are written there; units are read by systemd.
 
-mod common;
-
 use std::process::Command;
 
-use common::{DELTIC, Run, World, is_installed, skip};
+use crate::common::{DELTIC, Run, World, is_installed, skip};
 
 const RECIPES: &str = include_str!("../../../docs/recipes.md");
 
@@ -44,7 +42,7 @@ fn world() -> World {
     }
     world.mkdir("inside");
     world.write("src/app.log", "one line\n");
-    world.write("src/data", common::noise(50_000, 1));
+    world.write("src/data", crate::common::noise(50_000, 1));
     world
 }
 

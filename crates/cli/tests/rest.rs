@@ -1,10 +1,8 @@
 //! Plain HTTP: deltas and versions, by the real server.
 
-mod common;
-
-use common::http::{Answer, ask};
-use common::server::Server;
-use common::{World, edited, noise};
+use crate::common::http::{Answer, ask};
+use crate::common::server::Server;
+use crate::common::{World, edited, noise};
 
 #[track_caller]
 fn assert_nothing_staged(world: &World) {

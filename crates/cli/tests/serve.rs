@@ -1,15 +1,13 @@
 //! `deltic serve`: the real server on loopback, and the real command as its client.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::http::ask;
-use common::server::Server;
-use common::{DELTIC, Run, World, edited, is_installed, noise, skip, wait_until};
+use crate::common::http::ask;
+use crate::common::server::Server;
+use crate::common::{DELTIC, Run, World, edited, is_installed, noise, skip, wait_until};
 use rustix::process::Signal;
 
 #[test]
@@ -333,7 +331,7 @@ fn settings_of_a_file_count_and_are_checked_before_anybody_is_let_in() {
     );
     world.write("two.toml", &two);
     let words = "serve --config two.toml --listen 127.0.0.1:0 --state state";
-    let (mut child, lines) = common::server::spawn(&world, words, Stdio::null());
+    let (mut child, lines) = crate::common::server::spawn(&world, words, Stdio::null());
     assert!(lines.iter().any(|line| line.contains("/zoo/#t=")), "{lines:?}");
     child.kill().and_then(|()| child.wait()).expect("it is ours");
     let server = Server::start(&world, "--no-delete");

@@ -1,12 +1,10 @@
 //! Certificates by ACME, as far as no authority is needed; `make acme` asks a real one.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use common::{DELTIC, Run, World};
+use crate::common::{DELTIC, Run, World};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn settings(world: &World, acme: &str) {

@@ -1,15 +1,13 @@
 //! What `deltic serve` makes of pages of other sites, of disks that fill up and of tokens that end in the middle.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::http::ask;
-use common::server::Server;
-use common::{Mounted, World, wait_until};
+use crate::common::http::ask;
+use crate::common::server::Server;
+use crate::common::{Mounted, World, wait_until};
 
 const FILES: &str = "/v1/volumes/photos/files";
 

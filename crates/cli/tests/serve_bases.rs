@@ -1,12 +1,10 @@
 //! A server knows which version a client brought: the next one comes as what the client's storage says has changed.
 //! Root only, but for what no storage tells: the storage is btrfs, on a file of its own.
 
-mod common;
-
 use std::fs;
 
-use common::server::Server;
-use common::{Run, SECTOR, World, btrfs, noise};
+use crate::common::server::Server;
+use crate::common::{Run, SECTOR, World, btrfs, noise};
 use rustix::fs::{statvfs, syncfs};
 
 /// Longer than a large file has to be.

@@ -2,8 +2,6 @@
 //! go elsewhere, listeners in the clear, answers that tell too much, heads without end, and requests that end more than
 //! themselves. SECURITY.md has the whole list, with tests elsewhere that hold the rest of it.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
@@ -14,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::bucket::Bucket;
-use common::http::{Answer, ask, ask_as};
-use common::server::Server;
-use common::{DELTIC, Run, World, is_installed, noise, skip, wait_until};
+use crate::common::bucket::Bucket;
+use crate::common::http::{Answer, ask, ask_as};
+use crate::common::server::Server;
+use crate::common::{DELTIC, Run, World, is_installed, noise, skip, wait_until};
 use serde_json::Value;
 
 /// A server of somebody else on this machine.

@@ -1,13 +1,11 @@
 //! Clients of `deltic serve` where it refuses something, is away, or keeps less than was asked for.
 
-mod common;
-
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::server::Server;
-use common::{DELTIC, Run, World, noise, wait_until};
+use crate::common::server::Server;
+use crate::common::{DELTIC, Run, World, noise, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Starts the command in the background; what it complains of is in the file `said`.

@@ -1,14 +1,12 @@
 //! Old versions of an age while the clock is wrong (`deltic serve --versions 30d`), by `faketime`.
 
-mod common;
-
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::http::ask;
-use common::server::Server;
-use common::{World, skip, wait_until};
+use crate::common::http::ask;
+use crate::common::server::Server;
+use crate::common::{World, skip, wait_until};
 use rustix::process::Signal;
 
 const FILE: &str = "/v1/volumes/photos/files/a";

@@ -1,13 +1,11 @@
 //! Changes of a volume as they happen: `GET /v1/volumes/V/events`.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-use common::World;
-use common::http::ask;
-use common::server::Server;
+use crate::common::World;
+use crate::common::http::ask;
+use crate::common::server::Server;
 use serde_json::Value;
 
 /// A client who follows.
@@ -77,7 +75,7 @@ fn all_that_changes_is_told_whoever_changes_it() {
     };
     let put = |name: &str| {
         let what = format!("PUT /v1/volumes/photos/files/{name}");
-        let answer = common::http::ask(&server, &what, "", b"new");
+        let answer = crate::common::http::ask(&server, &what, "", b"new");
         assert!((200..300).contains(&answer.status), "{answer:?}");
     };
     put("dir/one");

@@ -1,14 +1,12 @@
 //! The audit log and the metrics of `deltic serve`.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::server::Server;
-use common::{PATIENCE, World, wait_until};
+use crate::common::server::Server;
+use crate::common::{PATIENCE, World, wait_until};
 
 /// Waits until the log has a line with all of these.
 #[track_caller]

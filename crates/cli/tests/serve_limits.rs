@@ -1,14 +1,12 @@
 //! Limits of `deltic serve` that protect its other clients, tried by sockets that do what clients should not.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::server::Server;
-use common::{PATIENCE, World, noise, skip, wait_until};
+use crate::common::server::Server;
+use crate::common::{PATIENCE, World, noise, skip, wait_until};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// The status of an answer.

@@ -1,11 +1,9 @@
 //! `--remove-source-files --delete` whose server is killed and comes back in the midst of it.
 
-mod common;
-
 use std::process::{Child, Command, Output, Stdio};
 
-use common::server::Server;
-use common::{DELTIC, World, noise, wait_until};
+use crate::common::server::Server;
+use crate::common::{DELTIC, World, noise, wait_until};
 
 /// Files that are moved before the connection is lost, and after: more than an end holds before it lets sources go.
 const SMALL_FILES: usize = 6_000;

@@ -1,13 +1,11 @@
 //! Quotas of volumes of `deltic serve`, and room that stays on their disks.
 
-mod common;
-
 use std::thread;
 use std::time::Instant;
 
-use common::http::{Answer, ask};
-use common::server::Server;
-use common::{PATIENCE, World, wait_until};
+use crate::common::http::{Answer, ask};
+use crate::common::server::Server;
+use crate::common::{PATIENCE, World, wait_until};
 use serde_json::Value;
 
 const FILES: &str = "/v1/volumes/photos/files";

@@ -1,12 +1,10 @@
 //! Requests of plain HTTP that are refused: every client reads why, whatever it has sent by then.
 
-mod common;
-
 use std::process::{Command, Stdio};
 
-use common::http::{Answer, ask};
-use common::server::Server;
-use common::{World, skip};
+use crate::common::http::{Answer, ask};
+use crate::common::server::Server;
+use crate::common::{World, skip};
 
 const FILE: &str = "/v1/volumes/photos/files/a";
 

@@ -1,15 +1,13 @@
 //! Signals to `deltic serve`: settings are taken up anew, and sessions end before the server does.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::server::Server;
-use common::{DELTIC, World, is_installed, noise, skip, wait_until};
+use crate::common::server::Server;
+use crate::common::{DELTIC, World, is_installed, noise, skip, wait_until};
 use rustix::process::Signal;
 
 /// Starts an upload of ten bytes, and leaves out the last ones.
@@ -91,7 +89,7 @@ fn what_a_new_start_is_needed_for_is_told() {
     world.write("deltic.toml", &settings);
     let said = std::fs::File::create(world.path("said")).expect("it is made");
     let words = "serve --config deltic.toml --listen 127.0.0.1:0";
-    let (mut child, lines) = common::server::spawn(&world, words, said.into());
+    let (mut child, lines) = crate::common::server::spawn(&world, words, said.into());
     let address =
         lines.last().and_then(|line| line.split('/').nth(2)).expect("it says where it is");
     // Who is answered knows that it hears signals.
@@ -118,7 +116,7 @@ fn what_a_new_start_is_needed_for_is_told() {
 #[test]
 fn tokens_of_the_settings_count_as_long_as_these_have_them() {
     let world = World::new();
-    let made = common::Run::of(&mut world.command(DELTIC, ["token", "new"])).stdout;
+    let made = crate::common::Run::of(&mut world.command(DELTIC, ["token", "new"])).stdout;
     let (token, hash) = made.split_once('\n').expect("a token, and its hash");
     let settings = format!(
         "[limits]\nsessions_per_token = 9\n[tokens.tv]\n{hash}access = \"read\"\npath = \"films\"\n"
@@ -175,7 +173,7 @@ fn a_new_certificate_is_shown_without_a_new_start() {
              -out {name}/cert.pem -subj /CN=localhost -days 1"
         );
         world.mkdir(name);
-        let made = common::Run::of(&mut world.command("openssl", words.split_whitespace()));
+        let made = crate::common::Run::of(&mut world.command("openssl", words.split_whitespace()));
         assert_eq!(made.code, Some(0), "{made:#?}");
     };
     make("old");
@@ -189,7 +187,7 @@ fn a_new_certificate_is_shown_without_a_new_start() {
     let shown = || {
         let address = server.url.split("://").nth(1).expect("it is heard");
         let mut command = world.command("openssl", ["s_client", "-connect", address]);
-        let run = common::Run::of(command.write_stdin(""));
+        let run = crate::common::Run::of(command.write_stdin(""));
         run.stdout.split("-----BEGIN CERTIFICATE-----").nth(1).map(|rest| rest[..200].to_owned())
     };
     let first = shown();

@@ -1,14 +1,12 @@
 //! `deltic serve` under systemd: the socket that was opened for it, and the states that it reports.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 
-use common::{DELTIC, PATIENCE, World};
+use crate::common::{DELTIC, PATIENCE, World};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]

@@ -1,13 +1,11 @@
 //! A state directory has one server (`deltic serve --state`), and so has an audit log.
 
-mod common;
-
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::World;
-use common::server::{Server, spawn};
+use crate::common::World;
+use crate::common::server::{Server, spawn};
 use rustix::process::Signal;
 
 /// Starts a server that may be refused; it and what it says on standard error.

@@ -1,12 +1,10 @@
 //! Quotas of tokens of `deltic serve`: what may be in the part of a volume that a token is for.
 
-mod common;
-
 use std::thread;
 
-use common::World;
-use common::http::{Answer, ask, ask_as};
-use common::server::Server;
+use crate::common::World;
+use crate::common::http::{Answer, ask, ask_as};
+use crate::common::server::Server;
 use serde_json::Value;
 
 const FILES: &str = "/v1/volumes/photos/files";

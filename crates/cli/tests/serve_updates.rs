@@ -1,8 +1,6 @@
 //! Updates of edited files in one message each: what a watch sends to `deltic serve`, and what a server takes.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
-mod common;
-
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt, chown, symlink};
 use std::path::Path;
@@ -10,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::dice::Dice;
-use common::server::{Server, Socket};
-use common::{DELTIC, World, noise, wait_until};
+use crate::common::dice::Dice;
+use crate::common::server::{Server, Socket};
+use crate::common::{DELTIC, World, noise, wait_until};
 use deltic_serve::client::{Address, Credentials, Local, Updating};
 use deltic_serve::update::{Base, Head, MAX_FILE_BYTES, MAX_UPDATE_BYTES, Step, written};
 use deltic_tree::{RelPath, Timestamp};

@@ -1,7 +1,5 @@
 //! Promises of a running server, whatever its clients say or do: flushes, the kernel's walls, tokens, and its volumes.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::symlink;
@@ -12,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::http::{ask, ask_as};
-use common::server::{Server, Socket};
-use common::{DELTIC, PATIENCE, Run, World, is_installed, is_root, noise, skip, wait_until};
+use crate::common::http::{ask, ask_as};
+use crate::common::server::{Server, Socket};
+use crate::common::{DELTIC, PATIENCE, Run, World, is_installed, is_root, noise, skip, wait_until};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 

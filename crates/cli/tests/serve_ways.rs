@@ -1,16 +1,14 @@
 //! Ways to a server that cut WebSockets, or connections: a sync gets there all the same.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-use common::dice::Dice;
-use common::server::Server;
-use common::{Run, World, at_once, edited, noise};
+use crate::common::dice::Dice;
+use crate::common::server::Server;
+use crate::common::{Run, World, at_once, edited, noise};
 
 /// Harm that something on the way does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

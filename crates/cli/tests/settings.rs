@@ -1,13 +1,11 @@
 //! Options in configuration files, in profiles and in the environment.
 
-mod common;
-
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 
-use common::{DELTIC, Run, SHELL, World, is_root, skip};
+use crate::common::{DELTIC, Run, SHELL, World, is_root, skip};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 const CONFIG: &str = ".config/deltic/config.toml";

@@ -1,13 +1,11 @@
 //! `deltic storage` on real file systems, and on what `veritysetup` writes.
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-use common::dice::Dice;
-use common::service::as_somebody;
-use common::{DELTIC, Mounted, Run, World, btrfs, btrfs_by, is_installed, noise, skip};
+use crate::common::dice::Dice;
+use crate::common::service::as_somebody;
+use crate::common::{DELTIC, Mounted, Run, World, btrfs, btrfs_by, is_installed, noise, skip};
 use serde_json::Value;
 
 const LEN: usize = 5_000_001;

@@ -1,9 +1,7 @@
 //! What is said of names besides their changes: why they are passed over, where old versions are kept, which sources
 //! go. In rsync's words, whichever end is remote.
 
-mod common;
-
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, rsync};
+use crate::common::{DELTIC, Run, SHELL, WAYS, Way, World, rsync};
 
 /// Lines of one kind. In rsync those of one process are in order, and the processes race.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -223,8 +221,8 @@ fn a_source_that_could_not_be_removed_is_not_told_as_removed() {
     world.write("src/a", "a");
     world.write("src/b/f", "f");
     let frozen = world.path("src/b");
-    if !common::is_installed("chattr") || !attribute("+i", &frozen) {
-        return common::skip("no directory can be made immutable here");
+    if !crate::common::is_installed("chattr") || !attribute("+i", &frozen) {
+        return crate::common::skip("no directory can be made immutable here");
     }
     let run = world.sync(&["-avv", "--remove-source-files", "src/", "dst"]);
     assert!(attribute("-i", &frozen), "it was set");
@@ -239,8 +237,8 @@ fn each_source_that_went_is_told_where_many_stay() {
         (0..100).for_each(|n| world.write(format!("src/stay/{n}"), "x"));
         (0..3).for_each(|n| world.write(format!("src/go/{n}"), "x"));
         let frozen = world.path("src/stay");
-        if !common::is_installed("chattr") || !attribute("+i", &frozen) {
-            return common::skip("no directory can be made immutable here");
+        if !crate::common::is_installed("chattr") || !attribute("+i", &frozen) {
+            return crate::common::skip("no directory can be made immutable here");
         }
         let run = world.sync(&[
             "-a",

@@ -1,15 +1,13 @@
 //! What old versions that are kept (`-b`) take the place of: an older backup, or nothing.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 
-use common::attrs::SOMEBODY;
-use common::dice::Dice;
-use common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, noise, rsync, skip};
+use crate::common::attrs::SOMEBODY;
+use crate::common::dice::Dice;
+use crate::common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, noise, rsync, skip};
 
 fn words(way: Way, options: &str) -> String {
     let force = if options.contains("--delete") { "--force-delete" } else { "" };

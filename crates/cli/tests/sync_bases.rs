@@ -1,8 +1,6 @@
 //! A sender whose storage tells what changed since the last run reads and sends that alone. Root only: the storage is
 //! btrfs, on a file of its own.
 
-mod common;
-
 use std::fs;
 use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -11,9 +9,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 
-use common::attrs::{SOMEBODY, own};
-use common::service::{Service, as_somebody};
-use common::{DELTIC, Run, SECTOR, SHELL, World, btrfs, noise};
+use crate::common::attrs::{SOMEBODY, own};
+use crate::common::service::{Service, as_somebody};
+use crate::common::{DELTIC, Run, SECTOR, SHELL, World, btrfs, noise};
 use rustix::fs::OFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
@@ -22,7 +20,7 @@ const LEN: usize = 40 << 20;
 
 #[test]
 fn only_what_changed_since_the_last_run_is_read_and_sent() {
-    for way in common::WAYS {
+    for way in crate::common::WAYS {
         let world = World::new();
         let Some(_disk) = btrfs(&world) else { return };
         world.write("disk/s/image", noise(LEN, 1));
@@ -134,7 +132,7 @@ fn from_far_away_nothing_is_read_ahead_that_storage_may_tell() {
 fn an_ordinary_user_asks_the_service_what_changed_and_is_told_why_nobody_tells() {
     let world = World::new();
     let Some(_disk) = btrfs(&world) else { return };
-    if !common::is_installed("setpriv") {
+    if !crate::common::is_installed("setpriv") {
         return;
     }
     world.write("disk/s/image", noise(LEN, 1));

@@ -1,12 +1,10 @@
 //! What is known of files from an earlier run: `-c` reads them once, what is matched against is cut once, and nothing
 //! is believed that is not so any more.
 
-mod common;
-
 use std::fs;
 use std::time::Duration;
 
-use common::{DELTIC, Run, SHELL, WAYS, World, bytes_read, edited, noise};
+use crate::common::{DELTIC, Run, SHELL, WAYS, World, bytes_read, edited, noise};
 
 const BIG: usize = 8 << 20;
 
@@ -519,7 +517,7 @@ fn digests_of_what_came_are_shown_where_they_are_known() {
         });
         let known = contents.each_ref().map(|(name, bytes)| ((*name).to_owned(), digest(bytes)));
         let mut first = known.clone();
-        if matches!(way, common::Way::Push) {
+        if matches!(way, crate::common::Way::Push) {
             // It may have parts more than once, so it goes by recipe, without a digest of its bytes.
             first[0].1.clone_from(&blanks);
         }
@@ -535,7 +533,7 @@ fn digests_of_what_came_are_shown_where_they_are_known() {
             run("-acn"),
             [(
                 "small".into(),
-                if matches!(way, common::Way::Pull) { blanks } else { digest(b"SMALL") }
+                if matches!(way, crate::common::Way::Pull) { blanks } else { digest(b"SMALL") }
             )],
             "{way:?}"
         );
@@ -544,7 +542,7 @@ fn digests_of_what_came_are_shown_where_they_are_known() {
         world.write("one/small", "other");
         let ends = format!("{} {}", way.from("src/small"), way.to("one/new"));
         let told = world.ok(&format!("-ac --out-format=%C {ends}")).stdout;
-        let is_known = !matches!(way, common::Way::Pull);
+        let is_known = !matches!(way, crate::common::Way::Pull);
         let sum = if is_known { digest(b"SMALL") } else { " ".repeat(64) };
         assert_eq!(told.trim_end_matches('\n'), sum, "{way:?}");
     }

@@ -1,9 +1,7 @@
 //! What counts as changed, and other trees to compare with.
 
-mod common;
-
-use common::attrs::node;
-use common::{Mounted, Run, WAYS, Way, World, edited, noise, rsync};
+use crate::common::attrs::node;
+use crate::common::{Mounted, Run, WAYS, Way, World, edited, noise, rsync};
 use rustix::fs::FileType;
 
 /// A world where `dst` has an old version of `src/file` of the same length.
@@ -71,8 +69,8 @@ fn coarse(world: &World) -> Option<Mounted<'_>> {
     image.and_then(|image| image.set_len(16 << 20)).expect("there is room");
     let words = ["-q", "-F", "-I", "128", "image"];
     let made = || Run::of(&mut world.command("mkfs.ext2", words)).code == Some(0);
-    if !(common::is_installed("mkfs.ext2") && made()) {
-        common::skip(without);
+    if !(crate::common::is_installed("mkfs.ext2") && made()) {
+        crate::common::skip(without);
         return None;
     }
     Mounted::by((world, "disk"), ("mount", &["-o", "loop", "image", "disk"]), without)
@@ -87,7 +85,7 @@ fn where_times_are_kept_in_seconds_nothing_comes_twice() {
     for name in ["src/d/file", "src/d/link", "src/d", "src"] {
         world.set_time(name, 1_000_000_000);
     }
-    for way in common::WAYS {
+    for way in crate::common::WAYS {
         let dst = format!("disk/{way:?}");
         let run = |more: &str| {
             world.ok(&format!("-ai {more} {} {}", way.from("src/"), way.to(&dst))).stdout

@@ -1,13 +1,11 @@
 //! Connections between ends that do not fit, that damage what they carry, and ends that break down.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use common::peer::{sync_over, sync_with};
-use common::{DELTIC, Run, SHELL, World, is_installed, noise, skip};
+use crate::common::peer::{sync_over, sync_with};
+use crate::common::{DELTIC, Run, SHELL, World, is_installed, noise, skip};
 use deltic_core::Key;
 use deltic_protocol::Hello;
 use deltic_protocol::hello::MAGIC;

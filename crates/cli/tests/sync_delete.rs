@@ -1,16 +1,14 @@
 //! What is left out and what is removed: filters as rsync has them, and deletions that are no accident.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use common::attrs::{SOMEBODY, own};
-use common::terminal::Terminal;
-use common::tree::picture;
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_installed, is_root, rsync, skip};
+use crate::common::attrs::{SOMEBODY, own};
+use crate::common::terminal::Terminal;
+use crate::common::tree::picture;
+use crate::common::{DELTIC, Run, SHELL, WAYS, Way, World, is_installed, is_root, rsync, skip};
 
 fn world(extra: usize) -> World {
     let world = World::new();

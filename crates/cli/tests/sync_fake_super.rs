@@ -1,13 +1,11 @@
 //! `--fake-super`: what only the superuser may set is noted, in rsync's form, and read back by either program.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, skip};
+use crate::common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, skip};
 use deltic_tree::meta::{Acl, AclEntry, IdKind};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Uid, XattrFlags, chownat, lgetxattr, lsetxattr, makedev,
@@ -115,7 +113,7 @@ fn assert_restored(world: &World, dst: &str) {
     assert_eq!(attribute("user.own").as_deref(), Some("1"));
     assert_eq!(attribute("trusted.foreign").as_deref(), Some("2"));
     world.assert_same("src", dst);
-    if let Some(run) = common::rsync(world, &["-aAXni", "src/", &format!("{dst}/")]) {
+    if let Some(run) = crate::common::rsync(world, &["-aAXni", "src/", &format!("{dst}/")]) {
         assert_eq!(run.stdout, "");
     }
 }

@@ -1,8 +1,6 @@
 //! What goes wrong with files: each name that fails is told, the others arrive, nothing is torn, nothing leaves the
 //! root.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -10,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::attrs::note;
-use common::{
+use crate::common::attrs::note;
+use crate::common::{
     DELTIC, Mounted, Run, SHELL, WAYS, Way, World, edited, is_installed, is_root, noise, skip,
 };
 
@@ -129,7 +127,7 @@ fn a_link_below_the_destination_is_replaced_and_never_followed() {
         let world = World::new();
         world.write("outside/canary", "alive");
         world.write("outside/sub/file", "alive");
-        let before = common::tree::picture(&world.path("outside"));
+        let before = crate::common::tree::picture(&world.path("outside"));
         world.write("src/sub/file", "new");
         world.write("src/deep/er/file", "new");
         world.write("src/canary", "new");
@@ -142,7 +140,7 @@ fn a_link_below_the_destination_is_replaced_and_never_followed() {
             world.link(target, &format!("dst/{name}"));
         }
         world.ok(&format!("-a {} {}", way.from("src/"), way.to("dst/")));
-        assert_eq!(common::tree::picture(&world.path("outside")), before, "{way:?}");
+        assert_eq!(crate::common::tree::picture(&world.path("outside")), before, "{way:?}");
         world.assert_same("src", "dst");
     }
 }

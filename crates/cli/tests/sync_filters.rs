@@ -1,18 +1,16 @@
 //! Filter rules, end to end: what each option takes, leaves out and protects; with git as judge of whole trees (rsync
 //! is one in `differential`).
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 
-use common::attrs::set_times;
-use common::dice::Dice;
-use common::maker::{Node, Taste, Tree, What};
-use common::{Run, WAYS, Way, World, is_installed, is_root, skip};
+use crate::common::attrs::set_times;
+use crate::common::dice::Dice;
+use crate::common::maker::{Node, Taste, Tree, What};
+use crate::common::{Run, WAYS, Way, World, is_installed, is_root, skip};
 
 /// Every path below `dir`; directories end in a slash.
 fn paths(dir: &Path) -> BTreeSet<String> {
@@ -101,7 +99,7 @@ fn patterns_come_from_files_and_from_standard_input() {
         all.extend(words);
         all.extend(["src/", "dst/"]);
         let _ = fs::remove_dir_all(world.path("dst"));
-        let run = Run::of(world.command(common::DELTIC, all).write_stdin("- a\n- b\n"));
+        let run = Run::of(world.command(crate::common::DELTIC, all).write_stdin("- a\n- b\n"));
         assert_eq!((run.code, &*run.stderr), (Some(0), ""));
         assert!(!world.exists("dst/a") && !world.exists("dst/b") && world.exists("dst/c"));
     }
@@ -145,7 +143,7 @@ fn cvs_exclude_leaves_out_what_cvs_does() {
         &[".git/config", "a.c", "a.o", "core", "d/.cvsignore", "d/home", "d/x~", "env", "own"],
     );
     let words = ["sync", "-rC", "--no-fsync", "src/", "new/"];
-    let run = Run::of(world.command(common::DELTIC, words).env("CVSIGNORE", "env a.c"));
+    let run = Run::of(world.command(crate::common::DELTIC, words).env("CVSIGNORE", "env a.c"));
     assert_eq!(
         (run.code, paths(&world.path("new"))),
         (Some(0), ["d/", "d/.cvsignore", "own"].map(String::from).into())
@@ -540,7 +538,7 @@ fn no_shell_on_the_way_reads_a_pattern() {
 
 #[test]
 fn a_list_of_ten_thousand_patterns_is_taken() {
-    for way in common::WAYS {
+    for way in crate::common::WAYS {
         let world = World::new();
         let pattern = |n: usize| format!("/some/long/enough/name/{n}\n");
         world.write("list", (0..10_000).map(pattern).collect::<String>() + "gone\n");

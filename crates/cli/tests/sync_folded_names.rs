@@ -1,10 +1,8 @@
 //! Destinations whose file system takes several spellings for one name: an exFAT in a loop file, by `exfat-fuse`.
 
-mod common;
-
 use std::fs;
 
-use common::{Mounted, Run, WAYS, World, is_installed, is_root, skip};
+use crate::common::{Mounted, Run, WAYS, World, is_installed, is_root, skip};
 
 /// A loop device over a file, gone with this value.
 struct Loop<'a>(&'a World, String);

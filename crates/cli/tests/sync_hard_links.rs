@@ -1,15 +1,13 @@
 //! `-H`: names of one file are names of one file at the destination.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::attrs::{ACCESS, acl, note, noted, set_times};
-use common::tree::picture;
-use common::{DELTIC, Run, WAYS, Way, World, edited, is_root, noise, rsync, skip};
+use crate::common::attrs::{ACCESS, acl, note, noted, set_times};
+use crate::common::tree::picture;
+use crate::common::{DELTIC, Run, WAYS, Way, World, edited, is_root, noise, rsync, skip};
 use serde_json::Value;
 
 fn name(world: &World, first: &str, other: &str) {
@@ -418,14 +416,14 @@ fn backups_and_sources_that_go_know_of_all_names() {
 
 #[test]
 fn what_cannot_be_linked_comes_by_itself() {
-    if !common::is_root() || !common::is_installed("mount") {
-        return common::skip("only root may mount something in the way of a link");
+    if !crate::common::is_root() || !crate::common::is_installed("mount") {
+        return crate::common::skip("only root may mount something in the way of a link");
     }
     let world = linked();
     world.mkdir("dst/d");
     let (dir, tmpfs) = (world.path("dst/d"), ["-t", "tmpfs", "deltic", "dst/d"]);
     if Run::of(&mut world.command("mount", tmpfs)).code != Some(0) {
-        return common::skip("nothing can be mounted here");
+        return crate::common::skip("nothing can be mounted here");
     }
     let run = Run::of(&mut world.command(DELTIC, ["sync", "-aH", "src/", "dst/"]));
     let (content, one) = (world.read("dst/d/c"), world.inode("dst/d/c"));

@@ -1,17 +1,17 @@
 //! Files with large holes (`--sparse`): a transfer costs the data of a file, and not the length of a file.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
-mod common;
-
 use std::fs::{self, File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::dice::Dice;
-use common::server::Server;
-use common::{DELTIC, Mounted, SHELL, WAYS, Way, World, is_installed, noise, skip, wait_until};
+use crate::common::dice::Dice;
+use crate::common::server::Server;
+use crate::common::{
+    DELTIC, Mounted, SHELL, WAYS, Way, World, is_installed, noise, skip, wait_until,
+};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 
 const MIB: u64 = 1 << 20;
@@ -82,7 +82,9 @@ fn xfs(world: &World) -> Option<Mounted<'_>> {
         skip(without);
         return None;
     }
-    common::Run::of(&mut world.command("mkfs.xfs", ["-q", "-m", "reflink=1", "holes-image"]));
+    crate::common::Run::of(
+        &mut world.command("mkfs.xfs", ["-q", "-m", "reflink=1", "holes-image"]),
+    );
     Mounted::by((world, "disk"), ("mount", &["-o", "loop", "holes-image", "disk"]), without)
 }
 
@@ -248,7 +250,7 @@ fn a_file_with_holes_that_was_killed_goes_on() {
     });
     push.kill().unwrap();
     push.wait().unwrap();
-    let run = common::Run::of(world.command(DELTIC, words).args([
+    let run = crate::common::Run::of(world.command(DELTIC, words).args([
         "--stats",
         "src/vm",
         &Way::Push.to("dst/"),

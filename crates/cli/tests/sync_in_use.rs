@@ -1,8 +1,6 @@
 //! Files that a program has open for writing. A write that is under way shows in what is read, and neither in the
 //! length of the file nor in its times: such a copy is told, and the next run reads the file again.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
@@ -10,8 +8,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::attrs::SOMEBODY;
-use common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, skip};
+use crate::common::attrs::SOMEBODY;
+use crate::common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, skip};
 
 const LEN: usize = 1 << 20;
 

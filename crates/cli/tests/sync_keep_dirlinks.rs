@@ -1,14 +1,12 @@
 //! `-K`: links at the destination are the directories that they lead to, where the sources have directories.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::tree::picture;
-use common::{Run, WAYS, Way, World, noise, rsync};
+use crate::common::tree::picture;
+use crate::common::{Run, WAYS, Way, World, noise, rsync};
 
 fn words(way: Way, options: &str) -> String {
     format!("{options} {} {}", way.from("src/"), way.to("dst/"))

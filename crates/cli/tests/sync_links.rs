@@ -1,11 +1,9 @@
 //! Symbolic links that are followed, left out or made to lead nowhere.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::lchown;
 
-use common::{WAYS, Way, World, edited, is_root, noise, skip};
+use crate::common::{WAYS, Way, World, edited, is_root, noise, skip};
 
 /// Links within the tree and out of it, to files and to directories, and one to nowhere.
 fn world() -> World {
@@ -133,10 +131,10 @@ fn a_source_that_is_a_link_to_nowhere_brings_no_directories() {
             let line = format!("{words} {} {}", way.from("src/link"), way.to("dst/"));
             assert_eq!(world.sync(&line.split(' ').collect::<Vec<_>>()).code, Some(code), "{line}");
             assert_eq!(world.exists("dst/src"), made, "{line}");
-            if common::is_installed("rsync") {
+            if crate::common::is_installed("rsync") {
                 let line = format!("{words} src/link other/");
                 let mut rsync = world.command("rsync", line.split(' '));
-                assert_eq!(common::Run::of(&mut rsync).code, Some(code), "{line}");
+                assert_eq!(crate::common::Run::of(&mut rsync).code, Some(code), "{line}");
                 assert_eq!(world.exists("other/src"), made, "{line}");
                 let _ = std::fs::remove_dir_all(world.path("other"));
             }
@@ -171,7 +169,7 @@ fn unsafe_links_are_named_where_names_are_as_in_rsync() {
             ("-aqv", false),
         ] {
             let world = world();
-            let named = |run: &common::Run| {
+            let named = |run: &crate::common::Run| {
                 let log = String::from_utf8(world.read("log")).expect("it is text");
                 std::fs::remove_file(world.path("log")).expect("it is ours");
                 [&run.stdout, &log]
@@ -181,7 +179,7 @@ fn unsafe_links_are_named_where_names_are_as_in_rsync() {
             let run = world.ok(&format!("{words} {} {}", way.from("src/"), way.to("dst")));
             assert_eq!(named(&run), [is_named; 2], "{way:?} {words} {run:#?}");
             let words = words.split(' ').chain(["src/", "rsync"]).collect::<Vec<_>>();
-            if let Some(run) = common::rsync(&world, &words) {
+            if let Some(run) = crate::common::rsync(&world, &words) {
                 assert_eq!(named(&run), [is_named; 2], "{words:?} {run:#?}");
             }
         }
@@ -238,9 +236,9 @@ fn what_is_left_out_need_not_lead_anywhere() {
     ] {
         let line = format!("-rl {words} src/away src/file dst/");
         assert_eq!(world.sync(&line.split(' ').collect::<Vec<_>>()).code, Some(code), "{line}");
-        if common::is_installed("rsync") {
+        if crate::common::is_installed("rsync") {
             let mut rsync = world.command("rsync", line.split(' '));
-            assert_eq!(common::Run::of(&mut rsync).code, Some(code), "rsync {line}");
+            assert_eq!(crate::common::Run::of(&mut rsync).code, Some(code), "rsync {line}");
         }
     }
 }
@@ -270,7 +268,7 @@ fn a_dry_run_and_a_comparison_see_past_a_link_in_the_place_of_a_directory() {
         world.write("dst/gone", "old");
         world.link("../outside", "dst/dir");
         let words = format!("-ai --delete {} {}", way.from("src/"), way.to("dst/"));
-        let lines = |run: common::Run| {
+        let lines = |run: crate::common::Run| {
             let mut lines: Vec<_> = run.stdout.lines().map(str::to_owned).collect();
             lines.sort();
             lines
@@ -288,7 +286,8 @@ fn a_dry_run_and_a_comparison_see_past_a_link_in_the_place_of_a_directory() {
     world.write("src/dir/file", "new");
     world.mkdir("dst");
     world.link("../src/dir", "dst/dir");
-    let run = common::Run::of(&mut world.command(common::DELTIC, ["verify", "src", "dst"]));
+    let run =
+        crate::common::Run::of(&mut world.command(crate::common::DELTIC, ["verify", "src", "dst"]));
     assert_eq!((run.code, &*run.stderr), (Some(26), ""), "{run:#?}");
 }
 
@@ -430,7 +429,7 @@ fn what_only_the_kernel_can_follow_is_followed() {
     for option in ["--files-from", "--exclude-from"] {
         let run = std::process::Command::new("bash")
             .args(["-c", "exec \"$0\" sync -r \"$1\"=<(echo dir/file) src/ dst/"])
-            .args([common::DELTIC, option])
+            .args([crate::common::DELTIC, option])
             .current_dir(world.path(""))
             .output();
         let Ok(run) = run else { return skip("bash is not installed") };

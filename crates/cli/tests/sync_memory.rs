@@ -1,17 +1,15 @@
 //! Runs under a limit of memory: the system kills those that take more.
 
-mod common;
-
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::attrs::{note, noted};
-use common::dice::Dice;
-use common::limited::Limited;
-use common::{DELTIC, Mounted, Run, SHELL, Way, World, is_installed, skip};
+use crate::common::attrs::{note, noted};
+use crate::common::dice::Dice;
+use crate::common::limited::Limited;
+use crate::common::{DELTIC, Mounted, Run, SHELL, Way, World, is_installed, skip};
 
 const MIB: u64 = 1 << 20;
 
@@ -69,7 +67,7 @@ fn long_attributes_of_directories_are_not_kept_until_the_end() {
             }
             sync_limited(&world, way, 96 * MIB, &["-aX", &from, &to]);
         }
-        common::tree::assert_same(&world.path("disk/src"), &world.path("disk/dst"));
+        crate::common::tree::assert_same(&world.path("disk/src"), &world.path("disk/dst"));
         fs::remove_dir_all(world.path("disk/dst")).expect("it is ours");
     }
 }

@@ -1,13 +1,13 @@
 //! Owners, devices, attributes, ACLs and modes, option by option. Random trees are `differential`'s.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 
-use common::attrs::{ACCESS, DEFAULT, SOMEBODY, acl, node, note, noted, notes, own, set_times};
-use common::{DELTIC, Run, WAYS, World, is_installed, is_root, rsync, skip};
+use crate::common::attrs::{
+    ACCESS, DEFAULT, SOMEBODY, acl, node, note, noted, notes, own, set_times,
+};
+use crate::common::{DELTIC, Run, WAYS, World, is_installed, is_root, rsync, skip};
 use deltic_net::umask;
 use deltic_tree::meta::Acl;
 use rustix::fs::{FileType, makedev};

@@ -1,9 +1,7 @@
 //! Files that moved: found under other names at the destination, and copied.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, edited, noise};
+use crate::common::{DELTIC, Run, SHELL, WAYS, Way, World, edited, noise};
 
 const MOVED: &str = "Number of files matched under other names";
 

@@ -1,12 +1,10 @@
 //! Whole blocks that moved within a file are neither read nor sent where storage keeps sums that decide. Root only: the
 //! storage is btrfs, on files of its own.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 
-use common::{
+use crate::common::{
     Mounted, Run, SECTOR, WAYS, Way, World, btrfs, btrfs_at, btrfs_by, bytes_read, noise,
 };
 

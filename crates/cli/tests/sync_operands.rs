@@ -1,15 +1,13 @@
 //! Meaning of operands: a directory or its contents, a name or a place, here or over there.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::attrs::{SOMEBODY, node, own};
-use common::look::look;
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_installed, is_root, rsync, skip};
+use crate::common::attrs::{SOMEBODY, node, own};
+use crate::common::look::look;
+use crate::common::{DELTIC, Run, SHELL, WAYS, Way, World, is_installed, is_root, rsync, skip};
 use rustix::fs::FileType;
 
 fn world() -> World {
@@ -23,7 +21,7 @@ fn world() -> World {
 
 /// Every name below `dst`.
 fn names(world: &World) -> BTreeSet<String> {
-    let picture = common::tree::picture(&world.path("dst"));
+    let picture = crate::common::tree::picture(&world.path("dst"));
     picture.into_keys().map(|path| path.display().to_string()).collect()
 }
 
@@ -451,7 +449,8 @@ fn what_is_not_there_stands_in_the_way_of_nothing() {
         }
         if is_installed("rsync") {
             let world = made();
-            let run = common::Run::of(&mut world.command("rsync", [&["-a"], &words[..]].concat()));
+            let run =
+                crate::common::Run::of(&mut world.command("rsync", [&["-a"], &words[..]].concat()));
             check(&world, case, run.code);
         }
     }
@@ -833,8 +832,9 @@ fn symlinks_on_the_way_to_a_source_are_directories() {
                 // It leaves the times of directories on the way alone where a link is among them.
                 let modes = |dir: &str| {
                     let looks = look(&world.path(dir)).into_iter();
-                    let told =
-                        |(name, look): (_, common::look::Look)| (name, look.mode, look.content);
+                    let told = |(name, look): (_, crate::common::look::Look)| {
+                        (name, look.mode, look.content)
+                    };
                     looks.map(told).collect::<Vec<_>>()
                 };
                 assert_eq!(modes("by-rsync"), modes("dst"), "{words}");

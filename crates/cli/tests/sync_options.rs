@@ -1,11 +1,9 @@
 //! Effect of each option on the files: taken alone, against its opposite, and next to rsync.
 
-mod common;
-
 use std::fs;
 use std::time::Instant;
 
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, edited, noise};
+use crate::common::{DELTIC, Run, SHELL, WAYS, Way, World, edited, noise};
 
 /// `src` with a file, a directory and a link, all of a remarkable mode and time.
 fn world() -> World {
@@ -111,10 +109,10 @@ fn a_dry_run_tells_what_the_real_run_does_and_changes_nothing() {
         world.write("dst/file", "older content");
         world.write("dst/extra/deep", "extra");
         world.write("dst/dir/below", "below");
-        let before = common::tree::picture(&world.path("dst"));
+        let before = crate::common::tree::picture(&world.path("dst"));
         let operands = format!("{} {}", way.from("src/"), way.to("dst/"));
         let told = world.ok(&format!("-ain --delete {operands}"));
-        assert_eq!(common::tree::picture(&world.path("dst")), before, "{way:?}");
+        assert_eq!(crate::common::tree::picture(&world.path("dst")), before, "{way:?}");
         assert!(told.lines().len() > 4, "{told:#?}");
         assert_eq!(told.lines(), world.ok(&format!("-ai --delete {operands}")).lines(), "{way:?}");
         world.assert_same("src", "dst");

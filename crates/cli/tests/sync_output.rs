@@ -1,16 +1,14 @@
 //! Output for people and for programs; rsync would itemize it the same way.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::look::look;
-use common::terminal::Terminal;
-use common::{DELTIC, Run, SHELL, WAYS, World, noise, rsync};
+use crate::common::look::look;
+use crate::common::terminal::Terminal;
+use crate::common::{DELTIC, Run, SHELL, WAYS, World, noise, rsync};
 use serde_json::Value;
 
 /// Two equal trees, then one change of each kind in `src`.
@@ -224,7 +222,7 @@ fn statistics_say_what_happened() {
         }
         let transferred = run.stat("Total transferred file size");
         assert_eq!(run.stat("Literal data") + run.stat("Matched data"), transferred, "{way:?}");
-        let names = common::tree::picture(&world.path("src")).len();
+        let names = crate::common::tree::picture(&world.path("src")).len();
         assert_eq!(run.stat("Number of files"), names as u64, "{way:?}");
     }
 }
@@ -382,11 +380,11 @@ fn where_all_is_listed_first_its_names_are_counted_as_in_rsync() {
                 let (counted, ours) = (words != "-av --no-inc-recursive", head(&run));
                 assert!(ours.contains("ing file list ... "), "{ours:?}");
                 assert_eq!(run.stdout.contains(" ... \n 0 files...\r"), counted, "{ours:?}");
-                let remote =
-                    ["-e", common::SHELL, &way.from("src/"), &way.to("rsync")].map(String::from);
+                let remote = ["-e", crate::common::SHELL, &way.from("src/"), &way.to("rsync")]
+                    .map(String::from);
                 let theirs = words.split(' ').map(String::from).chain(remote).collect::<Vec<_>>();
                 let theirs = theirs.iter().map(String::as_str).collect::<Vec<_>>();
-                if let Some(run) = common::rsync(&world, &theirs) {
+                if let Some(run) = crate::common::rsync(&world, &theirs) {
                     assert_eq!(ours, head(&run), "{way:?} {words} {names}");
                 }
             }

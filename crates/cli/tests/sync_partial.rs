@@ -1,14 +1,12 @@
 //! `--partial-dir`: no file that is in place keeps the name under which it was shown, whatever becomes of a run.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use common::{DELTIC, Run, World, is_installed, noise, skip};
+use crate::common::{DELTIC, Run, World, is_installed, noise, skip};
 
 /// Files of `dst` that have another name, but in the staging directory.
 fn linked(world: &World) -> Vec<String> {

@@ -1,12 +1,12 @@
 //! Other ends that are missing, talkative, cut off, killed or hostile; and readers of our own output that leave.
 
-mod common;
-
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::peer::{agreed, checked, entry, hello, listing, sync_over, sync_with};
-use common::{DELTIC, Run, SHELL, World, at_once, is_installed, is_root, noise, skip, wait_until};
+use crate::common::peer::{agreed, checked, entry, hello, listing, sync_over, sync_with};
+use crate::common::{
+    DELTIC, Run, SHELL, World, at_once, is_installed, is_root, noise, skip, wait_until,
+};
 use deltic_protocol::hello::Reply;
 use deltic_protocol::message::{FileNo, How};
 use deltic_protocol::{ToReceiver, ToSender};

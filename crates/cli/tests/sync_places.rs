@@ -2,16 +2,16 @@
 //! own: quotas of projects, encrypted directories, unions of directories, SFTP.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Stdio;
 
-use common::http::ask;
-use common::server::Server;
-use common::{DELTIC, Mounted, Run, WAYS, Way, World, is_installed, noise, skip, wait_until};
+use crate::common::http::ask;
+use crate::common::server::Server;
+use crate::common::{
+    DELTIC, Mounted, Run, WAYS, Way, World, is_installed, noise, skip, wait_until,
+};
 use rustix::fs::{FlockOperation, flock};
 
 /// Mounts at `dst` what has a directory `sub` to which nothing can be renamed from `dst`.
@@ -194,7 +194,7 @@ fn a_killed_transfer_into_such_a_directory_goes_on() {
         world.write("src/sub/first", noise(300_000, 4));
         world.write("src/sub/large", noise(LEN, 5));
         let words = ["-a", "--bwlimit=8M", "src/", "h:dst/"];
-        let fixed = ["sync", "-e", common::SHELL, "--deltic-path", DELTIC];
+        let fixed = ["sync", "-e", crate::common::SHELL, "--deltic-path", DELTIC];
         let mut push = std::process::Command::new(DELTIC)
             .args(fixed.iter().chain(&words))
             .current_dir(world.path(""))

@@ -2,8 +2,6 @@
 //! midst of a run, without what the system has not written to it yet. What is mounted again from the copy is what is
 //! there afterwards.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -13,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::{DELTIC, Run, SHELL, Way, World, edited, is_installed, is_root, noise, skip};
+use crate::common::{DELTIC, Run, SHELL, Way, World, edited, is_installed, is_root, noise, skip};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// A file system in a file, mounted until this value goes.

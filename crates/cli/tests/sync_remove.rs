@@ -1,8 +1,6 @@
 //! Removals besides deletions, and backups.
 
-mod common;
-
-use common::{WAYS, Way, World};
+use crate::common::{WAYS, Way, World};
 
 fn words(way: Way, options: &str) -> String {
     format!("-a --no-fsync {options} {} {}", way.from("src/"), way.to("dst/"))

@@ -1,9 +1,7 @@
 //! Contents that come more than once in a run, as files or in them: the bytes travel once.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
-mod common;
-
-use common::{Run, Way, World, noise};
+use crate::common::{Run, Way, World, noise};
 
 const REMOTE: [Way; 2] = [Way::Push, Way::Pull];
 

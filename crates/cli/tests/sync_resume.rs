@@ -1,11 +1,9 @@
 //! A killed transfer of a large file goes on from what is on the disk, and does not read it again.
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Stdio};
 
-use common::{DELTIC, WAYS, Way, World, noise, wait_until};
+use crate::common::{DELTIC, WAYS, Way, World, noise, wait_until};
 
 const LEN: usize = 40 << 20;
 /// Bytes of an old version, and how many of them, the first ones, are those of the new one.

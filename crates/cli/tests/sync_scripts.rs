@@ -1,12 +1,10 @@
 //! Behaviour that scripts written for rsync rely on.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use common::attrs::{SOMEBODY, own};
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, is_root, noise, rsync, skip};
+use crate::common::attrs::{SOMEBODY, own};
+use crate::common::{DELTIC, Run, SHELL, WAYS, Way, World, is_root, noise, rsync, skip};
 
 /// A source on the way to which the destination has a symlink to `to`.
 fn linked(to: &str) -> World {

@@ -1,9 +1,7 @@
 //! Names that take part: directories, paths that are kept, lists of names, and missing names.
 
-mod common;
-
-use common::attrs::{SOMEBODY, own};
-use common::{DELTIC, Mounted, Run, SHELL, WAYS, Way, World, rsync};
+use crate::common::attrs::{SOMEBODY, own};
+use crate::common::{DELTIC, Mounted, Run, SHELL, WAYS, Way, World, rsync};
 
 fn world() -> World {
     let world = World::new();
@@ -16,7 +14,7 @@ fn world() -> World {
 }
 
 fn all(world: &World, dir: &str) -> Vec<String> {
-    let mut paths: Vec<_> = common::tree::picture(&world.path(dir))
+    let mut paths: Vec<_> = crate::common::tree::picture(&world.path(dir))
         .into_keys()
         .map(|path| path.to_string_lossy().into_owned())
         .filter(|path| !path.is_empty())
@@ -48,7 +46,8 @@ fn dirs_takes_directories_and_not_what_is_in_them() {
 #[test]
 fn without_r_or_d_directories_are_skipped_by_name() {
     let world = world();
-    let run = Run::of(&mut world.command(common::DELTIC, ["sync", "src/a", "src/top", "dst/"]));
+    let run =
+        Run::of(&mut world.command(crate::common::DELTIC, ["sync", "src/a", "src/top", "dst/"]));
     assert_eq!(run.code, Some(0));
     assert!(run.stdout.contains("skipping directory a"), "{run:#?}");
     assert_eq!(all(&world, "dst"), ["top"]);
@@ -244,7 +243,7 @@ fn a_list_may_be_standard_input_or_a_file_of_the_remote_side() {
         assert_eq!(all(&world, "dst"), ["c", "c/file"]);
     }
     let words = ["sync", "--files-from=-", "src", "dst/"];
-    let run = Run::of(world.command(common::DELTIC, words).write_stdin("top\n"));
+    let run = Run::of(world.command(crate::common::DELTIC, words).write_stdin("top\n"));
     assert_eq!((run.code, world.exists("dst/top")), (Some(0), true), "{run:#?}");
     world.fails(1, "--files-from=other:list h:src dst/");
     world.fails(1, "--files-from=list src c dst/");
@@ -348,7 +347,7 @@ fn a_list_of_many_names_takes_few_bytes_of_each() {
     world.write("list", names.join("\n"));
     let script = "ulimit -d 100000 && exec \"$0\" \"$@\"";
     let words = "sync --threads 2 -n -a --ignore-missing-args --files-from=list src/ dst/";
-    let words = ["-c", script, common::DELTIC].into_iter().chain(words.split(' '));
+    let words = ["-c", script, crate::common::DELTIC].into_iter().chain(words.split(' '));
     let run = Run::of(&mut world.command("sh", words));
     assert_eq!(run.code, Some(0), "{run:#?}");
 }
@@ -367,7 +366,7 @@ fn what_is_told_of_many_names_takes_few_bytes_of_each() {
         ("-a --list-only src/", format!(" {dir}14999\n")),
         ("-ain --delete-after --force-delete dst/ src/", format!(" {}/\n", "d".repeat(250))),
     ] {
-        let words = ["-c", script, common::DELTIC].into_iter().chain(words.split(' '));
+        let words = ["-c", script, crate::common::DELTIC].into_iter().chain(words.split(' '));
         let run = Run::of(&mut world.command("sh", words));
         assert!(run.stdout.ends_with(&last) && run.stderr.is_empty(), "{run:#?}");
     }
@@ -384,6 +383,31 @@ fn a_long_list_travels_in_many_frames() {
     world.mkdir("dst");
     sync(&world, Way::Pull, "--ignore-missing-args --files-from=list", &["src"]);
     assert_eq!(all(&world, "dst").len(), 7 + 2500);
+}
+
+/// The far end then says hello before it hears what it is asked for.
+#[test]
+fn a_list_of_names_travels_over_a_link_that_is_slow_to_deliver_the_request() {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        world.write(format!("src/{name}"), name);
+    }
+    world.write("list", "a\nb\n");
+    world.write("slow", "shift\n(sleep 0.5; exec cat) | \"$@\"\n");
+    let words = [
+        "sync",
+        "-r",
+        "-e",
+        "sh slow",
+        "--deltic-path",
+        DELTIC,
+        "--files-from=list",
+        "h:src",
+        "dst/",
+    ];
+    let run = Run::of(&mut world.command(DELTIC, words));
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{run:#?}");
+    assert_eq!(all(&world, "dst"), ["a", "b"]);
 }
 
 #[test]

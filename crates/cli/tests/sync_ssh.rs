@@ -1,13 +1,11 @@
 //! The transport that people use: the system's ssh, to an sshd of our own on a loopback port.
 
-mod common;
-
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use common::{DELTIC, Run, World, edited, is_installed, noise, skip, wait_until};
+use crate::common::{DELTIC, Run, World, edited, is_installed, noise, skip, wait_until};
 
 /// An address of this machine whose ports no other program takes before sshd does.
 const HOST: &str = "127.0.0.22";
@@ -54,7 +52,7 @@ impl Sshd {
         );
         world.mkdir("home");
         world.write("sshd_config", config);
-        if common::is_root() {
+        if crate::common::is_root() {
             // Where its packaging would have made it at boot.
             std::fs::create_dir_all("/run/sshd").expect("root may");
         }

@@ -1,10 +1,8 @@
 //! Every strategy brings real edited files over, with the real binary, here and through a pipe.
 
-mod common;
-
 use std::fs;
 
-use common::{DELTIC, Run, WAYS, Way, World, btrfs, btrfs_by, edited, noise};
+use crate::common::{DELTIC, Run, WAYS, Way, World, btrfs, btrfs_by, edited, noise};
 use deltic_core::strategy::Conversation;
 use deltic_core::{Strategy, Strong};
 

@@ -1,12 +1,10 @@
 //! `--streams`: literals over several connections, each a remote shell of its own; and `--threads`.
 
-mod common;
-
 use std::fs;
 use std::process::Stdio;
 
-use common::peer::{agreed, checked, hello_without, listing};
-use common::{DELTIC, Run, SHELL, Way, World, at_once, noise, tree, wait_until};
+use crate::common::peer::{agreed, checked, hello_without, listing};
+use crate::common::{DELTIC, Run, SHELL, Way, World, at_once, noise, tree, wait_until};
 use deltic_protocol::ToReceiver;
 use deltic_protocol::hello::Reply;
 

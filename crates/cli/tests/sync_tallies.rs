@@ -1,10 +1,8 @@
 //! Trees so large that directories go by their tallies: they cost little, and every change in them is found.
 
-mod common;
-
 use std::fs;
 
-use common::{WAYS, Way, World, rsync};
+use crate::common::{WAYS, Way, World, rsync};
 
 const DIRS: usize = 90;
 const FILES: usize = 25;
@@ -32,19 +30,19 @@ fn dir_name(dir: usize) -> String {
     chain.collect::<Vec<_>>().join("/")
 }
 
-fn sync(world: &World, way: Way, options: &str) -> common::Run {
+fn sync(world: &World, way: Way, options: &str) -> crate::common::Run {
     world.ok(&format!("-a --no-fsync {options} {} {}", way.from("src/"), way.to("dst/")))
 }
 
 /// The lines of `--stats` that rsync has as well.
-fn counts(run: &common::Run) -> Vec<&str> {
+fn counts(run: &crate::common::Run) -> Vec<&str> {
     let labels = ["Number of", "Total file size", "Total transferred file size"];
     run.stdout.lines().filter(|line| labels.iter().any(|label| line.starts_with(label))).collect()
 }
 
 /// The names that a run says to change, but for directories, whose times rsync compares to the second, and for what is
 /// deleted, of which Deltic tells the tops.
-fn changes(run: &common::Run) -> Vec<String> {
+fn changes(run: &crate::common::Run) -> Vec<String> {
     let told = |line: &&&str| !line.starts_with("*deleting") && !line.starts_with(".d");
     let name = |line: &&str| line.split_once(' ').expect("what, then a name").1.to_owned();
     run.lines().iter().filter(told).map(name).collect()
@@ -131,7 +129,7 @@ fn rules_say_what_they_say_without_tallies() {
         words.extend(["--no-fsync", "src/", "h:dst/"]);
         let run = world.sync(&words);
         assert_eq!(run.code, Some(0), "{run:#?}");
-        let deleted = |run: &common::Run| {
+        let deleted = |run: &crate::common::Run| {
             run.stdout.lines().filter(|line| line.starts_with("*deleting")).count()
         };
         if let Some(judge) = expected {

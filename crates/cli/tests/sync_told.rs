@@ -1,11 +1,9 @@
 //! Standard output of a run, line by line as rsync has it in the same world, whichever end is remote.
 
-mod common;
-
 use std::fs::FileTimes;
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::{Run, SHELL, WAYS, Way, World, rsync};
+use crate::common::{Run, SHELL, WAYS, Way, World, rsync};
 
 /// What a run says on standard output; of the two last lines only what no figures are in.
 fn lines(run: &Run) -> Vec<String> {
@@ -362,7 +360,7 @@ fn attributes_alone_are_told_by_the_name_alone() {
     };
     let ours = log(&|world, words| assert_eq!(world.sync(words).code, Some(0)));
     assert!(ours.iter().eq(["building file list", "file", "link"]), "{ours:?}");
-    if common::is_installed("rsync") {
+    if crate::common::is_installed("rsync") {
         assert_eq!(ours, log(&|world, words| drop(rsync(world, words))));
     }
 }

@@ -1,14 +1,12 @@
 //! Whole trees, in every direction: what was synced is what is there, and a second run finds nothing to do.
 
-mod common;
-
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use common::tree::{ODD_NAMES, everything, set_time};
-use common::{WAYS, Way, World, edited, noise, rsync};
+use crate::common::tree::{ODD_NAMES, everything, set_time};
+use crate::common::{WAYS, Way, World, edited, noise, rsync};
 
 /// A world whose `src` holds something of everything.
 fn world() -> World {
@@ -17,7 +15,7 @@ fn world() -> World {
     world
 }
 
-fn sync(world: &World, way: Way, options: &str) -> common::Run {
+fn sync(world: &World, way: Way, options: &str) -> crate::common::Run {
     world.ok(&format!("-a {options} {} {}", way.from("src/"), way.to("dst/")))
 }
 

@@ -1,12 +1,10 @@
 //! Reports of trouble: at which end, with which path, for which reason, and what to do about it.
 
-mod common;
-
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use common::attrs::SOMEBODY;
-use common::{DELTIC, Run, SHELL, World};
+use crate::common::attrs::SOMEBODY;
+use crate::common::{DELTIC, Run, SHELL, World};
 use serde_json::{Value, json};
 
 /// A file that cannot come to where a directory is with something in it.
@@ -98,7 +96,7 @@ fn a_destination_that_may_not_be_written_to_is_told_once() {
     world.chmod("dst", 0o555);
     let mut command = Command::new(DELTIC);
     command.args(["sync", "-r", "--no-times", "src/", "dst/"]);
-    if common::is_root() {
+    if crate::common::is_root() {
         command.uid(SOMEBODY).gid(SOMEBODY);
     }
     let run = Run::of(&mut world.settle(command));

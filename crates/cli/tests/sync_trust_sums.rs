@@ -1,12 +1,10 @@
 //! Contents are compared by the sums that btrfs keeps, where the user trusts both ends (`--trust-sums`).
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-use common::service::{Service, as_somebody};
-use common::{
+use crate::common::service::{Service, as_somebody};
+use crate::common::{
     DELTIC, Run, SHELL, WAYS, Way, World, btrfs_by, bytes_read, bytes_read_by, is_installed, noise,
     skip,
 };

@@ -1,13 +1,11 @@
 //! Attributes that cannot be set keep nothing else away: the content arrives, all others are set, each that is not is
 //! told.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use common::attrs::{ACCESS, SOMEBODY, acl, node, note, own};
-use common::{
+use crate::common::attrs::{ACCESS, SOMEBODY, acl, node, note, own};
+use crate::common::{
     DELTIC, Mounted, Run, SHELL, WAYS, World, edited, is_installed, is_root, noise, skip,
 };
 use rustix::fs::FileType;

@@ -1,13 +1,11 @@
 //! Words, lists, rules and names that mean harm: each run ends soon, says why, and touches nothing outside.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use common::attrs::{SOMEBODY, node};
-use common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, rsync};
+use crate::common::attrs::{SOMEBODY, node};
+use crate::common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, rsync};
 use rustix::fs::FileType;
 
 fn world() -> World {
@@ -23,7 +21,7 @@ fn world() -> World {
 #[track_caller]
 fn nothing_got_out(world: &World, before: &[String]) {
     assert_eq!(beside(world), before);
-    let arrived = common::look::look(&world.path("dst"));
+    let arrived = crate::common::look::look(&world.path("dst"));
     let leak = arrived.keys().find(|path| path.ends_with("outside") || path.ends_with("passwd"));
     assert_eq!(leak, None);
 }

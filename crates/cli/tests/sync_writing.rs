@@ -1,7 +1,5 @@
 //! Ways to write files: with holes, in place, only their tails, at the end of the run, from elsewhere.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,9 +10,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::attrs::{SOMEBODY, own, set_times};
-use common::look::{Kind, look};
-use common::{
+use crate::common::attrs::{SOMEBODY, own, set_times};
+use crate::common::look::{Kind, look};
+use crate::common::{
     DELTIC, Run, SHELL, WAYS, Way, World, edited, is_root, noise, rsync, skip, wait_until,
 };
 use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat};
@@ -324,8 +322,9 @@ fn a_file_that_cannot_be_changed_in_place_is_named_and_stays() {
     let world = World::new();
     world.write("src/file", noise(200_000, 1));
     world.write("dst/file", "old");
-    world.write("dst/program", fs::read(DELTIC).expect("we run it"));
-    world.chmod("dst/program", 0o755);
+    // By a program of its own: a file that this process writes is busy while another test forks.
+    let copied = Command::new("cp").arg(DELTIC).arg(world.path("dst/program")).status();
+    assert!(copied.expect("cp runs").success());
     world.write("src/program", "another");
     // A program that runs cannot be written to.
     let mut running = Command::new(world.path("dst/program"))
@@ -572,8 +571,8 @@ fn the_other_end_changes_a_file_in_place_to_its_end_whatever_becomes_of_us() {
 
 #[test]
 fn a_second_signal_ends_a_run_in_place_at_once_and_names_the_file() {
-    if !common::is_installed("strace") {
-        return common::skip("strace is not installed: nothing takes long enough");
+    if !crate::common::is_installed("strace") {
+        return crate::common::skip("strace is not installed: nothing takes long enough");
     }
     let slowly = ["strace", "-D", "-f", "-o", "/dev/null"];
     let slowly = [&slowly[..], &["-e", "inject=copy_file_range:delay_exit=3000000", DELTIC]];
@@ -594,8 +593,8 @@ fn a_second_signal_ends_a_run_in_place_at_once_and_names_the_file() {
 
 /// What makes a run slow to go on behind each copy that the kernel makes.
 fn slowed() -> Option<[&'static str; 8]> {
-    if !common::is_installed("strace") {
-        common::skip("strace is not installed: nothing takes long enough");
+    if !crate::common::is_installed("strace") {
+        crate::common::skip("strace is not installed: nothing takes long enough");
         return None;
     }
     let slow = "inject=copy_file_range:delay_exit=1000000";
@@ -813,7 +812,7 @@ fn a_killed_run_of_delayed_updates_leaves_the_old_tree_and_nothing_is_sent_twice
                 world.write(format!("dst/{n}-too"), noise(1000, n + 200));
             }
         }
-        let before = common::tree::picture(&world.path("dst"));
+        let before = crate::common::tree::picture(&world.path("dst"));
         let staged = || world.exists("dst/.deltic") && world.names("dst/.deltic").len() > 20;
         kill_when(slow(&world, &format!("-W --delay-updates {words} src/ h:dst/")), staged);
         // The far end goes on until it hears of it.
@@ -889,7 +888,7 @@ fn partial_files_are_neither_sent_nor_deleted() {
     world.ok("-a --delete --partial-dir=.part src/ dst/");
     assert!(world.exists("dst/.part/other") && !world.exists("dst/.part/file"));
     let mut run = world.command(DELTIC, ["sync", "-aP", "--delete", "src/", "dst/"]);
-    assert_eq!(common::Run::of(run.env("RSYNC_PARTIAL_DIR", ".part")).code, Some(0));
+    assert_eq!(crate::common::Run::of(run.env("RSYNC_PARTIAL_DIR", ".part")).code, Some(0));
     assert!(world.exists("dst/.part/other") && !world.exists("dst/.part/file"));
 }
 
@@ -940,7 +939,7 @@ fn where_files_grow_is_no_difference_to_rsync() {
     world.write("src/file", "new");
     let run = world.fails(3, "-a -T ../missing src/ dst/");
     assert!(run.stderr.contains("cannot use --temp-dir "), "{run:#?}");
-    if common::is_installed("rsync") {
+    if crate::common::is_installed("rsync") {
         let words = ["-a", "-T", "../missing", "src/", "theirs/"];
         assert_ne!(Run::of(&mut world.command("rsync", words)).code, Some(0));
         assert!(!world.exists("theirs/file") && !world.exists("dst/file"));

@@ -1,12 +1,10 @@
 //! Zeros: holes and runs of zeros are not sent, and arrive as they were asked for.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, missing_docs)]
 
-mod common;
-
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use common::{DELTIC, Run, WAYS, Way, World, noise};
+use crate::common::{DELTIC, Run, WAYS, Way, World, noise};
 
 /// A file of `len` bytes with `data` in some places, and holes between.
 fn sparse(world: &World, name: &str, len: u64, data: &[(u64, &[u8])]) {

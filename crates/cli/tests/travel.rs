@@ -1,7 +1,5 @@
 //! The way to the other machine: its shell, compression, limits of time, and how each of them ends.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -9,9 +7,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::peer::{agreed, checked, entry, hello, listing, sync_over};
-use common::terminal::Terminal;
-use common::{DELTIC, Run, SHELL, Way, World, at_once, noise};
+use crate::common::peer::{agreed, checked, entry, hello, listing, sync_over};
+use crate::common::terminal::Terminal;
+use crate::common::{DELTIC, Run, SHELL, Way, World, at_once, noise};
 use deltic_protocol::hello::{Alive, NamesFrom, Request};
 use deltic_protocol::options::Options;
 use deltic_tree::Kind;
@@ -34,7 +32,7 @@ fn the_remote_program_goes_by_rsyncs_name_too() {
 /// As the manual has it for scripts: a link `rsync` to deltic, on both machines.
 #[test]
 fn the_far_end_may_be_called_rsync() {
-    for way in common::WAYS {
+    for way in crate::common::WAYS {
         let world = world();
         std::os::unix::fs::symlink(DELTIC, world.path("rsync")).unwrap();
         let near = world.path("rsync").to_str().unwrap().to_owned();
@@ -263,7 +261,7 @@ fn who_falls_silent_is_given_up_whatever_was_said_before() {
 /// Neither end has anything to say while the user thinks; so it is while one of them hashes a long file.
 #[test]
 fn a_healthy_run_outlives_any_silence() {
-    at_once(common::WAYS, |way| {
+    at_once(crate::common::WAYS, |way| {
         let world = world();
         (0..1100).for_each(|n| world.write(format!("dst/{n}"), ""));
         let mut command = Command::new(DELTIC);

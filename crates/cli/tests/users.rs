@@ -4,8 +4,6 @@
 //! What an option does is for other suites to say; `testing/COVERAGE.md` names them. Here each has its turn with each
 //! user, and none is forgotten, or ignored.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs;
@@ -13,9 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use common::attrs::{ACCESS, SOMEBODY, acl, node, note, own, set_times};
-use common::look::{Kind, Look, look};
-use common::{DELTIC, SHELL, WAYS, Way, World, edited, is_root, noise, skip};
+use crate::common::attrs::{ACCESS, SOMEBODY, acl, node, note, own, set_times};
+use crate::common::look::{Kind, Look, look};
+use crate::common::{DELTIC, SHELL, WAYS, Way, World, edited, is_root, noise, skip};
 use rustix::fs::FileType;
 
 /// Visible effect of an option.
@@ -465,7 +463,7 @@ fn ends_alike(
 #[test]
 fn no_option_is_forgotten() {
     let world = World::new();
-    let help = common::Run::of(&mut world.command(DELTIC, ["sync", "--help"])).stdout;
+    let help = crate::common::Run::of(&mut world.command(DELTIC, ["sync", "--help"])).stdout;
     let said: Vec<&str> =
         WORDS.iter().flat_map(|(_, option, ..)| option.split(['=', ' '])).collect();
     let is_option = |line: &&str| line.starts_with("  -") || line.starts_with("      --");

@@ -1,13 +1,11 @@
 //! `deltic verify`: says what differs, and changes nothing.
 
-mod common;
-
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use common::attrs::SOMEBODY;
-use common::tree::picture;
-use common::{DELTIC, Run, SHELL, WAYS, Way, World, noise};
+use crate::common::attrs::SOMEBODY;
+use crate::common::tree::picture;
+use crate::common::{DELTIC, Run, SHELL, WAYS, Way, World, noise};
 
 fn verify(world: &World, words: &str) -> Run {
     let all = ["verify", "-e", SHELL, "--deltic-path", DELTIC];
@@ -47,7 +45,7 @@ fn as_somebody(world: &World, way: Way) -> Run {
     let mut command = Command::new(DELTIC);
     command.args(["verify", "-e", SHELL, "--deltic-path", DELTIC]);
     command.args([way.from("a"), way.to("b")]);
-    if common::is_root() {
+    if crate::common::is_root() {
         command.uid(SOMEBODY).gid(SOMEBODY);
     }
     Run::of(&mut world.settle(command))
@@ -298,7 +296,7 @@ fn what_is_equal_is_named_where_that_is_asked_for() {
 
 #[test]
 fn links_of_others_are_followed_where_that_is_asked_for() {
-    if !common::is_root() {
+    if !crate::common::is_root() {
         return;
     }
     for way in WAYS {

@@ -1,9 +1,7 @@
 //! `deltic verify` with a store that a URL names: contents are compared by the sums that it keeps.
 
-mod common;
-
-use common::bucket::Bucket;
-use common::{DELTIC, Run, World, btrfs, noise};
+use crate::common::bucket::Bucket;
+use crate::common::{DELTIC, Run, World, btrfs, noise};
 
 fn ran(world: &World, bucket: &Bucket, words: &str) -> Run {
     let mut command = world.command(DELTIC, words.split_whitespace());

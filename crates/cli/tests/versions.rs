@@ -1,13 +1,11 @@
 //! Old versions that a volume keeps: of what plain HTTP and sessions replace and remove.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::thread;
 
-use common::http::{Answer, ask};
-use common::server::Server;
-use common::{World, noise};
+use crate::common::http::{Answer, ask};
+use crate::common::server::Server;
+use crate::common::{World, noise};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -183,7 +181,8 @@ fn no_more_versions_are_kept_than_was_said() {
     assert_eq!(contents(&server, FILE), [b"d", b"c"]);
     drop(server);
     for word in ["0", "x", "1y"] {
-        let run = world.command(common::DELTIC, ["serve", "photos", "--versions", word]).output();
+        let run =
+            world.command(crate::common::DELTIC, ["serve", "photos", "--versions", word]).output();
         assert_eq!(run.unwrap().status.code(), Some(1), "{word}");
     }
 }

@@ -1,7 +1,5 @@
 //! `deltic watch`: what changes at the source arrives, whatever happens meanwhile.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::fs::{lchown, symlink};
@@ -11,8 +9,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::tree::picture;
-use common::{DELTIC, PATIENCE, Run, SHELL, Way, World, is_root, skip};
+use crate::common::tree::picture;
+use crate::common::{DELTIC, PATIENCE, Run, SHELL, Way, World, is_root, skip};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -606,8 +604,8 @@ fn names_that_wait_are_told_to_the_end() {
 
 #[test]
 fn names_that_vanish_under_a_watch_are_counted() {
-    if !common::is_installed("strace") {
-        return common::skip("strace is not installed, which has files vanish");
+    if !crate::common::is_installed("strace") {
+        return crate::common::skip("strace is not installed, which has files vanish");
     }
     let world = World::new();
     for name in ["gone 1", "gone 2", "gone 3", "stays"] {
@@ -871,7 +869,7 @@ fn short_of(world: &World, what: &str, words: &str) -> Option<Command> {
     let limit = format!(r#"echo {what} && exec "$0" "$@""#);
     let probe = Command::new("unshare").args(["-Ur", "sh", "-c", &limit, "true"]).output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
-        common::skip("no user namespace can be made: limits stay what they are");
+        crate::common::skip("no user namespace can be made: limits stay what they are");
         return None;
     }
     let inner = command(world, words);

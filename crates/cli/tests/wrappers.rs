@@ -1,8 +1,6 @@
 //! Under wrappers that stand between a program and the system.
 
-mod common;
-
-use common::{DELTIC, Run, SHELL, WAYS, World, is_installed, skip};
+use crate::common::{DELTIC, Run, SHELL, WAYS, World, is_installed, skip};
 
 /// Runs a script of the shell under fakeroot; what it printed.
 fn under_fakeroot(world: &World, script: &str) -> Option<String> {

@@ -44,7 +44,7 @@ impl Case {
                 .expect("a string");
             }
         }
-        let again = "cargo test --locked -p deltic-cli --test differential";
+        let again = "cargo test --locked -p deltic-cli --test suite_command differential";
         write!(
             text,
             "\n  list {:?}, patterns {:?}\n  to repeat: DELTIC_DIFFERENTIAL_SEED={} DELTIC_DIFFERENTIAL_CASES=1 {again}\n",

@@ -1,0 +1,25 @@
+//! `deltic serve`, its REST and its clients by the real program: one module a subject.
+
+mod common;
+
+mod rest;
+mod serve;
+mod serve_acme;
+mod serve_bad_input;
+mod serve_bases;
+mod serve_checks;
+mod serve_client;
+mod serve_clock;
+mod serve_events;
+mod serve_journal;
+mod serve_limits;
+mod serve_moved_sources;
+mod serve_quota;
+mod serve_refusals;
+mod serve_signals;
+mod serve_socket;
+mod serve_state;
+mod serve_token_quota;
+mod serve_updates;
+mod serve_walls;
+mod serve_ways;
