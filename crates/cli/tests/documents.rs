@@ -82,3 +82,20 @@ fn anchors(text: &str) -> BTreeSet<String> {
     });
     headings.chain(named).collect()
 }
+
+/// Tests of a file that no suite names are never compiled, and never fail.
+#[test]
+fn every_file_of_tests_is_part_of_a_suite() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let named: String = ["suite_sync.rs", "suite_serve.rs", "suite_command.rs"]
+        .map(|suite| fs::read_to_string(tests.join(suite)).expect("a suite"))
+        .concat();
+    for file in
+        fs::read_dir(&tests).expect("the tests").map(|entry| entry.expect("an entry").path())
+    {
+        let stem = file.file_stem().expect("a name").to_string_lossy().into_owned();
+        if file.extension().is_some_and(|end| end == "rs") && !stem.starts_with("suite_") {
+            assert!(named.contains(&format!("mod {stem};")), "no suite names {}", file.display());
+        }
+    }
+}
