@@ -9,7 +9,7 @@ use crate::message::ToSender;
 use crate::options::Options;
 use crate::report::{
     Action, Change, Counts, Differs, EntryType, Facts, MadeRoot, Notice, PassedOver, Progress,
-    Totals, Trouble, TroubleKind,
+    Side, Totals, Trouble, TroubleKind,
 };
 use crate::work::{Jobs, Setback, Then, Turn};
 
@@ -119,6 +119,13 @@ impl Context {
         self.tell_trouble(trouble);
     }
 
+    /// A trouble with a file that changed at the sender, which may have the file under another name. `words` makes the
+    /// message of the name at the sender.
+    pub(super) fn vanished(&self, path: &RelPath, words: impl FnOnce(&str) -> String) -> Trouble {
+        let path = self.path_at_sender(path).unwrap_or(path);
+        Trouble::at(TroubleKind::Vanished, path, words).on(Side::Sender)
+    }
+
     pub(super) fn tell_trouble(&mut self, trouble: Trouble) {
         self.frames.push_back(ToSender::Trouble(trouble.clone()));
         self.notices.push_back(Notice::Trouble(trouble));
@@ -158,13 +165,16 @@ impl Context {
 
     /// The change of what has another name here, as the sender calls it: so does rsync.
     pub(super) fn as_listed(&self, change: Change) -> Change {
-        let is_it = |name: &Name| change.path.as_bytes() == name.as_bytes();
-        match &self.listed_as {
-            Some(listed) if self.setting.rename.as_ref().is_some_and(is_it) => {
-                Change { path: listed.clone(), ..change }
-            }
-            _ => change,
+        match self.path_at_sender(&change.path) {
+            Some(listed) => Change { path: listed.clone(), ..change },
+            None => change,
         }
+    }
+
+    /// The path under which the sender listed the entry `path`, if the destination gives the entry another name.
+    fn path_at_sender(&self, path: &RelPath) -> Option<&RelPath> {
+        let is_it = |name: &&Name| path.as_bytes() == name.as_bytes();
+        self.setting.rename.as_ref().filter(is_it).and(self.listed_as.as_ref())
     }
 
     /// Tells of a name that is up to date, where that is asked for; `linked` if it is another name of something.

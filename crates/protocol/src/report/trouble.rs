@@ -104,14 +104,19 @@ impl Trouble {
         Self { message: format!("{}: {why}", self.message), ..self }
     }
 
-    /// Says that it happened at this end, unless it is known where, and has the message tell the full path.
+    /// Says that it happened at this end, unless it is known where, and has the message tell the full path. If the
+    /// other end tells of a trouble at this end, the message tells the full path only if the message begins with the
+    /// path.
     pub fn locate(&mut self, side: Side, full_path: impl FnOnce(&RelPath) -> Option<Box<[u8]>>) {
-        let Some(spot) = self.spot.as_deref_mut().filter(|spot| spot.side.is_none()) else {
-            return;
+        let is_here = |spot: &&mut Spot| {
+            spot.side.is_none() || spot.side == Some(side) && spot.full_path.is_none()
         };
-        spot.side = Some(side);
+        let Some(spot) = self.spot.as_deref_mut().filter(is_here) else { return };
+        let is_told = spot.side.replace(side).is_some();
         let hole = spot.hole.take();
         let Some(path) = &spot.path else { return };
+        let begins = || self.message.starts_with(&format!("{path} "));
+        let hole = hole.or_else(|| (is_told && begins()).then_some(0));
         let Some(full) = full_path(path) else { return };
         if let Some(start) = hole {
             let (end, shown) = (start + path.to_string().len(), printable(&full));
@@ -175,6 +180,22 @@ mod tests {
         // The other end, which tells of it too, knows nothing better.
         trouble.locate(Side::Receiver, |_| Some((*b"/elsewhere").into()));
         assert_eq!(trouble.message, "cannot list /srv/a/: why");
+    }
+
+    #[test]
+    fn a_trouble_that_the_other_end_tells_of_tells_the_full_path_if_it_begins_with_the_path() {
+        let (start, full) = (path("a"), |_: &RelPath| Some((*b"/srv/a").into()));
+        let mut trouble =
+            Trouble::at(TroubleKind::Vanished, &start, |path| format!("{path} was a"));
+        trouble = trouble.on(Side::Sender);
+        trouble.locate(Side::Receiver, |_| Some((*b"/elsewhere").into()));
+        assert_eq!(trouble.message, "a was a");
+        trouble.locate(Side::Sender, full);
+        assert_eq!(trouble.message, "/srv/a was a");
+        let mut trouble = told(&start).on(Side::Sender);
+        trouble.locate(Side::Sender, full);
+        assert_eq!(trouble.message, "cannot list a/: why");
+        assert_eq!(trouble.spot.unwrap().full_path, Some((*b"/srv/a").into()));
     }
 
     #[test]

@@ -13,9 +13,7 @@ use crate::receiver::pending::{FilePending, Pending};
 use crate::receiver::transfer::Transfer;
 use crate::receiver::transfer::indexing::Expected;
 use crate::receiver::transfer::old::Old;
-use crate::report::{
-    Action, Change, Differs, EntryType, Facts, Notice, Side, Trouble, TroubleKind,
-};
+use crate::report::{Action, Change, Differs, EntryType, Facts, Notice, Trouble, TroubleKind};
 use crate::work::{Handle, Setback, Then};
 
 use super::Files;
@@ -23,12 +21,11 @@ use super::candidate::{Candidate, End, Settled};
 use super::incoming::{Incoming, Stage, can_tell, most_leftover};
 use super::sharing::begins_shared;
 
-/// The warning about a file that was copied although a program may have been writing to the file.
-fn is_in_use(path: &RelPath) -> Trouble {
-    let words = |path: &str| {
-        format!("{path} is open for writing: it was copied as it was when it was read; run again")
-    };
-    Trouble::at(TroubleKind::Vanished, path, words).on(Side::Sender)
+/// The warning about a file that was read although a program may have been writing to the file.
+fn was_in_use(cx: &Context, path: &RelPath) -> Trouble {
+    cx.vanished(path, |path| {
+        format!("{path} was open for writing while it was read, and may be half changed; run again")
+    })
 }
 
 impl Files {
@@ -387,7 +384,7 @@ impl Files {
         };
         cx.frames.push_back(ToSender::Done { file, done });
         if is_restless {
-            cx.tell_trouble(is_in_use(&candidate.path));
+            cx.tell_trouble(was_in_use(cx, &candidate.path));
         }
         self.settled.push(Settled { candidate, end, is_restless });
         self.give_back(cx, similar);

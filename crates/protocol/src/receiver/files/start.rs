@@ -14,7 +14,6 @@ use crate::message::{FileNo, How};
 use crate::receiver::context::Context;
 use crate::receiver::transfer::indexing::Expected;
 use crate::receiver::transfer::{Transfer, is_agreed, may_cut};
-use crate::report::{Side, Trouble, TroubleKind};
 use crate::work::{Handle, Setback, Then};
 
 use super::Files;
@@ -121,8 +120,7 @@ impl Files {
         let has_other_holes = expected.kept.as_ref().is_some_and(|kept| kept.map != map);
         if holds && has_changed || has_other_holes {
             let words = |path: &str| format!("cannot read {path}: it has changed");
-            let trouble = Trouble::at(TroubleKind::Vanished, &candidate.path, words);
-            let trouble = trouble.on(Side::Sender);
+            let trouble = cx.vanished(&candidate.path, words);
             self.fail(cx, handle, Setback { trouble, then: Then::Retry });
             return Ok(());
         }
@@ -171,11 +169,10 @@ impl Files {
     }
 
     /// Fails an attempt at a file that has outgrown its place among small ones.
-    fn outgrown(&mut self, cx: &mut Context, handle: Handle) {
+    pub(super) fn outgrown(&mut self, cx: &mut Context, handle: Handle) {
         let Some((_, incoming)) = self.under_way.of_mut(handle) else { return };
         let words = |path: &str| format!("cannot read {path}: it has grown too much meanwhile");
-        let trouble = Trouble::at(TroubleKind::Vanished, &incoming.candidate.path, words);
-        let trouble = trouble.on(Side::Sender);
+        let trouble = cx.vanished(&incoming.candidate.path, words);
         self.fail(cx, handle, Setback { trouble, then: Then::GiveUp });
     }
 
