@@ -169,6 +169,26 @@ fn a_server_takes_and_gives_a_file_of_terabytes_for_its_data() {
     assert!(begun.elapsed() < ENOUGH, "{:?}", begun.elapsed());
 }
 
+/// Holes as short as a map has them: in a file that counts as small as many as fit, in a large one more.
+#[test]
+fn files_of_as_many_holes_as_fit_arrive() {
+    const BLOCK: u64 = 4 << 10;
+    const HOLE: u64 = 64 << 10;
+    for way in WAYS {
+        let world = World::new();
+        for (name, len) in [("src/small", 32 * MIB), ("src/large", 64 * MIB)] {
+            let starts = (0..len - BLOCK).step_by((BLOCK + HOLE) as usize);
+            let runs: Vec<_> = starts.map(|at| (at, vec![at as u8 | 1; BLOCK as usize])).collect();
+            let runs: Vec<_> = runs.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
+            make(&world, name, len, &runs);
+        }
+        world.mkdir("dst");
+        world.ok(&format!("-aS {} {}", way.from("src/"), way.to("dst/")));
+        world.assert_same("src", "dst");
+        assert!(taken(&world, "dst/small") < 4 * MIB && taken(&world, "dst/large") < 8 * MIB);
+    }
+}
+
 /// Makes a file of at most some megabytes with data in random places.
 fn random(world: &World, name: &str, dice: &mut Dice) {
     let len = dice.below(6 * MIB) + 1;

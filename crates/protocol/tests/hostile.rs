@@ -22,10 +22,11 @@ use deltic_core::{
 };
 use deltic_protocol::known::Known;
 use deltic_protocol::limits::{
-    ENTRY_WINDOW, GROUP_WINDOW, LISTED_BYTES, Limits, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE,
-    MAX_ATTEMPTS, MAX_BATCH, MAX_FRAME_BYTES, MAX_GROUPS, MAX_LINKED_BYTES, MAX_MOVED_RUNS,
-    MAX_OWNER_NAMES, MAX_SUMS, MAX_TEXT_BYTES, MAX_XATTRS_BYTES, MIN_FRAME_BYTES, OFFERED_GROUPS,
-    TALLY_WINDOW, TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
+    ENTRY_WINDOW, GROUP_WINDOW, LARGE_FILE_BYTES, LISTED_BYTES, Limits, MAX_ACTIVE_FILES,
+    MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_DATA_RUNS, MAX_FRAME_BYTES, MAX_GROUPS,
+    MAX_LINKED_BYTES, MAX_MOVED_RUNS, MAX_OWNER_NAMES, MAX_SMALL_DATA_RUNS, MAX_SUMS,
+    MAX_TEXT_BYTES, MAX_XATTRS_BYTES, MIN_FRAME_BYTES, OFFERED_GROUPS, TALLY_WINDOW,
+    TOLD_BY_CHUNK_BYTES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
     ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
@@ -162,6 +163,16 @@ impl Victim {
         let mut victim = Self::plain();
         victim.take([listing("", &[("a", file_of(len))], Extent::Last)]).unwrap();
         assert!(victim.frames.contains(&ToSender::Want { file: A, how: How::Recipe }));
+        victim
+    }
+
+    /// Files of these lengths are wanted, and their holes may be told.
+    fn of_holes(takes_holes: bool, files: &[(&str, u64)]) -> Self {
+        let mut options = options();
+        options.writing.sparse = takes_holes;
+        let mut victim = Self::new(Setting { options, takes_holes, ..Setting::default() });
+        let files: Vec<_> = files.iter().map(|(name, len)| (*name, file_of(*len))).collect();
+        victim.take([listing("", &files, Extent::Last)]).unwrap();
         victim
     }
 
@@ -315,6 +326,12 @@ fn one(range: Range<u32>) -> Vec<Range<u32>> {
 fn start(len: u64) -> ToReceiver {
     let spec = ChunkerSpec::for_len(len);
     ToReceiver::Start { file: A, meta: file_of(len), how: How::Recipe, spec }
+}
+
+/// Runs of data, each with the length of the hole before it.
+fn holes(file: FileNo, lines: &[(u64, u64)]) -> ToReceiver {
+    let line = |&(hole, data): &(u64, u64)| DataLine { hole, data };
+    ToReceiver::Holes { file, runs: lines.iter().map(line).collect() }
 }
 
 fn offer(len: u64) -> ToReceiver {
@@ -3517,17 +3534,8 @@ fn runs_of_blocks_that_moved_are_bounded() {
 /// Holes are claims: those that a file cannot have end the session, and no length costs more than its entry.
 #[test]
 fn holes_that_a_file_cannot_have_are_refused() {
-    let told = |lines: &[(u64, u64)]| {
-        let line = |&(hole, data): &(u64, u64)| DataLine { hole, data };
-        ToReceiver::Holes { file: A, runs: lines.iter().map(line).collect() }
-    };
-    let asked = |takes_holes: bool| {
-        let mut options = options();
-        options.writing.sparse = takes_holes;
-        let mut victim = Victim::new(Setting { options, takes_holes, ..Setting::default() });
-        victim.take([listing("", &[("a", file_of(9000))], Extent::Last)]).unwrap();
-        victim
-    };
+    let told = |lines: &[(u64, u64)]| holes(A, lines);
+    let asked = |takes_holes: bool| Victim::of_holes(takes_holes, &[("a", 9000)]);
     let refused = Err(PeerError::Unexpected("holes"));
     assert_eq!(asked(false).take([told(&[(5, 5)])]), refused, "nobody asked for holes");
     let bad: [&[(u64, u64)]; 6] = [
@@ -3544,7 +3552,8 @@ fn holes_that_a_file_cannot_have_are_refused() {
     assert_eq!(asked(true).take([told(&[(1, 1)]), told(&[])]), refused);
     let many = vec![(1, 1); 4096];
     let too_many = (0..=16).map(|_| told(&many));
-    assert_eq!(asked(true).take(too_many), Err(PeerError::Limit("runs of data")));
+    let mut large = Victim::of_holes(true, &[("a", LARGE_FILE_BYTES + 1)]);
+    assert_eq!(large.take(too_many), Err(PeerError::Limit("runs of data")));
     let mut started = asked(true);
     started.take([told(&[(1, 1)]), start(9000)]).unwrap();
     assert_eq!(started.take([told(&[(1, 1)])]), refused, "its start came");
@@ -3552,4 +3561,29 @@ fn holes_that_a_file_cannot_have_are_refused() {
     let mut started = asked(true);
     started.take([told(&[(100, 3000)]), start(9000)]).unwrap();
     assert_eq!(started.take([groups(&[(3001, 2)])]), Err(PeerError::Limit("length of a group")));
+}
+
+/// A session has many files under way, and holds the runs of all of them.
+#[test]
+fn a_small_file_has_no_more_runs_of_data_than_fit_between_large_holes() {
+    let names: Vec<_> = (0..MAX_ACTIVE_FILES).map(|no| format!("{no:03}")).collect();
+    let len = LARGE_FILE_BYTES / MAX_ACTIVE_FILES as u64;
+    let files: Vec<_> = names.iter().map(|name| (&**name, len)).collect();
+    let mut victim = Victim::of_holes(true, &files);
+    let asked = |frame: &ToSender| matches!(frame, ToSender::Want { .. });
+    assert_eq!(victim.frames.iter().filter(|frame| asked(frame)).count(), files.len());
+    let failed = |victim: &Victim| {
+        let failed = |frame: &&ToSender| matches!(frame, ToSender::Done { done: Done::Failed(why), .. } if why.message.contains("has grown too much"));
+        victim.frames.iter().filter(failed).count()
+    };
+    let told = |file: u64, runs: usize| holes(FileNo(file), &vec![(1, 1); runs]);
+    for file in 0..files.len() {
+        victim.take([told(file as u64, MAX_SMALL_DATA_RUNS)]).unwrap();
+        assert_eq!(failed(&victim), file, "as many runs as a small file can have are taken");
+        victim.take([told(file as u64, 1)]).unwrap();
+        assert_eq!(failed(&victim), file + 1, "more runs are let go");
+        // Frames that were on their way are of no file any more.
+        let late = (0..MAX_DATA_RUNS / MAX_BATCH).map(|_| told(file as u64, MAX_BATCH));
+        victim.take(late).unwrap();
+    }
 }

@@ -4,12 +4,8 @@
 use std::ops::{Deref, Range};
 
 use deltic_core::{DataMap, PackedRuns};
-use deltic_protocol::limits::MAX_DATA_RUNS;
+use deltic_protocol::limits::{MAX_DATA_RUNS, MIN_HOLE_BYTES};
 use deltic_store::{Snapshot, StoreError};
-
-/// Length in bytes of the shortest hole in a map. The zeros of a shorter hole cost less than another entry of the
-/// map.
-const LEAST_HOLE_BYTES: u64 = 64 << 10;
 
 /// Bytes that are compared with zero at a time.
 const LOOK_BYTES: u64 = 256 << 10;
@@ -19,7 +15,7 @@ const LOOK_BYTES: u64 = 256 << 10;
 pub(super) fn data_map(snapshot: &impl Snapshot) -> Result<Option<DataMap>, StoreError> {
     let len = snapshot.meta().len;
     let Some(runs) = snapshot.data_runs()? else { return Ok(None) };
-    let map = DataMap::of_large_holes(&runs, len, LEAST_HOLE_BYTES, MAX_DATA_RUNS);
+    let map = DataMap::of_large_holes(&runs, len, MIN_HOLE_BYTES, MAX_DATA_RUNS);
     Ok((map.data_len() < len / 2).then_some(map))
 }
 

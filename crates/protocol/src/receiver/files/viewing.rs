@@ -7,7 +7,7 @@ use std::sync::Arc;
 use deltic_core::DataMap;
 
 use crate::error::PeerError;
-use crate::limits::MAX_DATA_RUNS;
+use crate::limits::{MAX_DATA_RUNS, MAX_SMALL_DATA_RUNS};
 use crate::message::{DataLine, FileNo};
 use crate::receiver::ask::Work;
 use crate::receiver::context::Context;
@@ -18,10 +18,11 @@ use super::Files;
 use super::incoming::{Stage, UNFIT};
 
 impl Files {
-    /// Takes the next runs of data of a file that was asked for.
+    /// Takes the next runs of data of a file that was asked for. A file that was listed as small, and has more runs
+    /// than a small file can have, has outgrown its place among the many small files under way.
     pub(super) fn holes(
         &mut self,
-        cx: &Context,
+        cx: &mut Context,
         file: FileNo,
         lines: &[DataLine],
     ) -> Result<(), PeerError> {
@@ -35,8 +36,14 @@ impl Files {
             return Err(UNFIT);
         }
         let runs = expected.data.get_or_insert_default();
-        if runs.len() + lines.len() > MAX_DATA_RUNS {
+        let count = runs.len() + lines.len();
+        if count > MAX_DATA_RUNS {
             return Err(PeerError::Limit("runs of data"));
+        }
+        if count > MAX_SMALL_DATA_RUNS && !incoming.candidate.is_large() {
+            let handle = incoming.handle;
+            self.outgrown(cx, handle);
+            return Ok(());
         }
         for line in lines {
             let end = runs.last().map_or(0, |run: &Range<u64>| run.end);
