@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::Instant;
 
+use crate::common::exfat::exfat;
 use crate::common::http::{Answer, ask};
 use crate::common::server::Server;
-use crate::common::{PATIENCE, World, wait_until};
+use crate::common::{PATIENCE, World, noise, wait_until};
 use serde_json::Value;
 
 const FILES: &str = "/v1/volumes/photos/files";
@@ -211,4 +212,36 @@ fn a_disk_keeps_its_last_bytes() {
     assert_eq!(ask(&server, &format!("GET {FILES}/there"), "", b"").body, b"there");
     let removed = ask(&server, &format!("DELETE {FILES}/there"), "If-Match: *\r\n", b"");
     assert_eq!(removed.status, 204);
+}
+
+/// Makes a file of `len` bytes that is a hole but for its first megabyte.
+fn make_sparse(world: &World, name: &str, len: u64) {
+    world.write(name, noise(1 << 20, len));
+    let file = std::fs::File::options().write(true).open(world.path(name));
+    file.and_then(|file| file.set_len(len)).expect("it gets its length");
+}
+
+/// Holes take room where the file system has none.
+#[test]
+fn a_disk_without_holes_keeps_its_free_space_from_files_of_holes() {
+    let world = World::new();
+    let Some(_disk) = exfat(&world, "photos") else { return };
+    let server = Server::set_volume(&world, &format!("free_bytes = {}", 32 << 20), "");
+    make_sparse(&world, "a/vm", 40 << 20);
+    server.fails(23, "sync -aS a/ URL/photos/", "its disk would have less than");
+    assert!(!world.exists("photos/vm"));
+    // Each of these has room for its length once, and the length is taken when the file is made.
+    for name in ["a/vm", "a/other"] {
+        make_sparse(&world, name, 10 << 20);
+    }
+    server.ok("sync -rtS a/ URL/photos/");
+    for name in ["vm", "other"] {
+        assert!(world.read(format!("a/{name}")) == world.read(format!("photos/{name}")), "{name}");
+    }
+    server.fails(23, "sync -rt a/vm URL/photos/more", "its disk would have less than");
+    for name in ["b/one", "b/two"] {
+        world.write(name, noise(4 << 20, 1));
+    }
+    server.ok("sync -rt b/ URL/photos/");
+    server.wait_for_no_staging();
 }

@@ -2,42 +2,8 @@
 
 use std::fs;
 
-use crate::common::{Mounted, Run, WAYS, World, is_installed, is_root, skip};
-
-/// A loop device over a file, gone with this value.
-struct Loop<'a>(&'a World, String);
-
-impl<'a> Loop<'a> {
-    fn of(world: &'a World, image: &str) -> Option<Self> {
-        let run = Run::of(&mut world.command("losetup", ["-f", "--show", image]));
-        (run.code == Some(0)).then(|| Self(world, run.stdout.trim().to_owned()))
-    }
-}
-
-impl Drop for Loop<'_> {
-    fn drop(&mut self) {
-        Run::of(&mut self.0.command("losetup", ["-d", &self.1]));
-    }
-}
-
-/// A new exFAT at `dst`, or the reason to skip the test said.
-fn exfat(world: &World) -> Option<(Mounted<'_>, Loop<'_>)> {
-    let without = "exFAT cannot be mounted here (exfat-fuse, exfatprogs, root)";
-    fs::File::create(world.path("image"))
-        .and_then(|file| file.set_len(64 << 20))
-        .expect("the file of the disk is made");
-    let tools = ["mkfs.exfat", "mount.exfat-fuse", "losetup"];
-    let made = is_root()
-        && tools.iter().all(|tool| is_installed(tool))
-        && Run::of(&mut world.command("mkfs.exfat", ["image"])).code == Some(0);
-    let Some(device) = made.then(|| Loop::of(world, "image")).flatten() else {
-        skip(without);
-        return None;
-    };
-    let words = ["-o", "allow_other", &device.1, "dst"];
-    let mounted = Mounted::by((world, "dst"), ("mount.exfat-fuse", &words), without)?;
-    Some((mounted, device))
-}
+use crate::common::exfat::exfat;
+use crate::common::{WAYS, World};
 
 fn sorted(world: &World, dir: &str) -> Vec<String> {
     let mut names = world.names(dir);
@@ -53,7 +19,7 @@ fn rename(world: &World, name: &str, new: &str) {
 #[test]
 fn a_deletion_spares_the_entry_of_a_name_whose_case_changed() {
     let world = World::new();
-    let Some(_disk) = exfat(&world) else { return };
+    let Some(_disk) = exfat(&world, "dst") else { return };
     for (way, mode) in WAYS.iter().cycle().zip([
         "--delete",
         "--delete-before",
@@ -108,7 +74,7 @@ fn a_deletion_spares_the_entry_of_a_name_whose_case_changed() {
 #[test]
 fn moved_sources_of_another_case_stay_at_the_destination() {
     let world = World::new();
-    let Some(_disk) = exfat(&world) else { return };
+    let Some(_disk) = exfat(&world, "dst") else { return };
     world.write("src/Report.txt", "report");
     world.write("src/É", "letter");
     world.write("src/other", "other");
@@ -123,7 +89,7 @@ fn moved_sources_of_another_case_stay_at_the_destination() {
 #[test]
 fn two_names_that_are_one_at_the_destination_are_told_on_every_run() {
     let world = World::new();
-    let Some(_disk) = exfat(&world) else { return };
+    let Some(_disk) = exfat(&world, "dst") else { return };
     world.write("src/README", "capital");
     world.write("src/readme", "small");
     world.write("src/Dir/one", "1");

@@ -9,10 +9,15 @@ use rustix::io::Errno;
 use super::copy::{BLOCK_BYTES, read_through, write_at};
 use crate::copy::read_at;
 
-/// True if a file has fewer blocks than its length asks for.
-pub(super) fn has_holes(stat: &Stat) -> bool {
+/// Bytes that a file takes on the disk.
+pub(super) const fn bytes_on_disk(stat: &Stat) -> u64 {
     const SECTOR_BYTES: u64 = 512;
-    (stat.st_blocks as u64).saturating_mul(SECTOR_BYTES) < stat.st_size as u64
+    (stat.st_blocks as u64).saturating_mul(SECTOR_BYTES)
+}
+
+/// True if a file has fewer blocks than its length asks for.
+pub(super) const fn has_holes(stat: &Stat) -> bool {
+    bytes_on_disk(stat) < stat.st_size as u64
 }
 
 /// Reads until `buf` is full or the file ends, and asks for no hole: the kernel would make pages of zeros of it.
@@ -98,24 +103,30 @@ pub(super) fn copy_sparse(
 }
 
 /// Makes zeros of these bytes of a file, with holes for whole blocks. An existing hole stays a hole, at no cost.
-pub(super) fn clear_all(file: BorrowedFd<'_>, span: Range<u64>) -> Result<(), Errno> {
-    let clear = |run: Range<u64>| {
-        let Range { start: from, end: to } = whole_blocks(run.start, run.end - run.start);
-        if from == to || !punch(file, from..to) {
-            return write_zeros(file, run);
-        }
-        write_zeros(file, run.start..from)?;
-        write_zeros(file, to..run.end)
-    };
+pub(super) fn clear(file: BorrowedFd<'_>, span: Range<u64>) -> Result<(), Errno> {
+    let clear = |data| clear_data(file, data);
     if each_data(file, span.clone(), clear)? { Ok(()) } else { clear(span) }
 }
 
+/// Makes zeros of bytes that are data: a hole of whole blocks, where the file system can, and written zeros of the
+/// rest.
+fn clear_data(file: BorrowedFd<'_>, data: Range<u64>) -> Result<(), Errno> {
+    let blocks = whole_blocks(data.clone());
+    if blocks.is_empty() || !punch(file, blocks.clone()) {
+        // Where the file system makes no hole, writing says why, if that fails too.
+        return write_zeros(file, data);
+    }
+    write_zeros(file, data.start..blocks.start)?;
+    write_zeros(file, blocks.end..data.end)
+}
+
 fn write_zeros(file: BorrowedFd<'_>, run: Range<u64>) -> Result<(), Errno> {
-    const ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
+    const MOST_BYTES: u64 = 256 << 10;
+    let zeros = vec![0; MOST_BYTES.min(run.end - run.start) as usize];
     let mut at = run.start;
     while at < run.end {
-        let len = (run.end - at).min(BLOCK_BYTES);
-        write_at(file, at, &ZEROS[..len as usize])?;
+        let len = (run.end - at).min(MOST_BYTES);
+        write_at(file, at, &zeros[..len as usize])?;
         at += len;
     }
     Ok(())
@@ -150,7 +161,7 @@ pub(super) fn write_sparse(
         match (is_zero, under) {
             (false, _) => write_at(file, at, run)?,
             (true, Under::Hole) => {}
-            (true, Under::Blocks) => clear(file, at, run)?,
+            (true, Under::Blocks) => clear_data(file, at..at + run.len() as u64)?,
         }
         done += run.len();
     }
@@ -166,9 +177,10 @@ pub(super) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
             while done < bytes.len() {
                 let start = start + done as u64;
                 let (run, is_zero) = run(start, &bytes[done..]);
+                let zeros = start..start + run.len() as u64;
                 // Less than a block is no hole.
-                if is_zero && !whole_blocks(start, run.len() as u64).is_empty() {
-                    clear(file, start, run)?;
+                if is_zero && !whole_blocks(zeros.clone()).is_empty() {
+                    clear_data(file, zeros)?;
                 }
                 done += run.len();
             }
@@ -199,22 +211,10 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|first| *first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
 }
 
-/// Makes zeros of what is there: a hole of whole blocks, where the file system can, and written zeros of the rest.
-fn clear(file: BorrowedFd<'_>, start: u64, zeros: &[u8]) -> Result<(), Errno> {
-    let Range { start: from, end: to } = whole_blocks(start, zeros.len() as u64);
-    if from == to || !punch(file, from..to) {
-        // Where it cannot be done, writing says why, if that fails too.
-        return write_at(file, start, zeros);
-    }
-    let (head, tail) = ((from - start) as usize, (to - start) as usize);
-    write_at(file, start, &zeros[..head])?;
-    write_at(file, to, &zeros[tail..])
-}
-
-/// The blocks that `len` bytes from `start` on fill.
-fn whole_blocks(start: u64, len: u64) -> Range<u64> {
-    let from = start.next_multiple_of(BLOCK_BYTES).min(start + len);
-    let to = (start + len) / BLOCK_BYTES * BLOCK_BYTES;
+/// The blocks of the file that lie within `span`.
+fn whole_blocks(span: Range<u64>) -> Range<u64> {
+    let from = span.start.next_multiple_of(BLOCK_BYTES).min(span.end);
+    let to = span.end / BLOCK_BYTES * BLOCK_BYTES;
     from..to.max(from)
 }
 

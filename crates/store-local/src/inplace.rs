@@ -20,7 +20,7 @@ use rustix::process::geteuid;
 
 use super::attrs::{AT_ANY_TIME, set_mode};
 use super::copy::{BLOCK_BYTES, Copier, End, read_through};
-use super::holes::{Under, clear_all, dig, each_data, write_sparse};
+use super::holes::{Under, clear, dig, each_data, write_sparse};
 use super::place::Place;
 use super::room::reserve_all;
 use super::snapshot::{LocalSnapshot, Stamp, file_type, inode_of};
@@ -257,13 +257,13 @@ impl Writer<'_> {
         for (&start, &end) in lock(&self.of.staged).iter() {
             let mut at = start;
             let put_data = |run: Range<u64>| {
-                clear_all(to.file, at..run.start)?;
+                clear(to.file, at..run.start)?;
                 at = run.end;
                 put(run)
             };
             // A staged hole, of any length, may be a hole in the file in place as well.
             if writing.sparse && each_data(from.file, start..end, put_data)? {
-                clear_all(to.file, at..end)?;
+                clear(to.file, at..end)?;
             } else {
                 put(start..end)?;
             }

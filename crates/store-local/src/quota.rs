@@ -12,6 +12,7 @@ mod counting;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
@@ -24,6 +25,7 @@ use rustix::io::Errno;
 
 use crate::dir::{Dir, QuotaLimits, Use, VolumeDir, is_in_volume, part_path, volume_path};
 use crate::errno::At;
+use crate::holes::bytes_on_disk;
 use crate::lock;
 use crate::log::STAGED_SUFFIX;
 use crate::snapshot::{file_type, inode_of};
@@ -412,6 +414,14 @@ impl Reserved {
             share.unwritten.store(left.saturating_sub(bytes), Ordering::Relaxed);
             *unwritten = unwritten.saturating_sub(left.min(bytes));
         }
+    }
+
+    /// Counts the blocks that a new file has as on the disk.
+    pub(crate) fn allocated(&self, file: impl AsFd) -> Result<(), Errno> {
+        if !self.0.is_empty() {
+            self.wrote(bytes_on_disk(&fs::fstat(file)?));
+        }
+        Ok(())
     }
 
     /// Keeps the space: the entry is in its place.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::attrs::{Attrs, NewMode, On};
 use super::copy::{End, read_through, write_at};
 use super::finished::{Expected, Finished};
-use super::holes::{Under, clear_all, copy_sparse, write_sparse};
+use super::holes::{Under, clear, copy_sparse, write_sparse};
 use super::inner::Inner;
 use super::inplace::Changing;
 use super::log::{Log, remove_log};
@@ -84,7 +84,7 @@ impl LocalRebuild {
         let len = size.len;
         let place = Place::of(&store.root, "create", path)?;
         let changing = Self::changing(&store, &place)?;
-        let reserved = store.reserve_size(path, size)?;
+        let reserved = store.reserve_size(&place, size)?;
         let staged = store.growing().create(&place).map_err(|error| match error {
             // The file is ours to change, but its directory is not.
             StoreError::Denied { path, source, .. } if changing.is_some() => {
@@ -113,6 +113,7 @@ impl LocalRebuild {
         if rebuild.store.writing.preallocate && rebuild.changing.is_none() {
             reserve_all(&rebuild.staged.file, 0, len).at("allocate", path)?;
         }
+        rebuild.reserved.allocated(&rebuild.staged.file).at("create", path)?;
         Ok(rebuild)
     }
 
@@ -513,10 +514,13 @@ impl Rebuild for LocalRebuild {
 
     fn clear(&self, span: Range<u64>) -> Result<(), StoreError> {
         self.check_span(span.start, span.end.saturating_sub(span.start))?;
-        let turn = lock(&self.turn);
-        let cleared = clear_all(self.staged.file.as_fd(), span.clone()).at("write", &self.path);
-        drop(turn);
-        cleared.inspect_err(|_| self.doom(Fate::Spoiled))?;
+        // A file to which nothing was written is zeros, also where the file system makes no holes.
+        if self.under == Under::Blocks || self.written.load(Ordering::Relaxed) > 0 {
+            let turn = lock(&self.turn);
+            let cleared = clear(self.staged.file.as_fd(), span.clone()).at("write", &self.path);
+            drop(turn);
+            cleared.inspect_err(|_| self.doom(Fate::Spoiled))?;
+        }
         self.changing.iter().for_each(|changing| changing.stage(span.clone()));
         Ok(())
     }

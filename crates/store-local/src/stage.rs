@@ -31,6 +31,7 @@ use rustix::fs::{self, FlockOperation, Mode, Stat};
 use rustix::io::Errno;
 
 use super::heritage::disinherit;
+use super::holes::has_holes;
 use super::log::{Log, Notes, STAGED_SUFFIX, remove_log};
 use super::place::Place;
 use super::quota::forget;
@@ -67,6 +68,8 @@ pub(super) struct Stages {
     user: u32,
     /// Of devices on which something looked like another's: what the system makes of what is ours there.
     made_up: Mutex<HashMap<u64, MadeUp>>,
+    /// For devices that were asked: true if new files have holes there.
+    makes_holes: Mutex<HashMap<u64, bool>>,
 }
 
 /// What a file system makes of owners and modes: many of FAT, of networks and in user space have the same for all.
@@ -121,7 +124,7 @@ impl Stages {
         let user = rustix::process::geteuid().as_raw();
         let (homes, held, last) = (Mutex::default(), Mutex::default(), Recent::default());
         let (needs_names, is_closed) = (AtomicBool::new(false), OnceLock::new());
-        let (made_up, parted) = (Mutex::default(), Mutex::default());
+        let (made_up, makes_holes, parted) = Default::default();
         Ok(Self {
             root,
             whose,
@@ -135,6 +138,7 @@ impl Stages {
             is_closed,
             user,
             made_up,
+            makes_holes,
         })
     }
 
@@ -248,6 +252,23 @@ impl Stages {
     fn own_name(&self) -> Name {
         let name = [STAGING_NAME, format!("-{}", self.user).as_bytes()].concat();
         Name::new(&name).expect("digits are part of a name")
+    }
+
+    /// True if a new file staged for `place` has holes where nothing was written.
+    pub(super) fn makes_holes(&self, place: &Place) -> Result<bool, StoreError> {
+        const PROBE_BYTES: u64 = 64 << 10;
+        let dir = self.dir_for(place)?;
+        let device = fs::fstat(&*dir).at("create", &place.path)?.st_dev;
+        let probe = || {
+            let name = new_name(&RelPath::root());
+            let stat = dir.create_as(&name, Mode::RUSR | Mode::WUSR).and_then(|file| {
+                fs::ftruncate(&file, PROBE_BYTES)?;
+                fs::fstat(file)
+            });
+            let _ = dir.remove_file(&name);
+            stat.is_ok_and(|stat| has_holes(&stat))
+        };
+        Ok(*lock(&self.makes_holes).entry(device).or_insert_with(probe))
     }
 
     /// Makes a staging directory in `home`, unless others have all names for it. Another try may find one, or find none

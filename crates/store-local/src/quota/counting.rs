@@ -9,6 +9,7 @@ use rustix::fs::{FileType, Stat};
 
 use super::{FileSize, LEFT, Left, Quota, Reserved, Whose, one};
 use crate::errno::At;
+use crate::holes::bytes_on_disk;
 use crate::inner::Inner;
 use crate::lock;
 use crate::place::{Place, Turn};
@@ -51,19 +52,23 @@ impl Inner {
     /// # Errors
     /// [`StoreError::Full`] where a quota has not so much left.
     pub(crate) fn reserve(&self, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
-        self.reserve_size(path, FileSize::full(bytes))
+        Reserved::in_all(&self.policy.quotas, path, FileSize::full(bytes))
     }
 
-    /// Reserves room for a new name of a file that may have holes.
+    /// Reserves room at `place` for a new name of a file that may have holes. Holes need room too if the file system
+    /// has no holes (exFAT): it stores the whole length.
     ///
     /// # Errors
     /// As [`Self::reserve`].
     pub(crate) fn reserve_size(
         &self,
-        path: &RelPath,
+        place: &Place,
         size: FileSize,
     ) -> Result<Reserved, StoreError> {
-        Reserved::in_all(&self.policy.quotas, path, size)
+        let asks = size.data < size.len && !self.policy.quotas.is_empty();
+        let is_full = asks && !self.stages.makes_holes(place)?;
+        let size = if is_full { FileSize::full(size.len) } else { size };
+        Reserved::in_all(&self.policy.quotas, &place.path, size)
     }
 
     /// Reserves a name at `place`, if nothing is there.
@@ -98,7 +103,7 @@ impl Inner {
                 }
             }
         }
-        reserved.wrote(stat.st_blocks as u64 * 512);
+        reserved.wrote(bytes_on_disk(stat));
         Ok(reserved)
     }
 
