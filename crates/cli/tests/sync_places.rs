@@ -7,10 +7,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Stdio;
 
+use crate::common::attrs::{SOMEBODY, own};
 use crate::common::http::ask;
 use crate::common::server::Server;
 use crate::common::{
-    DELTIC, Mounted, Run, WAYS, Way, World, is_installed, noise, skip, wait_until,
+    DELTIC, Mounted, Run, WAYS, Way, World, is_installed, is_root, noise, skip, wait_until,
 };
 use rustix::fs::{FlockOperation, flock};
 
@@ -133,6 +134,37 @@ fn a_directory_that_no_rename_reaches_is_brought_up_to_date_as_any_other() {
             assert!(!world.exists("dst/sub/gone"), "{words}");
             // What is new there comes by other ways than what was there.
             fs::remove_dir_all(world.path("dst/sub/deep")).unwrap();
+        }
+    }
+}
+
+/// A staged file has its mode before the rename is refused, and is copied then.
+#[test]
+fn a_file_that_its_owner_may_not_read_reaches_such_a_directory() {
+    if !is_root() || !is_installed("setpriv") {
+        return skip("this needs root and setpriv");
+    }
+    let user = SOMEBODY.to_string();
+    let setpriv = ["--reuid", &user, "--regid", &user, "--clear-groups", "--", DELTIC, "sync"];
+    for option in ["", "--delay-updates", "--no-fsync", "-b"] {
+        let world = World::new();
+        world.mkdir("two/sub");
+        let Some(_mounted) = union(&world, "category.create=epff,allow_other") else { return };
+        ["one", "two", "two/sub"].iter().for_each(|dir| own(&world.path(dir), SOMEBODY, SOMEBODY));
+        world.chmod("", 0o755);
+        for no in 1..=2 {
+            world.write("src/sub/small", format!("version {no}"));
+            world.write("src/sub/large", noise(3_000_000, no));
+            let more = option.split_whitespace().chain(["src/", "dst/"]);
+            let words = setpriv.into_iter().chain(["-rtp", "--chmod=F0200"]).chain(more);
+            let run = Run::of(&mut world.command("setpriv", words));
+            assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{option} {run:#?}");
+            for name in ["sub/small", "sub/large"] {
+                let [is, was] = ["dst", "src"].map(|at| world.read(format!("{at}/{name}")));
+                assert!(is == was, "{option} {name}");
+                let mode = fs::metadata(world.path(format!("dst/{name}"))).unwrap().mode();
+                assert_eq!(mode & 0o7777, 0o200, "{option} {name}");
+            }
         }
     }
 }

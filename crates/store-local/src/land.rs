@@ -209,7 +209,7 @@ impl Inner {
         }
         let Place { path, dir_path, .. } = place.clone();
         let original = Place { path, dir: Arc::clone(from), dir_path, name: staged.clone() };
-        self.copy_away(&original, (&beside, staged))?;
+        self.copy_staged(&original, (&beside, staged))?;
         rename(&beside, staged).inspect_err(|_| {
             // The sweep removes the rest.
             let _ = beside.remove_file(staged);

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::{BACK_UP, Backup, Goes, Kept, Spot, Taken};
-use crate::attrs::{Attrs, NewMode, On};
+use crate::attrs::{Attrs, NewMode, On, set_mode};
 use crate::copy::End;
 use crate::dir::Dir;
 use crate::errno::{At, store_error};
@@ -82,7 +82,9 @@ impl Inner {
             return Ok(Unset::default());
         }
         let staged = self.stages.create(place)?;
-        let unset = match self.fill(place, old, &staged.file) {
+        // Before the file is read: a read may change the file's times.
+        let meta = self.look_at_old(place).at(BACK_UP, &place.path)?;
+        let unset = match self.fill(&meta, old, &staged.file) {
             Err(Errno::BUSY) => Err(StoreError::Changed { path: place.path.clone() }),
             filled => filled.at(BACK_UP, &place.path),
         }?;
@@ -100,10 +102,42 @@ impl Inner {
     }
 
     /// Makes `name` of `to` a copy of what is at `place`. Attributes that cannot be had there it does without.
-    pub(crate) fn copy_away(&self, place: &Place, (to, name): (&Dir, &Name)) -> Result<(), Errno> {
+    pub(crate) fn copy_away(&self, place: &Place, to: (&Dir, &Name)) -> Result<(), Errno> {
+        self.copy_entry(place, to, || self.open_old(place))
+    }
+
+    /// Makes `name` of `to` a copy of an entry that this run staged. The mode of a staged file may already forbid its
+    /// owner to read: then the mode allows that for a moment.
+    pub(crate) fn copy_staged(&self, staged: &Place, to: (&Dir, &Name)) -> Result<(), Errno> {
+        const OWNER_READS: u32 = 0o400;
+        self.copy_entry(staged, to, || match self.open_old(staged) {
+            Err(Errno::ACCESS) => {
+                let handle = staged.dir.open(&staged.name, OFlags::PATH)?;
+                let mode = fs::fstat(&handle)?.st_mode;
+                set_mode(&handle, mode | OWNER_READS)?;
+                let opened = self.open_old(staged);
+                set_mode(&handle, mode)?;
+                opened.map(|(file, meta)| (file, Meta { mode: meta.mode & !OWNER_READS, ..meta }))
+            }
+            opened => opened,
+        })
+    }
+
+    /// Opens the file at `place`. Looks at the file before anything is read, since a read may change the file's times.
+    fn open_old(&self, place: &Place) -> Result<(OwnedFd, Meta), Errno> {
+        let file = place.dir.open(&place.name, OFlags::RDONLY)?;
+        Ok((file, self.look_at_old(place)?))
+    }
+
+    fn copy_entry(
+        &self,
+        place: &Place,
+        (to, name): (&Dir, &Name),
+        open: impl FnOnce() -> Result<(OwnedFd, Meta), Errno>,
+    ) -> Result<(), Errno> {
         let stat = place.dir.stat(&place.name)?;
         let copied = match file_type(&stat) {
-            FileType::RegularFile => self.copy_file_away(place, (to, name)),
+            FileType::RegularFile => open().and_then(|old| self.copy_file_away(old, (to, name))),
             FileType::Symlink => to
                 .make_symlink(name, &place.dir.read_link(&place.name)?)
                 .and_then(|()| self.give(place, On::Link(to, name))),
@@ -119,32 +153,33 @@ impl Inner {
         })
     }
 
-    fn copy_file_away(&self, place: &Place, (to, name): (&Dir, &Name)) -> Result<(), Errno> {
-        let old = place.dir.open(&place.name, OFlags::RDONLY)?;
+    fn copy_file_away(
+        &self,
+        (old, meta): (OwnedFd, Meta),
+        (to, name): (&Dir, &Name),
+    ) -> Result<(), Errno> {
         let stat = fs::fstat(&old)?;
         let copy = to.create(name)?;
-        let _ = self.fill(place, (&old, &stat), &copy)?;
+        let _ = self.fill(&meta, (&old, &stat), &copy)?;
         let is_whole = fs::fstat(&copy)?.st_size == stat.st_size;
         let is_still = Stamp::of(&fs::fstat(&old)?).is_but_for_names(Stamp::of(&stat));
         if is_whole && is_still { Ok(()) } else { Err(Errno::BUSY) }
     }
 
-    /// Gives `copy` the content and the attributes of the `old` file, which is at `place`, and flushes it.
+    /// Gives `copy` the content of the `old` file and the attributes in `meta`, and flushes it.
     fn fill(
         &self,
-        place: &Place,
+        meta: &Meta,
         (old, stat): (&OwnedFd, &Stat),
         copy: &OwnedFd,
     ) -> Result<Unset, Errno> {
-        // Before it is read, which may show in when that was done last.
-        let meta = self.look_at_old(place)?;
         let from = End { file: old.as_fd(), device: stat.st_dev };
         let to = End { file: copy.as_fd(), device: fs::fstat(copy)?.st_dev };
         if !self.copier.copy_with_holes(from, stat.st_size as u64, to)? {
             // It ended before.
             return Err(Errno::BUSY);
         }
-        let unset = self.set_as_old(&meta, On::Open(copy.as_fd()));
+        let unset = self.set_as_old(meta, On::Open(copy.as_fd()));
         if self.touched.is_durable() {
             fs::fsync(copy)?;
         }
