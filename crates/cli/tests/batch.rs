@@ -1,13 +1,20 @@
 //! Runs that are kept in a file and made again elsewhere: `--write-batch`, `--only-write-batch`, `--read-batch`.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::common::dice::Dice;
 use crate::common::maker::{Taste, Tree};
 use crate::common::tree::picture;
-use crate::common::{DELTIC, Run, SHELL, WAYS, World, edited, is_root, noise, rsync};
+use crate::common::{DELTIC, Mounted, Run, SHELL, WAYS, World, edited, is_root, noise, rsync};
+use deltic_protocol::ToReceiver;
+use deltic_protocol::batch::{MAGIC, asked};
+use deltic_protocol::message::Extent;
+use deltic_protocol::options::Options;
+use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
+use rustix::fs::fstatvfs;
 
 /// Sources, and directories `a` and `b` with an older version of them.
 fn world() -> World {
@@ -226,6 +233,45 @@ fn a_pipe_or_a_device_is_read_only_as_far_as_it_is_a_batch() {
         assert!(run.stderr.contains(why), "{words} {run:#?}");
     }
     let words = format!("mkfifo F; cat B >F & {DELTIC} sync -a --delete --read-batch=F b/");
+    let run = Run::of(&mut world.command("sh", ["-c", &words]));
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    world.assert_same("src", "b");
+}
+
+/// Nothing in a list tells where the list ends.
+#[test]
+fn a_list_without_end_leaves_room_where_it_is_copied_to() {
+    let world = world();
+    let words = ["-t", "tmpfs", "-o", "size=40m", "tmpfs", "tmp"];
+    let Some(_tmp) = Mounted::by((&world, "tmp"), ("mount", &words), "no tmpfs can be mounted")
+    else {
+        return;
+    };
+    let free = || fs::File::open(world.path("tmp")).map(fstatvfs).expect("it is there");
+    let free = || free().map(|disk| disk.f_bavail * disk.f_frsize).expect("it is a directory");
+    let mut command = Command::new(DELTIC);
+    command.args(["sync", "-a", "--read-batch=-", "b/"]).current_dir(world.path(""));
+    command.env("TMPDIR", world.path("tmp")).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let mut to = child.stdin.take().expect("it is piped");
+    let mut frame = [MAGIC.to_vec(), asked(None, Options::default())].concat();
+    let (mut no, mut least) = (0_u64, free());
+    while to.write_all(&frame).is_ok() {
+        let meta = Meta::plain(Kind::File, 1, Timestamp { secs: 1, nanos: 0 }, 0o644);
+        let name = |no| Name::new(format!("{no:0200}").as_bytes()).expect("digits are a name");
+        let entries = (no..no + 1000).map(|no| Entry { name: name(no), meta: meta.clone() });
+        let (dir, entries) = (RelPath::root(), entries.collect());
+        frame = ToReceiver::Listing { dir, own: None, entries, extent: Extent::More }.encode();
+        (no, least) = (no + 1000, least.min(free()));
+    }
+    let run = child.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(12), "{told}");
+    assert!(told.contains("set TMPDIR to a larger directory"), "{told}");
+    assert!(least > 1 << 19 && least < 4 << 20, "{least} bytes were free");
+    // A batch that ends has room there.
+    world.ok("-a --delete --write-batch=B src/ a/");
+    let words = format!("cat B | TMPDIR=$PWD/tmp {DELTIC} sync -a --delete --read-batch=- b/");
     let run = Run::of(&mut world.command("sh", ["-c", &words]));
     assert_eq!(run.code, Some(0), "{run:#?}");
     world.assert_same("src", "b");

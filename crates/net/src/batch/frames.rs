@@ -27,6 +27,11 @@ pub(super) enum Bad {
     Version(u8),
     #[error("the batch file is cut short; nothing was changed")]
     Short,
+    #[error(
+        "the batch has more directories, new files and hard links than a batch may have; nothing was changed; \
+         write a batch for each part of the tree"
+    )]
+    TooMany,
     #[error("the batch file is damaged; nothing was changed")]
     Malformed,
 }

@@ -27,6 +27,10 @@ pub(crate) use writing::write;
 const MAX_STEPS: usize = 1 << 24;
 /// Largest number of frames of a list that add nothing to the list.
 const MAX_IDLE: usize = 16;
+/// Memory in bytes that the names of a batch may take.
+const MAX_HELD_BYTES: usize = if cfg!(test) { 1 << 20 } else { 2 << 30 };
+/// Memory in bytes that a name takes beside its text.
+const NAME_BYTES: usize = 64;
 /// Bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;
 

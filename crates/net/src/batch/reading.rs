@@ -20,7 +20,7 @@ use deltic_tree::{Entry, Meta, Name, RelPath};
 
 use super::frames::{At, Bad, Frames, check_magic};
 use super::standing::{Standing, only, standing};
-use super::{MAX_IDLE, MAX_STEPS, cut, other};
+use super::{MAX_HELD_BYTES, MAX_IDLE, MAX_STEPS, NAME_BYTES, cut, other};
 use crate::error::SyncError;
 use crate::lock::lock;
 use crate::plan::Plan;
@@ -56,6 +56,8 @@ struct List {
     bytes: u64,
     /// Frames of the list that added nothing so far.
     idle: usize,
+    /// Memory in bytes that names of the batch take.
+    held: usize,
     /// The first names of files of several.
     firsts: HashMap<u64, Meta>,
     /// All their names, by the number of the first.
@@ -145,6 +147,12 @@ impl Tree for Batch {
 }
 
 impl List {
+    /// Counts a name that is held, and `more` bytes.
+    fn hold(&mut self, path: &RelPath, more: usize) -> Result<(), Bad> {
+        self.held += NAME_BYTES + path.as_bytes().len() + more;
+        if self.held > MAX_HELD_BYTES { Err(Bad::TooMany) } else { Ok(()) }
+    }
+
     /// Takes the next frame, which is at a place of the file.
     fn take(&mut self, at: u64, told: ToReceiver) -> Result<(), Bad> {
         match told {
@@ -165,6 +173,7 @@ impl List {
             }
             ToReceiver::Missing(paths) => {
                 self.idle += usize::from(paths.is_empty());
+                paths.iter().try_for_each(|path| self.hold(path, 0))?;
                 self.missing.extend(paths);
             }
             ToReceiver::Listed { intact } => self.intact = Some(intact),
@@ -181,6 +190,7 @@ impl List {
         entries: &[Entry],
         extent: Extent,
     ) -> Result<(), Bad> {
+        self.hold(&dir, 0)?;
         let new = || Section { frames: Vec::new(), last: None, extent: Extent::More };
         let section = self.dirs.entry(dir.clone()).or_insert_with(new);
         if section.extent != Extent::More {
@@ -188,6 +198,7 @@ impl List {
         }
         section.frames.push((at, self.entries));
         section.extent = extent;
+        let mut held = 0;
         for Entry { name, meta } in entries {
             if section.last.as_ref().is_some_and(|last| last >= name) {
                 return Err(Bad::Malformed);
@@ -202,10 +213,11 @@ impl List {
                 _ => self.entries,
             };
             if meta.linked().is_some() {
+                let path = dir.join(name).map_err(|_| Bad::Malformed)?;
+                held += NAME_BYTES + path.as_bytes().len() + meta.more_bytes();
                 if first == self.entries {
                     self.firsts.insert(first, meta.clone());
                 }
-                let path = dir.join(name).map_err(|_| Bad::Malformed)?;
                 self.linked.insert(path, first);
                 if !self.firsts.contains_key(&first) || self.firsts.len() > MAX_LINKED {
                     return Err(Bad::Malformed);
@@ -213,7 +225,7 @@ impl List {
             }
             self.entries += 1;
         }
-        Ok(())
+        self.hold(&RelPath::root(), held)
     }
 
     /// Says of an entry which file it is of as a tree does, and of a later name what was said of the first.
@@ -260,6 +272,7 @@ impl Held {
                         return Err(Bad::Malformed);
                     }
                     if Steps::read(&mut frames, meta.len, old)?.digest.is_some() {
+                        list.hold(&path, 0)?;
                         if let Some(first) = list.linked.get(&path) {
                             of_linked.insert(*first, at);
                         }

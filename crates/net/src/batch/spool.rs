@@ -7,17 +7,27 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use deltic_store_local::reason;
+use rustix::fs::fstatvfs;
 
 use super::reading::Held;
 use crate::error::SyncError;
 
+/// Most bytes of a file system that stay free beside a copied batch.
+const MOST_FREE_BYTES: u64 = 1 << 30;
+/// Part of a file system that stays free beside a copied batch, unless that is more: one of so many.
+const FREE_PARTS: u64 = 20;
+/// Bytes that are copied between two looks at the free space.
+const LOOK_EVERY_BYTES: usize = 1 << 20;
+
 /// Copies the batch that comes `from` a pipe or a device to the empty file `to`. Copying ends at the first byte that
-/// no batch has there: a stream that is no batch, and content beyond the lengths in the list, are not copied.
+/// no batch has there: a stream that is no batch, and content beyond the lengths in the list, are not copied. A list
+/// and the lengths in it have no end that can be known before, so copying also ends when the file system of `to` is
+/// nearly full: other programs use that file system too.
 ///
 /// # Errors
 /// [`SyncError::Batch`] where the stream is no whole batch, cannot be read, or has no room in the file.
 pub fn spool_batch(from: impl Read, to: &Arc<File>) -> Result<(), SyncError> {
-    let tee = Tee { from, to: Arc::clone(to) };
+    let tee = Tee { from, to: Arc::clone(to), unseen: LOOK_EVERY_BYTES };
     let read = Held::read_from(tee, Arc::clone(to));
     read.map(drop).map_err(|bad| SyncError::Batch(bad.to_string()))
 }
@@ -26,11 +36,35 @@ pub fn spool_batch(from: impl Read, to: &Arc<File>) -> Result<(), SyncError> {
 struct Tee<R> {
     from: R,
     to: Arc<File>,
+    /// Bytes that were copied since the last look at the free space.
+    unseen: usize,
+}
+
+impl<R> Tee<R> {
+    /// Fails if the file system of the copy is nearly full.
+    fn check_room(&self) -> io::Result<()> {
+        let disk = fstatvfs(&self.to)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+        let least = MOST_FREE_BYTES.min(bytes(disk.f_blocks) / FREE_PARTS);
+        if bytes(disk.f_bavail) >= least {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "cannot copy it to TMPDIR: less than {} MiB would stay free there; \
+             set TMPDIR to a larger directory, or store the batch in a file and read that",
+            least >> 20
+        )))
+    }
 }
 
 impl<R: Read> Read for Tee<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.unseen >= LOOK_EVERY_BYTES {
+            self.check_room()?;
+            self.unseen = 0;
+        }
         let read = self.from.read(buf)?;
+        self.unseen += read;
         let copied = (&*self.to).write_all(&buf[..read]);
         copied.map_err(|error| {
             io::Error::other(format!("cannot copy it to TMPDIR: {}", reason(&error)))
@@ -46,6 +80,7 @@ mod tests {
     use deltic_protocol::batch::{MAGIC, Part, asked};
     use deltic_protocol::message::{Extent, Payload};
     use deltic_protocol::options::Options;
+    use deltic_tree::meta::Linked;
     use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
     use super::*;
@@ -86,6 +121,53 @@ mod tests {
         let stream = io::Cursor::new(begin).chain(Endless { bytes: endless.concat(), at: 0 });
         let error = spool_batch(stream, &to).unwrap_err().to_string();
         (error, to.metadata().unwrap().len())
+    }
+
+    /// A batch that goes on with a frame for each number, for ever.
+    struct Counted<F> {
+        frame: F,
+        no: u64,
+        left: Vec<u8>,
+    }
+
+    impl<F: Fn(u64) -> ToReceiver> Read for Counted<F> {
+        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+            if self.left.is_empty() {
+                self.left = (self.frame)(self.no).encode();
+                self.no += 1;
+            }
+            let len = self.left.len().min(buf.len());
+            self.left.drain(..len).zip(buf).for_each(|(byte, to)| *to = byte);
+            Ok(len)
+        }
+    }
+
+    fn counted(frame: impl Fn(u64) -> ToReceiver) -> (String, u64) {
+        let left = [MAGIC.to_vec(), asked(None, Options::default())].concat();
+        let to = Arc::new(tempfile::tempfile().unwrap());
+        let error = spool_batch(Counted { frame, no: 0, left }, &to).unwrap_err().to_string();
+        (error, to.metadata().unwrap().len())
+    }
+
+    #[test]
+    fn names_that_are_held_are_no_more_than_fit_in_memory() {
+        let name = |no: u64| Name::new(format!("{no:09}").as_bytes()).unwrap();
+        let path = |no| RelPath::root().join(&name(no)).unwrap();
+        let listing =
+            |dir, entries, extent| ToReceiver::Listing { dir, own: None, entries, extent };
+        let linked = |no| {
+            let mut meta = meta(5);
+            meta.set_linked(Some(Linked::First(2)));
+            vec![Entry { name: name(no), meta }]
+        };
+        for (why, (error, bytes)) in [
+            ("directories", counted(|no| listing(path(no), vec![], Extent::Last))),
+            ("hard links", counted(|no| listing(RelPath::root(), linked(no), Extent::More))),
+            ("missing sources", counted(|no| ToReceiver::Missing(vec![path(no)]))),
+        ] {
+            assert!(error.contains("the batch has more directories"), "{why}: {error}");
+            assert!(bytes < 2 << 20, "{why}: {bytes} bytes");
+        }
     }
 
     #[test]
