@@ -9,8 +9,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use deltic_store_local::NamedDir;
-use rustix::fs::{Mode, OFlags, openat};
+use deltic_store_local::NamedFile;
 
 use super::config::ConfigError;
 
@@ -30,10 +29,8 @@ impl StateLock {
     pub(super) fn take(state: &Path) -> Result<Self, ConfigError> {
         let path = state.join("lock");
         let failed = |what: &str| ConfigError::io(format!("{what} {}", path.display()));
-        let dir = NamedDir::of_operator(state).held().map_err(failed("open"))?;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&dir, "lock", flags, Mode::RUSR | Mode::WUSR);
-        let file = File::from(file.map_err(io::Error::from).map_err(failed("open"))?);
+        let file = NamedFile::of_operator(&path).and_then(|file| file.log());
+        let file = File::from(file.map_err(failed("open"))?);
         match wait_for(&file, PATIENCE) {
             Ok(true) => {}
             Ok(false) => return Err(ConfigError::Taken(in_use(state, &file))),
@@ -77,10 +74,12 @@ fn in_use(state: &Path, file: &File) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{lchown, symlink};
+
     use super::*;
 
     #[test]
-    fn a_state_directory_has_one_server_and_follows_no_link() {
+    fn a_state_directory_has_one_server() {
         let dir = tempfile::tempdir().unwrap();
         let held = StateLock::take(dir.path()).unwrap();
         let begun = Instant::now();
@@ -94,10 +93,19 @@ mod tests {
         });
         drop(StateLock::take(dir.path()).unwrap());
         ending.join().unwrap();
-        let other = tempfile::tempdir().unwrap();
-        std::fs::write(other.path().join("target"), "precious").unwrap();
-        std::os::unix::fs::symlink("target", other.path().join("lock")).unwrap();
-        assert!(StateLock::take(other.path()).is_err());
-        assert_eq!(std::fs::read(other.path().join("target")).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_lock_behind_a_symlink_of_another_user_is_not_opened() {
+        const SOMEBODY: u32 = 12_345;
+        let state = tempfile::tempdir().unwrap();
+        std::fs::write(state.path().join("target"), "precious").unwrap();
+        symlink("target", state.path().join("lock")).unwrap();
+        if lchown(state.path().join("lock"), Some(SOMEBODY), None).is_err() {
+            return println!("SKIPPED: only root can make a symlink of another user");
+        }
+        let refused = StateLock::take(state.path()).unwrap_err().to_string();
+        assert!(refused.contains("symlink of another user"), "{refused}");
+        assert_eq!(std::fs::read(state.path().join("target")).unwrap(), b"precious");
     }
 }
