@@ -120,6 +120,26 @@ fn a_shell_that_fails_in_the_midst_ends_the_run_with_its_255_as_in_rsync() {
     }
 }
 
+/// After a move that was cut, the same command would delete what the move brought.
+#[test]
+fn a_move_that_is_cut_is_told_to_go_on_without_deletions() {
+    let cut = r#"sh -c 'shift; dd bs=1 count=5000 2>/dev/null | "$@"' rsh"#;
+    for (words, told) in [
+        ("--remove-source-files --delete", "run the same command once without --delete,"),
+        (
+            "--remove-source-files --delete-missing-args",
+            "run the same command once without --delete-missing-args,",
+        ),
+        ("--remove-source-files", "run the same command again"),
+        ("--delete", "run the same command again"),
+    ] {
+        let world = World::new();
+        world.write("src/large", noise(1_000_000, 1));
+        let words: Vec<_> = words.split(' ').chain(PUSH).collect();
+        assert_ends(&sync_over(&world, cut, &words), &[12], told);
+    }
+}
+
 #[test]
 fn a_connection_cut_anywhere_leaves_old_or_new_and_the_next_run_completes() {
     let (old, new) = (noise(150_001, 1), noise(150_000, 2));

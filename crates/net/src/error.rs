@@ -121,10 +121,10 @@ pub enum SyncError {
     #[error("timeout: no answer from the other end")]
     NoAnswerInTime,
     /// The run has taken as long as the plan allows.
-    #[error("stopped at the requested time; run the same command again to go on")]
+    #[error("stopped at the requested time")]
     TimeUp,
     /// Ctrl-C, or another signal to end.
-    #[error("interrupted; run the same command again to go on where it stopped")]
+    #[error("interrupted")]
     Interrupted,
     /// A second such signal, while a file was changing where it is.
     #[error(

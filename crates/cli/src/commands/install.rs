@@ -81,7 +81,7 @@ fn install(args: &InstallArgs, program: &Program) -> Result<Vec<String>, Failed>
     let mut far = Far::start(&remote, host, &["sh".into()]).map_err(|error| Failed {
         exit: Exit::from(&error),
         what: error.to_string(),
-        mend: hint::of(&error, &hint::Far::on(&remote, host)),
+        mend: hint::of(&error, &hint::Far::on(&remote, host), hint::NextRun::Same),
     })?;
     let broken = |exit: Exit| Failed {
         exit,

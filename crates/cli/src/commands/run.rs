@@ -15,8 +15,8 @@ use crate::report;
 use crate::report::exit::{Exit, Troubles};
 use crate::report::output::{self, Output};
 use crate::report::question;
-use crate::report::reporter::{Reporter, UiEvent, listen};
-use crate::report::view::Live;
+use crate::report::reporter::{Ending, Reporter, UiEvent, listen};
+use crate::report::view::{Live, View};
 
 /// Runs a plan: [`deltic_net::run`], or what may come before it.
 pub(super) type Runner<'a> =
@@ -37,42 +37,60 @@ pub(super) fn sync_by(
     user: Option<User>,
     run: Runner<'_>,
 ) -> (Result<Outcome, SyncError>, Exit) {
-    let (mut away, mut was_there) = (Away::default(), false);
-    let mut deletions = Deletions::of(&mut request);
+    let (mut retries, mut deletions) = (Retries::default(), Deletions::of(&mut request));
     loop {
         let begun = Instant::now();
-        let ended = sync_once(request.clone(), user.clone(), &mut |plan, user, watch| {
+        let attempt = Attempt::run(request.clone(), user.clone(), &mut |plan, user, watch| {
             run(plan, user, &mut |notice| {
                 deletions.note(&notice);
                 watch(notice);
             })
         });
+        let pause = retries.pause(&request, &attempt.result, begun.elapsed());
+        let ended = attempt.finish(&request.view, pause);
+        let Some(pause) = pause else { return deletions.ended(ended) };
+        output::note(&format!("trying again in {:.1} s\n", pause.as_secs_f64()));
+        if !deltic_net::pause(pause) {
+            let interrupted = SyncError::Interrupted;
+            output::complain(&interrupted.to_string(), request.view.hint(&interrupted).as_deref());
+            let exit = Exit::from(&interrupted);
+            return (Err(interrupted), exit);
+        }
+        deletions.limit(&mut request.plan.options);
+    }
+}
+
+/// Attempts of a run so far that did not succeed.
+#[derive(Default)]
+struct Retries {
+    away: Away,
+    /// True once the server answered.
+    was_there: bool,
+}
+
+impl Retries {
+    /// Returns the pause before another attempt, after one that took so long; `None` if the run is over.
+    fn pause(
+        &mut self,
+        request: &Request,
+        result: &Result<Outcome, SyncError>,
+        took: Duration,
+    ) -> Option<Duration> {
         let is_cut =
-            matches!(ended.0, Err(SyncError::Disconnected(_) | SyncError::Transport { .. }));
-        let wait = match &ended.0 {
+            matches!(result, Err(SyncError::Disconnected(_) | SyncError::Transport { .. }));
+        let wait = match result {
             Err(SyncError::Busy { wait, .. }) => Some(*wait),
             // Without a login for the address, the address of a first attempt may be wrong.
             Err(SyncError::Dial { source, .. })
-                if was_there || is_kept(&request) && is_away(source) =>
+                if self.was_there || is_kept(request) && is_away(source) =>
             {
                 Some(Duration::ZERO)
             }
             _ => is_cut.then_some(Duration::ZERO),
         };
-        was_there |= wait.is_some();
-        away.tried(begun.elapsed(), is_cut);
-        let wait = wait.filter(|_| may_come_back(&request));
-        let Some(pause) = wait.and_then(|wait| away.pause(wait)) else {
-            return deletions.ended(ended);
-        };
-        output::note(&format!("trying again in {:.1} s\n", pause.as_secs_f64()));
-        if !deltic_net::pause(pause) {
-            let interrupted = SyncError::Interrupted;
-            output::complain(&interrupted.to_string(), None);
-            let exit = Exit::from(&interrupted);
-            return (Err(interrupted), exit);
-        }
-        deletions.limit(&mut request.plan.options);
+        self.was_there |= wait.is_some();
+        self.away.tried(took, is_cut);
+        self.away.pause(wait.filter(|_| may_come_back(request))?)
     }
 }
 
@@ -206,19 +224,35 @@ fn may_come_back(Request { plan, view, batch }: &Request) -> bool {
     plan.dial.is_some() && plan.batch.is_none() && batch.is_none() && !view.json
 }
 
-fn sync_once(
-    request: Request,
-    user: Option<User>,
-    run: Runner<'_>,
-) -> (Result<Outcome, SyncError>, Exit) {
-    let mut reporter = report::reporter(&request.plan, &request.view, output(&request));
-    // There are thousands of them for one large file.
-    let shows_progress = request.view.json || request.view.live != Live::Nothing;
-    let (result, troubles) = watched((request.plan, run), user, shows_progress, &mut *reporter);
-    let exit = Exit::of(&result, troubles);
-    let written = reporter.finish(&result, exit);
-    let exit = written.map_or_else(|error| unwritten(&error, exit), |()| exit);
-    (result, exit)
+/// One attempt of a run that is over, and whose end is not reported yet.
+struct Attempt {
+    result: Result<Outcome, SyncError>,
+    troubles: Troubles,
+    reporter: Box<dyn Reporter>,
+}
+
+impl Attempt {
+    fn run(request: Request, user: Option<User>, run: Runner<'_>) -> Self {
+        let mut reporter = report::reporter(&request.plan, &request.view, output(&request));
+        // There are thousands of them for one large file.
+        let shows_progress = request.view.json || request.view.live != Live::Nothing;
+        let (result, troubles) = watched((request.plan, run), user, shows_progress, &mut *reporter);
+        Self { result, troubles, reporter }
+    }
+
+    /// Reports the end. Without another attempt after `pause`, the user is told what to do about an error.
+    fn finish(
+        mut self,
+        view: &View,
+        pause: Option<Duration>,
+    ) -> (Result<Outcome, SyncError>, Exit) {
+        let exit = Exit::of(&self.result, self.troubles);
+        let error = self.result.as_ref().err().filter(|_| pause.is_none());
+        let hint = error.and_then(|error| view.hint(error));
+        let written = self.reporter.finish(&Ending { result: &self.result, exit, hint });
+        let exit = written.map_or_else(|error| unwritten(&error, exit), |()| exit);
+        (self.result, exit)
+    }
 }
 
 /// The stream for a request's words.

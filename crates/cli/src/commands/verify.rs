@@ -24,11 +24,11 @@ use crate::plan::{ends, server, trust_sums};
 use crate::report::escape::Escape;
 use crate::report::events::{Event, Verified, attributes, millis};
 use crate::report::exit::Exit;
-use crate::report::hint;
+use crate::report::hint::{self, NextRun};
 use crate::report::numbers::{Numbers, counted};
 use crate::report::output::{self, Output};
 use crate::report::progress::Progress;
-use crate::report::reporter::Reporter;
+use crate::report::reporter::{Ending, Reporter};
 use crate::report::view::Live;
 use crate::words::place::is_store;
 use crate::words::rate::Rate;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
         Exit::Success if reporter.counts.differences > 0 => Exit::Different,
         exit => exit,
     };
-    match reporter.finish(&result, exit) {
+    match reporter.finish(&Ending { result: &result, exit, hint: None }) {
         Ok(()) => exit,
         Err(error) => {
             output::complain_unwritten(&error);
@@ -381,9 +381,10 @@ impl Reporter for Differences {
         self.progress.show(elapsed);
     }
 
-    fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()> {
+    fn finish(&mut self, ending: &Ending<'_>) -> std::io::Result<()> {
+        let exit = ending.exit;
         self.progress.clear();
-        match result {
+        match ending.result {
             // There was nothing to compare with: the message says it.
             Ok(outcome) if exit == Exit::Partial && outcome.totals.listed() == 0 && !self.json => {}
             Ok(outcome) => {
@@ -400,7 +401,7 @@ impl Reporter for Differences {
             Err(error) => {
                 let said = as_compared(error);
                 let error = said.as_ref().unwrap_or(error);
-                let hint = hint::of(error, &self.far);
+                let hint = hint::of(error, &self.far, NextRun::Same);
                 output::complain(&error.to_string(), hint.as_deref());
                 if self.json {
                     self.line(Event::error(error, hint).line());

@@ -96,6 +96,7 @@ impl Request {
         check_home(&args.operands, &plan.options)?;
         let (mut view, is_dry) = (view::view(args, terminals)?, plan.options.dry_run);
         view.far = hint::Far::of(&plan, &args.operands, args.accepted.port);
+        view.next_run = hint::NextRun::of(&plan.options);
         plan.options.tells_unchanged = view.wants_unchanged(&plan.options);
         plan.options.tells_owners = view.owners;
         plan.options.tells_digests = view.digests;

@@ -6,7 +6,7 @@ use crate::args::show::{Outbuf, Show, Stderr};
 use crate::args::sync::SyncArgs;
 use crate::report::escape::Escape;
 use crate::report::format::{self, Format};
-use crate::report::hint::Far;
+use crate::report::hint::{Far, NextRun};
 use crate::report::numbers::Numbers;
 use crate::report::view::{ListLine, Live, Log, Summary, View};
 use crate::report::waiting::Deletions;
@@ -46,6 +46,7 @@ pub(super) fn view(args: &SyncArgs, terminals: Terminals) -> Result<View> {
         json: show.json,
         applied: args.applied.clone(),
         far: Far::default(),
+        next_run: NextRun::Same,
         owners: names.iter().chain(logged).any(Format::tells_owners),
         digests: names.iter().chain(logged).any(Format::tells_digests),
         names,

@@ -33,7 +33,7 @@ enum Cause {
 struct Shared {
     cause: Cause,
     first: String,
-    hint: Option<&'static str>,
+    hint: Option<String>,
     names: u64,
 }
 
@@ -48,16 +48,17 @@ impl Complaints {
         let message = view.far.message(trouble);
         let hint = match cause {
             Some(Cause::Refused(_, errno)) => {
-                hint::for_errno(errno, &view.far).filter(|_| !stands_in())
+                hint::for_errno(errno, &view.far, view.next_run).filter(|_| !stands_in())
             }
             _ => hint::for_trouble(trouble, view.watches, &mut self.in_use)
                 .or_else(|| hint::for_missing(trouble, &view.far))
-                .or_else(|| hint::for_blocked(trouble)),
+                .or_else(|| hint::for_blocked(trouble))
+                .map(Into::into),
         };
         let Some(cause) = cause else {
             // Words may stand in a name.
-            let blamed = hint.is_none().then(|| view.applied.blame(&message)).flatten();
-            return output::complain(&message, blamed.as_deref().or(hint));
+            let hint = hint.or_else(|| view.applied.blame(&message));
+            return output::complain(&message, hint.as_deref());
         };
         if cause != Cause::Vanished {
             output::complain(&message, None);
@@ -70,10 +71,10 @@ impl Complaints {
         for Shared { cause, first, hint, names } in self.shared.drain(..) {
             let counted = counted(names, "name");
             match (cause, hint) {
-                (Cause::Vanished, hint) if names == 1 => output::complain(&first, hint),
+                (Cause::Vanished, hint) if names == 1 => output::complain(&first, hint.as_deref()),
                 (Cause::Vanished, hint) => {
                     let what = format!("{counted} vanished or changed while they were read");
-                    output::complain(&what, hint);
+                    output::complain(&what, hint.as_deref());
                 }
                 (Cause::Refused(..), hint) if names == 1 => {
                     let hint = hint.map(|hint| format!("  hint: {hint}\n"));
@@ -83,7 +84,7 @@ impl Complaints {
                     let why = reason(&io::Error::from(errno));
                     // Called as rsync the reason itself says that they failed.
                     let so = if stands_in() { "" } else { " failed so" };
-                    output::complain(&format!("{counted}{so}: {why}"), hint);
+                    output::complain(&format!("{counted}{so}: {why}"), hint.as_deref());
                 }
             }
         }

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use deltic_net::plan::{Destination, Remote, Sources};
 use deltic_net::{Plan, SyncError};
+use deltic_protocol::options::{Delete, Missing, Options};
 use deltic_protocol::report::{Side, Trouble, TroubleKind};
 use deltic_serve::trust::WrongPin;
 use deltic_tree::path::printable;
@@ -91,6 +92,44 @@ impl Far {
     }
 }
 
+/// How the user goes on with a run that did not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextRun {
+    /// The same command goes on.
+    Same,
+    /// The watch goes on by itself.
+    OfWatch,
+    /// The same command without this option: the run removes sources that arrived, and with the option another run
+    /// would delete what arrived from them.
+    Without(&'static str),
+}
+
+impl NextRun {
+    /// The next run after one with these options.
+    pub(crate) fn of(options: &Options) -> Self {
+        if !options.remove.sources {
+            return Self::Same;
+        }
+        match (options.delete, options.select.missing) {
+            (Delete::Never, Missing::Delete) => Self::Without("--delete-missing-args"),
+            (Delete::Never, _) => Self::Same,
+            _ => Self::Without("--delete"),
+        }
+    }
+
+    /// Words that tell the user to run the command.
+    fn words(self) -> Cow<'static, str> {
+        match self {
+            Self::Same => "run the same command again".into(),
+            Self::OfWatch => "the watch tries again".into(),
+            Self::Without(option) => format!(
+                "run the same command once without {option}, which would delete what arrived: its sources were removed"
+            )
+            .into(),
+        }
+    }
+}
+
 /// Another meaning that this operand probably had: a file here, a drive of Windows, or the port of a remote shell.
 fn meant(word: &OsStr) -> Option<String> {
     let (place, shown) = (Place::parse(word).ok()?, printable(word.as_bytes()));
@@ -128,8 +167,7 @@ pub(crate) fn quoted(word: &OsStr) -> String {
 }
 
 /// The hint for `error`, where there is one.
-pub(crate) fn of(error: &SyncError, far: &Far) -> Option<String> {
-    const AGAIN: &str = "what has arrived is kept: run the same command again";
+pub(crate) fn of(error: &SyncError, far: &Far, next: NextRun) -> Option<String> {
     let fixed = match error {
         SyncError::Start { .. } => {
             let question = "is it installed? -e names another remote shell";
@@ -179,9 +217,15 @@ pub(crate) fn of(error: &SyncError, far: &Far) -> Option<String> {
         | SyncError::ShellEnded(_)
         | SyncError::StreamLost
         | SyncError::Transport { .. }
-        | SyncError::Silence
-        | SyncError::TimeUp => AGAIN,
-        SyncError::Damaged => "run the same command again; ssh checks what it carries",
+        | SyncError::Silence => {
+            return Some(format!("what has arrived is kept: {}", next.words()));
+        }
+        SyncError::TimeUp | SyncError::Interrupted => {
+            return Some(format!("to go on where it stopped, {}", next.words()));
+        }
+        SyncError::Damaged => {
+            return Some(format!("{}; ssh checks what it carries", next.words()));
+        }
         SyncError::Protocol(_) => {
             "update deltic on both machines; if that does not help, please report it"
         }
@@ -200,7 +244,6 @@ pub(crate) fn of(error: &SyncError, far: &Far) -> Option<String> {
         | SyncError::Files(_)
         | SyncError::Refused(_)
         | SyncError::Busy { .. }
-        | SyncError::Interrupted
         | SyncError::Torn(_) => return None,
     };
     Some(fixed.into())
@@ -261,11 +304,14 @@ pub(crate) fn for_blocked(trouble: &Trouble) -> Option<&'static str> {
 }
 
 /// The hint where the file system of the destination refuses so.
-pub(crate) fn for_errno(errno: Errno, far: &Far) -> Option<&'static str> {
-    Some(match errno {
-        Errno::NOSPC => "make room at the destination, and run the same command again",
+pub(crate) fn for_errno(errno: Errno, far: &Far, next: NextRun) -> Option<String> {
+    let fixed = match errno {
+        Errno::NOSPC => {
+            return Some(format!("make room at the destination, and {}", next.words()));
+        }
         Errno::DQUOT => {
-            "the quota at the destination is used up: make room, and run the same command again"
+            let full = "the quota at the destination is used up: make room, and";
+            return Some(format!("{full} {}", next.words()));
         }
         Errno::ROFS => "the file system is mounted read-only: mount it to be written to",
         Errno::ACCESS if far.side != Some(Side::Receiver) => {
@@ -275,7 +321,8 @@ pub(crate) fn for_errno(errno: Errno, far: &Far) -> Option<&'static str> {
             "the user there may not write to the destination: name another one, or come as its owner"
         }
         _ => return None,
-    })
+    };
+    Some(fixed.into())
 }
 
 /// True if the system has no more of something.
@@ -295,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_hint_has_the_words_that_were_typed() {
-        let hint = |shell, host, error| of(&error, &far(shell, host)).unwrap();
+        let hint = |shell, host, error| of(&error, &far(shell, host), NextRun::Same).unwrap();
         for (shell, host, told) in [
             ("ssh -p 1", "root@backup", "try `ssh -p 1 -l root backup true`"),
             ("ssh -i 'my key'", "backup", "try `ssh -i 'my key' backup true`"),
@@ -326,7 +373,8 @@ mod tests {
     #[test]
     fn a_hint_is_not_for_words_in_a_name() {
         let named = "source ../--help is empty, : '..' leads nowhere in a relative path";
-        assert_eq!(of(&SyncError::Usage(named.into()), &Far::default()), None);
+        let usage = SyncError::Usage(named.into());
+        assert_eq!(of(&usage, &Far::default(), NextRun::Same), None);
         let held = |side| {
             let why = format!("nothing deleted in {named}: 2 of 3 names would be removed");
             let mut trouble = Trouble::new(TroubleKind::DeleteLimit, why);

@@ -3,16 +3,15 @@
 use std::io;
 use std::time::Duration;
 
-use deltic_net::{Outcome, Plan, SyncError};
+use deltic_net::Plan;
 use deltic_protocol::report::{Action, Notice, Question};
 
 use crate::report::complaints::Complaints;
 use crate::report::events::Event;
-use crate::report::exit::Exit;
 use crate::report::output::{self, Output};
 use crate::report::progress::Progress;
 use crate::report::question;
-use crate::report::reporter::Reporter;
+use crate::report::reporter::{Ending, Reporter};
 use crate::report::view::View;
 
 /// Reports a run in events; troubles and errors go to standard error as well, where logs look for them.
@@ -89,15 +88,16 @@ impl Reporter for JsonReporter {
         self.progress.aside(|| self.output.flush());
     }
 
-    fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> io::Result<()> {
+    fn finish(&mut self, ending: &Ending<'_>) -> io::Result<()> {
         self.progress.clear();
         self.complaints.finish();
-        match result {
-            Ok(outcome) => self.output.line(Event::summary(outcome, self.dry_run, exit).line()),
+        match ending.result {
+            Ok(outcome) => {
+                self.output.line(Event::summary(outcome, self.dry_run, ending.exit).line());
+            }
             Err(error) => {
-                let hint = self.view.hint(error);
-                output::complain(&error.to_string(), hint.as_deref());
-                self.output.line(Event::error(error, hint).line());
+                output::complain(&error.to_string(), ending.hint.as_deref());
+                self.output.line(Event::error(error, ending.hint.clone()).line());
             }
         }
         self.output.finish()

@@ -43,7 +43,7 @@ pub(crate) fn reporter(plan: &Plan, view: &View, output: Output) -> Box<dyn Repo
 
 #[cfg(test)]
 mod tests {
-    use super::reporter::{UiEvent, listen};
+    use super::reporter::{Ending, UiEvent, listen};
     use super::*;
     use crate::args::{self, Command};
     use crate::plan::{Request, Terminals};
@@ -95,7 +95,7 @@ mod tests {
         said.iter().for_each(|notice| sender.send(UiEvent::Notice(notice.clone())).unwrap());
         drop(sender);
         let exit = Exit::of(&result, listen(&notices, &mut *reporter));
-        reporter.finish(&result, exit).unwrap();
+        reporter.finish(&Ending { result: &result, exit, hint: None }).unwrap();
         String::from_utf8(sink.0.lock().unwrap().clone()).unwrap()
     }
 
@@ -157,7 +157,9 @@ mod tests {
             });
             assert_eq!(told, parts, "{more}");
             reporter.report(&created("0"));
-            reporter.finish(&Ok(Outcome::default()), Exit::Success).unwrap();
+            let result = Ok(Outcome::default());
+            let ending = Ending { result: &result, exit: Exit::Success, hint: None };
+            reporter.finish(&ending).unwrap();
             let names: String = shown().lines().filter_map(|line| line.chars().last()).collect();
             assert_eq!(names, if more.is_empty() { "ab0" } else { "0ab" });
         }

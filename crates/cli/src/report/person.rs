@@ -23,7 +23,7 @@ use crate::report::ordered::Ordered;
 use crate::report::output::{self, Output};
 use crate::report::progress::Progress;
 use crate::report::question;
-use crate::report::reporter::Reporter;
+use crate::report::reporter::{Ending, Reporter};
 use crate::report::summary::{self, Tally};
 use crate::report::view::{ListLine, Summary, View};
 use crate::report::waiting::Among;
@@ -291,7 +291,8 @@ impl Reporter for PersonReporter {
         }
     }
 
-    fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> io::Result<()> {
+    fn finish(&mut self, ending: &Ending<'_>) -> io::Result<()> {
+        let result = ending.result;
         self.lines.progress.clear();
         if result.is_ok() {
             self.say_transmission();
@@ -305,8 +306,8 @@ impl Reporter for PersonReporter {
             output::note("  hint: -a copies directories, and all that is in them\n");
         }
         match result {
-            Ok(outcome) => self.finish_well(outcome, exit),
-            Err(error) => self.finish_badly(error, exit),
+            Ok(outcome) => self.finish_well(outcome, ending.exit),
+            Err(error) => self.finish_badly(error, ending),
         }
     }
 }
@@ -335,16 +336,15 @@ impl PersonReporter {
         self.lines.output.finish()
     }
 
-    fn finish_badly(&mut self, error: &SyncError, exit: Exit) -> io::Result<()> {
+    fn finish_badly(&mut self, error: &SyncError, ending: &Ending<'_>) -> io::Result<()> {
         if self.view.summary == Summary::Line {
-            self.lines.output.line(format!("exit_code={}", exit.code()));
+            self.lines.output.line(format!("exit_code={}", ending.exit.code()));
         }
         let written = self.lines.output.finish();
-        let hint = self.view.hint(error);
-        output::complain(&error.to_string(), hint.as_deref());
+        output::complain(&error.to_string(), ending.hint.as_deref());
         if let Some(log) = &mut self.log {
             log.line(output::complaint(&error.to_string()));
-            log.ending(exit);
+            log.ending(ending.exit);
         }
         written
     }

@@ -22,8 +22,16 @@ pub(crate) trait Reporter: Send {
     fn answered(&mut self) {}
     /// Shows the state at this time since the start; called a few times a second, whatever happens.
     fn tick(&mut self, elapsed: Duration);
-    /// Ends the report. An error is what could not be written.
-    fn finish(&mut self, result: &Result<Outcome, SyncError>, exit: Exit) -> std::io::Result<()>;
+    /// Ends the report. Returns an error if something could not be written.
+    fn finish(&mut self, ending: &Ending<'_>) -> std::io::Result<()>;
+}
+
+/// The end of a run, for its reporter.
+pub(crate) struct Ending<'a> {
+    pub(crate) result: &'a Result<Outcome, SyncError>,
+    pub(crate) exit: Exit,
+    /// What the user can do about the error, unless Deltic goes on by itself.
+    pub(crate) hint: Option<String>,
 }
 
 /// An event of a run, for its reporter.

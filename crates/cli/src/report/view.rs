@@ -9,7 +9,7 @@ use deltic_protocol::report::TroubleKind;
 use crate::args::settings::Applied;
 use crate::report::escape::Escape;
 use crate::report::format::Format;
-use crate::report::hint::{self, Far};
+use crate::report::hint::{self, Far, NextRun};
 use crate::report::numbers::Numbers;
 use crate::report::waiting::Deletions;
 use crate::words::levels::{Debug, Info};
@@ -33,6 +33,8 @@ pub(crate) struct View {
     pub(crate) applied: Applied,
     /// The other machine, if there is one.
     pub(crate) far: Far,
+    /// How the user goes on with a run that did not end.
+    pub(crate) next_run: NextRun,
     /// Levels of output.
     pub(crate) info: Info,
     /// The same of the inside of the run.
@@ -123,7 +125,7 @@ pub(crate) enum Live {
 impl View {
     /// The hint for an error: the setting that it is about, or what to do.
     pub(crate) fn hint(&self, error: &SyncError) -> Option<String> {
-        self.applied.blame(&error.to_string()).or_else(|| hint::of(error, &self.far))
+        self.applied.blame(&error.to_string()).or_else(|| hint::of(error, &self.far, self.next_run))
     }
 
     /// True if troubles of this kind are shown on our streams.

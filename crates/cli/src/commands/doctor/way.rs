@@ -15,7 +15,7 @@ use super::findings::Findings;
 use crate::commands::far::{Far, ended};
 use crate::commands::version::{BUILD, protocol};
 use crate::report::exit::Exit;
-use crate::report::hint;
+use crate::report::hint::{self, NextRun};
 use crate::report::summary::duration;
 
 /// The way to a directory of another machine.
@@ -67,7 +67,7 @@ impl Way {
     fn ask(&self) -> Result<Answered, Unanswered> {
         let command = [self.remote.program.clone(), "agent".into(), "--examine".into()];
         let mut far = Far::start(&self.remote, &self.host, &command).map_err(|error| {
-            let mend = hint::of(&error, &hint::Far::on(&self.remote, &self.host));
+            let mend = hint::of(&error, &hint::Far::on(&self.remote, &self.host), NextRun::Same);
             let mend = mend.unwrap_or_default();
             Unanswered::new(Exit::from(&error), "remote shell", error.to_string(), mend)
         })?;

@@ -23,6 +23,7 @@ use crate::args::watch::{Seconds, WatchArgs};
 use crate::plan::Request;
 use crate::report::events::{Event, Watched, millis};
 use crate::report::exit::Exit;
+use crate::report::hint::NextRun;
 use crate::report::numbers::counted;
 use crate::report::output::{self, Output};
 use crate::report::summary::duration;
@@ -127,7 +128,7 @@ impl Course {
 
     fn run(mut self, mut watch: Watch) -> Exit {
         while let Some(round) = watch.next(&mut |note| self.report(note)) {
-            let (result, exit) = self.round(&round);
+            let (result, exit) = self.round(&round, watch.has_begun());
             let number = round.number;
             let ended = match (&result, exit) {
                 // As another sync would end: it is most likely a wrong word.
@@ -148,10 +149,13 @@ impl Course {
         self.finish(watch.is_clean())
     }
 
-    fn round(&mut self, round: &Round) -> (Result<Outcome, SyncError>, Exit) {
+    fn round(&mut self, round: &Round, has_begun: bool) -> (Result<Outcome, SyncError>, Exit) {
         let mut request = self.request.clone();
         request.plan = round.plan.clone();
         request.view.watches = true;
+        if has_begun {
+            request.view.next_run = NextRun::OfWatch;
+        }
         if request.view.summary == Summary::Short {
             request.view.summary = Summary::Nothing;
         }
