@@ -91,10 +91,11 @@ impl Volume {
 
     /// Cuts the rights of a token to those of this volume, which the token is for; nothing where none is left.
     pub(crate) fn rights(&self, grant: &Grant) -> Option<Rights> {
+        let write = grant.write && self.access != AccessConfig::Read;
         let rights = Rights {
             read: grant.read && self.access != AccessConfig::Write,
-            write: grant.write && self.access != AccessConfig::Read,
-            delete: grant.write && grant.delete && self.delete,
+            write,
+            delete: write && grant.delete && self.delete,
         };
         (rights.read || rights.write).then_some(rights)
     }
