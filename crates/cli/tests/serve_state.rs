@@ -4,8 +4,8 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::common::World;
 use crate::common::server::{Server, spawn};
+use crate::common::{World, at_once};
 use rustix::process::Signal;
 
 /// Starts a server that may be refused; it and what it says on standard error.
@@ -39,6 +39,47 @@ fn a_second_server_on_one_state_directory_is_refused_and_told_who_has_it() {
     let (mut next, is_there) = start(&world, second);
     assert!(is_there);
     next.kill().and_then(|()| next.wait()).expect("it runs");
+}
+
+#[test]
+fn a_second_server_of_a_volume_is_refused_whatever_its_state_unless_it_only_reads() {
+    let world = World::new();
+    let server = Server::start(&world, "");
+    let second = "serve photos --state other --listen 127.0.0.1:0";
+    let (mut child, is_there) = start(&world, second);
+    assert!(!is_there);
+    assert_eq!(child.wait().expect("it ends").code(), Some(10));
+    let errors = String::from_utf8(world.read("errors")).expect("it is text");
+    assert!(errors.contains("volume photos") && errors.contains("its quota apart"), "{errors}");
+    assert!(errors.contains(&format!("process {}", server.child.id())), "{errors}");
+    // One that only reads counts nothing, and two names of one directory are one server's.
+    let (mut reader, is_there) = start(&world, &format!("{second} --ro"));
+    assert!(is_there);
+    reader.kill().and_then(|()| reader.wait()).expect("it runs");
+    drop(server);
+    let photos = world.path("photos").display().to_string();
+    let volume = |name: &str| format!("[volumes.{name}]\npath = \"{photos}\"\n");
+    let state = world.path("other").display().to_string();
+    world.write("2.toml", format!("state = \"{state}\"\n{}{}", volume("a"), volume("b")));
+    let (mut next, is_there) = start(&world, "serve --config 2.toml --listen 127.0.0.1:0");
+    assert!(is_there);
+    next.kill().and_then(|()| next.wait()).expect("it runs");
+}
+
+#[test]
+fn no_token_is_lost_where_many_are_made_at_once() {
+    const MANY: usize = 20;
+    let world = World::new();
+    let server = Server::start(&world, "");
+    at_once(0..MANY, |nth| {
+        server.add_token(&format!("t{nth}"));
+    });
+    let list = || server.ok("token list --state state").stdout;
+    assert_eq!(list().lines().count(), MANY, "{}", list());
+    at_once(0..MANY, |nth| {
+        server.ok(&format!("token revoke --state state t{nth}"));
+    });
+    assert_eq!(list(), "");
 }
 
 #[test]

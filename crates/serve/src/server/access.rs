@@ -4,6 +4,7 @@
 //! anybody is connected: a token that is revoked lets nobody in, and puts out who is.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -15,6 +16,7 @@ use deltic_tree::path::BadPath;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use super::file_lock::lock_for_change;
 use super::quotas::{TokenQuota, TokenQuotas};
 use crate::lock;
 use crate::pass::{Pass, Passes};
@@ -137,7 +139,10 @@ impl Grant {
 
 /// The tokens of a server, in a file.
 #[derive(Debug)]
-pub struct TokenFile(PathBuf);
+pub struct TokenFile {
+    state: PathBuf,
+    path: PathBuf,
+}
 
 /// Rights by the hashes of their tokens.
 pub(crate) type Grants = BTreeMap<String, Grant>;
@@ -146,7 +151,7 @@ impl TokenFile {
     /// The file in a server's own directory.
     #[must_use]
     pub fn of(state: &Path) -> Self {
-        Self(state.join("tokens.json"))
+        Self { state: state.to_owned(), path: state.join("tokens.json") }
     }
 
     /// Reads the rights, by the hashes of their tokens.
@@ -154,7 +159,7 @@ impl TokenFile {
     /// # Errors
     /// Where it cannot be read, or is something else. A file that is not there is empty.
     pub fn read(&self) -> io::Result<BTreeMap<String, Grant>> {
-        match private::read(&self.0) {
+        match private::read(&self.path) {
             Ok(text) => serde_json::from_slice(&text).map_err(crate::channel::invalid),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Grants::new()),
             Err(error) => Err(error),
@@ -167,6 +172,7 @@ impl TokenFile {
     /// Where the file cannot be read or replaced.
     pub fn add(&self, grant: Grant) -> io::Result<Token> {
         let token = Token::random();
+        let _held = self.hold()?;
         let mut grants = self.read()?;
         grants.insert(token.hash().to_string(), grant);
         self.write(&grants)?;
@@ -178,6 +184,11 @@ impl TokenFile {
     /// # Errors
     /// As [`TokenFile::add`].
     pub fn revoke(&self, which: &str) -> io::Result<usize> {
+        let _held = match self.hold() {
+            // Without the directory there are no tokens.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            held => held?,
+        };
         let mut grants = self.read()?;
         let before = grants.len();
         let is_it = |hash: &str, grant: &Grant| {
@@ -192,14 +203,19 @@ impl TokenFile {
         Ok(before - grants.len())
     }
 
+    /// Keeps other programs and threads from changing the file, until the returned lock is dropped.
+    fn hold(&self) -> io::Result<File> {
+        lock_for_change(&self.state, "tokens.lock")
+    }
+
     fn write(&self, grants: &Grants) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(grants).expect("grants are plain data");
-        private::replace(&self.0, &text)
+        private::replace(&self.path, &text)
     }
 
     /// What changes with the file.
     fn stamp(&self) -> Option<(u64, i64, i64)> {
-        let stat = NamedFile::of_operator(&self.0).and_then(|file| file.stat()).ok()?;
+        let stat = NamedFile::of_operator(&self.path).and_then(|file| file.stat()).ok()?;
         Some((stat.st_ino, stat.st_ctime, stat.st_ctime_nsec))
     }
 }
@@ -351,6 +367,7 @@ impl Access {
 
     /// Makes a token for a client that has the token `parent`.
     pub(crate) fn mint(&self, parent: &TokenHash, grant: Grant) -> Result<Token, Refusal> {
+        let _held = self.file.hold().map_err(Refusal::Io)?;
         let known = lock(&self.known);
         let mut grants = self.file.read().map_err(Refusal::Io)?;
         let tables = [&known.fixed, &grants];
@@ -390,9 +407,7 @@ impl Access {
 
     /// Removes a token, and those that it made.
     pub(crate) fn revoke(&self, hash: &str) -> io::Result<usize> {
-        let known = lock(&self.known);
         let gone = self.file.revoke(hash)?;
-        drop(known);
         self.look();
         Ok(gone)
     }

@@ -13,7 +13,7 @@ use deltic_store_local::NamedFile;
 use rustix::fs::{Access, AtFlags, FileType, accessat};
 use serde_json::{Map, Value};
 
-use super::lock::wait_for;
+use super::file_lock::wait_for;
 use crate::lock;
 use crate::token::TokenHash;
 

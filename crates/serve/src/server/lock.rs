@@ -1,57 +1,76 @@
-//! The lock of a state directory. Two servers on one state directory would each count quotas, and each write a chain
-//! of the audit log.
+//! The locks of a server: of its state directory, and of each volume that it changes.
 //!
-//! The kernel releases the lock when the process ends, also after a crash. The file stays.
+//! Two servers on one state directory would each count quotas, and each write a chain of the audit log. Two servers
+//! with state directories of their own would count the quota of one volume apart.
+//!
+//! The kernel releases a lock when the process ends, also after a crash. The lock of a volume is on the directory
+//! itself, so nothing is written there. NFS locks no directories: a volume on NFS is served without a lock.
 
-use std::fs::{File, TryLockError};
+use std::collections::BTreeSet;
+use std::fs::{File, read_to_string};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use deltic_store_local::NamedFile;
+use deltic_store_local::NamedDir;
+use rustix::fs::{Mode, OFlags, major, minor, openat};
 
-use super::config::ConfigError;
+use super::config::{AccessConfig, Config, ConfigError};
+use super::file_lock::{open_lock, wait_for};
 
 /// Longest wait for a server that is about to end, as in a restart.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause between two attempts.
-const PAUSE: Duration = Duration::from_millis(50);
 
-/// The lock of a state directory, held until this value is dropped.
+/// The locks of a server's directories, held until this value is dropped.
 #[derive(Debug)]
-pub(super) struct StateLock {
-    _file: File,
+pub(super) struct Locks {
+    _state: File,
+    _volumes: Vec<File>,
 }
 
-impl StateLock {
-    /// Takes the lock of the directory `state`, and waits a moment for another server to end.
-    pub(super) fn take(state: &Path) -> Result<Self, ConfigError> {
-        let path = state.join("lock");
-        let failed = |what: &str| ConfigError::io(format!("{what} {}", path.display()));
-        let file = NamedFile::of_operator(&path).and_then(|file| file.log());
-        let file = File::from(file.map_err(failed("open"))?);
-        match wait_for(&file, PATIENCE) {
-            Ok(true) => {}
-            Ok(false) => return Err(ConfigError::Taken(in_use(state, &file))),
-            Err(error) => return Err(failed("lock")(error)),
+impl Locks {
+    /// Locks the state directory and the volumes, and waits a moment for another server to end.
+    pub(super) fn take(config: &Config) -> Result<Self, ConfigError> {
+        let state = lock_state(&config.state)?;
+        let (mut seen, mut volumes) = (BTreeSet::new(), Vec::new());
+        let changed =
+            config.volumes.iter().filter(|(_, volume)| volume.access != AccessConfig::Read);
+        for (name, volume) in changed {
+            let failed = |what: &str| ConfigError::io(format!("{what} volume {name}"));
+            let dir = open_dir(&volume.path).map_err(failed("open"))?;
+            let is = dir.metadata().map_err(failed("open"))?;
+            // Two volumes may be one directory.
+            if !seen.insert((is.dev(), is.ino())) {
+                continue;
+            }
+            // Without locks, as on NFS, a second server is not noticed.
+            if wait_for(&dir, PATIENCE).is_ok_and(|is_ours| !is_ours) {
+                return Err(ConfigError::Taken(served(name, &volume.path, holder(&dir))));
+            }
+            volumes.push(dir);
         }
-        write_pid(&file).map_err(failed("write"))?;
-        Ok(Self { _file: file })
+        Ok(Self { _state: state, _volumes: volumes })
     }
 }
 
-/// Locks a file, if nobody else holds it for so long.
-pub(super) fn wait_for(file: &File, patience: Duration) -> io::Result<bool> {
-    let begun = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(true),
-            Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if begun.elapsed() >= patience => return Ok(false),
-            Err(TryLockError::WouldBlock) => sleep(PAUSE),
-        }
+/// Locks the directory `state`.
+fn lock_state(state: &Path) -> Result<File, ConfigError> {
+    let failed = |what: &str| ConfigError::io(format!("{what} {}", state.join("lock").display()));
+    let file = open_lock(state, "lock").map_err(failed("open"))?;
+    match wait_for(&file, PATIENCE) {
+        Ok(true) => {}
+        Ok(false) => return Err(ConfigError::Taken(in_use(state, &file))),
+        Err(error) => return Err(failed("lock")(error)),
     }
+    write_pid(&file).map_err(failed("write"))?;
+    Ok(file)
+}
+
+fn open_dir(path: &Path) -> io::Result<File> {
+    let dir = NamedDir::of_operator(path).held()?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(File::from(openat(&dir, ".", flags, Mode::empty())?))
 }
 
 fn write_pid(mut file: &File) -> io::Result<()> {
@@ -59,31 +78,54 @@ fn write_pid(mut file: &File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-/// Error text with the process that has the directory.
+/// Error text with the process that has the state directory.
 fn in_use(state: &Path, file: &File) -> String {
     let mut text = String::new();
     let read = file.take(32).read_to_string(&mut text);
-    let pid = read.ok().and_then(|_| text.trim().parse::<u32>().ok());
-    let who =
-        pid.map_or_else(|| "another server".into(), |pid| format!("the server of process {pid}"));
+    let who = named(read.ok().and_then(|_| text.trim().parse().ok()));
     format!(
         "{}: {who} has this state directory; end that server, or name another directory by --state",
         state.display()
     )
 }
 
+/// Error text with the process that has a volume.
+fn served(name: &str, path: &Path, pid: Option<u32>) -> String {
+    let who = named(pid);
+    format!(
+        "volume {name}: {}: {who} has this directory, by another state directory: two servers would count its quota \
+         apart; end that server, or serve all its volumes by one",
+        path.display()
+    )
+}
+
+fn named(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another server".into(), |pid| format!("the server of process {pid}"))
+}
+
+/// The process that holds the lock of `file`, as far as the kernel tells.
+fn holder(file: &File) -> Option<u32> {
+    let is = file.metadata().ok()?;
+    let id = format!("{:02x}:{:02x}:{}", major(is.dev()), minor(is.dev()), is.ino());
+    let locks = read_to_string("/proc/locks").ok()?;
+    let mut lines = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let held = lines.find(|words| words.get(1) == Some(&"FLOCK") && words.get(5) == Some(&&*id))?;
+    held.get(4)?.parse().ok().filter(|pid| *pid > 0)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{lchown, symlink};
+    use std::thread::sleep;
+    use std::time::Instant;
 
     use super::*;
 
     #[test]
     fn a_state_directory_has_one_server() {
         let dir = tempfile::tempdir().unwrap();
-        let held = StateLock::take(dir.path()).unwrap();
+        let held = lock_state(dir.path()).unwrap();
         let begun = Instant::now();
-        let refused = StateLock::take(dir.path()).unwrap_err().to_string();
+        let refused = lock_state(dir.path()).unwrap_err().to_string();
         assert!(begun.elapsed() >= PATIENCE);
         assert!(refused.contains(&format!("process {} has", std::process::id())), "{refused}");
         // A server that ends meanwhile is waited for.
@@ -91,21 +133,12 @@ mod tests {
             sleep(Duration::from_millis(200));
             drop(held);
         });
-        drop(StateLock::take(dir.path()).unwrap());
+        drop(lock_state(dir.path()).unwrap());
         ending.join().unwrap();
-    }
-
-    #[test]
-    fn a_lock_behind_a_symlink_of_another_user_is_not_opened() {
-        const SOMEBODY: u32 = 12_345;
-        let state = tempfile::tempdir().unwrap();
-        std::fs::write(state.path().join("target"), "precious").unwrap();
-        symlink("target", state.path().join("lock")).unwrap();
-        if lchown(state.path().join("lock"), Some(SOMEBODY), None).is_err() {
-            return println!("SKIPPED: only root can make a symlink of another user");
-        }
-        let refused = StateLock::take(state.path()).unwrap_err().to_string();
-        assert!(refused.contains("symlink of another user"), "{refused}");
-        assert_eq!(std::fs::read(state.path().join("target")).unwrap(), b"precious");
+        let other = tempfile::tempdir().unwrap();
+        std::fs::write(other.path().join("target"), "precious").unwrap();
+        std::os::unix::fs::symlink("target", other.path().join("lock")).unwrap();
+        assert!(lock_state(other.path()).is_err());
+        assert_eq!(std::fs::read(other.path().join("target")).unwrap(), b"precious");
     }
 }

@@ -11,6 +11,7 @@ mod admission;
 mod audit;
 pub mod config;
 mod events;
+mod file_lock;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod house;
@@ -66,7 +67,7 @@ use self::audit::Audit;
 use self::config::{Config, ConfigError, Limits, Tls};
 use self::journal::Journal;
 use self::kept_clock::KeptClock;
-use self::lock::StateLock;
+use self::lock::Locks;
 use self::metrics::Metrics;
 use self::problem::Problem;
 use self::shared::{Keys, Room, Server};
@@ -106,8 +107,8 @@ pub struct Prepared {
     /// Settings that it begins with.
     began: Config,
     connections: usize,
-    /// Lock of the state directory, held until the server has ended.
-    lock: Arc<StateLock>,
+    /// Locks of the directories, held until the server has ended.
+    locks: Arc<Locks>,
     clock: KeptClock,
     /// State of the wall around the volumes.
     pub wall: Wall,
@@ -134,7 +135,7 @@ pub fn prepare(
     let listener = listening(config.listen, listener)?;
     let address = listener.local_addr().map_err(ConfigError::io("listen"))?;
     config.check_address(address)?;
-    let lock = StateLock::take(&config.state)?;
+    let locks = Locks::take(config)?;
     let (tls, pin) = keys(config)?;
     let audit = config.audit.as_deref().map(|path| Audit::open(path).map_err(unopened(path)));
     let audit = audit.transpose()?;
@@ -177,8 +178,8 @@ pub fn prepare(
         clients: watch::Sender::default(),
         tag_key,
     };
-    let (began, lock) = (config.clone(), Arc::new(lock));
-    Ok(Prepared { server, listener, metrics, pin, began, connections, wall, address, lock, clock })
+    let (began, locks) = (config.clone(), Arc::new(locks));
+    Ok(Prepared { server, listener, metrics, pin, began, connections, wall, address, locks, clock })
 }
 
 /// Checks settings, and the files that a start reads and writes. Nothing is made, and no address is taken: a server may
@@ -310,11 +311,11 @@ impl Prepared {
     pub fn run(self, operator: &Operator<'_>) -> Result<(), ConfigError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(ConfigError::io("start a runtime"))?;
-        let lock = Arc::clone(&self.lock);
+        let locks = Arc::clone(&self.locks);
         let ended = runtime.block_on(self.serve(operator));
         // A disk that does not answer holds nobody up.
         runtime.shutdown_timeout(ENDING_TIMEOUT);
-        drop(lock);
+        drop(locks);
         ended
     }
 

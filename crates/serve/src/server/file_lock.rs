@@ -1,0 +1,46 @@
+//! Locks of files (`flock`). The kernel releases a lock when its file is closed, also by a crash.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use deltic_store_local::NamedDir;
+use rustix::fs::{Mode, OFlags, openat};
+
+/// Longest wait for a program that changes a file under a lock.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Locks the file `name` in the directory `dir`, for a change that is soon over. The lock ends with the file.
+///
+/// # Errors
+/// The system's, and `TimedOut` if another program holds the lock for longer than any change takes.
+pub(super) fn lock_for_change(dir: &Path, name: &str) -> io::Result<File> {
+    let file = open_lock(dir, name)?;
+    let held =
+        || io::Error::new(io::ErrorKind::TimedOut, format!("{name} is held by another program"));
+    if wait_for(&file, CHANGE_PATIENCE)? { Ok(file) } else { Err(held()) }
+}
+
+/// Opens the file `name` in the directory `dir`, which is made if it is missing, to be locked.
+pub(super) fn open_lock(dir: &Path, name: &str) -> io::Result<File> {
+    let dir = NamedDir::of_operator(dir).held()?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(openat(&dir, name, flags, Mode::RUSR | Mode::WUSR)?))
+}
+
+/// Locks a file, if nobody else holds it for so long.
+pub(super) fn wait_for(file: &File, patience: Duration) -> io::Result<bool> {
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if begun.elapsed() >= patience => return Ok(false),
+            Err(TryLockError::WouldBlock) => sleep(PAUSE),
+        }
+    }
+}
