@@ -2,7 +2,7 @@
 
 use crate::common::http::{Answer, ask};
 use crate::common::server::Server;
-use crate::common::{World, edited, noise};
+use crate::common::{Mounted, World, edited, noise, skip};
 
 #[track_caller]
 fn assert_nothing_staged(world: &World) {
@@ -153,6 +153,84 @@ fn a_file_moves_to_where_nothing_is_and_nowhere_else() {
     let server = Server::start(&world, "--no-delete");
     let kept = "POST /v1/volumes/photos/files/b?as=move&to=c";
     assert_eq!(ask(&server, kept, "", b"").status, 403);
+}
+
+#[test]
+fn in_a_volume_that_is_only_read_nothing_is_deleted() {
+    let world = World::new();
+    world.write("photos/a", "a");
+    let server = Server::start(&world, "--ro");
+    let answer = ask(&server, &format!("DELETE {FILE}"), "If-Match: *\r\n", b"");
+    assert_eq!(answer.status, 403, "{answer:?}");
+    assert_eq!(world.read("photos/a"), b"a");
+    server.fails(3, "sync -a --remove-source-files URL/photos/ dst/", "it may only be read from");
+    assert_eq!(world.read("photos/a"), b"a");
+}
+
+/// A union whose directories are on two branches: the kernel refuses to rename from one to the other.
+#[test]
+fn a_file_that_its_file_system_does_not_move_is_left_and_the_answer_says_what_to_do() {
+    let world = World::new();
+    world.mkdir("one");
+    world.mkdir("two/sub");
+    let words = ["-o", "category.create=epff", "one:two", "photos"];
+    let without = "no union can be mounted here";
+    let Some(_mounted) = Mounted::by((&world, "photos"), ("mergerfs", &words), without) else {
+        return;
+    };
+    world.write("one/a", "whole");
+    let server = Server::start(&world, "");
+    let answer = ask(&server, &format!("POST {FILE}?as=move&to=sub/b"), "", b"");
+    let why = String::from_utf8_lossy(&answer.body);
+    assert_eq!(answer.status, 409, "{answer:?}");
+    assert!(why.contains("moves no file between these directories: put a copy there"), "{why}");
+    assert_eq!(world.read("one/a"), b"whole");
+    assert_eq!(world.names("two/sub"), Vec::<String>::new());
+}
+
+/// Bytes that are written meanwhile are no version, so nothing names them as one.
+#[test]
+fn a_file_that_a_program_has_open_for_writing_comes_without_a_tag() {
+    let world = World::new();
+    world.write("photos/a", "bytes");
+    let server = Server::start(&world, "");
+    let get = |more: &str| ask(&server, &format!("GET {FILE}"), more, b"");
+    let at_rest = get("");
+    let tag = at_rest.tag().to_owned();
+    let writer = std::fs::File::options().append(true).open(world.path("photos/a"));
+    let writer = writer.expect("it is ours");
+    let in_use = get("");
+    if in_use.header("etag").is_some() {
+        return skip("there are no leases here: a file in use is not known");
+    }
+    assert_eq!((in_use.status, &*in_use.body), (200, &b"bytes"[..]));
+    assert_eq!(in_use.header("last-modified"), None);
+    // A part of the bytes from before goes with no part of these.
+    let range = format!("Range: bytes=2-\r\nIf-Range: {tag}\r\n");
+    assert_eq!(get(&range).status, 200);
+    drop(writer);
+    assert_eq!(get("").tag(), tag);
+    assert_eq!(get(&range).status, 206);
+}
+
+#[test]
+fn an_address_that_makes_no_sense_is_answered_in_plain_words() {
+    let world = World::new();
+    world.write("photos/a", "a");
+    let server = Server::start(&world, "");
+    let parameter = "a parameter of the address is missing, is there twice, or is no number";
+    for (what, told) in [
+        ("GET /v1/volumes/photos/tree/?limit=many", parameter),
+        ("GET /v1/volumes/photos/tree/?limit=1&limit=2", parameter),
+        ("GET /v1/volumes/photos/files/a?as=versions&as=versions", parameter),
+        ("GET /v1/volumes/photos/files/%ff", "the path of the address is no text in UTF-8"),
+        ("GET /v1/volumes/photos/tree/%ff/", "the path of the address is no text in UTF-8"),
+    ] {
+        let answer = ask(&server, what, "", b"");
+        let why = String::from_utf8_lossy(&answer.body);
+        assert_eq!(answer.status, 400, "{what}: {answer:?}");
+        assert!(why.contains(told) && !why.contains("deserialize"), "{what}: {why}");
+    }
 }
 
 #[test]

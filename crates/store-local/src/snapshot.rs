@@ -144,6 +144,12 @@ impl LocalSnapshot {
         Ok(mapped)
     }
 
+    /// True if a program of this machine had the file open for writing when it was opened here.
+    #[must_use]
+    pub fn has_writer(&self) -> bool {
+        self.doubt == Some(Doubt::Writer)
+    }
+
     fn stamp_now(&self) -> Result<Stamp, StoreError> {
         fs::fstat(&self.file).map(|stat| Stamp::of(&stat)).at("read", &self.path)
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use super::admission::Peer;
 use super::problem::Problem;
-use super::rest::{collect, no_store};
+use super::rest::{Address, Parameters, collect, no_store};
 use super::session::Opened;
 use super::shared::{Known, Server, bearer, check_origin};
 use super::streams::{Down, Stream, Up};
@@ -137,8 +137,8 @@ struct At {
 /// Takes bytes for the session: as many as it takes soon, and says how many these are by now.
 async fn up(
     State(server): State<Arc<Server>>,
-    Path(id): Path<String>,
-    Query(At { at, end }): Query<At>,
+    Address(id): Address<String>,
+    Parameters(At { at, end }): Parameters<At>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
@@ -176,8 +176,8 @@ async fn take(up: &mut Up, rest: &mut Bytes) {
 /// Answers with bytes of the session; with no content where none came soon, and with an empty body at their end.
 async fn down(
     State(server): State<Arc<Server>>,
-    Path(id): Path<String>,
-    Query(At { at, .. }): Query<At>,
+    Address(id): Address<String>,
+    Parameters(At { at, .. }): Parameters<At>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let stream = find(&server, &headers, &id)?;
@@ -214,7 +214,7 @@ async fn down(
 /// Gives a session up.
 async fn close(
     State(server): State<Arc<Server>>,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     find(&server, &headers, &id)?.over.notify_one();

@@ -13,10 +13,11 @@ use crate::backup::Goes;
 use crate::changes::Became;
 use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};
+use crate::finished::Expected;
 use crate::heritage::Heritage;
 use crate::lock;
 use crate::place::Place;
-use crate::snapshot::file_type;
+use crate::snapshot::{LocalSnapshot, file_type};
 use deltic_store::{Keep, StoreError};
 
 impl LocalStore {
@@ -149,12 +150,23 @@ impl LocalStore {
         let _ = self.show(&RelPath::root(), attrs);
     }
 
-    /// Gives what is at `from` the path `to`, which nothing may have, in one step.
+    /// Gives what is at `from` the path `to`, which nothing may have, in one step. With a `version`, another version
+    /// is not moved.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] where something is at `to`; and where the system cannot move it.
-    pub fn rename(&self, from: &RelPath, to: &RelPath) -> Result<(), StoreError> {
+    /// [`StoreError::Conflict`] if something is at `to`, or another version at `from`. Otherwise the system's error.
+    pub fn rename(
+        &self,
+        from: &RelPath,
+        to: &RelPath,
+        version: Option<&LocalSnapshot>,
+    ) -> Result<(), StoreError> {
         let (old, new) = (self.place(MOVE, from)?, self.place(MOVE, to)?);
+        // No commit of this process replaces the file between the look and the rename.
+        let _turn = old.turn().at(MOVE, from)?;
+        if let Some(version) = version {
+            Expected::Version(version.stamp()).check_alone(&old, self.0.see)?;
+        }
         match old.dir.rename_new(&old.name, &new.dir, &new.name) {
             Err(Errno::EXIST) => return Err(StoreError::Conflict { path: to.clone() }),
             moved => moved.at(MOVE, from)?,

@@ -140,3 +140,19 @@ fn look_of(dir: &Path) -> BTreeSet<String> {
     };
     entries.chain([dir.to_owned(), dir.join("sub")]).map(|at| describe(&at)).collect()
 }
+
+#[test]
+fn a_file_moves_only_as_the_version_that_was_meant() {
+    let (root, store) = new_store();
+    put(&store, "a", b"first").unwrap();
+    let first = store.open(&path("a")).unwrap();
+    put(&store, "a", b"second").unwrap();
+    let moved = store.rename(&path("a"), &path("b"), Some(&first));
+    assert!(matches!(moved, Err(StoreError::Conflict { path }) if path.as_bytes() == b"a"));
+    let second = store.open(&path("a")).unwrap();
+    store.rename(&path("a"), &path("b"), Some(&second)).unwrap();
+    put(&store, "a", b"third").unwrap();
+    store.rename(&path("a"), &path("c"), None).unwrap();
+    assert_eq!(names_in(root.path()), ["b", "c"]);
+    assert_eq!(fs::read(root.path().join("b")).unwrap(), b"second");
+}

@@ -153,10 +153,20 @@ pub(super) fn failed(why: &str) -> Problem {
 /// where another client committed first, is answered as if the conditions had failed.
 pub(super) fn not_committed(headers: &HeaderMap, error: StoreError) -> Problem {
     let is_lost = matches!(error, StoreError::Conflict { .. } | StoreError::NotFound { .. });
-    match is_lost && CHANGE_CONDITIONS.iter().any(|name| headers.contains_key(name)) {
+    match is_lost && has_conditions(headers) {
         true => failed("the file is another version by now"),
         false => error.into(),
     }
+}
+
+/// True if a change has conditions.
+fn has_conditions(headers: &HeaderMap) -> bool {
+    CHANGE_CONDITIONS.iter().any(|name| headers.contains_key(name))
+}
+
+/// True if a change is for one version of the file alone.
+pub(super) fn names_version(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::IF_MATCH) || headers.contains_key(header::IF_UNMODIFIED_SINCE)
 }
 
 /// Conditions that a change may have.

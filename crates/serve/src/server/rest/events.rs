@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, header};
 use axum::response::Response;
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::request::no_store;
+use super::request::{Address, no_store};
 use crate::server::access::Grant;
 use crate::server::events::{Event, Events, Missed, Place};
 use crate::server::problem::Problem;
@@ -36,7 +36,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 pub(super) async fn follow(
     State(server): State<Arc<Server>>,
     known: Known,
-    Path(volume): Path<String>,
+    Address(volume): Address<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let part = known.grant.part().map_err(|_| Problem::unknown())?;

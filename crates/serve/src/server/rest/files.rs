@@ -6,6 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::response::Builder;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
@@ -74,18 +75,8 @@ async fn read(server: Arc<Server>, at: At, method: Method) -> Result<Response, P
     let snapshot = on_disk(&server, move || versions::open(&volume, &opening)).await?;
     let tag = tag(&server, &snapshot);
     let len = snapshot.meta().len;
-    let mut response = Response::builder()
-        .header(header::ETAG, &tag)
-        .header(header::ACCEPT_RANGES, "bytes")
-        .header(header::CONTENT_TYPE, "application/octet-stream")
-        .header(header::CONTENT_DISPOSITION, "attachment")
-        .header(header::CONTENT_SECURITY_POLICY, "sandbox")
-        .header(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    let modified = u64::try_from(snapshot.meta().modified.secs).unwrap_or_default();
-    if let Some(modified) = UNIX_EPOCH.checked_add(Duration::from_secs(modified)) {
-        response = response.header(header::LAST_MODIFIED, httpdate::fmt_http_date(modified));
-    }
-    let build = |response: axum::http::response::Builder, body| {
+    let mut response = described(&snapshot, &tag);
+    let build = |response: Builder, body| {
         Ok(no_store(response.body(body).expect("headers are plain text")))
     };
     match weigh(headers, Some(Present { tag: &tag, modified: snapshot.meta().modified })) {
@@ -94,7 +85,8 @@ async fn read(server: Arc<Server>, at: At, method: Method) -> Result<Response, P
         Verdict::Fails(why) => return Err(failed(why)),
     }
     // A range of another version is of no use. A time does not tell versions apart, nor does a weak tag.
-    let is_of_this = |wanted: &HeaderValue| wanted == &*tag && !tag.starts_with("W/");
+    let is_of_this =
+        |wanted: &HeaderValue| !snapshot.has_writer() && wanted == &*tag && !tag.starts_with("W/");
     let is_of_this = headers.get(header::IF_RANGE).is_none_or(is_of_this);
     let range = headers.get(header::RANGE).filter(|_| is_of_this);
     let (status, span) = match range.map(|range| parse_range(range, len)) {
@@ -124,6 +116,26 @@ async fn read(server: Arc<Server>, at: At, method: Method) -> Result<Response, P
         }
     };
     build(response, body)
+}
+
+/// Begins an answer with the headers that describe a file.
+fn described(snapshot: &LocalSnapshot, tag: &str) -> Builder {
+    let response = Response::builder()
+        .header(header::ACCEPT_RANGES, "bytes")
+        .header(header::CONTENT_TYPE, "application/octet-stream")
+        .header(header::CONTENT_DISPOSITION, "attachment")
+        .header(header::CONTENT_SECURITY_POLICY, "sandbox")
+        .header(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    // While a program writes to the file, the bytes may be of two versions: a client could keep them as one version.
+    if snapshot.has_writer() {
+        return response;
+    }
+    let response = response.header(header::ETAG, tag);
+    let modified = u64::try_from(snapshot.meta().modified.secs).unwrap_or_default();
+    match UNIX_EPOCH.checked_add(Duration::from_secs(modified)) {
+        Some(modified) => response.header(header::LAST_MODIFIED, httpdate::fmt_http_date(modified)),
+        None => response,
+    }
 }
 
 /// True if the client asks for a SHA-256 (RFC 9530): a preference of 0 says no.

@@ -28,7 +28,7 @@ use deltic_tree::Name;
 use serde_json::json;
 
 pub(super) use self::incoming::{collect, content_length, refuse_coded};
-pub(super) use self::request::{no_store, on_disk};
+pub(super) use self::request::{Address, Parameters, no_store, on_disk};
 use super::problem::Problem;
 use super::shared::{Known, Server};
 use super::volume::Rights;

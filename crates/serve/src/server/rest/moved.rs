@@ -1,13 +1,15 @@
 //! A file that gets another path.
 
+use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use deltic_store::{Store, StoreError, Tree};
+use deltic_tree::RelPath;
 
-use super::conditions::{check_conditions, not_committed, tag};
+use super::conditions::{check_conditions, names_version, not_committed, tag};
 use super::request::{Above, At, no_store, on_disk, path};
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
@@ -27,16 +29,20 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
         let missing = || Problem::new(StatusCode::NOT_FOUND, format!("{from}: no such file"));
         // What is asked of the new place is none of these conditions.
         let headers = without(&at.headers, &header::IF_NONE_MATCH);
+        // The conditions are checked for this version or for a later one, which does not move.
+        let version = match store.open(&from) {
+            Err(StoreError::NotFound { .. }) => None,
+            opened => Some(opened?),
+        };
         check_conditions((&again, &store), &from, &headers)?.ok_or_else(missing)?;
+        let version = version.ok_or_else(missing)?;
         if store.look(&to)?.is_some() {
             return Err(Problem::new(StatusCode::CONFLICT, format!("{to}: something is there")));
         }
         let mut above = Above::new(&store);
         above.make_for(&to)?;
-        store.rename(&from, &to).map_err(|error| match error {
-            StoreError::NotFound { .. } => not_committed(&at.headers, error),
-            error => error.into(),
-        })?;
+        let moved = store.rename(&from, &to, names_version(&headers).then_some(&version));
+        moved.map_err(|error| not_moved((&headers, &from), error))?;
         above.keep();
         store.flush()?;
         Ok(tag(&again, &store.open(&to)?))
@@ -44,6 +50,20 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
     .await?;
     let response = Response::builder().status(StatusCode::CREATED).header(header::ETAG, tag);
     Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
+}
+
+/// The answer where the file was not moved.
+fn not_moved((headers, from): (&HeaderMap, &RelPath), error: StoreError) -> Problem {
+    match &error {
+        StoreError::NotFound { .. } => not_committed(headers, error),
+        StoreError::Conflict { path } if path == from => not_committed(headers, error),
+        StoreError::Io { source, .. } if source.kind() == io::ErrorKind::CrossesDevices => {
+            let why = "the file system moves no file between these directories";
+            let way = "put a copy there, and then delete the file";
+            Problem::new(StatusCode::CONFLICT, format!("{from}: {why}: {way}"))
+        }
+        _ => error.into(),
+    }
 }
 
 fn without(headers: &HeaderMap, name: &header::HeaderName) -> HeaderMap {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use axum::extract::path::ErrorKind;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRef, FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -10,6 +12,7 @@ use deltic_store::{Keep, Store};
 use deltic_store_local::LocalStore;
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
@@ -25,6 +28,48 @@ where
         let server = Arc::<Server>::from_ref(state);
         server.identify(&parts.headers, &parts.extensions)?.1.ok_or_else(Problem::not_let_in)
     }
+}
+
+/// The variable parts of a request's path.
+pub(crate) struct Address<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Address<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        path.map(|Path(path)| Self(path)).map_err(|error| bad_path(&error))
+    }
+}
+
+fn bad_path(error: &PathRejection) -> Problem {
+    let is_text = !matches!(error, PathRejection::FailedToDeserializePathParams(error)
+        if matches!(error.kind(), ErrorKind::InvalidUtf8InPathParam { .. }));
+    let why = match is_text {
+        true => "the path of the address is none of this server's: GET /v1/openapi.json lists them",
+        false => {
+            "the path of the address is no text in UTF-8: a file of such a name comes by `deltic sync` alone"
+        }
+    };
+    Problem::new(StatusCode::BAD_REQUEST, why)
+}
+
+/// The parameters of a request, behind the question mark of its address.
+pub(crate) struct Parameters<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query.map(|Query(query)| Self(query)).map_err(bad_query)
+    }
+}
+
+fn bad_query(_: QueryRejection) -> Problem {
+    let why = "a parameter of the address is missing, is there twice, or is no number where a number is to be: \
+               GET /v1/openapi.json lists the parameters";
+    Problem::new(StatusCode::BAD_REQUEST, why)
 }
 
 /// A file that a request is about, and what it asks of it.
@@ -57,11 +102,9 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let bad = |why: String| Problem::new(StatusCode::BAD_REQUEST, why);
-        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
-        let Path((volume, path)) = path.map_err(|why| bad(why.body_text()))?;
-        let asked = Query::<Asked>::from_request_parts(parts, state).await;
-        let Query(asked) = asked.map_err(|why| bad(why.body_text()))?;
+        let Address((volume, path)) =
+            Address::<(String, String)>::from_request_parts(parts, state).await?;
+        let Parameters(asked) = Parameters::<Asked>::from_request_parts(parts, state).await?;
         let Asked { form, version, to, ticket } = asked;
         let known = match ticket {
             None => Known::from_request_parts(parts, state).await?,

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use deltic_tree::RelPath;
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::incoming::collect;
-use super::request::{no_store, on_disk, path};
+use super::request::{Address, no_store, on_disk, path};
 use crate::server::access::{Grant, Refusal};
 use crate::server::audit::name;
 use crate::server::problem::Problem;
@@ -133,7 +133,7 @@ pub(super) async fn list(
 pub(super) async fn revoke(
     State(server): State<Arc<Server>>,
     known: Known,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
 ) -> Result<Response, Problem> {
     let unknown =
         || Problem::new(StatusCode::NOT_FOUND, "no such token, or not made with this one");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use deltic_store::{Store, Tree};
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::conditions::{names_tag, tag_of};
-use super::request::{Above, no_store, on_disk, path};
+use super::request::{Above, Address, Parameters, no_store, on_disk, path};
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
 use crate::server::volume::Right;
@@ -33,19 +33,19 @@ const PAGE: usize = 1_000;
 pub(super) async fn list_root(
     server: State<Arc<Server>>,
     known: Known,
-    Path(volume): Path<String>,
-    page: Query<Page>,
+    Address(volume): Address<String>,
+    page: Parameters<Page>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    list(server, known, Path((volume, String::new())), page, headers).await
+    list(server, known, Address((volume, String::new())), page, headers).await
 }
 
 /// Lists a directory by pages, in the order of names. A page that the client has is not sent again.
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
     known: Known,
-    Path((volume, at)): Path<(String, String)>,
-    Query(page): Query<Page>,
+    Address((volume, at)): Address<(String, String)>,
+    Parameters(page): Parameters<Page>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let dir = if at.trim_end_matches('/').is_empty() { RelPath::root() } else { path(&at)? };
@@ -99,7 +99,7 @@ fn entry(entry: &Entry) -> Value {
 pub(super) async fn make(
     State(server): State<Arc<Server>>,
     known: Known,
-    Path((volume, at)): Path<(String, String)>,
+    Address((volume, at)): Address<(String, String)>,
 ) -> Result<StatusCode, Problem> {
     let dir = path(&at)?;
     let volume = server.volume_for(Right::Write, (&known, &volume, &dir))?;
