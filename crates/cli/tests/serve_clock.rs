@@ -2,7 +2,7 @@
 
 use std::process::Command;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::http::ask;
 use crate::common::server::Server;
@@ -79,6 +79,40 @@ fn a_clock_that_is_ahead_deletes_no_old_version_whatever_is_done() {
         end(server);
     }
     assert_eq!(world.names(KEPT).len(), 10);
+}
+
+/// The file holds the last changes of the disks before a server under a wrong clock changes the disks.
+#[test]
+fn a_clock_that_is_ahead_at_the_first_start_is_told_at_every_start() {
+    let Some(library) = library() else { return };
+    let world = World::new();
+    let real = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
+    let before = real();
+    for start in ["first", "second"] {
+        let server = server_at(&world, &library, "+400d");
+        let kept = String::from_utf8(world.read("state/clock")).expect("it is text");
+        let kept = kept.trim().parse::<u64>().expect("it is a number");
+        assert!((before - 60..=real()).contains(&kept), "{start}: {kept}");
+        put(&server, start);
+        drop(server);
+    }
+}
+
+/// An hour is six seconds for this server. A few minutes are no jump, and take what is old alone.
+#[test]
+fn a_clock_that_is_some_minutes_ahead_deletes_no_version_that_is_not_old() {
+    let Some(library) = library() else { return };
+    let world = World::new();
+    let server = server_at(&world, &library, "+0");
+    ["1", "2", "3"].iter().for_each(|body| put(&server, body));
+    end(server);
+    world.write(format!("{KEPT}/.deltic-1000000000"), "of 1970");
+    let server = server_at(&world, &library, "+5m x600");
+    assert_eq!(world.names(KEPT).len(), 3, "not at once");
+    wait_until("the one of 1970 goes", || world.names(KEPT).len() == 2);
+    put(&server, "4");
+    assert_eq!(world.names(KEPT).len(), 3);
+    end(server);
 }
 
 /// An hour is six seconds for this server.

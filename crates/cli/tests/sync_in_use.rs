@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::attrs::SOMEBODY;
-use crate::common::{DELTIC, Run, WAYS, Way, World, is_installed, is_root, skip};
+use crate::common::{DELTIC, Mounted, Run, WAYS, Way, World, is_installed, is_root, skip};
 
 const LEN: usize = 1 << 20;
 
@@ -253,6 +253,26 @@ fn without_leases_a_file_has_to_be_at_rest_for_a_while() {
     });
     assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
     assert!(world.read("dst/file") == vec![b'b'; LEN]);
+}
+
+/// The kernel refuses leases of a file on FUSE that a program has open, and NFS refuses leases for reasons of its own:
+/// there a refusal says nothing, and the age of the last change decides.
+#[test]
+fn on_fuse_a_file_that_is_kept_open_is_at_rest_after_a_while() {
+    let world = World::new();
+    world.write("branch/file", "at rest");
+    world.set_time("branch/file", 1_000_000_000);
+    let words = ["branch", "src"];
+    let without = "no union can be mounted here";
+    let Some(_mounted) = Mounted::by((&world, "src"), ("mergerfs", &words), without) else {
+        return;
+    };
+    let open = fs::File::options().append(true).open(world.path("src/file")).expect("it is ours");
+    thread::sleep(Duration::from_millis(2_100));
+    world.ok("-a src/ dst/");
+    assert_eq!(world.read("dst/file"), b"at rest");
+    assert_eq!(world.time("dst/file"), (1_000_000_000, 123_456_789));
+    drop(open);
 }
 
 /// The true length of things: one call writes all of a long file, while a run reads it.
