@@ -3,55 +3,30 @@
 //! A run that loses its connection connects again, and lists its sources again. Removed sources are listed again too:
 //! otherwise the receiver would delete the arrived copies as names that are not in the source.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use deltic_protocol::PackedEntries;
 use deltic_store::Listing;
-use deltic_tree::{Entry, Meta, Name, RelPath};
+use deltic_tree::{Entry, Meta, RelPath};
 
 use crate::lock::lock;
 
 /// Sources that a run removed. Clones share one list.
 #[derive(Clone, Debug, Default)]
-pub struct MovedSources(Arc<Mutex<Dirs>>);
-
-/// The removed sources of each directory.
-type Dirs = HashMap<RelPath, BTreeMap<Name, Meta>>;
+pub struct MovedSources(Arc<Mutex<HashMap<RelPath, PackedEntries>>>);
 
 impl MovedSources {
     /// Notes a source that is about to be removed.
     pub(crate) fn note(&self, path: &RelPath, meta: &Meta) {
         if let Some((dir, name)) = path.split_last() {
-            lock(&self.0).entry(dir).or_default().insert(name, meta.clone());
+            lock(&self.0).entry(dir).or_default().push(&name, meta);
         }
     }
 
-    /// Lists the removed sources of `dir` again, in a part of its listing that comes behind the name `after`.
-    pub(crate) fn add_to(&self, dir: &RelPath, after: Option<&Name>, listing: &mut Listing) {
-        let moved = lock(&self.0);
-        let Some(moved) = moved.get(dir) else { return };
-        // The place of a name is not known where all names of a part are left out: a later part has it.
-        if listing.rest.is_some() && listing.entries.is_empty() {
-            return;
-        }
-        let last = listing.entries.last().filter(|_| listing.rest.is_some());
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let to = last.map_or(Bound::Unbounded, |last| Bound::Excluded(&last.name));
-        let is_empty = matches!((from, to), (Bound::Excluded(a), Bound::Excluded(b)) if a >= b);
-        let has_versions = !listing.versions.is_empty();
-        let moved = if is_empty { None } else { Some(moved.range::<Name, _>((from, to))) };
-        for (name, meta) in moved.into_iter().flatten() {
-            let Err(place) = listing.entries.binary_search_by(|entry| entry.name.cmp(name)) else {
-                // Another one is there by now.
-                continue;
-            };
-            listing.entries.insert(place, Entry { name: name.clone(), meta: meta.clone() });
-            if has_versions {
-                listing.versions.insert(place, None);
-            }
-            listing.is_empty_source = false;
-        }
+    /// The removed sources of a directory, in the order of names.
+    fn of(&self, dir: &RelPath) -> VecDeque<Entry> {
+        lock(&self.0).get(dir).map(PackedEntries::by_name).unwrap_or_default().into()
     }
 }
 
@@ -59,13 +34,13 @@ impl MovedSources {
 #[derive(Debug, Default)]
 pub(crate) struct ListedAgain {
     moved: Option<MovedSources>,
-    /// The last name listed so far of each directory that is listed by parts.
-    listed_up_to: Mutex<HashMap<RelPath, Name>>,
+    /// Removed sources that belong in later parts of the listings of their directories.
+    waiting: Mutex<HashMap<RelPath, VecDeque<Entry>>>,
 }
 
 impl ListedAgain {
     pub(crate) fn new(moved: Option<MovedSources>) -> Self {
-        Self { moved, listed_up_to: Mutex::default() }
+        Self { moved, waiting: Mutex::default() }
     }
 
     /// Notes a source that is about to be removed.
@@ -76,19 +51,40 @@ impl ListedAgain {
     /// Lists the removed sources of `dir` again, in a part of its listing that is the first or not.
     pub(crate) fn add_to(&self, dir: &RelPath, is_first: bool, listing: &mut Listing) {
         let Some(moved) = &self.moved else { return };
-        let mut listed = lock(&self.listed_up_to);
-        let after = listed.remove(dir).filter(|_| !is_first);
-        moved.add_to(dir, after.as_ref(), listing);
-        let last = listing.entries.last().map(|entry| entry.name.clone()).or(after);
-        if let Some(last) = last.filter(|_| listing.rest.is_some()) {
-            listed.insert(dir.clone(), last);
+        let mut waiting = lock(&self.waiting);
+        let left = waiting.remove(dir);
+        let mut entries = if is_first { moved.of(dir) } else { left.unwrap_or_default() };
+        add(&mut entries, listing);
+        if !entries.is_empty() {
+            waiting.insert(dir.clone(), entries);
         }
+    }
+}
+
+/// Moves those of `entries` to a part of a listing whose names belong there.
+fn add(entries: &mut VecDeque<Entry>, listing: &mut Listing) {
+    let has_more = listing.rest.is_some();
+    let last = listing.entries.last().map(|last| last.name.clone());
+    let belongs =
+        |entry: &mut Entry| !has_more || last.as_ref().is_some_and(|it| entry.name <= *it);
+    let has_versions = !listing.versions.is_empty();
+    while let Some(entry) = entries.pop_front_if(belongs) {
+        let name = &entry.name;
+        let Err(place) = listing.entries.binary_search_by(|there| there.name.cmp(name)) else {
+            // Another one is there by now.
+            continue;
+        };
+        listing.entries.insert(place, entry);
+        if has_versions {
+            listing.versions.insert(place, None);
+        }
+        listing.is_empty_source = false;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use deltic_tree::{Kind, Timestamp, UnsortedNames};
+    use deltic_tree::{Kind, Name, Timestamp, UnsortedNames};
 
     use super::*;
 
@@ -101,29 +97,40 @@ mod tests {
         Entry { name: name(text), meta }
     }
 
+    /// Lists a directory by parts: the names of each part, by their first letters, and whether the source is empty.
+    fn listed(again: &ListedAgain, dir: &RelPath, parts: &[&[&str]]) -> Vec<(String, bool)> {
+        let part = |(nth, names): (usize, &&[&str])| {
+            let goes_on = nth + 1 < parts.len();
+            let rest = goes_on.then(|| Box::new(UnsortedNames::default().in_order()));
+            let entries = names.iter().map(|text| entry(text)).collect();
+            let mut listing =
+                Listing { entries, rest, is_empty_source: true, ..Listing::default() };
+            again.add_to(dir, nth == 0, &mut listing);
+            let shown = listing.entries.iter().map(|entry| entry.name.as_bytes()[0] as char);
+            (shown.collect(), listing.is_empty_source)
+        };
+        parts.iter().enumerate().map(part).collect()
+    }
+
     #[test]
     fn removed_sources_are_listed_again_in_the_part_where_their_names_belong() {
         let moved = MovedSources::default();
         let dir = RelPath::parse(b"dir").unwrap();
-        for text in ["a", "c", "e", "g"] {
+        for text in ["e", "c", "g", "a", "c"] {
             moved.note(&dir.join(&name(text)).unwrap(), &entry(text).meta);
         }
-        let names = |entries: &[&str], after: Option<&str>, goes_on: bool| {
-            let rest = goes_on.then(|| Box::new(UnsortedNames::default().in_order()));
-            let entries = entries.iter().map(|text| entry(text)).collect();
-            let mut listing =
-                Listing { entries, rest, is_empty_source: true, ..Listing::default() };
-            moved.add_to(&dir, after.map(name).as_ref(), &mut listing);
-            let shown = listing.entries.iter().map(|entry| entry.name.as_bytes()[0] as char);
-            (shown.collect::<String>(), listing.is_empty_source)
-        };
-        assert_eq!(names(&[], None, false), ("aceg".into(), false));
-        assert_eq!(names(&["b", "d"], None, true), ("abcd".into(), false));
-        assert_eq!(names(&[], None, true), (String::new(), true));
-        assert_eq!(names(&["e", "f"], Some("d"), false), ("efg".into(), false));
-        assert_eq!(names(&["z"], Some("y"), false), ("z".into(), true));
-        let mut elsewhere = Listing::default();
-        moved.add_to(&RelPath::root(), None, &mut elsewhere);
-        assert_eq!(elsewhere.entries, []);
+        let again = ListedAgain::new(Some(moved));
+        let part = |names: &str, is_empty| (names.to_owned(), is_empty);
+        let all: [(&[&[&str]], &[(String, bool)]); 5] = [
+            (&[&[]], &[part("aceg", false)]),
+            (&[&["b", "d"], &["e", "f"]], &[part("abcd", false), part("efg", false)]),
+            (&[&["b", "d"], &["h"]], &[part("abcd", false), part("egh", false)]),
+            (&[&[], &["z"]], &[part("", true), part("acegz", false)]),
+            (&[&["y"], &["z"]], &[part("acegy", false), part("z", true)]),
+        ];
+        for (parts, shown) in all {
+            assert_eq!(listed(&again, &dir, parts), shown, "{parts:?}");
+        }
+        assert_eq!(listed(&again, &RelPath::root(), &[&["z"]]), [part("z", true)]);
     }
 }

@@ -134,9 +134,13 @@ impl Lister {
         }
         fit_frame(cx, entry_weight(entry), &mut entry.meta);
         self.names += 1;
+        let inode = entry.meta.linked();
         self.link(cx, &path, &mut entry.meta);
         if cx.options.remove.sources && !entry.meta.is_dir() {
-            leaving.push(FileNo(self.next), (path.clone(), entry.meta.clone()));
+            let mut source = entry.meta.clone();
+            // A number of an entry means nothing in another list, which may have the source again.
+            source.set_linked(inode);
+            leaving.push(FileNo(self.next), (path.clone(), source));
         }
         if cx.options.follow.unmunge {
             unmunge(&mut entry.meta);
