@@ -4,6 +4,7 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::common::http::ask;
 use crate::common::server::{Server, spawn};
 use crate::common::{World, at_once};
 use rustix::process::Signal;
@@ -72,7 +73,13 @@ fn no_token_is_lost_where_many_are_made_at_once() {
     let world = World::new();
     let server = Server::start(&world, "");
     at_once(0..MANY, |nth| {
-        server.add_token(&format!("t{nth}"));
+        // The server makes tokens too.
+        if nth % 4 > 0 {
+            return drop(server.add_token(&format!("t{nth}")));
+        }
+        let wanted = format!("{{\"name\":\"t{nth}\"}}");
+        let made = ask(&server, "POST /v1/tokens", "", wanted.as_bytes());
+        assert_eq!(made.status, 201, "{made:?}");
     });
     let list = || server.ok("token list --state state").stdout;
     assert_eq!(list().lines().count(), MANY, "{}", list());

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use deltic_store_local::NamedDir;
+use deltic_store_local::NamedFile;
 use rustix::fs::{Mode, OFlags, openat};
 
 /// Longest wait for a program that changes a file under a lock.
@@ -25,11 +25,11 @@ pub(super) fn lock_for_change(dir: &Path, name: &str) -> io::Result<File> {
     if wait_for(&file, CHANGE_PATIENCE)? { Ok(file) } else { Err(held()) }
 }
 
-/// Opens the file `name` in the directory `dir`, which is made if it is missing, to be locked.
+/// Opens the file `name` in the directory `dir` to be locked. A missing file is made.
 pub(super) fn open_lock(dir: &Path, name: &str) -> io::Result<File> {
-    let dir = NamedDir::of_operator(dir).held()?;
+    let place = NamedFile::of_operator(&dir.join(name))?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(File::from(openat(&dir, name, flags, Mode::RUSR | Mode::WUSR)?))
+    Ok(File::from(openat(&place, place.name(), flags, Mode::RUSR | Mode::WUSR)?))
 }
 
 /// Locks a file, if nobody else holds it for so long.
