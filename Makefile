@@ -137,6 +137,9 @@ unit: toolchain
 	tools/ensure.sh mkfs.btrfs btrfs-progs || echo "SKIPPED: facts of files need a file system that has them"
 	tools/ensure.sh mount.exfat-fuse exfat-fuse || echo "SKIPPED: tests of exFAT need exfat-fuse"
 	tools/ensure.sh mkfs.exfat exfatprogs || echo "SKIPPED: tests of exFAT need exfatprogs"
+	tools/ensure.sh linux.uml user-mode-linux || echo "SKIPPED: tests of FAT need user-mode-linux"
+	tools/ensure.sh insmod kmod || echo "SKIPPED: tests of FAT need kmod"
+	tools/ensure.sh mkfs.vfat dosfstools || echo "SKIPPED: tests of FAT need dosfstools"
 	tools/ensure.sh mergerfs mergerfs || echo "SKIPPED: no test is of a union of directories"
 	tools/ensure.sh sshfs sshfs openssh-sftp-server || echo "SKIPPED: no test is of a directory over SFTP"
 	RUST_TEST_THREADS=$(threads) cargo test --locked --workspace

@@ -1,9 +1,10 @@
-//! Destinations whose file system takes several spellings for one name: an exFAT in a loop file, by `exfat-fuse`.
+//! Destinations whose file system takes several spellings for one name: an exFAT in a loop file, by `exfat-fuse`, and
+//! a FAT in a User-Mode Linux.
 
 use std::fs;
 
-use crate::common::exfat::exfat;
-use crate::common::{WAYS, World};
+use crate::common::disks::{exfat, on_fat};
+use crate::common::{DELTIC, WAYS, World};
 
 fn sorted(world: &World, dir: &str) -> Vec<String> {
     let mut names = world.names(dir);
@@ -123,4 +124,44 @@ fn names_that_differ_in_case_are_two_names_where_the_file_system_says_so() {
     world.ok("-rt --delete --max-delete=1 src/ dst/");
     assert_eq!(sorted(&world, "dst"), ["a", "kept"]);
     assert_eq!(world.read("dst/a"), b"small");
+}
+
+#[test]
+fn two_names_of_which_fat_leaves_out_the_end_are_told_and_neither_goes() {
+    let world = World::new();
+    for name in ["a", "a.", "B.", "c..", "d./x"] {
+        world.write(format!("src/{name}"), format!("of {name}"));
+    }
+    world.write("more/c", "of more");
+    world.write("more/old", "to go");
+    let script = format!(
+        r#"
+        sync() {{
+            "{DELTIC}" sync -rtc --modify-window=2 "$@" 2>&1
+            echo "exit $?"
+            (cd dst && for file in $(find . -type f | sort); do echo $file: $(cat $file); done)
+            echo END
+        }}
+        sync -n --delete src/ dst/
+        sync more/ dst/
+        sync --delete --ignore-errors src/ dst/
+        sync --delete --exclude=a. src/ dst/
+        sync --delete-after --exclude=a src/ dst/
+        "#
+    );
+    let Some(said) = on_fat(&world, &script) else { return };
+    let runs: Vec<_> = said.split("END\n").map(str::trim_start).collect();
+    let told = |run: &str| {
+        let line = run.lines().find(|line| line.contains("for the same name")).unwrap_or_default();
+        assert!(line.contains("dst/a.: ") && line.contains(" takes a for"), "{said}");
+        assert!(run.contains("\nexit 23\n"), "{said}");
+    };
+    told(runs[0]);
+    assert!(!runs[0].contains("./"), "{said}");
+    assert_eq!(runs[1], "exit 0\n./c: of more\n./old: to go\n");
+    told(runs[2]);
+    let kept = "./B: of B.\n./a: of a\n./c: of c..\n./d/x: of d./x\n";
+    assert!(runs[2].ends_with(&format!("exit 23\n{kept}")), "{said}");
+    assert_eq!(runs[3], format!("exit 0\n{kept}"));
+    assert_eq!(runs[4], format!("exit 0\n{}", kept.replace("of a", "of a.")));
 }

@@ -11,18 +11,36 @@ use deltic_core::Packed;
 use deltic_core::packed::Slot;
 use unicode_normalization::UnicodeNormalization;
 
-use crate::path::Name;
+use crate::path::{Name, RelPath};
 
 /// Returns the form that all spellings of `name` share: two names of different forms are two names on every file
-/// system.
+/// system. FAT and NTFS leave out dots and blanks at the end of a name; so does the form.
 #[must_use]
 pub fn folded(name: &Name) -> Vec<u8> {
-    let bytes = name.as_bytes();
-    let text = std::str::from_utf8(bytes).ok().filter(|text| !text.is_ascii());
-    let Some(text) = text else { return bytes.to_ascii_lowercase() };
+    in_one_case(without_dots_at_end(name.as_bytes()))
+}
+
+/// Returns the form that spellings of a name share which differ in case, or in how Unicode composes letters.
+fn in_one_case(name: &[u8]) -> Vec<u8> {
+    let text = std::str::from_utf8(name).ok().filter(|text| !text.is_ascii());
+    let Some(text) = text else { return name.to_ascii_lowercase() };
     // Upper case first: the upper case of ß is SS, and that of ſ is S.
     let upper = text.nfd().flat_map(char::to_uppercase);
     upper.flat_map(char::to_lowercase).nfd().collect::<String>().into_bytes()
+}
+
+/// Returns the form that all spellings of a path share: the [forms](folded) of its names.
+#[must_use]
+pub fn folded_path(path: &RelPath) -> Vec<u8> {
+    let form = |name: &[u8]| Name::new(name).map_or_else(|_| name.to_vec(), |name| folded(&name));
+    path.components().map(form).collect::<Vec<_>>().join(&b'/')
+}
+
+/// Returns `name` without dots and blanks at its end, if anything is left.
+#[must_use]
+pub fn without_dots_at_end(name: &[u8]) -> &[u8] {
+    let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
+    end.map_or(name, |end| &name[..=end])
 }
 
 /// Returns other spellings of `name`, at most two: the name in the other case, and in the other Unicode form. A name
@@ -99,35 +117,80 @@ impl SampleNames {
 
 /// Finder of names that some file systems take for one name, among the names of one directory.
 ///
-/// Names are added in the order of their bytes. Only a name with a capital letter, or with a letter that is not ASCII,
-/// is kept: of two spellings, one like that comes first.
+/// Names are added in the order of their bytes. Of two spellings in different case or form, the first has a capital
+/// letter or a letter that is not ASCII: only such names are kept by their case. Names with dots or blanks at the end
+/// are kept by the name without these. A name that begins the next names (`a` of `a.`) is known by its length.
 #[derive(Debug, Default)]
 pub struct FoldedNames {
     by_hash: HashMap<u64, Slot>,
     names: Packed,
+    last: Vec<u8>,
+    beginnings: Vec<usize>,
 }
 
 impl FoldedNames {
-    /// Adds a name. Returns an earlier name that some file systems take for the same name.
-    pub fn add(&mut self, name: &Name) -> Option<Name> {
-        let has_variants = |byte: &u8| byte.is_ascii_uppercase() || !byte.is_ascii();
-        let is_kept = name.as_bytes().iter().any(has_variants);
-        if !is_kept && self.names.is_empty() {
-            return None;
+    /// Adds a name. Returns earlier names, at most one of each kind, that some file systems take for the same name.
+    pub fn add(&mut self, name: &Name) -> Vec<Name> {
+        let bytes = name.as_bytes();
+        self.note_beginnings(bytes);
+        let has_variants = bytes.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
+        let has_dots = without_dots_at_end(bytes).len() < bytes.len();
+        if !has_variants && !has_dots && self.by_hash.is_empty() {
+            return Vec::new();
         }
-        let form = folded(name);
-        let mut hasher = DefaultHasher::new();
-        hasher.write(&form);
-        let hash = hasher.finish();
-        if let Some(slot) = self.by_hash.get(&hash) {
-            let earlier = Name::new(self.names.get(*slot)).ok()?;
-            return (folded(&earlier) == form).then_some(earlier);
+        let [by_case, by_start] = keys(bytes);
+        let start = &by_start[..by_start.len() - KIND.len()];
+        let mut found = vec![self.find(&by_case), self.find(&by_start)];
+        if has_dots {
+            let is_earlier = bytes.starts_with(start) && self.beginnings.contains(&start.len());
+            found.push(Name::new(start).ok().filter(|_| is_earlier));
+            found.push(self.find(start));
         }
-        if is_kept && let Ok(slot) = self.names.push(name.as_bytes()) {
+        let kept = [(&by_case, has_variants), (&by_start, has_dots)];
+        kept.iter().filter(|(_, is_kept)| *is_kept).for_each(|(key, _)| self.keep(key, bytes));
+        let mut found: Vec<_> = found.into_iter().flatten().collect();
+        found.dedup();
+        found
+    }
+
+    fn find(&self, key: &[u8]) -> Option<Name> {
+        let slot = self.by_hash.get(&hash(key))?;
+        let earlier = Name::new(self.names.get(*slot)).ok()?;
+        keys(earlier.as_bytes()).iter().any(|own| own == key).then_some(earlier)
+    }
+
+    fn keep(&mut self, key: &[u8], name: &[u8]) {
+        let hash = hash(key);
+        if !self.by_hash.contains_key(&hash)
+            && let Ok(slot) = self.names.push(name)
+        {
             self.by_hash.insert(hash, slot);
         }
-        None
     }
+
+    /// Notes the lengths of earlier names that begin `name`.
+    fn note_beginnings(&mut self, name: &[u8]) {
+        let common = self.last.iter().zip(name).take_while(|(last, new)| last == new).count();
+        self.beginnings.retain(|len| *len <= common);
+        self.beginnings.push(name.len());
+        self.last.clear();
+        self.last.extend_from_slice(name);
+    }
+}
+
+/// Keys by which a name is kept: its form with the end, and without the end. The second key ends like no name.
+fn keys(name: &[u8]) -> [Vec<u8>; 2] {
+    let start = in_one_case(without_dots_at_end(name));
+    [in_one_case(name), [&start, KIND].concat()]
+}
+
+/// End of a key of names without their ends.
+const KIND: &[u8] = b"/";
+
+fn hash(key: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -148,11 +211,14 @@ mod tests {
             ("STRASSE", "straße"),
             ("ΣΑΣ", "σας"),
             ("\u{212a}", "k"),
+            ("a.", "A"),
+            ("a. .", "a"),
         ];
         for (one, other) in same {
             assert_eq!(folded(&name(one)), folded(&name(other)), "{one} {other}");
         }
-        for (one, other) in [("e", "é"), ("a", "b"), ("Report.txt", "Report_txt")] {
+        for (one, other) in [("e", "é"), ("a", "b"), ("Report.txt", "Report_txt"), ("...", "....")]
+        {
             assert_ne!(folded(&name(one)), folded(&name(other)), "{one} {other}");
         }
         let latin = Name::new(b"\xe9A").unwrap();
@@ -177,12 +243,39 @@ mod tests {
         assert!(samples.names().eq(&[name("b"), name("1"), name("é")]));
     }
 
+    /// The names of `all`, in byte order, before which some earlier names were added that may be the same.
+    fn repeated<'a>(all: &[&'a str]) -> Vec<(&'a str, Vec<Name>)> {
+        let mut names = FoldedNames::default();
+        let mut all = all.to_vec();
+        all.sort_unstable();
+        let added = all.into_iter().map(|one| (one, names.add(&name(one))));
+        added.filter(|(_, earlier)| !earlier.is_empty()).collect()
+    }
+
+    #[test]
+    fn an_earlier_name_without_dots_at_its_end_is_found() {
+        let one = |new, earlier| (new, vec![name(earlier)]);
+        let all = ["a", "a !", "a-b", "a-b.", "a.", "a.b", "a.b.", "ab", "b."];
+        assert_eq!(repeated(&all), [one("a-b.", "a-b"), one("a.", "a"), one("a.b.", "a.b")]);
+        assert_eq!(repeated(&["A.", "a"]), [one("a", "A.")]);
+        assert_eq!(repeated(&["a ", "a."]), [one("a.", "a ")]);
+        assert!(repeated(&["...", "ab", "b", "c."]).is_empty());
+    }
+
+    #[test]
+    fn names_of_one_case_and_names_of_one_start_are_both_found() {
+        // exFAT takes the last two for one name, FAT takes all.
+        let both = |new, earlier: [&str; 2]| (new, earlier.map(name).to_vec());
+        let (ab, upper) = (("Ab", vec![name("AB.")]), both("ab", ["Ab", "AB."]));
+        assert_eq!(repeated(&["AB.", "Ab", "ab"]), [ab, upper]);
+        let (a, dot) = (("a", vec![name("A.")]), both("a.", ["A.", "a"]));
+        assert_eq!(repeated(&["A.", "a", "a."]), [a, dot]);
+    }
+
     #[test]
     fn an_earlier_spelling_is_found() {
-        let mut names = FoldedNames::default();
-        let mut all = ["README", "Readme", "a", "e\u{301}x", "readme", "rest", "z", "\u{e9}x"];
-        all.sort_unstable();
-        let found: Vec<_> = all.iter().filter_map(|one| names.add(&name(one))).collect();
+        let all = ["README", "Readme", "a", "e\u{301}x", "readme", "rest", "z", "\u{e9}x"];
+        let found: Vec<_> = repeated(&all).into_iter().flat_map(|(_, earlier)| earlier).collect();
         assert_eq!(found, [name("README"), name("README"), name("e\u{301}x")]);
     }
 }

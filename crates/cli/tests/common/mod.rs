@@ -7,7 +7,7 @@
 pub mod attrs;
 pub mod bucket;
 pub mod dice;
-pub mod exfat;
+pub mod disks;
 pub mod http;
 pub mod limited;
 pub mod look;

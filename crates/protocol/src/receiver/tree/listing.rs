@@ -104,12 +104,12 @@ impl Dirs {
 
     /// Finds names of a section that are, to some file systems, the same name as an earlier one of the directory.
     fn alike_names(&mut self, section: &Section, extent: Extent) -> Vec<AlikeNames> {
-        let folded = &mut self.names.folded;
-        let alike = |entry: &Entry| {
-            let (dir, name) = (section.dir.clone(), entry.name.clone());
-            folded.add(&name).map(|earlier| AlikeNames { dir, name, earlier })
-        };
-        let found = section.entries.iter().filter_map(alike).collect();
+        let (folded, mut found) = (&mut self.names.folded, Vec::new());
+        for Entry { name, .. } in &section.entries {
+            let alike =
+                |earlier| AlikeNames { dir: section.dir.clone(), name: name.clone(), earlier };
+            found.extend(folded.add(name).into_iter().map(alike));
+        }
         if ends(extent) {
             *folded = FoldedNames::default();
         }
