@@ -1,5 +1,6 @@
 //! `deltic doctor` and `deltic install`, over a remote shell that stays here.
 
+use crate::common::disks::exfat;
 use crate::common::{DELTIC, Mounted, Run, SHELL, World};
 
 fn doctor(world: &World, words: &[&str]) -> Run {
@@ -169,6 +170,19 @@ fn a_full_file_system_is_not_well() {
 }
 
 /// Another user may know the name of the new file beforehand.
+#[test]
+fn a_file_system_that_takes_two_cases_for_one_name_is_told() {
+    let world = World::new();
+    world.mkdir("plain");
+    let Some(_disk) = exfat(&world, "dst") else { return };
+    for (dir, folds) in [("./dst", true), ("./plain", false)] {
+        let run = doctor(&world, &[dir]);
+        let told = run.stdout.contains("names that differ in case alone are one");
+        assert_eq!(told, folds, "{run:#?}");
+    }
+    assert_eq!(world.names("dst"), [""; 0]);
+}
+
 #[test]
 fn nothing_is_written_through_a_link_that_is_there_already() {
     let world = World::new();

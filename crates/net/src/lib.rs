@@ -37,7 +37,9 @@ pub use batch::spool_batch;
 pub use deltic_store_local::facts::service as facts;
 pub use deltic_store_local::facts::{Kept, kept as kept_sums};
 pub use deltic_store_local::reason;
-pub use deltic_store_local::{LocalSnapshot, NamedDir, NamedFile, Trust, own_dir, umask};
+pub use deltic_store_local::{
+    LocalSnapshot, NamedDir, NamedFile, Trust, folds_names, own_dir, umask,
+};
 pub use embed::Outcome;
 pub use error::SyncError;
 pub use executor::most_threads;

@@ -71,6 +71,7 @@ pub use rebuild::LocalRebuild;
 pub use roots::{create_above, create_root, remove_root};
 pub use snapshot::LocalSnapshot;
 pub use sources::{SourceArg, SourceArgs, SourceOptions, Sources};
+pub use spelling::folds_names;
 pub use store::{LocalOptions, LocalStore};
 pub use tight::is_memory_tight;
 pub use versions::{OldVersion, OldVersions, VersionId};

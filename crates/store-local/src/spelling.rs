@@ -4,11 +4,13 @@
 //! entry is found by the form that its spellings share ([`folded`]). The file system is asked if a name is there.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use deltic_tree::fold::{SampleNames, folded, other_spellings};
 use deltic_tree::{Name, Names, RelPath};
-use rustix::fs::{self, Mode, major};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use super::inner::Inner;
@@ -16,7 +18,7 @@ use super::snapshot::inode_of;
 use crate::changes::Became;
 use crate::dir::{Dir, Use};
 use crate::errno::{At, store_error};
-use crate::system::kind_of;
+use crate::system::System;
 use deltic_store::{NamePair, OneName, Respell, StoreError, is_staging_name};
 
 /// Renames entries of `dir` to the listed spelling. A dry run renames nothing. Returns the former names of these
@@ -172,12 +174,17 @@ fn guess(dir: &Dir) -> Result<OneName, Errno> {
             OneName::No
         });
     }
-    Ok(match kind_of(dir)? {
-        MSDOS | EXFAT | NTFS3 | HFS | HFS_PLUS | SMB | SMB2 => OneName::Yes,
-        // A disk behind FUSE: mostly exFAT or NTFS.
-        FUSE if major(fs::fstat(dir)?.st_dev) != 0 => OneName::Maybe,
-        _ => OneName::No,
-    })
+    Ok(System::of(dir).folds_names())
+}
+
+/// Asks the file system of `dir` if it takes several spellings for one name, in a new directory there.
+///
+/// # Errors
+/// If no directory or file can be made in `dir`.
+pub fn folds_names(dir: OwnedFd) -> io::Result<bool> {
+    let name = |text: &[u8]| Name::new(text).map_err(|_| Errno::INVAL);
+    let answer = try_names(&Dir::of(dir)?, &name(b"A")?, &name(b"a")?)?;
+    Ok(answer == OneName::Yes)
 }
 
 /// Asks the file system if two names are one, in a new directory of this process in `dir`.
@@ -199,11 +206,3 @@ fn try_names(dir: &Dir, name: &Name, earlier: &Name) -> Result<OneName, Errno> {
 }
 
 const LIST: &str = "list";
-const MSDOS: u64 = 0x4d44;
-const EXFAT: u64 = 0x2011_bab0;
-const NTFS3: u64 = 0x7366_746e;
-const HFS: u64 = 0x4244;
-const HFS_PLUS: u64 = 0x482b;
-const SMB: u64 = 0xff53_4d42;
-const SMB2: u64 = 0xfe53_4d42;
-const FUSE: u64 = 0x6573_5546;

@@ -2,7 +2,8 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{self, CWD, Mode, OFlags};
+use deltic_store::OneName;
+use rustix::fs::{self, CWD, Mode, OFlags, major};
 use rustix::io::Errno;
 
 use crate::copy::read_at;
@@ -55,6 +56,16 @@ impl System {
         matches!(self.kind, EXT4 | XFS | F2FS)
     }
 
+    /// Tells if the file system takes several spellings for one name, as far as its kind tells that.
+    pub(crate) fn folds_names(self) -> OneName {
+        match self.kind {
+            MSDOS | EXFAT | NTFS3 | HFS | HFS_PLUS | SMB | SMB2 => OneName::Yes,
+            // A disk behind FUSE: mostly exFAT or NTFS.
+            FUSE if major(self.device) != 0 => OneName::Maybe,
+            _ => OneName::No,
+        }
+    }
+
     /// True if it is btrfs.
     pub(crate) const fn is_btrfs(self) -> bool {
         self.kind == BTRFS
@@ -94,3 +105,11 @@ pub(crate) const F2FS: u64 = 0xf2f5_2010;
 const ZFS: u64 = 0x2fc1_2fc1;
 const BCACHEFS: u64 = 0xca45_1a4e;
 const OVERLAYFS: u64 = 0x794c_7630;
+const MSDOS: u64 = 0x4d44;
+const EXFAT: u64 = 0x2011_bab0;
+const NTFS3: u64 = 0x7366_746e;
+const HFS: u64 = 0x4244;
+const HFS_PLUS: u64 = 0x482b;
+const SMB: u64 = 0xff53_4d42;
+const SMB2: u64 = 0xfe53_4d42;
+const FUSE: u64 = 0x6573_5546;

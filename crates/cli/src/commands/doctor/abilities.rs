@@ -8,12 +8,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use deltic_net::reason;
+use deltic_net::{folds_names, reason};
 use deltic_tree::path::printable;
 use indicatif::BinaryBytes;
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, XattrFlags, fsetxattr, fstatfs, ioctl_ficlone, linkat, mkdirat,
-    openat, statat, symlinkat, unlinkat,
+    openat, symlinkat, unlinkat,
 };
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -164,7 +164,7 @@ impl Trial {
             symlinks: symlinkat("a", dir, "link").is_ok(),
             hard_links: linkat(dir, "a", dir, "other", AtFlags::empty()).is_ok(),
             sparse: self.sparse().unwrap_or(false),
-            folds_case: statat(dir, "A", AtFlags::SYMLINK_NOFOLLOW).is_ok(),
+            folds_case: folds_names(dir.try_clone()?)?,
             time_step: step(&file)?,
             is_root: geteuid().is_root(),
             ..Abilities::default()
