@@ -135,7 +135,10 @@ fn a_file_moves_to_where_nothing_is_and_nowhere_else() {
     };
     assert_eq!(go("b", ""), 409);
     assert_eq!(go("c", "If-Match: \"x\"\r\n"), 412);
-    for bad in ["", "..%2fout", "../out", "/x/../../y", ".deltic/x", ".deltic-versions/x", "a%00b"]
+    let others = ["", "..%2fout", "../out", "/x/../../y", "a%00b"];
+    for bad in [".deltic/x", ".DELTIC/x", ".deltic-versions/x", ".Deltic-Versions./x", "DELTIC~1/x"]
+        .into_iter()
+        .chain(others)
     {
         assert_eq!(go(bad, ""), 400, "{bad}");
     }

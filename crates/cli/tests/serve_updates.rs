@@ -283,6 +283,7 @@ fn bad_updates_change_nothing() {
         (update("up/secret", &all), "refused"),
         (update(".deltic/file", &all), "deltic's own"),
         (update(".deltic-versions/dir/file", &all), "deltic's own"),
+        (update(".DELTIC-Versions/dir/file", &all), "deltic's own"),
         (good[..good.len() - 1].to_vec(), "garbled"),
         ([&good[..], b"x"].concat(), "garbled"),
         (vec![], "garbled"),

@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use super::named::NamedDir;
 use super::place::Place;
 use super::snapshot::{file_type, inode_of};
-use crate::dir::{Dir, Use, set_mode_of_open};
+use crate::dir::{Dir, Use, check_path, set_mode_of_open};
 use crate::errno::{At, store_error};
 use crate::lock;
 use deltic_store::StoreError;
@@ -135,6 +135,8 @@ impl Backup {
             let name = Name::new(&name).map_err(|_| bad_name())?;
             let path = above.join(&name).and_then(|path| self.path_in_root(&path));
             let path = path.map_err(|_| bad_name())?;
+            // A suffix may make a private name of an ordinary one.
+            check_path(BACK_UP, &path)?;
             let meets = of != place.path || self.may_meet(&of);
             if !taken.lists(&path) && taken.gives(&path, &place.path, meets) {
                 let spot = self.free((root, taken), place, (&above, name));

@@ -36,11 +36,12 @@ use rustix::io::Errno;
 use crate::lock;
 
 pub use jail::{
-    History, KeepVersions, QuotaLimits, VolumeDir, client_path, confine, confine_to_volumes,
-    keeps_versions, leads_out, part_path, volume_path,
+    History, KeepVersions, QuotaLimits, VolumeDir, check_path, client_path, confine,
+    confine_to_volumes, keeps_versions, leads_out, part_path, volume_path,
 };
 pub(crate) use jail::{
-    is_confined, is_in_volume, keeps_to_volumes, kept_volume, may_read, rebased, stat_in_volume,
+    is_confined, is_in_volume, is_private, keeps_to_volumes, kept_volume, may_read, rebased,
+    stat_in_volume,
 };
 pub(crate) use mode::{set_mode_of_held, set_mode_of_open};
 pub use way::Trust;

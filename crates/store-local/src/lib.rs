@@ -59,8 +59,8 @@ pub use cache::Cache;
 pub use changes::{Became, Changes};
 pub use clock::{AgeClock, Clocks, Jump, SETTLING};
 pub use dir::{
-    History, KeepVersions, QuotaLimits, Trust, VolumeDir, client_path, confine, confine_to_volumes,
-    keeps_versions, leads_out, own_dir, part_path, volume_path,
+    History, KeepVersions, QuotaLimits, Trust, VolumeDir, check_path, client_path, confine,
+    confine_to_volumes, keeps_versions, leads_out, own_dir, part_path, volume_path,
 };
 pub use errno::reason;
 pub use inner::KeepLinks;

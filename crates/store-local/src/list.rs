@@ -9,11 +9,11 @@ use rustix::io::Errno;
 use super::follow;
 use super::more::{Reach, look_again};
 use super::snapshot::{look_at, look_at_version};
-use crate::dir::Dir;
+use crate::dir::{Dir, is_private};
 use crate::errno::store_error;
 use crate::system::System;
 use deltic_store::filter::Judge;
-use deltic_store::{Listing, StoreError, Version, is_staging_name};
+use deltic_store::{Listing, StoreError, Version};
 
 /// How much of a directory is listed at once.
 pub(super) enum Part {
@@ -250,7 +250,7 @@ fn pile_up(
     let Listing { errors, warnings, .. } = &mut *listing;
     let whole =
         dir.for_each_entry(|name, kind| match Name::new(name).ok().filter(|n| path.holds(n)) {
-            Some(name) if is_staging_name(name.as_bytes()) => {
+            Some(name) if is_private(name.as_bytes()) => {
                 // A source tells of them; a destination lets them be.
                 if !matches!(kind, FileType::Directory | FileType::Unknown) {
                     let shown =

@@ -7,11 +7,11 @@ use rustix::fs::{self, AtFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::snapshot::{Stamp, file_type, inode_of, look_at};
-use crate::dir::{Dir, Use};
+use crate::dir::{Dir, Use, check_path};
 use crate::errno::At;
 use crate::lock;
 use crate::system::System;
-use deltic_store::{StoreError, Version, check_path};
+use deltic_store::{StoreError, Version};
 
 /// An entry that may or may not exist, in a directory that does.
 #[derive(Clone, Debug)]

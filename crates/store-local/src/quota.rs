@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use deltic_store::{Cause, StoreError, VERSIONS_NAME, is_staging_name};
+use deltic_store::{Cause, PrivateDir, StoreError};
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::Errno;
@@ -345,10 +345,13 @@ impl Quota {
             for name in names {
                 let Ok(stat) = dir.stat(&name) else { continue };
                 let is_dir = file_type(&stat) == FileType::Directory;
-                let below = match (within, name.as_bytes()) {
-                    (Within::Tree, VERSIONS_NAME) if self.whose == Whose::Token => continue,
-                    (Within::Tree, VERSIONS_NAME) => Within::Versions,
-                    (Within::Tree, name) if is_staging_name(name) => Within::Stage,
+                let private = PrivateDir::found_by(name.as_bytes());
+                let below = match (within, private) {
+                    (Within::Tree, Some(PrivateDir::Versions)) if self.whose == Whose::Token => {
+                        continue;
+                    }
+                    (Within::Tree, Some(PrivateDir::Versions)) => Within::Versions,
+                    (Within::Tree, Some(PrivateDir::Staging)) => Within::Stage,
                     (within, _) => within,
                 };
                 if is_dir {

@@ -16,10 +16,10 @@ use rustix::io::Errno;
 use super::inner::Inner;
 use super::snapshot::inode_of;
 use crate::changes::Became;
-use crate::dir::{Dir, Use};
+use crate::dir::{Dir, Use, is_private};
 use crate::errno::{At, store_error};
 use crate::system::System;
-use deltic_store::{NamePair, OneName, Respell, StoreError, is_staging_name};
+use deltic_store::{NamePair, OneName, Respell, StoreError};
 
 /// Renames entries of `dir` to the listed spelling. A dry run renames nothing. Returns the former names of these
 /// entries.
@@ -114,7 +114,7 @@ fn same_inode(dir: &Dir, name: &Name, among: &HashMap<Vec<u8>, Vec<Name>>) -> Ve
 
 fn each_name(dir: &Dir, mut each: impl FnMut(Name)) -> Result<(), Errno> {
     dir.for_each_name(|name| {
-        if let Some(name) = Name::new(name).ok().filter(|name| !is_staging_name(name.as_bytes())) {
+        if let Some(name) = Name::new(name).ok().filter(|name| !is_private(name.as_bytes())) {
             each(name);
         }
     })

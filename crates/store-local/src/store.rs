@@ -38,7 +38,7 @@ use super::whole::{Begun, begin, finish_all};
 use super::writing::{PartialDir, Writing};
 use setting::node_of;
 
-use crate::dir::{Dir, Trust, Use};
+use crate::dir::{Dir, Trust, Use, check_path};
 use crate::errno::{At, store_error};
 use crate::lock;
 use crate::system::System;
@@ -46,7 +46,7 @@ use crate::versions::OldVersions;
 use deltic_store::filter::Start;
 use deltic_store::{
     Durability, Filter, Going, Keep, Link, Listing, NamePair, OneName, Posix, Removed, Respell,
-    Resumed, Store, StoreError, Tree, Version, Whole, check_path,
+    Resumed, Store, StoreError, Tree, Version, Whole,
 };
 
 /// What of a directory is listed.

@@ -17,6 +17,7 @@ pub mod filter;
 pub mod latent;
 pub mod memory;
 mod posix;
+mod private;
 mod rebuild;
 mod snapshot;
 mod spelling;
@@ -29,11 +30,14 @@ pub use error::{Cause, StoreError, Unset, reason};
 pub use facts::Extents;
 pub use filter::Filter;
 pub use posix::{Link, Posix};
+pub use private::{
+    PrivateDir, STAGING_NAME, VERSIONS_NAME, check_path, check_volume_path, is_staging_name,
+};
 pub use rebuild::{Commit, Content, Keep, Rebuild, Replaces, Resumable, Resumed};
 pub use snapshot::{Snapshot, Version, VersionToken};
 pub use spelling::{NamePair, OneName, Respell};
 pub use store::{Durability, Going, Removed, Store, Whole};
-pub use tree::{Listing, STAGING_NAME, Tree, VERSIONS_NAME, check_path, is_staging_name};
+pub use tree::{Listing, Tree};
 
 /// What `mutex` protects. Each lock here covers one simple change, so a panic elsewhere leaves nothing half done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -121,30 +121,3 @@ impl Listing {
         self.versions.retain(|_| versions.next() == Some(&true));
     }
 }
-
-/// The name of staging directories, at any depth: never listed, never a target.
-pub const STAGING_NAME: &[u8] = b".deltic";
-
-/// The name of the directory in which a volume keeps old versions: no tree has it either.
-pub const VERSIONS_NAME: &[u8] = b".deltic-versions";
-
-/// True if a directory of this name is one, or that of [old versions](VERSIONS_NAME): a user has one of his own,
-/// `.deltic-UID`, where the first is another user's.
-#[must_use]
-pub fn is_staging_name(name: &[u8]) -> bool {
-    let Some(rest) = name.strip_prefix(STAGING_NAME) else { return false };
-    let number = rest.strip_prefix(b"-");
-    let is_user = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    rest.is_empty() || name == VERSIONS_NAME || number.is_some_and(is_user)
-}
-
-/// Refuses paths into staging directories.
-///
-/// # Errors
-/// [`StoreError::BadName`].
-pub fn check_path(action: &'static str, path: &RelPath) -> Result<(), StoreError> {
-    if path.components().any(is_staging_name) {
-        return Err(StoreError::BadName { action, path: path.clone() });
-    }
-    Ok(())
-}

@@ -9,7 +9,7 @@ use deltic_protocol::options::{self, AlternateUse, Options};
 use deltic_store::{Durability, Filter, StoreError};
 use deltic_store_local::{
     Backup, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir, Quota, Trust, UnderWay,
-    Writing, create_above, create_root,
+    Writing, check_path, create_above, create_root,
 };
 use deltic_tree::rule::{Rule, Rules, Side};
 use deltic_tree::{MetaMask, Mounts, RelPath};
@@ -140,6 +140,18 @@ pub(crate) fn check_dirs(
     Ok(())
 }
 
+/// Parses a `--partial-dir` below the directory of each file.
+fn partial_beside(dir: &[u8]) -> Result<PartialDir, SyncError> {
+    let names = dir.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+    let below = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'));
+    let below = below.ok().filter(|below| !below.is_root());
+    let dir = deltic_tree::path::printable(dir);
+    let refuse = |why: &str| SyncError::Selection(format!("--partial-dir={dir}: {why}"));
+    let below = below.ok_or_else(|| refuse("neither absolute nor a directory below"))?;
+    check_path("use", &below).map_err(|_| refuse("Deltic keeps that name for itself"))?;
+    Ok(PartialDir::Beside(below))
+}
+
 /// Options of writing for the store below `root`.
 fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
     let writing = &options.writing;
@@ -150,14 +162,7 @@ fn writing(root: &Path, options: &Options) -> Result<Writing, SyncError> {
             dir if below(root, &dir.path).is_some() => None,
             dir => Some(PartialDir::Outside(dir)),
         }),
-        _ => {
-            let names = dir.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
-            let below = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'));
-            let below = below.ok().filter(|below| !below.is_root());
-            let dir = deltic_tree::path::printable(dir);
-            let why = || format!("--partial-dir={dir}: neither absolute nor a directory below");
-            below.map(PartialDir::Beside).map(Some).ok_or_else(|| SyncError::Selection(why()))
-        }
+        _ => partial_beside(dir).map(Some),
     };
     Ok(Writing {
         sparse: writing.sparse,

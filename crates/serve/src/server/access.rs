@@ -79,7 +79,7 @@ impl Grant {
     pub fn within(self, path: &str) -> Result<Self, String> {
         let path = path.trim_matches('/');
         let parsed = RelPath::parse(path.as_bytes()).map_err(|why| why.to_string())?;
-        deltic_store::check_path("reach", &parsed).map_err(|_| "a name of deltic's own")?;
+        deltic_store::check_volume_path("reach", &parsed).map_err(|_| "a name of deltic's own")?;
         if parsed.is_root() {
             return Err("that is all of a volume".into());
         }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use axum::http::StatusCode;
 use deltic_net::embed::Outcome;
 use deltic_store::{
-    Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, check_path,
+    Commit, Content, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Tree, check_volume_path,
 };
 use deltic_store_local::cache::Moment;
 use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
@@ -100,7 +100,7 @@ impl Updating {
         // Its copies, and the answer, tell what is there.
         server.volume_for(Right::Read, (&self.known, &self.volume, path))?;
         let reserved = |_| Problem::new(StatusCode::BAD_REQUEST, "a name of deltic's own");
-        check_path("update", path).map_err(reserved)?;
+        check_volume_path("update", path).map_err(reserved)?;
         if head.len > server.upload_bytes {
             let why = format!("more than {} bytes in one file", server.upload_bytes);
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));

@@ -17,7 +17,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use deltic_store::is_staging_name;
+use deltic_store::{PrivateDir, StoreError, is_staging_name};
 use deltic_tree::meta::LENDING_BITS;
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, Mode, OFlags, ResolveFlags, Stat};
@@ -314,8 +314,28 @@ fn check_above(dir: BorrowedFd<'_>, top: (u64, u64)) -> Result<(), Errno> {
 
 /// Fails where a way would lead into what a volume keeps for itself.
 fn check_name(name: &OsStr) -> Result<(), Errno> {
-    let is_ours = matches!(KEPT.get(), Some(Kept::Volumes(_))) && is_staging_name(name.as_bytes());
+    let is_ours = keeps_to_volumes() && is_private(name.as_bytes());
     if is_ours { Err(Errno::XDEV) } else { Ok(()) }
+}
+
+/// True for the name of a directory that Deltic keeps for itself. In a volume this is each name that
+/// [finds](PrivateDir::found_by) one.
+pub(crate) fn is_private(name: &[u8]) -> bool {
+    match keeps_to_volumes() {
+        true => PrivateDir::found_by(name).is_some(),
+        false => is_staging_name(name),
+    }
+}
+
+/// Refuses paths into directories that Deltic keeps for itself. In a volume, every spelling of their names is refused.
+///
+/// # Errors
+/// [`StoreError::BadName`].
+pub fn check_path(action: &'static str, path: &RelPath) -> Result<(), StoreError> {
+    match keeps_to_volumes() {
+        true => deltic_store::check_volume_path(action, path),
+        false => deltic_store::check_path(action, path),
+    }
 }
 
 /// The part of `mode` that clients may give: in volumes nobody makes programs that run as somebody else.

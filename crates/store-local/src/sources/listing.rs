@@ -11,12 +11,12 @@ use deltic_tree::{Entry, Mounts, Name, Names, RelPath};
 
 use super::source::device_of;
 use super::{SourceOptions, Sources, names_of, path_in};
-use crate::dir::{Dir, Use, client_path};
+use crate::dir::{Dir, Use, check_path, client_path};
 use crate::errno::At as _;
 use crate::list::{Part, Portion, inode, left_of, names_for};
 use crate::lock;
 use deltic_store::filter::Judge;
-use deltic_store::{Listing, StoreError, check_path};
+use deltic_store::{Listing, StoreError};
 
 /// Arguments that may have a directory of which each is asked for the names of all.
 const FEW_SHARERS: usize = 4;

@@ -10,14 +10,14 @@ use deltic_tree::{Entry, Follow, Meta, MetaMask, Mounts, Name, RelPath};
 use rustix::io::Errno;
 
 use super::SourceOptions;
-use crate::dir::{Dir, Trust, Use, client_path};
+use crate::dir::{Dir, Trust, Use, check_path, client_path};
 use crate::errno::{At, io_error, store_error};
 use crate::follow;
 use crate::list::{Part, dangles};
 use crate::named::NamedDir;
 use crate::snapshot::{file_type, look_at, look_at_root, look_behind};
 use deltic_store::filter::{Judge, Scopes};
-use deltic_store::{Listing, StoreError, check_path};
+use deltic_store::{Listing, StoreError};
 
 /// A directory that paths of arguments start in.
 #[derive(Debug)]

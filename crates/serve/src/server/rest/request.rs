@@ -167,7 +167,7 @@ pub(super) fn path(text: &str) -> Result<RelPath, Problem> {
     }
     let reserved =
         |_| Problem::new(StatusCode::BAD_REQUEST, format!("{path}: a name of deltic's own"));
-    deltic_store::check_path("reach", &path).map_err(reserved)?;
+    deltic_store::check_volume_path("reach", &path).map_err(reserved)?;
     Ok(path)
 }
 
