@@ -96,3 +96,18 @@ fn no_session_reaches_old_versions_by_another_spelling() {
     server.ok("sync -rt URL/photos/ out/");
     assert!(world.names("out").iter().all(|name| !name.contains("versions")));
 }
+
+#[test]
+fn a_missing_argument_that_a_listed_name_finds_stays_in_a_volume() {
+    let world = World::new();
+    let Some(_disk) = exfat(&world, "photos") else { return };
+    world.write("photos/Report.txt", "old");
+    world.write("photos/gone", "old");
+    world.write("src/report.txt", "of a new length");
+    world.write("list", "Report.txt\nGone\nreport.txt\n");
+    let server = Server::start(&world, "");
+    let words = "--modify-window=2 --delete-missing-args --files-from=list";
+    server.ok(&format!("sync -rt {words} src/ URL/photos/"));
+    assert_eq!(world.read("photos/report.txt"), b"of a new length");
+    assert!(!world.exists("photos/gone"));
+}

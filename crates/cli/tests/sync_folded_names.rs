@@ -126,6 +126,67 @@ fn names_that_differ_in_case_are_two_names_where_the_file_system_says_so() {
     assert_eq!(world.read("dst/a"), b"small");
 }
 
+/// Arguments of `--files-from`: a renamed name, a renamed directory, and names that are gone.
+const LISTED: &str = "report.txt\nReport.txt\ndir/x\nDir/x\nDir\nfull\nFull\nGone\nother/gone\n";
+
+#[test]
+fn a_missing_argument_that_a_listed_name_still_finds_stays() {
+    let world = World::new();
+    let Some(_disk) = exfat(&world, "dst") else { return };
+    for (nth, way) in WAYS.iter().enumerate() {
+        for name in ["src/report.txt", "src/dir/x", "src/full/deep/y"] {
+            world.write(name, format!("{name} {nth}"));
+        }
+        // The driver remembers the name of a removed entry for a while: no name is made again.
+        let gone = [format!("gone{nth}"), format!("other/GONE{nth}")];
+        let old = ["Report.txt", "Dir/x", "Full/deep/y"].into_iter();
+        for name in old.chain(gone.iter().map(String::as_str)) {
+            world.write(format!("dst/{name}"), "old");
+        }
+        world.write("list", format!("{LISTED}Gone{nth}\nother/gone{nth}\n"));
+        let words = format!(
+            "-rt --modify-window=2 --force --delete-missing-args --files-from=list {} {}",
+            way.from("src/"),
+            way.to("dst/")
+        );
+        world.ok(&format!("-n {words}"));
+        assert!(world.exists(format!("dst/gone{nth}")));
+        world.ok(&words);
+        assert_eq!(sorted(&world, "dst"), ["Dir", "Full", "other", "report.txt"], "{nth}");
+        for name in ["report.txt", "dir/x", "full/deep/y"] {
+            assert_eq!(
+                world.read(format!("dst/{name}")),
+                world.read(format!("src/{name}")),
+                "{nth}"
+            );
+        }
+        assert_eq!(world.names("dst/other"), [""; 0], "{nth}");
+    }
+}
+
+#[test]
+fn a_missing_argument_goes_where_the_file_system_tells_names_apart() {
+    let world = World::new();
+    world.write("src/report.txt", "new");
+    world.write("src/dir/x", "new");
+    for name in ["Report.txt", "report.txt", "Dir/x", "Dir/y", "dir/y", "Full/z", "Gone"] {
+        world.write(format!("dst/{name}"), "old");
+    }
+    world.write("list", LISTED);
+    world.ok("-rt --force --delete-missing-args --files-from=list src/ dst/");
+    assert_eq!(sorted(&world, "dst"), ["dir", "report.txt"]);
+    assert_eq!(sorted(&world, "dst/dir"), ["x", "y"]);
+}
+
+#[test]
+fn an_argument_that_is_missing_in_one_of_two_places_stays() {
+    let world = World::new();
+    world.mkdir("one");
+    world.write("two/a", "of the second");
+    world.ok("-Rt --delete-missing-args one/./a two/./a dst/");
+    assert_eq!(world.read("dst/a"), b"of the second");
+}
+
 #[test]
 fn two_names_of_which_fat_leaves_out_the_end_are_told_and_neither_goes() {
     let world = World::new();

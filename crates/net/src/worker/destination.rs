@@ -128,6 +128,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
             | Work::Replace(_)
             | Work::Flush => Stage::Write,
             Work::Look { .. }
+            | Work::LookMissing { .. }
             | Work::Compare { .. }
             | Work::LookBeside { .. }
             | Work::LinkBeside { .. }
@@ -183,6 +184,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     fn perform(&self, work: Work) -> Answer {
         match work {
             Work::Look { .. }
+            | Work::LookMissing { .. }
             | Work::Compare { .. }
             | Work::Digest { .. }
             | Work::LookBeside { .. }
@@ -296,6 +298,11 @@ impl<S: Store> DestinationWorker<S> {
                 let mut found = self.look(&paths, &dirs);
                 self.refuse_alike(&paths, &alike, &mut found);
                 Answer::Looked(found, self.owners.ours(&users, &groups))
+            }
+            Work::LookMissing { paths, listed } => {
+                let mut found = self.look(&paths, &HashSet::new());
+                self.spare_listed(&paths, &listed, &mut found);
+                Answer::Looked(found, Default::default())
             }
             Work::Compare { dir, tally, owners } => {
                 Answer::Compared(self.compare(&dir, &tally, &owners).map(Box::new))

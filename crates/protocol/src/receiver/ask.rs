@@ -47,6 +47,9 @@ pub enum Work {
         users: Vec<NameLine>,
         groups: Vec<NameLine>,
     },
+    /// Look at the paths of missing sources. A path of `listed` is answered as if nothing were there, if the file
+    /// system takes this path and the listed path for one. Answer with [`Answer::Looked`].
+    LookMissing { paths: Vec<RelPath>, listed: Vec<AlikePaths> },
     /// Take the digest of all bytes of each of these files, or know it; answer with [`Answer::Digested`].
     Digest { paths: Vec<RelPath> },
     /// List a directory as deletions see it, and say whether its tally is this one, if owners are called as `owners`
@@ -175,6 +178,15 @@ pub struct AlikeNames {
     pub name: Name,
     /// The name that was listed first.
     pub earlier: Name,
+}
+
+/// The path of a missing source and a listed path that are one path to some file systems.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlikePaths {
+    /// The path of the missing source.
+    pub missing: RelPath,
+    /// The listed path.
+    pub listed: RelPath,
 }
 
 /// A whole file of one block, or empty.

@@ -39,9 +39,9 @@ use pending::Pending;
 use tree::Tree;
 
 pub use ask::{
-    Alike, AlikeNames, Answer, Carries, Charted, CopyRun, Elsewhere, Extra, Facing, Kept,
-    KeptChunk, Kinship, Mended, New, OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled, Similar,
-    Small, Unlisted, Unseen, Work,
+    Alike, AlikeNames, AlikePaths, Answer, Carries, Charted, CopyRun, Elsewhere, Extra, Facing,
+    Kept, KeptChunk, Kinship, Mended, New, OldGap, OldLens, Ours, Patch, Piece, Removed, Rolled,
+    Similar, Small, Unlisted, Unseen, Work,
 };
 pub use setting::{Expect, Setting};
 pub use sources::MAX_BORROWED;

@@ -230,6 +230,10 @@ impl Destination {
                 let found = paths.iter().map(|path| self.look(path)).collect();
                 Answer::Looked(found, (all(users), all(groups)))
             }
+            Work::LookMissing { paths, .. } => {
+                let found = paths.iter().map(|path| self.look(path)).collect();
+                Answer::Looked(found, Default::default())
+            }
             Work::Digest { paths } => {
                 let digest = |path: &RelPath| {
                     let unread = self.fails(self.faults.index).is_err();

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use deltic_protocol::receiver::AlikeNames;
+use deltic_protocol::receiver::{AlikeNames, AlikePaths};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_store::{Listing, NamePair, OneName, Respell, Store, StoreError};
 use deltic_tree::fold::SampleNames;
@@ -60,6 +60,49 @@ impl<S: Store> DestinationWorker<S> {
                 *found = Err(trouble.clone());
             }
         }
+    }
+
+    /// Answers for each path of `paths` that is a listed path too as if nothing were there.
+    pub(super) fn spare_listed(
+        &self,
+        paths: &[RelPath],
+        listed: &[AlikePaths],
+        found: &mut [Result<Option<Meta>, Trouble>],
+    ) {
+        if listed.is_empty() {
+            return;
+        }
+        let mut spared = HashMap::new();
+        for alike in listed {
+            match self.is_one_path(alike) {
+                Ok(false) => {}
+                Ok(true) => drop(spared.insert(&alike.missing, Ok(None))),
+                Err(error) => drop(spared.insert(&alike.missing, Err(failed(&error)))),
+            }
+        }
+        for (path, found) in paths.iter().zip(found) {
+            if let Some(answer) = spared.get(path) {
+                found.clone_from(answer);
+            }
+        }
+    }
+
+    /// True if the file system may take the two paths for one.
+    fn is_one_path(&self, AlikePaths { missing, listed }: &AlikePaths) -> Result<bool, StoreError> {
+        let names = |path: &RelPath| {
+            let names = path.components().filter_map(|name| Name::new(name).ok());
+            names.collect::<Vec<_>>()
+        };
+        let mut dir = RelPath::root();
+        for (name, earlier) in names(missing).into_iter().zip(names(listed)) {
+            let pair = NamePair { name: &name, earlier: &earlier, dry_run: true };
+            if name != earlier && self.store.one_name(&dir, &pair)? == OneName::No {
+                return Ok(false);
+            }
+            let Ok(below) = dir.join(&earlier) else { return Ok(false) };
+            dir = below;
+        }
+        Ok(true)
     }
 
     /// The later of two names, and the reason why both cannot exist.

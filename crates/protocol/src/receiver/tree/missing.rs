@@ -1,24 +1,31 @@
 //! Sources that are not there, and are to go here as well (`--delete-missing-args`).
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
+use deltic_tree::fold::folded_path;
 use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::limits::MAX_NAMES;
 use crate::options::Missing as MissingArgs;
-use crate::receiver::ask::Work;
+use crate::receiver::ask::{AlikePaths, Work};
 use crate::receiver::context::Context;
 use crate::receiver::pending::TreePending;
 use crate::report::{Trouble, TroubleKind};
 
 use super::deleting::Deleting;
 use super::removal::NO_LIMIT;
+use super::sections::Section;
+
+/// Most listed paths that are noted for a missing path: of more, no file system takes only the last for the same path.
+const MAX_ALIKE: usize = 16;
 
 /// The paths of such sources.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     paths: Vec<RelPath>,
+    /// By the [form](folded_path) of a missing path: listed paths that are the same path to some file systems.
+    listed: HashMap<Vec<u8>, Vec<RelPath>>,
 }
 
 impl Missing {
@@ -36,6 +43,9 @@ impl Missing {
         if cx.setting.options.select.missing != MissingArgs::Delete || !paths.iter().all(expects) {
             return Err(PeerError::Unexpected("a missing name that was not asked for"));
         }
+        for path in &paths {
+            self.listed.entry(folded_path(path)).or_default();
+        }
         self.paths.extend(paths);
         if self.paths.len() > MAX_NAMES {
             return Err(PeerError::Limit("missing names"));
@@ -43,18 +53,41 @@ impl Missing {
         Ok(())
     }
 
+    /// Notes listed paths that may be the paths of missing sources: a listed name keeps the entry that the name finds.
+    /// The sender tells missing sources before names.
+    pub(super) fn note_listed(&mut self, section: &Section) {
+        if self.listed.is_empty() {
+            return;
+        }
+        let mut note = |path: RelPath| {
+            let noted = self.listed.get_mut(&folded_path(&path));
+            let is_new = |noted: &&mut Vec<_>| noted.len() < MAX_ALIKE && !noted.contains(&path);
+            if let Some(noted) = noted.filter(is_new) {
+                noted.push(path);
+            }
+        };
+        // Directories above may be unlisted.
+        let mut above = Some(section.dir.clone());
+        while let Some(dir) = above {
+            above = dir.split_last().map(|(above, _)| above);
+            note(dir);
+        }
+        section.entries.iter().filter_map(|e| section.dir.join(&e.name).ok()).for_each(note);
+    }
+
     /// Looks which of them are here.
     pub(super) fn look(&mut self, cx: &mut Context) {
-        let paths = std::mem::take(&mut self.paths);
+        let Self { paths, listed } = std::mem::take(self);
         if !paths.is_empty() {
-            let (users, groups) = (Vec::new(), Vec::new());
-            let look = Work::Look {
-                paths: paths.clone(),
-                dirs: HashSet::new(),
-                alike: Vec::new(),
-                users,
-                groups,
+            let alike = |missing: &RelPath| {
+                let listed = listed.get(&folded_path(missing)).cloned().unwrap_or_default();
+                let missing = missing.clone();
+                listed
+                    .into_iter()
+                    .map(move |listed| AlikePaths { missing: missing.clone(), listed })
             };
+            let listed = paths.iter().flat_map(alike).collect();
+            let look = Work::LookMissing { paths: paths.clone(), listed };
             cx.ask(look, TreePending::LookMissing(paths));
         }
     }

@@ -173,6 +173,7 @@ impl Tree {
             return Ok(());
         }
         self.entries.arrivals.expect(cx, &section);
+        self.missing.note_listed(&section);
         let dir = section.dir.clone();
         if self.dirs.take(cx, section, extent)? {
             self.deleting.note_empty(dir);
