@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use crate::common::exfat::exfat;
+use crate::common::disks::exfat;
 use crate::common::http::{Answer, ask};
 use crate::common::server::Server;
 use crate::common::{PATIENCE, World, noise, wait_until};
