@@ -1,26 +1,26 @@
-//! AE, the Asymmetric Extremum (INFOCOM 2015; VectorCDC §4.3): no hash, only comparisons.
+//! AE, Asymmetric Extremum chunking (INFOCOM 2015; VectorCDC §4.3): comparisons instead of a hash.
 //!
 //! ```text
-//! at  = the first byte that no other up to window bytes behind it exceeds, and none before it reaches
+//! at  = the first byte that exceeds all earlier bytes of the chunk, and that no byte of the next `window` bytes exceeds
 //! cut = at + 1 + window, else max, or the end of the file
 //! ```
 //!
-//! *Exceeds* is "is larger" (AE-Max) or "is smaller" (AE-Min). Where the paper is silent we chose:
+//! *Exceeds* means "is larger" (AE-Max) or "is smaller" (AE-Min). The paper leaves some points open; we chose:
 //!
-//! 1. The window's last byte is the last of its chunk.
-//! 2. `window = avg - 256`, and at least `min - 1`: random bytes reach the utmost value after 256 of them, so the
-//!    mean is `avg`; and no chunk is shorter than `min`.
-//! 3. Of equal bytes the first is the extreme one: a run of one byte makes chunks of `window + 1`.
-//! 4. A chunk ends at `max`, whatever its bytes. One whose window reaches there or to the end of the file ends there.
+//! 1. The last byte of the window is the last byte of its chunk.
+//! 2. `window = avg - 256`, and at least `min - 1`. Random bytes reach the extreme value after 256 bytes on
+//!    average, so the average chunk has `avg` bytes. No chunk is shorter than `min`.
+//! 3. Of equal bytes the first is the extreme byte: a run of one byte value makes chunks of `window + 1` bytes.
+//! 4. A chunk ends at `max` at the latest, or at the end of the file.
 //!
-//! The code differs from the paper's loop:
+//! The code differs from the loop of the paper:
 //!
-//! 1. It looks at windows, not at bytes. Bytes of one window that exceed each other all end theirs behind it, so only
-//!    the last of them counts: the window's extreme, where that first comes up. The next window is searched where it
-//!    reaches beyond this one.
-//! 2. Nothing exceeds 255 (or 0, for AE-Min), so what lies behind it need not be read.
+//! 1. The code searches whole windows, not single bytes. Only the extreme byte of a window matters, at its
+//!    first occurrence: earlier bytes of the window are exceeded by it. The next window begins where the last
+//!    one ended.
+//! 2. Nothing exceeds 255 (AE-Min: 0), so the bytes after such a byte need not be read.
 //!
-//! A cut depends on all of the chunk before it, as with RAM.
+//! A cut depends on the whole chunk before it, as with RAM.
 
 use super::{Chunker, Sizes};
 use crate::simd::search::Wanted;
@@ -28,7 +28,7 @@ use crate::simd::{Isa, Kernel, Simd};
 
 pub(super) use crate::simd::search::Extreme;
 
-/// Cuts a window behind a byte that exceeds all before it and in the window.
+/// Cuts one window after a byte that exceeds all earlier bytes and all bytes of its window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ae {
     extreme: Extreme,
@@ -38,7 +38,7 @@ pub(super) struct Ae {
 }
 
 impl Ae {
-    /// A chunker for chunks of `sizes`, with the instructions of `isa`.
+    /// Cuts chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(extreme: Extreme, sizes: Sizes, isa: Isa) -> Self {
         Self { extreme, window: sizes.window() as usize, max: sizes.max() as usize, isa }
     }
@@ -59,7 +59,7 @@ impl Chunker for Ae {
 struct Cut<'a> {
     extreme: Extreme,
     window: usize,
-    /// Bytes of the chunk: at least one, at most the maximum.
+    /// Bytes of the chunk, between 1 and the maximum.
     data: &'a [u8],
 }
 
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_one_byte_is_cut_behind_its_first_window() {
+    fn a_run_of_one_byte_is_cut_after_its_first_window() {
         for byte in [0, 1, 7, 254, 255] {
             assert_cut(&[byte; 5000], WINDOW + 1);
         }
     }
 
     #[test]
-    fn the_first_of_the_largest_bytes_counts_in_every_lane() {
+    fn the_first_of_equal_largest_bytes_counts_in_every_lane() {
         for at in 0..300 {
             for top in [9, 255] {
                 let mut data = [7; 5000];
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_byte_counts_up_to_the_window_s_last() {
+    fn a_larger_byte_counts_up_to_the_last_byte_of_the_window() {
         for around in [0, 15, 16, 17, 31, 32, 33, 63, 64, 65] {
             let mut data = [7; 5000];
             data[around] = 8;

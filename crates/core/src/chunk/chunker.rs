@@ -1,41 +1,41 @@
-//! The trait of all chunkers, and a file cut by one.
+//! The trait of all chunkers, and a function that cuts a byte slice into chunks.
 
-/// Says where the chunk at the front of some bytes ends.
+/// Finds the end of the chunk at the front of a byte slice.
 ///
-/// Memoryless (law 1): the answer depends on these bytes alone, so a chunker restarted at any boundary finds the same
-/// later ones.
+/// Chunkers have no memory (law 1): the answer depends on these bytes alone, so a chunker restarted at any
+/// boundary finds the same later boundaries.
 pub trait Chunker {
-    /// The longest chunk, in bytes; part of the format.
+    /// Length of the longest chunk in bytes; part of the format.
     fn max_len(&self) -> usize;
 
     /// The length of the first chunk of `data`, from 1 to the smaller of `data.len()` and [`Chunker::max_len`].
     ///
-    /// `data` begins where a chunk begins and is not empty. Where it is shorter than `max_len`, its end counts as the
-    /// end of the file.
+    /// `data` must begin at a chunk boundary and must not be empty. If `data` is shorter than `max_len`, its
+    /// end counts as the end of the file.
     fn cut(&self, data: &[u8]) -> usize;
 }
 
-/// Position of bytes in their file: at its end, or before it.
+/// Whether a byte slice ends at the end of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
-    /// The file ends with them.
+    /// The file ends here.
     Yes,
-    /// More may follow.
+    /// More bytes may follow.
     No,
 }
 
 impl AtEnd {
-    /// Bytes that a chunker must see, so that no later one changes what it cuts.
+    /// Minimum number of bytes that a chunker needs so that later bytes cannot change a cut.
     pub(super) fn least_to_cut(self, chunker: &impl Chunker) -> usize {
         if self == Self::Yes { 1 } else { chunker.max_len() }
     }
 }
 
-/// Cuts all chunks at the front of `data` that no later byte can change. Hands each out at once: its bytes are still
-/// in the cache for whatever sums them. Returns how many bytes they cover; the next chunk starts there.
+/// Cuts the chunks at the front of `data` that later bytes cannot change. Passes each chunk to `each` at once,
+/// while its bytes are in the CPU cache. Returns the number of bytes that the chunks cover.
 ///
-/// `data` begins where a chunk begins. A file cut piece by piece, each from where the last stopped, has the chunks of
-/// one pass over all of it (law 1).
+/// `data` must begin at a chunk boundary. A file cut in several calls, each from the end of the last call, has
+/// the same chunks as in one pass (law 1).
 pub fn cut_all(
     chunker: &impl Chunker,
     data: &[u8],

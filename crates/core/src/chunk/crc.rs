@@ -1,4 +1,4 @@
-//! A CRC of a sliding window (SS-CDC, Ni et al. 2019; ParaSync §2.2).
+//! Chunking by a CRC of a sliding window (SS-CDC, Ni et al. 2019; ParaSync §2.2).
 //!
 //! ```text
 //! hash(i) = the CRC-32C register after data[i - 256..i], from 0 and not inverted
@@ -8,20 +8,21 @@
 //!
 //! Differences from the papers, and why:
 //!
-//! 1. The criterion is a comparison, not a remainder or a mask, so a hash cuts as often as it should: once in
-//!    `avg - min` bytes, and always where they are equal. The mean on random bytes is `avg`; with a mask of the bits of
-//!    `avg` it is `min + avg`.
-//! 2. High hashes cut. A run of zeros has hash 0, and no other run of one byte comes nearer to the top than what one in
-//!    256 hashes does: where the mean is that far from the minimum, holes and padding make the longest chunks.
-//! 3. The window ends with the last byte of the chunk, and lies inside of it: it is shorter than any minimum.
-//! 4. Bytes below `min` are skipped but for the window: "rolled" is what the hash becomes with one byte more in front
-//!    and one less behind, by a table for each.
+//! 1. The criterion is a comparison, not a remainder or a mask. So a hash cuts with probability `1 / (avg -
+//!    min)`, and the average chunk of random bytes has `avg` bytes. With a mask of the bits of `avg` the
+//!    average is `min + avg`.
+//! 2. High hashes cut. A run of zeros has hash 0, and no run of another byte value has a hash in the highest
+//!    1/256. So holes and padding make maximal chunks where the average is that far above the minimum.
+//! 3. The window ends with the last byte of the chunk, and lies inside the chunk: the window is shorter than
+//!    any minimum.
+//! 4. Bytes below `min` are skipped, except for the window. `roll` adds one byte to the window and removes one,
+//!    by a table for each.
 
 use super::rolling::{self, Rolling};
 use super::{Chunker, Sizes};
 use crate::constants::CASTAGNOLI;
 
-/// Cuts where the CRC of the last 256 bytes is high.
+/// Cuts where the CRC of the last 256 bytes is at least `limit`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowCrc {
     min: usize,
@@ -30,13 +31,13 @@ pub(super) struct WindowCrc {
 }
 
 impl WindowCrc {
-    /// A chunker for chunks of `sizes`.
+    /// Cuts chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes) -> Self {
         let limit = u32::MAX - u32::MAX / sizes.wait();
         Self { min: sizes.min() as usize, max: sizes.max() as usize, limit }
     }
 
-    /// A hash from here on cuts.
+    /// The lowest hash that cuts.
     pub(super) const fn limit(self) -> u32 {
         self.limit
     }
@@ -52,7 +53,7 @@ impl Chunker for WindowCrc {
     }
 }
 
-/// CRC-32C, its lowest bit that of the highest power.
+/// CRC-32C, bit-reversed: the lowest bit is the highest power.
 pub(super) struct Crc;
 
 impl Rolling<4> for Crc {
@@ -77,9 +78,9 @@ impl Rolling<4> for Crc {
     }
 }
 
-/// The register after each byte, from 0.
+/// The register after each byte value, from register 0.
 pub(crate) static ENTERS: [u32; 256] = after_zeros(0);
-/// The register after each byte and a window of zeros: what is left of a byte that leaves.
+/// The register after each byte value and a window of zeros: the part of a byte that leaves the window.
 pub(super) static LEAVES: [u32; 256] = after_zeros(Crc::WINDOW);
 
 const fn after_zeros(zeros: usize) -> [u32; 256] {
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_leaves_is_gone() {
+    fn a_byte_that_leaves_the_window_has_no_effect() {
         let zeros = [0; Crc::WINDOW];
         let rolled = zeros.iter().fold(Crc::enter(0, 0xa5), |hash, byte| Crc::enter(hash, *byte));
         assert_eq!(Crc::roll(rolled, 7, 0), Crc::enter(rolled, 7));

@@ -1,29 +1,30 @@
-//! FastCDC (Xia et al. 2016), without and with normalised sizes.
+//! FastCDC (Xia et al. 2016), with and without normalized sizes.
 //!
 //! ```text
-//! hash(i) = sum over k in 0..i - (min - 1) of  GEAR[data[i - 1 - k]] << k       (mod 2^64; at most 64 bytes reach it)
+//! hash(i) = sum over k in 0..i - (min - 1) of  GEAR[data[i - 1 - k]] << k       (mod 2^64; at most the last 64 bytes)
 //! cut     = as for gear, by this hash
 //! ```
 //!
-//! 1. As in the paper nothing is hashed before the minimum, not even to warm up: the hash is cold at the first end,
-//!    and a cut within 64 bytes of the minimum depends on where the chunk began. That saves 64 bytes of work in each
-//!    chunk and costs a little of how soon boundaries meet again after an edit; see [`Gear`](super::Gear).
-//! 2. Table, levels and criterion are those of [`Gear`](super::Gear), so what differs is the cold hash alone. The
-//!    paper's masks spread their bits; by the highest bits all of the window is judged just as well.
-//! 3. The byte judged is the last of its chunk; in the paper it is the first of the next.
-//! 4. In a run of one byte a cold hash takes 64 values on its way to the last one. At a mean of 8 KiB none of them
-//!    cuts; at a smaller one some may, though not those of zeros, and then the run makes chunks hardly longer than
-//!    the minimum.
+//! 1. As in the paper, hashing begins at the minimum: the hash is cold at the first candidate, and a cut within
+//!    64 bytes of the minimum depends on the start of the chunk. That saves 64 bytes of work in each chunk;
+//!    after an edit, boundaries realign slightly later than with [`Gear`](super::Gear).
+//! 2. Table, levels and criterion are those of [`Gear`](super::Gear), so the cold hash is the only difference.
+//!    The masks of the paper spread their bits; the highest bits of the hash cover the whole window equally
+//!    well.
+//! 3. The judged byte is the last of its chunk; in the paper it is the first byte of the next chunk.
+//! 4. In a run of one byte value a cold hash takes 64 values before it is constant. At an average of 8 KiB none
+//!    of them cuts. At a smaller average some byte values, but not zero, make chunks hardly longer than the
+//!    minimum.
 
 use super::gear::Limits;
 use super::{Chunker, Level, Sizes};
 
-/// Cuts where a gear hash that begins at the minimum is small.
+/// Cuts where a Gear hash that begins at the minimum is small.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastCdc(Limits);
 
 impl FastCdc {
-    /// A chunker for chunks of `sizes`.
+    /// Cuts chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes, level: Level) -> Self {
         Self(Limits::new(sizes, level))
     }
@@ -39,7 +40,7 @@ impl Chunker for FastCdc {
     }
 }
 
-/// The hash of nothing.
+/// The hash of no bytes.
 const COLD: u64 = 0;
 
 #[cfg(test)]
@@ -53,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_one_byte_is_cut_at_the_maximum_but_for_few_bytes_and_a_small_mean() {
+    fn runs_of_most_byte_values_are_cut_at_the_maximum() {
         assert_eq!(cut_early(Level::Two, 8192), []);
         assert_eq!(cut_early(Level::Zero, 8192), []);
         assert_eq!(cut_early(Level::Two, 1024), [111]);

@@ -1,8 +1,8 @@
-//! Chunks of one length, as rsync's blocks: cheap, and lost at the first insert.
+//! Chunks of one length, like rsync's blocks: cheap, but an insertion shifts all later boundaries.
 
 use super::{BadSizes, Chunker, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES};
 
-/// A length in bytes that every chunk but the last may have.
+/// A chunk length in bytes; the last chunk of a file may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FixedLen(u32);
 
@@ -10,7 +10,7 @@ impl FixedLen {
     /// Checks a length in bytes.
     ///
     /// # Errors
-    /// [`BadSizes::Range`] outside of [`MIN_CHUNK_BYTES`] and [`MAX_CHUNK_BYTES`].
+    /// [`BadSizes::Range`] outside of [`MIN_CHUNK_BYTES`] to [`MAX_CHUNK_BYTES`].
     pub const fn new(len: u32) -> Result<Self, BadSizes> {
         if len < MIN_CHUNK_BYTES || MAX_CHUNK_BYTES < len {
             Err(BadSizes::Range)
@@ -33,7 +33,7 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    /// A chunker for chunks of `len`.
+    /// Cuts chunks of `len` bytes.
     pub(super) const fn new(len: FixedLen) -> Self {
         Self { len: len.0 as usize }
     }

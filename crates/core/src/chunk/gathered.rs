@@ -1,4 +1,4 @@
-//! The first stage of SS-CDC on gathered words: each lane rolls a hash over a region of its own.
+//! First stage of SS-CDC with gather instructions: each vector lane rolls a hash over its own region.
 
 use super::crc::{self, Crc};
 use super::gear::GearHash;
@@ -8,15 +8,15 @@ use crate::constants::GEAR;
 use crate::simd::gather::Words;
 use crate::simd::{Kernel, Simd};
 
-/// A rolling hash in each lane. Of `bytes` the low byte of each lane counts.
+/// A rolling hash in each lane. Only the low byte of each lane of `bytes` is used.
 pub(super) trait InWords<W: Words> {
-    /// The hashes with one more byte.
+    /// The hashes after one more byte.
     fn enter_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector;
 
-    /// The hashes without the byte that lies a window before the last.
+    /// The hashes without the byte that leaves the window.
     fn leave_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector;
 
-    /// A bit for each lane where a chunk may end.
+    /// A bit mask of the lanes whose hash ends a chunk.
     fn ends_of(words: W, hashes: W::Vector, limit: W::Vector) -> u16;
 }
 
@@ -55,7 +55,7 @@ impl<W: Words<Word = u64>> InWords<W> for GearHash {
     }
 }
 
-/// Appends which ends of a [`REGION`] for each lane, from `at` on, the hash would cut at. In no order.
+/// Appends the candidate boundaries in a [`REGION`] for each lane, from byte `at`. The order is unspecified.
 pub(super) struct Scan<'a, H: Rolling<LANES>, W, const LANES: usize> {
     pub(super) words: W,
     pub(super) data: &'a [u8],

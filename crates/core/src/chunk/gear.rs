@@ -1,5 +1,4 @@
-//! Gear chunks (Ddelta, Xia et al. 2014), and with normalised sizes, after FastCDC (its 2020 version; some
-//! presets build on it).
+//! Gear chunking (Ddelta, Xia et al. 2014), also with the normalized sizes of FastCDC (2020 version).
 //!
 //! ```text
 //! hash(i)  = sum over k in 0..64 of  GEAR[data[i - 1 - k]] << k         (mod 2^64; the 64 bytes before i)
@@ -13,40 +12,39 @@
 //!
 //! Differences from the papers, and why:
 //!
-//! 1. The hash is warmed up over the bytes before `min`. A cut then depends on 64 bytes of content, never on where
-//!    the chunk began, so boundaries re-align after an edit as soon as one candidate is shared. To hash
-//!    all bytes from the chunk's start, as Ddelta does, finds the same cuts: what lies further back has left the
-//!    hash.
-//! 2. The judged bits are the hash's highest, which all of the window reaches, and they are judged by one comparison.
-//!    So without levels the hash cuts once in `avg - min` bytes, always where they are equal, and the mean on random
-//!    bytes is `avg`; with a mask of the bits of `avg` it is `min + avg`.
+//! 1. The hash is warmed up over the bytes before `min`. So a cut depends on 64 bytes of content, never on the
+//!    start of the chunk, and boundaries realign after an edit at the first shared candidate. Hashing all bytes
+//!    from the start of the chunk, as Ddelta does, finds the same cuts: older bytes have left the hash.
+//! 2. The criterion compares the highest bits of the hash, which depend on the whole window. Without levels, a
+//!    hash cuts with probability `1 / (avg - min)`, and the average chunk of random bytes has `avg` bytes. With
+//!    a mask of the bits of `avg` the average is `min + avg`.
 //!
-//! [`rolling`](super::rolling) searches for the end in lanes.
+//! [`rolling`](super::rolling) searches for the boundary in several lanes.
 
 use super::rolling::{Found, Rolling, search, warm_up};
 use super::{Chunker, Sizes};
 use crate::constants::GEAR;
 
-/// Strength with which lengths are drawn to the mean.
+/// How closely chunk lengths are drawn to the average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
-    /// No levels: one criterion.
+    /// One criterion for all lengths.
     Zero,
-    /// Two bits more before the mean and two fewer after it: FastCDC's level 2.
+    /// Two more bits before the average and two fewer after it: level 2 of FastCDC.
     Two,
 }
 
-/// Cuts where a gear hash of the last 64 bytes is small.
+/// Cuts where a Gear hash of the last 64 bytes is small.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gear(Limits);
 
 impl Gear {
-    /// A chunker for chunks of `sizes`.
+    /// Cuts chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes, level: Level) -> Self {
         Self(Limits::new(sizes, level))
     }
 
-    /// A hash up to here cuts, up to the mean.
+    /// The largest hash that cuts before the average.
     pub(super) const fn limit(self) -> u64 {
         self.0.strict
     }
@@ -62,15 +60,15 @@ impl Chunker for Gear {
     }
 }
 
-/// Thresholds that a gear hash is judged by.
+/// Thresholds for a Gear hash.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     min: usize,
     avg: usize,
     pub(super) max: usize,
-    /// A hash up to here cuts, up to the mean.
+    /// The largest hash that cuts up to the average.
     strict: u64,
-    /// A hash up to here cuts, past the mean.
+    /// The largest hash that cuts past the average.
     loose: u64,
 }
 
@@ -85,7 +83,8 @@ impl Limits {
         Self { min: min as usize, avg: avg as usize, max: max as usize, strict, loose }
     }
 
-    /// The length of the first chunk of `data`; `before` tells the hash right before the last byte of `..min`.
+    /// The length of the first chunk of `data`. `before` returns the hash before the last byte of `data[..min]`
+    /// enters.
     #[inline(always)]
     pub(super) fn cut(&self, data: &[u8], before: impl Fn(&[u8], usize) -> u64) -> usize {
         let data = &data[..data.len().min(self.max)];
@@ -102,7 +101,7 @@ impl Limits {
     }
 }
 
-/// The sum of a number for each byte, doubled for each byte that follows.
+/// The Gear hash: the sum of a table entry for each byte, doubled for each following byte.
 pub(super) struct GearHash;
 
 impl Rolling<3> for GearHash {

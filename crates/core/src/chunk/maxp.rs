@@ -1,8 +1,8 @@
-//! MAXP, local maxima (Bjørner et al., "Content-dependent chunking for differential compression: the local maximum
-//! approach", 2010), of bytes, as VectorCDC's authors have it: no hash, only comparisons.
+//! MAXP, local maxima of byte values, as in VectorCDC: comparisons instead of a hash (Bjørner et al.,
+//! "Content-dependent chunking for differential compression: the local maximum approach", 2010).
 //!
 //! ```text
-//! peak(p) = data[p] >= each of the window bytes before it, and > each of the window bytes behind it
+//! peak(p) = data[p] >= each of the `window` bytes before, and data[p] > each of the `window` bytes after
 //! cut     = p + 1 for the least p >= max(min - 1, window) with peak(p) and p + window < max, within the file,
 //!           else max, or the end of the file
 //! ```
@@ -10,44 +10,45 @@
 //! Choices where the paper is silent:
 //!
 //! 1. A peak is the last byte of its chunk.
-//! 2. `window` follows from the mean, in whole numbers alone, so that all machines agree; see [`window`].
-//! 3. Of equal bytes the last is the peak. A run of one byte has none and makes the longest chunks.
-//! 4. All of the window must be within `max` and the file: a cut there depends on what the other side may not see
-//!    alike.
+//! 2. `window` follows from the average by integer arithmetic, so that all machines agree; see [`window`].
+//! 3. Of equal bytes the last is the peak. A run of one byte value has no peak and makes maximal chunks.
+//! 4. The whole window must lie within `max` and the file. Otherwise a cut would depend on bytes that the other
+//!    side may not have.
 //!
-//! While `min > window` a cut depends on the bytes around it and on nothing else, so boundaries meet again right after
-//! an edit. No other hashless chunker here has that.
+//! While `min > window`, a cut depends only on the bytes around it, so boundaries realign right after an edit.
+//! No other chunker without a hash has this property here.
 //!
-//! The code also climbs. Of a window only the largest byte can be a peak, where that last comes up. It is
-//! one if nothing as large follows; the bytes before it, which were skipped, are looked at only then. Once the byte is
-//! 255, the search for another goes backwards from the window's end, and all before that one is never looked at.
+//! The code climbs. In a window only the largest byte, at its last occurrence, can be a peak. This byte is a
+//! peak if no byte as large follows in its window; the skipped bytes before it are checked only then. Once the
+//! byte is 255, the search goes backwards from the end of the window and never reads the bytes before the last
+//! 255.
 
 use super::{Chunker, Sizes};
 use crate::simd::search::{Extreme, Wanted};
 use crate::simd::{Isa, Kernel, Simd};
 
-/// Cuts behind a byte that is the largest far around.
+/// Cuts after a byte that is the largest in the windows around it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Maxp {
     window: usize,
-    /// The first byte that may be a peak.
+    /// Offset of the first possible peak.
     first: usize,
     max: usize,
     isa: Isa,
 }
 
 impl Maxp {
-    /// A chunker for chunks of `sizes`, with the instructions of `isa`.
+    /// Cuts chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let window = window(sizes) as usize;
         Self { window, first: window.max(sizes.min() as usize - 1), max: sizes.max() as usize, isa }
     }
 }
 
-/// The least window that makes random bytes wait for a peak as long as the mean asks for.
+/// The smallest window for which the expected distance to a peak in random bytes meets the average.
 ///
-/// A random byte is 255 and has none such in the window behind it at a rate of `e^(-window / 256) / 256`; lower peaks
-/// add a term. Between two peaks there is a window at least, and that much sooner the next one comes:
+/// A random byte is 255 and has no 255 in the window after it with probability `e^(-window / 256) / 256`; lower
+/// peaks add a term. Two peaks are at least a window apart, which shortens the wait for the next peak:
 ///
 /// ```text
 /// wait = 256 * (e^(window / 256) - e^(-window / 256)) - window
@@ -96,15 +97,15 @@ impl Kernel for Cut<'_> {
             if top == u8::MAX || Wanted::Above(top).find(simd, skipped).is_none() {
                 return at + 1;
             }
-            // Each byte of the window behind has this larger one before it.
+            // The peak's larger byte rules out every byte of this window.
             from = at + window + 1;
         }
         data.len()
     }
 }
 
-/// The first byte at or behind `from` with none as large in the window behind it, but for those that have a larger one
-/// before them; and its value.
+/// Finds the first candidate peak at or after `from`: a byte larger than all bytes in the window after it.
+/// Skips bytes that follow a larger byte. Returns the offset and the value.
 #[inline(always)]
 fn climb<S: Simd>(simd: S, data: &[u8], from: usize, window: usize) -> Option<(usize, u8)> {
     let (mut at, mut top) = (from, *data.get(from)?);
@@ -124,7 +125,7 @@ fn climb<S: Simd>(simd: S, data: &[u8], from: usize, window: usize) -> Option<(u
     }
 }
 
-/// Unity, in the fixed-point numbers that [`window`] counts with.
+/// The number 1 in the fixed-point arithmetic of [`window`].
 const ONE: u64 = 1 << 32;
 
 #[cfg(test)]
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_has_none_larger_before_it_and_none_as_large_behind_it() {
+    fn a_peak_exceeds_its_window_and_equals_at_most_earlier_bytes() {
         let window = window(sizes()) as usize;
         for at in [600, 615, 616, 617, 631, 632, 633, 663, 664, 665].map(|at| at + window) {
             for top in [9, 255] {
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_byte_counts_against_a_peak() {
+    fn a_larger_skipped_byte_rules_out_a_peak() {
         let window = window(sizes()) as usize;
         assert!(window < 511);
         for at in 511..511 + window {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_seen_whole() {
+    fn a_peak_needs_its_whole_window() {
         let window = window(sizes()) as usize;
         let mut data = [7; 4096];
         data[3000] = 9;
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_grow_with_the_mean_alone() {
+    fn windows_depend_on_the_average_only() {
         let window = |min, avg, max| window(Sizes::new(min, avg, max).unwrap());
         assert_eq!(window(512, 512, 512), 1);
         for avg in [1024, 8192, 1 << 19] {

@@ -1,4 +1,5 @@
-//! Chunk boundaries (docs/laws.md, 1 and 4): one file per algorithm, and [`ChunkerSpec`], the choice as plain data.
+//! Chunking algorithms, one per file, and [`ChunkerSpec`], the choice of algorithm and sizes (docs/laws.md, 1
+//! and 4).
 
 mod ae;
 mod chunker;
@@ -44,7 +45,7 @@ use crate::codec::{CodecError, Put, Reader};
 use crate::named::named;
 use crate::simd::Isa;
 
-/// A content-defined chunker's algorithm.
+/// Algorithm of a content-defined chunker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// A CRC of a sliding window (SS-CDC, Ni et al. 2019; VectorCDC §5, ParaSync §2.2).
@@ -53,30 +54,30 @@ pub enum Algorithm {
     Rabin,
     /// Two thresholds, two divisors, with Rabin fingerprints (Eshghi and Tang 2005; VectorCDC §5).
     Tttd,
-    /// Gear, its window warmed up (Ddelta, Xia et al. 2014; VectorCDC §5).
+    /// Gear with a warmed-up window (Ddelta, Xia et al. 2014; VectorCDC §5).
     Gear,
-    /// Gear with normalised sizes, its window warmed up (Ddelta, with the levels of FastCDC, Xia et al. 2020).
+    /// Gear with a warmed-up window and normalized sizes (Ddelta, with the levels of FastCDC, Xia et al. 2020).
     GearNc,
-    /// FastCDC without normalised sizes (Xia et al. 2016; VectorCDC §5).
+    /// FastCDC without normalized sizes (Xia et al. 2016; VectorCDC §5).
     FastCdc,
-    /// FastCDC with normalised sizes (Xia et al. 2016; VectorCDC §5).
+    /// FastCDC with normalized sizes (Xia et al. 2016; VectorCDC §5).
     FastCdcNc,
-    /// The Asymmetric Extremum: maxima (Zhang et al. 2015; VectorCDC §4.3).
+    /// Asymmetric Extremum of maxima (Zhang et al. 2015; VectorCDC §4.3).
     AeMax,
-    /// The Asymmetric Extremum: minima (Zhang et al. 2015; VectorCDC §4.3).
+    /// Asymmetric Extremum of minima (Zhang et al. 2015; VectorCDC §4.3).
     AeMin,
-    /// The Rapid Asymmetric Maximum (Widodo et al. 2017; VectorCDC §4.3).
+    /// Rapid Asymmetric Maximum (Widodo et al. 2017; VectorCDC §4.3).
     Ram,
     /// MAXP, local maxima (Bjørner et al. 2010; VectorCDC §4.3).
     Maxp,
-    /// SeqCDC, rows of rising bytes (Udayashankar et al. 2024; the artifact of VectorCDC has it too).
+    /// SeqCDC, sequences of rising bytes (Udayashankar et al. 2024; also in the VectorCDC artifact).
     Seq,
-    /// A sieve of sums of sixteen bytes, then a hash of what it leaves. Ours; no paper has it.
+    /// A sieve of 16-byte sums, then a hash at the few remaining positions. Our own algorithm.
     Sieve,
 }
 
 impl Algorithm {
-    /// All there are.
+    /// All algorithms.
     pub const ALL: [Self; 13] = [
         Self::Crc,
         Self::Rabin,
@@ -93,7 +94,7 @@ impl Algorithm {
         Self::Sieve,
     ];
 
-    /// True if it has a form for each instruction set; else it has one form of plain Rust.
+    /// True if the algorithm has vector code for each instruction set. The others have portable code only.
     #[must_use]
     pub const fn has_vector_form(self) -> bool {
         match self {
@@ -108,7 +109,7 @@ impl Algorithm {
         }
     }
 
-    /// Its number in files and frames, and its name.
+    /// The number in files and frames, and the name in command lines.
     const fn facts(self) -> (u8, &'static str) {
         match self {
             Self::GearNc => (2, "gear-nc"),
@@ -128,27 +129,28 @@ impl Algorithm {
     }
 }
 
-/// No algorithm has this name.
+/// Error for an unknown name of an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a chunker; there are fixed, {names}", names = Algorithm::ALL.map(Algorithm::name).join(", "))]
 pub struct UnknownAlgorithm(String);
 
 named!(Algorithm, UnknownAlgorithm);
 
-/// A chunker as data: what both ends agree on, and what a stored recipe was made with.
+/// Choice of a chunker: both ends of a session agree on it, and a stored recipe names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkerSpec {
     /// Chunks of one length.
     Fixed(FixedLen),
-    /// Chunks that their content ends.
+    /// Content-defined chunks.
     ByContent(Algorithm, Sizes),
 }
 
 impl ChunkerSpec {
-    /// The default for a file of `file_len` bytes: sieve chunks that grow with the file.
+    /// The default for a file of `file_len` bytes: sieve chunks whose average grows with the file.
     ///
-    /// With the square root of the length, so that recipes and what an edit costs grow alike, until that would make
-    /// more chunks than an index should hold; then in proportion.
+    /// The average grows with the square root of the length, so that the size of the recipe and the cost of an
+    /// edit grow alike. Above the number of chunks that an index should hold, the average grows in proportion
+    /// to the length.
     #[must_use]
     pub fn for_len(file_len: u64) -> Self {
         let root = (file_len / LEN_PER_SQUARED_AVG).isqrt();
@@ -158,8 +160,8 @@ impl ChunkerSpec {
         Self::ByContent(Algorithm::Sieve, sizes)
     }
 
-    /// The same with chunks of about `bytes`, or blocks of as many. Content-defined chunks get the next power of two
-    /// as their mean and keep their spread, within the limits of all chunks.
+    /// The same algorithm with an average of about `bytes`. Content-defined chunks get the next power of two
+    /// and keep their ratios of minimum and maximum to the average, within the limits of [`Sizes`].
     #[must_use]
     pub(crate) fn with_mean(self, bytes: u32) -> Self {
         match self {
@@ -178,8 +180,8 @@ impl ChunkerSpec {
         }
     }
 
-    /// The same with no chunk longer than `longest`, at least [`MIN_CHUNK_BYTES`] times the spread: where one could be,
-    /// the mean becomes as much less.
+    /// The same algorithm with a smaller average if necessary, so that no chunk is longer than `longest`.
+    /// `longest` must be at least [`MIN_CHUNK_BYTES`] times the ratio of maximum and average.
     #[must_use]
     pub fn within(self, longest: u32) -> Self {
         if self.max_len() <= longest {
@@ -189,19 +191,19 @@ impl ChunkerSpec {
         let mean = longest / spread;
         match self {
             Self::Fixed(_) => self.with_mean(mean),
-            // The mean of content-defined chunks is a power of two.
+            // The average of content-defined chunks is a power of two.
             Self::ByContent(..) => self.with_mean((mean / 2 + 1).next_power_of_two()),
         }
     }
 
-    /// The chunker itself, in its fastest form on this machine.
+    /// Builds the chunker in its fastest form for this machine.
     #[must_use]
     pub fn build(&self) -> AnyChunker {
         self.build_for(Isa::best())
     }
 
-    /// The chunker itself, with the instructions of `isa` where it has a form for them. All forms find the same chunks
-    /// (law 4).
+    /// Builds the chunker for the instruction set `isa`, or in portable code if there is no vector form. All
+    /// forms find the same chunks (law 4).
     #[must_use]
     pub fn build_for(&self, isa: Isa) -> AnyChunker {
         AnyChunker(match *self {
@@ -224,7 +226,7 @@ impl ChunkerSpec {
         })
     }
 
-    /// The shortest chunk, in bytes, but for the last of a file.
+    /// Length of the shortest chunk in bytes. The last chunk of a file may be shorter.
     #[must_use]
     pub const fn min_len(&self) -> u32 {
         match self {
@@ -233,7 +235,7 @@ impl ChunkerSpec {
         }
     }
 
-    /// The longest chunk, in bytes.
+    /// Length of the longest chunk in bytes.
     #[must_use]
     pub const fn max_len(&self) -> u32 {
         match self {
@@ -242,7 +244,7 @@ impl ChunkerSpec {
         }
     }
 
-    /// About how long chunks are of bytes that do not repeat, in bytes.
+    /// Approximate average length of chunks of random data, in bytes.
     #[must_use]
     pub const fn mean_len(&self) -> u32 {
         match self {
@@ -251,7 +253,7 @@ impl ChunkerSpec {
         }
     }
 
-    /// Appends the algorithm's number and its lengths.
+    /// Appends the number of the algorithm and the lengths.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Fixed(len) => {
@@ -265,10 +267,11 @@ impl ChunkerSpec {
         }
     }
 
-    /// Reads what [`ChunkerSpec::encode`] wrote.
+    /// Reads the output of [`ChunkerSpec::encode`].
     ///
     /// # Errors
-    /// [`CodecError`]; an unknown algorithm or lengths that [`Sizes::new`] refuses are out of range.
+    /// [`CodecError`]; [`CodecError::OutOfRange`] for an unknown algorithm, or lengths that [`Sizes::new`]
+    /// refuses.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
         let tag = reader.u8()?;
         if tag == TAG_FIXED {
@@ -280,11 +283,12 @@ impl ChunkerSpec {
     }
 }
 
-/// The chunker that a [`ChunkerSpec`] names.
+/// A chunker of any algorithm, built from a [`ChunkerSpec`].
 #[derive(Clone, Copy, Debug)]
 pub struct AnyChunker(Form);
 
-/// Declares [`Form`], a variant for each type of chunker, named like it, and lets [`AnyChunker`] cut as it does.
+/// Declares [`Form`] with a variant for each type of chunker, and implements [`Chunker`] for [`AnyChunker`] by
+/// dispatch.
 macro_rules! any_chunker {
     ($($name:ident),+) => {
         #[derive(Clone, Copy, Debug)]
@@ -313,20 +317,20 @@ any_chunker!(Fixed, WindowCrc, Rabin, Tttd, Gear, FastCdc, Ae, Ram, Maxp, Seq, S
 
 const TAG_FIXED: u8 = 1;
 
-/// Number of chunks that a default recipe aims at, where the mean may still choose.
+/// Target number of chunks of a default recipe, until the largest average is reached.
 const DEFAULT_CHUNKS: u64 = 1 << 19;
-/// 4 KiB chunks for 1 GiB: smaller ones cost more processor time in hashing than they save on a fast wire.
+/// Gives 4 KiB chunks for 1 GiB. Smaller chunks cost more CPU time than they save on a fast network.
 const LEN_PER_SQUARED_AVG: u64 = 64;
-/// The smallest and largest default mean, in bytes.
+/// The smallest and the largest default average, in bytes.
 const DEFAULT_AVG_BYTES: (u32, u32) = (2 << 10, 128 << 10);
-/// Factor by which default chunks may be shorter or longer than the mean.
+/// Ratio of average to minimum, and of maximum to average.
 const DEFAULT_SPREAD: u32 = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Cuts by a window's hash. FastCDC's is cold: see there.
+    /// Chunkers with a hash of a window. FastCDC has a cold hash and its own test.
     #[test]
     fn a_run_of_one_byte_is_cut_at_the_maximum() {
         let tight = Sizes::new(512, 512, 4096).unwrap();

@@ -1,26 +1,28 @@
-//! Segments cut independently, joined to the chunks of one pass (docs/laws.md, 2; chunk invariability in ParaSync
-//! §2.3).
+//! Parallel chunking: segments are cut independently and joined to the chunks of one pass (docs/laws.md, 2;
+//! chunk invariability in ParaSync §2.3).
 //!
 //! ```text
-//! cut a segment:  mine = its first byte, theirs = the first byte of the next segment
+//! cut a segment:  mine = first byte of this segment, theirs = first byte of the next segment
 //!                 until mine == theirs:
-//!                     the lesser of the two = the end of the chunk that starts there;  sum the chunk if it is mine
+//!                     the smaller of the two = end of the chunk that starts there;  sum the chunk if it is mine
 //!
-//! join, in order: at = where the certain chunks end, and a chunk starts
-//!                 if a chunk of the next run starts at `at`:  all from there on are certain
-//!                 else a seam is left:  cut from `at` on, as a segment that ends where that run's next chunk starts
+//! join, in order: at = end of the final chunks, a boundary
+//!                 if a chunk of the next run starts at `at`:  all chunks from there on are final
+//!                 else there is a seam:  cut from `at` on, as a segment up to the start of that run's next chunk
 //! ```
 //!
-//! 1. A chunker is memoryless (law 1): two passes that share one boundary share all later ones. So chunks that were
-//!    found as if one started at a segment's first byte are right from the first boundary on that is one of the
-//!    file's. That holds for every chunker, where ParaSync's merge needs a hash of a window (see
+//! 1. A chunker has no memory (law 1): two passes that share one boundary share all later boundaries. A segment
+//!    is cut as if a chunk began at its first byte, so its chunks are right after its first true boundary. That
+//!    holds for every chunker; the merge of ParaSync needs a hash of a window (see
 //!    [`SubChunks`](super::SubChunks)).
-//! 2. Who cuts a segment follows the next one's boundaries too, until it meets one: cutting is cheap, summing is not,
-//!    and whoever sums those chunks does so in another thread. Then runs join without a further look at the bytes,
-//!    and what is summed twice is what lies between the segment's end and that boundary: a few chunks.
-//! 3. On bytes with little in them boundaries may meet late or never. Then the bytes behind the segment do not suffice,
-//!    and the seam is cut on its own, again and again if need be: slower, one after the other, and the same chunks.
-//! 4. No thread, no file: [`Segments`] says what to read, [`Segment::cut`] is for any thread, [`Stitch`] sees no bytes.
+//! 2. The job of one segment also follows the boundaries of the next segment, until both share a boundary.
+//!    Cutting is cheap compared with summing, and the next segment's chunks are summed by another job. Then
+//!    runs join without reading the bytes again. Only the few chunks between the end of the segment and that
+//!    boundary are summed twice.
+//! 3. In low-entropy data boundaries may realign late or never. Then the bytes after the segment do not
+//!    suffice, and the seam is cut in jobs of its own, one after the other. The chunks stay the same.
+//! 4. No threads, no files: [`Segments`] says what to read, [`Segment::cut`] runs on any thread, [`Stitch`]
+//!    sees no bytes.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -37,10 +39,11 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Segments of at least `segment_len` bytes for a file of `file_len` bytes.
+    /// Splits a file of `file_len` bytes into segments of at least `segment_len` bytes.
     ///
-    /// Segments are a multiple of the longest chunk: then fixed chunks need no seam, nor do most holes. Four of the
-    /// longest chunks are read twice for each segment, so let it have many: 64 of them, or 1 MiB, whichever is more.
+    /// The length is rounded up to a multiple of the longest chunk. Then fixed chunks and most holes need no
+    /// seam. Each segment reads four maximal chunks beyond its end, so `segment_len` should be at least 64
+    /// maximal chunks and at least 1 MiB.
     #[must_use]
     pub fn new(spec: &ChunkerSpec, file_len: u64, segment_len: u64) -> Self {
         let max_len = u64::from(spec.max_len());
@@ -48,13 +51,13 @@ impl Segments {
         Self { file_len, segment_len, overlap: OVERLAP_CHUNKS * max_len }
     }
 
-    /// All of them, in order.
+    /// All segments, in order.
     pub fn iter(&self) -> impl Iterator<Item = Segment> + use<> {
         let all = *self;
         (0..).map_while(move |n| all.get(n))
     }
 
-    /// Number `n` of them, counted from 0.
+    /// Segment number `n`, counted from 0.
     #[must_use]
     pub fn get(&self, n: u64) -> Option<Segment> {
         let start = n.checked_mul(self.segment_len).filter(|start| *start < self.file_len)?;
@@ -62,7 +65,7 @@ impl Segments {
         Some(self.segment(start..end, self.overlap))
     }
 
-    /// The most bytes that a segment or a seam reads.
+    /// Maximum number of bytes that a segment or a seam reads.
     #[must_use]
     pub const fn most_read(&self) -> u64 {
         self.segment_len + self.overlap
@@ -74,36 +77,37 @@ impl Segments {
         Segment { own, read_end, at_end }
     }
 
-    /// The segment from `start` to where another's chunk starts. It is read far ahead: boundaries that have not met
-    /// yet may not do so soon.
+    /// The segment from `start` to `end`, a boundary of the next run. A seam reads far ahead, because
+    /// boundaries that did not realign early may not realign soon.
     fn seam(&self, start: u64, end: u64) -> Segment {
         let read_len = self.most_read().max(end - start);
         self.segment(start..end, read_len - (end - start))
     }
 }
 
-/// A part of a file to be cut, and the bytes behind it that may be needed: one job.
+/// One job of chunking: a byte range of a file, and bytes after the range that may be needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its bytes. The next segment starts behind them.
+    /// The byte range of the segment. The next segment begins at its end.
     pub own: Range<u64>,
-    /// End of the bytes that are read, from its start.
+    /// End offset of the bytes to read, from the start of the range.
     pub read_end: u64,
-    /// Whole or cut: the file ends at `read_end`, or goes on.
+    /// Whether the file ends at `read_end`.
     pub at_end: AtEnd,
 }
 
 impl Segment {
-    /// Bytes to be read from its start.
+    /// Number of bytes to read, from the start of the range.
     #[must_use]
     pub const fn read_len(&self) -> usize {
         (self.read_end - self.own.start) as usize
     }
 
-    /// Cuts `data`, the bytes to be read, as if a chunk started at the first. Stops at a boundary that the next
-    /// segment has as well, or where the bytes end. Each chunk is handed to `sum` at once, while it is in the cache.
+    /// Cuts `data`, the bytes to read, as if a chunk began at the first byte. Stops at a boundary that the next
+    /// segment has too, or at the end of `data`. Passes each chunk to `sum` at once, while its bytes are in the
+    /// CPU cache.
     ///
-    /// Fewer bytes than to be read give fewer chunks; nobody but a file that shrank may have that.
+    /// `data` may be shorter than [`Segment::read_len`] only if the file shrank; then there are fewer chunks.
     pub fn cut<T>(
         &self,
         chunker: &impl Chunker,
@@ -114,12 +118,11 @@ impl Segment {
         run
     }
 
-    /// The same of bytes that `read` puts into `buffer` as they are needed. `read` gets an offset in the file and a
-    /// slice, which it must fill with the bytes from there on. Pieces are small enough to be cut and summed in the
-    /// cache.
+    /// As [`Segment::cut`], reading bytes into `buffer` as they are needed. `read` receives a file offset and a
+    /// slice to fill. The slices are small enough to be cut and summed in the CPU cache.
     ///
     /// # Errors
-    /// Whatever `read` ends with.
+    /// The first error of `read`.
     ///
     /// # Panics
     /// If `buffer` is shorter than [`Segment::read_len`].
@@ -165,18 +168,18 @@ impl Segment {
     }
 }
 
-/// The bytes of a segment.
+/// Source of the bytes of a segment.
 trait Source {
     type Error;
 
-    /// Bytes that are there, from the first on.
+    /// The bytes read so far, from the start of the segment.
     fn bytes(&self) -> &[u8];
 
-    /// Gets more, if there are more.
+    /// Reads more bytes. Returns false at the end of the segment.
     fn more(&mut self) -> Result<bool, Self::Error>;
 }
 
-/// All of them.
+/// All bytes of a segment, in memory.
 struct AtHand<'a>(&'a [u8]);
 
 impl Source for AtHand<'_> {
@@ -191,11 +194,11 @@ impl Source for AtHand<'_> {
     }
 }
 
-/// Bytes as they are read.
+/// Bytes that are read on demand.
 struct Arriving<'a, R> {
     buffer: &'a mut [u8],
     have: usize,
-    /// Start of the bytes in the file.
+    /// File offset of the first byte.
     start: u64,
     read: R,
 }
@@ -219,30 +222,30 @@ impl<E, R: FnMut(u64, &mut [u8]) -> Result<(), E>> Source for Arriving<'_, R> {
     }
 }
 
-/// Chunks found as if one started at a given byte.
+/// The chunks of a segment, found as if a chunk began at the segment's first byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentChunks<T> {
     start: u64,
-    /// Ends of its chunks, rising.
+    /// End offsets of the chunks, ascending.
     ends: Vec<u64>,
-    /// Sums, one for each chunk.
+    /// The sum of each chunk.
     sums: Vec<T>,
 }
 
 impl<T> SegmentChunks<T> {
-    /// The offset of its first byte.
+    /// File offset of the first byte.
     #[must_use]
     pub const fn start(&self) -> u64 {
         self.start
     }
 
-    /// End of its last chunk, or its start.
+    /// End offset of the last chunk, or the start if there is no chunk.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.ends.last().copied().unwrap_or(self.start)
     }
 
-    /// Number of its chunks that end up to `at`, and true if a chunk may start there.
+    /// The number of chunks that end at or before `at`, and whether `at` is a boundary of this run.
     fn split(&self, at: u64) -> (usize, bool) {
         let before = self.ends.partition_point(|end| *end <= at);
         let last = before.checked_sub(1).map_or(self.start, |n| self.ends[n]);
@@ -252,52 +255,54 @@ impl<T> SegmentChunks<T> {
 
 /// Joins the runs of segments to the chunks of one pass over the file (law 2).
 ///
-/// [`Stitch::push`] and [`Stitch::fill_seam`] return all chunks that became certain, in order. While [`Stitch::seam`]
-/// has a segment, nothing does but by mending it; more runs may be pushed meanwhile, and wait.
+/// [`Stitch::push`] and [`Stitch::fill_seam`] return all chunks that became final, in order. While
+/// [`Stitch::seam`] returns a segment, only the run of that seam makes more chunks final. Further runs may be
+/// pushed meanwhile.
 #[derive(Clone, Debug)]
 pub struct Stitch<T> {
     segments: Segments,
-    /// End of the certain chunks.
+    /// End offset of the final chunks.
     at: u64,
     waiting: VecDeque<SegmentChunks<T>>,
 }
 
 impl<T> Stitch<T> {
-    /// Joins runs of `segments`.
+    /// Joins the runs of `segments`.
     #[must_use]
     pub const fn new(segments: Segments) -> Self {
         Self { segments, at: 0, waiting: VecDeque::new() }
     }
 
-    /// Takes the run of the next segment. All segments come, in order.
-    #[must_use = "these chunks are not told again"]
+    /// Takes the run of the next segment. Every segment must be pushed, in order. Returns the chunks that
+    /// became final.
+    #[must_use = "these chunks are not returned again"]
     pub fn push(&mut self, run: SegmentChunks<T>) -> Vec<T> {
         self.waiting.push_back(run);
         self.release()
     }
 
-    /// Takes the run of the seam.
+    /// Takes the run of [`Stitch::seam`]. Returns the chunks that became final.
     ///
     /// # Panics
-    /// If the run does not start where the certain chunks end: it is not that of [`Stitch::seam`].
-    #[must_use = "these chunks are not told again"]
+    /// If the run does not begin at the end of the final chunks.
+    #[must_use = "these chunks are not returned again"]
     pub fn fill_seam(&mut self, run: SegmentChunks<T>) -> Vec<T> {
-        assert_eq!(run.start, self.at, "a seam starts where the certain chunks end");
+        assert_eq!(run.start, self.at, "a seam starts at the end of the final chunks");
         self.waiting.push_front(run);
         self.release()
     }
 
-    /// Bytes that must be read and cut again before anything else is certain.
+    /// The bytes to read and cut next, if the next run has no boundary at the end of the final chunks.
     #[must_use]
     pub fn seam(&self) -> Option<Segment> {
         let next = self.waiting.front()?;
         let (before, _) = next.split(self.at);
-        // None of its chunks starts where the certain ones end, or it would not wait.
+        // No chunk of this run starts at the end of the final chunks, or the run would not wait.
         let end = if self.at < next.start { next.start } else { next.ends[before] };
         Some(self.segments.seam(self.at, end))
     }
 
-    /// End of the certain chunks. At the end of the file, all are.
+    /// End offset of the final chunks. All chunks are final once this is the length of the file.
     #[must_use]
     pub const fn certain(&self) -> u64 {
         self.at
@@ -320,9 +325,9 @@ impl<T> Stitch<T> {
     }
 }
 
-/// Bytes read at a time: as many as fit into a second-level cache beside their source.
+/// Number of bytes to read at a time; they fit in the L2 cache together with their source.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// Bytes read behind a segment, in longest chunks. Boundaries of the sieve have met by then, but for one segment in
-/// seventy in files of programs, one in five hundred in random bytes (docs/decisions/0015).
+/// Number of maximal chunks to read after a segment. Boundaries of the sieve realign by then, except in one of
+/// 70 segments in executable files, and one of 500 in random bytes (docs/decisions/0015).
 const OVERLAP_CHUNKS: u64 = 4;

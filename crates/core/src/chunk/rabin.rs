@@ -1,4 +1,4 @@
-//! Rabin fingerprints of a sliding window (LBFS, Muthitacharoen et al. 2001).
+//! Chunking by Rabin fingerprints of a sliding window (LBFS, Muthitacharoen et al. 2001).
 //!
 //! ```text
 //! hash(i) = sum over k in 0..48 of  data[i - 1 - k] * x^(8 k)   mod P    (polynomials over GF(2); P has degree 53)
@@ -8,19 +8,19 @@
 //!
 //! Differences from LBFS, and why:
 //!
-//! 1. The polynomial is ours: irreducible, as a fingerprint needs, and of degree 53, so that a byte more still fits a
-//!    word. Among a few random ones it is the one whose runs of one byte stay lowest.
-//! 2. The criterion is a comparison, not 13 given bits, so a hash cuts as often as it should: once in `avg - min`
-//!    bytes, and always where they are equal. The mean on random bytes is `avg`; with a mask it is `min + avg`.
-//! 3. High hashes cut. A run of zeros has hash 0, and every other run of one byte stays below what one in 64 hashes
-//!    reaches: where the mean is that far from the minimum, holes and padding make the longest chunks.
-//! 4. The window ends with the last byte of the chunk, and lies inside of it: it is shorter than any minimum. Bytes
-//!    below `min` are skipped but for the window.
+//! 1. The polynomial is our own: irreducible, and of degree 53, so that one more byte fits in a 64-bit word. Of
+//!    several random polynomials this one has the lowest hashes for runs of one byte value.
+//! 2. The criterion is a comparison, not a match of 13 bits. So a hash cuts with probability `1 / (avg - min)`,
+//!    and the average chunk of random bytes has `avg` bytes; with a mask the average is `min + avg`.
+//! 3. High hashes cut. A run of zeros has hash 0, and no run of another byte value has a hash in the highest
+//!    1/64. So holes and padding make maximal chunks where the average is that far above the minimum.
+//! 4. The window ends with the last byte of the chunk, and lies inside the chunk: the window is shorter than
+//!    any minimum. Bytes below `min` are skipped, except for the window.
 
 use super::rolling::{self, Rolling};
 use super::{Chunker, Sizes};
 
-/// Cuts where the Rabin fingerprint of the last 48 bytes is high.
+/// Cuts where the Rabin fingerprint of the last 48 bytes is at least `limit`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rabin {
     min: usize,
@@ -29,7 +29,7 @@ pub(super) struct Rabin {
 }
 
 impl Rabin {
-    /// A chunker for chunks of `sizes`.
+    /// Cuts chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes) -> Self {
         let limit = one_in(sizes.wait());
         Self { min: sizes.min() as usize, max: sizes.max() as usize, limit }
@@ -46,13 +46,13 @@ impl Chunker for Rabin {
     }
 }
 
-/// The fingerprint that one in `count` reaches.
+/// The threshold that one in `count` fingerprints reaches.
 pub(super) const fn one_in(count: u32) -> u64 {
     let highest = (1 << DEGREE) - 1;
     highest - highest / count as u64
 }
 
-/// The remainder of the window modulo [`POLYNOMIAL`]; the last byte is that of the lowest powers.
+/// The window as a polynomial modulo [`POLYNOMIAL`]; the last byte has the lowest powers.
 pub(super) struct Fingerprint;
 
 impl Rolling<4> for Fingerprint {
@@ -78,14 +78,14 @@ impl Rolling<4> for Fingerprint {
     }
 }
 
-/// Irreducible: the tests prove it.
+/// An irreducible polynomial, proved by the tests.
 const POLYNOMIAL: u64 = 0x0025_a5b6_82de_b26d;
 const DEGREE: u32 = POLYNOMIAL.ilog2();
 
-/// Table that turns a hash and eight more powers into a remainder again: eight bits to clear, and their value modulo
-/// `P`.
+/// Reduces a hash after a shift by eight bits: XOR clears the highest eight bits and adds their remainder
+/// modulo `P`.
 static CARRIES: [u64; 256] = carries();
-/// Remainders of a byte that leaves: itself, a window of powers further up.
+/// Contribution of the byte that leaves: its value times the powers of a full window.
 static LEAVES: [u64; 256] = leaves();
 
 const fn carries() -> [u64; 256] {
@@ -109,7 +109,7 @@ const fn leaves() -> [u64; 256] {
     table
 }
 
-/// A remainder times a power of x.
+/// `remainder` times `x^power`, modulo `P`.
 const fn times_x(mut remainder: u64, power: u32) -> u64 {
     let mut n = 0;
     while n < power {
@@ -128,8 +128,8 @@ mod tests {
         (0..DEGREE).filter(|n| a >> n & 1 == 1).fold(0, |sum, n| sum ^ times_x(a, n))
     }
 
-    /// x^(2^d) = x modulo P, where d is P's degree: so the degrees of its factors divide d, which is prime. And neither
-    /// 0 nor 1 is a root, so none of them has degree 1.
+    /// x^(2^d) = x modulo P, where d is the degree of P: so the degrees of all factors divide d, which is
+    /// prime. Neither 0 nor 1 is a root, so no factor has degree 1.
     #[test]
     fn the_polynomial_is_irreducible() {
         assert!((2..DEGREE).all(|n| !DEGREE.is_multiple_of(n)), "a prime degree");

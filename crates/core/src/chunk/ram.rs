@@ -1,4 +1,4 @@
-//! RAM, the Rapid Asymmetric Maximum (VectorCDC §4.3): no hash, only comparisons.
+//! RAM, Rapid Asymmetric Maximum chunking (VectorCDC §4.3): comparisons instead of a hash.
 //!
 //! ```text
 //! top = the largest byte of data[..window]                (Extreme Byte Search)
@@ -9,21 +9,21 @@
 //! Choices where the paper is silent:
 //!
 //! 1. The byte that reaches `top` is the last of its chunk.
-//! 2. `window = avg - 256`, and at least `min - 1`: on random bytes `top` is 255, which comes up once in 256 bytes, so
-//!    the mean is `avg`; and no chunk is shorter than `min`.
+//! 2. `window = avg - 256`, and at least `min - 1`. In random bytes `top` is 255, which occurs once in 256
+//!    bytes, so the average chunk has `avg` bytes. No chunk is shorter than `min`.
 //! 3. A chunk ends at `max`, whatever its bytes.
 //!
-//! The code also stops early: no byte is larger than 255, so the search ends where it finds one. Most of a window of
-//! random or compressed bytes is never looked at.
+//! The search for `top` ends at a byte of 255, because no byte is larger. So most of a window of random or
+//! compressed bytes is not read.
 //!
-//! A cut depends on all of the chunk before it. After an edit boundaries meet again only by chance, and in data of few
-//! byte values that can take long; a gear chunker re-aligns sooner.
+//! A cut depends on the whole chunk before it. After an edit, boundaries realign only by chance, which can take
+//! long in data with few byte values. A Gear chunker realigns sooner.
 
 use super::{Chunker, Sizes};
 use crate::simd::search::{Extreme, Wanted};
 use crate::simd::{Isa, Kernel, Simd};
 
-/// Cuts at the first byte that is no smaller than all of the window at the chunk's start.
+/// Cuts at the first byte that is at least the largest byte of the window at the start of the chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ram {
     window: usize,
@@ -32,7 +32,7 @@ pub(super) struct Ram {
 }
 
 impl Ram {
-    /// A chunker for chunks of `sizes`, with the instructions of `isa`.
+    /// Cuts chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         Self { window: sizes.window() as usize, max: sizes.max() as usize, isa }
     }

@@ -1,47 +1,48 @@
-//! Hashes of the last bytes, and the search for the first one that ends a chunk.
+//! Rolling hashes, and the search for the first hash that ends a chunk.
 //!
 //! ```text
 //! for end in ends:  hash = roll(hash, data[end - 1], data[end - 1 - WINDOW])
-//!                   if hash ends a chunk: answer end
+//!                   if hash ends a chunk: return end
 //! ```
 //!
-//! What the search does differently: a hash waits for the one before it, through a look-up in a table, while most of
-//! the processor idles. A hash depends on its window alone, though, so some lanes of hashes roll side by side, each
-//! over its own stretch of the same block and warmed up over the window before it. The first lane that found an end
-//! wins; what the others saw behind it is thrown away. Ends are the same as one after the other.
+//! The loop differs in one point. Each hash needs the previous hash and a table look-up, so a simple loop
+//! leaves most of the CPU idle. But a hash depends on its window only. So several lanes roll side by side, each
+//! over its own part of a block, after warming up over the window before this part. The boundary of the first
+//! lane with a boundary is returned, and the work of later lanes is dropped. The result is the same as from a
+//! sequential search.
 
 use std::ops::Range;
 
-/// A hash of a window of bytes that slides, and in how many lanes it is searched for: as many as registers hold.
+/// A hash of a sliding window of bytes. `LANES` is the number of hashes that fit in registers side by side.
 pub(super) trait Rolling<const LANES: usize> {
-    /// The hash.
+    /// Type of a hash.
     type Hash: Copy + Default;
 
-    /// Bytes that it depends on.
+    /// Length of the window in bytes.
     const WINDOW: usize;
-    /// Bytes of a lane's stretch: many windows, for each is warmed up, but few to throw away.
+    /// Number of bytes of one lane: many windows, because each lane warms up over one, but little work to drop.
     const STRETCH: usize;
 
-    /// The hash with one more byte.
+    /// The hash after one more byte.
     fn enter(hash: Self::Hash, byte: u8) -> Self::Hash;
 
-    /// The hash one byte further: `leaves` lies a window before `enters`.
+    /// The hash one byte later. `leaves` is the byte one window before `enters`.
     fn roll(hash: Self::Hash, enters: u8, leaves: u8) -> Self::Hash;
 
-    /// True if a chunk ends where the hash is this.
+    /// True if `hash` ends a chunk.
     fn ends(hash: Self::Hash, limit: Self::Hash) -> bool;
 }
 
-/// Result of a search.
+/// Result of a search for a boundary.
 pub(super) enum Found<H> {
-    /// The first end.
+    /// The first boundary.
     End(usize),
-    /// None; this is the last hash.
+    /// No boundary; the hash after the last byte.
     Nothing(H),
 }
 
 impl<H> Found<H> {
-    /// The first end.
+    /// The first boundary, if any.
     pub(super) fn end(self) -> Option<usize> {
         match self {
             Self::End(end) => Some(end),
@@ -50,7 +51,8 @@ impl<H> Found<H> {
     }
 }
 
-/// The length of the first chunk of `data`: the least from `min` on that the hash ends, else `max`, or all there is.
+/// The length of the first chunk of `data`: the first boundary from `min` on, else `max` or the length of
+/// `data`.
 pub(super) fn cut<R: Rolling<LANES>, const LANES: usize>(
     data: &[u8],
     min: usize,
@@ -62,7 +64,7 @@ pub(super) fn cut<R: Rolling<LANES>, const LANES: usize>(
     end.flatten().unwrap_or(data.len())
 }
 
-/// The first of `ends` that ends a chunk, where the window before each lies in `data`.
+/// The first boundary in `ends`. `data` must contain the window before each of them.
 pub(super) fn first<R: Rolling<LANES>, const LANES: usize>(
     data: &[u8],
     ends: Range<usize>,
@@ -72,13 +74,13 @@ pub(super) fn first<R: Rolling<LANES>, const LANES: usize>(
     search::<R, LANES>(data, ends, hash, limit).end()
 }
 
-/// The hash of the window right before the last byte of `..end`.
+/// The hash of the window that ends before the last byte of `data[..end]`.
 pub(super) fn warm_up<R: Rolling<LANES>, const LANES: usize>(data: &[u8], end: usize) -> R::Hash {
     let window = &data[end - 1 - R::WINDOW..end - 1];
     window.iter().fold(R::Hash::default(), |hash, byte| R::enter(hash, *byte))
 }
 
-/// Does as [`first`], with the hash before the first of `ends`.
+/// As [`first`], given the hash before the first of `ends`.
 #[inline(never)]
 pub(super) fn search<R: Rolling<LANES>, const LANES: usize>(
     data: &[u8],
@@ -104,7 +106,8 @@ pub(super) fn search<R: Rolling<LANES>, const LANES: usize>(
     Found::Nothing(hash)
 }
 
-/// Searches behind each byte of `block`, counted from 0, that has a window before it.
+/// Searches all positions of `block` that have a full window before them. Returns an offset from the first such
+/// position.
 #[inline(always)]
 fn in_lanes<R: Rolling<LANES>, const LANES: usize>(
     block: &[u8],
@@ -137,7 +140,7 @@ fn in_lanes<R: Rolling<LANES>, const LANES: usize>(
     found.map_or(Found::Nothing(hashes[LANES - 1]), Found::End)
 }
 
-/// The first lane that found an end.
+/// The first lane whose hash ends a chunk.
 #[cold]
 fn first_lane<R: Rolling<LANES>, const LANES: usize>(
     hashes: [R::Hash; LANES],

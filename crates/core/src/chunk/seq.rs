@@ -1,4 +1,4 @@
-//! SeqCDC (Middleware 2024), increasing: no hash, only comparisons of neighbours.
+//! SeqCDC in increasing mode (Middleware 2024): comparisons of adjacent bytes instead of a hash.
 //!
 //! ```text
 //! at = min, ups = downs = 0
@@ -11,25 +11,26 @@
 //!
 //! Choices where the paper is silent:
 //!
-//! 1. The byte that completes the rise is the last of its chunk.
-//! 2. The first step judged is the one to byte `min`.
-//! 3. Equal neighbours are no step (as in the authors' code): a run of one byte makes the longest chunks.
-//! 4. `LENGTH` and `TRIGGER` are the paper's, and `skip` follows from the mean: random bytes rise that long, and fall
-//!    that often before, after known numbers of bytes.
+//! 1. The byte that completes the sequence is the last of its chunk.
+//! 2. The first comparison is of byte `min` with the byte before.
+//! 3. Equal neighbors count neither as up nor as down, as in the authors' code. So a run of one byte value
+//!    makes maximal chunks.
+//! 4. `LENGTH` and `TRIGGER` are the paper's. `skip` follows from the average: the number of random bytes up to
+//!    a sequence of `LENGTH`, and of skips before, are known.
 //!
 //! The code differs from the paper's loop:
 //!
-//! 1. It takes [`STEPS`] steps at once, as one bit each, whatever the vectors. "As many ups since the last down" is a
-//!    shift and an addition per up, whose carry runs through equal neighbours.
-//! 2. It asks for memory ahead: the processor itself does that only for who leaves nothing out.
+//! 1. The code takes [`STEPS`] comparisons at once, one bit each, on vectors of any width. "`LENGTH` ups since
+//!    the last down" is one shift and one addition for each up; the carry runs through equal neighbors.
+//! 2. The code prefetches memory, because hardware prefetchers do not follow the skips.
 //!
-//! A cut depends on where the skips before it ended, thus on all of the chunk from `min` on.
+//! A cut depends on the end of earlier skips, so on the whole chunk from `min` on.
 
 use super::{Chunker, Sizes};
 use crate::simd::search::read_ahead;
 use crate::simd::{Isa, Kernel, MAX_LANES, Simd};
 
-/// Cuts behind a row of rising bytes; skips ahead where bytes mostly fall.
+/// Cuts after a sequence of rising bytes. Skips bytes where most bytes fall.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seq {
     min: usize,
@@ -39,7 +40,7 @@ pub(super) struct Seq {
 }
 
 impl Seq {
-    /// A chunker for chunks of `sizes`, with the instructions of `isa`.
+    /// Cuts chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let rest = (sizes.avg() - sizes.min()).saturating_sub(RANDOM_WAIT_BYTES);
         let skip = rest * 100 / SKIPS_IN_100_WAITS;
@@ -98,14 +99,14 @@ impl Kernel for Cut<'_> {
     }
 }
 
-/// A bit for each step between neighbours. Equal ones have neither.
+/// A bit for each pair of adjacent bytes. Equal neighbors have neither bit.
 struct Steps {
     up: u64,
     down: u64,
 }
 
 impl Steps {
-    /// The first steps in `bytes`, of which there are two at least. None follow its last byte.
+    /// The first steps in `bytes`, which has at least two bytes. Steps past the end count as equal.
     #[inline(always)]
     fn load<S: Simd>(simd: S, bytes: &[u8]) -> Self {
         if let Some(bytes) = bytes.first_chunk() {
@@ -119,7 +120,7 @@ impl Steps {
     #[inline(always)]
     fn load_all<S: Simd>(simd: S, bytes: &[u8; STEPS + 1]) -> Self {
         let (mut not_up, mut not_down) = (0u64, 0u64);
-        // Rotated into place, not shifted: LLVM takes shifted halves for a vector of flags and counts it flag by flag.
+        // Rotated, not shifted: for shifted halves LLVM uses a vector of flags and processes each flag alone.
         for n in (0..STEPS).step_by(S::LANES) {
             let (before, here) = (simd.load(&bytes[n..]), simd.load(&bytes[n + 1..]));
             not_up = (not_up | simd.ge(before, here)).rotate_right(S::LANES as u32);
@@ -128,13 +129,14 @@ impl Steps {
         Self { up: !not_up, down: !not_down }
     }
 
-    /// Ups that have `LENGTH - 1` before them since the last down, where `ups` came before all steps.
+    /// The ups that complete [`LENGTH`] ups since the last down. `ups` is the number of ups before these steps.
     #[inline(always)]
     fn risen(&self, ups: u32) -> u64 {
         let equal = !(self.up | self.down);
         let mut risen = self.up;
         for before in 1..LENGTH {
-            // The steps behind. A run of equal ones begins with such a step or has none, and hands it on as a carry.
+            // The previous steps. A run of equal steps begins after such a step or not; the carry passes this
+            // bit through the run.
             let behind = risen << 1 | u64::from(ups >= before);
             let carried = equal.wrapping_add(behind & equal);
             risen = self.up & (behind | carried);
@@ -142,7 +144,8 @@ impl Steps {
         risen
     }
 
-    /// Ups since the last down, where `ups` came before all steps and not [`LENGTH`] together.
+    /// The number of ups since the last down, of which `ups` came before these steps. Fewer than [`LENGTH`] in
+    /// all.
     #[inline(always)]
     fn ups_at_end(&self, ups: u32) -> u32 {
         match self.down.checked_ilog2() {
@@ -152,7 +155,7 @@ impl Steps {
     }
 }
 
-/// The position of the bit of `bits` that has `n` others below it.
+/// The position of the bit of `bits` with `n` one bits below it.
 #[inline(always)]
 fn nth_one(mut bits: u64, n: u32) -> u32 {
     for _ in 0..n {
@@ -161,16 +164,16 @@ fn nth_one(mut bits: u64, n: u32) -> u32 {
     bits.trailing_zeros()
 }
 
-/// Steps up in a row that end a chunk.
+/// Number of consecutive ups that end a chunk.
 const LENGTH: u32 = 5;
-/// Steps down, not in a row, that cause a skip.
+/// Number of downs, not necessarily consecutive, that cause a skip.
 const TRIGGER: u32 = 50;
-/// Steps taken at once.
+/// Number of steps in one word.
 const STEPS: usize = MAX_LANES;
 
-/// The mean number of random bytes, without those skipped, until they rise so often in a row.
+/// Mean number of random bytes, without skipped bytes, until [`LENGTH`] ups in a row.
 const RANDOM_WAIT_BYTES: u32 = 870;
-/// Skips that random bytes cause before that, a hundred times over.
+/// Mean number of skips in that time, times 100.
 const SKIPS_IN_100_WAITS: u32 = 825;
 
 #[cfg(test)]
@@ -194,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Bytes of 7 that rise from `at` on, each byte `wide` times.
+    /// Bytes of 7, then from `at` on rising bytes, each repeated `wide` times.
     fn rising(at: usize, wide: usize) -> Vec<u8> {
         let rise = |n: usize| 8 + ((n - at) / wide).min(4) as u8;
         (0..5000).map(|n| if n < at { 7 } else { rise(n) }).collect()
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn many_falls_skip_what_follows() {
+    fn many_falls_skip_the_next_bytes() {
         let skip = Seq::new(sizes(), Isa::SCALAR).skip;
         assert!(skip > 65);
         for first in 512..600 {

@@ -1,8 +1,8 @@
-//! A sieve: hash-based chunks at the speed of hashless ones. Ours; no paper has it.
+//! Sieve chunking: hash-based boundaries at the speed of chunkers without a hash. Our own algorithm.
 //!
-//! Gear hashes find boundaries by content alone, so they re-align right after an edit, but their table look-ups keep
-//! vector units out (VectorCDC §3). Hashless chunkers fit vector units, but cut by what lies far back. This one has
-//! both:
+//! Gear hashes find boundaries by content only, so boundaries realign right after an edit; but table look-ups
+//! prevent vectorization (VectorCDC §3). Chunkers without a hash fit vector units, but their cuts depend on
+//! distant bytes. The sieve has both advantages:
 //!
 //! ```text
 //! term(b)     = LOW[b & 15] xor HIGH[b >> 4]                                     of eight bits
@@ -12,22 +12,25 @@
 //! sixteens(i) = eights(i) + rotate(eights(i - 8), 1)                             of the 16 bytes before i
 //! hash(i)     = sum over j in 0..4 of  KEY[j] * data[i - 32 + 8 j ..][..8] as u64  (mod 2^64; the 32 bytes before i)
 //!
-//! A position passes the mesh if sixteens(i) and the highest `more` bits of eights(i) are zero. It is an end if
-//! besides so many highest bits of hash(i) are zero that one in 4 avg is, up to the mean, or one in avg / 4, past it.
+//! A position passes the mesh if sixteens(i) and the highest `more` bits of eights(i) are zero. A position is a boundary
+//! if, besides, the highest bits of hash(i) are zero: so many that one position in 4 avg is a boundary before the average,
+//! and one in avg / 4 after the average.
 //!
-//! cut         = the least end in min..max, else max, or the end of the file
+//! cut         = the first boundary in min..max, else max, or the end of the file
 //! ```
 //!
-//! 1. Sixteen-byte tables are what every vector unit can look up in a register, and eight bits are what a lane holds:
-//!    the sums of all lanes take two or three dozen instructions, by doubling.
-//! 2. Rotations let every bit see all bytes. With shifts, as in a gear hash, the lowest bits would follow the last
-//!    byte, and in text the ends would be as rare as its letters have it.
-//! 3. One position in 256 or fewer passes. Only there the hash is taken, so it may be a good one: no common run of
-//!    sixteen bytes decides on its own. `more = log2(avg) - 12`, and at least 0, so that behind the mean the hash still
-//!    decides of four positions for one. No mean is so large that `more` could exceed the eight bits.
-//! 4. Sixteen bytes and not eight: data of two byte values has 2^8 different runs of eight, too few for one in 256.
-//! 5. As in normalised chunking (FastCDC) an end is less likely before the mean and more likely behind it.
-//! 6. In a run of one byte `sixteens` is not zero, whatever the byte: holes and padding make the longest chunks.
+//! 1. Every vector unit can look up 16-byte tables in a register, and a lane holds eight bits. The sums of all
+//!    lanes take two or three dozen instructions, by doubling.
+//! 2. Rotations let every bit depend on all bytes. With shifts, as in a Gear hash, the lowest bits would depend
+//!    on the last byte only, and boundaries in text would be as rare as certain letters.
+//! 3. At most one position in 256 passes the mesh. Only there the hash is computed, so a strong hash is
+//!    affordable: no common 16-byte string decides alone. `more = log2(avg) - 12`, and at least 0, so that the
+//!    hash rejects three of four positions even after the average. `more` never exceeds eight bits.
+//! 4. The sums cover sixteen bytes, not eight: data with two byte values has only 2^8 strings of eight bytes,
+//!    too few for one in 256.
+//! 5. As in normalized chunking (FastCDC), a boundary is less likely before the average and more likely after
+//!    it.
+//! 6. In a run of one byte value `sixteens` is not zero. So holes and padding make maximal chunks.
 
 use std::hint::black_box;
 
@@ -36,23 +39,23 @@ use crate::constants::split_mix;
 use crate::simd::search::read_ahead;
 use crate::simd::{Isa, Kernel, MAX_LANES, Simd};
 
-/// Cuts where sums of the last 16 bytes are zero and a hash of the last 32 is small.
+/// Cuts where sums of the last 16 bytes are zero and a hash of the last 32 bytes is small.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sieve {
     min: usize,
     avg: usize,
     max: usize,
-    /// The bits of `eights` that are zero where a position passes.
+    /// The bits of `eights` that must be zero to pass.
     mesh: u8,
-    /// A hash up to here is an end, up to the mean.
+    /// The largest hash of a boundary up to the average.
     strict: u64,
-    /// A hash up to here is an end, past the mean.
+    /// The largest hash of a boundary past the average.
     loose: u64,
     isa: Isa,
 }
 
 impl Sieve {
-    /// A chunker for chunks of `sizes`, with the instructions of `isa`.
+    /// Cuts chunks of `sizes` with the instructions of `isa`.
     pub(super) fn new(sizes: Sizes, isa: Isa) -> Self {
         let bits = sizes.avg().trailing_zeros();
         let more = bits.saturating_sub(SIXTEENS_BITS + NORMALISATION + HASH_BITS);
@@ -68,7 +71,7 @@ impl Sieve {
         }
     }
 
-    /// The first end in `data` among those that passed the mesh.
+    /// The first boundary in `data` among the positions that passed the mesh.
     #[inline(always)]
     fn first_end(&self, data: &[u8], passed: &Passed) -> Option<usize> {
         if passed.any == 0 {
@@ -77,7 +80,7 @@ impl Sieve {
         for (n, mut word) in passed.words.into_iter().enumerate() {
             while word != 0 {
                 let end = passed.start + n * MAX_LANES + word.trailing_zeros() as usize + 1;
-                // Behind the data there is only what a block was filled up with.
+                // Positions past the data come from the padding of the last block.
                 if end < data.len() && self.ends(data, end) {
                     return Some(end);
                 }
@@ -87,7 +90,7 @@ impl Sieve {
         None
     }
 
-    /// True if a chunk ends at `end`, where the mesh let it pass.
+    /// True if `end`, which passed the mesh, is a boundary.
     #[inline(always)]
     fn ends(&self, data: &[u8], end: usize) -> bool {
         let (words, _) = data[end - WINDOW..end].as_chunks::<8>();
@@ -113,7 +116,7 @@ impl Chunker for Sieve {
 
 struct Cut<'a> {
     sieve: &'a Sieve,
-    /// More than the minimum, at most the maximum.
+    /// Longer than the minimum, at most the maximum.
     data: &'a [u8],
 }
 
@@ -124,23 +127,23 @@ impl Kernel for Cut<'_> {
     fn run<S: Simd>(self, simd: S) -> usize {
         let Self { sieve, data } = self;
         let mut mesh = Mesh::new(simd, sieve.mesh);
-        // A chunk may end behind byte min - 1. What lies before only warms up.
+        // The first possible boundary follows byte `min - 1`. Earlier bytes only warm up the sums.
         let first = sieve.min - 1;
         for bytes in data[first - WARM_UP.max(S::LANES)..first].chunks_exact(S::LANES) {
             mesh.sums(mesh.terms(bytes));
         }
-        // The last byte's end is an end anyway.
+        // The end of the data is a boundary in any case.
         let blocks = data[first..data.len() - 1].chunks_exact(BLOCK);
         let rest = blocks.remainder();
         let mut start = first;
         let mut before = Passed { start, words: [0; WORDS], any: 0 };
         for block in blocks {
-            // Where this chunk may end the next one begins, and skips its minimum.
+            // If the chunk ends in this block, the next chunk begins here and skips its minimum.
             let next = start + sieve.min;
             read_ahead(simd, data, next..next + BLOCK);
             let passed = mesh.block(start, block);
-            // Whether a position passed cannot be foretold, and a wrong guess throws away what was begun behind it. So
-            // a block is asked about only when the sums of the next one are under way.
+            // The branch on a passed position is unpredictable, and a misprediction drops the work begun after
+            // it. So a block is checked only after the sums of the next block are under way.
             if let Some(end) = sieve.first_end(data, &before) {
                 return end;
             }
@@ -154,18 +157,18 @@ impl Kernel for Cut<'_> {
     }
 }
 
-/// Positions of a block that the mesh let pass.
+/// The positions of a block that passed the mesh.
 #[derive(Clone, Copy)]
 struct Passed {
     /// Start of the block.
     start: usize,
-    /// A bit for each position.
+    /// One bit for each position.
     words: [u64; WORDS],
-    /// All words in one.
+    /// Bitwise OR of all words.
     any: u64,
 }
 
-/// The sieve's first part, over one vector after the other.
+/// First stage of the sieve, one vector after the other.
 struct Mesh<S: Simd> {
     simd: S,
     low: S::Table,
@@ -181,13 +184,13 @@ impl<S: Simd> Mesh<S> {
         Self { simd, low, high, bits: simd.splat(bits), before: simd.nothing() }
     }
 
-    /// Positions that pass in the next block, which starts at `start`.
+    /// The positions that pass in the next block, which starts at `start`.
     #[inline(always)]
     fn block(&mut self, start: usize, block: &[u8]) -> Passed {
         let simd = self.simd;
         let mut words = [0; WORDS];
         for (n, group) in block.chunks_exact(S::LANES * UNROLLED).enumerate() {
-            // Step by step, not vector by vector: each waits for its own steps only.
+            // Step by step for all vectors, not vector by vector, to hide the latency of the instructions.
             let mut vectors = [simd.splat(0); UNROLLED];
             for (vector, bytes) in vectors.iter_mut().zip(group.chunks_exact(S::LANES)) {
                 *vector = self.terms(bytes);
@@ -200,12 +203,12 @@ impl<S: Simd> Mesh<S> {
                 words[at / MAX_LANES] |= simd.eq(sums, simd.splat(0)) << (at % MAX_LANES);
             }
         }
-        // Opaque, or the compiler would put all of this off until it is known that no chunk ends in the block before.
+        // `black_box`, or the compiler would defer these sums until after the branch on the previous block.
         let any = black_box(words.iter().fold(0, |any, word| any | word));
         Passed { start, words, any }
     }
 
-    /// The terms of the first bytes of `bytes`, a vector of them.
+    /// The terms of the first vector of `bytes`.
     #[inline(always)]
     fn terms(&self, bytes: &[u8]) -> S::Vector {
         let simd = self.simd;
@@ -213,7 +216,7 @@ impl<S: Simd> Mesh<S> {
         simd.xor(simd.low_nibbles(self.low, bytes), simd.high_nibbles(self.high, bytes))
     }
 
-    /// Sums that are zero where a position passes, with the next `terms`.
+    /// Sums of the next `terms`. A sum is zero where the position passes.
     #[inline(always)]
     fn sums(&mut self, terms: S::Vector) -> S::Vector {
         let simd = self.simd;
@@ -222,28 +225,28 @@ impl<S: Simd> Mesh<S> {
     }
 }
 
-/// Bytes before the first position that its sums depend on, and a vector may be longer.
+/// Number of bytes before the first position on which its sums depend. A vector may be longer.
 const WARM_UP: usize = 16;
-/// Vectors that take each step together.
+/// Number of vectors that are processed together.
 const UNROLLED: usize = 4;
-/// Words with a bit for each position of a block: as many as the longest vectors fill.
+/// Number of words with one bit for each position of a block, for the longest vectors.
 const WORDS: usize = UNROLLED;
-/// Positions judged between two branches.
+/// Number of positions between two branches.
 const BLOCK: usize = WORDS * MAX_LANES;
-/// Bits of `sixteens`.
+/// Number of bits of `sixteens`.
 const SIXTEENS_BITS: u32 = u8::BITS;
-/// Bits at least that the hash decides behind the mean.
+/// Minimum number of bits that the hash decides past the average.
 const HASH_BITS: u32 = 2;
-/// Bytes that the hash depends on.
+/// Number of bytes of the hash's window.
 const WINDOW: usize = 32;
-/// Bits more before the mean and fewer after it: FastCDC's level 2.
+/// Additional bits before the average, and fewer bits after it: level 2 of FastCDC.
 const NORMALISATION: u32 = 2;
 
 /// Terms by the low four bits of a byte.
 const LOW: [u8; 16] = nibbles(0);
-/// Terms by the high four bits of a byte; no value is also in [`LOW`], so no byte's term is 0.
+/// Terms by the high four bits of a byte. [`LOW`] has none of these values, so no term is 0.
 const HIGH: [u8; 16] = nibbles(1);
-/// Odd numbers for the words of the window.
+/// Odd multipliers for the words of the window.
 const KEYS: [u64; WINDOW / 8] = [mix(4) | 1, mix(5) | 1, mix(6) | 1, mix(7) | 1];
 /// "deltic" in ASCII.
 const SEED: u64 = 0x6465_6c74_6963;

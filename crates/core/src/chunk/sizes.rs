@@ -1,13 +1,13 @@
-//! Lengths of chunks, checked.
+//! Validated chunk lengths.
 
 use crate::codec::{CodecError, Put, Reader};
 
-/// Shortest minimum, in bytes. Only the last chunk of a file is shorter.
+/// Smallest allowed minimum, in bytes. Only the last chunk of a file is shorter.
 pub const MIN_CHUNK_BYTES: u32 = 512;
-/// Longest chunk, in bytes.
+/// Largest allowed maximum, in bytes.
 pub const MAX_CHUNK_BYTES: u32 = 512 << 10;
 
-/// Why lengths do not describe chunks.
+/// Reason why lengths are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSizes {
     /// Sizes outside of `MIN_CHUNK_BYTES <= min <= avg <= max <= MAX_CHUNK_BYTES`.
@@ -15,12 +15,12 @@ pub enum BadSizes {
         "chunk sizes must rise from min over avg to max, within {MIN_CHUNK_BYTES} to {MAX_CHUNK_BYTES} bytes"
     )]
     Range,
-    /// A mean that no mask of whole bits can aim at.
+    /// The average is not a power of two, so no mask of whole bits can reach it.
     #[error("average chunk size is not a power of two")]
     NotPowerOfTwo,
 }
 
-/// The shortest, mean and longest chunk of a content-defined chunker, in bytes, checked.
+/// The minimum, average and maximum chunk length of a content-defined chunker, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sizes {
     pub(super) min: u32,
@@ -29,11 +29,11 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Checks three lengths in bytes.
+    /// Validates three lengths in bytes.
     ///
     /// # Errors
-    /// [`BadSizes`] where they do not rise within [`MIN_CHUNK_BYTES`] and [`MAX_CHUNK_BYTES`], or `avg` is not a power
-    /// of two.
+    /// [`BadSizes`] if the lengths do not ascend within [`MIN_CHUNK_BYTES`] to [`MAX_CHUNK_BYTES`], or `avg` is
+    /// not a power of two.
     pub const fn new(min: u32, avg: u32, max: u32) -> Result<Self, BadSizes> {
         if min < MIN_CHUNK_BYTES || avg < min || max < avg || MAX_CHUNK_BYTES < max {
             Err(BadSizes::Range)
@@ -44,31 +44,31 @@ impl Sizes {
         }
     }
 
-    /// The shortest chunk, in bytes, but for the last of a file.
+    /// Minimum chunk length in bytes. The last chunk of a file may be shorter.
     #[must_use]
     pub const fn min(self) -> u32 {
         self.min
     }
 
-    /// Target of the mean, in bytes: a power of two.
+    /// Target of the average chunk length in bytes, a power of two.
     #[must_use]
     pub const fn avg(self) -> u32 {
         self.avg
     }
 
-    /// The longest chunk, in bytes.
+    /// Maximum chunk length in bytes.
     #[must_use]
     pub const fn max(self) -> u32 {
         self.max
     }
 
-    /// Bytes past the minimum in which a hash should end a chunk, so that the mean is right; at least one.
+    /// Expected number of bytes between the minimum and a boundary, for the right average; at least one.
     pub(super) const fn wait(self) -> u32 {
         if self.min < self.avg { self.avg - self.min } else { 1 }
     }
 
-    /// The window of AE and RAM, in bytes: random ones wait for the utmost value behind it, and it leaves no chunk
-    /// shorter than the minimum.
+    /// The window of AE and RAM, in bytes. It accounts for the wait for an extreme byte after the window, and
+    /// no chunk becomes shorter than the minimum.
     pub(super) const fn window(self) -> u32 {
         let (window, least) = (self.avg - RANDOM_WAIT_BYTES, self.min - 1);
         if window < least { least } else { window }
@@ -86,7 +86,7 @@ impl Sizes {
     }
 }
 
-/// The mean number of random bytes until one given value comes up.
+/// The mean number of random bytes until a given value occurs.
 const RANDOM_WAIT_BYTES: u32 = 256;
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_that_exist_are_right() {
+    fn sizes_accept_valid_lengths_only() {
         assert!(Sizes::new(512, 512, 512).is_ok());
         assert!(Sizes::new(512, 1 << 19, 1 << 19).is_ok());
         for (min, avg, max) in

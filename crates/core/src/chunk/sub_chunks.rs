@@ -1,28 +1,29 @@
-//! Chunk sums without a second look at the bytes: ParaSync's parallel chunking (§3.1, figure 8).
+//! Chunk sums combined from sub-chunk sums: ParaSync's parallel chunking (§3.1, figure 8).
 //!
 //! ```text
-//! 1. for each segment, by any thread:  where the hash would cut, whatever the sizes, and the sum of each sub-chunk
-//!                                      between two such candidates
-//! 2. sub-chunks in order, by one:      chunk's sum = concat of its sub-chunks' sums
-//!                                      cut where a chunk ends with a candidate and has its minimum, and at every maximum
+//! 1. for each segment, on any thread:  all candidates of the hash, ignoring the sizes, and the sum of each sub-chunk
+//!                                      between two candidates
+//! 2. in order, on one thread:           sum of a chunk = concat of its sub-chunk sums;
+//!                                      cut at a candidate at or past the minimum, and at every maximum
 //! ```
 //!
 //! Differences from the paper, and why:
 //!
-//! 1. Candidates do not depend on where a segment begins: the window before it is read as well.
-//! 2. A maximum may fall into a sub-chunk, of which the paper does not speak. So the first stage also ends sub-chunks
-//!    at marks: where a chunker that began at the segment's first byte would cut at its maximum. After a few chunks
-//!    its boundaries are the file's (law 2), and so are these maxima. Before that, the second stage asks for the sum
-//!    of the sub-chunk's front, and derives that of its back: few bytes, since sub-chunks longer than [`MARK_BYTES`]
-//!    are marked as well.
-//! 3. The sum of a segment's last bytes is a sub-chunk of its own, so the stages need no barrier between them: the
-//!    second one takes segments as they come.
-//! 4. Equation 1 holds with [`Crc32c::concat`], not as published: see there.
+//! 1. Candidates do not depend on the start of a segment: the window before the segment is read too.
+//! 2. A maximum may fall inside a sub-chunk; the paper leaves this case open. So the first stage also ends
+//!    sub-chunks at marks: where a chunker started at the first byte of the segment would cut at its maximum.
+//!    After a few chunks these boundaries are the boundaries of the file (law 2), and so are the maxima. Before
+//!    that, the second stage asks for the sum of the front part of a sub-chunk and derives the sum of the rest.
+//!    That concerns few bytes, because sub-chunks longer than [`MARK_BYTES`] are marked too.
+//! 3. The last bytes of a segment are a sub-chunk of their own. So the stages need no barrier: the second stage
+//!    takes segments as they finish.
+//! 4. Equation 1 holds for [`Crc32c::concat`], not as published; see there.
 //!
-//! 5. A first stage that judges every byte takes twice the time of a chunker in one stage, which skips minima. So it
-//!    does that too, from where its boundaries must be the file's (law 2 again); there each sub-chunk is a chunk, and
-//!    whatever else is wanted of chunks is taken of it while it is in the cache. If the second stage does not come to
-//!    that boundary, it asks for the rest of the segment to be judged again, byte by byte ([`Ask::Judge`]).
+//! 5. A first stage that judges every byte takes twice the time of a one-stage chunker, which skips minima. So
+//!    the first stage skips minima too, from the point where its boundaries should be the boundaries of the
+//!    file (law 2 again). From there each sub-chunk is a chunk, and other sums of the chunk are computed while
+//!    its bytes are in the CPU cache. If the second stage does not reach that boundary, it requests all
+//!    candidates of the rest of the segment ([`Ask::Judge`]).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -30,7 +31,7 @@ use std::ops::Range;
 use super::Sizes;
 use crate::weak::Crc32c;
 
-/// Sub-chunks that [`TwoStage::sub_chunks`](super::TwoStage::sub_chunks) found in a segment, in order.
+/// The sub-chunks of one segment, in order, from [`TwoStage::sub_chunks`](super::TwoStage::sub_chunks).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubChunks<T> {
     found: Vec<SubChunk<T>>,
@@ -38,54 +39,54 @@ pub struct SubChunks<T> {
     end: u64,
 }
 
-/// Bytes that lie in one chunk, but for a maximum.
+/// A run of bytes without a candidate inside; the chunks of the file may still be cut inside it at a maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SubChunk<T> {
     len: u32,
     sum: Crc32c,
     end: End,
-    /// Sum of a whole chunk, if it is thought to be one.
+    /// The sum of the whole chunk, if the sub-chunk is assumed to be a chunk.
     whole: Option<T>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// The hash would cut.
+    /// A candidate of the hash.
     Candidate,
-    /// A chunk would, and the rest of the segment was judged as if it did.
+    /// A candidate after which the rest of the segment was judged as if a chunk began here.
     Assumed,
-    /// No chunk would, but perhaps the maximum.
+    /// Not a candidate, but possibly a maximum.
     Mark,
 }
 
-/// Sub-chunks in the making.
+/// Collects the sub-chunks of a segment.
 pub(super) struct Queue<'a, T, F> {
     /// Bytes that are in no sub-chunk yet.
     rest: &'a [u8],
-    /// Start of those bytes.
+    /// File offset of `rest`.
     at: u64,
     of_part: F,
     found: Vec<SubChunk<T>>,
 }
 
 impl<'a, T, F: FnMut(&[u8]) -> Crc32c> Queue<'a, T, F> {
-    /// Sub-chunks of the segment `data`, which starts at `at`.
+    /// Starts the sub-chunks of the segment `data`, at file offset `at`.
     pub(super) const fn new(data: &'a [u8], at: u64, of_part: F) -> Self {
         Self { rest: data, at, of_part, found: Vec::new() }
     }
 
-    /// Ends one where the hash would cut.
+    /// Ends a sub-chunk at a candidate of the hash.
     pub(super) fn candidate(&mut self, end: u64) {
         self.mark(end);
         self.end_is(End::Candidate);
     }
 
-    /// Judges the rest as if a chunk of the file started there.
+    /// Marks the last end as assumed: the rest is judged as if a chunk of the file began there.
     pub(super) fn assume(&mut self) {
         self.end_is(End::Assumed);
     }
 
-    /// Ends one that is thought to be a chunk.
+    /// Ends a sub-chunk that is assumed to be a chunk.
     pub(super) fn chunk(
         &mut self,
         end: u64,
@@ -98,7 +99,7 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> Queue<'a, T, F> {
         self.found.push(SubChunk { len, sum, end, whole });
     }
 
-    /// Ends one anyway.
+    /// Ends a sub-chunk at a position that is not a candidate.
     pub(super) fn mark(&mut self, end: u64) {
         for piece in self.take(end).chunks(MARK_BYTES) {
             let (len, sum) = (piece.len() as u32, (self.of_part)(piece));
@@ -106,7 +107,7 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> Queue<'a, T, F> {
         }
     }
 
-    /// All of them, in a segment that ends there.
+    /// Returns all sub-chunks of the segment, which ends at `end`.
     pub(super) fn finish(self, end: u64) -> SubChunks<T> {
         SubChunks { found: self.found, end }
     }
@@ -124,43 +125,44 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> Queue<'a, T, F> {
     }
 }
 
-/// A chunk that was merged.
+/// A chunk of the file, merged from sub-chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged<T> {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// Sum of its bytes.
+    /// CRC-32C of the chunk.
     pub sum: Crc32c,
-    /// Sum that the first stage took of it besides, if it was thought to be a chunk there.
+    /// The sum that the first stage computed of the whole chunk, if it assumed this chunk.
     pub whole: Option<T>,
 }
 
-/// Answer that the second stage cannot go on without.
+/// Information that the second stage needs to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// The sum of these bytes, for [`Merge::split`]: a maximum falls behind them, into a sub-chunk.
+    /// The CRC-32C of this byte range, for [`Merge::split`]: a maximum falls inside a sub-chunk.
     Sum(Range<u64>),
-    /// The sub-chunks of these bytes, with every end judged, for [`Merge::judge`]: a boundary was assumed that is none.
+    /// All sub-chunks of this byte range, for [`Merge::judge`]: an assumed boundary is not a boundary.
     Judge(Range<u64>),
 }
 
-/// Merges the sub-chunks of a file's segments into its chunks (laws 2 and 3).
+/// Merges the sub-chunks of a file's segments to chunks (laws 2 and 3).
 ///
-/// [`Merge::push`], [`Merge::split`] and [`Merge::judge`] return all chunks that became certain, in order. While
-/// [`Merge::asks`] for something, nothing does but by the answer; more may be pushed meanwhile, and waits.
+/// [`Merge::push`], [`Merge::split`] and [`Merge::judge`] return all chunks that became final, in order. While
+/// [`Merge::asks`] returns a request, only its answer makes more chunks final. Further segments may be pushed
+/// meanwhile.
 #[derive(Clone, Debug)]
 pub struct Merge<T> {
     sizes: Sizes,
-    /// Start of the open chunk.
+    /// File offset of the open chunk.
     start: u64,
-    /// Bytes of it that are merged: less than the maximum.
+    /// Number of merged bytes of the open chunk, less than the maximum.
     len: u32,
     sum: Crc32c,
     whole: Option<T>,
     waiting: VecDeque<SubChunk<T>>,
-    /// Ends of the segments that wait.
+    /// End offsets of the waiting segments.
     segment_ends: VecDeque<u64>,
-    /// A boundary was assumed where the open chunk does not end.
+    /// True if the open chunk does not end at an assumed boundary.
     doubts: bool,
 }
 
@@ -178,31 +180,35 @@ impl<T> Merge<T> {
         }
     }
 
-    /// Takes the sub-chunks of the next segment. All segments come, in order.
-    #[must_use = "these chunks are not told again"]
+    /// Takes the sub-chunks of the next segment. Every segment must be pushed, in order. Returns the chunks
+    /// that became final.
+    #[must_use = "these chunks are not returned again"]
     pub fn push(&mut self, next: SubChunks<T>) -> Vec<Merged<T>> {
         self.waiting.extend(next.found);
         self.segment_ends.push_back(next.end);
         self.release()
     }
 
-    /// Answer that is needed before anything else is certain.
+    /// The information that is needed before more chunks become final.
     #[must_use]
     pub fn asks(&self) -> Option<Ask> {
         self.waiting.front()?;
         let at = self.at();
         if self.doubts {
-            let end = self.segment_ends.front().expect("what waits is of a segment that waits");
+            let end = self
+                .segment_ends
+                .front()
+                .expect("every waiting sub-chunk belongs to a waiting segment");
             return Some(Ask::Judge(at..*end));
         }
         Some(Ask::Sum(at..self.start + u64::from(self.sizes.max())))
     }
 
-    /// Takes the sum that it asks for.
+    /// Takes the sum requested by [`Ask::Sum`].
     ///
     /// # Panics
-    /// If nothing waits.
-    #[must_use = "these chunks are not told again"]
+    /// If no sub-chunk waits.
+    #[must_use = "these chunks are not returned again"]
     pub fn split(&mut self, front: Crc32c) -> Vec<Merged<T>> {
         let cut = self.waiting.front_mut().expect("a sub-chunk waits to be split");
         let len = self.sizes.max() - self.len;
@@ -214,11 +220,11 @@ impl<T> Merge<T> {
         self.release()
     }
 
-    /// Takes the sub-chunks that it asks for.
+    /// Takes the sub-chunks requested by [`Ask::Judge`].
     ///
     /// # Panics
-    /// If they do not end where a segment does that waits.
-    #[must_use = "these chunks are not told again"]
+    /// If they do not end with the first waiting segment.
+    #[must_use = "these chunks are not returned again"]
     pub fn judge(&mut self, again: SubChunks<T>) -> Vec<Merged<T>> {
         assert_eq!(self.segment_ends.front(), Some(&again.end), "the rest of the segment");
         let mut left = again.end - self.at();
@@ -231,22 +237,24 @@ impl<T> Merge<T> {
         self.release()
     }
 
-    /// The last chunk, which the end of the file cuts short, if there is one.
+    /// Ends the file. Returns the last chunk, which may be shorter than the minimum, or `None` for an empty
+    /// rest.
     ///
     /// # Panics
-    /// If something is asked for.
-    #[must_use = "this chunk is not told again"]
+    /// If a request is open.
+    #[must_use = "this chunk is not returned again"]
     pub fn finish(self) -> Option<Merged<T>> {
-        assert!(self.waiting.is_empty(), "what is asked for has its answer");
+        assert!(self.waiting.is_empty(), "every request is answered");
         (self.len > 0).then_some(Merged { len: self.len, sum: self.sum, whole: self.whole })
     }
 
-    /// Start of the bytes that are not merged.
+    /// File offset of the first byte that is not merged.
     fn at(&self) -> u64 {
         self.start + u64::from(self.len)
     }
 
-    /// Merges up to the first sub-chunk that a maximum falls into, or to a boundary that was assumed and is none.
+    /// Merges up to the first sub-chunk with a maximum inside, or up to an assumed boundary that is not a
+    /// boundary.
     fn release(&mut self) -> Vec<Merged<T>> {
         let (min, max) = (self.sizes.min(), self.sizes.max());
         let mut chunks = Vec::new();
@@ -267,7 +275,7 @@ impl<T> Merge<T> {
                 self.start += u64::from(self.len);
                 (self.len, self.sum) = (0, Crc32c::EMPTY);
             } else if next.end == End::Assumed {
-                // Behind a segment's last byte nothing was judged by that.
+                // The assumption does not concern the next segment.
                 self.doubts = !ended;
             }
         }
@@ -275,5 +283,5 @@ impl<T> Merge<T> {
     }
 }
 
-/// Longest sub-chunk: what is read again for one maximum is less.
+/// Length of the longest sub-chunk. Less than this is read again for one maximum.
 const MARK_BYTES: usize = 2 << 10;

@@ -6,18 +6,22 @@
 //!       else max                                                          (hash and limit as for Rabin)
 //! ```
 //!
-//! 1. As with Rabin: high hashes cut, and the mean on random bytes is `avg`, a little less for the backups.
-//! 2. A file that ends before `max` ends its last chunk; backups are for chunks that grew too long.
-//! 3. The paper notes each backup as it comes by. Few chunks need one, so it is searched for only then, backwards from
-//!    `max`.
-//! 4. A run of one byte value, which has one hash all along, has no backup either, where the mean is 128 bytes or more
-//!    above the minimum. Bytes before the run may hold one: then the chunk ends there, and the next is all run.
+//! 1. As with Rabin, high hashes cut. The average chunk of random bytes has `avg` bytes, slightly fewer because
+//!    of backups.
+//! 2. If the file ends before `max`, the end of the file ends its last chunk; backups serve only chunks that
+//!    reach `max`.
+//! 3. The paper records each backup in passing. Few chunks need a backup, so the code searches backwards from
+//!    `max` only for those.
+//! 4. A run of one byte value has the same hash everywhere, and no backup if the average is at least 128 bytes
+//!    above the minimum. Bytes before the run may contain a backup: then the chunk ends there, and the next
+//!    chunk is all run.
 
 use super::rabin::{Fingerprint, one_in};
 use super::rolling::first;
 use super::{Chunker, Sizes};
 
-/// Cuts where the Rabin fingerprint of the last 48 bytes is high, or where it last was half as high before the maximum.
+/// Cuts where the Rabin fingerprint of the last 48 bytes reaches a threshold; at the maximum, at the last
+/// position that reached a lower threshold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tttd {
     min: usize,
@@ -27,7 +31,7 @@ pub(super) struct Tttd {
 }
 
 impl Tttd {
-    /// A chunker for chunks of `sizes`.
+    /// Cuts chunks of `sizes`.
     pub(super) const fn new(sizes: Sizes) -> Self {
         Self {
             min: sizes.min() as usize,
@@ -37,7 +41,7 @@ impl Tttd {
         }
     }
 
-    /// The greatest of all ends that the second divisor divides.
+    /// The last position that reaches the backup threshold.
     fn backup(&self, data: &[u8]) -> Option<usize> {
         let mut after = data.len() + 1;
         while after > self.min {
@@ -69,5 +73,5 @@ impl Chunker for Tttd {
     }
 }
 
-/// Ends that are searched at once for the last backup.
+/// Number of positions that one search for the last backup covers.
 const BACKUP_STRETCH: usize = 1024;

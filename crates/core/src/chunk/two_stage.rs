@@ -1,20 +1,20 @@
-//! Chunks in two stages (SS-CDC, Ni et al. 2019; VectorCDC §3): the papers' way to put hashes on vectors.
+//! Chunking in two stages (SS-CDC, Ni et al. 2019; VectorCDC §3): the method of the papers to vectorize hashes.
 //!
 //! ```text
-//! 1. every end of the whole file that the hash would cut at, whatever the sizes:     no order, so in lanes
-//! 2. from candidate to candidate: cut where a chunk has its minimum, and at every maximum:     in order, but little work
+//! 1. all candidates of the hash in the whole file, ignoring the sizes:          in any order, so in vector lanes
+//! 2. from candidate to candidate: cut at or past the minimum, and at every maximum:     in order, but little work
 //! ```
 //!
-//! 1. A window of a candidate past the minimum lies in its chunk, so the chunks are those of the chunker in one stage.
-//! 2. The first stage cannot skip what lies below a minimum, and that is much of the gain of the vectors.
-//! 3. With AVX-512, each lane rolls over a region of its own; bytes and table entries are gathered. Gathers are slow on
-//!    some processors: there the first stage of any other instruction set, which searches as chunkers in one stage do,
-//!    is the faster one. Neither catches up with one stage, so nothing here uses two: they are for the papers'
-//!    comparison.
-//! 4. The stages take turns over pieces of the file, so there is no bit for each byte: candidates of a piece are a
-//!    short list.
-//! 5. The first stage is also there by segments, for threads. Sums of chunks are left to who knows the chunks, after
-//!    the second stage: that is what ParaSync does better ([`TwoStage::sub_chunks`]).
+//! 1. The window of a candidate past the minimum lies within its chunk, so the chunks are the same as in one
+//!    stage.
+//! 2. The first stage cannot skip the bytes below the minimum, which costs much of the gain of the vectors.
+//! 3. With AVX-512, each lane rolls over its own region, and bytes and table entries are gathered. Some
+//!    processors have slow gathers; there the portable first stage is faster. Both are slower than one stage,
+//!    so production code does not use two stages: they exist to compare the papers.
+//! 4. The stages alternate over pieces of the file, so there is no bit map of all bytes, only a short list of
+//!    candidates.
+//! 5. The first stage can run by segments, on threads. SS-CDC sums chunks after the second stage; ParaSync
+//!    improves on that ([`TwoStage::sub_chunks`]).
 
 use std::ops::Range;
 
@@ -28,26 +28,27 @@ use super::{Algorithm, ChunkerSpec, Sizes};
 use crate::simd::Isa;
 use crate::weak::Crc32c;
 
-/// Finds the chunks of a whole file in memory, candidates first.
+/// Finds the chunks of a file in memory: first the candidates of the hash, then the boundaries.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoStage {
     hash: Hash,
     sizes: Sizes,
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "nothing to gather with"))]
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no gather instructions"))]
     isa: Isa,
 }
 
-/// Ends that the first stage of a segment judges.
+/// Which positions of a segment the first stage judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
-    /// All.
+    /// Every position.
     Every,
-    /// All, until the boundaries that were found must be those of the file; behind, only those that chunks from there
-    /// on can have, as a chunker in one stage does. Where they were not the file's after all, [`Merge`] asks again.
+    /// Every position, until the boundaries should be the boundaries of the file. After that, only positions
+    /// where the chunks from there on can end, as in a one-stage chunker. If the assumption fails, [`Merge`]
+    /// requests the rest again.
     AsCut,
 }
 
-/// Hash that is rolled, and the bound that it must reach.
+/// The rolling hash and its threshold.
 #[derive(Clone, Copy, Debug)]
 enum Hash {
     Crc { limit: u32 },
@@ -55,7 +56,8 @@ enum Hash {
 }
 
 impl TwoStage {
-    /// The two stages of a chunker with one criterion throughout: CRC, or gear without levels.
+    /// The two-stage form of CRC or of Gear without levels, which have one criterion for all lengths. `None`
+    /// for other algorithms.
     #[must_use]
     pub fn new(spec: &ChunkerSpec, isa: Isa) -> Option<Self> {
         let ChunkerSpec::ByContent(algorithm, sizes) = *spec else { return None };
@@ -78,15 +80,15 @@ impl TwoStage {
         walk.finish(data.len() as u64, &mut each);
     }
 
-    /// The bytes of a file that `segment` is judged by: its own, and a window before them, so that its candidates do
-    /// not depend on where it begins.
+    /// The byte range to read for `segment`: the segment and one window before it, so that candidates do not
+    /// depend on the start of the segment.
     #[must_use]
     pub const fn read(segment: &Range<u64>) -> Range<u64> {
         segment.start.saturating_sub(WINDOW as u64)..segment.end
     }
 
-    /// The first stage of a segment, for any thread: appends the offsets of its candidates, rising. `data` are the
-    /// bytes of [`TwoStage::read`].
+    /// First stage of a segment, for any thread. Appends the file offsets of the candidates, ascending. `data`
+    /// holds the bytes of [`TwoStage::read`].
     pub fn candidates(&self, segment: &Range<u64>, data: &[u8], candidates: &mut Vec<u64>) {
         let start = Self::read(segment).start;
         let mut found = Vec::new();
@@ -96,7 +98,7 @@ impl TwoStage {
         }
     }
 
-    /// The second stage: appends the lengths of all chunks of a file of `len` bytes with these candidates.
+    /// Second stage. Appends the lengths of all chunks of a file of `len` bytes with these `candidates`.
     pub fn choose(&self, candidates: impl IntoIterator<Item = u64>, len: u64, lens: &mut Vec<u32>) {
         let mut walk = Walk::new(self.sizes, 0);
         let mut each = |chunk| lens.push(len_of(&chunk));
@@ -104,9 +106,12 @@ impl TwoStage {
         walk.finish(len, &mut each);
     }
 
-    /// ParaSync's first stage of a segment, for any thread: candidates, and sums of what lies between them. `data`
-    /// are the bytes of [`TwoStage::read`]. The first of `sums` is of any bytes, and may be always the same if nobody
-    /// wants it; the second is what else is wanted of a whole chunk, once it is thought to be one.
+    /// First stage of ParaSync, for any thread: the candidates of a segment, and sums of the bytes between
+    /// them.
+    ///
+    /// - `data` holds the bytes of [`TwoStage::read`].
+    /// - `of_part` sums a part; it may be a constant if the caller does not need these sums.
+    /// - `of_chunk` computes other sums of a byte run that is assumed to be a whole chunk.
     pub fn sub_chunks<T>(
         &self,
         segment: &Range<u64>,
@@ -122,7 +127,7 @@ impl TwoStage {
         let (mut ends, mut assumes) = (self.ends(segment), false);
         let assume_from = match judge {
             Judge::Every => u64::MAX,
-            // The file's first chunk is no assumption.
+            // The first chunk of the file needs no assumption.
             Judge::AsCut if segment.start == 0 => {
                 assumes = true;
                 0
@@ -151,8 +156,8 @@ impl TwoStage {
         queue.finish(segment.end)
     }
 
-    /// End of the chunk that starts where `open` does, if that is within `open`, and whether the hash says so. `data`
-    /// starts at `start`.
+    /// The end of the chunk that begins at `open.start`, if it ends within `open`, and whether the hash cuts
+    /// there. `start` is the file offset of `data`.
     fn cut(&self, data: &[u8], start: u64, open: Range<u64>) -> Option<(u64, bool)> {
         let max_end = open.start + u64::from(self.sizes.max());
         let ends = open.start + u64::from(self.sizes.min())..max_end.min(open.end + 1);
@@ -163,7 +168,7 @@ impl TwoStage {
         }
     }
 
-    /// The first of `ends` that the hash would cut at.
+    /// The first candidate in `ends`.
     fn next(&self, data: &[u8], ends: Range<usize>) -> Option<usize> {
         if ends.is_empty() {
             return None;
@@ -174,13 +179,13 @@ impl TwoStage {
         }
     }
 
-    /// ParaSync's second stage.
+    /// Starts the second stage of ParaSync.
     #[must_use]
     pub const fn merge<T>(&self) -> Merge<T> {
         Merge::new(self.sizes)
     }
 
-    /// Range in which chunks may end in a segment, counted from the first byte that is read for it.
+    /// The range of possible boundaries of a segment, as offsets from the first byte that is read.
     fn ends(&self, segment: &Range<u64>) -> Range<usize> {
         let start = Self::read(segment).start;
         let first = (segment.start + 1).max(self.sizes.min().into());
@@ -199,7 +204,7 @@ impl TwoStage {
         }
     }
 
-    /// Finds all candidates of a piece, in no order, if there are instructions to gather with.
+    /// Appends all candidates of a piece, unsorted. Returns false if the machine has no gather instructions.
     #[cfg(target_arch = "x86_64")]
     fn in_words(&self, data: &[u8], start: usize, candidates: &mut Vec<usize>) -> bool {
         use crate::simd::gather::{Words, Words32, Words64};
@@ -226,7 +231,7 @@ impl TwoStage {
     }
 }
 
-/// The second stage: the chunks so far.
+/// State of the second stage.
 struct Walk {
     sizes: Sizes,
     /// Start of the open chunk.
@@ -238,7 +243,8 @@ impl Walk {
         Self { sizes, start }
     }
 
-    /// Cuts at `end`, behind all before it, if the sizes allow it. Tells each chunk.
+    /// Cuts at the candidate `end` if the sizes allow it, after cutting at maxima before it. Passes each chunk
+    /// to `each`.
     fn offer(&mut self, end: u64, each: &mut impl FnMut(Range<u64>)) {
         self.fill(end, each);
         if end - self.start >= self.sizes.min().into() {
@@ -253,7 +259,7 @@ impl Walk {
         }
     }
 
-    /// Cuts at maxima, as long as `end` lies beyond one.
+    /// Cuts at maxima while `end` lies past one.
     fn fill(&mut self, end: u64, each: &mut impl FnMut(Range<u64>)) {
         let max = u64::from(self.sizes.max());
         while end - self.start > max {
@@ -271,13 +277,13 @@ const fn len_of(chunk: &Range<u64>) -> u32 {
     (chunk.end - chunk.start) as u32
 }
 
-/// Parts of `ends` that the first stage takes at a time.
+/// The parts of `ends` that the first stage takes at a time.
 fn pieces(ends: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = ends.end;
     ends.step_by(PIECE).map(move |at| at..end.min(at + PIECE))
 }
 
-/// Appends each of `ends` that the hash would cut at. Each costs a window to warm up over again: they are rare.
+/// Appends each candidate in `ends`. Each hit warms up a window again, which is cheap because hits are rare.
 fn every<R: Rolling<LANES>, const LANES: usize>(
     data: &[u8],
     ends: Range<usize>,
@@ -293,13 +299,15 @@ fn every<R: Rolling<LANES>, const LANES: usize>(
     }
 }
 
-/// Ends of which the stages take turns: regions for all lanes, once for words of 32 bits and twice for those of 64.
+/// Number of positions between two stages: one region per lane, one round for 32-bit words and two for 64-bit
+/// words.
 const PIECE: usize = 16 * REGION;
-/// Ends of one lane after the other. An odd multiple of 256: regions at a power of two would all lie in the same few
-/// lines of a cache.
+/// Number of positions of one lane. An odd multiple of 256: at a power of two all regions would share a few
+/// cache sets.
 pub(super) const REGION: usize = 17 << 8;
-/// Distance behind a segment's start from which its boundaries are taken for the file's, in longest chunks: in files
-/// of programs and in random bytes they are, but for one segment in fifty (docs/decisions/0015).
+/// Distance from the start of a segment, in maximal chunks, after which its boundaries are assumed to be those
+/// of the file. The assumption fails for one in fifty segments of executable files and random bytes
+/// (docs/decisions/0015).
 const MEET_CHUNKS: u64 = 4;
-/// Bytes before a byte that a hash behind it depends on, at most.
+/// Longest window of a hash, in bytes.
 const WINDOW: usize = <Crc as Rolling<4>>::WINDOW;
